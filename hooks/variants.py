@@ -1,0 +1,21 @@
+"""The renders that are reviewed, tested and installed: a name and the answers that make it."""
+
+PROJECT_NAME = "my-agent"
+
+# `<base>+<option>` is `<base>` with one more answer; its snapshot holds only what that changes.
+VARIANTS: dict[str, dict[str, str]] = {
+    "strands-python": {"target": "strands-python"},
+    "strands-python+anthropic": {"target": "strands-python", "model": "anthropic"},
+    "strands-python+openai": {"target": "strands-python", "model": "openai"},
+    "strands-python+openai-compatible": {"target": "strands-python", "model": "openai-compatible"},
+}
+
+
+def answers_of(variant: str) -> dict[str, str]:
+    """The answers that render `variant`. Raises KeyError for an unknown one."""
+    return {"project_name": PROJECT_NAME, **VARIANTS[variant]}
+
+
+def base_of(variant: str) -> str | None:
+    """The variant that `variant` adds one option to, or None where it stands alone."""
+    return variant.rpartition("+")[0] or None

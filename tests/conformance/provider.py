@@ -1,0 +1,236 @@
+"""A loopback model provider: strict about what it is sent, and it fails in every way on demand.
+
+A script belongs to one prompt: when the last user text is that prompt, its steps are played one
+call after another. A prompt without a script (or whose steps are used up) is echoed.
+"""
+
+import re
+import select
+import socket
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+from tests.conformance.steps import Call, Drip, End, Flood, Hold, Refuse, Sign, Step, stays
+from tests.conformance.wires import DETAIL, WIRES, Entry, InvalidError, Wire
+
+TAG = re.compile(r" canary\d+$")  # ends every prompt of a Chat and tells which Chat it was
+PATIENCE = 10.0  # seconds that a test waits for something that should happen at once
+
+
+@dataclass
+class ModelCall:
+    """One call that reached the provider, and what became of it."""
+
+    history: list[Entry]
+    began: float = field(default_factory=time.monotonic)
+    ended: float | None = None
+    outcome: str = "running"  # then: finished, gone (its client left), refused, broken
+    chunks: int = 0
+
+    @property
+    def prompt(self) -> str:
+        return next((text for role, text, *_ in reversed(self.history) if role == "user"), "")
+
+
+class Provider:
+    """The server, its scripts and its records."""
+
+    def __init__(self) -> None:
+        self.calls: list[ModelCall] = []
+        self.problems: list[str] = []
+        self._scripts: dict[str, deque[Step]] = {}
+        self._endless: dict[str, Step] = {}
+        self._changed = threading.Condition()
+        self._http = _Server(("127.0.0.1", 0), _Handler)
+        self._http.provider = self
+        self.origin = f"http://127.0.0.1:{self._http.server_port}"
+        threading.Thread(target=self._http.serve_forever, args=(0.05,), daemon=True).start()
+
+    def close(self) -> None:
+        self._http.shutdown()
+        self._http.server_close()
+
+    def script(self, prompt: str, *steps: Step, endless: bool = False) -> None:
+        """Play these steps for this prompt; `endless` repeats the last one for ever."""
+        with self._changed:
+            self._scripts[prompt] = deque(steps)
+            self._endless.pop(prompt, None)
+            if endless:
+                self._endless[prompt] = steps[-1]
+
+    def calls_for(self, *prompts: str) -> list[ModelCall]:
+        with self._changed:
+            return [call for call in self.calls if call.prompt in prompts]
+
+    def wait(self, what: str, condition: Callable[[], bool]) -> None:
+        """Wait until the condition holds; it is looked at after every change."""
+        deadline = time.monotonic() + PATIENCE
+        with self._changed:
+            while not condition():
+                left = deadline - time.monotonic()
+                if left <= 0:
+                    raise AssertionError(f"within {PATIENCE:g} s there was never {what}")
+                self._changed.wait(left)
+
+    def begin(self, history: list[Entry]) -> tuple[ModelCall, Step]:
+        call = ModelCall(history)
+        with self._changed:
+            self.calls.append(call)
+            steps = self._scripts.get(call.prompt)
+            if steps:
+                step = steps[0] if stays(steps[0]) else steps.popleft()
+            else:
+                step = self._endless.get(call.prompt) or _echo(call.prompt)
+            self._changed.notify_all()
+        return call, step
+
+    def end(self, call: ModelCall, outcome: str) -> None:
+        with self._changed:
+            call.outcome, call.ended = outcome, time.monotonic()
+            self._changed.notify_all()
+
+    def refuse(self, problem: str) -> None:
+        with self._changed:
+            self.problems.append(problem)
+            self._changed.notify_all()
+
+
+def _echo(prompt: str) -> Step:
+    return ["You said: ", TAG.sub("", prompt)]
+
+
+class _GoneError(Exception):
+    """The client closed its connection."""
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+    request_queue_size = 128
+    provider: Provider
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        pass  # a client that leaves is a scenario here, not an accident
+
+
+class _Handler(BaseHTTPRequestHandler):
+    """One connection of a vendor client."""
+
+    protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
+    server: _Server
+
+    def log_message(self, format: str, *args: Any) -> None:
+        pass
+
+    def do_POST(self) -> None:
+        provider = self.server.provider
+        body = self._body()
+        wire = next((WIRES[path]() for path in WIRES if self.path == path), None)
+        if wire is None:
+            provider.refuse(f"no such path: {self.path}")
+            return self._answer(404, b"{}")
+        try:
+            headers = {name.lower(): value for name, value in self.headers.items()}
+            history = wire.read(headers, body)
+        except InvalidError as problem:
+            provider.refuse(str(problem))
+            return self._answer(400, wire.refusal(f"{DETAIL}: {problem}", None))
+        call, step = provider.begin(history)
+        self.started = False
+        outcome = "broken"
+        try:
+            outcome = self._play(wire, call, step)
+        except (_GoneError, OSError):
+            outcome = "gone"
+            self.close_connection = True
+        finally:
+            provider.end(call, outcome)
+
+    def _play(self, wire: Wire, call: ModelCall, step: Step) -> str:
+        quote = f"{DETAIL}: cannot answer {call.prompt!r}"  # real providers quote prompts, too
+        tools = 0
+        for part in step:
+            match part:
+                case str():
+                    self._stream(wire, call, wire.text(part))
+                case Call():
+                    call_id = f"call_{len(call.history)}_{tools}"
+                    self._stream(wire, call, wire.call(tools, call_id, part.name, part.text()))
+                    tools += 1
+                case Hold():
+                    while not part.gate.is_set():
+                        self._listen(0.02)
+                case Drip():
+                    for _ in range(part.count):
+                        self._stream(wire, call, wire.text("."))
+                        self._listen(part.every_ms / 1000)
+                case Flood():
+                    chunk = wire.text("~" * part.size)
+                    for _ in range(part.count):
+                        self._stream(wire, call, chunk)
+                case Refuse():
+                    self._answer(part.status, wire.refusal(quote, part.code))
+                    return "refused"
+                case End():
+                    self._stream(wire, call, wire.finish(part.reason))
+                    return self._finish()
+                case Sign(name="error"):
+                    self._stream(wire, call, wire.error(quote))
+                    self._finish()
+                    return "broken"
+                case Sign(name="fade"):
+                    self._stream(wire, call, b"")
+                    self._finish()
+                    return "broken"
+                case Sign():
+                    if part.name == "cut":
+                        self._stream(wire, call, b"")
+                    self.close_connection = True
+                    return "broken"
+        self._stream(wire, call, wire.finish("tool" if tools else "stop"))
+        return self._finish()
+
+    def _stream(self, wire: Wire, call: ModelCall, data: bytes) -> None:
+        if not self.started:
+            self.send_response(200)
+            self.send_header("Content-Type", wire.content_type)
+            self.send_header("Transfer-Encoding", "chunked")
+            self.end_headers()
+            self.started = True
+            data = wire.start() + data
+        if data:
+            self.wfile.write(b"%x\r\n%s\r\n" % (len(data), data))
+        call.chunks += 1
+
+    def _finish(self) -> str:
+        self.wfile.write(b"0\r\n\r\n")
+        return "finished"
+
+    def _answer(self, status: int, body: bytes) -> None:
+        self.send_response(status)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(body)))
+        self.send_header("Retry-After-Ms", "20")  # vendor clients need not wait long here
+        self.end_headers()
+        self.wfile.write(body)
+
+    def _listen(self, seconds: float) -> None:
+        """Wait, and raise as soon as the client has closed its side."""
+        readable, _, _ = select.select([self.connection], [], [], seconds)
+        if readable and not self.connection.recv(1, socket.MSG_PEEK):
+            raise _GoneError
+
+    def _body(self) -> bytes:
+        if "chunked" not in self.headers.get("Transfer-Encoding", ""):
+            return self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        body = b""
+        while size := int(self.rfile.readline().split(b";")[0], 16):
+            body += self.rfile.read(size)
+            self.rfile.readline()
+        self.rfile.readline()
+        return body

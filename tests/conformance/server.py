@@ -1,0 +1,151 @@
+"""A rendered server as a process: bounded in time, and ended by its pid."""
+
+import os
+import re
+import signal
+import subprocess
+import threading
+import time
+from pathlib import Path
+
+from tests.conformance.client import Exchange, Headers, Reply
+from tests.conformance.targets import Target
+from tests.installed import installed
+
+START_SECONDS = 30.0
+ADDRESS = re.compile(r"Listening on http://127\.0\.0\.1:(\d+)\s*$")
+
+
+class Server:
+    """`provider` is the origin of a model provider; None leaves MODEL unset: the offline model."""
+
+    def __init__(
+        self, target: Target, folder: Path, provider: str | None, settings: dict[str, int]
+    ) -> None:
+        project = installed(target.variant)
+        environment = {
+            "PATH": os.environ["PATH"],
+            "HOME": str(folder),
+            "HOST": "127.0.0.1",
+            "PORT": "0",
+            **(target.provider(provider) if provider else {}),
+            **{name: str(value) for name, value in settings.items()},
+        }
+        self.settings = settings
+        self._lines: list[str] = []
+        self._port: int | None = None
+        self._listening = threading.Event()
+        self._process = subprocess.Popen(
+            target.command(project),
+            cwd=folder,  # not the project: no .env file of an owner is read
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            encoding="utf-8",
+            errors="backslashreplace",
+        )
+        self._readers = [
+            threading.Thread(target=self._read, args=(stream,), daemon=True)
+            for stream in (self._process.stdout, self._process.stderr)
+        ]
+        for reader in self._readers:
+            reader.start()
+
+    @property
+    def address(self) -> tuple[str, int]:
+        """Where it listens, as its own first lines say."""
+        deadline = time.monotonic() + START_SECONDS
+        while not self._listening.wait(0.05):
+            if self._process.poll() is not None or time.monotonic() > deadline:
+                raise AssertionError(f"the server did not start:\n{self.log}")
+        assert self._port
+        return ("127.0.0.1", self._port)
+
+    @property
+    def log(self) -> str:
+        """Everything that it has written, to stdout and stderr."""
+        return "".join(list(self._lines))
+
+    def send(
+        self,
+        body: object = None,
+        headers: Headers = (),
+        *,
+        method: str = "POST",
+        path: str = "/invocations",
+        receive_buffer: int | None = None,
+    ) -> Exchange:
+        """Send a request and come back at once; the reply is read from the exchange."""
+        exchange = Exchange(self.address, receive_buffer=receive_buffer)
+        exchange.send(method, path, headers, body)
+        return exchange
+
+    def post(self, body: object, headers: Headers = ()) -> Reply:
+        return self.send(body, headers).reply()
+
+    def get(self, path: str, headers: Headers = ()) -> Reply:
+        return self.send(None, headers, method="GET", path=path).reply()
+
+    def settle(self) -> None:
+        """Let it read what was sent before: these round trips go through the same event loop."""
+        for _ in range(4):
+            assert self.get("/ping").status == 200
+
+    def signal(self, number: signal.Signals = signal.SIGTERM) -> None:
+        self._process.send_signal(number)  # nothing, when it has ended
+
+    def exit_code(self, within: float) -> int:
+        """Wait for its end; an AssertionError if that takes too long."""
+        try:
+            code = self._process.wait(within)
+        except subprocess.TimeoutExpired:
+            raise AssertionError(f"still running {within:g} s later") from None
+        for reader in self._readers:
+            reader.join(5)
+        return code
+
+    def stop(self) -> None:
+        self.signal()
+        try:
+            self.exit_code(within=3)
+        except AssertionError:
+            self._process.kill()
+            self.exit_code(within=10)
+
+    def _read(self, stream: object) -> None:
+        for line in stream:  # type: ignore[attr-defined]
+            self._lines.append(line)
+            if (match := ADDRESS.search(line)) and stream is self._process.stdout:
+                self._port = int(match[1])
+                self._listening.set()
+
+
+class Fleet:
+    """The servers of one target: one for each configuration, reused by all tests that want it."""
+
+    def __init__(self, target: Target, folder: Path, provider: str) -> None:
+        self.target, self.folder, self.provider = target, folder, provider
+        self._shared: dict[tuple[tuple[str, int], ...], Server] = {}
+        self._all: list[Server] = []
+
+    def shared(self, offline: bool = False, **settings: int) -> Server:
+        key = (("offline", offline), *sorted(settings.items()))
+        if key not in self._shared:
+            self._shared[key] = self.fresh(offline, **settings)
+        return self._shared[key]
+
+    def fresh(self, offline: bool = False, **settings: int) -> Server:
+        """A server of its own, for a test that ends it."""
+        server = Server(self.target, self.folder, None if offline else self.provider, settings)
+        self._all.append(server)
+        return server
+
+    def stop(self) -> str:
+        """End them all, at the same time, and return everything that they have written."""
+        for server in self._all:
+            server.signal()
+        for server in self._all:
+            server.stop()
+        return "".join(server.log for server in self._all)

@@ -1,0 +1,89 @@
+"""The words of a provider script. A step is one model call: a list of parts, played in order.
+
+    ["Hello, ", "world."]                                        a reply in two chunks
+    ["Let me see. ", Call("word_count", {"text": "a b"})]        text, then a tool call
+    ["Well, ", CUT]                                              a socket cut in mid-stream
+    [Refuse(500)]                                                a failure before a byte
+
+A plain string is one chunk of text. A step that names no end finishes normally.
+"""
+
+import json
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Call:
+    """The model calls a tool. `raw` replaces the arguments by a text that need not be JSON."""
+
+    name: str
+    arguments: dict[str, Any] = field(default_factory=dict)
+    raw: str | None = None
+
+    def text(self) -> str:
+        return json.dumps(self.arguments) if self.raw is None else self.raw
+
+
+@dataclass(frozen=True)
+class End:
+    """The model finishes: "stop", "tool", "length" or "filter"."""
+
+    reason: str
+
+
+@dataclass(frozen=True)
+class Refuse:
+    """An HTTP error instead of a stream. Where it stays, a retry is refused, too."""
+
+    status: int
+    code: str | None = None
+    stays: bool = True
+
+
+@dataclass(frozen=True)
+class Hold:
+    """Silence until the gate opens or the client goes away."""
+
+    gate: threading.Event
+
+
+@dataclass(frozen=True)
+class Drip:
+    """Chunks of one character, one every so many milliseconds."""
+
+    count: int
+    every_ms: int
+
+
+@dataclass(frozen=True)
+class Flood:
+    """As many chunks as the client takes, each of `size` characters."""
+
+    count: int
+    size: int
+
+
+@dataclass(frozen=True)
+class Sign:
+    """A part that needs no more than its name."""
+
+    name: str
+
+
+CUT = Sign("cut")  # the socket closes; the chunked body has no end
+FADE = Sign("fade")  # the body ends cleanly, but with no finish reason: a proxy gave up
+ERROR = Sign("error")  # an error event in the stream, then a clean end
+DROP = Sign("drop")  # the socket closes before a status line; it stays, like Refuse
+HANG = Hold(threading.Event())  # silence for ever
+
+Part = str | Call | End | Refuse | Hold | Drip | Flood | Sign
+Step = Sequence[Part]
+
+
+def stays(step: Step) -> bool:
+    """Whether a step is also the answer to a vendor client's retry."""
+    first = step[0] if step else None
+    return first is DROP or (isinstance(first, Refuse) and first.stays)

@@ -1,0 +1,38 @@
+"""What is logged, and what never is."""
+
+from tests.conformance.chat import CANARY, Chat
+from tests.conformance.server import Server
+from tests.conformance.steps import CUT, ERROR, HANG, Call, Refuse, Step
+
+
+def test_a_log_holds_no_prompt_and_no_reply(chat: Chat) -> None:
+    secret = f"The password is {CANARY}."
+    chat.say(secret, [f"So it is {CANARY}."])
+    chat.say(secret, [Call("word_count", {"text": secret})], ["I see."])
+    chat.say(secret, [Call("word_count", {"wrong": secret})], ["I see."])
+    chat.say(secret, [Call("no_such_tool", {"text": secret})], ["I see."])
+    chat.say(secret, [Call("word_count", raw=CANARY)], ["I see."])
+    steps: list[Step] = [[Refuse(400)], [Refuse(401)], ["Well, ", CUT], [ERROR], ["So", ERROR], []]
+    for step in steps:
+        assert b"event: done" not in chat.say(secret, step).body
+    leaver = chat.start(secret, [f"{CANARY} ", HANG])
+    leaver.event()
+    leaver.leave()
+    chat.server.post(f'{{"prompt": "{CANARY}'.encode(), chat.headers)
+    chat.server.post({"prompt": CANARY, "end_session": True}, chat.headers)
+    chat.server.post({"prompt": f"{CANARY}" * 100_000}, chat.headers)
+    chat.server.settle()
+    assert CANARY not in chat.server.log
+
+
+def test_a_failure_of_the_model_is_logged(chat: Chat) -> None:
+    before = len(chat.server.log)
+    chat.say("Hello.", [Refuse(401)])
+    chat.server.settle()
+    assert chat.server.log[before:].strip(), "an operator finds nothing about it"
+
+
+def test_the_server_says_where_it_listens_and_whom_it_asks(server: Server) -> None:
+    host, port = server.address
+    assert f"Listening on http://{host}:{port}" in server.log
+    assert "test-model" in server.log

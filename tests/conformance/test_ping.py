@@ -1,0 +1,54 @@
+"""/ping: it says whether a turn runs, and it always answers at once."""
+
+import threading
+import time
+
+import pytest
+
+from tests.conformance.chat import Chat
+from tests.conformance.client import SESSION
+from tests.conformance.server import Server
+from tests.conformance.steps import HANG, Drip, Hold, Step
+
+
+def status(server: Server) -> str:
+    started = time.monotonic()
+    reply = server.get("/ping")
+    assert time.monotonic() - started < 2
+    assert (reply.status, reply.content_type) == (200, "application/json")
+    assert list(reply.json) == ["status", "time_of_last_update"]
+    updated = reply.json["time_of_last_update"]
+    assert type(updated) is int
+    assert 0 <= time.time() - updated < 3600
+    assert b" " not in reply.body
+    return str(reply.json["status"])
+
+
+def test_it_is_busy_while_a_turn_runs(chat: Chat, gate: threading.Event) -> None:
+    assert status(chat.server) == "Healthy"
+    exchange = chat.start("Hello.", [Hold(gate), "Hi."])
+    chat.call("Hello.")
+    assert status(chat.server) == "HealthyBusy"
+    gate.set()
+    assert exchange.reply().turn == 1
+    assert status(chat.server) == "Healthy"
+
+
+@pytest.mark.parametrize("step", [[HANG], ["Well, ", HANG], [Drip(10_000, 5)]])
+def test_it_is_healthy_again_when_the_client_has_left(chat: Chat, step: Step) -> None:
+    exchange = chat.start("Hello.", step)
+    chat.call("Hello.")
+    assert status(chat.server) == "HealthyBusy"
+    exchange.leave()
+    chat.gone("Hello.")
+    chat.server.settle()
+    assert status(chat.server) == "Healthy"
+
+
+def test_it_is_healthy_after_a_failure(chat: Chat) -> None:
+    chat.say("Hello.", [])
+    assert status(chat.server) == "Healthy"
+
+
+def test_it_does_not_care_about_headers_of_a_session(server: Server) -> None:
+    assert server.get("/ping", {SESSION: "no good"}).status == 200

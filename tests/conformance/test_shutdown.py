@@ -1,0 +1,94 @@
+"""SIGTERM: running turns finish, new ones are refused, and the process ends in time with 0."""
+
+import signal
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+
+import pytest
+
+from tests.conformance.chat import Chat, assert_done, assert_failed
+from tests.conformance.client import SESSION
+from tests.conformance.provider import Provider
+from tests.conformance.server import Fleet, Server
+from tests.conformance.steps import HANG, Drip, Hold
+
+GRACE = 2
+SLACK = 3.0  # for a machine that has other things to do
+
+
+@pytest.fixture
+def server(fleet: Fleet) -> Iterator[Server]:
+    server = fleet.fresh(SHUTDOWN_GRACE_SECONDS=GRACE)
+    yield server
+    server.stop()
+
+
+def drained(server: Server) -> None:
+    """Wait until it refuses new turns."""
+    deadline = time.monotonic() + 5
+    while (reply := server.post({"prompt": "Still there?"})).status != 503:
+        assert time.monotonic() < deadline, reply
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=["SIGTERM", "SIGINT"])
+def test_an_idle_server_ends_at_once(
+    server: Server, provider: Provider, number: signal.Signals
+) -> None:
+    Chat(server, provider).say("Hello.")
+    server.send(None, method="GET", path="/ping").reply(keep=True)  # an idle connection stays open
+    with socket.create_connection(server.address):  # and one that never said a word
+        server.signal(number)
+        assert server.exit_code(within=GRACE + SLACK) == 0
+    assert "Traceback" not in server.log
+
+
+def test_a_running_turn_finishes_while_new_ones_are_refused(
+    server: Server, provider: Provider, gate: threading.Event
+) -> None:
+    chat, late = Chat(server, provider), Chat(server, provider)
+    running = chat.start("Hello.", ["Good ", Hold(gate), "bye."])
+    assert running.event() == ("message", "Good ")
+    server.signal()
+    drained(server)
+    assert_failed(late.say("Hello."), 503, "draining", late.session)
+    assert_failed(late.end(), 503, "draining", late.session)
+    assert server.get("/ping").json["status"] == "HealthyBusy"
+    foreign = {SESSION: "no good", "Origin": "https://attacker.example"}
+    assert server.post(b"{", foreign).error == "origin_forbidden"
+    assert server.post(b"{" * 2_000_000, {SESSION: "no good"}).error == "draining"
+    gate.set()
+    reply = running.reply()
+    assert reply.events[0] == ("message", "bye.")
+    assert reply.turn == 1
+    assert server.exit_code(within=GRACE + SLACK) == 0
+    assert late.calls("Hello.") == []
+
+
+@pytest.mark.slow
+def test_a_turn_that_does_not_finish_is_ended_with_the_grace_time(
+    server: Server, provider: Provider, gate: threading.Event
+) -> None:
+    hung, slow, quick = (Chat(server, provider) for _ in range(3))
+    silent = hung.start("Hello.", [HANG])
+    talking = slow.start("Hello.", [Drip(100_000, 20)])
+    short = quick.start("Hello.", ["Good ", Hold(gate), "bye."])
+    for chat in (hung, slow, quick):
+        chat.call("Hello.")
+    waiting = hung.start("Me too.")
+    server.settle()
+    started = time.monotonic()
+    server.signal()
+    drained(server)
+    gate.set()
+    assert_done(short.reply(), ["Good ", "bye."], 1, quick.session)
+    hung.gone("Hello.")
+    slow.gone("Hello.")
+    assert server.exit_code(within=GRACE + SLACK) == 0
+    assert time.monotonic() - started > GRACE * 0.8
+    for exchange in (silent, talking, waiting):
+        with suppress(OSError):  # a closed connection says as much
+            assert b"event: done" not in exchange.reply().body
+    assert hung.calls("Me too.") == []

@@ -1,0 +1,47 @@
+"""TURN_TIMEOUT_SECONDS: it counts from the lock, and a turn that runs out of it leaves no trace."""
+
+import pytest
+
+from tests.conformance.chat import Chat, assert_done, assert_failed, echoed
+from tests.conformance.client import JSON
+from tests.conformance.server import Server
+from tests.conformance.steps import HANG, Call, Drip
+
+
+@pytest.fixture
+def server(hasty: Server) -> Server:
+    return hasty
+
+
+def test_a_model_that_says_nothing_is_a_status(chat: Chat) -> None:
+    chat.say("One.")
+    first = chat.start("Two.", [HANG])
+    chat.call("Two.")
+    waiter = chat.start("Three.")  # its own second begins when it gets the lock
+    assert_failed(first.reply(), 504, "turn_timeout", chat.session)
+    chat.gone("Two.")
+    assert_done(waiter.reply(), ["You said: ", "Three."], turn=2, session=chat.session)
+    assert chat.recalled() == echoed("One.", "Three.")
+
+
+def test_a_model_that_stops_talking_is_an_event(chat: Chat) -> None:
+    count = Call("word_count", {"text": "a b"})
+    reply = chat.say("Two.", ["Let me see. ", count], ["Well, ", HANG])
+    assert_failed(reply, 504, "turn_timeout", chat.session, after=["Let me see. ", "Well, "])
+    chat.gone("Two.")
+    assert chat.recalled() == []
+
+
+def test_a_model_that_talks_too_long_is_an_event(chat: Chat) -> None:
+    reply = chat.say("Two.", [Drip(1000, 50)])
+    assert 5 < len(reply.chunks) < 30
+    assert_failed(reply, 504, "turn_timeout", chat.session, after=reply.chunks)
+    chat.gone("Two.")
+    assert chat.recalled() == []
+
+
+def test_json_has_a_status_also_when_there_was_text(chat: Chat) -> None:
+    reply = chat.say("Two.", ["Well, ", HANG], headers=JSON)
+    assert_failed(reply, 504, "turn_timeout", chat.session)
+    chat.gone("Two.")
+    assert chat.recalled() == []

@@ -1,0 +1,95 @@
+"""One conversation with the offline model, written down so that two renders can be compared.
+
+All targets have to give the same transcript, byte for byte: what is of one run only (ids, times)
+is replaced, and of the headers those are kept that the contract names.
+"""
+
+import json
+import re
+from typing import Any
+
+from tests.conformance.client import ACTOR, EVENTS, JSON, KEY, SESSION, Headers, Reply
+from tests.conformance.server import Server
+
+UUID = re.compile(r"[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}")
+TIME = re.compile(r'(?<="time_of_last_update":)\d+')
+KEPT = ("Content-Type", "Allow", SESSION)
+
+ADA = {SESSION: "ada-1", ACTOR: "ada"}
+BOB = {SESSION: "bob-1"}
+SAID = [
+    "I am Ada.",
+    "Gr\u00fc\u00dfe \U0001f40d",
+    'A "quote"\nand a line.',
+    "<b>&amp;</b>",
+    "Tea, please.",
+]
+
+Asked = tuple[str, str, Headers, object]
+
+
+def post(body: object, headers: Headers) -> Asked:
+    return ("POST", "/invocations", headers, body)
+
+
+REQUESTS: list[Asked] = [
+    ("GET", "/ping", {}, None),
+    post({"prompt": "Who are you?"}, {}),
+    *(post({"prompt": text}, {**ADA, **JSON}) for text in SAID),
+    post({"prompt": "What did I say?"}, {**ADA, **EVENTS, KEY: "key-1"}),
+    post({"prompt": "Again."}, {**ADA, **EVENTS, KEY: "key-1"}),
+    post({"prompt": "Again."}, {**ADA, **JSON, KEY: "key-1"}),
+    post({"prompt": "Let me in."}, {SESSION: "ada-1", ACTOR: "bob"}),
+    post({"prompt": "I am Bob."}, {**BOB, **EVENTS}),
+    post({"prompt": "use word_count: one two  three\nfour"}, {**BOB, **EVENTS}),
+    post({"prompt": "use word_count: one two"}, {**BOB, **JSON}),
+    post({"prompt": "use word_count:"}, {**BOB, **JSON}),
+    post({"prompt": "use no_such_tool: one two"}, {**BOB, **JSON}),
+    post({"prompt": "  use word_count: a b\n"}, {**BOB, **JSON}),
+    post({"prompt": "And what did I say?"}, {**BOB, **JSON}),
+    post({"end_session": True}, BOB),
+    post({"prompt": "Who am I?"}, {**BOB, **JSON}),
+    post({"prompt": " \n"}, BOB),
+    post({"prompt": 1}, BOB),
+    post({}, BOB),
+    post([], BOB),
+    post(b"{", BOB),
+    post(b'{"prompt": NaN}', BOB),
+    post(b'{"prompt": "\\ud800"}', BOB),
+    post({"prompt": "x" * 100_001}, BOB),
+    post({"prompt": "x" * 1_048_576}, BOB),
+    post({"prompt": "Hello.", "end_session": True}, BOB),
+    post({"end_session": True}, {}),
+    post({"prompt": "Hello."}, {SESSION: "no good"}),
+    post({"prompt": "Hello."}, {**BOB, ACTOR: "no good"}),
+    post({"prompt": "Hello."}, {**BOB, KEY: "no good"}),
+    post({"prompt": "Hello."}, {KEY: "key-1"}),
+    post({"prompt": "Hello."}, {**BOB, "Origin": "https://attacker.example"}),
+    post({"prompt": "Hello."}, {**BOB, "Host": "attacker.example"}),
+    ("GET", "/invocations", {}, None),
+    ("POST", "/ping", {}, {}),
+    ("POST", "/invocations/", BOB, {"prompt": "Hello."}),
+    ("GET", "/", {}, None),
+]
+
+
+def transcript(server: Server) -> list[dict[str, Any]]:
+    """Ask everything of REQUESTS, and return what came back."""
+    return [{"request": _name(request), **_seen(_ask(server, request))} for request in REQUESTS]
+
+
+def _ask(server: Server, request: Asked) -> Reply:
+    method, path, headers, body = request
+    return server.send(body, headers, method=method, path=path).reply()
+
+
+def _name(request: Asked) -> str:
+    method, path, headers, body = request
+    content = body.decode() if isinstance(body, bytes) else json.dumps(body)
+    return f"{method} {path} {json.dumps(dict(headers))} {content[:80]}"
+
+
+def _seen(reply: Reply) -> dict[str, Any]:
+    body = TIME.sub("<time>", UUID.sub("<uuid>", reply.body.decode("utf-8")))
+    headers = {name: UUID.sub("<uuid>", reply.headers.get(name) or "") for name in KEPT}
+    return {"status": reply.status, "headers": headers, "body": body}

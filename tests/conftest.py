@@ -1,0 +1,73 @@
+"""What all tests share: isolation from the developer's settings, and the template without git."""
+
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pytest_copie.plugin import Copie
+
+from hooks.rendering import without_git
+from hooks.variants import PROJECT_NAME
+
+ROOT = Path(__file__).parents[1]
+
+# Snapshots are renders, with tests of their own.
+collect_ignore = ["snapshots"]
+
+# Of these a developer's own would change what a render or an agent does.
+PERSONAL = ("ANTHROPIC_", "AWS_", "GIT_", "OPENAI_")
+
+Render = Callable[..., Path]
+
+
+@pytest.fixture(scope="session", autouse=True)
+def isolated(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Keep the developer's Copier settings, Git settings and model accounts out of every test."""
+    folder = tmp_path_factory.mktemp("settings")
+    # Copier does not take an empty file.
+    (folder / "settings.yml").write_text("{}\n")
+    with pytest.MonkeyPatch.context() as patch:
+        for name in os.environ:
+            if name == "MODEL" or name.startswith(PERSONAL):
+                patch.delenv(name)
+        patch.setenv("COPIER_SETTINGS_PATH", str(folder / "settings.yml"))
+        patch.setenv("COPIER_CACHE_DIR", str(folder / "cache"))
+        for name in ("GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM"):
+            patch.setenv(name, os.devnull)
+        for name in ("AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE"):
+            patch.setenv(name, os.devnull)
+        patch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+        for role in ("AUTHOR", "COMMITTER"):
+            patch.setenv(f"GIT_{role}_NAME", "Test")
+            patch.setenv(f"GIT_{role}_EMAIL", "test@example.com")
+        yield
+
+
+@pytest.fixture(scope="session")
+def template() -> Iterator[Path]:
+    """The working tree's copier.yml and template/ in a folder without git, to read only."""
+    with without_git(ROOT) as folder:
+        yield folder
+
+
+@pytest.fixture
+def own_template(template: Path, tmp_path: Path) -> Path:
+    """A copy of the template that a test may break."""
+    return Path(shutil.copytree(template, tmp_path / "own-template"))
+
+
+@pytest.fixture
+def render(copie: Copie, template: Path) -> Render:
+    """Render with pytest-copie, which hands back an error instead of raising it."""
+
+    def render(template_dir: Path = template, **answers: Any) -> Path:
+        result = copie.copy({"project_name": PROJECT_NAME, **answers}, template_dir=template_dir)
+        if result.exception is not None:
+            raise result.exception
+        assert result.project_dir is not None
+        return result.project_dir
+
+    return render

@@ -1,0 +1,92 @@
+"""Rendered variants with their dependencies installed, for the tests that run them."""
+
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from functools import cache
+from pathlib import Path
+
+from filelock import FileLock
+
+from hooks.rendering import files_of, render
+from hooks.variants import answers_of
+
+ROOT = Path(__file__).parents[1]
+INSTALLED = ROOT / ".cache" / "installed"
+
+
+@cache
+def installed(variant: str) -> Path:
+    """Render `variant` from the working tree, install it, and return where it is.
+
+    Its Python is `.venv/bin/python` there. Test processes share the folder: files are written
+    only where the render has changed, and what it no longer has is deleted, except for
+    environments and caches. Raises KeyError for an unknown variant, RenderError when it does not
+    render and CalledProcessError when it does not install.
+    """
+    project = INSTALLED / variant
+    project.mkdir(parents=True, exist_ok=True)
+    with FileLock(INSTALLED / f"{variant}.lock"), tempfile.TemporaryDirectory() as folder:
+        fresh = Path(folder) / "render"
+        render(ROOT, answers_of(variant), fresh)
+        mirror(fresh, project)
+        install(project)
+    return project
+
+
+def mirror(fresh: Path, project: Path) -> None:
+    """Make the files of `project` those of `fresh`, and leave equal ones and leftovers alone."""
+    wanted = set(files_of(fresh))
+    for path in set(files_of(project)) - wanted:
+        (project / path).unlink()
+    for path in wanted:
+        source, target = fresh / path, project / path
+        if target.is_file() and same(source, target):
+            continue
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(source, target)
+
+
+def same(one: Path, other: Path) -> bool:
+    """Whether two files have equal content and mode."""
+    equal_mode = one.stat().st_mode == other.stat().st_mode
+    return equal_mode and one.read_bytes() == other.read_bytes()
+
+
+def install(project: Path) -> None:
+    """Run `uv sync` in `project`, unless neither its dependencies nor its lock changed since."""
+    stamp = project / ".venv" / "installed.sha256"
+    if stamp.exists() and stamp.read_text() == fingerprint(project):
+        return
+    command = [*uv(), "sync", "-q", "--python", sys.executable]
+    subprocess.run(command, cwd=project, env=clean_environment(), check=True)
+    stamp.write_text(fingerprint(project))
+
+
+def fingerprint(project: Path) -> str:
+    """What decides which packages `uv sync` installs in `project`."""
+    digest = hashlib.sha256()
+    for name in ("pyproject.toml", "uv.lock"):
+        path = project / name
+        digest.update(path.read_bytes() if path.exists() else b"")
+    return digest.hexdigest()
+
+
+def uv() -> list[str]:
+    """The command that runs uv: the one that started these tests, or the first on PATH."""
+    found = os.environ.get("UV") or shutil.which("uv")
+    return [found] if found else [sys.executable, "-m", "uv"]
+
+
+def clean_environment() -> dict[str, str]:
+    """This process's environment without what ties uv, Python and pytest to this repository."""
+    tied = {"PYTHONDONTWRITEBYTECODE", "PYTHONPATH", "UV_LINK_MODE", "UV_PROJECT", "VIRTUAL_ENV"}
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if name not in tied and not name.startswith("PYTEST_")
+    }
+    return {**kept, "UV_COMPILE_BYTECODE": "1"}

@@ -1,0 +1,126 @@
+"""The questions: defaults that always work, and wrong answers that are refused with a reason."""
+
+import re
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from copier import run_copy
+
+from hooks.loading import load
+from hooks.variants import VARIANTS
+from tests.conftest import ROOT, Render
+
+QUESTIONS: dict[str, Any] = load(ROOT).questions
+ASKED = {
+    name: question for name, question in QUESTIONS.items() if question.get("when") is not False
+}
+CHOICES = {name: list(load(ROOT).choices(name, {})) for name in ASKED if "choices" in ASKED[name]}
+
+FORM = "Use 1 to 40 lowercase letters, digits and single hyphens, and start with a letter"
+TAKEN = "A package or command that the project needs has that name"
+NO_TEXT = "Could not convert|Invalid answer"
+NAMES: dict[str, list[Any]] = {
+    FORM: [
+        *("", " ", "My Agent", "my_agent", "my.agent", "42", "1st", "ä", "-a", "a-", "a--b"),
+        *("a/b", "../a", "a;date", "$(date)", "{{ 7 }}", "a'b", 'a"b', "a\\b", "a\x00", "a" * 41),
+        *("my-agent\n", "\nmy-agent", "my\nagent", "my-agent\nfoo: bar", "my-agent\u2028"),
+        *(42, True),
+    ],
+    TAKEN: ["click", "python", "strands-agents", "uv", "openai", "con"],
+    NO_TEXT: [["a", "b"], {"a": 1}, None],
+}
+WRONG: dict[str, dict[str, list[Any]]] = {
+    "project_name": NAMES,
+    "target": {
+        "'target'": ["", "strands", "Strands-Python", "rust", 1],
+        NO_TEXT: [["strands-python"], None],
+    },
+    "model": {
+        "'model'": ["", "gpt", "Bedrock", "openai ", 1],
+        NO_TEXT: [["openai"], None],
+    },
+}
+
+
+@pytest.mark.parametrize(
+    ("question", "answer", "reason"),
+    [
+        (question, answer, reason)
+        for question, reasons in WRONG.items()
+        for reason, answers in reasons.items()
+        for answer in answers
+    ],
+)
+def test_a_wrong_answer_is_refused_with_the_reason(
+    question: str, answer: object, reason: str, template: Path, tmp_path: Path
+) -> None:
+    with pytest.raises((TypeError, ValueError), match=reason):
+        run_copy(str(template), tmp_path / "p", data={question: answer}, defaults=True, quiet=True)
+    assert not (tmp_path / "p").exists()
+
+
+def test_wrong_answers_to_every_question_are_tried() -> None:
+    assert WRONG.keys() == ASKED.keys()
+
+
+FOLDERS = [
+    *("My Agent!", "42", "___", "-", "Ünïcode", "日本", "a.b.c", "{{ 7 }}", "9-lives", "a\u2028b"),
+    *("click", "python", "strands-agents", "CON"),
+    *("x", "a" * 43, "ab-" * 30, "a" * 33 + "-b"),
+]
+
+
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_the_defaults_are_valid_in_any_folder(folder: str, template: Path, tmp_path: Path) -> None:
+    run_copy(str(template), tmp_path / folder, defaults=True, quiet=True, overwrite=True)
+    answers = yaml.safe_load((tmp_path / folder / ".copier-answers.yml").read_text())
+    assert re.fullmatch(r"[a-z][a-z0-9]*(-[a-z0-9]+)*", answers["project_name"])
+    assert len(answers["project_name"]) <= 40
+
+
+def test_a_folder_with_a_good_name_gives_the_project_its_name(
+    template: Path, tmp_path: Path
+) -> None:
+    run_copy(str(template), tmp_path / "Weather Desk 2", defaults=True, quiet=True)
+    answers = yaml.safe_load((tmp_path / "Weather Desk 2" / ".copier-answers.yml").read_text())
+    assert answers["project_name"] == "weather-desk-2"
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_a_project_may_not_be_called_like_what_it_depends_on(variant: str, render: Render) -> None:
+    project = render(**VARIANTS[variant])
+    if not (project / "pyproject.toml").exists():
+        pytest.skip("not a Python project")
+    data = tomllib.loads((project / "pyproject.toml").read_text())
+    groups = [data["project"]["dependencies"], *data.get("dependency-groups", {}).values()]
+    names = {re.split(r"[\[<>=~! ;]", line)[0].lower() for group in groups for line in group}
+    assert names - set(QUESTIONS["taken_names"]["default"].split()) == set()
+
+
+@pytest.mark.parametrize(
+    ("question", "answer"),
+    [(question, value) for question, choices in CHOICES.items() for value, _ in choices],
+)
+def test_every_choice_renders_and_is_recorded(question: str, answer: str, render: Render) -> None:
+    project = render(**{question: answer})
+    assert yaml.safe_load((project / ".copier-answers.yml").read_text())[question] == answer
+
+
+def test_only_answers_are_recorded_and_nothing_derived_from_them(render: Render) -> None:
+    recorded = yaml.safe_load((render() / ".copier-answers.yml").read_text())
+    assert {name for name in recorded if not name.startswith("_")} == ASKED.keys()
+
+
+def test_at_most_seven_questions_are_asked() -> None:
+    assert len(ASKED) <= 7
+
+
+def test_every_choice_of_a_question_is_rendered_by_a_variant() -> None:
+    recorded: dict[str, set[object]] = {name: set() for name in CHOICES}
+    for answers in VARIANTS.values():
+        for name, values in recorded.items():
+            values.add(answers.get(name, load(ROOT).default(name, {**answers})))
+    assert recorded == {name: {value for value, _ in choices} for name, choices in CHOICES.items()}

@@ -1,0 +1,161 @@
+"""Nobody needs --trust: the real command line, on a repository with tags, without a terminal."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from hooks.loading import load
+from hooks.rendering import ANSWERS_FILE
+from hooks.snapshots import read
+from hooks.variants import VARIANTS, answers_of
+from tests.installed import clean_environment, uv
+
+UNSAFE = 4
+
+
+def run(*command: str | Path, cwd: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        command, cwd=cwd, stdin=subprocess.DEVNULL, capture_output=True, text=True
+    )
+
+
+def copier(*arguments: str | Path, cwd: Path) -> subprocess.CompletedProcess[str]:
+    return run(sys.executable, "-m", "copier", *arguments, cwd=cwd)
+
+
+def git(*arguments: str | Path, cwd: Path) -> None:
+    result = run("git", *arguments, cwd=cwd)
+    assert result.returncode == 0, result
+
+
+def commit(folder: Path, message: str, tag: str | None = None) -> None:
+    git("add", "--all", cwd=folder)
+    git("commit", "--quiet", "--no-verify", "--message", message, cwd=folder)
+    if tag:
+        git("tag", tag, cwd=folder)
+
+
+@pytest.fixture
+def releases(own_template: Path, tmp_path: Path) -> Path:
+    """A clone of a template with two releases: the working tree, and one that adds a file."""
+    git("init", "--quiet", cwd=own_template)
+    commit(own_template, "First", tag="v0.1.0")
+    (own_template / "template" / "NEWS.md").write_text("new\n")
+    commit(own_template, "Second", tag="v0.2.0")
+    git("clone", "--quiet", own_template, tmp_path / "clone", cwd=tmp_path)
+    return tmp_path / "clone"
+
+
+def answers(variant: str) -> list[str]:
+    return [
+        part for name, value in answers_of(variant).items() for part in ("-d", f"{name}={value}")
+    ]
+
+
+def last_line(result: subprocess.CompletedProcess[str]) -> str:
+    return result.stderr.strip().splitlines()[-1]
+
+
+def commands(result: subprocess.CompletedProcess[str]) -> list[str]:
+    """The indented lines of what Copier says: those to paste."""
+    return [line.strip() for line in result.stderr.splitlines() if line.startswith("    ")]
+
+
+def with_uv() -> dict[str, str]:
+    """The environment of somebody who has uv on PATH."""
+    environment = clean_environment()
+    return {**environment, "PATH": f"{Path(uv()[0]).parent}{os.pathsep}{environment['PATH']}"}
+
+
+@pytest.mark.parametrize("variant", [name for name in VARIANTS if "+" not in name])
+def test_copy_update_and_recopy_work_without_trust(
+    variant: str, releases: Path, tmp_path: Path
+) -> None:
+    project = tmp_path / "project"
+    data = answers(variant)
+    copied = copier("copy", "--defaults", "-r", "v0.1.0", *data, releases, project, cwd=tmp_path)
+    assert copied.returncode == 0, copied.stderr
+    assert not (project / "NEWS.md").exists()
+
+    git("init", "--quiet", cwd=project)
+    commit(project, "Start")
+    updated = copier("update", "--defaults", cwd=project)
+    assert updated.returncode == 0, updated.stderr
+    assert (project / "NEWS.md").read_text() == "new\n"
+    assert "_commit: v0.2.0\n" in (project / ANSWERS_FILE).read_text()
+
+    commit(project, "Update")
+    recopied = copier("recopy", "--defaults", "--overwrite", cwd=project)
+    assert recopied.returncode == 0, recopied.stderr
+    status = run("git", "status", "--porcelain", cwd=project)
+    assert status.stdout == "", "a copy of the same release changes nothing"
+
+
+@pytest.mark.parametrize("feature", ["_tasks: ['true']", "_jinja_extensions: [jinja2.ext.do]"])
+def test_a_template_that_needs_trust_would_be_seen_here(
+    feature: str, releases: Path, tmp_path: Path
+) -> None:
+    path = releases / "copier.yml"
+    path.write_text(f"{feature}\n{path.read_text()}")
+    commit(releases, "Needs trust", tag="v0.3.0")
+    result = copier("copy", "--defaults", releases, "project", cwd=tmp_path)
+    assert result.returncode == UNSAFE
+    assert "unsafe" in result.stderr
+
+
+def test_the_message_names_the_next_commands(releases: Path, tmp_path: Path) -> None:
+    result = copier("copy", "--defaults", releases, "my-agent", cwd=tmp_path)
+    assert commands(result) == ["cd my-agent", "uv run my-agent chat"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("folder", ["my-agent", "My Agent!"])
+def test_the_next_commands_work_when_pasted(folder: str, releases: Path, tmp_path: Path) -> None:
+    copied = copier("copy", "--defaults", releases, folder, cwd=tmp_path)
+    result = subprocess.run(
+        ["bash", "-e", "-c", "\n".join(commands(copied))],
+        cwd=tmp_path,
+        env=with_uv(),
+        input="My name is Ada.\nWhat is my name?\n",
+        capture_output=True,
+        text=True,
+    )
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.count("My name is Ada.") >= 2, "it remembers the first turn"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("variant", [name for name in VARIANTS if "+" not in name])
+def test_the_oldest_copier_that_is_allowed_renders_the_same(
+    variant: str, template: Path, tmp_path: Path
+) -> None:
+    oldest = load(template).settings["_min_copier_version"]
+    copier_then = [*uv(), "tool", "run", f"copier@{oldest}", "copy", "--defaults"]
+    then = run(*copier_then, *answers(variant), template, tmp_path / "then", cwd=tmp_path)
+    assert then.returncode == 0, then.stderr
+    now = copier("copy", "--defaults", *answers(variant), template, tmp_path / "now", cwd=tmp_path)
+    assert now.returncode == 0, now.stderr
+    assert read(tmp_path / "then") == read(tmp_path / "now")
+
+
+def test_the_message_quotes_a_folder_with_a_space(releases: Path, tmp_path: Path) -> None:
+    result = copier("copy", "--defaults", releases, "My Agent!", cwd=tmp_path)
+    assert "cd 'My Agent!'\n" in result.stderr
+
+
+def test_without_a_terminal_and_answers_it_says_what_to_add(releases: Path, tmp_path: Path) -> None:
+    result = copier("copy", releases, "project", cwd=tmp_path)
+    assert result.returncode == 1
+    assert "Use `--defaults` and/or `--data`" in last_line(result)
+    assert not (tmp_path / "project").exists()
+
+
+def test_a_wrong_answer_ends_with_the_reason(releases: Path, tmp_path: Path) -> None:
+    wrong = "project_name=my-agent\nfoo"
+    result = copier("copy", "--defaults", "-d", wrong, releases, "project", cwd=tmp_path)
+    assert result.returncode == 1
+    assert "Use 1 to 40 lowercase letters" in last_line(result)
+    assert not (tmp_path / "project").exists()
