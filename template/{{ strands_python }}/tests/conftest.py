@@ -16,41 +16,35 @@ def anyio_backend() -> str:
 
 
 class ScriptedModel(OfflineModel):
-    """Plays one step of `script` for each call and notes in `calls` what it was asked.
+    """Plays a step of `script` for each call, then "ok", and notes in `calls` what it was told.
 
     A step lists texts to say, exceptions to raise, events to wait for (None: for ever) and
     {tool: arguments} to call; ("length",), ("filter",) or ("cut",) is how it stops, if not well.
     """
 
-    def __init__(self, *script: list[Any]) -> None:
-        self.script, self.calls = list(script), list[list[str]]()
+    def __init__(self, script: Any) -> None:
+        self.script, self.calls = list(script), list[str]()
 
-    async def stream(self, messages: Any, *args: Any, **kwargs: Any) -> Any:
-        self.calls.append(["".join(map(_shown, message["content"])) for message in messages])
-        stop = "end_turn"
+    async def stream(self, messages: Any, *_: Any, **__: Any) -> Any:
+        told = [block for message in messages for block in message["content"]]
+        self.calls.append(" ".join(block.get("text", f"({next(iter(block))})") for block in told))
         yield {"messageStart": {"role": "assistant"}}
+        stop, use = "end_turn", {}
         for item in self.script.pop(0) if self.script else ["ok"]:
             if isinstance(item, Exception):
                 raise item
             if item is None or isinstance(item, asyncio.Event):
-                await (item or asyncio.Event()).wait()
+                await asyncio.wait_for((item or asyncio.Event()).wait(), 5)
             elif isinstance(item, tuple):
                 stop = STOPS.get(item[0], "")
-            elif isinstance(item, str):
-                yield {"contentBlockDelta": {"delta": {"text": item}}}
-                yield {"contentBlockStop": {}}
             else:
-                [(name, arguments)], stop = item.items(), "tool_use"
-                use, text = {"name": name, "toolUseId": "1"}, json.dumps(arguments)
-                yield {"contentBlockStart": {"start": {"toolUse": use}}}
-                yield {"contentBlockDelta": {"delta": {"toolUse": {"input": text}}}}
+                delta = {"text": item}
+                if isinstance(item, dict):
+                    [(name, arguments)], stop = item.items(), "tool_use"
+                    use = {"toolUse": {"name": name, "toolUseId": "1"}}
+                    delta = {"toolUse": {"input": json.dumps(arguments)}}
+                yield {"contentBlockStart": {"start": use}}
+                yield {"contentBlockDelta": {"delta": delta}}
                 yield {"contentBlockStop": {}}
         if stop:
             yield {"messageStop": {"stopReason": stop}}
-
-
-def _shown(block: Any) -> str:
-    """A text as it is, a call as (tool), and its result as =success or =error."""
-    if "toolUse" in block:
-        return f"({block['toolUse']['name']})"
-    return str(block["text"]) if "text" in block else f"={block['toolResult']['status']}"

@@ -43,12 +43,9 @@ class AgentError(Exception):
 
     def __init__(self, type: str, message: str = "", detail: str = "") -> None:
         self.type, self.detail = type, detail
-        self.status, self.message = ERRORS[type][0], message or ERRORS[type][1]
-        super().__init__(f"{type}: {self.message}")
-
-    def body(self) -> dict[str, Any]:
-        """What the caller is told."""
-        return {"error": {"type": self.type, "message": self.message}}
+        self.status, general = ERRORS[type]
+        self.body = {"error": {"type": type, "message": message or general}}
+        super().__init__(message or general)
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import logging
+import os
 import re
 import socket
 import sys
@@ -25,10 +26,6 @@ def cli() -> None:
     """Talk to the agent here, serve it over HTTP, or check its settings."""
     for stream in (sys.stdin, sys.stdout, sys.stderr):
         stream.reconfigure(encoding="utf-8", errors="replace")  # type: ignore[union-attr]
-
-
-for command in Parts.commands:
-    cli.add_command(command)
 
 
 def diagnose() -> tuple[Settings, list[dict[str, Any]]]:
@@ -87,7 +84,7 @@ def chat(session: str, actor: str | None) -> None:
                 click.echo()
             except AgentError as error:
                 failed += 1
-                click.echo(f"{error.message} ({error.__cause__ or error.detail or error.type})")
+                click.echo(f"{error} ({error.__cause__ or error.detail or error.type})")
             except (EOFError, KeyboardInterrupt):
                 break
         runner.run(parts.close())
@@ -113,7 +110,9 @@ class _Server(uvicorn.Server):
 
     def __init__(self, parts: Parts, turns: Turns) -> None:
         app = create_app(parts, turns)
-        super().__init__(uvicorn.Config(app, log_config=None, timeout_graceful_shutdown=1))
+        config = uvicorn.Config(app, log_config=None, server_header=False)
+        config.timeout_graceful_shutdown = 1  # for clients that do not read what was answered
+        super().__init__(config)
         self.loop, self.signalled = asyncio.get_running_loop(), asyncio.Event()
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
@@ -141,3 +140,5 @@ async def _serve(parts: Parts) -> None:
     await parts.close()
     server.should_exit = True
     await running
+    logging.shutdown()
+    os._exit(0)  # a thread that hangs in a tool or in a vendor's client would keep the process

@@ -2,8 +2,6 @@
 
 from typing import Any
 
-import click
-
 from .contract import Ask
 from .model import build_model, check_model, model_endpoint
 from .sessions import InProcess, Sessions
@@ -13,7 +11,6 @@ from .settings import Settings
 class Parts:
     """The parts, and what the commands and the turns have to know of them."""
 
-    commands: tuple[click.Command, ...] = ()  # beside serve, chat and check
     actor_required = False  # whether every caller must name an actor
     is_waiting = False  # whether something of a committed turn is still to be written
     kept = "Nothing was kept: sessions live in this process."

@@ -25,6 +25,13 @@ def refuse_foreign(request: Request, parts: Parts) -> None:
             raise AgentError("origin_forbidden")
 
 
+def wants_events(request: Request) -> bool:
+    """Whether the reply is to be streamed: it is, unless only JSON is accepted."""
+    ranges = ",".join(request.headers.getlist("accept")).lower().split(",")
+    types = {media_range.split(";")[0].strip() for media_range in ranges}
+    return "text/event-stream" in types or "application/json" not in types
+
+
 async def read_ask(request: Request, parts: Parts, session_id: str, *, is_new: bool) -> Ask:
     """What is asked for; raises AgentError for the first check that fails."""
     raw = await _read_body(request, parts.settings.max_body_bytes)

@@ -19,7 +19,7 @@ from starlette.routing import Route
 
 from .contract import SESSION_HEADER, SESSION_ID, AgentError, Ask, describe, is_blank
 from .parts import Parts
-from .requests import read_ask, read_header, refuse_foreign
+from .requests import read_ask, read_header, refuse_foreign, wants_events
 from .turn import take_turn
 
 log = logging.getLogger(__name__)
@@ -55,8 +55,6 @@ class Turns:
 
 
 def create_app(parts: Parts, turns: Turns) -> Starlette:
-    """The ASGI application."""
-
     async def ping(request: Request) -> Response:
         refuse_foreign(request, parts)
         status = "HealthyBusy" if turns.tasks or parts.is_waiting else "Healthy"
@@ -88,9 +86,7 @@ async def _relay(request: Request, turns: Turns, parts: Parts, ask: Ask) -> Resp
     watch = asyncio.create_task(_cancel_when_gone(request, turn))
     turn.add_done_callback(lambda _: watch.cancel())
     turn.add_done_callback(lambda _: writer.close())
-    held, accept = "", ",".join(request.headers.getlist("accept")).lower().split(",")
-    types = {media_range.split(";")[0].strip() for media_range in accept}
-    is_stream = "text/event-stream" in types or "application/json" not in types
+    held, is_stream = "", wants_events(request)
     async for chunk in chunks:
         held += _event("", chunk) if is_stream else ""
         if is_stream and not is_blank(chunk):  # until then a failure is a status
@@ -128,7 +124,7 @@ async def _events(held: str, chunks: Chunks, turn: asyncio.Task[Any]) -> Chunks:
         result = await _result(turn)
         yield _event("event: done\n", {"session_id": result["session_id"], "turn": result["turn"]})
     except Exception as error:  # noqa: BLE001 (whatever it is, the client hears of it)
-        yield _event("event: error\n", _failure(error).body())
+        yield _event("event: error\n", _failure(error).body)
 
 
 def _event(name: str, data: Any) -> str:
@@ -137,7 +133,7 @@ def _event(name: str, data: Any) -> str:
 
 async def _fail(request: Request, error: Exception) -> Response:
     failure = _failure(error)
-    response = JSONResponse(failure.body(), failure.status)
+    response = JSONResponse(failure.body, failure.status)
     if re.fullmatch(SESSION_ID, getattr(request.state, "session_id", "")):
         response.headers[SESSION_HEADER] = request.state.session_id
     if failure.status == 405:

@@ -1,0 +1,199 @@
+"""Random schedules of turns through a Python render's own `turn`, with the real framework.
+
+Runs in the environment of an installed render, beside its tests: `tests/test_schedules.py` does.
+After every step a session holds exactly the turns that were reported as committed, in order.
+"""
+
+import asyncio
+import json
+import os
+from typing import Any
+
+from app.contract import AgentError, Ask
+from app.parts import Parts
+from app.sessions import InProcess, Sessions
+from app.settings import Settings
+from app.turn import take_turn
+from cachetools import TTLCache
+from conftest import ScriptedModel
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+
+CAPACITY, IDLE_SECONDS = 3, 100
+SESSIONS = st.sampled_from("abcd")
+TOOL = ["count ", {"word_count": {"text": "a b"}}]
+UNKNOWN = [{"no_such_tool": {}}]
+GOOD: list[list[list[Any]]] = [
+    [["ok"]],
+    [["o", "k"]],
+    [TOOL, ["ok"]],
+    [TOOL, TOOL, ["ok"]],
+    [UNKNOWN, ["ok"]],
+]
+BROKEN: dict[str, list[Any]] = {
+    "fail before": [ValueError("no")],
+    "fail mid": ["half", ValueError("no")],
+    "empty": [],
+    "blank": [" \n"],
+    "length": ["half", ("length",)],
+    "filter": ["half", ("filter",)],
+    "cut": ["half", ("cut",)],
+}
+# The same, and each of them after a tool was called.
+BAD = [[step] for step in BROKEN.values()] + [[TOOL, step] for step in BROKEN.values()]
+
+
+class Plans:
+    """The script of a ScriptedModel, by the prompt that the model was just asked."""
+
+    def __init__(self, model: ScriptedModel) -> None:
+        self.model = model
+        self.plans: dict[str, list[list[Any]]] = {}
+
+    def pop(self, _: int) -> list[Any]:
+        asked = self.model.calls[-1]
+        return self.plans[next(text for text in reversed(asked) if text in self.plans)].pop(0)
+
+
+def shown(steps: list[list[Any]]) -> list[str]:
+    """What a turn of these steps adds to what the model is asked later."""
+    history = []
+    for step in steps:
+        calls = [next(iter(item)) for item in step if isinstance(item, dict)]
+        history.append(
+            "".join(item for item in step if isinstance(item, str))
+            + "".join(f"({c})" for c in calls)
+        )
+        history += ["=success" if call == "word_count" else "=error" for call in calls]
+    return history
+
+
+class Schedules(RuleBasedStateMachine):
+    def __init__(self) -> None:
+        super().__init__()
+        self.now, self.count = 0.0, 0
+        self.runner = asyncio.Runner()
+        config = Settings(session_queue=20, session_capacity=CAPACITY, history_messages=100_000)
+        self.parts = Parts(config)
+        self.store = InProcess(config)
+        self.entries: TTLCache[str, bytes] = TTLCache(
+            CAPACITY, IDLE_SECONDS, timer=lambda: self.now
+        )
+        self.store._entries = self.entries
+        self.parts.sessions = Sessions(config, self.store)
+        self.parts.model = self.model = ScriptedModel()
+        self.plans = self.model.script = Plans(self.model)  # type: ignore[assignment]
+        self.committed: dict[str, list[str]] = {}  # session -> history, of sessions still kept
+
+    def teardown(self) -> None:
+        self.runner.close()
+
+    async def take(self, session: str, steps: list[list[Any]], cancel: str = "") -> None:
+        """One turn, cancelled at once or at its first chunk; what it reports is believed."""
+        self.count += 1
+        prompt = f"prompt {self.count}"
+        self.plans.plans[prompt] = [list(step) for step in steps]
+        heard = asyncio.Event()
+
+        async def hear(chunk: str) -> None:
+            heard.set()
+
+        turn = asyncio.create_task(take_turn(self.parts, Ask(session, None, None, prompt), hear))
+        try:
+            if cancel:
+                await (heard.wait() if cancel == "mid" else asyncio.sleep(0))
+                turn.cancel()
+            reported = await turn
+        except (AgentError, asyncio.CancelledError):
+            return
+        before = self.committed.get(session, [])
+        if reported["turn"] == 1:
+            before = []  # it was forgotten before this turn began
+        self.committed[session] = [*before, prompt, *shown(steps)]
+        assert (
+            sum(text.startswith("prompt") for text in self.committed[session]) == reported["turn"]
+        )
+
+    def run(self, *turns: Any) -> None:
+        async def all_of_them() -> None:
+            await asyncio.gather(*turns)
+
+        self.runner.run(all_of_them())
+        self.forget()
+
+    def forget(self) -> None:
+        self.entries.expire()
+        self.committed = {s: h for s, h in self.committed.items() if s in self.entries}
+
+    @rule(session=SESSIONS, steps=st.sampled_from(GOOD))
+    def turn(self, session: str, steps: list[list[Any]]) -> None:
+        before = self.committed.get(session, [])
+        self.run(self.take(session, steps))
+        assert self.committed[session] == [*before, f"prompt {self.count}", *shown(steps)]
+        first = self.model.calls[-len(steps)]
+        assert first == [*before, f"prompt {self.count}"]
+
+    @rule(session=SESSIONS, steps=st.sampled_from(BAD))
+    def failed_turn(self, session: str, steps: list[list[Any]]) -> None:
+        before = dict(self.committed)
+        self.run(self.take(session, steps))
+        assert self.committed == before
+
+    @rule(session=SESSIONS, tool=st.booleans(), when=st.sampled_from(["mid", "at once"]))
+    def cancelled_turn(self, session: str, tool: bool, when: str) -> None:
+        before = dict(self.committed)
+        self.run(self.take(session, [*([TOOL] if tool else []), ["half", None]], cancel=when))
+        assert self.committed == before
+
+    @rule(turns=st.lists(st.tuples(SESSIONS, st.sampled_from(GOOD + BAD)), min_size=2, max_size=6))
+    def concurrent_turns(self, turns: list[tuple[str, list[list[Any]]]]) -> None:
+        self.run(*(self.take(session, steps) for session, steps in turns))
+
+    @rule(sessions=st.lists(SESSIONS, min_size=4, max_size=4, unique=True))
+    def evict(self, sessions: list[str]) -> None:
+        for session in sessions:
+            self.run(self.take(session, GOOD[0]))
+        assert sorted(self.committed) == sorted(sessions[-CAPACITY:])
+
+    @rule(seconds=st.sampled_from([60.0, 101.0]))
+    def expire(self, seconds: float) -> None:
+        self.now += seconds
+        self.forget()
+        if seconds > IDLE_SECONDS:
+            assert not self.committed
+
+    @invariant()
+    def sessions_are_the_committed_turns(self) -> None:
+        assert len(self.entries) <= CAPACITY
+        assert not self.parts.sessions._locks
+        assert not self.parts.sessions._turns
+        assert set(self.committed) == set(self.entries)
+        for session in self.committed:
+            stored = json.loads(self.entries[session])
+            prompts = [text for text in self.committed[session] if text.startswith("prompt")]
+            assert stored["app_data"]["turn"] == len(prompts)
+            check_messages(stored["data"]["messages"], prompts)
+
+
+def check_messages(messages: list[dict[str, Any]], prompts: list[str]) -> None:
+    """Roles alternate, every tool call has its result, and these are the prompts."""
+    assert [message["role"] for message in messages] == ["user", "assistant"] * (len(messages) // 2)
+    texts = [block.get("text") for message in messages[::2] for block in message["content"]]
+    assert [text for text in texts if text is not None] == prompts
+    for message, answer in zip(messages[1::2], [*messages[2::2], {"content": []}], strict=True):
+        calls = [
+            block["toolUse"]["toolUseId"] for block in message["content"] if "toolUse" in block
+        ]
+        results = [b["toolResult"]["toolUseId"] for b in answer["content"] if "toolResult" in b]
+        assert calls == results
+
+
+TestSchedules = Schedules.TestCase
+TestSchedules.settings = settings(
+    max_examples=int(os.environ.get("SCHEDULES", "50")),
+    stateful_step_count=6,
+    deadline=None,
+    suppress_health_check=list(HealthCheck),
+    database=None,
+)
