@@ -8,6 +8,11 @@ VARIANTS: dict[str, dict[str, str]] = {
     "strands-python+anthropic": {"target": "strands-python", "model": "anthropic"},
     "strands-python+openai": {"target": "strands-python", "model": "openai"},
     "strands-python+openai-compatible": {"target": "strands-python", "model": "openai-compatible"},
+    "vercel-python": {"target": "vercel-python"},
+    "vercel-python+anthropic": {"target": "vercel-python", "model": "anthropic"},
+    "vercel-python+bedrock": {"target": "vercel-python", "model": "bedrock"},
+    "vercel-python+gateway": {"target": "vercel-python", "model": "gateway"},
+    "vercel-python+openai-compatible": {"target": "vercel-python", "model": "openai-compatible"},
 }
 
 

@@ -16,8 +16,10 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 from tests.conformance.steps import Call, Drip, End, Flood, Hold, Refuse, Sign, Step, stays
-from tests.conformance.wires import DETAIL, WIRES, Entry, InvalidError, Wire
+from tests.conformance.vendor_wires import Converse, Messages
+from tests.conformance.wires import DETAIL, ChatCompletions, Entry, InvalidError, Wire
 
+WIRES: list[type[Wire]] = [ChatCompletions, Messages, Converse]
 TAG = re.compile(r" canary\d+$")  # ends every prompt of a Chat and tells which Chat it was
 PATIENCE = 10.0  # seconds that a test waits for something that should happen at once
 
@@ -130,7 +132,7 @@ class _Handler(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         provider = self.server.provider
         body = self._body()
-        wire = next((WIRES[path]() for path in WIRES if self.path == path), None)
+        wire = next((wire() for wire in WIRES if re.fullmatch(wire.path, self.path)), None)
         if wire is None:
             provider.refuse(f"no such path: {self.path}")
             return self._answer(404, b"{}")

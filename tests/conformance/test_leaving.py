@@ -1,12 +1,13 @@
 """A client that leaves, and one that stays but does not read."""
 
 import threading
+import time
 
 import pytest
 
 from tests.conformance.chat import Chat, echoed
 from tests.conformance.client import JSON, Exchange
-from tests.conformance.provider import Provider
+from tests.conformance.provider import PATIENCE, Provider
 from tests.conformance.server import Server
 from tests.conformance.steps import HANG, Call, Drip, Flood, Hold, Step
 
@@ -77,24 +78,45 @@ def test_a_waiter_that_leaves_never_reaches_the_model(chat: Chat, gate: threadin
     assert chat.recalled() == [("user", "One."), ("assistant", "Done."), *echoed("Three.")]
 
 
+# Far more than all buffers on the way to a client together.
+FLOOD = Flood(count=100_000, size=262_144)
+
+
+def start_and_do_not_read(chat: Chat, text: str) -> Exchange:
+    prompt = text + chat.tag
+    chat.provider.script(prompt, ["Well, ", FLOOD])
+    return chat.server.send({"prompt": prompt}, chat.headers, receive_buffer=4096)
+
+
+def test_the_model_is_read_no_faster_than_its_reader_reads(chat: Chat) -> None:
+    chat.say("One.")
+    sleeper = start_and_do_not_read(chat, "Two.")
+    call = chat.call("Two.")
+    deadline, chunks = time.monotonic() + PATIENCE, -1
+    while call.chunks != chunks:  # until half a second brings nothing more
+        assert time.monotonic() < deadline, f"{call.chunks} chunks are read, and still more"
+        chunks = call.chunks
+        time.sleep(0.5)
+    assert call.outcome == "running"
+    sleeper.leave()
+    chat.gone("Two.")
+    assert chat.recalled("Three.") == echoed("One.")
+
+
 @pytest.mark.slow
 def test_a_client_that_does_not_read_runs_into_the_turn_timeout(
     hasty: Server, provider: Provider
 ) -> None:
     chat = Chat(hasty, provider)
     chat.say("One.")
-    flood = Flood(count=20_000, size=16_384)  # 320 MB, far more than any buffer on the way
-    message = {"prompt": "Two." + chat.tag}
-    provider.script(message["prompt"], ["Well, ", flood])
-    sleeper = hasty.send(message, chat.headers, receive_buffer=4096)
-    call = chat.call("Two.")
+    sleeper = start_and_do_not_read(chat, "Two.")
+    chat.call("Two.")
     assert chat.recalled("Three.") == echoed("One.")  # the lock is free, nothing is committed
     chat.gone("Two.")
-    assert call.chunks < flood.count / 4, "the model was read though the client was not"
-    assert b"event: done" not in _rest(sleeper)
+    assert b"event: done" not in what_is_left(sleeper)
 
 
-def _rest(exchange: Exchange) -> bytes:
+def what_is_left(exchange: Exchange) -> bytes:
     """What a client finds that wakes up later: perhaps only a closed connection."""
     try:
         return exchange.reply().body[-1000:]

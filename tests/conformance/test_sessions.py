@@ -6,7 +6,7 @@ import time
 import pytest
 
 from tests.conformance.chat import Chat, assert_failed, echoed
-from tests.conformance.client import ACTOR, SESSION, USER
+from tests.conformance.client import ACTOR, KEY, SESSION, USER
 from tests.conformance.conftest import NewChat
 from tests.conformance.provider import Provider
 from tests.conformance.server import Fleet, Server
@@ -29,6 +29,16 @@ def test_the_session_that_was_used_last_is_kept(crowded: Server, provider: Provi
     ada.say("I like tea.")
     cyd.say("I am Cyd.")
     assert ada.recalled() == echoed("I am Ada.", "I like tea.")
+    assert bob.say("Who am I?").turn == 1
+
+
+def test_a_replay_uses_a_session(crowded: Server, provider: Provider) -> None:
+    ada, bob, cyd = (Chat(crowded, provider) for _ in range(3))
+    ada.say("I am Ada.", headers={KEY: "key-1"})
+    bob.say("I am Bob.")
+    ada.say("I am Ada.", headers={KEY: "key-1"})
+    cyd.say("I am Cyd.")
+    assert ada.recalled() == echoed("I am Ada.")
     assert bob.say("Who am I?").turn == 1
 
 

@@ -161,6 +161,3 @@ def _arguments(text: str) -> Any:
 def _require(condition: bool, rule: str) -> None:
     if not condition:
         raise InvalidError(rule)
-
-
-WIRES: dict[str, type[Wire]] = {wire.path: wire for wire in (ChatCompletions,)}

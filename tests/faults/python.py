@@ -201,9 +201,6 @@ FAULTS = [
         "a trailing slash is redirected", SERVER, "    app.router.redirect_slashes = False\n", ""
     ),
     Fault(
-        "a wrong method is not told the right one", SERVER, "if failure.status == 405:", "if False:"
-    ),
-    Fault(
         "the answer never ends",
         SERVER,
         "    turn.add_done_callback(lambda _: writer.close())\n",

@@ -143,19 +143,6 @@ FAULTS = [
         '                await emit(last["reply"])\n',
     ),
     Fault(
-        "long-term memory hears the whole history in every turn",
-        TURN,
-        "agent.messages[before:]",
-        "agent.messages",
-    ),
-    Fault(
-        "long-term memory hears of turns that fail",
-        TURN,
-        '                raise AgentError("turn_timeout") from None\n',
-        '                raise AgentError("turn_timeout") from None\n'
-        "            finally:\n                parts.record(ask, agent.messages[before:])\n",
-    ),
-    Fault(
         "a caller reads what the model's exception says",
         TURN,
         'raise AgentError("model_failed", detail=describe(error))',

@@ -1,13 +1,14 @@
 """A model that plays a script, for the tests of every framework in the same words."""
 
 import asyncio
-import json
 from typing import Any
 
 import pytest
+
 from app.offline_model import OfflineModel
 
-STOPS = {"length": "max_tokens", "filter": "content_filtered"}
+STOPS = {"call": "tool_use", "length": "max_tokens", "filter": "content_filtered", "cut": ""}
+TOOL = {"toolUse": {"name": "word_count", "toolUseId": "1"}}
 
 
 @pytest.fixture
@@ -18,8 +19,8 @@ def anyio_backend() -> str:
 class ScriptedModel(OfflineModel):
     """Plays a step of `script` for each call, then "ok", and notes in `calls` what it was told.
 
-    A step lists texts to say, exceptions to raise, events to wait for (None: for ever) and
-    {tool: arguments} to call; ("length",), ("filter",) or ("cut",) is how it stops, if not well.
+    A step lists texts to say, seconds to wait, exceptions to raise and, if it is not the end of
+    the turn, how it stops: ("call",) for a tool, ("length",), ("filter",) or ("cut",).
     """
 
     def __init__(self, script: Any) -> None:
@@ -28,23 +29,21 @@ class ScriptedModel(OfflineModel):
     async def stream(self, messages: Any, *_: Any, **__: Any) -> Any:
         told = [block for message in messages for block in message["content"]]
         self.calls.append(" ".join(block.get("text", f"({next(iter(block))})") for block in told))
+        stop = "end_turn"
         yield {"messageStart": {"role": "assistant"}}
-        stop, use = "end_turn", {}
         for item in self.script.pop(0) if self.script else ["ok"]:
             if isinstance(item, Exception):
                 raise item
-            if item is None or isinstance(item, asyncio.Event):
-                await asyncio.wait_for((item or asyncio.Event()).wait(), 5)
-            elif isinstance(item, tuple):
-                stop = STOPS.get(item[0], "")
-            else:
-                delta = {"text": item}
-                if isinstance(item, dict):
-                    [(name, arguments)], stop = item.items(), "tool_use"
-                    use = {"toolUse": {"name": name, "toolUseId": "1"}}
-                    delta = {"toolUse": {"input": json.dumps(arguments)}}
-                yield {"contentBlockStart": {"start": use}}
-                yield {"contentBlockDelta": {"delta": delta}}
+            if isinstance(item, tuple):
+                stop = STOPS[item[0]]
+            elif isinstance(item, str):
+                yield {"contentBlockDelta": {"delta": {"text": item}}}
                 yield {"contentBlockStop": {}}
+            else:
+                await asyncio.sleep(item)
+        if stop == "tool_use":
+            yield {"contentBlockStart": {"start": TOOL}}
+            yield {"contentBlockDelta": {"delta": {"toolUse": {"input": '{"text": "a b"}'}}}}
+            yield {"contentBlockStop": {}}
         if stop:
             yield {"messageStop": {"stopReason": stop}}

@@ -52,7 +52,7 @@ def start() -> Parts:
 @cli.command()
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def check(as_json: bool) -> None:
-    """Say what is wrong with the settings; exit with 1 when there is an error."""
+    """Say what is wrong with the settings; exit with 1 for an error."""
     _, found = diagnose()
     errors = sum(one["severity"] == "error" for one in found)
     warnings = len(found) - errors
@@ -127,7 +127,8 @@ async def _serve(parts: Parts) -> None:
         family = socket.AF_INET6 if is_ipv6 else socket.AF_INET
         listener = socket.create_server((host, settings.port), family=family)
     except OSError as error:
-        what = f"Cannot listen on HOST {host}, PORT {settings.port}: {error.strerror}."
+        reason = str(error.strerror).split(" (")[0]
+        what = f"Cannot listen on HOST {host}, PORT {settings.port}: {reason}."
         raise click.ClickException(what) from None
     server = _Server(parts, turns)
     running = asyncio.create_task(server.serve([listener]))

@@ -1,0 +1,199 @@
+"""The wires of the vendors that speak something else than Chat Completions."""
+
+import json
+import struct
+import zlib
+from typing import Any
+
+from tests.conformance.wires import BLANKS, Entry, InvalidError
+
+
+class Messages:
+    """Anthropic's streaming Messages. One object serves one request."""
+
+    path = "/v1/messages"
+    content_type = "text/event-stream"
+    reasons = {"stop": "end_turn", "tool": "tool_use", "length": "max_tokens", "filter": "refusal"}
+
+    def __init__(self) -> None:
+        self.index = -1
+        self.is_open = False
+
+    def read(self, headers: dict[str, str], body: bytes) -> list[Entry]:
+        if headers.get("x-api-key") != "test":
+            raise InvalidError("no API key")
+        request = json.loads(body)
+        if request.get("stream") is not True or not request.get("max_tokens"):
+            raise InvalidError("not a streaming request with a limit")
+        return block_history(request["messages"], _read_messages_block)
+
+    def start(self) -> bytes:
+        usage = {"input_tokens": 1, "output_tokens": 1}
+        message = {"id": "msg_1", "type": "message", "role": "assistant", "model": "test-model"}
+        message |= {"content": [], "stop_reason": None, "stop_sequence": None, "usage": usage}
+        return self._event("message_start", {"message": message})
+
+    def text(self, chunk: str) -> bytes:
+        opening = b"" if self.is_open else self._open({"type": "text", "text": ""})
+        return opening + self._delta({"type": "text_delta", "text": chunk})
+
+    def call(self, number: int, call_id: str, name: str, arguments: str) -> bytes:  # noqa: ARG002
+        opening = self._close() + self._open(
+            {"type": "tool_use", "id": call_id, "name": name, "input": {}}
+        )
+        middle = len(arguments) // 2
+        halves = [arguments[:middle], arguments[middle:]]
+        deltas = [self._delta({"type": "input_json_delta", "partial_json": h}) for h in halves]
+        return opening + b"".join(deltas) + self._close()
+
+    def finish(self, reason: str) -> bytes:
+        delta = {"stop_reason": self.reasons[reason], "stop_sequence": None}
+        ending = self._event("message_delta", {"delta": delta, "usage": {"output_tokens": 1}})
+        return self._close() + ending + self._event("message_stop", {})
+
+    def error(self, message: str) -> bytes:
+        return self._event("error", {"error": {"type": "api_error", "message": message}})
+
+    def refusal(self, message: str, code: str | None) -> bytes:
+        error = {"type": code or "error", "message": message}
+        return json.dumps({"type": "error", "error": error}).encode()
+
+    def _open(self, block: dict[str, Any]) -> bytes:
+        self.index, self.is_open = self.index + 1, True
+        return self._event("content_block_start", {"index": self.index, "content_block": block})
+
+    def _delta(self, delta: dict[str, Any]) -> bytes:
+        return self._event("content_block_delta", {"index": self.index, "delta": delta})
+
+    def _close(self) -> bytes:
+        was_open, self.is_open = self.is_open, False
+        return self._event("content_block_stop", {"index": self.index}) if was_open else b""
+
+    def _event(self, kind: str, value: dict[str, Any]) -> bytes:
+        return f"event: {kind}\ndata: {json.dumps({'type': kind, **value})}\n\n".encode()
+
+
+class Converse:
+    """Amazon Bedrock's ConverseStream, in frames of the AWS event stream."""
+
+    path = r"/model/[^/]+/converse-stream"
+    content_type = "application/vnd.amazon.eventstream"
+    reasons = {
+        "stop": "end_turn",
+        "tool": "tool_use",
+        "length": "max_tokens",
+        "filter": "content_filtered",
+    }
+
+    def __init__(self) -> None:
+        self.index = 0
+        self.is_open = False
+
+    def read(self, headers: dict[str, str], body: bytes) -> list[Entry]:
+        if "authorization" not in headers:
+            raise InvalidError("no signature")
+        return block_history(json.loads(body)["messages"], _read_converse_block)
+
+    def start(self) -> bytes:
+        return frame("messageStart", {"role": "assistant"})
+
+    def text(self, chunk: str) -> bytes:
+        self.is_open = True
+        return self._delta({"text": chunk})
+
+    def call(self, number: int, call_id: str, name: str, arguments: str) -> bytes:  # noqa: ARG002
+        closing = self._close()
+        tool = {"toolUse": {"toolUseId": call_id, "name": name}}
+        self.is_open = True
+        opening = frame("contentBlockStart", {"start": tool, "contentBlockIndex": self.index})
+        middle = len(arguments) // 2
+        halves = [arguments[:middle], arguments[middle:]]
+        deltas = [self._delta({"toolUse": {"input": half}}) for half in halves if half]
+        return closing + opening + b"".join(deltas) + self._close()
+
+    def finish(self, reason: str) -> bytes:
+        usage = {"inputTokens": 1, "outputTokens": 1, "totalTokens": 2}
+        metadata = frame("metadata", {"usage": usage, "metrics": {"latencyMs": 1}})
+        stop = frame("messageStop", {"stopReason": self.reasons[reason]})
+        return self._close() + stop + metadata
+
+    def error(self, message: str) -> bytes:
+        return frame("internalServerException", {"message": message}, kind="exception")
+
+    def refusal(self, message: str, code: str | None) -> bytes:
+        return json.dumps({"__type": code or "ModelErrorException", "message": message}).encode()
+
+    def _delta(self, delta: dict[str, Any]) -> bytes:
+        return frame("contentBlockDelta", {"delta": delta, "contentBlockIndex": self.index})
+
+    def _close(self) -> bytes:
+        if not self.is_open:
+            return b""
+        self.is_open, self.index = False, self.index + 1
+        return frame("contentBlockStop", {"contentBlockIndex": self.index - 1})
+
+
+def frame(name: str, value: dict[str, Any], kind: str = "event") -> bytes:
+    """One message of the AWS event stream: lengths, headers, payload, and two checksums."""
+    headers = {f":{kind}-type": name, ":content-type": "application/json", ":message-type": kind}
+    head = b"".join(
+        bytes([len(key)]) + key.encode() + b"\x07" + struct.pack(">H", len(text)) + text.encode()
+        for key, text in headers.items()
+    )
+    payload = json.dumps(value).encode()
+    prelude = struct.pack(">II", len(head) + len(payload) + 16, len(head))
+    message = prelude + struct.pack(">I", zlib.crc32(prelude)) + head + payload
+    return message + struct.pack(">I", zlib.crc32(message))
+
+
+def block_history(messages: list[dict[str, Any]], read: Any) -> list[Entry]:
+    """Check the order of messages whose content is a list of blocks, and flatten them."""
+    history: list[Entry] = []
+    open_calls: list[str] = []
+    before = "assistant"
+    for message in messages:
+        _require(message["role"] != before, f"two {before} messages in a row")
+        before = message["role"]
+        content = message["content"]
+        blocks = [{"type": "text", "text": content}] if isinstance(content, str) else content
+        _require(bool(blocks), "a message without content")
+        _require(before == "user" or not open_calls, "a tool call without its result")
+        for block in blocks:
+            role, call_id, *rest = read(block)
+            if role == "text":
+                _require(bool(rest[0].strip(BLANKS)), "an empty text")
+                history.append((before, rest[0]))
+            elif role == "call":
+                open_calls.append(call_id)
+                history.append(("call", *rest))
+            elif role == "result":
+                _require(call_id in open_calls, "an orphan tool result")
+                open_calls.remove(call_id)
+                history.append(("result", *rest))
+        _require(before == "assistant" or not open_calls, "a tool call without its result")
+    _require(before == "user", "the last message is not a user's")
+    return history
+
+
+def _read_messages_block(block: dict[str, Any]) -> Entry:
+    if block["type"] == "tool_use":
+        return ("call", block["id"], block["name"], block["input"])
+    if block["type"] == "tool_result":
+        content = block["content"]
+        parts = [content] if isinstance(content, str) else [part["text"] for part in content]
+        return ("result", block["tool_use_id"], "".join(parts))
+    return ("text", "", block["text"])
+
+
+def _read_converse_block(block: dict[str, Any]) -> Entry:
+    if tool := block.get("toolUse"):
+        return ("call", tool["toolUseId"], tool["name"], tool["input"])
+    if result := block.get("toolResult"):
+        parts = [part.get("text", "") for part in result["content"]]
+        return ("result", result["toolUseId"], "".join(parts))
+    return ("text", "", block["text"])
+
+
+def _require(condition: bool, rule: str) -> None:
+    if not condition:
+        raise InvalidError(rule)
