@@ -125,7 +125,7 @@ async function stream(
       throw new AgentError('reply_incomplete', '', finishReason)
     }
     if (isBlank(text)) throw new AgentError('empty_reply')
-    return [said.join(''), mended(await result.responseMessages)]
+    return [said.join(''), (await result.responseMessages).map(selfContained)]
   } catch (error) {
     if (error instanceof AgentError) throw error
     const cause = RetryError.isInstance(error) ? error.lastError : error
@@ -133,9 +133,18 @@ async function stream(
   }
 }
 
-/** The messages in a form that any provider takes: no half characters, and no blank texts. */
+/** The messages without halves of surrogate pairs, with which a provider would refuse them. */
 function mended(messages: ModelMessage[]): ModelMessage[] {
   return JSON.parse(JSON.stringify(messages), (_, value) =>
     typeof value === 'string' ? wellFormed(value) : value,
   )
+}
+
+/** An answer as any provider takes it back, without what only its own can read, and may forget. */
+function selfContained(answer: ModelMessage): ModelMessage {
+  const parts = answer.content as { type: string; text?: string; providerOptions?: unknown }[]
+  const lasting = parts.filter(
+    ({ type, text }) => !type.startsWith('reasoning') && !(type === 'text' && isBlank(text ?? '')),
+  )
+  return { ...answer, content: lasting.map(({ providerOptions, ...part }) => part) } as ModelMessage
 }

@@ -25,7 +25,7 @@ export class ScriptedModel extends OfflineModel {
   }
 
   override async *answer({ prompt, abortSignal }: Call): AsyncGenerator<Part> {
-    const told = prompt.flatMap((message) => (message.role === 'system' ? [] : message.content))
+    const told = prompt.flatMap(({ content }) => (typeof content === 'string' ? [] : [...content]))
     const words = told.map((part) => (part.type === 'text' ? part.text : NAMES[part.type]))
     this.calls.push(words.join(' '))
     let stop: (typeof STOPS)[keyof typeof STOPS] | 'stop' = 'stop'

@@ -1,7 +1,7 @@
 // Which model answers: MODEL at Anthropic, or the offline model while MODEL is unset.
 
 import { createAnthropic } from '@ai-sdk/anthropic'
-import { defaultSettingsMiddleware, wrapLanguageModel } from 'ai'
+import { defaultSettingsMiddleware, type LanguageModel, wrapLanguageModel } from 'ai'
 
 import { OfflineModel } from './offline_model.ts'
 import { type Diagnostic, diagnostic, type Settings } from './settings.ts'

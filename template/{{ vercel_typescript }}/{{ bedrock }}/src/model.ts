@@ -12,8 +12,8 @@ export function buildModel(settings: Settings): LanguageModel {
   if (settings.model === 'offline') return new OfflineModel()
   // The chain knows profiles and roles; the client's own way knows two variables.
   const credentialProvider = fromNodeProviderChain()
-  const baseURL = modelEndpoint(settings)
-  return createAmazonBedrock({ region: region() ?? '', baseURL, credentialProvider })(settings.model)
+  const bedrock = createAmazonBedrock({ region: region(), credentialProvider })
+  return bedrock(settings.model)
 }
 
 /** What keeps the model from answering, as far as the environment tells. */
@@ -29,6 +29,6 @@ export function modelEndpoint(_settings: Settings): string {
   return own || `https://bedrock-runtime.${region()}.amazonaws.com`
 }
 
-function region(): string | undefined {
-  return process.env['AWS_REGION'] || process.env['AWS_DEFAULT_REGION']
+function region(): string {
+  return process.env['AWS_REGION'] || process.env['AWS_DEFAULT_REGION'] || ''
 }

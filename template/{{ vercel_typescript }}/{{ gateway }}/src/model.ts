@@ -1,6 +1,6 @@
 // Which model answers: MODEL at Vercel's AI Gateway, or the offline model while MODEL is unset.
 
-import { createGateway } from 'ai'
+import { createGateway, type LanguageModel } from 'ai'
 
 import { OfflineModel } from './offline_model.ts'
 import { type Diagnostic, diagnostic, type Settings } from './settings.ts'
@@ -19,5 +19,5 @@ export function checkModel(settings: Settings): Diagnostic[] {
 
 /** Where the model is reached. */
 export function modelEndpoint(_settings: Settings): string {
-  return process.env['AI_GATEWAY_BASE_URL'] || 'https://ai-gateway.vercel.sh/v4/ai'
+  return 'https://ai-gateway.vercel.sh/v4/ai'
 }
