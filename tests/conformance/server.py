@@ -26,6 +26,7 @@ class Server:
         environment = {
             "PATH": os.environ["PATH"],
             "HOME": str(folder),
+            "PYTHONUNBUFFERED": "1",  # what is printed is in the log, however the process ends
             "HOST": "127.0.0.1",
             "PORT": "0",
             **(target.provider(provider) if provider else {}),
@@ -134,6 +135,8 @@ class Fleet:
         key = (("offline", offline), *sorted(settings.items()))
         if key not in self._shared:
             self._shared[key] = self.fresh(offline, **settings)
+            # The first turn is slow: clients of vendors load what they need when they need it.
+            self._shared[key].post({"prompt": "Wake up."})
         return self._shared[key]
 
     def fresh(self, offline: bool = False, **settings: int) -> Server:

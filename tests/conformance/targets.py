@@ -4,6 +4,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.installed import NODE
+
 
 @dataclass(frozen=True)
 class Target:
@@ -15,6 +17,27 @@ class Target:
 
 def python_serve(project: Path) -> list[str]:
     return [str(project / ".venv" / "bin" / "my-agent"), "serve"]
+
+
+def typescript_serve(project: Path) -> list[str]:
+    return [str(NODE), str(project / "src" / "main.ts"), "serve"]
+
+
+def gateway_serve(project: Path) -> list[str]:
+    """The gateway's address is no setting of the AI SDK for Python: it stands in its module."""
+    moved = "import os, ai.providers.ai_gateway.provider as p; p._BASE_URL = os.environ['GATEWAY']"
+    return [
+        *(str(project / ".venv" / "bin" / "python"), "-c"),
+        *(f"{moved}; from app.main import cli; cli()", "serve"),
+    ]
+
+
+def typescript_gateway_serve(project: Path) -> list[str]:
+    """The gateway's address is fixed, as it is in Python: here it is what fetch looks for."""
+    fixed = "https://ai-gateway.vercel.sh/v4/ai"
+    moved = f"const f=fetch;globalThis.fetch=(u,o)=>f(u.replace('{fixed}',process.env.GATEWAY),o)"
+    command = typescript_serve(project)
+    return [command[0], "--import", f"data:text/javascript,{moved}", *command[1:]]
 
 
 def chat_completions(origin: str) -> dict[str, str]:
@@ -31,13 +54,43 @@ def converse(origin: str) -> dict[str, str]:
     return {"MODEL": "test-model", **keys, **place}
 
 
+def gateway(origin: str) -> dict[str, str]:
+    return {"MODEL": "test/model", "GATEWAY": f"{origin}/v4/ai", "AI_GATEWAY_API_KEY": "test"}
+
+
 TARGETS = [
     Target("strands-python", "strands-python+openai-compatible", python_serve, chat_completions),
+    Target(
+        "strands-typescript",
+        "strands-typescript+openai-compatible",
+        typescript_serve,
+        chat_completions,
+    ),
     Target("vercel-python", "vercel-python+openai-compatible", python_serve, chat_completions),
+    Target(
+        "vercel-typescript",
+        "vercel-typescript+openai-compatible",
+        typescript_serve,
+        chat_completions,
+    ),
 ]
 
 # Every other vendor's client, for the scenarios that depend on one.
 VENDOR_TARGETS = [
     Target("strands-python-anthropic", "strands-python+anthropic", python_serve, messages),
     Target("strands-python-bedrock", "strands-python", python_serve, converse),
+    Target(
+        "strands-typescript-anthropic", "strands-typescript+anthropic", typescript_serve, messages
+    ),
+    Target("strands-typescript-bedrock", "strands-typescript", typescript_serve, converse),
+    Target("vercel-python-anthropic", "vercel-python+anthropic", python_serve, messages),
+    Target("vercel-python-bedrock", "vercel-python+bedrock", python_serve, converse),
+    Target("vercel-python-gateway", "vercel-python+gateway", gateway_serve, gateway),
+    Target(
+        "vercel-typescript-anthropic", "vercel-typescript+anthropic", typescript_serve, messages
+    ),
+    Target("vercel-typescript-bedrock", "vercel-typescript+bedrock", typescript_serve, converse),
+    Target(
+        "vercel-typescript-gateway", "vercel-typescript+gateway", typescript_gateway_serve, gateway
+    ),
 ]

@@ -136,6 +136,17 @@ def test_the_length_of_a_prompt_is_counted_in_code_points(small: Server, letter:
     assert_failed(reply, 400, "invalid_request", reply.session)
 
 
+def test_a_prompt_may_be_this_long_when_nothing_is_set(server: Server) -> None:
+    assert server.post({"prompt": "x" * 100_000}).status == 200
+    assert server.post({"prompt": "x" * 100_001}).error == "invalid_request"
+
+
+def test_a_body_may_be_this_large_when_nothing_is_set(server: Server) -> None:
+    full = b'{"prompt": "Hello."}'.ljust(1_048_576)
+    assert server.post(full).status == 200
+    assert server.post(full + b" ").error == "payload_too_large"
+
+
 @pytest.mark.parametrize("chunked", [False, True], ids=["with its length", "in chunks"])
 def test_the_length_of_a_body_is_counted_in_bytes(small: Server, chunked: bool) -> None:
     full = b'{"prompt": "\xc3\xbc"}'.ljust(1000)

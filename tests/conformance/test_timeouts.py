@@ -14,7 +14,7 @@ def server(hasty: Server) -> Server:
 
 
 def test_a_model_that_says_nothing_is_a_status(chat: Chat) -> None:
-    chat.say("One.")
+    assert chat.say("One.").turn == 1
     first = chat.start("Two.", [HANG])
     chat.call("Two.")
     waiter = chat.start("Three.")  # its own second begins when it gets the lock

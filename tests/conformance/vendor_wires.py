@@ -133,6 +133,63 @@ class Converse:
         return frame("contentBlockStop", {"contentBlockIndex": self.index - 1})
 
 
+class Gateway:
+    """Vercel AI Gateway's language model, version 4 of its protocol."""
+
+    path = "/v4/ai/language-model"
+    content_type = "text/event-stream"
+    reasons = {"stop": "stop", "tool": "tool-calls", "length": "length", "filter": "content-filter"}
+
+    def __init__(self) -> None:
+        self.is_open = False
+
+    def read(self, headers: dict[str, str], body: bytes) -> list[Entry]:
+        if headers.get("authorization") != "Bearer test":
+            raise InvalidError("no API key")
+        prompt = json.loads(body)["prompt"]
+        _require(prompt[0]["role"] == "system", "no system prompt")
+        messages = [
+            {**message, "role": "user" if message["role"] == "tool" else message["role"]}
+            for message in prompt[1:]
+        ]
+        return block_history(messages, _read_gateway_block)
+
+    def start(self) -> bytes:
+        return self._part("stream-start", {"warnings": []})
+
+    def text(self, chunk: str) -> bytes:
+        opening = b"" if self.is_open else self._part("text-start", {"id": "0"})
+        self.is_open = True
+        return opening + self._part("text-delta", {"id": "0", "delta": chunk})
+
+    def call(self, number: int, call_id: str, name: str, arguments: str) -> bytes:  # noqa: ARG002
+        opening = self._close() + self._part("tool-input-start", {"id": call_id, "toolName": name})
+        middle = len(arguments) // 2
+        halves = [arguments[:middle], arguments[middle:]]
+        deltas = [self._part("tool-input-delta", {"id": call_id, "delta": h}) for h in halves]
+        call = {"toolCallId": call_id, "toolName": name, "input": arguments}
+        ending = self._part("tool-input-end", {"id": call_id}) + self._part("tool-call", call)
+        return opening + b"".join(deltas) + ending
+
+    def finish(self, reason: str) -> bytes:
+        usage = {"inputTokens": {"total": 1}, "outputTokens": {"total": 1}}
+        finish = {"finishReason": {"unified": self.reasons[reason], "raw": "raw"}, "usage": usage}
+        return self._close() + self._part("finish", finish) + b"data: [DONE]\n\n"
+
+    def error(self, message: str) -> bytes:
+        return self._part("error", {"error": {"message": message}})
+
+    def refusal(self, message: str, code: str | None) -> bytes:
+        return json.dumps({"error": {"message": message, "type": code or "error"}}).encode()
+
+    def _close(self) -> bytes:
+        was_open, self.is_open = self.is_open, False
+        return self._part("text-end", {"id": "0"}) if was_open else b""
+
+    def _part(self, kind: str, value: dict[str, Any]) -> bytes:
+        return b"data: " + json.dumps({"type": kind, **value}).encode() + b"\n\n"
+
+
 def frame(name: str, value: dict[str, Any], kind: str = "event") -> bytes:
     """One message of the AWS event stream: lengths, headers, payload, and two checksums."""
     headers = {f":{kind}-type": name, ":content-type": "application/json", ":message-type": kind}
@@ -191,6 +248,15 @@ def _read_converse_block(block: dict[str, Any]) -> Entry:
     if result := block.get("toolResult"):
         parts = [part.get("text", "") for part in result["content"]]
         return ("result", result["toolUseId"], "".join(parts))
+    return ("text", "", block["text"])
+
+
+def _read_gateway_block(block: dict[str, Any]) -> Entry:
+    if block["type"] == "tool-call":
+        return ("call", block["toolCallId"], block["toolName"], block["input"])
+    if block["type"] == "tool-result":
+        value = block["output"]["value"]
+        return ("result", block["toolCallId"], value if isinstance(value, str) else str(value))
     return ("text", "", block["text"])
 
 

@@ -153,12 +153,6 @@ FAULTS = [
         "ping is never busy", SERVER, "if turns.tasks or parts.is_waiting", "if parts.is_waiting"
     ),
     Fault(
-        "ping ignores what long-term memory has to write",
-        SERVER,
-        "if turns.tasks or parts.is_waiting",
-        "if turns.tasks",
-    ),
-    Fault(
         "ping tells the time in fractions of a second",
         SERVER,
         "^= {task}\n        self.changed = int(time.time())",
@@ -264,6 +258,12 @@ FAULTS = [
     ),
     Fault("a shutdown gives turns no time", SERVER, "timeout=grace_seconds", "timeout=0"),
     Fault("a shutdown waits for ever", SERVER, "timeout=grace_seconds", "timeout=None"),
+    Fault(
+        "a shutdown leaves turns running",
+        SERVER,
+        "                task.cancel()\n",
+        "                self.tasks.discard(task)\n                break\n",
+    ),
     Fault(
         "a turn that a shutdown cancels gets no answer",
         SERVER,

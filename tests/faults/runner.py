@@ -37,11 +37,11 @@ def run(target: Target, fault: Fault | None = None) -> Outcome:
     with tempfile.TemporaryDirectory() as folder:
         copy = Path(folder)
         for name in target.copied:
-            if (project / name).is_dir():
-                ignored = shutil.ignore_patterns("__pycache__")
-                shutil.copytree(project / name, copy / name, ignore=ignored)
+            source = project / name
+            if source.is_dir() and not source.is_symlink():
+                shutil.copytree(source, copy / name, ignore=shutil.ignore_patterns("__pycache__"))
             else:
-                shutil.copy2(project / name, copy / name)
+                shutil.copy2(source, copy / name, follow_symlinks=False)
         if fault is not None:
             fault.apply(copy)
         return _outcome(target, project, copy)

@@ -4,6 +4,14 @@ from tests.faults.fault import Fault
 
 TURN = "src/app/turn.py"
 TIMEOUT = "asyncio.timeout(parts.settings.turn_timeout_seconds)"
+OPENED = (
+    "        async with parts.sessions.open(ask) as session:\n"
+    "            if last := session.replay():\n"
+    '                await emit(last["reply"])\n'
+    "                return last\n"
+    "            try:\n"
+    f"                async with {TIMEOUT}:\n"
+)
 COMMIT = 'session.commit(agent.take_snapshot(preset="session").to_dict(), "")'
 AFTER_TIMEOUT = '                raise AgentError("turn_timeout") from None\n'
 STOPS = '{"end_turn", "stop_sequence"}'
@@ -79,8 +87,9 @@ FAULTS = [
     Fault(
         "the time that a turn waits for its session is counted",
         TURN,
-        "        async with parts.sessions.open(ask) as session:\n",
-        f"        async with {TIMEOUT}, parts.sessions.open(ask) as session:\n",
+        f"    try:\n{OPENED}",
+        "    arrived = asyncio.get_running_loop().time()\n    try:\n"
+        + OPENED.replace("timeout(", "timeout_at(arrived + "),
     ),
     Fault(
         "a cancelled turn is a failure of the model",
@@ -116,10 +125,10 @@ FAULTS = [
         "if len(messages) - s < limit",
     ),
     Fault(
-        "the history is one message longer than allowed",
+        "the history may be a turn longer than allowed",
         TURN,
         "if len(messages) - s <= limit",
-        "if len(messages) - s <= limit + 1",
+        "if len(messages) - s <= limit + 2",
     ),
     Fault(
         "the history is cut between a tool call and its result",

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.faults import python, strands_python
+from tests.faults import python, strands_python, vercel_python
 from tests.faults.fault import Fault
 
 
@@ -46,4 +46,5 @@ def python_target(variant: str, own: list[Fault]) -> Target:
 
 TARGETS = {
     "strands-python": python_target("strands-python", strands_python.FAULTS),
+    "vercel-python": python_target("vercel-python", vercel_python.FAULTS),
 }

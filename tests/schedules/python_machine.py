@@ -22,14 +22,13 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 CAPACITY, IDLE_SECONDS = 3, 100
 SESSIONS = st.sampled_from("abcd")
-TOOL = ["count ", {"word_count": {"text": "a b"}}]
-UNKNOWN = [{"no_such_tool": {}}]
+TOOL = ["count", ("call",)]
 GOOD: list[list[list[Any]]] = [
     [["ok"]],
     [["o", "k"]],
     [TOOL, ["ok"]],
     [TOOL, TOOL, ["ok"]],
-    [UNKNOWN, ["ok"]],
+    [[("call",)], ["ok"]],
 ]
 BROKEN: dict[str, list[Any]] = {
     "fail before": [ValueError("no")],
@@ -52,20 +51,16 @@ class Plans:
         self.plans: dict[str, list[list[Any]]] = {}
 
     def pop(self, _: int) -> list[Any]:
-        asked = self.model.calls[-1]
+        asked = self.model.calls[-1].split()
         return self.plans[next(text for text in reversed(asked) if text in self.plans)].pop(0)
 
 
-def shown(steps: list[list[Any]]) -> list[str]:
-    """What a turn of these steps adds to what the model is asked later."""
-    history = []
+def shown(prompt: str, steps: list[list[Any]]) -> list[str]:
+    """What a turn of these steps adds to what the model is asked later, word by word."""
+    history = [prompt]
     for step in steps:
-        calls = [next(iter(item)) for item in step if isinstance(item, dict)]
-        history.append(
-            "".join(item for item in step if isinstance(item, str))
-            + "".join(f"({c})" for c in calls)
-        )
-        history += ["=success" if call == "word_count" else "=error" for call in calls]
+        history += [item for item in step if isinstance(item, str)]
+        history += ["(toolUse)", "(toolResult)"] if ("call",) in step else []
     return history
 
 
@@ -82,7 +77,7 @@ class Schedules(RuleBasedStateMachine):
         )
         self.store._entries = self.entries
         self.parts.sessions = Sessions(config, self.store)
-        self.parts.model = self.model = ScriptedModel()
+        self.parts.model = self.model = ScriptedModel([])
         self.plans = self.model.script = Plans(self.model)  # type: ignore[assignment]
         self.committed: dict[str, list[str]] = {}  # session -> history, of sessions still kept
 
@@ -92,11 +87,11 @@ class Schedules(RuleBasedStateMachine):
     async def take(self, session: str, steps: list[list[Any]], cancel: str = "") -> None:
         """One turn, cancelled at once or at its first chunk; what it reports is believed."""
         self.count += 1
-        prompt = f"prompt {self.count}"
+        prompt = f"prompt{self.count}"
         self.plans.plans[prompt] = [list(step) for step in steps]
         heard = asyncio.Event()
 
-        async def hear(chunk: str) -> None:
+        async def hear(_: str) -> None:
             heard.set()
 
         turn = asyncio.create_task(take_turn(self.parts, Ask(session, None, None, prompt), hear))
@@ -110,10 +105,8 @@ class Schedules(RuleBasedStateMachine):
         before = self.committed.get(session, [])
         if reported["turn"] == 1:
             before = []  # it was forgotten before this turn began
-        self.committed[session] = [*before, prompt, *shown(steps)]
-        assert (
-            sum(text.startswith("prompt") for text in self.committed[session]) == reported["turn"]
-        )
+        self.committed[session] = [*before, *shown(prompt, steps)]
+        assert len(prompts(self.committed[session])) == reported["turn"]
 
     def run(self, *turns: Any) -> None:
         async def all_of_them() -> None:
@@ -130,9 +123,9 @@ class Schedules(RuleBasedStateMachine):
     def turn(self, session: str, steps: list[list[Any]]) -> None:
         before = self.committed.get(session, [])
         self.run(self.take(session, steps))
-        assert self.committed[session] == [*before, f"prompt {self.count}", *shown(steps)]
-        first = self.model.calls[-len(steps)]
-        assert first == [*before, f"prompt {self.count}"]
+        prompt = f"prompt{self.count}"
+        assert self.committed[session] == [*before, *shown(prompt, steps)]
+        assert self.model.calls[-len(steps)].split() == [*before, prompt]
 
     @rule(session=SESSIONS, steps=st.sampled_from(BAD))
     def failed_turn(self, session: str, steps: list[list[Any]]) -> None:
@@ -143,7 +136,7 @@ class Schedules(RuleBasedStateMachine):
     @rule(session=SESSIONS, tool=st.booleans(), when=st.sampled_from(["mid", "at once"]))
     def cancelled_turn(self, session: str, tool: bool, when: str) -> None:
         before = dict(self.committed)
-        self.run(self.take(session, [*([TOOL] if tool else []), ["half", None]], cancel=when))
+        self.run(self.take(session, [*([TOOL] if tool else []), ["half", 60]], cancel=when))
         assert self.committed == before
 
     @rule(turns=st.lists(st.tuples(SESSIONS, st.sampled_from(GOOD + BAD)), min_size=2, max_size=6))
@@ -171,22 +164,43 @@ class Schedules(RuleBasedStateMachine):
         assert set(self.committed) == set(self.entries)
         for session in self.committed:
             stored = json.loads(self.entries[session])
-            prompts = [text for text in self.committed[session] if text.startswith("prompt")]
-            assert stored["app_data"]["turn"] == len(prompts)
-            check_messages(stored["data"]["messages"], prompts)
+            said = prompts(self.committed[session])
+            assert stored["app_data"]["turn"] == len(said)
+            check_messages(stored["data"]["messages"], said)
 
 
-def check_messages(messages: list[dict[str, Any]], prompts: list[str]) -> None:
-    """Roles alternate, every tool call has its result, and these are the prompts."""
-    assert [message["role"] for message in messages] == ["user", "assistant"] * (len(messages) // 2)
-    texts = [block.get("text") for message in messages[::2] for block in message["content"]]
-    assert [text for text in texts if text is not None] == prompts
-    for message, answer in zip(messages[1::2], [*messages[2::2], {"content": []}], strict=True):
-        calls = [
-            block["toolUse"]["toolUseId"] for block in message["content"] if "toolUse" in block
-        ]
-        results = [b["toolResult"]["toolUseId"] for b in answer["content"] if "toolResult" in b]
-        assert calls == results
+def prompts(history: list[str]) -> list[str]:
+    """Those words of a history that were prompts."""
+    return [word for word in history if word.startswith("prompt")]
+
+
+def check_messages(messages: list[dict[str, Any]], said: list[str]) -> None:
+    """Every turn begins with its prompt and ends in text, and every tool call has its result."""
+    blocks = [
+        (message["role"], *read(block))
+        for message in messages
+        for block in message.get("content") or message["parts"]
+    ]
+    assert [block[2] for block in blocks if block[:2] == ("user", "text")] == said
+    waiting: list[str] = []
+    for before, (role, kind, value) in zip([blocks[-1], *blocks], blocks, strict=False):
+        if kind == "call":
+            waiting.append(value)
+        elif kind == "result":
+            waiting.remove(value)
+        else:
+            assert not waiting
+            assert role == "assistant" or before[:2] == ("assistant", "text")
+    assert not waiting
+
+
+def read(block: dict[str, Any]) -> tuple[str, str]:
+    """A block of a message as Strands or the AI SDK stores it: its kind, and its text or id."""
+    if call := block.get("toolUse") or (block.get("kind") == "tool_call" and block):
+        return "call", call.get("toolUseId") or call["tool_call_id"]
+    if result := block.get("toolResult") or (block.get("kind") == "tool_result" and block):
+        return "result", result.get("toolUseId") or result["tool_call_id"]
+    return "text", block["text"]
 
 
 TestSchedules = Schedules.TestCase

@@ -8,20 +8,12 @@ import pytest
 from app.offline_model import OfflineModel
 
 STOPS = {"call": "tool_use", "length": "max_tokens", "filter": "content_filtered", "cut": ""}
-TOOL = {"toolUse": {"name": "word_count", "toolUseId": "1"}}
+anyio_backend = pytest.fixture(lambda: "asyncio")  # what runs the tests that are async
 
 
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
+# A step lists texts to say, seconds to wait, exceptions to raise, and a stop such as ("call",).
 class ScriptedModel(OfflineModel):
-    """Plays a step of `script` for each call, then "ok", and notes in `calls` what it was told.
-
-    A step lists texts to say, seconds to wait, exceptions to raise and, if it is not the end of
-    the turn, how it stops: ("call",) for a tool, ("length",), ("filter",) or ("cut",).
-    """
+    """Plays a step of `script` for each call, then "ok", and notes in `calls` what it was told."""
 
     def __init__(self, script: Any) -> None:
         self.script, self.calls = list(script), list[str]()
@@ -29,8 +21,8 @@ class ScriptedModel(OfflineModel):
     async def stream(self, messages: Any, *_: Any, **__: Any) -> Any:
         told = [block for message in messages for block in message["content"]]
         self.calls.append(" ".join(block.get("text", f"({next(iter(block))})") for block in told))
-        stop = "end_turn"
         yield {"messageStart": {"role": "assistant"}}
+        stop = "end_turn"
         for item in self.script.pop(0) if self.script else ["ok"]:
             if isinstance(item, Exception):
                 raise item
@@ -42,8 +34,8 @@ class ScriptedModel(OfflineModel):
             else:
                 await asyncio.sleep(item)
         if stop == "tool_use":
-            yield {"contentBlockStart": {"start": TOOL}}
-            yield {"contentBlockDelta": {"delta": {"toolUse": {"input": '{"text": "a b"}'}}}}
+            tool = {"name": "word_count", "toolUseId": "1"}
+            yield {"contentBlockStart": {"start": {"toolUse": tool}}}
             yield {"contentBlockStop": {}}
         if stop:
             yield {"messageStop": {"stopReason": stop}}

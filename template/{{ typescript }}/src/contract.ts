@@ -15,6 +15,7 @@ export const ERRORS = {
   invalid_json: [400, 'The body is not one JSON value in UTF-8 of at most 64 levels.'],
   invalid_request: [400, 'The request is not valid.'],
   invalid_session_id: [400, 'A session id is 1 to 256 of A-Z a-z 0-9 _ -, not first _ or -.'],
+  actor_required: [400, 'This agent has to know who asks: name the actor in its header.'],
   invalid_actor: [400, 'An actor id is 1 to 255 of A-Z a-z 0-9 _ - / :, so no e-mail address.'],
   session_forbidden: [403, 'This session belongs to another actor.'],
   origin_forbidden: [403, 'Only pages and programs of this machine may call this address.'],
@@ -105,7 +106,12 @@ export function describe(error: unknown): string {
   return error.cause === undefined ? kind : `${kind} < ${describe(error.cause)}`
 }
 
-/** Write a line to the log, which is stderr. It must hold no prompt and no reply. */
+/** The log is stderr; only a server has use for INFO. */
+export const logging = { isVerbose: false }
+
+/** Write a line to the log. It must hold no prompt and no reply. */
 export function log(level: 'INFO' | 'WARNING' | 'ERROR', line: string): void {
-  console.error(`${new Date().toISOString()} ${level} ${line}`)
+  if (logging.isVerbose || level !== 'INFO') {
+    console.error(`${new Date().toISOString()} ${level} ${line}`)
+  }
 }

@@ -2,16 +2,16 @@
 
 import { randomUUID } from 'node:crypto'
 import { once } from 'node:events'
+import { createServer } from 'node:http'
+import type { AddressInfo } from 'node:net'
 import { createInterface } from 'node:readline'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { getSystemErrorMessage, parseArgs } from 'node:util'
 
-import { createAdaptorServer } from '@hono/node-server'
-
-import { ACTOR_ID, AgentError, checkPrompt, ERRORS, SESSION_ID } from './contract.ts'
+import { ACTOR_ID, AgentError, checkPrompt, ERRORS, logging, SESSION_ID } from './contract.ts'
 import { Parts } from './parts.ts'
 import { createApp, Turns } from './server.ts'
-import { type Diagnostic, readSettings, type Settings } from './settings.ts'
+import { isLoopback, readSettings } from './settings.ts'
 import { takeTurn } from './turn.ts'
 
 const USAGE = `Usage: node src/main.ts COMMAND
@@ -20,26 +20,13 @@ const USAGE = `Usage: node src/main.ts COMMAND
   chat [--session ID] [--actor ID]  talk to the agent here, also line by line from a pipe
   check [--json]                    say what is wrong with the settings`
 
-/** Say what is wrong and leave. */
-function refuse(message: string, code = 1): never {
-  console.error(`Error: ${message}`)
-  process.exit(code)
-}
-
-/** The settings, and what is wrong with them and with the files of the parts. */
-async function diagnose(): Promise<[Settings, Diagnostic[]]> {
-  let settings: Settings, found: Diagnostic[]
-  try {
-    ;[settings, found] = readSettings()
-  } catch (error) {
-    refuse(`The file .env cannot be read: ${(error as Error).message}.`)
-  }
-  return [settings, [...found, ...(await Parts.check(settings))]]
-}
+// All control characters but tab and line feed.
+const CONTROL = /(?![\t\n])\p{Cc}/gu
 
 /** The parts of this process; an error in the settings keeps it from starting. */
 async function start(): Promise<Parts> {
-  const [settings, found] = await diagnose()
+  const [settings, found] = readSettings()
+  found.push(...(await Parts.check(settings)))
   const errors = found.filter((one) => one.severity === 'error')
   if (errors.length > 0) refuse(errors.map((one) => one.message).join('\n'))
   if (settings.model === 'offline') {
@@ -48,45 +35,48 @@ async function start(): Promise<Parts> {
   return new Parts(settings)
 }
 
+/** Say what is wrong with the settings; exit with 1 for an error. */
 async function check(asJson: boolean): Promise<void> {
-  const [, found] = await diagnose()
+  const [settings, found] = readSettings()
+  found.push(...(await Parts.check(settings)))
   const errors = found.filter((one) => one.severity === 'error').length
   const warnings = found.length - errors
-  for (const one of asJson ? [] : found) {
-    console.log(`${one.file}:${one.line} ${one.id} ${one.message}`)
+  if (asJson) {
+    console.log(JSON.stringify({ diagnostics: found, errors, warnings }))
+  } else {
+    const lines = found.map((one) => `${one.file}:${one.line} ${one.id} ${one.message}`)
+    console.log([...lines, `${errors} errors, ${warnings} warnings`].join('\n'))
   }
-  const report = { diagnostics: found, errors, warnings }
-  console.log(asJson ? JSON.stringify(report) : `${errors} errors, ${warnings} warnings`)
   process.exitCode = Math.min(errors, 1)
 }
 
+/** Talk to the agent here, also line by line from a pipe. */
 async function chat(sessionId: string, actor: string | null): Promise<void> {
   if (!SESSION_ID.test(sessionId)) refuse(ERRORS.invalid_session_id[1], 2)
   if (actor !== null && !ACTOR_ID.test(actor)) refuse(ERRORS.invalid_actor[1], 2)
   const parts = await start()
-  const say = (text: string) => void process.stdout.write(text)
-  const isPiped = !process.stdin.isTTY
-  const stop = new AbortController()
+  const [isPiped, stop] = [!process.stdin.isTTY, new AbortController()]
   const output = isPiped ? undefined : process.stdout
   const lines = createInterface({ input: process.stdin, output, prompt: '> ' })
-  const ask = () => (isPiped ? say('> ') : lines.prompt())
   lines.once('SIGINT', () => stop.abort(lines.close()))
+  const say = (text: string): unknown => process.stdout.write(text)
+  const ask = () => (isPiped ? say('> ') : lines.prompt())
+  // Without control characters, which could move the cursor or retitle the window.
+  const emit = async (chunk: string) => void say(chunk.replace(CONTROL, ''))
   let failed = 0
   ask()
   for await (const line of lines) {
     if (isPiped) say(`${line}\n`)
     try {
       const prompt = checkPrompt(line, parts.settings.maxPromptChars)
-      // Without control characters, which could move the cursor or retitle the window.
-      const emit = async (chunk: string) => say(chunk.replace(CONTROL, ''))
       await takeTurn(parts, { sessionId, actor, key: null, prompt }, emit, stop.signal)
       say('\n')
     } catch (error) {
       if (stop.signal.aborted) break
       if (!(error instanceof AgentError)) throw error
       failed++
-      const { cause, detail, type } = error
-      say(`${error.message} (${cause instanceof Error ? cause.message : detail || type})\n`)
+      const cause = error.cause instanceof Error ? error.cause.message : ''
+      say(`${error.message} (${cause || error.detail || error.type})\n`)
     }
     ask()
   }
@@ -95,38 +85,59 @@ async function chat(sessionId: string, actor: string | null): Promise<void> {
   process.exit(isPiped && failed > 0 ? 1 : 0)
 }
 
-// All of them but tab and line feed.
-const CONTROL = /(?![\t\n])\p{Cc}/gu
-
+/** Serve the agent over HTTP on HOST and PORT. */
 async function serve(): Promise<void> {
-  const parts = await start()
-  const { settings } = parts
-  const { host } = settings
-  const turns = new Turns()
-  const app = createApp(parts, turns)
-  const server = createAdaptorServer({ fetch: app.fetch, overrideGlobalObjects: false })
-  // Once: a second signal ends the process at once.
-  const signalled = Promise.race([once(process, 'SIGTERM'), once(process, 'SIGINT')])
+  logging.isVerbose = true
+  const [parts, turns] = [await start(), new Turns()]
+  const { host, port, shutdownGraceSeconds } = parts.settings
+  const signalled = new Promise((resolve) => {
+    for (const name of ['SIGTERM', 'SIGINT']) {
+      process.on(name, () => (turns.isDraining ? process.exit(1) : resolve(name)))
+    }
+  })
+  const server = createServer(createApp(parts, turns))
   try {
-    await once(server.listen(settings.port, host), 'listening')
+    await once(server.listen(port, host), 'listening')
   } catch (error) {
     const why = getSystemErrorMessage((error as { errno: number }).errno)
-    refuse(`Cannot listen on HOST ${host}, PORT ${settings.port}: ${why}.`)
+    refuse(`Cannot listen on HOST ${host}, PORT ${port}: ${why}.`)
   }
-  if (!settings.isLoopback) {
+  if (!isLoopback(parts.settings)) {
     console.log(`Warning: HOST ${host} is open to other machines, and callers are believed.`)
   }
-  const { port } = server.address() as { port: number }
-  const address = `${host.includes(':') ? `[${host}]` : host}:${port}`
-  console.log([...(await parts.contacts()), `Listening on http://${address}`].join('\n'))
+  const [name, address] = [host.includes(':') ? `[${host}]` : host, server.address() as AddressInfo]
+  const listening = `Listening on http://${name}:${address.port}`
+  console.log([...(await parts.contacts()), listening].join('\n'))
   await signalled
-  await turns.drain(settings.shutdownGraceSeconds)
+  await turns.drain(shutdownGraceSeconds)
   await parts.close()
   const closed = once(server.close(), 'close')
   await Promise.race([closed, sleep(1000)]) // for clients that do not read what was answered
   process.exit(0) // a tool or a vendor's client that hangs would keep the process
 }
 
-const [command, ...rest] = process.argv.slice(2)
-if (command === 'serve' || command === 'chat' || command === 'check') {
-} else refuse(USAGE, 2)
+function refuse(message: string, code = 1): never {
+  console.error(`Error: ${message}`)
+  process.exit(code)
+}
+
+/** Run the command; throws for an option that it does not have. */
+async function run([command, ...args]: string[]): Promise<void> {
+  const [text, flag] = [{ type: 'string' }, { type: 'boolean' }] as const
+  if (command === 'serve') {
+    parseArgs({ args })
+    await serve()
+  } else if (command === 'chat') {
+    const { session, actor } = parseArgs({ args, options: { session: text, actor: text } }).values
+    await chat(session ?? randomUUID(), actor ?? null)
+  } else if (command === 'check') {
+    await check(parseArgs({ args, options: { json: flag } }).values.json ?? false)
+  } else {
+    refuse(`${command ? `No such command '${command}'.` : 'Missing command.'}\n${USAGE}`, 2)
+  }
+}
+
+run(process.argv.slice(2)).catch((error) => {
+  if (!error.code?.startsWith('ERR_PARSE_ARGS')) throw error
+  refuse(error.message, 2)
+})

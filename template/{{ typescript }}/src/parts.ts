@@ -1,6 +1,6 @@
 // What the turns of one process share: a model, sessions in memory, and no long-term memory.
 
-import type { Ask } from './contract.ts'
+import { AgentError, type Ask } from './contract.ts'
 import { buildModel, checkModel, modelEndpoint } from './model.ts'
 import { InProcess, Sessions } from './sessions.ts'
 import type { Diagnostic, Settings } from './settings.ts'
@@ -45,4 +45,25 @@ export class Parts {
 
   /** Write what waits to be written. */
   async close(): Promise<void> {}
+}
+
+/** Do the work of one turn, and throw at once when its time is over or the signal is aborted. */
+export async function withinTime<T>(
+  parts: Parts,
+  signal: AbortSignal,
+  work: (stop: AbortSignal) => Promise<T>,
+): Promise<T> {
+  const own = new AbortController()
+  const stop = AbortSignal.any([signal, own.signal])
+  const stopped = new Promise<never>((_, reject) => {
+    stop.addEventListener('abort', () => reject(stop.reason), { once: true })
+  })
+  const seconds = parts.settings.turnTimeoutSeconds
+  const timer = setTimeout(() => own.abort(new AgentError('turn_timeout')), seconds * 1000)
+  try {
+    return await Promise.race([work(stop), stopped])
+  } finally {
+    clearTimeout(timer)
+    own.abort() // ends the model call, whatever ended the turn
+  }
 }

@@ -1,28 +1,30 @@
 // Reading a request: the checks before a turn, in the order of the HTTP contract.
 
+import type { IncomingMessage } from 'node:http'
+
 import * as contract from './contract.ts'
 import { AgentError, type Ask } from './contract.ts'
 import type { Parts } from './parts.ts'
+import { isLoopback } from './settings.ts'
 
 const OWN_ADDRESS = /^(https?:\/\/)?(localhost|127(\.\d+){3}|\[::1\])(:\d+)?$/i
 
 /** The value of the first of these headers that was sent, or null. */
-export function readHeader(request: Request, ...names: string[]): string | null {
-  return names.map((name) => request.headers.get(name)).find((value) => value !== null) ?? null
+export function readHeader(request: IncomingMessage, ...names: string[]): string | null {
+  const sent = names.map((name) => request.headersDistinct[name.toLowerCase()])
+  return sent.find((values) => values)?.join(', ') ?? null
 }
 
 /** Throw `origin_forbidden` when a web page from elsewhere may be talking to a local agent. */
-export function refuseForeign(request: Request, parts: Parts): void {
-  for (const name of ['host', 'origin']) {
-    const value = readHeader(request, name)
-    if (parts.settings.isLoopback && value !== null && !OWN_ADDRESS.test(value)) {
-      throw new AgentError('origin_forbidden')
-    }
+export function refuseForeign(request: IncomingMessage, parts: Parts): void {
+  const { host = [], origin = [] } = request.headersDistinct
+  if (isLoopback(parts.settings) && ![...host, ...origin].every((it) => OWN_ADDRESS.test(it))) {
+    throw new AgentError('origin_forbidden')
   }
 }
 
 /** Whether the reply is to be streamed: it is, unless only JSON is accepted. */
-export function wantsEvents(request: Request): boolean {
+export function wantsEvents(request: IncomingMessage): boolean {
   const ranges = (readHeader(request, 'accept') ?? '').toLowerCase().split(',')
   const types = ranges.map((range) => range.split(';')[0]?.trim())
   return types.includes('text/event-stream') || !types.includes('application/json')
@@ -30,7 +32,7 @@ export function wantsEvents(request: Request): boolean {
 
 /** What is asked for; throws AgentError for the first check that fails. */
 export async function readAsk(
-  request: Request,
+  request: IncomingMessage,
   parts: Parts,
   sessionId: string,
   isNew: boolean,
@@ -52,10 +54,10 @@ export async function readAsk(
   return { sessionId, actor, key, prompt }
 }
 
-async function readBody(request: Request, most: number): Promise<Uint8Array> {
-  const chunks: Uint8Array[] = []
+async function readBody(request: IncomingMessage, most: number): Promise<Uint8Array> {
+  const chunks: Buffer[] = []
   let size = 0
-  for await (const chunk of request.body ?? []) {
+  for await (const chunk of request.iterator({ destroyOnReturn: false })) {
     size += chunk.length
     if (size <= most) chunks.push(chunk)
     if (size > 16 * most + 2 ** 24) break // until then it is read, so that the answer can be read

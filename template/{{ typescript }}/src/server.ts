@@ -1,9 +1,9 @@
 // The HTTP contract: POST /invocations and GET /ping, as AgentCore Runtime has them.
 
 import { randomUUID } from 'node:crypto'
+import { once } from 'node:events'
+import type { IncomingMessage, RequestListener, ServerResponse } from 'node:http'
 import { setTimeout as sleep } from 'node:timers/promises'
-
-import { Hono } from 'hono'
 
 import { AgentError, type Ask, describe, isBlank, log } from './contract.ts'
 import { SESSION_HEADER, SESSION_ID } from './contract.ts'
@@ -11,7 +11,11 @@ import type { Parts } from './parts.ts'
 import { readAsk, readHeader, refuseForeign, wantsEvents } from './requests.ts'
 import { takeTurn } from './turn.ts'
 
-type Chunks = ReadableStreamDefaultReader<string>
+type Exchange = { request: IncomingMessage; response: ServerResponse }
+type Emit = (chunk: string) => Promise<void>
+
+const EVENT_STREAM = 'text/event-stream; charset=utf-8'
+const METHODS: Record<string, string> = { '/ping': 'GET, HEAD', '/invocations': 'POST' }
 
 /** The turns that run or wait in this process, each a task of its own. */
 export class Turns {
@@ -19,7 +23,7 @@ export class Turns {
   changed = now()
   isDraining = false
 
-  /** Begin this work, which `stop` ends. */
+  /** Take note of work that has begun, and that `stop` ends. */
   start<T>(work: Promise<T>, stop: AbortController): Promise<T> {
     const task = work.finally(() => {
       this.tasks.delete(task)
@@ -41,99 +45,64 @@ export class Turns {
   }
 }
 
-export function createApp(parts: Parts, turns: Turns): Hono<{ Variables: { id: string } }> {
-  const app = new Hono<{ Variables: { id: string } }>()
-  app.get('/ping', ({ req }) => {
-    refuseForeign(req.raw, parts)
+export function createApp(parts: Parts, turns: Turns): RequestListener {
+  async function route({ request, response }: Exchange): Promise<void> {
+    const path = request.url?.split('?')[0] ?? ''
+    const allowed = METHODS[path]
+    if (!allowed) throw new AgentError('not_found')
+    if (!allowed.split(', ').includes(request.method ?? '')) {
+      response.setHeader('Allow', allowed)
+      throw new AgentError('method_not_allowed')
+    }
+    await (path === '/ping' ? ping : invocations)({ request, response })
+  }
+
+  async function ping({ request, response }: Exchange): Promise<void> {
+    refuseForeign(request, parts)
     const status = turns.tasks.size > 0 || parts.isWaiting ? 'HealthyBusy' : 'Healthy'
-    return Response.json({ status, time_of_last_update: turns.changed })
-  })
-  app.post('/invocations', async (context) => {
-    const request = context.req.raw
+    send(response, { status, time_of_last_update: turns.changed })
+  }
+
+  async function invocations({ request, response }: Exchange): Promise<void> {
     const given = readHeader(request, SESSION_HEADER)
-    const id = given ?? randomUUID()
-    context.set('id', id)
+    const sessionId = given ?? randomUUID()
+    if (SESSION_ID.test(sessionId)) response.setHeader(SESSION_HEADER, sessionId)
     refuseForeign(request, parts)
     if (turns.isDraining) throw new AgentError('draining')
-    const ask = await readAsk(request, parts, id, given === null)
-    const response = await relay(request, turns, parts, ask)
-    response.headers.set(SESSION_HEADER, id)
-    return response
-  })
-  for (const [path, allow] of Object.entries({ '/ping': 'GET, HEAD', '/invocations': 'POST' })) {
-    app.all(path, () => fail(new AgentError('method_not_allowed'), { Allow: allow }))
+    await relay({ request, response }, await readAsk(request, parts, sessionId, given === null))
   }
-  app.notFound(() => fail(new AgentError('not_found')))
-  app.onError((error, context) => {
-    const id = context.get('id') ?? ''
-    return fail(error, SESSION_ID.test(id) ? { [SESSION_HEADER]: id } : {})
-  })
-  return app
-}
 
-/** Run what is asked for, hand on what it says, and end it when the client leaves. */
-async function relay(request: Request, turns: Turns, parts: Parts, ask: Ask): Promise<Response> {
-  const { readable, writable } = new TransformStream<string, string>({}, { highWaterMark: 64 })
-  const writer = writable.getWriter()
-  const emit = async (chunk: string): Promise<void> => {
-    await writer.ready
-    writer.write(chunk).catch(() => {}) // nobody reads any more, and the turn is told so
-  }
-  const stop = new AbortController()
-  const leave = () => stop.abort(new AgentError('draining')) // which nobody reads
-  if (request.signal.aborted) leave()
-  request.signal.addEventListener('abort', leave)
-  const turn = turns.start(run(parts, ask, emit, stop.signal), stop)
-  const close = () => writer.close().catch(() => {})
-  turn.then(close, close)
-  const chunks = readable.getReader()
-  const isStream = wantsEvents(request)
-  let held = ''
-  for (let next = await chunks.read(); !next.done; next = await chunks.read()) {
-    held += isStream ? event('', next.value) : ''
-    if (isStream && !isBlank(next.value)) {
-      // Until then a failure is a status.
-      const headers = { 'Content-Type': 'text/event-stream; charset=utf-8' }
-      const body = ReadableStream.from(events(held, chunks, turn))
-      return new Response(body.pipeThrough(new TextEncoderStream()), { headers })
+  /** Run what is asked for, hand on what it says, and end it when the client leaves. */
+  async function relay({ request, response }: Exchange, ask: Ask): Promise<void> {
+    const stop = new AbortController()
+    response.once('close', () => stop.abort())
+    const isStream = wantsEvents(request)
+    let held = ''
+    const emit: Emit = async (chunk) => {
+      held += isStream ? event('', chunk) : ''
+      // Until the first text a failure is a status.
+      if (!isStream || (isBlank(chunk) && !response.headersSent)) return
+      if (!response.headersSent) response.setHeader('Content-Type', EVENT_STREAM)
+      const hasRoom = response.write(held)
+      held = ''
+      if (!hasRoom) await once(response, 'drain', { signal: stop.signal })
     }
+    const result = await turns.start(run(ask, emit, stop.signal), stop)
+    if (!response.headersSent) send(response, result)
+    else response.end(event('event: done\n', { ...result, reply: undefined }))
   }
-  return Response.json(await turn)
-}
 
-async function run(
-  parts: Parts,
-  ask: Ask,
-  emit: (chunk: string) => Promise<void>,
-  signal: AbortSignal,
-): Promise<object> {
-  const session_id = ask.sessionId
-  try {
-    if (ask.prompt === null) {
-      await parts.sessions.open(ask, signal, (session) => session.end())
-      return { session_id, ended: true }
+  async function run(ask: Ask, emit: Emit, signal: AbortSignal): Promise<object> {
+    if (ask.prompt !== null) {
+      const { turn, reply } = await takeTurn(parts, ask, emit, signal)
+      return { session_id: ask.sessionId, turn, reply }
     }
-    const { turn, reply } = await takeTurn(parts, ask, emit, signal)
-    log('INFO', `session ${session_id}: turn ${turn}`)
-    return { session_id, turn, reply }
-  } catch (error) {
-    if (error instanceof AgentError && !signal.aborted) {
-      log('WARNING', `session ${session_id}: ${error.type} ${error.detail}`)
-    }
-    throw error
+    await parts.sessions.open(ask, signal, (session) => session.end())
+    return { session_id: ask.sessionId, ended: true }
   }
-}
 
-async function* events(held: string, chunks: Chunks, turn: Promise<object>): AsyncGenerator<string> {
-  yield held
-  for (let next = await chunks.read(); !next.done; next = await chunks.read()) {
-    yield event('', next.value)
-  }
-  try {
-    const { reply: _, ...done } = (await turn) as { reply: string }
-    yield event('event: done\n', done)
-  } catch (error) {
-    yield event('event: error\n', asFailure(error).body)
+  return (request, response) => {
+    route({ request, response }).catch((error) => fail({ request, response }, error))
   }
 }
 
@@ -141,17 +110,23 @@ function event(name: string, data: unknown): string {
   return `${name}data: ${JSON.stringify(data)}\n\n`
 }
 
-function fail(error: unknown, headers: Record<string, string> = {}): Response {
-  const { body, status } = asFailure(error)
-  return Response.json(body, { status, headers })
+function send(response: ServerResponse, body: object, status = 200): void {
+  response.statusCode = status
+  response.setHeader('Content-Type', 'application/json')
+  response.end(JSON.stringify(body))
 }
 
-function asFailure(error: unknown): AgentError {
-  if (error instanceof AgentError) return error
-  // Its kind and where it arose, not its text, which may quote a prompt.
-  const { message = '', stack = '' } = error instanceof Error ? error : {}
-  log('ERROR', `${describe(error)}\n${stack.replace(message, '')}`)
-  return new AgentError('internal_error')
+function fail({ request, response }: Exchange, error: unknown): void {
+  if (request.socket.destroyed) return // the client has left
+  const failure = error instanceof AgentError ? error : new AgentError('internal_error')
+  if (failure !== error) {
+    // Its kind and where it arose, not its text, which may quote a prompt.
+    const { message = '', stack = '' } = error instanceof Error ? error : {}
+    log('ERROR', `${describe(error)}\n${stack.replace(message, '')}`)
+  }
+  const { body, status } = failure
+  if (response.headersSent) response.end(event('event: error\n', body))
+  else send(response, body, status)
 }
 
 function now(): number {

@@ -48,7 +48,7 @@ export class InProcess {
 }
 
 /** A session while one turn of it runs: what is committed, and the one way to change it. */
-export class Session {
+class Session {
   readonly ask: Ask
   readonly snapshot: Snapshot | null
   readonly #store: InProcess
@@ -83,8 +83,8 @@ export class Session {
 export class Sessions {
   readonly #queue: number
   readonly #store: InProcess
-  // For each session with a turn, what wakes those that wait behind it.
-  readonly #lines = new Map<string, (() => void)[]>()
+  /** For each session with a turn, what wakes those that wait behind it. */
+  readonly lines = new Map<string, (() => void)[]>()
 
   constructor(settings: Settings, store: InProcess) {
     this.#queue = settings.sessionQueue
@@ -113,16 +113,11 @@ export class Sessions {
     }
   }
 
-  /** Whether a turn runs or waits in any session. */
-  get isBusy(): boolean {
-    return this.#lines.size > 0
-  }
-
   async #enter(sessionId: string, signal: AbortSignal): Promise<void> {
     signal.throwIfAborted()
-    const line = this.#lines.get(sessionId)
+    const line = this.lines.get(sessionId)
     if (!line) {
-      this.#lines.set(sessionId, [])
+      this.lines.set(sessionId, [])
       return
     }
     if (line.length >= this.#queue) throw new AgentError('session_busy')
@@ -141,9 +136,9 @@ export class Sessions {
   }
 
   #leave(sessionId: string): void {
-    const wake = this.#lines.get(sessionId)?.shift()
+    const wake = this.lines.get(sessionId)?.shift()
     if (wake) wake()
-    else this.#lines.delete(sessionId)
+    else this.lines.delete(sessionId)
   }
 }
 

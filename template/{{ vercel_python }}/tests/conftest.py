@@ -25,9 +25,9 @@ class Scripted(Offline):
     async def stream(self, model: Any, messages: Any, **_: Any) -> AsyncGenerator[events.Event]:
         told = [part for message in messages[1:] for part in message.parts]
         model.calls.append(" ".join(NAMES.get(part.kind) or part.text for part in told))
-        stop = "stop"
+        step, stop = model.script.pop(0) if model.script else ["ok"], "stop"
         yield events.StreamStart()
-        for item in model.script.pop(0) if model.script else ["ok"]:
+        for item in step:
             if isinstance(item, Exception):
                 raise item
             if isinstance(item, tuple):

@@ -5,12 +5,16 @@ import { z } from 'zod'
 
 import { SYSTEM_PROMPT, TOOLS } from './agent.ts'
 import { AgentError, type Ask, describe, isBlank, log, wellFormed } from './contract.ts'
-import type { Parts } from './parts.ts'
+import { type Parts, withinTime } from './parts.ts'
 import type { Last, Snapshot } from './sessions.ts'
 
 type Emit = (chunk: string) => Promise<void>
+type Part = { type: string; text: string; providerOptions?: unknown }
 
-const Committed = z.object({ messages: z.array(modelMessageSchema) })
+// How a whole message ends, well or not; any other end is a stream that was cut.
+const ENDS = ['stop', 'tool-calls', 'length', 'content-filter']
+
+const Data = z.object({ messages: z.array(modelMessageSchema) })
 
 /**
  * Run one turn, `emit` each chunk of the reply, and return what the session keeps of it.
@@ -32,18 +36,18 @@ export async function takeTurn(
         await emit(replayed.reply)
         return replayed
       }
-      const before = stage(parts, session.snapshot)
-      const messages: ModelMessage[] = [...before, { role: 'user', content: ask.prompt ?? '' }]
+      const messages = stage(parts, session.snapshot)
+      const prompt: ModelMessage = { role: 'user', content: ask.prompt ?? '' }
       const [reply, answers] = await withinTime(parts, signal, (stop) =>
-        stream(parts, ask, messages, emit, stop),
+        stream(parts, ask, [...messages, prompt], emit, stop),
       )
-      messages.push(...answers)
+      const added = [prompt, ...answers]
       // Without the system prompt: after an update of the code, the code's own applies.
+      const data = { messages: [...messages, ...added] }
       const created_at = new Date().toISOString()
-      const data = { messages }
       const snapshot = { scope: 'agent', schema_version: '1.0', created_at, data }
       const last = await session.commit(snapshot, reply)
-      parts.record(ask, messages.slice(before.length))
+      parts.record(ask, added)
       return last
     })
     log('INFO', `session ${ask.sessionId}: turn ${last.turn}`)
@@ -59,34 +63,13 @@ export async function takeTurn(
 /** A copy of the messages of the last whole turns; of the very last one in any case. */
 function stage(parts: Parts, committed: Snapshot | null): ModelMessage[] {
   if (!committed) return []
-  const { messages } = Committed.parse(committed.data)
+  const { messages } = Data.parse(committed.data)
   const starts = messages.flatMap((message, index) => (message.role === 'user' ? [index] : []))
   const limit = parts.settings.historyMessages
   return messages.slice(starts.find((start) => messages.length - start <= limit) ?? starts.at(-1))
 }
 
-/** Do the work, and throw at once when its time is over or the signal is aborted. */
-async function withinTime<T>(
-  parts: Parts,
-  signal: AbortSignal,
-  work: (stop: AbortSignal) => Promise<T>,
-): Promise<T> {
-  const own = new AbortController()
-  const stop = AbortSignal.any([signal, own.signal])
-  const stopped = new Promise<never>((_, reject) => {
-    stop.addEventListener('abort', () => reject(stop.reason), { once: true })
-  })
-  const seconds = parts.settings.turnTimeoutSeconds
-  const timer = setTimeout(() => own.abort(new AgentError('turn_timeout')), seconds * 1000)
-  try {
-    return await Promise.race([work(stop), stopped])
-  } finally {
-    clearTimeout(timer)
-    own.abort() // ends the model call, whatever ended the turn
-  }
-}
-
-/** Run the model to its end; return what was emitted, and its messages. Throws AgentError. */
+/** Run the model to its end; return all that was emitted, and its messages. Throws AgentError. */
 async function stream(
   parts: Parts,
   ask: Ask,
@@ -94,25 +77,26 @@ async function stream(
   emit: Emit,
   stop: AbortSignal,
 ): Promise<[string, ModelMessage[]]> {
+  const said: string[] = []
   try {
-    const said: string[] = []
     const result = streamText({
       model: parts.model,
       instructions: SYSTEM_PROMPT,
       tools: TOOLS,
       messages: staged,
-      maxRetries: 2, // before the first byte only
-      stopWhen: isStepCount(parts.settings.maxSteps),
+      maxRetries: 2, // only before anything was said
+      stopWhen: [isStepCount(parts.settings.maxSteps), endedBadly],
       prepareStep: ({ messages }) => ({ messages: mended(messages) }),
       abortSignal: stop,
-      onError: () => {}, // the default prints it, and with it what it quotes
+      onError: () => {}, // the default prints it, and so what it quotes
       ...parts.agentOptions(ask),
     })
     for await (const part of result.stream) {
       stop.throwIfAborted()
       if (part.type === 'error') throw part.error
       if (part.type === 'tool-error') {
-        log('WARNING', `tool ${part.toolName}: ${describe(part.error)}`)
+        const kind = typeof part.error === 'string' ? 'not a valid call' : describe(part.error)
+        log('WARNING', `tool ${part.toolName}: ${kind}`)
       }
       if (part.type === 'text-delta') {
         said.push(wellFormed(part.text))
@@ -120,12 +104,12 @@ async function stream(
       }
     }
     const { finishReason, text, toolCalls } = await result.finalStep
-    if (finishReason === 'other' || finishReason === 'error') throw new Error('the stream was cut')
+    if (!ENDS.includes(finishReason)) throw new AgentError('model_failed', '', 'the stream was cut')
     if (finishReason !== 'stop' || toolCalls.length > 0) {
       throw new AgentError('reply_incomplete', '', finishReason)
     }
     if (isBlank(text)) throw new AgentError('empty_reply')
-    return [said.join(''), (await result.responseMessages).map(selfContained)]
+    return [said.join(''), selfContained(await result.responseMessages)]
   } catch (error) {
     if (error instanceof AgentError) throw error
     const cause = RetryError.isInstance(error) ? error.lastError : error
@@ -133,18 +117,29 @@ async function stream(
   }
 }
 
-/** The messages without halves of surrogate pairs, with which a provider would refuse them. */
-function mended(messages: ModelMessage[]): ModelMessage[] {
-  return JSON.parse(JSON.stringify(messages), (_, value) =>
-    typeof value === 'string' ? wellFormed(value) : value,
-  )
+/** Whether there is no sense in a further step, though the tools of the last one were answered. */
+function endedBadly({ steps }: { steps: { finishReason: string }[] }): boolean {
+  return !['stop', 'tool-calls'].includes(steps.at(-1)?.finishReason ?? '')
 }
 
-/** An answer as any provider takes it back, without what only its own can read, and may forget. */
-function selfContained(answer: ModelMessage): ModelMessage {
-  const parts = answer.content as { type: string; text?: string; providerOptions?: unknown }[]
-  const lasting = parts.filter(
-    ({ type, text }) => !type.startsWith('reasoning') && !(type === 'text' && isBlank(text ?? '')),
+/** The messages as a provider takes them: without halves of characters, and blank texts. */
+function mended(messages: ModelMessage[]): ModelMessage[] {
+  const copies = JSON.parse(JSON.stringify(messages), (_, value) =>
+    typeof value === 'string' ? wellFormed(value) : value,
   )
-  return { ...answer, content: lasting.map(({ providerOptions, ...part }) => part) } as ModelMessage
+  for (const copy of copies) {
+    if (typeof copy.content === 'string') continue
+    copy.content = copy.content.filter(({ type, text }: Part) => type !== 'text' || !isBlank(text))
+  }
+  return copies
+}
+
+/** The answers without what only their own provider can read, and may forget. */
+function selfContained(answers: ModelMessage[]): ModelMessage[] {
+  return mended(answers).map((answer) => {
+    const content = answer.content as Part[]
+    const lasting = content.filter(({ type }) => !type.startsWith('reasoning'))
+    for (const part of lasting) delete part.providerOptions
+    return { ...answer, content: lasting } as ModelMessage
+  })
 }

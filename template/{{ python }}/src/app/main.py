@@ -8,7 +8,6 @@ import re
 import socket
 import sys
 from types import FrameType
-from typing import Any
 from uuid import uuid4
 
 import click
@@ -17,7 +16,7 @@ import uvicorn
 from .contract import ACTOR_ID, ERRORS, SESSION_ID, AgentError, Ask, check_prompt
 from .parts import Parts
 from .server import Turns, create_app
-from .settings import Settings, read_settings
+from .settings import read_settings
 from .turn import take_turn
 
 
@@ -28,21 +27,13 @@ def cli() -> None:
         stream.reconfigure(encoding="utf-8", errors="replace")  # type: ignore[union-attr]
 
 
-def diagnose() -> tuple[Settings, list[dict[str, Any]]]:
-    """The settings, and what is wrong with them and with the files of the parts."""
-    try:
-        settings, found = read_settings()
-    except (OSError, ValueError) as error:
-        raise click.ClickException(f"The file .env cannot be read: {error}.") from None
-    return settings, found + Parts.check(settings)
-
-
 def start() -> Parts:
     """The parts of this process; an error in the settings keeps it from starting."""
-    settings, found = diagnose()
+    settings, found = read_settings()
+    found += Parts.check(settings)
     if errors := [one["message"] for one in found if one["severity"] == "error"]:
         raise click.ClickException("\n".join(errors))
-    for name in ("strands", "uvicorn"):  # which log what exceptions say, and so prompts
+    for name in ("ai", "strands", "uvicorn"):  # which log what exceptions say, and so prompts
         logging.getLogger(name).setLevel("CRITICAL")
     if settings.model == "offline":
         click.echo("The offline model answers. It is no language model; README.md names others.")
@@ -53,7 +44,8 @@ def start() -> Parts:
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def check(as_json: bool) -> None:
     """Say what is wrong with the settings; exit with 1 for an error."""
-    _, found = diagnose()
+    settings, found = read_settings()
+    found += Parts.check(settings)
     errors = sum(one["severity"] == "error" for one in found)
     warnings = len(found) - errors
     if as_json:
@@ -116,30 +108,30 @@ class _Server(uvicorn.Server):
         self.loop, self.signalled = asyncio.get_running_loop(), asyncio.Event()
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        self.should_exit = self.signalled.is_set()
+        if self.signalled.is_set():
+            os._exit(1)
         self.loop.call_soon_threadsafe(self.signalled.set)
 
 
 async def _serve(parts: Parts) -> None:
     settings, turns, host = parts.settings, Turns(), parts.settings.host
-    is_ipv6 = ":" in host
     try:
-        family = socket.AF_INET6 if is_ipv6 else socket.AF_INET
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
         listener = socket.create_server((host, settings.port), family=family)
     except OSError as error:
-        reason = str(error.strerror).split(" (")[0]
-        what = f"Cannot listen on HOST {host}, PORT {settings.port}: {reason}."
-        raise click.ClickException(what) from None
+        why = str(error.strerror).split(" (")[0]
+        where = f"HOST {host}, PORT {settings.port}"
+        raise click.ClickException(f"Cannot listen on {where}: {why}.") from None
     server = _Server(parts, turns)
     running = asyncio.create_task(server.serve([listener]))
     if not settings.is_loopback:
         click.echo(f"Warning: HOST {host} is open to other machines, and callers are believed.")
-    address = f"{f'[{host}]' if is_ipv6 else host}:{listener.getsockname()[1]}"
-    click.echo("\n".join([*parts.contacts(), f"Listening on http://{address}"]))
+    host, port = f"[{host}]" if ":" in host else host, listener.getsockname()[1]
+    click.echo("\n".join([*parts.contacts(), f"Listening on http://{host}:{port}"]))
     await server.signalled.wait()
     await turns.drain(settings.shutdown_grace_seconds)
     await parts.close()
     server.should_exit = True
     await running
-    logging.shutdown()
+    sys.stdout.flush()
     os._exit(0)  # a thread that hangs in a tool or in a vendor's client would keep the process

@@ -45,10 +45,13 @@ def diagnostic(
 
 def read_settings() -> tuple[Settings, list[dict[str, Any]]]:
     """The settings in the environment and .env, and what is wrong there. Blank means unset."""
-    for name, value in dotenv_values(".env", interpolate=False).items():
-        os.environ.setdefault(name, value or "")
     found: dict[str, Any] = {}
     wrong: list[dict[str, Any]] = []
+    try:
+        for name, value in dotenv_values(".env", interpolate=False).items():
+            os.environ.setdefault(name, value or "")
+    except (OSError, ValueError) as error:
+        wrong.append(diagnostic("SET-ENV-FILE", f"The file .env cannot be read: {error}."))
     for setting in fields(Settings):
         name, text = setting.name.upper(), os.environ.get(setting.name.upper(), "").strip()
         low, high = setting.metadata.get("range", (0, 0))

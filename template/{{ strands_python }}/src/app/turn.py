@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-import threading
 from collections.abc import Awaitable, Callable
 from contextlib import aclosing
 from typing import Any
@@ -72,9 +71,8 @@ def _stage(parts: Parts, ask: Ask, committed: dict[str, Any] | None) -> Agent:
 async def _stream(parts: Parts, agent: Agent, prompt: str, emit: Emit) -> str:
     """Run the agent to its end and return all that was emitted; raise unless it ended well."""
     said: list[str] = []
-    result, is_whole, abandon = None, False, threading.Event()
-    limits = Limits(turns=parts.settings.max_steps)
-    events = agent.stream_async(prompt, limits=limits, cancel_signal=abandon)
+    result, is_whole = None, False
+    events = agent.stream_async(prompt, limits=Limits(turns=parts.settings.max_steps))
     try:
         async with aclosing(events):  # type: ignore[type-var]
             async for event in events:
@@ -88,8 +86,6 @@ async def _stream(parts: Parts, agent: Agent, prompt: str, emit: Emit) -> str:
         raise AgentError("reply_incomplete", detail="max_tokens") from None
     except Exception as error:
         raise AgentError("model_failed", detail=describe(error)) from error
-    finally:
-        abandon.set()  # ends the model call, whatever ended the turn
     if result is None or not is_whole:
         raise AgentError("model_failed", detail="the stream was cut")
     if result.stop_reason not in {"end_turn", "stop_sequence"}:
@@ -107,5 +103,6 @@ def _last_turns(messages: list[Any], limit: int) -> list[Any]:
 
 
 def _log_tool_failure(event: AfterToolCallEvent) -> None:
-    if event.exception is not None:
-        log.warning("tool %s: %s", event.tool_use["name"], describe(event.exception))
+    if event.exception is not None:  # its name, unless the model made it up
+        name = event.selected_tool.tool_name if event.selected_tool else "that does not exist"
+        log.warning("tool %s: %s", name, describe(event.exception))

@@ -7,6 +7,7 @@ import ai
 SYSTEM_PROMPT = "You are a helpful assistant. Answer briefly and in plain words."
 
 
+# Tools are async; what would block other turns belongs in asyncio.to_thread.
 @ai.tool
 async def word_count(text: str) -> int:
     """Count the words of a text."""

@@ -17,6 +17,7 @@ from .parts import Parts
 log = logging.getLogger(__name__)
 Emit = Callable[[str], Awaitable[None]]
 Message = ai.messages.Message
+ToolCall = ai.messages.ToolCallPart
 
 
 async def take_turn(parts: Parts, ask: Ask, emit: Emit) -> dict[str, Any]:
@@ -33,7 +34,7 @@ async def take_turn(parts: Parts, ask: Ask, emit: Emit) -> dict[str, Any]:
                 return last
             try:
                 async with asyncio.timeout(parts.settings.turn_timeout_seconds):
-                    staged = _stage(parts, session.snapshot)
+                    staged = _stage(session.snapshot, parts.settings.history_messages)
                     reply, added = await _stream(parts, ask, staged, emit)
             except TimeoutError:
                 raise AgentError("turn_timeout") from None
@@ -46,46 +47,35 @@ async def take_turn(parts: Parts, ask: Ask, emit: Emit) -> dict[str, Any]:
     return last
 
 
-def _stage(parts: Parts, committed: dict[str, Any] | None) -> list[Message]:
-    """The history to go on from: the last whole turns, which share nothing with the session."""
-    if not committed:
-        return []
-    messages = [Message.model_validate(message) for message in committed["data"]["messages"]]
-    return _last_turns(messages, parts.settings.history_messages)
-
-
-def _last_turns(messages: list[Message], limit: int) -> list[Message]:
-    """The last whole turns in at most `limit` messages; the very last one in any case."""
-    starts = [index for index, message in enumerate(messages) if message.role == "user"]
-    return messages[next((s for s in starts if len(messages) - s <= limit), starts[-1]) :]
+def _stage(committed: dict[str, Any] | None, limit: int) -> list[Message]:
+    """A copy of the last whole turns in at most `limit` messages; the very last one in any case."""
+    stored = committed["data"]["messages"] if committed else []
+    starts = [index for index, message in enumerate(stored) if message["role"] == "user"] or [0]
+    start = next((s for s in starts if len(stored) - s <= limit), starts[-1])
+    return [Message.model_validate(message) for message in stored[start:]]
 
 
 def _snapshot(messages: list[Message]) -> dict[str, Any]:
-    """What is committed: no system prompt, as the code's own applies after an update of the code;
-    and no reasoning, which may point at what only its provider keeps."""
+    # Without the system prompt: after an update of the code, the code's own applies. And without
+    # reasoning: it may point at what its provider keeps, and is of use in its own turn only.
     for message in messages:
         message.parts = [part for part in message.parts if part.kind != "reasoning"]
-    dumped = [m.model_dump(mode="json", exclude_none=True, fallback=str) for m in messages]
-    return {
-        "scope": "agent",
-        "schema_version": "1.0",
-        "created_at": datetime.now(UTC).isoformat(),
-        "data": {"messages": dumped},
-        "app_data": {},
-    }
+    dumps = [m.model_dump(mode="json", exclude_none=True, fallback=str) for m in messages]
+    snapshot = {"scope": "agent", "schema_version": "1.0", "data": {"messages": dumps}}
+    return snapshot | {"created_at": datetime.now(UTC).isoformat()}
 
 
 async def _stream(
-    parts: Parts, ask: Ask, history: list[Message], emit: Emit
+    parts: Parts, ask: Ask, staged: list[Message], emit: Emit
 ) -> tuple[str, list[Message]]:
-    """Run the agent to its end; return all that was emitted, and the messages of the turn."""
+    """Run the agent to its end and return all that was emitted, and the messages of the turn."""
     said: list[str] = []
     prompt = ai.user_message(ask.prompt or "")
-    staged = [ai.system_message(SYSTEM_PROMPT), *history, prompt]
+    messages = [ai.system_message(SYSTEM_PROMPT), *staged, prompt]
     agent = _Agent(tools=TOOLS, **parts.agent_options(ask))
     agent.max_steps = parts.settings.max_steps
     try:
-        async with agent.run(parts.model, staged) as run:
+        async with agent.run(parts.model, messages) as run:
             async for event in run:
                 if isinstance(event, ai.events.TextDelta) and event.chunk:
                     said.append(well_formed(event.chunk))
@@ -96,13 +86,13 @@ async def _stream(
         if isinstance(error, AgentError):
             raise error from None
         raise AgentError("model_failed", detail=describe(error)) from error
-    if is_blank(run.messages[-1].text):
+    if not run.messages[-1].text:
         raise AgentError("empty_reply")
-    return "".join(said), [prompt, *run.messages[len(staged) :]]
+    return "".join(said), [prompt, *run.messages[len(messages) :]]
 
 
 class _Agent(ai.Agent):
-    """An agent that takes so many steps at most, and calls tools only after a whole message."""
+    """An agent that ends: it takes so many steps at most, and goes on from whole messages only."""
 
     LOOP_BUFFER = 0  # the model waits for a reader that is slow
     max_steps = 1
@@ -120,30 +110,25 @@ class _Agent(ai.Agent):
             if not calls:
                 return
             results = await asyncio.gather(*[self._call(call) for call in calls])
-            for result in results:
-                yield result
             context.add(ai.tool_message(*results))
         raise AgentError("reply_incomplete", detail=f"{self.max_steps} steps")
 
-    async def _call(self, call: ai.messages.ToolCallPart) -> ai.events.ToolCallResult:
+    async def _call(self, call: ToolCall) -> ai.events.ToolCallResult:
         """Call a tool; when that fails the model is told, and the turn goes on."""
+        name = call.tool_name
         try:
             result = await self.resolve(call)()
         except KeyError as error:
-            result = ai.tool_result(
-                tool_call_id=call.tool_call_id,
-                tool_name=call.tool_name,
-                result=f"Unknown tool: {call.tool_name}",
-                is_error=True,
-                exception=error,
-            )
-        if result.exception is not None:
-            log.warning("tool %s: %s", call.tool_name, describe(result.exception))
+            ids: Any = {"tool_call_id": call.tool_call_id, "tool_name": name}
+            what, name = f"Unknown tool: {name}", "that does not exist"
+            result = ai.tool_result(**ids, result=what, is_error=True, exception=error)
+        if result.exception is not None:  # its name, unless the model made it up
+            log.warning("tool %s: %s", name, describe(result.exception))
         return result
 
 
-def _check(message: Message, reason: str | None, history: list[Message]) -> list[Any]:
-    """The tools that a whole message calls, once it is one that any provider takes back."""
+def _check(message: Message, reason: str | None, history: list[Message]) -> list[ToolCall]:
+    """The tools that a message calls, if it is whole; it becomes one that all providers take."""
     calls = message.tool_calls
     if reason is None or reason == "error":
         raise AgentError("model_failed", detail="the stream was cut")
@@ -152,16 +137,12 @@ def _check(message: Message, reason: str | None, history: list[Message]) -> list
     message.parts = [p for p in message.parts if p.kind != "text" or not is_blank(p.text)]
     known = {call.tool_call_id for earlier in history for call in earlier.tool_calls}
     for call in calls:
-        if call.tool_call_id in known:
-            call.tool_call_id = uuid4().hex[:9]  # which all providers allow
+        if call.tool_call_id in known:  # as from models that number their calls
+            call.tool_call_id = uuid4().hex[:9]
         known.add(call.tool_call_id)
-        if not _is_object(call.tool_args):
-            call.tool_args = "{}"
+        try:
+            is_object = isinstance(json.loads(call.tool_args), dict)
+        except ValueError:
+            is_object = False
+        call.tool_args = call.tool_args if is_object else "{}"
     return calls
-
-
-def _is_object(text: str) -> bool:
-    try:
-        return isinstance(json.loads(text or "{}"), dict)
-    except ValueError:
-        return False

@@ -20,12 +20,12 @@ export function buildModel(settings: Settings): LanguageModel {
 
 /** What keeps this model from answering, as far as the environment can tell. */
 export function checkModel(settings: Settings): Diagnostic[] {
-  if (settings.model === 'offline' || process.env['ANTHROPIC_API_KEY']) return []
+  if (settings.model === 'offline' || process.env.ANTHROPIC_API_KEY) return []
   const hint = 'ANTHROPIC_API_KEY is not set: MODEL needs it.'
   return [diagnostic('SET-ANTHROPIC_API_KEY', hint)]
 }
 
 /** Where the model is reached. */
 export function modelEndpoint(_settings: Settings): string {
-  return (process.env['ANTHROPIC_BASE_URL'] || 'https://api.anthropic.com').replace(/\/+$/, '')
+  return (process.env.ANTHROPIC_BASE_URL || 'https://api.anthropic.com').replace(/\/+$/, '')
 }

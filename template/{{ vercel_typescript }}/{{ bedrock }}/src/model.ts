@@ -25,10 +25,11 @@ export function checkModel(settings: Settings): Diagnostic[] {
 
 /** Where the model is reached. */
 export function modelEndpoint(_settings: Settings): string {
-  const own = process.env['AWS_ENDPOINT_URL_BEDROCK_RUNTIME'] || process.env['AWS_ENDPOINT_URL']
+  const { AWS_ENDPOINT_URL_BEDROCK_RUNTIME, AWS_ENDPOINT_URL } = process.env
+  const own = AWS_ENDPOINT_URL_BEDROCK_RUNTIME || AWS_ENDPOINT_URL
   return own || `https://bedrock-runtime.${region()}.amazonaws.com`
 }
 
 function region(): string {
-  return process.env['AWS_REGION'] || process.env['AWS_DEFAULT_REGION'] || ''
+  return process.env.AWS_REGION || process.env.AWS_DEFAULT_REGION || ''
 }

@@ -13,7 +13,7 @@ export function buildModel(settings: Settings): LanguageModel {
 
 /** What keeps this model from answering, as far as the environment can tell. */
 export function checkModel(settings: Settings): Diagnostic[] {
-  if (settings.model === 'offline' || process.env['AI_GATEWAY_API_KEY']) return []
+  if (settings.model === 'offline' || process.env.AI_GATEWAY_API_KEY) return []
   return [diagnostic('SET-AI_GATEWAY_API_KEY', 'AI_GATEWAY_API_KEY is not set: MODEL needs it.')]
 }
 

@@ -10,13 +10,13 @@ import { type Diagnostic, diagnostic, type Settings } from './settings.ts'
 export function buildModel(settings: Settings): LanguageModel {
   if (settings.model === 'offline') return new OfflineModel()
   // A server of your own may want no key, but the client insists on one.
-  const apiKey = process.env['OPENAI_API_KEY'] || 'none'
+  const apiKey = process.env.OPENAI_API_KEY || 'none'
   return createOpenAI({ apiKey, baseURL: modelEndpoint(settings) }).chat(settings.model)
 }
 
 /** What keeps this model from answering, as far as the environment can tell. */
 export function checkModel(settings: Settings): Diagnostic[] {
-  const known = process.env['OPENAI_API_KEY'] || process.env['OPENAI_BASE_URL']
+  const known = process.env.OPENAI_API_KEY || process.env.OPENAI_BASE_URL
   if (settings.model === 'offline' || known) return []
   const hint = 'Set OPENAI_API_KEY, or OPENAI_BASE_URL for a server of your own: MODEL needs it.'
   return [diagnostic('SET-OPENAI_API_KEY', hint)]
@@ -24,5 +24,5 @@ export function checkModel(settings: Settings): Diagnostic[] {
 
 /** Where the model is reached. */
 export function modelEndpoint(_settings: Settings): string {
-  return process.env['OPENAI_BASE_URL'] || 'https://api.openai.com/v1'
+  return process.env.OPENAI_BASE_URL || 'https://api.openai.com/v1'
 }
