@@ -54,7 +54,8 @@ export function readSettings(): [Settings, Diagnostic[]] {
   try {
     if (existsSync('.env')) process.loadEnvFile('.env')
   } catch (error) {
-    wrong.push(diagnostic('SET-ENV-FILE', `The file .env cannot be read: ${error}.`))
+    const { message } = error as Error
+    wrong.push(diagnostic('SET-ENV-FILE', `The file .env cannot be read: ${message}`))
   }
   const read = (name: string) => process.env[name]?.trim() ?? ''
   const given: Given = {}

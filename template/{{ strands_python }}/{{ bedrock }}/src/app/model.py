@@ -10,40 +10,48 @@ import boto3  # type: ignore[import-untyped]
 from botocore.config import Config  # type: ignore[import-untyped]
 from strands.models import Model
 from strands.models.bedrock import BedrockModel
+from urllib3 import HTTPResponse
 
 from .offline_model import OfflineModel
 from .settings import Settings, diagnostic
 
-BODIES: ContextVar[list[Any] | None] = ContextVar("BODIES", default=None)
+CALL: ContextVar["Call | None"] = ContextVar("CALL", default=None)
+
+
+class Call:
+    """What is open of one call, and whether anybody still wants it."""
+
+    is_over = False
+    body: HTTPResponse | None = None
+
+    def end(self) -> None:
+        """Stop reading, also in the middle of it."""
+        self.is_over = True
+        if self.body:
+            with suppress(OSError, RuntimeError, ValueError):  # it has ended by itself
+                self.body.shutdown()
 
 
 class Bedrock(BedrockModel):
-    """Bedrock whose calls end with their turn; the base class would read them to their end."""
+    """Bedrock whose calls end with their turn; the base class reads on in a thread."""
 
     async def stream(self, *args: Any, **kwargs: Any) -> AsyncGenerator[Any, None]:
-        bodies: list[Any] = []
-        BODIES.set(bodies)  # for the thread of this call, which gets a copy of the context
+        call = Call()
+        CALL.set(call)  # the thread of this call gets a copy of the context
         async with aclosing(super().stream(*args, **kwargs)) as events:
             try:
                 async for event in events:
                     yield event
             finally:
-                bodies.append(None)  # says that the call is over
-                _end(bodies)
+                call.end()
 
 
-def _keep(response_dict: dict[str, Any], **_: Any) -> None:
-    bodies = BODIES.get()
-    if bodies is not None:
-        bodies.append(response_dict["body"])  # of urllib3, whose `shutdown` any thread may call
-        _end(bodies)
-
-
-def _end(bodies: list[Any]) -> None:
-    """Stop reading what is still open, once the call is over."""
-    for body in bodies if None in bodies else []:
-        with suppress(AttributeError, OSError, RuntimeError, ValueError):  # it has ended by itself
-            body.shutdown()
+def _keep_body(response_dict: dict[str, Any], **_: Any) -> None:
+    call, body = CALL.get(), response_dict["body"]
+    if call and isinstance(body, HTTPResponse):
+        call.body = body
+        if call.is_over:
+            call.end()
 
 
 def build_model(settings: Settings) -> Model:
@@ -67,7 +75,7 @@ def _bedrock(settings: Settings) -> BedrockModel:
     # At most two more tries, by the AWS client and before the first byte.
     config = Config(retries={"total_max_attempts": 3, "mode": "standard"}, read_timeout=120)
     model = Bedrock(model_id=settings.model, region_name=_region(), boto_client_config=config)
-    model.client.meta.events.register("before-parse.bedrock-runtime.ConverseStream", _keep)
+    model.client.meta.events.register("before-parse.bedrock-runtime.ConverseStream", _keep_body)
     return model
 
 
