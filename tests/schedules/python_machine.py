@@ -78,7 +78,7 @@ class Schedules(RuleBasedStateMachine):
         self.store._entries = self.entries
         self.parts.sessions = Sessions(config, self.store)
         self.parts.model = self.model = ScriptedModel([])
-        self.plans = self.model.script = Plans(self.model)  # type: ignore[assignment]
+        self.plans = self.model.script = Plans(self.model)
         self.committed: dict[str, list[str]] = {}  # session -> history, of sessions still kept
 
     def teardown(self) -> None:

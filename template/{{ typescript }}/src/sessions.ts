@@ -121,18 +121,15 @@ export class Sessions {
       return
     }
     if (line.length >= this.#queue) throw new AgentError('session_busy')
-    await new Promise<void>((resolve, reject) => {
-      const wake = () => {
-        signal.removeEventListener('abort', giveUp)
-        resolve()
-      }
-      const giveUp = () => {
-        line.splice(line.indexOf(wake), 1)
-        reject(signal.reason)
-      }
-      line.push(wake)
-      signal.addEventListener('abort', giveUp, { once: true })
-    })
+    const { promise, resolve: wake, reject } = Promise.withResolvers<void>()
+    line.push(wake)
+    const giveUp = () => {
+      const place = line.indexOf(wake)
+      if (place >= 0) line.splice(place, 1)
+      reject(signal.reason)
+    }
+    signal.addEventListener('abort', giveUp, { once: true })
+    await promise
   }
 
   #leave(sessionId: string): void {
@@ -142,9 +139,7 @@ export class Sessions {
   }
 }
 
-/** JSON in which each half of a surrogate pair that stands alone, here an escape, is U+FFFD. */
+/** JSON in which each half of a surrogate pair that stands alone, an escape there, is U+FFFD. */
 function serialize(value: unknown): string {
-  return JSON.stringify(value).replace(/\\(ud...|.)/g, (escape) =>
-    escape.startsWith('\\ud') ? '\ufffd' : escape,
-  )
+  return JSON.stringify(value).replace(/\\(ud...|.)/g, (it) => (it.length > 2 ? '\ufffd' : it))
 }

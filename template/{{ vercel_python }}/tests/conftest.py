@@ -12,11 +12,7 @@ from app.offline_model import Offline, OfflineModel
 
 STOPS = {"call": "tool_call", "length": "length", "filter": "content_filter", "cut": ""}
 NAMES = {"tool_call": "(toolUse)", "tool_result": "(toolResult)"}
-
-
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
+anyio_backend = pytest.fixture(lambda: "asyncio")  # what runs the tests that are async
 
 
 class Scripted(Offline):
@@ -46,12 +42,9 @@ class Scripted(Offline):
             yield events.StreamEnd(finish_reason=stop)
 
 
+# A step lists texts to say, seconds to wait, exceptions to raise, and a stop such as ("call",).
 class ScriptedModel(OfflineModel):
-    """Plays a step of `script` for each call, then "ok", and notes in `calls` what it was told.
-
-    A step lists texts to say, seconds to wait, exceptions to raise and, if it is not the end of
-    the turn, how it stops: ("call",) for a tool, ("length",), ("filter",) or ("cut",).
-    """
+    """Plays a step of `script` for each call, then "ok", and notes in `calls` what it was told."""
 
     script: Any = None
     calls: Any = None

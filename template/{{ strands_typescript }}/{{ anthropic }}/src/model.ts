@@ -9,7 +9,7 @@ import { type Diagnostic, diagnostic, type Settings } from './settings.ts'
 
 const MAX_TOKENS = 8192 // of one answer; Anthropic requires a limit
 
-/** The base class reads on when nobody listens, and fails a turn for a call with broken arguments. */
+/** The base class reads on when nobody listens, and fails for a call with broken arguments. */
 class MessagesModel extends AnthropicModel {
   readonly #messages = new Anthropic().messages
 

@@ -4,11 +4,13 @@ import json
 from asyncio import wrap_future
 from collections.abc import AsyncGenerator, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import Any, Literal
 
 import ai
 from ai import events, messages
 from ai.providers import history_utils
+from urllib3 import HTTPResponse
 
 REASONS = {
     "end_turn": "stop",
@@ -31,6 +33,7 @@ class BedrockProvider(ai.Provider[Any]):
     def __init__(self, client: Any) -> None:
         super().__init__()
         self._set_client(client)
+        client.meta.events.register("after-call.bedrock-runtime.ConverseStream", _keep_body)
 
     async def stream(
         self,
@@ -41,18 +44,27 @@ class BedrockProvider(ai.Provider[Any]):
         **_: Any,
     ) -> AsyncGenerator[events.Event]:
         request = _request(model.id, history_utils.repair(messages), tools or [])
-        thread = ThreadPoolExecutor(1)  # the client blocks, and is closed by who reads it
+        thread = ThreadPoolExecutor(1)  # the client blocks, and who reads has to close as well
         opening = thread.submit(self.client.converse_stream, **request)
         try:
-            chunks = iter((await wrap_future(opening))["stream"])
+            response = await wrap_future(opening)
+            body: HTTPResponse = response["body"]
+            chunks, calls = iter(response["stream"]), dict[int, str]()
             yield events.StreamStart()
-            calls: dict[int, str] = {}
-            while chunk := await wrap_future(thread.submit(next, chunks, None)):
-                for event in _events(chunk, calls):
-                    yield event
+            try:
+                while chunk := await wrap_future(thread.submit(next, chunks, None)):
+                    for event in _events(chunk, calls):
+                        yield event
+            finally:
+                with suppress(OSError, RuntimeError, ValueError):  # it has ended by itself
+                    body.shutdown()  # ends a read that goes on
         finally:
             thread.submit(lambda: opening.result()["stream"].close())
             thread.shutdown(wait=False)
+
+
+def _keep_body(http_response: Any, parsed: dict[str, Any], **_: Any) -> None:
+    parsed["body"] = http_response.raw
 
 
 def _request(id: str, history: list[messages.Message], tools: Sequence[Any]) -> dict[str, Any]:

@@ -33,7 +33,7 @@ def model_endpoint(settings: Settings) -> str:
 
 def _client() -> Any:
     # At most two more tries, by the AWS client and before the first byte.
-    config = Config(retries={"total_max_attempts": 3, "mode": "standard"}, read_timeout=300)
+    config = Config(retries={"total_max_attempts": 3, "mode": "standard"}, read_timeout=120)
     return boto3.client("bedrock-runtime", region_name=_region(), config=config)
 
 
