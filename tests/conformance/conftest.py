@@ -21,7 +21,12 @@ def provider() -> Iterator[Provider]:
     provider.close()
 
 
-@pytest.fixture(scope="session", params=TARGETS, ids=lambda target: target.name)
+# The first target is tried every day, the others in the whole run.
+EVERY_DAY, *OTHERS = TARGETS
+PARAMS = [EVERY_DAY, *(pytest.param(other, marks=pytest.mark.slow) for other in OTHERS)]
+
+
+@pytest.fixture(scope="session", params=PARAMS, ids=lambda target: target.name)
 def target(request: pytest.FixtureRequest) -> Target:
     return cast(Target, request.param)
 

@@ -1,17 +1,36 @@
 // Which model answers: MODEL over Chat Completions, or the offline model while MODEL is unset.
 
 import { createOpenAI } from '@ai-sdk/openai'
-import type { LanguageModel } from 'ai'
+import {
+  APICallError,
+  type LanguageModel,
+  type LanguageModelMiddleware,
+  wrapLanguageModel,
+} from 'ai'
 
 import { OfflineModel } from './offline_model.ts'
 import { type Diagnostic, diagnostic, type Settings } from './settings.ts'
+
+/** The client would also try again when a stream breaks off before it says anything. */
+const middleware: LanguageModelMiddleware = {
+  async wrapStream({ doStream }) {
+    try {
+      return await doStream()
+    } catch (error) {
+      const headers = APICallError.isInstance(error) ? error.responseHeaders : {}
+      const isStream = headers?.['content-type']?.startsWith('text/event-stream')
+      throw isStream ? new Error('the stream was cut', { cause: error }) : error
+    }
+  },
+}
 
 /** The model of this process. */
 export function buildModel(settings: Settings): LanguageModel {
   if (settings.model === 'offline') return new OfflineModel()
   // A server of your own may want no key, but the client insists on one.
   const apiKey = process.env.OPENAI_API_KEY || 'none'
-  return createOpenAI({ apiKey, baseURL: modelEndpoint(settings) }).chat(settings.model)
+  const openai = createOpenAI({ apiKey, baseURL: modelEndpoint(settings) })
+  return wrapLanguageModel({ model: openai.chat(settings.model), middleware })
 }
 
 /** What keeps this model from answering, as far as the environment can tell. */

@@ -1,0 +1,31 @@
+"""Which model answers: MODEL at Anthropic, or the offline model while MODEL is unset."""
+
+import os
+from typing import Any
+
+from strands.models import Model
+from strands.models.anthropic import AnthropicModel
+
+from .offline_model import OfflineModel
+from .settings import Settings, diagnostic
+
+MAX_TOKENS = 8192  # of one answer; Anthropic requires a limit
+
+
+def build_model(settings: Settings) -> Model:
+    """The model of this process."""
+    if settings.model == "offline":
+        return OfflineModel()
+    return AnthropicModel(model_id=settings.model, max_tokens=MAX_TOKENS)
+
+
+def check_model(settings: Settings) -> list[dict[str, Any]]:
+    """What keeps this model from answering, as far as the environment can tell."""
+    if settings.model == "offline" or os.environ.get("ANTHROPIC_API_KEY"):
+        return []
+    return [diagnostic("SET-ANTHROPIC_API_KEY", "ANTHROPIC_API_KEY is not set: MODEL needs it.")]
+
+
+def model_endpoint(settings: Settings) -> str:
+    """Where the model is reached."""
+    return os.environ.get("ANTHROPIC_BASE_URL") or "https://api.anthropic.com"

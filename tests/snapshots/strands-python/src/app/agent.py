@@ -1,0 +1,16 @@
+"""The agent: what it is told, and what it can do. This is the file to make your own."""
+
+from typing import Any
+
+from strands import tool
+
+SYSTEM_PROMPT = "You are a helpful assistant. Answer briefly and in plain words."
+
+
+@tool
+def word_count(text: str) -> int:
+    """Count the words of a text."""
+    return len(text.split())
+
+
+TOOLS: list[Any] = [word_count]

@@ -1,0 +1,83 @@
+"""Which model answers: MODEL on Amazon Bedrock, or the offline model while MODEL is unset."""
+
+import os
+from collections.abc import AsyncGenerator
+from contextlib import aclosing, suppress
+from contextvars import ContextVar
+from typing import Any
+
+import boto3  # type: ignore[import-untyped]
+from botocore.config import Config  # type: ignore[import-untyped]
+from strands.models import Model
+from strands.models.bedrock import BedrockModel
+from urllib3 import HTTPResponse
+
+from .offline_model import OfflineModel
+from .settings import Settings, diagnostic
+
+CALL: ContextVar["Call | None"] = ContextVar("CALL", default=None)
+
+
+class Call:
+    """What is open of one call, and whether anybody still wants it."""
+
+    is_over = False
+    body: HTTPResponse | None = None
+
+    def end(self) -> None:
+        """Stop reading, also in the middle of it."""
+        self.is_over = True
+        if self.body:
+            with suppress(OSError, RuntimeError, ValueError):  # it has ended by itself
+                self.body.shutdown()
+
+
+class Bedrock(BedrockModel):
+    """Bedrock whose calls end with their turn; the base class reads on in a thread."""
+
+    async def stream(self, *args: Any, **kwargs: Any) -> AsyncGenerator[Any, None]:
+        call = Call()
+        CALL.set(call)  # the thread of this call gets a copy of the context
+        async with aclosing(super().stream(*args, **kwargs)) as events:
+            try:
+                async for event in events:
+                    yield event
+            finally:
+                call.end()
+
+
+def _keep_body(response_dict: dict[str, Any], **_: Any) -> None:
+    call, body = CALL.get(), response_dict["body"]
+    if call and isinstance(body, HTTPResponse):
+        call.body = body
+        if call.is_over:
+            call.end()
+
+
+def build_model(settings: Settings) -> Model:
+    """The model of this process."""
+    return OfflineModel() if settings.model == "offline" else _bedrock(settings)
+
+
+def check_model(settings: Settings) -> list[dict[str, Any]]:
+    """What keeps the model from answering, as far as the environment tells."""
+    if settings.model == "offline" or _region():
+        return []
+    return [diagnostic("SET-AWS_REGION", "AWS_REGION is not set: MODEL needs it, as in us-east-1.")]
+
+
+def model_endpoint(settings: Settings) -> str:
+    """Where the model is reached."""
+    return str(_bedrock(settings).client.meta.endpoint_url)
+
+
+def _bedrock(settings: Settings) -> BedrockModel:
+    # At most two more tries, by the AWS client and before the first byte.
+    config = Config(retries={"total_max_attempts": 3, "mode": "standard"}, read_timeout=120)
+    model = Bedrock(model_id=settings.model, region_name=_region(), boto_client_config=config)
+    model.client.meta.events.register("before-parse.bedrock-runtime.ConverseStream", _keep_body)
+    return model
+
+
+def _region() -> str | None:
+    return os.environ.get("AWS_REGION") or boto3.Session().region_name

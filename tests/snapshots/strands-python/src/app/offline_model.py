@@ -1,0 +1,45 @@
+"""A model without a network: it repeats what it was told, and calls a tool when asked to."""
+
+import json
+import re
+from collections.abc import AsyncGenerator, AsyncIterable
+from typing import Any
+
+from strands.models import Model
+from strands.types.content import Messages
+from strands.types.streaming import StreamEvent
+
+
+class OfflineModel(Model):
+    """Answers the same conversation with the same text, every time and everywhere."""
+
+    def update_config(self, **model_config: Any) -> None:
+        """There is nothing to configure."""
+
+    def get_config(self) -> dict[str, Any]:
+        return {"model_id": "offline"}
+
+    def structured_output(self, *args: Any, **kwargs: Any) -> AsyncGenerator[Any, None]:
+        raise NotImplementedError
+
+    async def stream(self, messages: Messages, *_: Any, **__: Any) -> AsyncIterable[StreamEvent]:
+        said = [block for m in messages if m["role"] == "user" for block in m["content"]]
+        told = [block["text"] for block in said if "text" in block]
+        results = [b["toolResult"]["content"] for b in messages[-1]["content"] if "toolResult" in b]
+        call = None if results else re.fullmatch(r"use (\w+): (.*)", told[-1], re.DOTALL)
+        yield {"messageStart": {"role": "assistant"}}
+        if call:
+            tool: Any = {"name": call[1], "toolUseId": f"call_{len(messages)}"}
+            yield {"contentBlockStart": {"start": {"toolUse": tool}}}
+            arguments = json.dumps({"text": call[2]})
+            yield {"contentBlockDelta": {"delta": {"toolUse": {"input": arguments}}}}
+        else:
+            yield {"contentBlockStart": {"start": {}}}
+            reply = ["I am the offline model, not a language model: I repeat what I am told."]
+            reply += [f' Earlier you said: "{text}"' for text in told[-5:-1]]
+            reply += [f' Now you said: "{told[-1]}"']
+            reply += [f" The tool answered: {result[0].get('text')}" for result in results]
+            for sentence in reply:
+                yield {"contentBlockDelta": {"delta": {"text": sentence}}}
+        yield {"contentBlockStop": {}}
+        yield {"messageStop": {"stopReason": "tool_use" if call else "end_turn"}}

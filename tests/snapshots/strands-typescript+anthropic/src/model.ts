@@ -1,0 +1,70 @@
+// Which model answers: MODEL at Anthropic, or the offline model while MODEL is unset.
+
+import Anthropic from '@anthropic-ai/sdk'
+import type { Message, Model, ModelStreamEvent, StreamOptions } from '@strands-agents/sdk'
+import { AnthropicModel } from '@strands-agents/sdk/models/anthropic'
+
+import { OfflineModel } from './offline_model.ts'
+import { type Diagnostic, diagnostic, type Settings } from './settings.ts'
+
+const MAX_TOKENS = 8192 // of one answer; Anthropic requires a limit
+
+/** The base class reads on when nobody listens, and fails for a call with broken arguments. */
+class MessagesModel extends AnthropicModel {
+  readonly #messages = new Anthropic().messages
+
+  override async *stream(
+    messages: Message[],
+    options?: StreamOptions,
+  ): AsyncGenerator<ModelStreamEvent> {
+    const [api, signal] = [this.#messages, options?.cancelSignal]
+    async function* stream(body: Anthropic.MessageCreateParams, more?: Anthropic.RequestOptions) {
+      yield* await api.create({ ...body, stream: true }, { ...more, signal })
+    }
+    const client = { messages: { stream } } as unknown as Anthropic
+    const model = new AnthropicModel({ ...this.getConfig(), client })
+    let input = ''
+    for await (const event of model.stream(messages, options)) {
+      if (
+        event.type === 'modelContentBlockDeltaEvent' &&
+        event.delta.type === 'toolUseInputDelta'
+      ) {
+        input += event.delta.input
+        continue
+      }
+      if (event.type === 'modelContentBlockStopEvent' && input) {
+        const delta = { type: 'toolUseInputDelta' as const, input: mend(input) }
+        yield { type: 'modelContentBlockDeltaEvent', delta }
+        input = ''
+      }
+      yield event
+    }
+  }
+}
+
+/** The arguments of a call, or none if they are not JSON: the tool then says what it wants. */
+function mend(input: string): string {
+  try {
+    return JSON.stringify(JSON.parse(input))
+  } catch {
+    return '{}'
+  }
+}
+
+/** The model of this process. */
+export function buildModel(settings: Settings): Model {
+  if (settings.model === 'offline') return new OfflineModel()
+  return new MessagesModel({ modelId: settings.model, maxTokens: MAX_TOKENS })
+}
+
+/** What keeps this model from answering, as far as the environment can tell. */
+export function checkModel(settings: Settings): Diagnostic[] {
+  if (settings.model === 'offline' || process.env.ANTHROPIC_API_KEY) return []
+  const what = 'ANTHROPIC_API_KEY is not set: MODEL needs it.'
+  return [diagnostic('SET-ANTHROPIC_API_KEY', what)]
+}
+
+/** Where the model is reached. */
+export function modelEndpoint(_settings: Settings): string {
+  return process.env.ANTHROPIC_BASE_URL || 'https://api.anthropic.com'
+}

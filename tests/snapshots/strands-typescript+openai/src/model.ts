@@ -1,0 +1,142 @@
+// Which model answers: MODEL over Chat Completions, or the offline model while MODEL is unset.
+
+import { type BaseModelConfig, type Message, Model } from '@strands-agents/sdk'
+import type { ModelStreamEvent, StopReason, StreamOptions } from '@strands-agents/sdk'
+import type { ToolResultBlock } from '@strands-agents/sdk'
+import OpenAI from 'openai'
+import type { ChatCompletionMessageParam } from 'openai/resources/chat/completions'
+
+import { OfflineModel } from './offline_model.ts'
+import { type Diagnostic, diagnostic, type Settings } from './settings.ts'
+
+const STOPS: Record<string, StopReason> = {
+  stop: 'endTurn',
+  tool_calls: 'toolUse',
+  length: 'maxTokens',
+  content_filter: 'contentFiltered',
+}
+
+/**
+ * OpenAI's Chat Completions, as OpenAI, Ollama, vLLM and others serve them.
+ *
+ * Strands' own OpenAIModel forgets the text in front of a tool call, all but the last of several
+ * calls and the white space around a text, and fails a turn for a call with broken arguments.
+ */
+class ChatModel extends Model {
+  #config: BaseModelConfig
+  // A server of your own may want no key, but the client insists on one.
+  readonly #client = new OpenAI({ apiKey: process.env.OPENAI_API_KEY || 'none' })
+
+  constructor(modelId: string) {
+    super()
+    this.#config = { modelId }
+  }
+
+  updateConfig(config: BaseModelConfig): void {
+    this.#config = { ...this.#config, ...config }
+  }
+
+  getConfig(): BaseModelConfig {
+    return this.#config
+  }
+
+  async *stream(messages: Message[], options?: StreamOptions): AsyncIterable<ModelStreamEvent> {
+    const tools = options?.toolSpecs?.map(({ name, description, inputSchema }) => {
+      const parameters = inputSchema as Record<string, unknown>
+      return { type: 'function' as const, function: { name, description, parameters } }
+    })
+    const system = { role: 'system' as const, content: String(options?.systemPrompt ?? '') }
+    const request = {
+      model: this.#config.modelId ?? '',
+      messages: [system, ...messages.flatMap(translate)],
+      stream: true as const,
+      ...(tools?.length && { tools }),
+    }
+    const stop = { signal: options?.cancelSignal }
+    const calls: { id: string; name: string; input: string }[] = []
+    let reason: string | null = null
+    yield { type: 'modelMessageStartEvent', role: 'assistant' }
+    yield { type: 'modelContentBlockStartEvent' }
+    for await (const chunk of await this.#client.chat.completions.create(request, stop)) {
+      const { delta, finish_reason } = chunk.choices[0] ?? {}
+      if (delta?.content) {
+        const text = { type: 'textDelta' as const, text: delta.content }
+        yield { type: 'modelContentBlockDeltaEvent', delta: text }
+      }
+      for (const part of delta?.tool_calls ?? []) {
+        const call = (calls[part.index] ??= { id: '', name: '', input: '' })
+        call.id ||= part.id ?? ''
+        call.name ||= part.function?.name ?? ''
+        call.input += part.function?.arguments ?? ''
+      }
+      reason = finish_reason ?? reason
+    }
+    yield { type: 'modelContentBlockStopEvent' }
+    if (!reason) throw new Error('the stream ended without a finish reason')
+    for (const { id: toolUseId, name, input } of calls.filter(Boolean)) {
+      const start = { type: 'toolUseStart' as const, name, toolUseId }
+      yield { type: 'modelContentBlockStartEvent', start }
+      const delta = { type: 'toolUseInputDelta' as const, input: mend(input) }
+      yield { type: 'modelContentBlockDeltaEvent', delta }
+      yield { type: 'modelContentBlockStopEvent' }
+    }
+    const isCall = calls.length > 0 && reason === 'stop' // as some servers say
+    yield {
+      type: 'modelMessageStopEvent',
+      stopReason: isCall ? 'toolUse' : (STOPS[reason] ?? reason),
+    }
+  }
+}
+
+/** What a message of ours is in Chat Completions. */
+function translate({ role, content }: Message): ChatCompletionMessageParam[] {
+  const text = content.map((block) => (block.type === 'textBlock' ? block.text : '')).join('')
+  const results = content.flatMap((block) =>
+    block.type === 'toolResultBlock'
+      ? [{ role: 'tool' as const, tool_call_id: block.toolUseId, content: textOf(block) }]
+      : [],
+  )
+  if (role === 'user') return text ? [...results, { role, content: text }] : results
+  const calls = content.flatMap((block) => {
+    if (block.type !== 'toolUseBlock') return []
+    const { name, toolUseId: id, input } = block
+    return [{ type: 'function' as const, id, function: { name, arguments: JSON.stringify(input) } }]
+  })
+  return [{ role, content: text, ...(calls.length > 0 && { tool_calls: calls }) }]
+}
+
+function textOf(result: ToolResultBlock): string {
+  const texts = result.content.map((part) =>
+    part.type === 'textBlock'
+      ? part.text
+      : JSON.stringify(part.type === 'jsonBlock' ? part.json : part),
+  )
+  return texts.join('')
+}
+
+/** The arguments of a call, or none if they are not an object: the tool then says what it wants. */
+function mend(input: string): string {
+  try {
+    return JSON.parse(input) instanceof Object && !input.trim().startsWith('[') ? input : '{}'
+  } catch {
+    return '{}'
+  }
+}
+
+/** The model of this process. */
+export function buildModel(settings: Settings): Model {
+  return settings.model === 'offline' ? new OfflineModel() : new ChatModel(settings.model)
+}
+
+/** What keeps this model from answering, as far as the environment can tell. */
+export function checkModel(settings: Settings): Diagnostic[] {
+  const known = process.env.OPENAI_API_KEY || process.env.OPENAI_BASE_URL
+  if (settings.model === 'offline' || known) return []
+  const hint = 'Set OPENAI_API_KEY, or OPENAI_BASE_URL for a server of your own: MODEL needs it.'
+  return [diagnostic('SET-OPENAI_API_KEY', hint)]
+}
+
+/** Where the model is reached. */
+export function modelEndpoint(_settings: Settings): string {
+  return process.env.OPENAI_BASE_URL || 'https://api.openai.com/v1'
+}

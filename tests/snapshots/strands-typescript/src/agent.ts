@@ -1,0 +1,15 @@
+// The agent: what it is told, and what it can do. This is the file to make your own.
+
+import { tool } from '@strands-agents/sdk'
+import { z } from 'zod'
+
+export const SYSTEM_PROMPT = 'You are a helpful assistant. Answer briefly and in plain words.'
+
+const wordCount = tool({
+  name: 'word_count',
+  description: 'Count the words of a text.',
+  inputSchema: z.object({ text: z.string() }),
+  callback: ({ text }) => text.match(/\S+/g)?.length ?? 0,
+})
+
+export const TOOLS = [wordCount]

@@ -1,0 +1,71 @@
+// Which model answers: MODEL on Amazon Bedrock, or the offline model while MODEL is unset.
+
+import { BedrockRuntimeClient } from '@aws-sdk/client-bedrock-runtime'
+import { NodeHttpHandler } from '@smithy/node-http-handler'
+import type { Message, Model, ModelStreamEvent, StreamOptions } from '@strands-agents/sdk'
+import { BedrockModel } from '@strands-agents/sdk/models/bedrock'
+
+import { OfflineModel } from './offline_model.ts'
+import { type Diagnostic, diagnostic, type Settings } from './settings.ts'
+
+/** The base class fails a turn for a tool call with broken arguments. */
+class ConverseModel extends BedrockModel {
+  override async *stream(
+    messages: Message[],
+    options?: StreamOptions,
+  ): AsyncGenerator<ModelStreamEvent> {
+    let input = ''
+    for await (const event of super.stream(messages, options)) {
+      if (
+        event.type === 'modelContentBlockDeltaEvent' &&
+        event.delta.type === 'toolUseInputDelta'
+      ) {
+        input += event.delta.input
+        continue
+      }
+      if (event.type === 'modelContentBlockStopEvent' && input) {
+        const delta = { type: 'toolUseInputDelta' as const, input: mend(input) }
+        yield { type: 'modelContentBlockDeltaEvent', delta }
+        input = ''
+      }
+      yield event
+    }
+  }
+}
+
+/** The arguments of a call, or none if they are not JSON: the tool then says what it wants. */
+function mend(input: string): string {
+  try {
+    return JSON.stringify(JSON.parse(input))
+  } catch {
+    return '{}'
+  }
+}
+
+/** The model of this process. */
+export function buildModel(settings: Settings): Model {
+  if (settings.model === 'offline') return new OfflineModel()
+  // HTTP/1.1, which goes through proxies too; at most two more tries, before the first byte.
+  const clientConfig = { region, maxAttempts: 3, requestHandler: new NodeHttpHandler() }
+  return new ConverseModel({ modelId: settings.model, clientConfig })
+}
+
+/** What keeps the model from answering, as far as the environment tells. */
+export async function checkModel(settings: Settings): Promise<Diagnostic[]> {
+  if (settings.model === 'offline' || (await region().catch(() => ''))) return []
+  const what = 'AWS_REGION is not set: MODEL needs it, as in us-east-1.'
+  return [diagnostic('SET-AWS_REGION', what)]
+}
+
+/** Where the model is reached. */
+export async function modelEndpoint(_settings: Settings): Promise<string> {
+  const { AWS_ENDPOINT_URL_BEDROCK_RUNTIME, AWS_ENDPOINT_URL } = process.env
+  const own = AWS_ENDPOINT_URL_BEDROCK_RUNTIME || AWS_ENDPOINT_URL
+  return own || `https://bedrock-runtime.${await region()}.amazonaws.com`
+}
+
+/** From the environment, or from the profile in ~/.aws/config. */
+async function region(): Promise<string> {
+  const named = process.env.AWS_REGION || process.env.AWS_DEFAULT_REGION
+  return named || new BedrockRuntimeClient().config.region()
+}

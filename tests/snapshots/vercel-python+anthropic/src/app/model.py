@@ -1,0 +1,28 @@
+"""Which model answers: MODEL at Anthropic, or the offline model while MODEL is unset."""
+
+import os
+from typing import Any
+
+import ai
+
+from .offline_model import OfflineModel
+from .settings import Settings, diagnostic
+
+
+def build_model(settings: Settings) -> ai.Model:
+    """The model of this process."""
+    if settings.model == "offline":
+        return OfflineModel()
+    return ai.Model(id=settings.model, provider=ai.get_provider("anthropic"))
+
+
+def check_model(settings: Settings) -> list[dict[str, Any]]:
+    """What keeps this model from answering, as far as the environment can tell."""
+    if settings.model == "offline" or os.environ.get("ANTHROPIC_API_KEY"):
+        return []
+    return [diagnostic("SET-ANTHROPIC_API_KEY", "ANTHROPIC_API_KEY is not set: MODEL needs it.")]
+
+
+def model_endpoint(settings: Settings) -> str:
+    """Where the model is reached."""
+    return os.environ.get("ANTHROPIC_BASE_URL") or "https://api.anthropic.com"

@@ -1,0 +1,41 @@
+"""Which model answers: MODEL on Amazon Bedrock, or the offline model while MODEL is unset."""
+
+import os
+from typing import Any
+
+import ai
+import boto3  # type: ignore[import-untyped]
+from botocore.config import Config  # type: ignore[import-untyped]
+
+from .bedrock import BedrockProvider
+from .offline_model import OfflineModel
+from .settings import Settings, diagnostic
+
+
+def build_model(settings: Settings) -> ai.Model:
+    """The model of this process."""
+    if settings.model == "offline":
+        return OfflineModel()
+    return ai.Model(id=settings.model, provider=BedrockProvider(_client()))
+
+
+def check_model(settings: Settings) -> list[dict[str, Any]]:
+    """What keeps the model from answering, as far as the environment tells."""
+    if settings.model == "offline" or _region():
+        return []
+    return [diagnostic("SET-AWS_REGION", "AWS_REGION is not set: MODEL needs it, as in us-east-1.")]
+
+
+def model_endpoint(settings: Settings) -> str:
+    """Where the model is reached."""
+    return str(_client().meta.endpoint_url)
+
+
+def _client() -> Any:
+    # At most two more tries, by the AWS client and before the first byte.
+    config = Config(retries={"total_max_attempts": 3, "mode": "standard"}, read_timeout=120)
+    return boto3.client("bedrock-runtime", region_name=_region(), config=config)
+
+
+def _region() -> str | None:
+    return os.environ.get("AWS_REGION") or boto3.Session().region_name

@@ -1,0 +1,27 @@
+"""Which model answers: MODEL over Vercel's gateway, or the offline model while MODEL is unset."""
+
+from typing import Any
+
+import ai
+
+from .offline_model import OfflineModel
+from .settings import Settings, diagnostic
+
+
+def build_model(settings: Settings) -> ai.Model:
+    """The model of this process."""
+    if settings.model == "offline":
+        return OfflineModel()
+    return ai.Model(id=settings.model, provider=ai.get_provider("gateway"))
+
+
+def check_model(settings: Settings) -> list[dict[str, Any]]:
+    """What keeps this model from answering, as far as the environment can tell."""
+    if settings.model == "offline" or ai.get_provider("gateway").is_configured():
+        return []
+    return [diagnostic("SET-AI_GATEWAY_API_KEY", "AI_GATEWAY_API_KEY is not set: MODEL needs it.")]
+
+
+def model_endpoint(settings: Settings) -> str:
+    """Where the model is reached."""
+    return ai.get_provider("gateway").base_url

@@ -1,0 +1,57 @@
+"""Which model answers: MODEL over Chat Completions, or the offline model while MODEL is unset."""
+
+import os
+from collections.abc import AsyncGenerator
+from contextlib import AsyncExitStack
+from types import SimpleNamespace
+from typing import Any
+
+import ai
+from ai.providers.openai import OpenAIChatCompletionsProtocol
+
+from .offline_model import OfflineModel
+from .settings import Settings, diagnostic
+
+
+class ChatProtocol(OpenAIChatCompletionsProtocol):
+    """OpenAI's Chat Completions, as OpenAI, Ollama, vLLM and others serve them."""
+
+    async def stream(
+        self, client: Any, *args: Any, **kwargs: Any
+    ) -> AsyncGenerator[ai.events.Event]:
+        # The base class does not close a stream that nobody reads to its end.
+        async with AsyncExitStack() as stack:
+
+            async def create(**request: Any) -> Any:
+                response = await client.chat.completions.create(**request)
+                return await stack.enter_async_context(response)
+
+            closing: Any = SimpleNamespace(
+                chat=SimpleNamespace(completions=SimpleNamespace(create=create))
+            )
+            async for event in super().stream(closing, *args, **kwargs):
+                yield event
+
+
+def build_model(settings: Settings) -> ai.Model:
+    """The model of this process."""
+    if settings.model == "offline":
+        return OfflineModel()
+    # A server of your own may want no key, but the client insists on one.
+    key = os.environ.get("OPENAI_API_KEY") or "none"
+    provider = ai.get_provider("openai", api_key=key, protocol=ChatProtocol())
+    return ai.Model(id=settings.model, provider=provider)
+
+
+def check_model(settings: Settings) -> list[dict[str, Any]]:
+    """What keeps this model from answering, as far as the environment can tell."""
+    known = os.environ.get("OPENAI_API_KEY") or os.environ.get("OPENAI_BASE_URL")
+    if settings.model == "offline" or known:
+        return []
+    hint = "Set OPENAI_API_KEY, or OPENAI_BASE_URL for a server of your own: MODEL needs it."
+    return [diagnostic("SET-OPENAI_API_KEY", hint)]
+
+
+def model_endpoint(settings: Settings) -> str:
+    """Where the model is reached."""
+    return os.environ.get("OPENAI_BASE_URL") or "https://api.openai.com/v1"

@@ -1,0 +1,47 @@
+"""A model without a network: it repeats what it was told, and calls a tool when asked to."""
+
+import json
+import re
+from collections.abc import AsyncGenerator
+from typing import Any, Literal
+
+import ai
+from ai import events
+
+
+class Offline(ai.Provider[None]):
+    """Answers the same conversation with the same text, every time and everywhere."""
+
+    provider_class_id: Literal["offline"] = "offline"
+    name: str = "offline"
+    default_base_url: str = ""
+
+    async def stream(
+        self, model: ai.Model, messages: list[ai.messages.Message], **_: Any
+    ) -> AsyncGenerator[events.Event]:
+        told = [message.text for message in messages if message.role == "user"]
+        results = messages[-1].tool_results
+        call = None if results else re.fullmatch(r"use (\w+): (.*)", told[-1], re.DOTALL)
+        yield events.StreamStart()
+        if call:
+            id, arguments = f"call_{len(messages)}", json.dumps({"text": call[2]})
+            yield events.ToolStart(tool_call_id=id, tool_name=call[1])
+            yield events.ToolDelta(tool_call_id=id, chunk=arguments)
+            yield events.ToolEnd(tool_call_id=id, tool_call=ai.messages.DUMMY_TOOL_CALL)
+        else:
+            reply = ["I am the offline model, not a language model: I repeat what I am told."]
+            reply += [f' Earlier you said: "{text}"' for text in told[-5:-1]]
+            reply += [f' Now you said: "{told[-1]}"']
+            reply += [f" The tool answered: {result.result}" for result in results]
+            yield events.TextStart()
+            for sentence in reply:
+                yield events.TextDelta(chunk=sentence)
+            yield events.TextEnd()
+        yield events.StreamEnd(finish_reason="tool_call" if call else "stop")
+
+
+class OfflineModel(ai.Model):
+    """What stands in for a language model until one is chosen."""
+
+    id: str = "offline"
+    provider: ai.Provider[Any] = Offline()

@@ -1,0 +1,31 @@
+// Which model answers: MODEL at Anthropic, or the offline model while MODEL is unset.
+
+import { createAnthropic } from '@ai-sdk/anthropic'
+import { defaultSettingsMiddleware, type LanguageModel, wrapLanguageModel } from 'ai'
+
+import { OfflineModel } from './offline_model.ts'
+import { type Diagnostic, diagnostic, type Settings } from './settings.ts'
+
+const MAX_TOKENS = 8192 // of one answer; Anthropic requires a limit
+
+/** The model of this process. */
+export function buildModel(settings: Settings): LanguageModel {
+  if (settings.model === 'offline') return new OfflineModel()
+  const anthropic = createAnthropic({ baseURL: `${modelEndpoint(settings)}/v1` })
+  return wrapLanguageModel({
+    model: anthropic(settings.model),
+    middleware: defaultSettingsMiddleware({ settings: { maxOutputTokens: MAX_TOKENS } }),
+  })
+}
+
+/** What keeps this model from answering, as far as the environment can tell. */
+export function checkModel(settings: Settings): Diagnostic[] {
+  if (settings.model === 'offline' || process.env.ANTHROPIC_API_KEY) return []
+  const hint = 'ANTHROPIC_API_KEY is not set: MODEL needs it.'
+  return [diagnostic('SET-ANTHROPIC_API_KEY', hint)]
+}
+
+/** Where the model is reached. */
+export function modelEndpoint(_settings: Settings): string {
+  return (process.env.ANTHROPIC_BASE_URL || 'https://api.anthropic.com').replace(/\/+$/, '')
+}

@@ -1,0 +1,35 @@
+// Which model answers: MODEL on Amazon Bedrock, or the offline model while MODEL is unset.
+
+import { createAmazonBedrock } from '@ai-sdk/amazon-bedrock'
+import { fromNodeProviderChain } from '@aws-sdk/credential-providers'
+import type { LanguageModel } from 'ai'
+
+import { OfflineModel } from './offline_model.ts'
+import { type Diagnostic, diagnostic, type Settings } from './settings.ts'
+
+/** The model of this process. */
+export function buildModel(settings: Settings): LanguageModel {
+  if (settings.model === 'offline') return new OfflineModel()
+  // The chain knows profiles and roles; the client's own way knows two variables.
+  const credentialProvider = fromNodeProviderChain()
+  const bedrock = createAmazonBedrock({ region: region(), credentialProvider })
+  return bedrock(settings.model)
+}
+
+/** What keeps the model from answering, as far as the environment tells. */
+export function checkModel(settings: Settings): Diagnostic[] {
+  if (settings.model === 'offline' || region()) return []
+  const hint = 'AWS_REGION is not set: MODEL needs it, as in us-east-1.'
+  return [diagnostic('SET-AWS_REGION', hint)]
+}
+
+/** Where the model is reached. */
+export function modelEndpoint(_settings: Settings): string {
+  const { AWS_ENDPOINT_URL_BEDROCK_RUNTIME, AWS_ENDPOINT_URL } = process.env
+  const own = AWS_ENDPOINT_URL_BEDROCK_RUNTIME || AWS_ENDPOINT_URL
+  return own || `https://bedrock-runtime.${region()}.amazonaws.com`
+}
+
+function region(): string {
+  return process.env.AWS_REGION || process.env.AWS_DEFAULT_REGION || ''
+}

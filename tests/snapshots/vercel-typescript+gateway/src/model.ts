@@ -1,0 +1,23 @@
+// Which model answers: MODEL at Vercel's AI Gateway, or the offline model while MODEL is unset.
+
+import { createGateway, type LanguageModel } from 'ai'
+
+import { OfflineModel } from './offline_model.ts'
+import { type Diagnostic, diagnostic, type Settings } from './settings.ts'
+
+/** The model of this process. */
+export function buildModel(settings: Settings): LanguageModel {
+  if (settings.model === 'offline') return new OfflineModel()
+  return createGateway({ baseURL: modelEndpoint(settings) })(settings.model)
+}
+
+/** What keeps this model from answering, as far as the environment can tell. */
+export function checkModel(settings: Settings): Diagnostic[] {
+  if (settings.model === 'offline' || process.env.AI_GATEWAY_API_KEY) return []
+  return [diagnostic('SET-AI_GATEWAY_API_KEY', 'AI_GATEWAY_API_KEY is not set: MODEL needs it.')]
+}
+
+/** Where the model is reached. */
+export function modelEndpoint(_settings: Settings): string {
+  return 'https://ai-gateway.vercel.sh/v4/ai'
+}

@@ -1,0 +1,14 @@
+// The agent: what it is told, and what it can do. This is the file to make your own.
+
+import { tool } from 'ai'
+import { z } from 'zod'
+
+export const SYSTEM_PROMPT = 'You are a helpful assistant. Answer briefly and in plain words.'
+
+const wordCount = tool({
+  description: 'Count the words of a text.',
+  inputSchema: z.object({ text: z.string() }),
+  execute: ({ text }) => text.match(/\S+/g)?.length ?? 0,
+})
+
+export const TOOLS = { word_count: wordCount }

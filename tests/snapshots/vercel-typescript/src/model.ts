@@ -1,0 +1,47 @@
+// Which model answers: MODEL over Chat Completions, or the offline model while MODEL is unset.
+
+import { createOpenAI } from '@ai-sdk/openai'
+import {
+  APICallError,
+  type LanguageModel,
+  type LanguageModelMiddleware,
+  wrapLanguageModel,
+} from 'ai'
+
+import { OfflineModel } from './offline_model.ts'
+import { type Diagnostic, diagnostic, type Settings } from './settings.ts'
+
+/** The client would also try again when a stream breaks off before it says anything. */
+const middleware: LanguageModelMiddleware = {
+  async wrapStream({ doStream }) {
+    try {
+      return await doStream()
+    } catch (error) {
+      const headers = APICallError.isInstance(error) ? error.responseHeaders : {}
+      const isStream = headers?.['content-type']?.startsWith('text/event-stream')
+      throw isStream ? new Error('the stream was cut', { cause: error }) : error
+    }
+  },
+}
+
+/** The model of this process. */
+export function buildModel(settings: Settings): LanguageModel {
+  if (settings.model === 'offline') return new OfflineModel()
+  // A server of your own may want no key, but the client insists on one.
+  const apiKey = process.env.OPENAI_API_KEY || 'none'
+  const openai = createOpenAI({ apiKey, baseURL: modelEndpoint(settings) })
+  return wrapLanguageModel({ model: openai.chat(settings.model), middleware })
+}
+
+/** What keeps this model from answering, as far as the environment can tell. */
+export function checkModel(settings: Settings): Diagnostic[] {
+  const known = process.env.OPENAI_API_KEY || process.env.OPENAI_BASE_URL
+  if (settings.model === 'offline' || known) return []
+  const hint = 'Set OPENAI_API_KEY, or OPENAI_BASE_URL for a server of your own: MODEL needs it.'
+  return [diagnostic('SET-OPENAI_API_KEY', hint)]
+}
+
+/** Where the model is reached. */
+export function modelEndpoint(_settings: Settings): string {
+  return process.env.OPENAI_BASE_URL || 'https://api.openai.com/v1'
+}
