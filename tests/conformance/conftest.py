@@ -21,12 +21,19 @@ def provider() -> Iterator[Provider]:
     provider.close()
 
 
-# The first target is tried every day, the others in the whole run.
-EVERY_DAY, *OTHERS = TARGETS
-PARAMS = [EVERY_DAY, *(pytest.param(other, marks=pytest.mark.slow) for other in OTHERS)]
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Run each test for each target of its module; the first is tried every day."""
+    if "target" in metafunc.fixturenames:
+        targets = getattr(metafunc.module, "VENDOR_TARGETS", TARGETS)
+        marks = {TARGETS[0]: ()}
+        rows = [
+            pytest.param(target, id=target.name, marks=marks.get(target, pytest.mark.slow))
+            for target in targets
+        ]
+        metafunc.parametrize("target", rows, indirect=True, scope="session")
 
 
-@pytest.fixture(scope="session", params=PARAMS, ids=lambda target: target.name)
+@pytest.fixture(scope="session")
 def target(request: pytest.FixtureRequest) -> Target:
     return cast(Target, request.param)
 

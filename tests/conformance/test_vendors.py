@@ -1,12 +1,10 @@
 """The same failures and turns, with the client of every other vendor that a render can have."""
 
-from typing import cast
-
 import pytest
 
 from tests.conformance.chat import Chat, echoed
 from tests.conformance.steps import HANG
-from tests.conformance.targets import VENDOR_TARGETS, Target
+from tests.conformance.targets import VENDOR_TARGETS  # noqa: F401 (whose rows these tests run for)
 from tests.conformance.test_failures import *  # noqa: F403
 from tests.conformance.test_leaving import (
     test_a_client_of_json_that_leaves_while_text_flows,  # noqa: F401
@@ -15,11 +13,6 @@ from tests.conformance.test_leaving import (
 from tests.conformance.test_turns import *  # noqa: F403
 
 pytestmark = pytest.mark.slow
-
-
-@pytest.fixture(scope="session", params=VENDOR_TARGETS, ids=lambda target: target.name)
-def target(request: pytest.FixtureRequest) -> Target:
-    return cast(Target, request.param)
 
 
 def test_a_call_that_has_begun_to_answer_ends_with_its_turn(chat: Chat) -> None:

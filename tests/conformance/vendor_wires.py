@@ -29,7 +29,12 @@ class Messages:
 
     def start(self) -> bytes:
         usage = {"input_tokens": 1, "output_tokens": 1}
-        message = {"id": "msg_1", "type": "message", "role": "assistant", "model": "test-model"}
+        message: dict[str, Any] = {
+            "id": "msg_1",
+            "type": "message",
+            "role": "assistant",
+            "model": "test-model",
+        }
         message |= {"content": [], "stop_reason": None, "stop_sequence": None, "usage": usage}
         return self._event("message_start", {"message": message})
 

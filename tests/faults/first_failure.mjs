@@ -3,9 +3,9 @@
 export default async function* firstFailure(source) {
   for await (const { type, data } of source) {
     if (type !== 'test:fail') continue
-    // A file that cannot be loaded is no test.
-    const isTest = data.nesting > 0 || data.name !== data.file
-    console.log(`FAILED ${data.file}::${data.name}\n${data.details.error.stack}`, data.details.error.cause ?? '')
-    process.exit(isTest ? 3 : 1)
+    const { stack, cause } = data.details.error
+    console.log(`FAILED ${data.file}::${data.name}\n${cause?.stack ?? stack}`)
+    // What bears the name of its file is a file that cannot be loaded, and no test.
+    process.exit(data.file?.endsWith(data.name) ? 1 : 3)
   }
 }

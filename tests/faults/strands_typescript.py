@@ -1,0 +1,86 @@
+"""Faults in what the Strands render in TypeScript has of its own: how a turn runs."""
+
+from tests.faults.fault import Fault
+
+TURN = "src/turn.ts"
+STOPS = "stopReason !== 'endTurn' && stopReason !== 'stopSequence'"
+RUN = "stream(parts, agent, ask.prompt ?? '', emit, stop),\n      )\n"
+COMMIT = (
+    "await session.commit({ scope: 'agent', schema_version: '1.0', created_at: '', "
+    "data: agent.takeSnapshot({ preset: 'session' }).data }, '')"
+)
+
+FAULTS = [
+    Fault(
+        "a turn that fails is committed",
+        TURN,
+        RUN,
+        f"{RUN.rstrip()}.catch(async (error) => {{ {COMMIT}; throw error }})\n",
+    ),
+    Fault("the history is not loaded", TURN, "if (committed) {", "if (false) {"),
+    Fault(
+        "the commit is forgotten",
+        TURN,
+        "await session.commit({ scope, schema_version, created_at, data }, reply)",
+        "{ ...ask, turn: (session.snapshot?.app_data.turn ?? 0) + 1, reply }",
+    ),
+    Fault(
+        "an empty reply is a turn",
+        TURN,
+        "  if (isBlank(texts.join(''))) throw new AgentError('empty_reply')\n",
+        "",
+    ),
+    Fault("a blank reply is a turn", TURN, "if (isBlank(texts.join('')))", "if (!texts.join(''))"),
+    Fault("text before a tool call counts as the reply", TURN, "isBlank(texts.", "isBlank(said."),
+    Fault(
+        "a reply that is cut by its length is a turn",
+        TURN,
+        "if (error instanceof MaxTokensError) throw new AgentError("
+        "'reply_incomplete', '', 'maxTokens')",
+        "if (error instanceof MaxTokensError) return said.join('')",
+    ),
+    Fault(
+        "a filtered reply is a turn", TURN, STOPS, f"{STOPS} && stopReason !== 'contentFiltered'"
+    ),
+    Fault("steps are not limited", TURN, "{ turns: parts.settings.maxSteps }", "{}"),
+    Fault(
+        "the system prompt is stored with the session", TURN, ", exclude: ['systemPrompt'] }", " }"
+    ),
+    Fault(
+        "a chunk is emitted twice",
+        TURN,
+        "if (text) await emit(text)\n",
+        "if (text) await emit(text)\n        if (text) await emit(text)\n",
+    ),
+    Fault("chunks are not emitted", TURN, "        if (text) await emit(text)\n", ""),
+    Fault(
+        "half a surrogate pair is emitted", TURN, "wellFormed(event.delta.text)", "event.delta.text"
+    ),
+    Fault(
+        "the reply is the text of the last step only",
+        TURN,
+        "return said.join('')",
+        "return texts.join('')",
+    ),
+    Fault("the history is not cut", TURN, "parts.settings.historyMessages)", "10 ** 9)"),
+    Fault(
+        "the history is cut between a tool call and its result",
+        TURN,
+        "role === 'user' && content[0]?.type === 'textBlock'",
+        "role === 'user'",
+    ),
+    Fault("a long turn is forgotten", TURN, "?? starts.at(-1))", "?? messages.length)"),
+    Fault("a replay emits nothing", TURN, "        await emit(replayed.reply)\n", ""),
+    Fault(
+        "a caller reads what the model's exception says",
+        TURN,
+        "new AgentError('model_failed', '', ",
+        "new AgentError('model_failed', String(error), ",
+    ),
+    Fault(
+        "the log quotes what the model's exception says",
+        TURN,
+        "'', describe(error), {",
+        "'', String(error), {",
+    ),
+]

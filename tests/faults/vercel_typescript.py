@@ -1,0 +1,121 @@
+"""Faults in what the AI SDK's render in TypeScript has of its own: how a turn runs."""
+
+from tests.faults.fault import Fault
+
+TURN = "src/turn.ts"
+RUN = "stream(parts, ask, [...messages, prompt], emit, stop),\n      )\n"
+COMMIT = (
+    "await session.commit({ scope: 'agent', schema_version: '1.0', created_at: '', "
+    "data: { messages: [...messages, prompt] } }, '')"
+)
+
+FAULTS = [
+    Fault(
+        "a turn that fails is committed",
+        TURN,
+        RUN,
+        f"{RUN.rstrip()}.catch(async (error) => {{ {COMMIT}; throw error }})\n",
+    ),
+    Fault(
+        "the commit is forgotten",
+        TURN,
+        "await session.commit(snapshot, reply)",
+        "{ ...ask, turn: (session.snapshot?.app_data.turn ?? 0) + 1, reply } as Last",
+    ),
+    Fault(
+        "only the messages of the turn are committed",
+        TURN,
+        "[...messages, ...added] }",
+        "added }",
+    ),
+    Fault(
+        "only the reply of a turn is committed",
+        TURN,
+        "const added = [prompt, ...answers]",
+        "const added = [prompt, ...answers.slice(-1)]",
+    ),
+    Fault(
+        "an empty reply is a turn",
+        TURN,
+        "    if (isBlank(text)) throw new AgentError('empty_reply')\n",
+        "",
+    ),
+    Fault(
+        "text before a tool call counts as the reply",
+        TURN,
+        "isBlank(text)) throw",
+        "isBlank(said.join(''))) throw",
+    ),
+    Fault(
+        "a cut stream is a turn",
+        TURN,
+        "    if (!ENDS.includes(finishReason)) throw",
+        "    if (false) throw",
+    ),
+    Fault(
+        "a reply that is cut by its length is a turn",
+        TURN,
+        "if (finishReason !== 'stop' ||",
+        "if (!['stop', 'length'].includes(finishReason) ||",
+    ),
+    Fault(
+        "a filtered reply is a turn",
+        TURN,
+        "if (finishReason !== 'stop' ||",
+        "if (!['stop', 'content-filter'].includes(finishReason) ||",
+    ),
+    Fault(
+        "a turn that runs out of steps is a turn",
+        TURN,
+        "if (finishReason !== 'stop' || toolCalls.length > 0)",
+        "if (!['stop', 'tool-calls'].includes(finishReason))",
+    ),
+    Fault(
+        "steps are not limited", TURN, "isStepCount(parts.settings.maxSteps)", "isStepCount(1000)"
+    ),
+    Fault(
+        "errors are printed",
+        TURN,
+        "      onError: () => {}, // the default prints it, and so what it quotes\n",
+        "",
+    ),
+    Fault(
+        "a chunk is emitted twice",
+        TURN,
+        "await emit(wellFormed(part.text))\n",
+        "await emit(wellFormed(part.text))\n        await emit(wellFormed(part.text))\n",
+    ),
+    Fault(
+        "half a surrogate pair is emitted",
+        TURN,
+        "await emit(wellFormed(part.text))",
+        "await emit(part.text)",
+    ),
+    Fault(
+        "the reply is the text of the last step only",
+        TURN,
+        "return [said.join(''),",
+        "return [text,",
+    ),
+    Fault("the history is not cut", TURN, "= parts.settings.historyMessages", "= 10 ** 9"),
+    Fault(
+        "the history is cut in front of a reply",
+        TURN,
+        "(message.role === 'user' ?",
+        "(message.role !== 'tool' ?",
+    ),
+    Fault("a long turn is forgotten", TURN, "?? starts.at(-1))", "?? messages.length)"),
+    Fault("a replay emits nothing", TURN, "        await emit(replayed.reply)\n", ""),
+    Fault(
+        "a caller reads what the model's exception says",
+        TURN,
+        "new AgentError('model_failed', '', describe(cause)",
+        "new AgentError('model_failed', String(cause), describe(cause)",
+    ),
+    Fault(
+        "the log quotes what the model's exception says",
+        TURN,
+        "'', describe(cause), {",
+        "'', String(cause), {",
+    ),
+]
