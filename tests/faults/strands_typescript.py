@@ -17,7 +17,6 @@ FAULTS = [
         RUN,
         f"{RUN.rstrip()}.catch(async (error) => {{ {COMMIT}; throw error }})\n",
     ),
-    Fault("the history is not loaded", TURN, "if (committed) {", "if (false) {"),
     Fault(
         "the commit is forgotten",
         TURN,
@@ -52,35 +51,22 @@ FAULTS = [
         "if (text) await emit(text)\n",
         "if (text) await emit(text)\n        if (text) await emit(text)\n",
     ),
-    Fault("chunks are not emitted", TURN, "        if (text) await emit(text)\n", ""),
-    Fault(
-        "half a surrogate pair is emitted", TURN, "wellFormed(event.delta.text)", "event.delta.text"
-    ),
     Fault(
         "the reply is the text of the last step only",
         TURN,
         "return said.join('')",
         "return texts.join('')",
     ),
-    Fault("the history is not cut", TURN, "parts.settings.historyMessages)", "10 ** 9)"),
     Fault(
         "the history is cut between a tool call and its result",
         TURN,
         "role === 'user' && content[0]?.type === 'textBlock'",
         "role === 'user'",
     ),
-    Fault("a long turn is forgotten", TURN, "?? starts.at(-1))", "?? messages.length)"),
-    Fault("a replay emits nothing", TURN, "        await emit(replayed.reply)\n", ""),
     Fault(
         "a caller reads what the model's exception says",
         TURN,
         "new AgentError('model_failed', '', ",
         "new AgentError('model_failed', String(error), ",
-    ),
-    Fault(
-        "the log quotes what the model's exception says",
-        TURN,
-        "'', describe(error), {",
-        "'', String(error), {",
     ),
 ]

@@ -23,12 +23,6 @@ FAULTS = [
         "{ ...ask, turn: (session.snapshot?.app_data.turn ?? 0) + 1, reply } as Last",
     ),
     Fault(
-        "only the messages of the turn are committed",
-        TURN,
-        "[...messages, ...added] }",
-        "added }",
-    ),
-    Fault(
         "only the reply of a turn is committed",
         TURN,
         "const added = [prompt, ...answers]",
@@ -53,18 +47,6 @@ FAULTS = [
         "    if (false) throw",
     ),
     Fault(
-        "a reply that is cut by its length is a turn",
-        TURN,
-        "if (finishReason !== 'stop' ||",
-        "if (!['stop', 'length'].includes(finishReason) ||",
-    ),
-    Fault(
-        "a filtered reply is a turn",
-        TURN,
-        "if (finishReason !== 'stop' ||",
-        "if (!['stop', 'content-filter'].includes(finishReason) ||",
-    ),
-    Fault(
         "a turn that runs out of steps is a turn",
         TURN,
         "if (finishReason !== 'stop' || toolCalls.length > 0)",
@@ -74,22 +56,10 @@ FAULTS = [
         "steps are not limited", TURN, "isStepCount(parts.settings.maxSteps)", "isStepCount(1000)"
     ),
     Fault(
-        "errors are printed",
-        TURN,
-        "      onError: () => {}, // the default prints it, and so what it quotes\n",
-        "",
-    ),
-    Fault(
         "a chunk is emitted twice",
         TURN,
         "await emit(wellFormed(part.text))\n",
         "await emit(wellFormed(part.text))\n        await emit(wellFormed(part.text))\n",
-    ),
-    Fault(
-        "half a surrogate pair is emitted",
-        TURN,
-        "await emit(wellFormed(part.text))",
-        "await emit(part.text)",
     ),
     Fault(
         "the reply is the text of the last step only",
@@ -97,7 +67,6 @@ FAULTS = [
         "return [said.join(''),",
         "return [text,",
     ),
-    Fault("the history is not cut", TURN, "= parts.settings.historyMessages", "= 10 ** 9"),
     Fault(
         "the history is cut in front of a reply",
         TURN,
@@ -105,17 +74,10 @@ FAULTS = [
         "(message.role !== 'tool' ?",
     ),
     Fault("a long turn is forgotten", TURN, "?? starts.at(-1))", "?? messages.length)"),
-    Fault("a replay emits nothing", TURN, "        await emit(replayed.reply)\n", ""),
     Fault(
         "a caller reads what the model's exception says",
         TURN,
         "new AgentError('model_failed', '', describe(cause)",
         "new AgentError('model_failed', String(cause), describe(cause)",
-    ),
-    Fault(
-        "the log quotes what the model's exception says",
-        TURN,
-        "'', describe(cause), {",
-        "'', String(cause), {",
     ),
 ]

@@ -224,13 +224,16 @@ const rules = fc.oneof(
   rule('expire', fc.constantFrom(60, 101), (m, it) => m.expire(it)),
 )
 
-const schedules = fc.asyncProperty(fc.array(rules, { minLength: 1, maxLength: 6 }), async (steps) => {
-  const machine = new Machine()
-  for (const step of steps) {
-    await step(machine)
-    machine.check()
-  }
-})
+const schedules = fc.asyncProperty(
+  fc.array(rules, { minLength: 1, maxLength: 6 }),
+  async (steps) => {
+    const machine = new Machine()
+    for (const step of steps) {
+      await step(machine)
+      machine.check()
+    }
+  },
+)
 const { SCHEDULES = '50', SEED } = process.env
 const seed = SEED ? { seed: Number(SEED) } : {}
 await fc.assert(schedules, { numRuns: Number(SCHEDULES), ...seed })
