@@ -75,7 +75,7 @@ async def test_a_shutdown_lets_turns_finish_and_then_cancels_them() -> None:
 def test_a_bad_setting_is_named_with_what_is_allowed() -> None:
     result = CliRunner().invoke(cli, ["check", "--json"], env={"PORT": "70000"})
     what = "PORT is '70000': allowed is a whole number from 0 to 65535."
-    assert (result.exit_code, f'"message": "{what}"' in result.stdout) == (1, True)
+    assert (result.exit_code, f'"message":"{what}"' in result.stdout) == (1, True)
 
 
 def test_chat_talks_line_by_line_from_a_pipe() -> None:

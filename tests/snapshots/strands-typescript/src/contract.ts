@@ -101,8 +101,8 @@ export function parseJson(body: Uint8Array): unknown {
 /** What kind of error it was; not its text, which may quote a prompt or a reply. */
 export function describe(error: unknown): string {
   if (!(error instanceof Error)) return typeof error
-  const status = 'status' in error && error.status ? ` (HTTP ${String(error.status)})` : ''
-  const kind = error.constructor.name + status
+  const { status, statusCode = status } = error as { status?: number; statusCode?: number }
+  const kind = error.constructor.name + (statusCode ? ` (HTTP ${statusCode})` : '')
   return error.cause === undefined ? kind : `${kind} < ${describe(error.cause)}`
 }
 

@@ -34,9 +34,10 @@ export class ScriptedModel extends OfflineModel {
       block.type === 'textBlock' ? block.text : `(${block.type.replace('Block', '')})`,
     )
     this.calls.push(words.join(' '))
+    const step = this.script.shift() ?? ['ok']
     let stopReason: string | null = 'endTurn'
     yield { type: 'modelMessageStartEvent', role: 'assistant' }
-    for (const item of this.script.shift() ?? ['ok']) {
+    for (const item of step) {
       if (item instanceof Error) throw item
       if (typeof item === 'number') {
         const signal = options?.cancelSignal

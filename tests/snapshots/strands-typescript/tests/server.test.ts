@@ -4,6 +4,7 @@ import assert from 'node:assert/strict'
 import { spawnSync } from 'node:child_process'
 import { test } from 'node:test'
 import { setTimeout as sleep } from 'node:timers/promises'
+import { inspect } from 'node:util'
 
 import { ACTOR, Client, JSON_ONLY, KEY, POST, SESSION } from './client.ts'
 
@@ -14,7 +15,7 @@ const BAD_ID = { ...BAD, [SESSION]: 'x'.repeat(257) }
 const LONG = 'x'.repeat(2000)
 const DEEP = '['.repeat(63) + ']'.repeat(63)
 const NO_JSON = ['NaN', '"\xff"', `[${DEEP}]`]
-const NO_PROMPT = ['1', '"\\u2003\\ufeff"', '"\\ud800"', '"12"', '"1", "end_session": true']
+const NO_PROMPT = ['1', '"\\ufeff"', '"\\ud800"', '"12"', '"1", "end_session": true']
 const PROMPT = Buffer.from('{"prompt": "1"}')
 const REFUSED: [string, object, string, number, string][] = [
   ['GET /invocations', JSON_ONLY, '', 405, 'method_not_allowed'],
@@ -65,7 +66,7 @@ test('a failure is a status until there is text, and quotes nothing', async (con
   }
   const [, , events] = await client.send(POST, EVENTS, PROMPT)
   assert.match(events, /^data: "ok"\n\nevent: error\ndata: {"error":{"type":"internal_error"/)
-  const logged = JSON.stringify(log.mock.calls.map((call) => call.arguments))
+  const logged = inspect(log.mock.calls.map((call) => call.arguments))
   assert.match(logged, /model_failed.*Error/)
   assert.doesNotMatch(error + events + logged, /secret/)
 })

@@ -49,7 +49,8 @@ def check(as_json: bool) -> None:
     errors = sum(one["severity"] == "error" for one in found)
     warnings = len(found) - errors
     if as_json:
-        click.echo(json.dumps({"diagnostics": found, "errors": errors, "warnings": warnings}))
+        report = {"diagnostics": found, "errors": errors, "warnings": warnings}
+        click.echo(json.dumps(report, ensure_ascii=False, separators=(",", ":")))
     else:
         lines = [f"{one['file']}:{one['line']} {one['id']} {one['message']}" for one in found]
         click.echo("\n".join([*lines, f"{errors} errors, {warnings} warnings"]))
