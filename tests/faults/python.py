@@ -11,10 +11,6 @@ ENTRIES = "TTLCache(capacity, idle)"
 OWNER = 'session.snapshot["app_data"]["actor"] != ask.actor'
 ORIGIN = "        refuse_foreign(request, parts)\n"
 DRAINING = '        if turns.is_draining:\n            raise AgentError("draining")\n'
-SESSION_ID = (
-    "    if not re.fullmatch(contract.SESSION_ID, session_id):\n"
-    '        raise AgentError("invalid_session_id")\n'
-)
 PROMPT = (
     "    prompt = _read_prompt(contract.parse_json(raw), parts.settings.max_prompt_chars)\n"
     "    if prompt is None and is_new:\n"
@@ -27,12 +23,6 @@ ACTOR = (
     '        raise AgentError("actor_required")\n'
     "    if actor is not None and not re.fullmatch(contract.ACTOR_ID, actor):\n"
     '        raise AgentError("invalid_actor")\n'
-)
-KEY = (
-    "    key = read_header(request, *contract.KEY_HEADERS)\n"
-    "    if key is not None and (is_new or not re.fullmatch(contract.KEY, key)):\n"
-    '        what = "An idempotency key is 1 to 128 visible ASCII, and needs a session header."\n'
-    '        raise AgentError("invalid_request", what)\n'
 )
 
 FAULTS = [

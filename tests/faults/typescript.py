@@ -10,9 +10,6 @@ PARTS = "src/parts.ts"
 OWNER = "if (session.snapshot && session.snapshot.app_data.actor !== ask.actor) {"
 ORIGIN = "    refuseForeign(request, parts)\n"
 DRAINING = "    if (turns.isDraining) throw new AgentError('draining')\n"
-SESSION_ID = (
-    "  if (!contract.SESSION_ID.test(sessionId)) throw new AgentError('invalid_session_id')\n"
-)
 PROMPT = (
     "  const prompt = readPrompt(contract.parseJson(raw), parts.settings.maxPromptChars)\n"
     "  if (prompt === null && isNew) {\n"

@@ -68,6 +68,7 @@ class Schedules(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.now, self.count = 0.0, 0
+        self.may_forget = True  # whether a session may be forgotten while turns run
         self.runner = asyncio.Runner()
         config = Settings(session_queue=20, session_capacity=CAPACITY, history_messages=100_000)
         self.parts = Parts(config)
@@ -103,7 +104,7 @@ class Schedules(RuleBasedStateMachine):
         except (AgentError, asyncio.CancelledError):
             return
         before = self.committed.get(session, [])
-        if reported["turn"] == 1:
+        if reported["turn"] == 1 and self.may_forget:
             before = []  # it was forgotten before this turn began
         self.committed[session] = [*before, *shown(prompt, steps)]
         assert len(prompts(self.committed[session])) == reported["turn"]
@@ -141,7 +142,10 @@ class Schedules(RuleBasedStateMachine):
 
     @rule(turns=st.lists(st.tuples(SESSIONS, st.sampled_from(GOOD + BAD)), min_size=2, max_size=6))
     def concurrent_turns(self, turns: list[tuple[str, list[list[Any]]]]) -> None:
+        sessions = {session for session, _ in turns} | set(self.committed)
+        self.may_forget = len(sessions) > CAPACITY
         self.run(*(self.take(session, steps) for session, steps in turns))
+        self.may_forget = True
 
     @rule(sessions=st.lists(SESSIONS, min_size=4, max_size=4, unique=True))
     def evict(self, sessions: list[str]) -> None:

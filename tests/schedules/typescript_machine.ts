@@ -60,7 +60,10 @@ class Machine {
   readonly model = new ScriptedModel([])
   readonly entries: LRUCache<string, string>
   /** What the model does, by the prompt of the turn. */
-  readonly plans = new Map<string, Step[]>()
+  readonly plans = new Map<string, { session: string; steps: Step[] }>()
+  /** The prompt that runs in each session, and those that ran beside another one. */
+  readonly running = new Map<string, string>()
+  readonly overlaps: string[] = []
   /** The history of each session that is still kept, word by word. */
   committed = new Map<string, string[]>()
   count = 0
@@ -74,7 +77,11 @@ class Machine {
     this.parts.model = this.model
     const shift = () => {
       const asked = this.model.calls.at(-1)!.split(' ')
-      return this.plans.get(asked.findLast((word) => this.plans.has(word))!)!.shift()
+      const prompt = asked.findLast((word) => this.plans.has(word))!
+      const { session, steps } = this.plans.get(prompt)!
+      if ((this.running.get(session) ?? prompt) !== prompt) this.overlaps.push(prompt)
+      this.running.set(session, prompt)
+      return steps.shift()
     }
     this.model.script = { shift } as Step[]
   }
@@ -82,7 +89,7 @@ class Machine {
   /** One turn, cancelled at once or at its first chunk; what it reports is believed. */
   async take({ session, steps, cancel }: Turn): Promise<void> {
     const prompt = `prompt${++this.count}`
-    this.plans.set(prompt, [...steps])
+    this.plans.set(prompt, { session, steps: [...steps] })
     const stop = new AbortController()
     const emit = async () => {
       if (cancel === 'mid') stop.abort(new Error('cancelled'))
@@ -91,6 +98,7 @@ class Machine {
     const turn = takeTurn(this.parts, ask, emit, stop.signal)
     if (cancel === 'at once') stop.abort(new Error('cancelled'))
     const reported = await turn.catch((error) => error)
+    if (this.running.get(session) === prompt) this.running.delete(session)
     if (reported instanceof Error) return
     // When it is the first one, the session was forgotten before it began.
     const before = reported.turn === 1 ? [] : (this.committed.get(session) ?? [])
@@ -140,6 +148,7 @@ class Machine {
 
   /** Sessions are the committed turns. */
   check(): void {
+    assert.deepEqual(this.overlaps, [])
     assert.ok(this.entries.size <= CAPACITY)
     assert.equal(this.parts.sessions.lines.size, 0)
     assert.deepEqual(new Set(this.entries.keys()), new Set(this.committed.keys()))
