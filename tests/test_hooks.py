@@ -12,6 +12,7 @@ from hooks import snapshots
 from hooks.variants import VARIANTS, base_of
 from tests.conftest import ROOT
 
+pytestmark = pytest.mark.slow  # each starts the command as a process
 UNDEFINED = """\
 _subdirectory: template
 _envops: {undefined: jinja2.StrictUndefined}
@@ -143,7 +144,6 @@ def test_render_does_not_take_over_the_users_own_defaults(
     assert "model: bedrock" in (tmp_path / "new" / ".copier-answers.yml").read_text()
 
 
-@pytest.mark.slow
 def test_snapshots_are_compared_written_and_compared_again(own_template: Path) -> None:
     missing = hooks("snapshots", cwd=own_template)
     refused(missing, 1, "python -m hooks snapshots --write")
@@ -159,7 +159,6 @@ def test_snapshots_are_compared_written_and_compared_again(own_template: Path) -
     assert "+new" in changed.stdout.splitlines()
 
 
-@pytest.mark.slow
 def test_snapshots_refuse_an_option_that_removes_a_file(own_template: Path) -> None:
     name = "{% if model == 'bedrock' %}NEWS.md{% endif %}"
     (own_template / "template" / name).write_text("new\n")
@@ -167,7 +166,6 @@ def test_snapshots_refuse_an_option_that_removes_a_file(own_template: Path) -> N
     assert not (own_template / "tests").exists()
 
 
-@pytest.mark.slow
 def test_snapshots_that_cannot_be_written_are_one_line(own_template: Path) -> None:
     (own_template / "tests").touch()
     refused(hooks("snapshots", "--write", cwd=own_template), 1, "Not a directory")

@@ -14,6 +14,9 @@ from hooks.variants import VARIANTS, answers_of
 from tests.installed import clean_environment, uv
 
 UNSAFE = 4
+# The first target is tried every day.
+EVERY_DAY, *OTHERS = [name for name in VARIANTS if "+" not in name]
+TARGETS = [EVERY_DAY, *(pytest.param(name, marks=pytest.mark.slow) for name in OTHERS)]
 
 
 def run(*command: str | Path, cwd: Path) -> subprocess.CompletedProcess[str]:
@@ -70,7 +73,7 @@ def with_uv() -> dict[str, str]:
     return {**environment, "PATH": f"{Path(uv()[0]).parent}{os.pathsep}{environment['PATH']}"}
 
 
-@pytest.mark.parametrize("variant", [name for name in VARIANTS if "+" not in name])
+@pytest.mark.parametrize("variant", TARGETS)
 def test_copy_update_and_recopy_work_without_trust(
     variant: str, releases: Path, tmp_path: Path
 ) -> None:
