@@ -6,6 +6,7 @@ import signal
 import subprocess
 import threading
 import time
+from collections.abc import Mapping
 from pathlib import Path
 
 from tests.conformance.client import Exchange, Headers, Reply
@@ -20,7 +21,7 @@ class Server:
     """`provider` is the origin of a model provider; None leaves MODEL unset: the offline model."""
 
     def __init__(
-        self, target: Target, folder: Path, provider: str | None, settings: dict[str, int]
+        self, target: Target, folder: Path, provider: str | None, settings: Mapping[str, int | str]
     ) -> None:
         project = installed(target.variant)
         environment = {
@@ -139,7 +140,7 @@ class Fleet:
             self._shared[key].post({"prompt": "Wake up."})
         return self._shared[key]
 
-    def fresh(self, offline: bool = False, **settings: int) -> Server:
+    def fresh(self, offline: bool = False, **settings: int | str) -> Server:
         """A server of its own, for a test that ends it."""
         server = Server(self.target, self.folder, None if offline else self.provider, settings)
         self._all.append(server)

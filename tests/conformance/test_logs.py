@@ -4,7 +4,7 @@ import time
 
 from tests.conformance.chat import CANARY, Chat
 from tests.conformance.provider import PATIENCE
-from tests.conformance.server import Server
+from tests.conformance.server import Fleet, Server
 from tests.conformance.steps import CUT, ERROR, HANG, Call, Refuse, Step
 
 
@@ -41,3 +41,10 @@ def test_the_server_says_where_it_listens_and_whom_it_asks(server: Server) -> No
     host, port = server.address
     assert f"Listening on http://{host}:{port}" in server.log
     assert "test-model" in server.log
+
+
+def test_a_password_in_the_providers_address_is_not_shown(fleet: Fleet) -> None:
+    server = fleet.fresh(OPENAI_BASE_URL=f"http://ada:{CANARY}@127.0.0.1:9/v1")
+    assert server.address
+    assert "contacts http://127.0.0.1:9/v1" in server.log
+    assert CANARY not in server.log

@@ -32,7 +32,8 @@ export class Parts {
   async contacts(): Promise<string[]> {
     const model = this.settings.model
     const where = model === 'offline' ? 'nothing' : await modelEndpoint(this.settings)
-    return [`Model: ${model}, contacts ${where}`, 'Sessions: in this process']
+    const shown = where.replace(/\/\/[^/]*@/, '//') // without a password that the address holds
+    return [`Model: ${model}, contacts ${shown}`, 'Sessions: in this process']
   }
 
   /** More options for the agent of one turn. */

@@ -15,7 +15,7 @@ export const ERRORS = {
   invalid_json: [400, 'The body is not one JSON value in UTF-8 of at most 64 levels.'],
   invalid_request: [400, 'The request is not valid.'],
   invalid_session_id: [400, 'A session id is 1 to 256 of A-Z a-z 0-9 _ -, not first _ or -.'],
-  actor_required: [400, 'This agent has to know who asks: name the actor in its header.'],
+  actor_required: [400, 'This agent remembers people: name the actor in a header.'],
   invalid_actor: [400, 'An actor id is 1 to 255 of A-Z a-z 0-9 _ - / :, so no e-mail address.'],
   session_forbidden: [403, 'This session belongs to another actor.'],
   origin_forbidden: [403, 'Only pages and programs of this machine may call this address.'],

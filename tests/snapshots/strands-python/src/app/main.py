@@ -120,7 +120,7 @@ async def _serve(parts: Parts) -> None:
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         listener = socket.create_server((host, settings.port), family=family)
     except OSError as error:
-        why = str(error.strerror).split(" (")[0]
+        why = str(error.strerror).split(" (")[0].lower()
         where = f"HOST {host}, PORT {settings.port}"
         raise click.ClickException(f"Cannot listen on {where}: {why}.") from None
     server = _Server(parts, turns)

@@ -1,5 +1,6 @@
 """What the turns of one process share: a model, sessions in memory, and no long-term memory."""
 
+import re
 from typing import Any
 
 from .contract import Ask
@@ -27,7 +28,8 @@ class Parts:
     def contacts(self) -> list[str]:
         """What this process will contact, a line each."""
         where = "nothing" if self.settings.model == "offline" else model_endpoint(self.settings)
-        return [f"Model: {self.settings.model}, contacts {where}", "Sessions: in this process"]
+        shown = re.sub("//[^/]*@", "//", where)  # without a password that the address holds
+        return [f"Model: {self.settings.model}, contacts {shown}", "Sessions: in this process"]
 
     def agent_options(self, ask: Ask) -> dict[str, Any]:
         """More arguments for the agent of one turn."""
