@@ -6,6 +6,7 @@ from functools import cached_property
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+import jinja2
 import yaml
 from jinja2 import StrictUndefined
 from jinja2.sandbox import SandboxedEnvironment
@@ -40,6 +41,7 @@ class Template:
     questions: dict[str, Any]
     lines: dict[tuple[str, ...], int]
     repeated: list[tuple[str, ...]] = field(default_factory=list)
+    _compiled: dict[str, jinja2.Template] = field(default_factory=dict, repr=False)
 
     @cached_property
     def jinja(self) -> SandboxedEnvironment:
@@ -109,7 +111,9 @@ class Template:
         Raises TemplateError when that fails with these answers.
         """
         try:
-            return self.jinja.from_string(source).render(answers)
+            if source not in self._compiled:
+                self._compiled[source] = self.jinja.from_string(source)
+            return self._compiled[source].render(answers)
         # A filter may raise anything.
         except Exception as error:
             given = {name: answers[name] for name in self.questions if name in answers}

@@ -2,12 +2,15 @@
 
 PROJECT_NAME = "my-agent"
 
-# `<base>+<option>` is `<base>` with one more answer; its snapshot holds only what that changes.
+# `<base>+<option>` is `<base>` with another answer; its snapshot holds only what that changes.
 VARIANTS: dict[str, dict[str, str]] = {
     "strands-python": {"target": "strands-python"},
     "strands-python+anthropic": {"target": "strands-python", "model": "anthropic"},
     "strands-python+openai": {"target": "strands-python", "model": "openai"},
     "strands-python+openai-compatible": {"target": "strands-python", "model": "openai-compatible"},
+    "strands-python+valkey": {"target": "strands-python", "session_store": "valkey"},
+    "strands-python+valkey+custom": {"target": "strands-python", "session_store": "custom"},
+    "strands-python+valkey+s3": {"target": "strands-python", "session_store": "s3"},
     "strands-typescript": {"target": "strands-typescript"},
     "strands-typescript+anthropic": {"target": "strands-typescript", "model": "anthropic"},
     "strands-typescript+openai": {"target": "strands-typescript", "model": "openai"},
@@ -15,11 +18,13 @@ VARIANTS: dict[str, dict[str, str]] = {
         "target": "strands-typescript",
         "model": "openai-compatible",
     },
+    "strands-typescript+valkey": {"target": "strands-typescript", "session_store": "valkey"},
     "vercel-python": {"target": "vercel-python"},
     "vercel-python+anthropic": {"target": "vercel-python", "model": "anthropic"},
     "vercel-python+bedrock": {"target": "vercel-python", "model": "bedrock"},
     "vercel-python+gateway": {"target": "vercel-python", "model": "gateway"},
     "vercel-python+openai-compatible": {"target": "vercel-python", "model": "openai-compatible"},
+    "vercel-python+valkey": {"target": "vercel-python", "session_store": "valkey"},
     "vercel-typescript": {"target": "vercel-typescript"},
     "vercel-typescript+anthropic": {"target": "vercel-typescript", "model": "anthropic"},
     "vercel-typescript+bedrock": {"target": "vercel-typescript", "model": "bedrock"},
@@ -28,6 +33,7 @@ VARIANTS: dict[str, dict[str, str]] = {
         "target": "vercel-typescript",
         "model": "openai-compatible",
     },
+    "vercel-typescript+valkey": {"target": "vercel-typescript", "session_store": "valkey"},
 }
 
 

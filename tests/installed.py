@@ -25,19 +25,21 @@ NPM = [str(NODE), str(NODE.parents[1] / "lib" / "node_modules" / "npm" / "bin" /
 
 
 @cache
-def installed(variant: str) -> Path:
+def installed(variant: str, **answers: str) -> Path:
     """Render `variant` from the working tree, install it, and return where it is.
 
-    Its Python is `.venv/bin/python` there; what is in TypeScript is run by NODE. Test processes
-    share the folder: files are written only where the render has changed, and what it no longer
-    has is deleted, except for environments and caches. Raises KeyError for an unknown variant,
+    `answers` are further ones; each set of them has a folder of its own. Its Python is
+    `.venv/bin/python` there; what is in TypeScript is run by NODE. Test processes share the
+    folder: files are written only where the render has changed, and what it no longer has is
+    deleted, except for environments and caches. Raises KeyError for an unknown variant,
     RenderError when it does not render and CalledProcessError when it does not install.
     """
-    project = INSTALLED / variant
+    name = "+".join([variant, *(answers[question] for question in sorted(answers))])
+    project = INSTALLED / name
     project.mkdir(parents=True, exist_ok=True)
-    with FileLock(INSTALLED / f"{variant}.lock"), tempfile.TemporaryDirectory() as folder:
+    with FileLock(INSTALLED / f"{name}.lock"), tempfile.TemporaryDirectory() as folder:
         fresh = Path(folder) / "render"
-        render(ROOT, answers_of(variant), fresh)
+        render(ROOT, answers_of(variant) | answers, fresh)
         mirror(fresh, project)
         (install_packages if (project / "package.json").exists() else install)(project)
     return project

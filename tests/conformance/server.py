@@ -23,7 +23,7 @@ class Server:
     def __init__(
         self, target: Target, folder: Path, provider: str | None, settings: Mapping[str, int | str]
     ) -> None:
-        project = installed(target.variant)
+        project = installed(target.variant, **dict(target.answers))
         environment = {
             "PATH": os.environ["PATH"],
             "HOME": str(folder),

@@ -13,6 +13,7 @@ class Target:
     variant: str  # what tests.installed.installed() renders and installs
     command: Callable[[Path], list[str]]  # starts the server of an installed project
     provider: Callable[[str], dict[str, str]]  # the variables that point it at a provider's origin
+    answers: tuple[tuple[str, str], ...] = ()  # further ones, for installed()
 
 
 def python_serve(project: Path) -> list[str]:

@@ -1,0 +1,62 @@
+"""The commands of an agent with memory: `check` of its files too, and `sessions`."""
+
+import asyncio
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from ..main import cli
+from ..model import check_model
+from ..settings import read_settings
+from .endpoint import check_endpoint
+from .frontmatter import read
+from .options import Options, read_options
+from .project import check_project, load_project
+from .secrets import Secrets
+from .session_commands import sessions
+
+ORDER = ("severity", "file", "line", "id")  # "error" is before "warning"
+
+
+__all__ = ["cli"]
+
+
+@cli.command()
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@click.option("--against", metavar="REF", help="Compare with a commit: what may have changed?")
+@click.option("--endpoint", is_flag=True, help="Call custom endpoints, in a session of its own.")
+def check(as_json: bool, against: str | None, endpoint: bool) -> None:
+    """Say what is wrong with the settings, collections and agents; exit with 1 for an error."""
+    settings, found = read_settings()
+    options, wrong = read_options()
+    found += wrong + check_model(settings) + check_project(Path(), options.agent_id, against)
+    errors = sum(one["severity"] == "error" for one in found)
+    if endpoint and not errors:
+        found += asyncio.run(_check_endpoints(options))
+    found.sort(key=lambda one: [one[name] for name in ORDER])
+    errors = sum(one["severity"] == "error" for one in found)
+    warnings = len(found) - errors
+    if as_json:
+        report = {"diagnostics": found, "errors": errors, "warnings": warnings}
+        click.echo(json.dumps(report, ensure_ascii=False, separators=(",", ":")))
+    else:
+        lines = [f"{one['file']}:{one['line']} {one['id']} {one['message']}" for one in found]
+        click.echo("\n".join([*lines, f"{errors} errors, {warnings} warnings"]))
+    sys.exit(min(errors, 1))
+
+
+async def _check_endpoints(options: Options) -> list[dict[str, Any]]:
+    project, found = load_project(Path(), options.agent_id), list[dict[str, Any]]()
+    for id in dict.fromkeys([*project.reads, *project.writes]):
+        collection, file = project.collections[id], f"collections/{id}.collection.md"
+        if collection.backend.type == "custom":
+            where = file, read(Path(file), file).line(("backend", "transport"))
+            secrets = Secrets(options)
+            found += await check_endpoint(collection, project.agent_id, options, secrets, *where)
+    return found
+
+
+cli.add_command(sessions)

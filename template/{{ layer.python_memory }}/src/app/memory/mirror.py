@@ -1,0 +1,99 @@
+"""Copies of committed snapshots for a further collection, written beside the turns."""
+
+import asyncio
+import json
+import logging
+
+from ..contract import describe
+from .backends import Backend, Conflict, Unavailable
+
+log = logging.getLogger(__name__)
+SESSIONS, BYTES = 1000, 100_000_000  # that may wait
+ATTEMPTS, LONGEST_PAUSE, CLOSING = 8, 30, 5  # the latter two in seconds
+
+
+class Mirror:
+    """Writes the newest snapshot of each session, one at a time, and tries again when it fails.
+
+    A turn never waits for it nor fails by it. What does not fit is dropped, and the log says so;
+    the next turn of that session brings the copy up to date.
+    """
+
+    def __init__(self, store: Backend) -> None:
+        self._store, self.contact = store, store.contact
+        self._waiting: dict[str, bytes | None] = {}  # None: the session ended
+        self._task: asyncio.Task[None] | None = None
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether something is still to be written."""
+        return self._task is not None and not self._task.done()
+
+    def put(self, session_id: str, snapshot: bytes) -> None:
+        """Take what a turn committed."""
+        self._take(session_id, snapshot)
+
+    def end(self, session_id: str) -> None:
+        """Take that a session ended."""
+        self._take(session_id, None)
+
+    async def close(self) -> None:
+        """Write what waits, for some seconds, and close the store."""
+        if self._task:
+            await asyncio.wait([self._task], timeout=CLOSING)
+            self._task.cancel()
+        for session_id in self._waiting:
+            log.warning("session %s: not copied: the process ends", session_id)
+        await self._store.close()
+
+    def _take(self, session_id: str, snapshot: bytes | None) -> None:
+        self._waiting.pop(session_id, None)
+        self._waiting[session_id] = snapshot
+        sizes = {id: len(waiting or b"") for id, waiting in self._waiting.items()}
+        while len(sizes) > 1 and (len(sizes) > SESSIONS or sum(sizes.values()) > BYTES):
+            dropped = next(iter(sizes))
+            del sizes[dropped], self._waiting[dropped]
+            log.warning("session %s: not copied: too many wait for %s", dropped, self.contact)
+        if not self.is_waiting:
+            self._task = asyncio.create_task(self._run())
+
+    async def _run(self) -> None:
+        failed = 0  # attempts in a row
+        while self._waiting:
+            session_id, snapshot = next(iter(self._waiting.items()))
+            why = ""
+            try:
+                await self._write(session_id, snapshot)
+            except Conflict:
+                why = "another instance wrote"  # so look again which copy is the newer one
+            except Unavailable as error:
+                why = str(error)
+            except (ValueError, TypeError, KeyError, RuntimeError) as error:
+                why, failed = describe(error), ATTEMPTS
+            failed = failed + 1 if why else 0
+            if 0 < failed < ATTEMPTS:
+                await asyncio.sleep(min(2**failed / 2, LONGEST_PAUSE))
+                continue
+            if why:
+                log.warning("session %s: not copied: %s", session_id, why)
+            if self._waiting.get(session_id, b"") is snapshot:
+                del self._waiting[session_id]
+
+    async def _write(self, session_id: str, snapshot: bytes | None) -> None:
+        if snapshot is None:
+            return await self._store.end(session_id)
+        stored = await self._store.load(session_id)
+        if stored and stored.snapshot and _is_newer(stored.snapshot, snapshot):
+            return None
+        await self._store.save(session_id, snapshot, stored.revision if stored else None)
+        return None
+
+
+def _is_newer(copy: bytes, snapshot: bytes) -> bool:
+    """Whether the copy is of a later turn: by number and by time, as a restore counts anew."""
+    try:
+        one, other = json.loads(copy), json.loads(snapshot)
+        is_later = one["app_data"]["turn"] > other["app_data"]["turn"]
+        return bool(is_later and one["created_at"] >= other["created_at"])
+    except (ValueError, TypeError, KeyError):
+        return False

@@ -1,0 +1,59 @@
+"""What a stored snapshot must be before a turn goes on with it."""
+
+import json
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+
+class _AppData(BaseModel):
+    model_config = ConfigDict(strict=True)
+
+    actor: str | None
+    turn: int = Field(ge=1)
+    key: str | None
+    reply: str
+
+
+class _Data(BaseModel):
+    messages: list[dict[str, Any]] = Field(min_length=1)
+
+
+class _Snapshot(BaseModel):
+    scope: Literal["agent"] = "agent"
+    schema_version: Literal["1.0", "1"]
+    created_at: str = "1970-01-01T00:00:00Z"
+    data: _Data
+    app_data: _AppData
+
+
+def read_snapshot(stored: bytes, most: int) -> bytes | None:
+    """The snapshot as the frameworks take it, or None when it is none or has over `most` bytes."""
+    snapshot: Any = _parse(stored) if len(stored) <= most else None
+    try:
+        read = _Snapshot.model_validate(snapshot)
+    except ValidationError:
+        return None
+    envelope = {"scope": read.scope, "schema_version": "1.0", "created_at": read.created_at}
+    if envelope.items() <= snapshot.items():
+        return stored
+    return json.dumps(snapshot | envelope, ensure_ascii=False).encode("utf-8", "replace")
+
+
+def is_same(stored: bytes | None, snapshot: bytes) -> bool:
+    """Whether both are the same JSON value, but for an empty state that a store may add."""
+    return stored is not None and _with_state(_parse(stored)) == _with_state(_parse(snapshot))
+
+
+def _with_state(value: Any) -> Any:
+    try:
+        return value | {"data": {"state": {}} | value["data"]}
+    except (TypeError, KeyError):
+        return value
+
+
+def _parse(text: bytes) -> Any:
+    try:
+        return json.loads(text.decode())
+    except (ValueError, RecursionError):
+        return None

@@ -1,0 +1,122 @@
+// Copies of committed snapshots for a further collection, written beside the turns.
+
+import { setTimeout as sleep } from 'node:timers/promises'
+
+import { describe, log } from '../contract.ts'
+import { type Backend, Conflict, Unavailable } from './backends.ts'
+
+const [SESSIONS, BYTES] = [1000, 100_000_000] // that may wait
+const [ATTEMPTS, LONGEST_PAUSE, CLOSING] = [8, 30, 5] // the latter two in seconds
+
+/**
+ * Writes the newest snapshot of each session, one at a time, and tries again when it fails.
+ *
+ * A turn never waits for it nor fails by it. What does not fit is dropped, and the log says so;
+ * the next turn of that session brings the copy up to date.
+ */
+export class Mirror {
+  readonly contact: string
+  readonly #store: Backend
+  /** null: the session ended. */
+  readonly #waiting = new Map<string, string | null>()
+  readonly #closing = new AbortController()
+  #size = 0
+  #task: Promise<void> | null = null
+
+  constructor(store: Backend) {
+    this.#store = store
+    this.contact = store.contact
+  }
+
+  /** Whether something is still to be written. */
+  get isWaiting(): boolean {
+    return this.#task !== null
+  }
+
+  /** Take what a turn committed. */
+  put(sessionId: string, snapshot: string): void {
+    this.#take(sessionId, snapshot)
+  }
+
+  /** Take that a session ended. */
+  end(sessionId: string): void {
+    this.#take(sessionId, null)
+  }
+
+  /** Write what waits, for some seconds, and close the store. */
+  async close(): Promise<void> {
+    this.#closing.abort() // there is no time for pauses
+    await Promise.race([this.#task, sleep(CLOSING * 1000, null, { ref: false })])
+    for (const sessionId of this.#waiting.keys()) this.#drop(sessionId, 'the process ends')
+    await this.#store.close()
+  }
+
+  #take(sessionId: string, snapshot: string | null): void {
+    this.#remove(sessionId)
+    this.#waiting.set(sessionId, snapshot)
+    this.#size += snapshot?.length ?? 0
+    for (const oldest of this.#waiting.keys()) {
+      const isTooMuch = this.#waiting.size > SESSIONS || this.#size > BYTES
+      if (!isTooMuch || this.#waiting.size === 1) break
+      this.#drop(oldest, `too many wait for ${this.contact}`)
+    }
+    this.#task ??= this.#run()
+  }
+
+  #remove(sessionId: string): void {
+    this.#size -= this.#waiting.get(sessionId)?.length ?? 0
+    this.#waiting.delete(sessionId)
+  }
+
+  #drop(sessionId: string, why: string): void {
+    this.#remove(sessionId)
+    log('WARNING', `session ${sessionId}: not copied: ${why}`)
+  }
+
+  async #run(): Promise<void> {
+    const { signal } = this.#closing
+    let failed = 0 // attempts in a row
+    for (let next = first(this.#waiting); next; next = first(this.#waiting)) {
+      const [sessionId, snapshot] = next
+      let why = ''
+      try {
+        await this.#write(sessionId, snapshot)
+      } catch (error) {
+        const isTold = error instanceof Unavailable
+        why = isTold ? error.message : describe(error)
+        failed = isTold || error instanceof Conflict ? failed : ATTEMPTS
+      }
+      failed = why ? failed + 1 : 0
+      if (0 < failed && failed < ATTEMPTS && !signal.aborted) {
+        const pause = Math.min(2 ** failed / 2, LONGEST_PAUSE) * 1000
+        await sleep(pause, null, { signal, ref: false }).catch(() => {})
+      } else if (this.#waiting.get(sessionId) === snapshot) {
+        if (why) this.#drop(sessionId, why)
+        else this.#remove(sessionId)
+      }
+    }
+    this.#task = null
+  }
+
+  async #write(sessionId: string, snapshot: string | null): Promise<void> {
+    if (snapshot === null) return await this.#store.end(sessionId)
+    const stored = await this.#store.load(sessionId)
+    if (stored?.snapshot && isNewer(stored.snapshot, snapshot)) return
+    await this.#store.save(sessionId, snapshot, stored?.revision ?? null)
+  }
+}
+
+function first<T>(all: Iterable<T>): T | undefined {
+  for (const one of all) return one
+  return undefined
+}
+
+/** Whether the copy is of a later turn: by number and by time, as a restore counts anew. */
+function isNewer(copy: string, snapshot: string): boolean {
+  try {
+    const [one, other] = [JSON.parse(copy), JSON.parse(snapshot)]
+    return one.app_data.turn > other.app_data.turn && one.created_at >= other.created_at
+  } catch {
+    return false
+  }
+}

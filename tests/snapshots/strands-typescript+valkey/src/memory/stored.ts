@@ -1,0 +1,150 @@
+// The rules of a turn with a store: an LRU in front of it, and a comparison before each change.
+
+import { AsyncLocalStorage } from 'node:async_hooks'
+
+import { LRUCache } from 'lru-cache'
+import { v7 as uuid7 } from 'uuid'
+
+import { log } from '../contract.ts'
+import { InProcess, Sessions } from '../sessions.ts'
+import type { Settings } from '../settings.ts'
+import { type Backend, Conflict, Unavailable } from './backends.ts'
+import { CustomStore } from './custom_store.ts'
+import { StoreError } from './errors.ts'
+import type { Mirror } from './mirror.ts'
+import type { Collection } from './models.ts'
+import type { Options } from './options.ts'
+import { S3Store } from './s3_store.ts'
+import type { Secrets } from './secrets.ts'
+import { isSame, readSnapshot } from './snapshots.ts'
+import { ValkeyStore } from './valkey_store.ts'
+
+type Known = { readonly revision: string | null; readonly snapshot: string }
+type Role = { isWritable?: boolean; mirrors?: readonly Mirror[] }
+
+// The revision that the turn of this task started from.
+const started = new AsyncLocalStorage<{ revision: string | null }>()
+
+/** Sessions each turn of which knows where it started. */
+export class StoredSessions extends Sessions {
+  override open<T>(...turn: Parameters<typeof Sessions.prototype.open<T>>): Promise<T> {
+    return started.run({ revision: null }, () => super.open(...turn))
+  }
+}
+
+/** Snapshots of a store, with those that this process knows in front of it. */
+export class Cached extends InProcess {
+  readonly #options: Options
+  readonly #backend: Backend
+  readonly #role: Required<Role>
+  readonly #known: LRUCache<string, Known>
+
+  constructor(settings: Settings, options: Options, backend: Backend, role: Role = {}) {
+    super(settings)
+    this.#options = options
+    this.#backend = backend
+    this.#role = { isWritable: true, mirrors: [], ...role }
+    const [max, ttl] = [settings.sessionCapacity, settings.sessionIdleSeconds * 1000]
+    this.#known = new LRUCache({ max, ttl, updateAgeOnGet: true })
+  }
+
+  /** What is stored last, or undefined. Throws `store_unavailable` and `session_corrupt`. */
+  override async load(sessionId: string): Promise<string | undefined> {
+    const own = this.#role.isWritable ? undefined : await super.load(sessionId)
+    if (own !== undefined) return own // turns that a read-only store does not get
+    const known = this.#known.get(sessionId)
+    const stored = await this.#backend
+      .load(sessionId, known?.revision)
+      .catch((error) => refuse(error))
+    this.#known.delete(sessionId)
+    const turn = started.getStore()
+    if (turn) turn.revision = stored?.revision ?? null
+    if (stored === null) return undefined
+    const most = this.#options.maxSnapshotBytes
+    const found = stored.snapshot === null ? known?.snapshot : readSnapshot(stored.snapshot, most)
+    if (!found) throw await this.#setAside(sessionId, stored.revision)
+    this.#known.set(sessionId, { revision: stored.revision, snapshot: found })
+    return found
+  }
+
+  /**
+   * Replace what `load` found; from here on a cancel comes too late.
+   *
+   * Throws `session_too_large`, `session_conflict` and `store_unavailable`.
+   */
+  override async save(sessionId: string, snapshot: string): Promise<void> {
+    const size = Buffer.byteLength(snapshot)
+    if (!this.#role.isWritable) {
+      await super.save(sessionId, snapshot)
+    } else if (size > this.#options.maxSnapshotBytes) {
+      throw new StoreError('session_too_large', `${size} bytes`)
+    } else {
+      await this.#save(sessionId, snapshot)
+    }
+    for (const mirror of this.#role.mirrors) mirror.put(sessionId, snapshot)
+  }
+
+  /** Delete the session, known or not. Throws `store_unavailable`. */
+  override async end(sessionId: string): Promise<void> {
+    await super.end(sessionId)
+    this.#known.delete(sessionId)
+    const why = `session ${sessionId}: not ended`
+    const end = this.#role.isWritable ? this.#backend.end(sessionId) : Promise.resolve()
+    await end.catch((error: unknown) => refuse(error, why))
+    for (const mirror of this.#role.mirrors) mirror.end(sessionId)
+  }
+
+  async #save(sessionId: string, snapshot: string): Promise<void> {
+    const known = this.#known.get(sessionId)
+    this.#known.delete(sessionId)
+    const expected = started.getStore()?.revision ?? null
+    const checkpoint = this.#options.checkpoints > 0 ? uuid7() : null
+    try {
+      let revision: string | null
+      try {
+        revision = await this.#backend.save(sessionId, snapshot, expected, checkpoint)
+      } catch (error) {
+        if (!(error instanceof Conflict)) throw error
+        const stored = await this.#backend.load(sessionId)
+        if (!stored || !isSame(stored.snapshot, snapshot)) throw new StoreError('session_conflict')
+        revision = stored.revision // it was this very save, whose reply was lost
+      }
+      this.#known.set(sessionId, { revision, snapshot })
+    } catch (error) {
+      const isUnchanged = error instanceof Unavailable && error.isCertain
+      if (isUnchanged && known) this.#known.set(sessionId, known)
+      refuse(error)
+    }
+  }
+
+  /** Put what cannot be read where nothing overwrites it, and return how the turn ends. */
+  async #setAside(sessionId: string, revision: string | null): Promise<StoreError> {
+    try {
+      if (!this.#role.isWritable) throw new Unavailable('the collection is read-only')
+      const where = await this.#backend.setAside(sessionId, revision)
+      log('ERROR', `session ${sessionId}: what was stored cannot be read; it is now ${where}`)
+      return new StoreError('session_corrupt', where)
+    } catch (error) {
+      if (error instanceof Conflict) return new StoreError('session_conflict')
+      if (!(error instanceof Unavailable)) throw error
+      const what = 'what is stored cannot be read, and was not set aside'
+      return new StoreError('store_unavailable', `${what}: ${error.message}`)
+    }
+  }
+}
+
+/** Throw what a caller is told of an error of the store. */
+function refuse(error: unknown, what = ''): never {
+  if (!(error instanceof Unavailable)) throw error
+  if (what) log('WARNING', `${what}: ${error.message}`)
+  throw new StoreError('store_unavailable', error.message)
+}
+
+/** The store of a collection; each imports its client when it is used, and no sooner. */
+export function buildBackend(
+  ...given: [collection: Collection, agentId: string, options: Options, secrets: Secrets]
+): Backend {
+  const { type } = given[0].backend
+  const Store = type === 'valkey' ? ValkeyStore : type === 's3' ? S3Store : CustomStore
+  return new Store(...given)
+}

@@ -1,0 +1,1 @@
+"""Memory collections: declared in files, checked, and kept in a store of the owner's choice."""

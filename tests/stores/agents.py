@@ -1,0 +1,194 @@
+"""Rendered agents on a store: folders of collections, replicas, and the command line."""
+
+import itertools
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from tests.conformance.chat import CANARY, Chat
+from tests.conformance.provider import Provider
+from tests.conformance.server import Fleet, Server
+from tests.conformance.targets import Target
+from tests.installed import NODE, installed
+from tests.stores.proxy import Proxy
+from tests.stores.stores import KINDS, SENTINEL, TIMEOUT, Backing, Store
+
+# One render serves every store: which one it is stands in its collection file.
+ANSWERS = (("session_store", "valkey"),)
+SETTINGS = {"STORE_TIMEOUT_SECONDS": TIMEOUT}
+_numbers = itertools.count(1)
+
+
+def command(project: Path, *words: str) -> list[str]:
+    """The command line of an installed render."""
+    if (project / "package.json").exists():
+        return [str(NODE), str(project / "src" / "memory" / "main.ts"), *words]
+    return [str(project / ".venv" / "bin" / "my-agent"), *words]
+
+
+def with_store(target: Target) -> Target:
+    return replace(target, answers=ANSWERS, command=lambda project: command(project, "serve"))
+
+
+class Home:
+    """A folder with collections/, agents/ and iam/ as rendered, for an agent of its own name.
+
+    The name is part of every key, so that two homes on one server share nothing.
+    """
+
+    def __init__(self, target: Target, backing: Backing, folder: Path, store: str) -> None:
+        self.target = with_store(target)
+        self.project = installed(target.variant, **dict(ANSWERS))
+        self.backing, self.agent_id = backing, f"agent-{os.getpid()}-{next(_numbers)}"
+        self.folder = folder / self.agent_id
+        for kind in ("collections", "agents", "iam"):
+            shutil.copytree(self.project / kind, self.folder / kind)
+        for kind, key in (("agent", "agents"), ("iam", "iam")):
+            path = self.folder / key / f"my-agent.{kind}.md"
+            text = path.read_text().replace('"my-agent"', f'"{self.agent_id}"')
+            path.unlink()
+            (self.folder / key / f"{self.agent_id}.{kind}.md").write_text(text)
+        self.store = self.declare(store)
+
+    @property
+    def collection(self) -> Path:
+        return self.folder / "collections" / "sessions.collection.md"
+
+    def declare(self, store: str, **changes: Any) -> Store:
+        """Edit the collection file, and nothing else: from now on sessions live there."""
+        self.store = KINDS[store](self.backing, self.agent_id)
+        text = self.collection.read_text()
+        declared = self.store.declared(**changes)
+        self.collection.write_text(
+            re.sub(r"(?s)\nscope:.*?(?=\nwriteback:)", f"\n{declared}", text)
+        )
+        return self.store
+
+    def run(self, *words: str, **variables: str) -> subprocess.CompletedProcess[str]:
+        """Run a command of the render here, with the variables of its store."""
+        environment = {
+            "PATH": os.environ["PATH"],
+            "HOME": str(self.folder),
+            **self.store.environment(self.store.address),
+            **variables,
+        }
+        return subprocess.run(
+            command(self.project, *words),
+            cwd=self.folder,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+
+
+@dataclass
+class Replica:
+    """A server of an agent, and the proxy between it and the store."""
+
+    home: Home
+    server: Server
+    proxy: Proxy
+
+
+class Agents:
+    """The replicas of one target on one store; all are ended at the end."""
+
+    def __init__(
+        self, target: Target, backing: Backing, folder: Path, provider: Provider, store: str
+    ) -> None:
+        self.target, self.backing, self.folder = target, backing, folder
+        self.provider, self.store_name = provider, store
+        self._shared: dict[tuple[Any, ...], tuple[Replica, Replica]] = {}
+        self._all: list[Replica] = []
+
+    def home(self, **changes: Any) -> Home:
+        home = Home(self.target, self.backing, self.folder, self.store_name)
+        home.declare(self.store_name, **changes)
+        return home
+
+    def fresh(self, home: Home, **settings: int | str) -> Replica:
+        """One replica more."""
+        proxy = home.store.proxy()
+        variables = {**SETTINGS, **home.store.environment(proxy.address), **settings}
+        server = Server(home.target, home.folder, self.provider.origin, variables)
+        replica = Replica(home, server, proxy)
+        self._all.append(replica)
+        return replica
+
+    def pair(self, **settings: int | str) -> tuple[Replica, Replica]:
+        """Two replicas with these settings, for all tests that want them."""
+        key = tuple(sorted(settings.items()))
+        if key not in self._shared:
+            home = self.home()
+            self._shared[key] = (self.fresh(home, **settings), self.fresh(home, **settings))
+            for replica in self._shared[key]:
+                assert replica.server.post({"prompt": "Wake up."}).status == 200
+        for replica in self._shared[key]:
+            replica.proxy.reset()
+        return self._shared[key]
+
+    def small(self, **settings: int | str) -> Replica:
+        """A third replica beside the pair, with these settings."""
+        home = self.pair()[0].home
+        key = ("beside", *sorted(settings.items()))
+        if key not in self._shared:
+            replica = self.fresh(home, **settings)
+            self._shared[key] = (replica, replica)
+        return self._shared[key][0]
+
+    def settle(self) -> None:
+        """Every proxy hands on again."""
+        for replica in self._all:
+            replica.proxy.reset()
+
+    def discard(self, replica: Replica) -> None:
+        """Look at the log of a replica that has ended, and forget it."""
+        self._all.remove(replica)
+        replica.proxy.close()
+        assert_clean(replica.server.log)
+
+    def stop(self) -> None:
+        for replica in self._all:
+            replica.server.signal()
+        for replica in self._all:
+            replica.server.stop()
+            replica.proxy.close()
+        for replica in self._all:
+            assert_clean(replica.server.log)
+
+
+def assert_clean(log: str) -> None:
+    assert CANARY not in log, "a prompt or a reply is in a log"
+    assert SENTINEL not in log, "a secret is in a log"
+
+
+def on(server: Server, chat: Chat) -> Chat:
+    """The same session and the same words, told to another replica."""
+    other = Chat(server, chat.provider, session=chat.session, actor=chat.actor)
+    other.tag = chat.tag
+    return other
+
+
+class StoreFleet(Fleet):
+    """A fleet whose sessions live in a store; each server is an agent of its own name."""
+
+    def __init__(
+        self, target: Target, folder: Path, provider: str, backing: Backing, store: str
+    ) -> None:
+        super().__init__(with_store(target), folder, provider)
+        self.plain, self.backing, self.store = target, backing, store
+
+    def fresh(self, offline: bool = False, **settings: int | str) -> Server:
+        home = Home(self.plain, self.backing, self.folder, self.store)
+        reached: Mapping[str, int | str] = home.store.environment(home.store.address)
+        origin = None if offline else self.provider
+        server = Server(self.target, home.folder, origin, {**reached, **settings})
+        self._all.append(server)
+        return server

@@ -1,0 +1,3 @@
+"""tests/conformance/test_failures.py, with a store."""
+
+from tests.conformance.test_failures import *  # noqa: F403

@@ -1,0 +1,3 @@
+"""tests/conformance/test_logs.py, with a store."""
+
+from tests.conformance.test_logs import *  # noqa: F403

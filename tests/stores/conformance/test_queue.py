@@ -1,0 +1,3 @@
+"""tests/conformance/test_queue.py, with a store."""
+
+from tests.conformance.test_queue import *  # noqa: F403

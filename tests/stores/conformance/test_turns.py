@@ -1,0 +1,3 @@
+"""tests/conformance/test_turns.py, with a store."""
+
+from tests.conformance.test_turns import *  # noqa: F403

@@ -1,0 +1,117 @@
+"""Fixtures: the servers that keep sessions, and for each target and store its replicas.
+
+Each test runs for every target and every store. Those marked `spread` take half of them in a usual
+run, so that each language meets each store and each target two of them; the others are soak.
+"""
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+
+import pytest
+
+from tests.conformance.chat import Chat
+from tests.conformance.conftest import (  # noqa: F401 (fixtures)
+    gate,
+    nothing_that_a_strict_provider_refuses,
+    provider,
+)
+from tests.conformance.provider import Provider
+from tests.conformance.targets import TARGETS, Target
+from tests.stores.agents import Agents, Replica, on
+from tests.stores.stores import STORES, Backing
+
+SOAK = (pytest.mark.slow, pytest.mark.soak)
+SPREAD = {
+    ("strands-python", "valkey"),
+    ("strands-python", "custom-lambda"),
+    ("vercel-python", "s3"),
+    ("vercel-python", "custom-rest"),
+    ("strands-typescript", "s3"),
+    ("strands-typescript", "custom-rest"),
+    ("vercel-typescript", "valkey"),
+    ("vercel-typescript", "custom-lambda"),
+}
+ONE_EACH = {
+    ("strands-python", "valkey"),
+    ("vercel-python", "custom-lambda"),
+    ("strands-typescript", "s3"),
+    ("vercel-typescript", "custom-rest"),
+}
+SAMPLES = {"spread": SPREAD, "one_each": ONE_EACH}
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    for line in (
+        "spread: half of all targets and stores; the others are soak",
+        "one_each: each target with one store; the others are soak",
+        "stores(*names): the stores that a test is about",
+        "everyday: with the first target and store the test is not slow",
+    ):
+        config.addinivalue_line("markers", line)
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "agents" not in metafunc.fixturenames:
+        return
+    marks = {mark.name: mark for mark in metafunc.definition.iter_markers()}
+    stores = marks["stores"].args if "stores" in marks else tuple(STORES)
+    rows = []
+    for target in TARGETS:
+        for store in stores:
+            usual = [sample for name, sample in SAMPLES.items() if name in marks]
+            chosen = all((target.name, store) in sample for sample in usual)
+            first = (target, store) == (TARGETS[0], STORES[0]) and "everyday" in marks
+            mark = () if first else pytest.mark.slow if chosen else SOAK
+            row = pytest.param((target, store), id=f"{target.name}-{store}", marks=mark)
+            rows.append(row)
+    metafunc.parametrize("agents", rows, indirect=True, scope="session")
+
+
+@pytest.fixture(scope="session")
+def backing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Backing]:
+    with ExitStack() as stack:
+        yield Backing(tmp_path_factory.mktemp("backing"), stack)
+
+
+@pytest.fixture(scope="session")
+def agents(
+    request: pytest.FixtureRequest,
+    backing: Backing,
+    provider: Provider,  # noqa: F811
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[Agents]:
+    target, store = request.param
+    assert isinstance(target, Target)
+    folder = tmp_path_factory.mktemp(f"{target.name}-{store}")
+    agents = Agents(target, backing, folder, provider, store)
+    yield agents
+    agents.stop()
+
+
+@pytest.fixture
+def pair(agents: Agents) -> Iterator[tuple[Replica, Replica]]:
+    """Two replicas on one store, with default settings."""
+    yield agents.pair()
+    agents.settle()
+
+
+@pytest.fixture
+def one(pair: tuple[Replica, Replica]) -> Replica:
+    return pair[0]
+
+
+@pytest.fixture
+def two(pair: tuple[Replica, Replica]) -> Replica:
+    return pair[1]
+
+
+@pytest.fixture
+def chat(one: Replica, provider: Provider) -> Chat:  # noqa: F811
+    """A session on the first replica."""
+    return Chat(one.server, provider)
+
+
+@pytest.fixture
+def beside(chat: Chat, two: Replica) -> Chat:
+    """The same session on the second replica."""
+    return on(two.server, chat)

@@ -1,0 +1,44 @@
+"""S3 and Secrets Manager as a process of its own, with one path more: it makes an object older.
+
+Run as `python -m tests.stores.s3_server`; its first line is the port. `POST /-/age` with
+{"bucket", "key", "days"} sets back when the object was last modified: no lifecycle rule runs here,
+and no test can wait for a day.
+"""
+
+import json
+from datetime import timedelta
+from typing import Any
+
+from moto.core.models import DEFAULT_ACCOUNT_ID
+from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
+from moto.s3.models import s3_backends
+from werkzeug.serving import WSGIRequestHandler, make_server
+from werkzeug.wrappers import Request, Response
+
+
+class Quiet(WSGIRequestHandler):
+    def log(self, type: str, message: str, *args: Any) -> None:
+        pass
+
+
+def age(bucket: str, key: str, days: float) -> None:
+    objects = s3_backends[DEFAULT_ACCOUNT_ID]["aws"].buckets[bucket].keys
+    objects[key].last_modified -= timedelta(days=days)
+
+
+def main() -> None:
+    moto: Any = DomainDispatcherApplication(create_backend_app)
+
+    def application(environ: Any, start_response: Any) -> Any:
+        if environ["PATH_INFO"] == "/-/age":
+            age(**json.loads(Request(environ).get_data()))
+            return Response("{}")(environ, start_response)
+        return moto(environ, start_response)
+
+    server = make_server("127.0.0.1", 0, application, threaded=True, request_handler=Quiet)
+    print(server.server_port, flush=True)
+    server.serve_forever()
+
+
+if __name__ == "__main__":
+    main()

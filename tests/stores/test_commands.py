@@ -1,0 +1,129 @@
+"""The command line of an owner: check, and sessions list, show, restore and end."""
+
+import re
+from functools import partial
+
+import pytest
+
+from tests.conformance.chat import Chat, assert_failed, echoed
+from tests.conformance.client import JSON
+from tests.conformance.provider import Provider
+from tests.stores.agents import Agents, assert_clean, on
+from tests.stores.servers import wait_for
+from tests.stores.stores import SENTINEL
+
+UUID7 = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
+CHECKPOINTS = 3
+
+
+@pytest.mark.spread
+def test_a_session_is_taken_back_to_an_earlier_turn(agents: Agents, provider: Provider) -> None:
+    home = agents.home()
+    chat = Chat(agents.fresh(home, CHECKPOINTS=CHECKPOINTS).server, provider)
+    texts = ["One.", "Two.", "Three.", "Four.", "Five."]
+    for text in texts:
+        assert chat.say(text).turn
+    if not home.store.name.startswith("custom"):  # there the endpoint bounds them
+        checkpoints = partial(home.store.checkpoints, chat.session)
+        # Those that are too many may be deleted after the turn.
+        wait_for("three checkpoints", lambda: len(checkpoints()) == CHECKPOINTS)
+    kept = home.store.checkpoints(chat.session)
+    assert all(UUID7.fullmatch(name) for name in kept)
+
+    shown = home.run("sessions", "show", chat.session)
+    assert shown.returncode == 0, shown
+    assert [name for name in UUID7.findall(shown.stdout) if name in kept] == kept
+
+    third = kept[-3]
+    restored = home.run("sessions", "restore", chat.session, third)
+    assert restored.returncode == 0, restored
+    assert home.store.turns(chat.session) == 3
+    assert chat.recalled() == echoed(*texts[:3])
+
+    refused = home.run("sessions", "restore", chat.session, "0" * 8 + third[8:])
+    assert refused.returncode != 0
+    assert refused.stdout.count("\n") + refused.stderr.count("\n") <= 3, refused
+    assert home.store.turns(chat.session) == 4
+
+    ended = home.run("sessions", "end", chat.session)
+    assert ended.returncode == 0, ended
+    assert home.store.snapshot(chat.session) is None
+    assert home.store.checkpoints(chat.session) == []
+    assert chat.say("Anew.").turn == 1
+    for result in (shown, restored, refused, ended):
+        assert_clean(result.stdout + result.stderr)
+
+
+@pytest.mark.one_each
+def test_all_sessions_are_listed_where_the_store_can(agents: Agents, provider: Provider) -> None:
+    home = agents.home()
+    server = agents.fresh(home).server
+    chats = [Chat(server, provider) for _ in range(3)]
+    for chat in chats:
+        chat.say("Hello.")
+    result = home.run("sessions", "list")
+    if home.store.name.startswith("custom"):
+        assert result.returncode != 0
+        assert "no operation" in result.stdout + result.stderr
+    else:
+        assert result.returncode == 0, result
+        assert all(chat.session in result.stdout for chat in chats)
+        assert len(re.findall("session-", result.stdout)) == 3, "of another agent's sessions, too"
+    assert_clean(result.stdout + result.stderr)
+
+
+@pytest.mark.one_each
+def test_a_session_that_was_set_aside_is_shown(agents: Agents, provider: Provider) -> None:
+    home = agents.home()
+    chat = Chat(agents.fresh(home).server, provider)
+    chat.say("One.")
+    home.store.write(chat.session, b'{"schema_version":"9"}')
+    assert_failed(chat.say("Two.", headers=JSON), 409, "session_corrupt", chat.session)
+    shown = home.run("sessions", "show", chat.session)
+    assert shown.returncode == 0, shown
+    (aside,) = home.store.aside_names(chat.session)
+    assert aside in shown.stdout
+
+
+@pytest.mark.one_each
+def test_check_is_content_with_what_is_rendered(agents: Agents) -> None:
+    home = agents.home()
+    result = home.run("check")
+    assert result.returncode == 0, result
+    assert " 0 errors" in f" {result.stdout.splitlines()[-1]}"
+    home.collection.write_text(home.collection.read_text().replace('"active"', '"disabled"'))
+    result = home.run("check")
+    assert result.returncode == 1
+    assert re.search(r"agents/\S+:\d+ AML-E\w+ ", result.stdout), result.stdout
+
+
+@pytest.mark.stores("valkey")
+@pytest.mark.spread
+def test_a_store_that_is_not_there_is_one_line(agents: Agents) -> None:
+    home = agents.home()
+    url = f"valkey://:{SENTINEL}@127.0.0.1:9"
+    for words in (["list"], ["show", "a"], ["end", "a"]):
+        result = home.run("sessions", *words, SECRETS_VALKEY_SESSIONS=url)
+        assert result.returncode == 1, result
+        assert 1 <= (result.stdout + result.stderr).strip().count("\n") + 1 <= 2, result
+        assert "Traceback" not in result.stderr
+        assert_clean(result.stdout + result.stderr)
+
+
+@pytest.mark.stores("valkey")
+@pytest.mark.spread
+def test_a_replica_notices_that_a_session_was_restored_or_ended(
+    agents: Agents, provider: Provider
+) -> None:
+    home = agents.home()
+    one, two = (agents.fresh(home, CHECKPOINTS=9).server for _ in range(2))
+    chat = Chat(one, provider)
+    beside = on(two, chat)
+    chat.say("One.")
+    beside.say("Two.")
+    first = home.store.checkpoints(chat.session)[0]
+    assert home.run("sessions", "restore", chat.session, first).returncode == 0
+    assert beside.recalled("Three.") == echoed("One.")
+    assert home.run("sessions", "end", chat.session).returncode == 0
+    assert beside.recalled("Four.") == []
+    assert chat.recalled("Five.") == echoed("Four.")

@@ -1,0 +1,155 @@
+"""A store that fails: the turn fails with it in bounded time, and the session goes on."""
+
+import threading
+import time
+
+import pytest
+
+from tests.conformance.chat import Chat, assert_failed, echoed
+from tests.conformance.client import JSON, KEY
+from tests.conformance.steps import Hold
+from tests.stores.agents import Replica
+from tests.stores.stores import TIMEOUT
+
+SLACK = 3.0  # for a machine that has other things to do
+
+DOWN = (503, "store_unavailable")
+
+
+def test_a_store_that_is_down_is_told_before_the_model_is_called(
+    chat: Chat, beside: Chat, one: Replica
+) -> None:
+    chat.say("One.")
+    one.proxy.refuse()
+    assert_failed(chat.say("Two.", headers=JSON), *DOWN, chat.session)
+    assert_failed(chat.end(), *DOWN, chat.session)
+    assert chat.calls("Two.") == []
+    assert one.server.get("/ping").json["status"] == "Healthy"
+    one.proxy.reset()
+    assert chat.say("Three.").turn == 2
+    assert beside.recalled() == echoed("One.", "Three.")
+
+
+def test_a_store_that_goes_down_in_a_turn_keeps_nothing_of_it(
+    chat: Chat, beside: Chat, one: Replica, gate: threading.Event
+) -> None:
+    chat.say("One.")
+    before = one.home.store.read(chat.session)
+    running = chat.start("Two.", [Hold(gate), "Two."], headers=JSON)
+    chat.call("Two.")
+    one.proxy.refuse()
+    gate.set()
+    assert_failed(running.reply(), *DOWN, chat.session)
+    assert one.home.store.read(chat.session) == before
+    one.proxy.reset()
+    assert chat.say("Three.").turn == 2
+    assert beside.recalled() == echoed("One.", "Three.")
+
+
+def test_a_save_that_never_arrived_can_be_sent_again(
+    chat: Chat, beside: Chat, one: Replica
+) -> None:
+    chat.say("One.")
+    one.proxy.at_save = "cut request"
+    first = chat.say("Two.", headers={**JSON, KEY: "key-2"})
+    assert one.proxy.held.is_set()
+    again = first if first.status == 200 else chat.say("Two.", headers={**JSON, KEY: "key-2"})
+    if first.status != 200:  # its client may have tried again by itself
+        assert_failed(first, *DOWN, chat.session)
+    assert again.json == {"session_id": chat.session, "turn": 2, "reply": "You said: Two."}
+    assert beside.recalled() == echoed("One.", "Two.")
+
+
+def test_a_save_whose_reply_was_lost_is_replayed(chat: Chat, beside: Chat, one: Replica) -> None:
+    chat.say("One.")
+    one.proxy.at_save = "cut reply"
+    first = chat.say("Two.", headers={**JSON, KEY: "key-2"})
+    assert one.proxy.held.is_set()
+    if first.status != 200:
+        assert_failed(first, *DOWN, chat.session)
+    assert one.home.store.turns(chat.session) == 2
+    again = chat.say("Two.", headers={**JSON, KEY: "key-2"})
+    assert again.json == {"session_id": chat.session, "turn": 2, "reply": "You said: Two."}
+    assert len(chat.calls("Two.")) == 1
+    assert chat.say("Three.").turn == 3
+    assert beside.recalled() == echoed("One.", "Two.", "Three.")
+
+
+def test_a_client_that_leaves_in_the_save_leaves_a_committed_turn(
+    chat: Chat, beside: Chat, one: Replica
+) -> None:
+    chat.say("One.")
+    one.proxy.at_save = "hold request"
+    leaver = chat.start("Two.", headers=JSON)
+    one.proxy.wait_held()
+    leaver.leave()
+    one.server.settle()
+    one.proxy.release.set()
+    assert chat.say("Three.").turn == 3
+    assert beside.recalled() == echoed("One.", "Two.", "Three.")
+
+
+@pytest.mark.spread
+def test_a_load_from_a_store_that_hangs_is_bounded(chat: Chat, beside: Chat, one: Replica) -> None:
+    bounded_load(chat, beside, one, "hang")
+
+
+@pytest.mark.one_each
+@pytest.mark.parametrize("mode", ["drip", "cut"])
+def test_a_load_from_a_store_that_is_no_use_is_bounded(
+    chat: Chat, beside: Chat, one: Replica, mode: str
+) -> None:
+    bounded_load(chat, beside, one, mode)
+
+
+def bounded_load(chat: Chat, beside: Chat, one: Replica, mode: str) -> None:
+    """A turn fails in time, and before the model, while the store behaves like this."""
+    chat.say("One.", ["x" * 2000])
+    beside.say("Two.", ["y" * 2000])
+    one.proxy.mode = mode
+    started = time.monotonic()
+    assert_failed(chat.say("Three.", headers=JSON), *DOWN, chat.session)
+    assert time.monotonic() - started < TIMEOUT + SLACK
+    assert chat.calls("Three.") == []
+    one.proxy.reset()
+    assert chat.say("Four.").turn == 3
+    assert [text for _, text in beside.recalled()[-2:]] == ["Four.", "You said: Four."]
+
+
+@pytest.mark.spread
+@pytest.mark.parametrize("mode", ["hang", "hold reply"])
+def test_a_save_to_a_store_that_is_slow_is_bounded(
+    chat: Chat, beside: Chat, one: Replica, gate: threading.Event, mode: str
+) -> None:
+    chat.say("One.")
+    running = chat.start("Two.", [Hold(gate), "Two."], headers={**JSON, KEY: "key-2"})
+    chat.call("Two.")
+    if mode == "hang":
+        one.proxy.mode = mode
+    else:
+        one.proxy.at_save = mode
+    started = time.monotonic()
+    gate.set()
+    first = running.reply()
+    assert time.monotonic() - started < TIMEOUT + SLACK
+    if (mode, first.status) != ("hold reply", 200):  # its client tried again, and saw its own save
+        assert_failed(first, *DOWN, chat.session)
+    one.proxy.reset()
+    one.proxy.cut()
+    committed = one.home.store.turns(chat.session)
+    assert committed == (1 if mode == "hang" else 2)
+    assert chat.say("Two.", headers={**JSON, KEY: "key-2"}).json["turn"] == 2
+    assert len(chat.calls("Two.")) == 3 - committed
+    assert beside.say("Three.").turn == 3
+
+
+# Not Valkey: a client may have one connection to it for all, and the proxy holds what is on it.
+@pytest.mark.stores("s3", "custom-rest", "custom-lambda")
+def test_other_sessions_do_not_wait_for_a_slow_save(chat: Chat, one: Replica) -> None:
+    other = Chat(one.server, chat.provider)
+    one.proxy.at_save = "hold reply"
+    slow = chat.start("Slow.")
+    one.proxy.wait_held()
+    assert other.say("Quick.").turn == 1
+    one.proxy.release.set()
+    assert slow.reply().turn == 1

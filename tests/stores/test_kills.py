@@ -1,0 +1,92 @@
+"""`kill -9`: whenever it comes, a session holds a whole number of completed turns.
+
+Each target and store has its share of 112 kills, 64 of them between the save request and its reply.
+"""
+
+import random
+import signal
+import time
+
+import pytest
+
+from tests.conformance.chat import Chat, echoed
+from tests.conformance.client import JSON, KEY
+from tests.conformance.provider import Provider
+from tests.conformance.steps import HANG
+from tests.stores.agents import Agents, Replica, on
+
+# When the kill comes, and whether the turn can (False: must not, True: must) be committed then.
+KILLS: list[tuple[str, bool | None]] = [
+    ("the model is asked", False),
+    ("the request of the save was sent, and lost", False),
+    *[("the store has saved, and has not answered", True)] * 4,
+    ("at any time", None),
+]
+
+
+@pytest.mark.timeout(120)
+def test_kills_leave_whole_turns(agents: Agents, provider: Provider) -> None:
+    home, done = agents.home(), ["One."]
+    replica = agents.fresh(home)
+    chat = Chat(replica.server, provider)
+    assert chat.say("One.", headers={KEY: "key-0"}).turn == 1
+    for number, (when, must) in enumerate(KILLS):
+        text = f"Turn {number}."
+        key = {**JSON, KEY: f"key-{number + 1}"}
+        start_and_kill(chat, replica, text, key, when)
+        committed = home.store.turns(chat.session)
+        assert committed in (len(done), len(done) + 1)
+        if must is not None:
+            assert committed == len(done) + must, when
+        replica = agents.fresh(home)
+        chat = on(replica.server, chat)
+        calls = len(chat.calls(text))
+        # Its client does not know what became of it, and sends it again.
+        again = chat.say(text, headers=key)
+        assert again.json["turn"] == len(done) + 1, again
+        assert len(chat.calls(text)) - calls == (committed == len(done))
+        done.append(text)
+    assert chat.recalled() == echoed(*done)
+
+
+def start_and_kill(
+    chat: Chat, replica: Replica, text: str, headers: dict[str, str], when: str
+) -> None:
+    proxy, steps = replica.proxy, []
+    if when == "the model is asked":
+        steps = [[HANG]]
+    elif when.startswith("the request"):
+        proxy.at_save = "hold request"
+    elif when.startswith("the store"):
+        proxy.at_save = "hold reply"
+    exchange = chat.start(text, *steps, headers=headers)
+    if steps:
+        chat.call(text)
+    elif proxy.at_save or when.startswith("the "):
+        proxy.wait_held()
+    else:
+        time.sleep(random.uniform(0, 0.06))
+    replica.server.signal(signal.SIGKILL)
+    assert replica.server.exit_code(within=10) == -signal.SIGKILL
+    exchange.leave()
+    proxy.cut()  # what was not sent on is lost
+    replica.home.store.settle()
+    chat.provider.script(text + chat.tag)  # from now on it answers
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.one_each
+def test_a_kill_in_the_end_of_a_session_ends_it_or_not(agents: Agents, provider: Provider) -> None:
+    home = agents.home()
+    replica = agents.fresh(home)
+    chat = Chat(replica.server, provider)
+    chat.say("One.")
+    exchange = replica.server.send({"end_session": True}, chat.headers)
+    time.sleep(random.uniform(0, 0.02))
+    replica.server.signal(signal.SIGKILL)
+    replica.server.exit_code(within=10)
+    exchange.leave()
+    home.store.settle()
+    turns = home.store.turns(chat.session)
+    chat = on(agents.fresh(home).server, chat)
+    assert chat.recalled() == echoed("One.")[: 2 * turns]

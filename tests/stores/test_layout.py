@@ -1,0 +1,111 @@
+"""Where sessions are stored: keys, fields and objects exactly as specified."""
+
+import re
+from collections.abc import Callable
+from functools import partial
+
+import pytest
+
+from tests.conformance.chat import Chat
+from tests.conformance.provider import Provider
+from tests.stores.agents import Agents, Replica
+from tests.stores.servers import wait_for
+from tests.stores.stores import S3Store, ValkeyStore
+from tests.stores.test_commands import UUID7
+
+
+def has(objects: Callable[[], list[str]], count: int) -> bool:
+    return len(objects()) == count
+
+
+@pytest.mark.spread
+@pytest.mark.stores("valkey")
+def test_a_session_is_one_hash_of_valkey(agents: Agents, provider: Provider) -> None:
+    home = agents.home(ttl=100)
+    chat = Chat(agents.fresh(home, CHECKPOINTS=2).server, provider)
+    for text in ("One.", "Two.", "Three."):
+        chat.say(text)
+    store = home.store
+    assert isinstance(store, ValkeyStore)
+    key = f"session:{chat.session}:agent:{home.agent_id}"
+    assert store.client.keys(f"*{chat.session}*") == [key.encode()]
+    assert store.client.type(key) == b"hash"
+    fields = sorted(name.decode() for name in store.client.hkeys(key))
+    assert len([name for name in fields if UUID7.fullmatch(name.removeprefix("h:"))]) == 2
+    assert {name for name in fields if not name.startswith("h:")} <= {"latest", "manifest", "rev"}
+    assert {"latest", "manifest", "rev"} <= set(fields)
+    store.client.expire(key, 50)
+    assert chat.say("Four.").turn == 4
+    assert 95 <= store.client.ttl(key) <= 100, "the time begins anew with every turn"
+
+
+@pytest.mark.spread
+@pytest.mark.stores("s3")
+def test_a_session_is_a_folder_of_the_bucket(agents: Agents, provider: Provider) -> None:
+    home = agents.home()
+    for prefix in ("sessions/", ""):
+        text = home.collection.read_text()
+        home.collection.write_text(text if prefix else re.sub(r"\n  prefix: .*", "", text))
+        chat = Chat(agents.fresh(home, CHECKPOINTS=2).server, provider)
+        for words in ("One.", "Two.", "Three."):
+            chat.say(words)
+        store = home.store
+        assert isinstance(store, S3Store)
+        folder = f"{prefix}{chat.session}/agent/{home.agent_id}/snapshots/"
+        objects = partial(store.keys, f"{prefix}{chat.session}/")
+        # Those that are too many are deleted after the turn.
+        wait_for("two checkpoints, a manifest and the latest", partial(has, objects, 4))
+        keys = objects()
+        assert all(key.startswith(folder) for key in keys), keys
+        names = [key.removeprefix(folder) for key in keys]
+        history = [name for name in names if name.startswith("immutable_history/")]
+        assert len(history) == 2
+        for name in history:
+            id = name.removeprefix("immutable_history/snapshot_").removesuffix(".json")
+            assert UUID7.fullmatch(id), name
+        assert sorted(set(names) - set(history)) == ["manifest.json", "snapshot_latest.json"]
+
+
+@pytest.mark.spread
+@pytest.mark.stores("s3")
+def test_a_lifecycle_rule_joins_those_that_are_there(agents: Agents, provider: Provider) -> None:
+    home = agents.home()
+    store = home.store
+    assert isinstance(store, S3Store)
+    bucket = f"bucket-of-{home.agent_id}"
+    store.client.create_bucket(Bucket=bucket)
+    foreign = {
+        "ID": "foreign",
+        "Status": "Enabled",
+        "Filter": {"Prefix": "logs/"},
+        "Expiration": {"Days": 30},
+    }
+    store.client.put_bucket_lifecycle_configuration(
+        Bucket=bucket, LifecycleConfiguration={"Rules": [foreign]}
+    )
+    replica = agents.fresh(home, SECRETS_S3_SESSIONS=bucket)
+    replica.proxy.records = True
+    chat = Chat(replica.server, provider)
+    for text in ("One.", "Two.", "Three."):
+        chat.say(text)
+    rules = store.client.get_bucket_lifecycle_configuration(Bucket=bucket)["Rules"]
+    assert foreign in rules
+    (ours,) = (rule for rule in rules if rule != foreign)
+    assert ours["ID"] == "aml-sessions"
+    assert ours["Status"] == "Enabled"
+    assert ours["Filter"] == {"Prefix": "sessions/"}
+    assert ours["Expiration"] == {"Days": store.ttl_days}
+    sent = b"".join(replica.proxy.sent)
+    assert len(re.findall(rb"PUT /\S*\?lifecycle", sent)) == 1, "once in a process"
+    again = agents.fresh(home, SECRETS_S3_SESSIONS=bucket)
+    again.proxy.records = True
+    Chat(again.server, provider).say("One.")
+    assert b"PUT" in b"".join(again.proxy.sent)
+    assert not re.findall(rb"PUT /\S*\?lifecycle", b"".join(again.proxy.sent)), "it is there"
+
+
+@pytest.mark.stores("s3")
+@pytest.mark.spread
+def test_a_bucket_whose_rules_cannot_be_changed_is_one_warning(one: Replica, chat: Chat) -> None:
+    assert chat.say("One.").turn == 1
+    assert one.server.log.lower().count("lifecycle") <= 1

@@ -1,0 +1,158 @@
+"""What is stored is looked at before it is believed, and never overwritten unread."""
+
+import json
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.conformance.chat import Chat, assert_failed, echoed
+from tests.conformance.client import JSON
+from tests.conformance.provider import Provider
+from tests.conformance.steps import Hold
+from tests.stores.agents import Agents, Replica, on
+from tests.stores.stores import Store
+
+MOST = 20_000  # MAX_SNAPSHOT_BYTES of a replica that takes no more
+
+
+def changed(**keys: Any) -> Callable[[bytes], bytes]:
+    return lambda data: json.dumps({**json.loads(data), **keys}).encode()
+
+
+DAMAGES: dict[str, Callable[[bytes], bytes]] = {
+    "truncated": lambda data: data[: len(data) // 2],
+    "of a foreign schema": changed(schema_version="2.0"),
+    "no object": lambda _: b"[1, 2]",
+    "without app_data": lambda data: json.dumps(
+        {key: value for key, value in json.loads(data).items() if key != "app_data"}
+    ).encode(),
+    "of turn nought": changed(app_data={"actor": None, "turn": 0, "key": None, "reply": ""}),
+    "empty": lambda _: b"",
+    "of data that is no object": changed(data="x"),
+}
+USUAL = ("truncated", "of a foreign schema")
+
+
+# What cannot be told from an endpoint that is broken. A Lambda function's answer is always JSON.
+BROKEN = {
+    "custom-rest": ("empty", "no object"),
+    "custom-lambda": ("empty", "no object", "truncated"),
+}
+
+
+def assert_set_aside(
+    chat: Chat, other: Chat, replica: Replica, damaged: bytes, damage: str
+) -> None:
+    """The next turn fails, the bytes are kept, and the session begins anew."""
+    store = replica.home.store
+    if damage in BROKEN.get(store.name, ()):
+        reply = chat.say("Two.", headers=JSON)
+        assert_failed(reply, 503, "store_unavailable", chat.session)
+        assert store.read(chat.session) == damaged
+        return
+    reply = chat.say("Two.", headers=JSON)
+    assert_failed(reply, 409, "session_corrupt", chat.session)
+    assert chat.calls("Two.") == []
+    assert_kept(store, chat.session, damaged)
+    assert store.snapshot(chat.session) is None
+    assert chat.session in replica.server.log
+    assert other.say("Three.").turn == 1
+    assert chat.recalled() == echoed("Three.")
+    assert_kept(store, chat.session, damaged)
+
+
+def assert_kept(store: Store, session: str, damaged: bytes) -> None:
+    """What was set aside is this, byte for byte; a Lambda function's answer, value for value."""
+    (aside,) = store.asides(session)
+    if store.name == "custom-lambda":
+        assert json.loads(aside) == json.loads(damaged)
+    else:
+        assert aside == damaged
+
+
+@pytest.mark.parametrize("damage", USUAL)
+def test_a_snapshot_that_cannot_be_read_is_set_aside(
+    chat: Chat, beside: Chat, one: Replica, damage: str
+) -> None:
+    chat.say("One.")
+    damaged = DAMAGES[damage](one.home.store.read(chat.session) or b"")
+    one.home.store.write(chat.session, damaged)
+    assert_set_aside(chat, beside, one, damaged, damage)
+
+
+@pytest.mark.spread
+@pytest.mark.parametrize("damage", [name for name in DAMAGES if name not in USUAL])
+def test_a_snapshot_that_is_none_is_set_aside(
+    chat: Chat, beside: Chat, one: Replica, damage: str
+) -> None:
+    chat.say("One.")
+    damaged = DAMAGES[damage](one.home.store.read(chat.session) or b"")
+    one.home.store.write(chat.session, damaged)
+    assert_set_aside(chat, beside, one, damaged, damage)
+
+
+@pytest.mark.spread
+def test_a_snapshot_that_is_too_large_is_set_aside_or_not_even_saved(
+    agents: Agents, provider: Provider
+) -> None:
+    large, small = agents.pair()[0], agents.small(MAX_SNAPSHOT_BYTES=MOST)
+    store = large.home.store
+    chat = Chat(small.server, provider)
+    chat.say("One.")
+    before = store.read(chat.session)
+    reply = chat.say("Two.", ["x" * MOST], headers=JSON)
+    assert_failed(reply, 413, "session_too_large", chat.session)
+    assert store.read(chat.session) == before
+    assert chat.recalled("Three.") == echoed("One.")
+    assert on(large.server, chat).say("Four.", ["y" * MOST]).turn == 3
+    oversized = store.read(chat.session)
+    assert oversized is not None
+    assert_failed(chat.say("Five."), 409, "session_corrupt", chat.session)
+    assert chat.calls("Five.") == []
+    assert_kept(store, chat.session, oversized)
+    assert chat.say("Six.").turn == 1
+    assert on(large.server, chat).recalled() == echoed("Six.")
+
+
+@pytest.mark.stores("valkey", "s3")
+@pytest.mark.spread
+def test_a_session_whose_time_ran_out_begins_anew(chat: Chat, beside: Chat, one: Replica) -> None:
+    chat.say("One.")
+    beside.say("Two.")
+    one.home.store.expire(chat.session)
+    assert chat.say("Three.").turn == 1
+    assert beside.recalled() == echoed("Three.")
+    one.home.store.expire(chat.session)
+    assert beside.recalled("Four.") == []
+    assert chat.recalled("Five.") == echoed("Four.")
+
+
+@pytest.mark.stores("valkey", "s3")
+@pytest.mark.spread
+def test_a_session_whose_time_runs_out_in_a_turn_is_not_brought_back(
+    chat: Chat, beside: Chat, one: Replica, gate: threading.Event
+) -> None:
+    chat.say("One.")
+    running = chat.start("Two.", [Hold(gate), "Late."], headers=JSON)
+    chat.call("Two.")
+    one.home.store.expire(chat.session)
+    if one.home.store.name == "s3":  # an object that only looks old is one until it is replaced
+        assert beside.say("Three.").turn == 1
+    gate.set()
+    assert_failed(running.reply(), 409, "session_conflict", chat.session)
+    expected = ["Three."] if one.home.store.name == "s3" else []
+    assert beside.recalled() == echoed(*expected)
+
+
+def test_what_a_turn_stores_is_a_snapshot_of_the_contract(chat: Chat, one: Replica) -> None:
+    chat.say("One.", headers={"Idempotency-Key": "key-1"})
+    snapshot = one.home.store.snapshot(chat.session)
+    assert set(snapshot) == {"scope", "schema_version", "created_at", "data", "app_data"}
+    assert (snapshot["scope"], snapshot["schema_version"]) == ("agent", "1.0")
+    assert snapshot["created_at"].endswith("Z") or "+00:00" in snapshot["created_at"]
+    last = {"actor": None, "turn": 1, "key": "key-1", "reply": "You said: One."}
+    assert snapshot["app_data"] == last
+    assert len(snapshot["data"]["messages"]) == 2
+    assert snapshot["data"].get("system_prompt") is None

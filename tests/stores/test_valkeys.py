@@ -1,0 +1,102 @@
+"""What else speaks Valkey's protocol: a cluster, TLS, and Redis 7."""
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import valkey
+
+from tests.conformance.chat import Chat, assert_failed, echoed
+from tests.conformance.client import JSON
+from tests.conformance.provider import Provider
+from tests.conformance.steps import Hold
+from tests.stores.agents import Agents, on
+from tests.stores.servers import Address, TlsFront, redis_7, valkey_cluster
+
+pytestmark = pytest.mark.stores("valkey")
+
+
+def started(
+    start: Callable[[Path], AbstractContextManager[Address]], factory: pytest.TempPathFactory
+) -> Iterator[Address]:
+    with start(factory.mktemp("valkeys")) as address:
+        yield address
+
+
+@pytest.fixture(scope="session")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Address]:
+    yield from started(valkey_cluster, tmp_path_factory)
+
+
+@pytest.fixture(scope="session")
+def redis(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Address]:
+    yield from started(redis_7, tmp_path_factory)
+
+
+def works(agents: Agents, provider: Provider, **variables: str) -> list[str]:
+    """A session on two replicas: turns, a conflict, checkpoints, an end. Returns its sessions."""
+    home = agents.home()
+    servers = [agents.fresh(home, CHECKPOINTS=2, **variables).server for _ in range(2)]
+    chats = [Chat(servers[0], provider) for _ in range(4)]
+    for chat in chats:
+        beside, gate = on(servers[1], chat), threading.Event()
+        assert [chat.say("One.").turn, beside.say("Two.").turn] == [1, 2]
+        loser = chat.start("Loses.", [Hold(gate), "Lost."], headers=JSON)
+        chat.call("Loses.")
+        assert beside.say("Three.").turn == 3
+        gate.set()
+        assert_failed(loser.reply(), 409, "session_conflict", chat.session)
+        assert chat.recalled() == echoed("One.", "Two.", "Three.")
+    listed = home.run("sessions", "list", **variables)
+    assert listed.returncode == 0, listed
+    assert all(chat.session in listed.stdout for chat in chats)
+    chats[0].end()
+    assert on(servers[1], chats[0]).recalled() == []
+    return [f"session:{chat.session}:agent:{home.agent_id}" for chat in chats]
+
+
+@pytest.mark.spread
+def test_a_cluster(agents: Agents, provider: Provider, cluster: Address) -> None:
+    url = f"valkey://{cluster[0]}:{cluster[1]}"
+    keys = works(agents, provider, SECRETS_VALKEY_SESSIONS=url)
+    client: Any = valkey.ValkeyCluster(*cluster)
+    assert len({client.keyslot(key) for key in keys}) > 1
+    for key in keys:
+        assert sum(name.startswith(b"h:") for name in client.hkeys(key)) <= 2
+        assert client.hexists(key, "latest")
+
+
+@pytest.mark.spread
+def test_tls(agents: Agents, provider: Provider, tmp_path: Path) -> None:
+    front = TlsFront(agents.backing.valkey, tmp_path)
+    trusted = {"SSL_CERT_FILE": str(front.ca), "NODE_EXTRA_CA_CERTS": str(front.ca)}
+    home = agents.home()
+    plain = home.store.environment(("localhost", front.port))["SECRETS_VALKEY_SESSIONS"]
+    url = plain.replace("valkey://", "valkeys://")
+    works(agents, provider, SECRETS_VALKEY_SESSIONS=url, **trusted)
+    stranger = agents.fresh(home, SECRETS_VALKEY_SESSIONS=url)
+    reply = stranger.server.post({"prompt": "Hello."}, JSON)
+    assert (reply.status, reply.error) == (503, "store_unavailable"), "nobody vouches for it"
+    front.close()
+
+
+@pytest.mark.soak
+@pytest.mark.slow
+def test_redis_7(agents: Agents, provider: Provider, redis: Address) -> None:
+    works(agents, provider, SECRETS_VALKEY_SESSIONS=f"redis://{redis[0]}:{redis[1]}")
+
+
+@pytest.mark.one_each
+def test_a_bare_host_has_the_port_of_the_collection(agents: Agents, provider: Provider) -> None:
+    home = agents.home()
+    host, port = home.store.address
+    text = home.collection.read_text()
+    home.collection.write_text(text.replace("  key_prefix:", f"  port: {port}\n  key_prefix:"))
+    plain = home.store.environment((host, 1))["SECRETS_VALKEY_SESSIONS"]
+    bare = plain.removeprefix("valkey://").rpartition(":")[0]
+    chat = Chat(agents.fresh(home, SECRETS_VALKEY_SESSIONS=bare).server, provider)
+    assert chat.say("One.").turn == 1
+    assert home.store.turns(chat.session) == 1
