@@ -47,8 +47,9 @@ def check_layers(template: Template) -> Iterator[Finding]:
     clashes: dict[tuple[PurePosixPath, PurePosixPath], str] = {}
     for answers in template.combinations:
         sources: dict[str, list[PurePosixPath]] = defaultdict(list)
+        texts: dict[str, str] = {}
         for path in template.files:
-            if (target := template.rendered(path, answers)) is not None:
+            if (target := template.rendered(path, answers, texts)) is not None:
                 rendered.add(path)
                 sources[target.lower()].append(path)
         for target, paths in sources.items():

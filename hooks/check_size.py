@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from hooks.findings import Finding
-from hooks.rendering import RenderError, files_of, render
+from hooks.rendering import RenderError, files_of, render, without_git
 from hooks.template import Template
 from hooks.variants import VARIANTS, answers_of, base_of
 
@@ -20,11 +20,11 @@ MODULES = {".py", ".ts"}
 def check_size(template: Template) -> Iterator[Finding]:
     """Every variant renders and is within the budget; an option is looked at file by file only."""
     seen = set()
-    for variant in VARIANTS:
-        with tempfile.TemporaryDirectory() as folder:
-            project = Path(folder) / "render"
+    with without_git(template.root) as root, tempfile.TemporaryDirectory() as folder:
+        for variant in VARIANTS:
+            project = Path(folder) / variant
             try:
-                render(template.root, answers_of(variant), project)
+                render(root, answers_of(variant), project)
             except RenderError as error:
                 yield Finding("render-failed", variant, None, str(error))
                 continue

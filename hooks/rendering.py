@@ -23,10 +23,14 @@ class RenderError(Exception):
 
 @contextmanager
 def without_git(root: Path) -> Iterator[Path]:
-    """Yield a copy of the questions and the template of `root`; gone afterwards.
+    """Yield a copy of the questions and the template of `root`, gone afterwards.
 
-    Copier renders the last tag of a template in git, and a plain folder as it is.
+    Copier renders the last tag of a template in git, and a plain folder as it is: of such a one
+    no copy is needed.
     """
+    if not (root / ".git").exists():
+        yield root
+        return
     with tempfile.TemporaryDirectory(prefix="template-") as folder:
         copy = Path(folder) / "template"
         copy.mkdir()

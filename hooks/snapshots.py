@@ -9,7 +9,7 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from hooks.rendering import files_of, render
+from hooks.rendering import files_of, render, without_git
 from hooks.variants import VARIANTS, answers_of, base_of
 
 SNAPSHOTS = Path("tests") / "snapshots"
@@ -47,9 +47,9 @@ def rendered(root: Path) -> Trees:
     Raises RenderError, and OptionError: then the files that changed would not say it all.
     """
     whole: Trees = {}
-    with tempfile.TemporaryDirectory() as folder:
+    with without_git(root) as template, tempfile.TemporaryDirectory() as folder:
         for variant in VARIANTS:
-            render(root, answers_of(variant), Path(folder) / variant)
+            render(template, answers_of(variant), Path(folder) / variant)
             whole[variant] = read(Path(folder) / variant)
     return {variant: changes(variant, whole) for variant in VARIANTS}
 

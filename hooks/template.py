@@ -123,8 +123,16 @@ class Template:
         """Whether a `when` holds after `answers`."""
         return bool(yaml.safe_load(self.text(when, answers)) if isinstance(when, str) else when)
 
-    def rendered(self, path: PurePosixPath, answers: dict[str, Any]) -> str | None:
-        """Where the file `path` of template/ goes with `answers`; None when it is left out."""
-        parts = [self.text(part, answers) for part in path.parts]
+    def rendered(
+        self, path: PurePosixPath, answers: dict[str, Any], texts: dict[str, str]
+    ) -> str | None:
+        """Where the file `path` of template/ goes with `answers`; None when it is left out.
+
+        `texts` keeps what parts of names render to with these answers.
+        """
+        for part in path.parts:
+            if part not in texts:
+                texts[part] = self.text(part, answers)
+        parts = [texts[part] for part in path.parts]
         parts[-1] = parts[-1].removesuffix(SUFFIX)
         return str(PurePosixPath(*parts)) if all(parts) else None

@@ -149,8 +149,8 @@ def as_lines(found: list[dict[str, Any]]) -> list[str]:
 
 def rules() -> dict[str, dict[str, Any]]:
     """The rows of rules.json by their ids."""
-    layer = FOLDER.parents[2] / "template" / "{{ memory }}"
-    text = (layer / "src/{{ 'app' if python else '.' }}/memory/rules.json").read_text("utf-8")
+    layer = FOLDER.parents[2] / "template" / "{{ layer.memory_src }}"
+    text = (layer / "memory" / "rules.json").read_text("utf-8")
     return {rule["id"]: rule for rule in json.loads(text)["rules"]}
 
 

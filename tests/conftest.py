@@ -3,14 +3,16 @@
 import os
 import shutil
 from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
 from pytest_copie.plugin import Copie
 
+from hooks.rendering import render as render_variant
 from hooks.rendering import without_git
-from hooks.variants import PROJECT_NAME
+from hooks.variants import PROJECT_NAME, answers_of
 
 ROOT = Path(__file__).parents[1]
 
@@ -21,6 +23,7 @@ collect_ignore = ["snapshots"]
 PERSONAL = ("ANTHROPIC_", "AWS_", "GIT_", "OPENAI_")
 
 Render = Callable[..., Path]
+Rendered = Callable[[str], Path]
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -71,3 +74,16 @@ def render(copie: Copie, template: Path) -> Render:
         return result.project_dir
 
     return render
+
+
+@pytest.fixture(scope="session")
+def rendered(template: Path, tmp_path_factory: pytest.TempPathFactory) -> Rendered:
+    """The render of a variant, to read only: each is made once."""
+
+    @cache
+    def rendered(variant: str) -> Path:
+        project = tmp_path_factory.mktemp(variant) / "project"
+        render_variant(template, answers_of(variant), project)
+        return project
+
+    return rendered

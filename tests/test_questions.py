@@ -12,7 +12,7 @@ from copier import run_copy
 
 from hooks.loading import load
 from hooks.variants import VARIANTS
-from tests.conftest import ROOT, Render
+from tests.conftest import ROOT, Render, Rendered
 
 QUESTIONS: dict[str, Any] = load(ROOT).questions
 ASKED = {
@@ -42,6 +42,10 @@ WRONG: dict[str, dict[str, list[Any]]] = {
     "model": {
         "'model'": ["", "gpt", "Bedrock", "openai ", 1],
         NO_TEXT: [["openai"], None],
+    },
+    "session_store": {
+        "'session_store'": ["", "redis", "Valkey", "s3 ", 1],
+        NO_TEXT: [["valkey"], None],
     },
 }
 
@@ -91,8 +95,10 @@ def test_a_folder_with_a_good_name_gives_the_project_its_name(
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
-def test_a_project_may_not_be_called_like_what_it_depends_on(variant: str, render: Render) -> None:
-    project = render(**VARIANTS[variant])
+def test_a_project_may_not_be_called_like_what_it_depends_on(
+    variant: str, rendered: Rendered
+) -> None:
+    project = rendered(variant)
     if (project / "package.json").exists():
         manifest = json.loads((project / "package.json").read_text())
         every = manifest["dependencies"] | manifest["devDependencies"]
@@ -101,6 +107,7 @@ def test_a_project_may_not_be_called_like_what_it_depends_on(variant: str, rende
         data = tomllib.loads((project / "pyproject.toml").read_text())
         groups = [data["project"]["dependencies"], *data.get("dependency-groups", {}).values()]
         names = {re.split(r"[\[<>=~! ;]", line)[0].lower() for group in groups for line in group}
+        names = {name.replace(".", "-") for name in names}
     assert names - set(QUESTIONS["taken_names"]["default"].split()) == set()
 
 

@@ -11,10 +11,12 @@ import pytest
 
 from hooks.rendering import files_of
 from hooks.variants import VARIANTS
-from tests.conftest import ROOT, Render
+from tests.conftest import ROOT, Rendered
 from tests.installed import clean_environment, installed, uv
 
-PYTHON = [name for name in VARIANTS if name.partition("+")[0].endswith("-python")]
+# An option of an option changes a collection, and no code.
+CODE = [name for name in VARIANTS if name.count("+") < 2]
+PYTHON = [name for name in CODE if name.partition("+")[0].endswith("-python")]
 BASES = [name for name in VARIANTS if "+" not in name]
 
 # Words of this repository that mean nothing to the owner of a project.
@@ -27,8 +29,8 @@ DEAD_PROXY = dict.fromkeys(
 
 
 @pytest.fixture(params=VARIANTS)
-def project(request: pytest.FixtureRequest, render: Render) -> Path:
-    return render(**VARIANTS[request.param])
+def project(request: pytest.FixtureRequest, rendered: Rendered) -> Path:
+    return rendered(request.param)
 
 
 def texts(project: Path) -> dict[str, str]:

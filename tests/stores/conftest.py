@@ -45,7 +45,6 @@ def pytest_configure(config: pytest.Config) -> None:
         "spread: half of all targets and stores; the others are soak",
         "one_each: each target with one store; the others are soak",
         "stores(*names): the stores that a test is about",
-        "everyday: with the first target and store the test is not slow",
     ):
         config.addinivalue_line("markers", line)
 
@@ -60,8 +59,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         for store in stores:
             usual = [sample for name, sample in SAMPLES.items() if name in marks]
             chosen = all((target.name, store) in sample for sample in usual)
-            first = (target, store) == (TARGETS[0], STORES[0]) and "everyday" in marks
-            mark = () if first else pytest.mark.slow if chosen else SOAK
+            mark = pytest.mark.slow if chosen else SOAK
             row = pytest.param((target, store), id=f"{target.name}-{store}", marks=mark)
             rows.append(row)
     metafunc.parametrize("agents", rows, indirect=True, scope="session")

@@ -12,7 +12,6 @@ from tests.conformance.steps import Hold
 from tests.stores.agents import Agents, Replica, on
 
 
-@pytest.mark.everyday
 @pytest.mark.one_each
 def test_a_restart_resumes_the_session(agents: Agents, provider: Provider) -> None:
     home = agents.home()
