@@ -4,7 +4,9 @@ import re
 
 import pytest
 
+from hooks.variants import VARIANTS
 from tests.collections_check import EXAMPLES, Case, as_lines, cases, findings, rules
+from tests.conftest import Rendered
 
 CASES = cases()
 
@@ -45,6 +47,15 @@ def test_a_message_has_no_name_left_and_quotes_no_secret(
     left = names - {"actorId", "projectId", "sessionId"}
     assert not [text for text in messages if re.search(r"\{(" + "|".join(left) + r")\}", text)]
     assert not [text for text in messages if "user:pass" in text or "me:pass" in text]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("language", ["python", "typescript"])
+def test_what_is_rendered_for_each_store_has_no_findings(language: str, rendered: Rendered) -> None:
+    kept = [name for name, answers in VARIANTS.items() if "session_store" in answers]
+    folders = [str(rendered(name)) for name in kept]
+    projects = [{"folder": folder, "agent_id": None, "against": None} for folder in folders]
+    assert dict(zip(kept, findings(language, projects), strict=True)) == {n: [] for n in kept}
 
 
 def test_each_rule_has_a_vector_that_breaks_it_and_one_that_does_not() -> None:

@@ -9,7 +9,7 @@ const UNREADABLE = 'what is stored cannot be read, and the next turn sets it asi
 const UNPRINTABLE = /[\p{Cc}\p{Cs}\u200e\u200f\u2028-\u202e\u2066-\u2069]/gu
 
 /** What is told of a snapshot; its turn is null when it cannot be read. */
-export interface Summary {
+interface Summary {
   turn: number | null
   actor: string | null
   created_at: string | null
@@ -18,7 +18,7 @@ export interface Summary {
 }
 
 /** What `sessions show` tells. */
-export interface Report extends Summary {
+interface Report extends Summary {
   session_id: string
   checkpoints: (Summary & { id: string })[]
   set_aside: string[]

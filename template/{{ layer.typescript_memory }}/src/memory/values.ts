@@ -18,7 +18,7 @@ export function whole(lowest: number, highest: number) {
 }
 
 /** Whether a text is a day of the calendar, such as 2026-04-01. */
-export function isDate(value: string): boolean {
+function isDate(value: string): boolean {
   const isDay = /^[1-9][0-9]{3}-[0-9]{2}-[0-9]{2}$/.test(value)
   const date = new Date(isDay ? value : NaN)
   return !Number.isNaN(date.getTime()) && date.toISOString().startsWith(value)

@@ -25,7 +25,7 @@ const RULES = { status: 'active', scope: { lifetime: 'project' }, writeback: { e
 export type Kept = { app_data: object; [name: string]: unknown }
 
 /** An endpoint that can fail: before it does what it is asked for, after that, or by being late. */
-export type Endpoint = {
+type Endpoint = {
   url: string
   fail: readonly [before: boolean, after: boolean, time: number] | null
   damage: (change: (kept: Kept) => string) => void

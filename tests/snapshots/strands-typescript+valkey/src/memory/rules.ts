@@ -8,7 +8,7 @@ import json from './rules.json' with { type: 'json' }
 import type { Where } from './yaml_core.ts'
 
 export type Findings = Generator<Diagnostic>
-export type Names = Record<string, unknown>
+type Names = Record<string, unknown>
 
 const RULES = new Map(json.rules.map((rule) => [rule.id, rule]))
 const FIELDS = json.rules.filter((rule) => rule.kind !== 'rule')

@@ -21,7 +21,7 @@ const SCHEMES = [
 ] as const
 const SOURCES = ['env', 'aws_secrets_manager', 'gcp_secret_manager', 'azure_key_vault'] as const
 
-export const retryPolicy = z.strictObject({
+const retryPolicy = z.strictObject({
   max_attempts: whole(1, 100).default(1),
   on_status: z.array(whole(100, 599)).default([]),
   backoff_ms: milliseconds.default(100),

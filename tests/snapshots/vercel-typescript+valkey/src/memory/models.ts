@@ -93,4 +93,3 @@ export const iam = z.object({
 })
 
 export type Collection = z.output<typeof collection>
-export type Grant = z.output<typeof grant>
