@@ -1,5 +1,8 @@
 """S3 and Secrets Manager as a process of its own, with one path more: it makes an object older.
 
+The lifecycle rules of a bucket whose name begins with LOCKED cannot be changed, as where a policy
+lets an agent read and write objects and nothing else.
+
 Run as `python -m tests.stores.s3_server`; its first line is the port. `POST /-/age` with
 {"bucket", "key", "days"} sets back when the object was last modified: no lifecycle rule runs here,
 and no test can wait for a day.
@@ -14,6 +17,9 @@ from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_ba
 from moto.s3.models import s3_backends
 from werkzeug.serving import WSGIRequestHandler, make_server
 from werkzeug.wrappers import Request, Response
+
+LOCKED = "locked-"
+DENIED = "<Error><Code>AccessDenied</Code><Message>Access Denied</Message></Error>"
 
 
 class Quiet(WSGIRequestHandler):
@@ -33,6 +39,10 @@ def main() -> None:
         if environ["PATH_INFO"] == "/-/age":
             age(**json.loads(Request(environ).get_data()))
             return Response("{}")(environ, start_response)
+        is_change = environ["REQUEST_METHOD"] == "PUT" and "lifecycle" in environ["QUERY_STRING"]
+        if is_change and environ["PATH_INFO"].startswith(f"/{LOCKED}"):
+            denied = Response(DENIED, 403, content_type="application/xml")
+            return denied(environ, start_response)
         return moto(environ, start_response)
 
     server = make_server("127.0.0.1", 0, application, threaded=True, request_handler=Quiet)

@@ -1,14 +1,17 @@
 """The command line of an owner: check, and sessions list, show, restore and end."""
 
+import json
 import re
+import threading
 from functools import partial
 
 import pytest
 
 from tests.conformance.chat import Chat, assert_failed, echoed
-from tests.conformance.client import JSON
+from tests.conformance.client import JSON, KEY
 from tests.conformance.provider import Provider
-from tests.stores.agents import Agents, assert_clean, on
+from tests.conformance.steps import Hold
+from tests.stores.agents import Agents, Home, assert_clean, on
 from tests.stores.servers import wait_for
 from tests.stores.stores import SENTINEL
 
@@ -127,3 +130,61 @@ def test_a_replica_notices_that_a_session_was_restored_or_ended(
     assert home.run("sessions", "end", chat.session).returncode == 0
     assert beside.recalled("Four.") == []
     assert chat.recalled("Five.") == echoed("Four.")
+
+
+def shown_turns(home: Home, session: str) -> list[tuple[int, str]]:
+    """The turn of each checkpoint that `sessions show` lists, and when it was made."""
+    shown = home.run("sessions", "show", session, "--json")
+    assert shown.returncode == 0, shown
+    checkpoints = json.loads(shown.stdout)["checkpoints"]
+    assert [one["id"] for one in checkpoints] == home.store.checkpoints(session)
+    return [(one["turn"], one["created_at"]) for one in checkpoints]
+
+
+@pytest.mark.spread
+@pytest.mark.parametrize("before", [0, 1])
+def test_who_loses_a_race_leaves_no_checkpoint(
+    agents: Agents, provider: Provider, gate: threading.Event, before: int
+) -> None:
+    home = agents.home()
+    one, two = (agents.fresh(home, CHECKPOINTS=9).server for _ in range(2))
+    chat = Chat(one, provider)
+    beside = on(two, chat)
+    expected = []
+    for number in range(before):
+        assert chat.say(f"Before {number}.").turn == number + 1
+        expected.append((number + 1, home.store.snapshot(chat.session)["created_at"]))
+    running = chat.start("Loser.", [Hold(gate), "Late."], headers=JSON)
+    chat.call("Loser.")
+    assert beside.say("Winner.").turn == before + 1
+    expected.append((before + 1, home.store.snapshot(chat.session)["created_at"]))
+    gate.set()
+    assert_failed(running.reply(), 409, "session_conflict", chat.session)
+    assert shown_turns(home, chat.session) == expected
+    assert chat.say("After.").turn == before + 2
+    expected.append((before + 2, home.store.snapshot(chat.session)["created_at"]))
+    assert shown_turns(home, chat.session) == expected
+
+
+@pytest.mark.spread
+@pytest.mark.parametrize("before", [0, 1])
+def test_a_save_whose_reply_was_lost_has_its_checkpoint(
+    agents: Agents, provider: Provider, before: int
+) -> None:
+    home = agents.home(attempts=2)
+    replica = agents.fresh(home, CHECKPOINTS=9)
+    chat = Chat(replica.server, provider)
+    assert Chat(replica.server, provider).say("Wake up.").turn == 1
+    for number in range(before):
+        assert chat.say(f"Before {number}.").turn == number + 1
+    replica.proxy.at_save = "cut reply"
+    first = chat.say("Lost.", headers={**JSON, KEY: "key-lost"})
+    assert replica.proxy.held.is_set()
+    if first.status != 200:  # its client did not try again
+        assert_failed(first, 503, "store_unavailable", chat.session)
+    assert home.store.turns(chat.session) == before + 1
+    again = chat.say("Lost.", headers={**JSON, KEY: "key-lost"})
+    assert again.json["turn"] == before + 1
+    assert [turn for turn, _ in shown_turns(home, chat.session)] == list(range(1, before + 2))
+    assert chat.say("After.").turn == before + 2
+    assert [turn for turn, _ in shown_turns(home, chat.session)] == list(range(1, before + 3))

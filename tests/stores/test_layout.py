@@ -6,9 +6,11 @@ from functools import partial
 
 import pytest
 
-from tests.conformance.chat import Chat
+from tests.conformance.chat import Chat, echoed
 from tests.conformance.provider import Provider
-from tests.stores.agents import Agents, Replica
+from tests.conformance.server import Server
+from tests.stores.agents import Agents, on
+from tests.stores.s3_server import LOCKED
 from tests.stores.servers import wait_for
 from tests.stores.stores import S3Store, ValkeyStore
 from tests.stores.test_commands import UUID7
@@ -104,8 +106,34 @@ def test_a_lifecycle_rule_joins_those_that_are_there(agents: Agents, provider: P
     assert not re.findall(rb"PUT /\S*\?lifecycle", b"".join(again.proxy.sent)), "it is there"
 
 
-@pytest.mark.stores("s3")
 @pytest.mark.spread
-def test_a_bucket_whose_rules_cannot_be_changed_is_one_warning(one: Replica, chat: Chat) -> None:
-    assert chat.say("One.").turn == 1
-    assert one.server.log.lower().count("lifecycle") <= 1
+@pytest.mark.stores("s3")
+def test_a_bucket_whose_rules_cannot_be_changed_is_one_warning(
+    agents: Agents, provider: Provider
+) -> None:
+    home = agents.home()
+    store = home.store
+    assert isinstance(store, S3Store)
+    bucket = f"{LOCKED}{home.agent_id}"
+    store.client.create_bucket(Bucket=bucket)
+    one, two = (agents.fresh(home, SECRETS_S3_SESSIONS=bucket) for _ in range(2))
+    chat = Chat(one.server, provider)
+    for replica, texts in ((one, ("One.", "Two.")), (two, ("Three.", "Four."))):
+        replica.proxy.records = True
+        beside = on(replica.server, chat)
+        for text in texts:
+            assert beside.say(text).status == 200
+            wait_for("a warning", partial(warnings_of, replica.server))
+        (warning,) = warnings_of(replica.server)
+        assert "AccessDenied" in warning
+        sent = b"".join(replica.proxy.sent)
+        assert len(re.findall(rb"PUT /\S*\?lifecycle", sent)) == 1, "once in a process"
+    assert chat.recalled() == echoed("One.", "Two.", "Three.", "Four.")
+    assert [len(warnings_of(replica.server)) for replica in (one, two)] == [1, 1]
+    with pytest.raises(store.client.exceptions.ClientError, match="NoSuchLifecycleConfiguration"):
+        store.client.get_bucket_lifecycle_configuration(Bucket=bucket)
+
+
+def warnings_of(server: Server) -> list[str]:
+    """What the log of a server says about the lifecycle rule."""
+    return [line for line in server.log.splitlines() if "lifecycle" in line.lower()]

@@ -15,7 +15,8 @@ from test_turn import Client
 from app.memory.models import Collection
 from app.memory.options import Options
 from app.memory.secrets import Secrets
-from app.memory.stored import Cached, build_backend
+from app.memory.stored import Cached
+from app.memory.stores import build_backend
 from app.sessions import Sessions
 
 NAMES = {"spec_version": "1.2", "collection_id": "sessions", "version": "1.0.0"}

@@ -1,13 +1,14 @@
 // What the turns of one process share: a model, and sessions in the store that the files name.
 
 import { AgentError, type Ask } from './contract.ts'
-import type { Backend } from './memory/backends.ts'
+import { type Backend, Unavailable } from './memory/backends.ts'
 import { Mirror } from './memory/mirror.ts'
 import type { Collection } from './memory/models.ts'
 import { readOptions } from './memory/options.ts'
-import { checkProject, loadProject, type Project } from './memory/project.ts'
-import { referencesOf, SecretError, Secrets, variableOf } from './memory/secrets.ts'
-import { buildBackend, Cached, StoredSessions } from './memory/stored.ts'
+import { checkProject, loadProject } from './memory/project.ts'
+import { referencesOf, Secrets, variableOf } from './memory/secrets.ts'
+import { Cached, StoredSessions } from './memory/stored.ts'
+import { buildBackend, isWritable, keepers } from './memory/stores.ts'
 import { buildModel, checkModel, modelEndpoint } from './model.ts'
 import { InProcess, Sessions } from './sessions.ts'
 import { type Diagnostic, diagnostic, type Settings } from './settings.ts'
@@ -44,7 +45,8 @@ export class Parts {
     this.store = buildBackend(kept, ...where)
     this.actorRequired = kept.scope.lifetime === 'user'
     const copied = mirrored.filter((it) => isWritable(project, it) && !unset(settings, it).length)
-    this.mirrors = copied.map((it) => new Mirror(buildBackend(it, ...where)))
+    const most = options.maxSnapshotBytes
+    this.mirrors = copied.map((it) => new Mirror(buildBackend(it, ...where), most))
     const role = { isWritable: isWritable(project, kept), mirrors: this.mirrors }
     if (role.isWritable) this.kept = 'Its turns are kept: --session comes back to it.'
     const cached = new Cached(settings, options, this.store, role)
@@ -65,14 +67,17 @@ export class Parts {
       one.message = `${one.file}:${one.line} ${one.id} ${one.message}`
     }
     const isWrong = found.some(({ severity }) => severity === 'error')
-    if (settings.model === 'offline' || isWrong) return found
-    const secrets = new Secrets(options)
-    for (const reference of keepers(loadProject('.', options.agentId)).flatMap(referencesOf)) {
+    if (isWrong) return found
+    const [project, secrets] = [loadProject('.', options.agentId), new Secrets(options)]
+    for (const collection of keepers(project)) {
       try {
-        await secrets.get(...reference)
+        const looked = settings.model === 'offline' ? [] : referencesOf(collection)
+        for (const reference of looked) await secrets.get(...reference)
+        const isSet = unset(settings, collection).length === 0
+        if (isSet) buildBackend(collection, project.agentId, options, secrets)
       } catch (error) {
-        if (!(error instanceof SecretError)) throw error
-        found.push(diagnostic('SET-SECRET', `${error.message}.`))
+        if (!(error instanceof Unavailable)) throw error
+        found.push(diagnostic('SET-STORE', `${error.message}.`))
       }
     }
     return found
@@ -130,20 +135,9 @@ export async function withinTime<T>(
   }
 }
 
-/** The collection that keeps the sessions, and those that get copies of them. */
-function keepers({ collections, reads, writes }: Project): Collection[] {
-  const named = [...new Set([...reads, ...writes])].flatMap((id) => collections.get(id) ?? [])
-  const sessions = named.filter(({ scope }) => scope.lifetime === 'session')
-  return [...sessions, ...named.filter(({ backend }) => backend.type === 'custom')]
-}
-
-function isWritable({ writes }: Project, { writeback, collection_id: id }: Collection): boolean {
-  return writeback.enabled && writes.includes(id)
-}
-
 /** The variables to set before the collection is used; with a real model it always is. */
 function unset(settings: Settings, collection: Collection): string[] {
   if (settings.model !== 'offline') return []
   const names = referencesOf(collection).map(([reference]) => variableOf(reference))
-  return names.filter((name) => name && !process.env[name])
+  return names.filter((name) => name && !process.env[name]?.trim())
 }

@@ -6,13 +6,14 @@ from pathlib import Path
 from typing import Any
 
 from .contract import Ask
-from .memory.backends import Backend
+from .memory.backends import Backend, Unavailable
 from .memory.mirror import Mirror
 from .memory.models import Collection
 from .memory.options import read_options
-from .memory.project import Project, check_project, load_project
-from .memory.secrets import SecretError, Secrets, references_of, variable_of
-from .memory.stored import Cached, build_backend
+from .memory.project import check_project, load_project
+from .memory.secrets import Secrets, references_of, variable_of
+from .memory.stored import Cached
+from .memory.stores import build_backend, is_writable, keepers
 from .model import build_model, check_model, model_endpoint
 from .sessions import InProcess, Sessions
 from .settings import Settings, diagnostic
@@ -32,20 +33,21 @@ class Parts:
         self.mirrors: list[Mirror] = []  # of further collections
         options, _ = read_options()
         project = load_project(Path(), options.agent_id)
-        keepers, where = _keepers(project), (project.agent_id, options, Secrets(options))
-        self.collection = keepers[0] if keepers else None
+        kept, where = keepers(project), (project.agent_id, options, Secrets(options))
+        self.collection = kept[0] if kept else None
         if self.collection is None or _unset(settings, self.collection):
             self.sessions = Sessions(settings, InProcess(settings))
             return
         self.store = build_backend(self.collection, *where)
         self.actor_required = self.collection.scope.lifetime == "user"
-        for mirrored in keepers[1:]:
-            if _is_writable(project, mirrored) and not _unset(settings, mirrored):
-                self.mirrors.append(Mirror(build_backend(mirrored, *where)))
-        is_writable = _is_writable(project, self.collection)
-        if is_writable:
+        for mirrored in kept[1:]:
+            if is_writable(project, mirrored) and not _unset(settings, mirrored):
+                copies = build_backend(mirrored, *where)
+                self.mirrors.append(Mirror(copies, options.max_snapshot_bytes))
+        can_write = is_writable(project, self.collection)
+        if can_write:
             self.kept = "Its turns are kept: --session comes back to it."
-        more: Any = {"is_writable": is_writable, "mirrors": self.mirrors}
+        more: Any = {"is_writable": can_write, "mirrors": self.mirrors}
         self.sessions = Sessions(settings, Cached(settings, options, self.store, **more))
 
     @property
@@ -61,14 +63,17 @@ class Parts:
         for one in found:  # a start shows the messages only
             if one["file"] != "environment":
                 one["message"] = f"{one['file']}:{one['line']} {one['id']} {one['message']}"
-        if settings.model == "offline" or any(one["severity"] == "error" for one in found):
+        if any(one["severity"] == "error" for one in found):
             return found
-        for collection in _keepers(load_project(Path(), options.agent_id)):
-            for reference in references_of(collection):
-                try:
-                    Secrets(options).read(*reference)
-                except SecretError as error:
-                    found.append(diagnostic("SET-SECRET", f"{error}."))
+        project, secrets = load_project(Path(), options.agent_id), Secrets(options)
+        for collection in keepers(project):
+            try:
+                for reference in references_of(collection) if settings.model != "offline" else ():
+                    secrets.read(*reference)
+                if not _unset(settings, collection):
+                    build_backend(collection, project.agent_id, options, secrets)
+            except Unavailable as error:
+                found.append(diagnostic("SET-STORE", f"{error}."))
         return found
 
     def contacts(self) -> list[str]:
@@ -99,20 +104,8 @@ class Parts:
             await self.store.close()
 
 
-def _keepers(project: Project) -> list[Collection]:
-    """The collection that keeps the sessions, and those that get copies of them."""
-    ids = dict.fromkeys([*project.reads, *project.writes])
-    named = [project.collections[id] for id in ids]
-    sessions = [one for one in named if one.scope.lifetime == "session"]
-    return sessions + [one for one in named if one.backend.type == "custom"]
-
-
-def _is_writable(project: Project, collection: Collection) -> bool:
-    return collection.writeback.enabled and collection.collection_id in project.writes
-
-
 def _unset(settings: Settings, collection: Collection) -> list[str]:
     """The variables to set before the collection is used; with a real model it always is."""
     names = [variable_of(reference) for reference, *_ in references_of(collection)]
     is_offline = settings.model == "offline"
-    return [name for name in names if is_offline and name and not os.environ.get(name)]
+    return [name for name in names if is_offline and name and not os.environ.get(name, "").strip()]

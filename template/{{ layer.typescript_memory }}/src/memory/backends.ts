@@ -39,7 +39,7 @@ export interface Backend {
   /**
    * Replace what has the expected revision (null: nothing yet), and return the new one.
    *
-   * With `checkpoint` the snapshot is kept under that id too. Throws Conflict.
+   * With `checkpoint` the snapshot is then kept under that id too. Throws Conflict.
    */
   save(
     sessionId: string,
@@ -47,6 +47,9 @@ export interface Backend {
     expected: string | null,
     checkpoint?: string | null,
   ): Promise<string | null>
+
+  /** Keep what was saved under that id too, if `save` has not; failing is a warning. */
+  keep(sessionId: string, snapshot: string, checkpoint: string): Promise<void>
 
   /**
    * Put what is stored last where nothing overwrites it, and return its name there.

@@ -13,7 +13,6 @@ import type { Secrets } from './secrets.ts'
 import { type Transport, UNREADABLE } from './transport.ts'
 import { fromWire, isMarker, marker, setAside, toUnreadable, toWire } from './wire.ts'
 
-const [PAGE, PAGES] = [1000, 100]
 const NO_ETAG = 'sends no ETag: of two instances in one session, the last to save wins'
 
 /**
@@ -74,7 +73,6 @@ export class CustomStore implements Backend {
     checkpoint: string | null = null,
   ): Promise<string | null> {
     const wire = toWire(snapshot)
-    if (checkpoint) await this.#endpoint.saveSnapshot(sessionId, this.#agent, checkpoint, wire)
     let revision
     try {
       revision = await this.#replace(sessionId, wire, expected)
@@ -90,7 +88,16 @@ export class CustomStore implements Backend {
         log('WARNING', `session ${sessionId}: ${error.message}`) // the turn is committed without
       })
     }
+    if (checkpoint) await this.keep(sessionId, snapshot, checkpoint)
     return revision
+  }
+
+  async keep(sessionId: string, snapshot: string, checkpoint: string): Promise<void> {
+    const wire = toWire(snapshot)
+    await this.#endpoint.saveSnapshot(sessionId, this.#agent, checkpoint, wire).catch((error) => {
+      if (!(error instanceof Conflict || error instanceof Unavailable)) throw error
+      log('WARNING', `session ${sessionId}: no checkpoint: ${error.message}`)
+    })
   }
 
   async setAside(sessionId: string, revision: string | null): Promise<string> {
@@ -104,11 +111,11 @@ export class CustomStore implements Backend {
   }
 
   async checkpoints(sessionId: string): Promise<string[]> {
-    return await this.#ids(sessionId, this.#agent)
+    return await this.#endpoint.allSnapshotIds(sessionId, this.#agent)
   }
 
   async asides(sessionId: string): Promise<string[]> {
-    return await this.#ids(sessionId, this.#aside)
+    return await this.#endpoint.allSnapshotIds(sessionId, this.#aside)
   }
 
   async end(sessionId: string): Promise<void> {
@@ -127,17 +134,6 @@ export class CustomStore implements Backend {
     // Without ETags there is nothing to compare: a condition could only fail for ever.
     const condition = { match, noneMatch: match === null && this.#hasEtags ? '*' : null }
     return await this.#endpoint.saveSnapshot(sessionId, this.#agent, LATEST, wire, condition)
-  }
-
-  async #ids(sessionId: string, scopeId: string): Promise<string[]> {
-    const ids: string[] = []
-    for (let read = 0; read < PAGES; read++) {
-      const last = ids.at(-1)
-      const page = await this.#endpoint.listSnapshotIds(sessionId, scopeId, PAGE, last)
-      if (!page[0] || (last && page[0] <= last)) break // the latter ignores start_after
-      ids.push(...page)
-    }
-    return ids
   }
 
   #note(etag: string | null): void {

@@ -45,7 +45,7 @@ export class Secrets {
     const what = JSON.stringify([reference, key, region])
     const known = this.#known.get(what)
     if (known !== undefined) return known
-    const value = await this.#read(reference, key || reference.split('#')[1] || '', region)
+    const value = await this.#read(reference, key || /#(.*)/s.exec(reference)?.[1] || '', region)
     this.#known.set(what, value)
     return value
   }

@@ -85,7 +85,7 @@ export class ValkeyClient {
       const what = 'is no address such as valkeys://host:6379'
       throw new Unavailable(`secret '${this.#reference}' ${what}`, true)
     }
-    const [username, password] = [url.username, url.password].map(decodeURIComponent) as string[]
+    const [username, password] = [url.username, url.password].map((text) => unescape(text))
     const access = { username, password, ...(secure && { tls: {} }) } as RedisOptions
     const db = Number(url.pathname.slice(1)) || 0
     const port = Number(url.port) || this.#port

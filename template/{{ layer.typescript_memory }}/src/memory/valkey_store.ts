@@ -97,10 +97,11 @@ export class ValkeyStore implements Backend {
     return revision
   }
 
+  async keep(): Promise<void> {} // `save` did both at once
+
   async setAside(sessionId: string, revision: string | null): Promise<string> {
-    const field = `aside:${uuid7()}`
-    const values = [this.#secondsToLive, revision ?? '?', field]
-    if (!(await this.#run(SET_ASIDE, sessionId, ...values))) throw new Conflict()
+    const [field, live] = [`aside:${uuid7()}`, this.#secondsToLive]
+    if (!(await this.#run(SET_ASIDE, sessionId, live, revision ?? '?', field))) throw new Conflict()
     return `${this.#key(sessionId)} ${field}`
   }
 

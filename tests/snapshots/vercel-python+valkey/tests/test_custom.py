@@ -21,9 +21,9 @@ async def use(custom: CustomStore) -> None:
 
 
 OPERATIONS: list[Any] = [
-    ("save_snapshot", {"snapshot_id": ID, "is_latest": False, "snapshot": SENT}),
     ("save_snapshot", {"snapshot_id": "latest", "is_latest": True, "snapshot": SENT}),
     ("save_manifest", {"manifest": {"schema_version": "1.0", "updated_at": "then"}}),
+    ("save_snapshot", {"snapshot_id": ID, "is_latest": False, "snapshot": SENT}),
     ("load_snapshot", {"snapshot_id": ID}),
     ("list_snapshot_ids", {"limit": 1000, "start_after": None}),
     ("load_snapshot", {"snapshot_id": "latest"}),
@@ -39,14 +39,14 @@ async def test_the_six_operations_over_rest(monkeypatch: Any) -> None:
     assert [ask[3] for ask in asked] == [*bodies[:3], None, None, None, None]
     assert [f"{method} {path}" for method, path, *_ in asked] == [
         "POST /v1/snapshots",
-        "POST /v1/snapshots",
         "POST /v1/manifests",
+        "POST /v1/snapshots",
         f"GET /v1/snapshots?session_id=s&snapshot_id={ID}&scope_type=agent&scope_id=a",
         "GET /v1/snapshots/list?session_id=s&limit=1000&scope_type=agent&scope_id=a",
         "GET /v1/snapshots?session_id=s&snapshot_id=latest&scope_type=agent&scope_id=a",
         "DELETE /v1/sessions/s",
     ]
-    assert [ask[2]["If-None-Match"] for ask in asked[:2]] == [None, "*"]
+    assert [ask[2]["If-None-Match"] for ask in asked[:3]] == ["*", None, None]
 
 
 async def test_the_six_operations_over_lambda(monkeypatch: Any) -> None:
@@ -56,7 +56,7 @@ async def test_the_six_operations_over_lambda(monkeypatch: Any) -> None:
         set_aws(monkeypatch, url)
         await use(store(ARN))
     bodies = [{"operation": name} | PLACE | more for name, more in OPERATIONS]
-    bodies[1]["if_none_match"] = "*"
+    bodies[0]["if_none_match"] = "*"
     bodies.append({"operation": "delete_session", "session_id": "s"})
     assert [ask[3] for ask in asked] == bodies
 

@@ -50,8 +50,11 @@ class Backend(Protocol):
     ) -> str | None:
         """Replace what has the expected revision (None: nothing yet), and return the new one.
 
-        With `checkpoint` the snapshot is kept under that id too. Raises Conflict.
+        With `checkpoint` the snapshot is then kept under that id too. Raises Conflict.
         """
+
+    async def keep(self, session_id: str, snapshot: bytes, checkpoint: str) -> None:
+        """Keep what was saved under that id too, if `save` has not; failing is a warning."""
 
     async def set_aside(self, session_id: str, revision: str | None) -> str:
         """Put what is stored last where nothing overwrites it, and return its name there.

@@ -70,7 +70,7 @@ def _secret(document: Document) -> Findings:
     if not isinstance(secret, str) or secret.startswith("env:") or SECRET_ARN.fullmatch(secret):
         return
     if LITERAL.fullmatch(secret) or (name == "memory_id_secret" and MEMORY_ID.fullmatch(secret)):
-        yield at("AML-W229", document, "backend", name, name=name)
+        yield at("AML-E229", document, "backend", name, name=name)
 
 
 def _long_term_memory(document: Document) -> Findings:

@@ -1,6 +1,7 @@
 """Sessions in Amazon S3: an object for each, replaced under the condition that nobody else did."""
 
 import json
+import logging
 import re
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -10,13 +11,14 @@ from uuid_utils import uuid7
 
 from ..contract import SESSION_ID
 from . import models
-from .backends import Conflict, Stored
+from .backends import Stored, Unavailable
 from .options import Options
 from .s3_client import S3Client
 from .s3_lifecycle import ensure_rule
 from .s3_objects import Objects
 from .secrets import Secrets
 
+log = logging.getLogger(__name__)
 Result = TypeVar("Result")
 LATEST, HISTORY, ASIDE = "snapshot_latest.json", "immutable_history/", "set_aside/"
 
@@ -55,23 +57,26 @@ class S3Store:
     ) -> str:
         """Replace what has the expected revision (None: nothing yet), and return the new one."""
         folder = self._folder(session_id)
-        copy = f"{folder}{HISTORY}snapshot_{checkpoint}.json"
 
-        def save(objects: Objects) -> str:  # `latest` as the last: with it the turn is committed
-            if checkpoint:
-                objects.put(copy, snapshot)
-            try:
-                if expected:
-                    return objects.put(folder + LATEST, snapshot, IfMatch=expected)
-                objects.put(f"{folder}manifest.json", _manifest())
-                return objects.create(folder + LATEST, snapshot)
-            except Conflict:
-                objects.delete([copy] if checkpoint else [])
-                raise
+        def save(objects: Objects) -> str:
+            if expected:
+                return objects.put(folder + LATEST, snapshot, IfMatch=expected)
+            objects.put(f"{folder}manifest.json", _manifest())
+            return objects.create(folder + LATEST, snapshot)
 
         revision = await self._run(save)
+        if checkpoint:
+            await self.keep(session_id, snapshot, checkpoint)
         self._tidy(folder, is_longer=checkpoint is not None)
         return revision
+
+    async def keep(self, session_id: str, snapshot: bytes, checkpoint: str) -> None:
+        """Keep what is committed under an id of its own too; failing is a warning."""
+        copy = f"{self._folder(session_id)}{HISTORY}snapshot_{checkpoint}.json"
+        try:
+            await self._run(lambda objects: objects.put(copy, snapshot))
+        except Unavailable as error:
+            log.warning("session %s: no checkpoint: %s", session_id, error)
 
     async def set_aside(self, session_id: str, revision: str | None) -> str:
         """Put what is stored last beside it, where nothing overwrites it; its name there."""

@@ -73,7 +73,7 @@ class Secrets:
         try:
             config = Config(retries=retries, **limits)
             client = Session().client("secretsmanager", region_name=region, config=config)
-            return str(client.get_secret_value(SecretId=name).get("SecretString", ""))
+            return str(client.get_secret_value(SecretId=name).get("SecretString", "")).strip()
         except ClientError as error:
             raise SecretError(reference, error.response["Error"]["Code"]) from None
         except (BotoCoreError, ValueError) as error:

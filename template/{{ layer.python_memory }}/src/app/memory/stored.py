@@ -4,7 +4,6 @@ import asyncio
 import logging
 from collections.abc import Coroutine, Sequence
 from contextvars import ContextVar
-from importlib import import_module
 from typing import Any, cast
 
 from cachetools import TTLCache
@@ -15,18 +14,11 @@ from ..settings import Settings
 from .backends import Backend, Conflict, Stored, Unavailable
 from .errors import StoreError
 from .mirror import Mirror
-from .models import Collection
 from .options import Options
-from .secrets import Secrets
 from .snapshots import is_same, read_snapshot
 
-STORES = {
-    "valkey": (".valkey_store", "ValkeyStore"),
-    "s3": (".s3_store", "S3Store"),
-    "custom": (".custom_store", "CustomStore"),
-}
 log = logging.getLogger(__name__)
-_revision: ContextVar[str | None] = ContextVar("revision")  # that this task's turn started from
+_loaded: ContextVar[Stored | None] = ContextVar("loaded")  # what this task's turn started from
 
 
 class Cached(InProcess):
@@ -57,7 +49,7 @@ class Cached(InProcess):
         except Unavailable as error:
             raise StoreError("store_unavailable", detail=str(error)) from None
         self._known.pop(session_id, None)
-        _revision.set(stored.revision if stored else None)
+        _loaded.set(stored)
         if stored is None:
             return None
         snapshot = known.snapshot if known else None
@@ -83,12 +75,16 @@ class Cached(InProcess):
             mirror.put(session_id, snapshot)
 
     async def end(self, session_id: str) -> None:
-        """Delete the session, known or not. Raises `store_unavailable`."""
+        """Delete the session that `load` found. Raises `store_unavailable`.
+
+        Of one that it did not find, what was set aside stays: who it belonged to is not known.
+        """
         await super().end(session_id)
         self._known.pop(session_id, None)
+        if not self._is_writable or _loaded.get() is None:
+            return
         try:
-            if self._is_writable:
-                await _to_its_end(self._backend.end(session_id))
+            await _to_its_end(self._backend.end(session_id))
         except Unavailable as error:
             log.warning("session %s: not ended: %s", session_id, error)
             raise StoreError("store_unavailable", detail=str(error)) from None
@@ -96,7 +92,8 @@ class Cached(InProcess):
             mirror.end(session_id)
 
     async def _save(self, session_id: str, snapshot: bytes) -> None:
-        known, expected = self._known.pop(session_id, None), _revision.get()
+        known, loaded = self._known.pop(session_id, None), _loaded.get()
+        expected = loaded.revision if loaded else None
         checkpoint = str(uuid7()) if self._options.checkpoints else None
         try:
             try:
@@ -106,6 +103,8 @@ class Cached(InProcess):
                 if stored is None or not is_same(stored.snapshot, snapshot):
                     raise StoreError("session_conflict") from None
                 revision = stored.revision  # it was this very save, whose reply was lost
+                if checkpoint:
+                    await self._backend.keep(session_id, snapshot, checkpoint)
         except Unavailable as error:
             if error.is_certain and known:
                 self._known[session_id] = known
@@ -136,12 +135,3 @@ async def _to_its_end(work: Coroutine[Any, Any, Any]) -> Any:
         except asyncio.CancelledError:
             cast(asyncio.Task[Any], asyncio.current_task()).uncancel()
     return task.result()
-
-
-def build_backend(
-    collection: Collection, agent_id: str, options: Options, secrets: Secrets
-) -> Backend:
-    """The store of a collection; the clients of the others are not even imported."""
-    module, name = STORES[collection.backend.type]
-    store = getattr(import_module(module, __package__), name)
-    return cast(Backend, store(collection, agent_id, options, secrets))

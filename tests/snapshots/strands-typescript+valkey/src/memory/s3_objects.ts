@@ -63,18 +63,15 @@ export class Objects {
     }
   }
 
-  /** Move the object. Throws Conflict. */
+  /** Move the object; both are there when that fails halfway. Throws Conflict. */
   async move(old: string, Key: string, revision: string): Promise<void> {
     const { s3, Bucket, stop } = this.#bucket
     const CopySource = encodeURIComponent(`${Bucket}/${old}`)
     const copy = { Bucket, Key, CopySource, CopySourceIfMatch: revision }
     await s3.copyObject(copy, stop).catch(refuse)
-    try {
-      await s3.deleteObject({ Bucket, Key: old, IfMatch: revision }, stop)
-    } catch (error) {
-      await this.delete([Key])
-      refuse(error)
-    }
+    await s3.deleteObject({ Bucket, Key: old, IfMatch: revision }, stop).catch((error) => {
+      if (statusOf(error) !== 404) refuse(error) // or else it was deleted, and the reply lost
+    })
   }
 
   /** The keys that begin so and have not expired, in order. */

@@ -2,8 +2,8 @@
 
 import { v7 as uuid7 } from 'uuid'
 
-import { SESSION_ID } from '../contract.ts'
-import { type Backend, Conflict, type Stored } from './backends.ts'
+import { log, SESSION_ID } from '../contract.ts'
+import { type Backend, type Stored, Unavailable } from './backends.ts'
 import type { Collection } from './models.ts'
 import type { Options } from './options.ts'
 import { S3Client } from './s3_client.ts'
@@ -63,21 +63,22 @@ export class S3Store implements Backend {
     checkpoint: string | null = null,
   ): Promise<string | null> {
     const folder = this.#folder(sessionId)
-    const copy = `${folder}${HISTORY}snapshot_${checkpoint}.json`
-    // `latest` as the last: with it the turn is committed.
     const revision = await this.#run(async (objects) => {
-      if (checkpoint) await objects.put(copy, snapshot)
-      try {
-        if (expected) return await objects.put(folder + LATEST, snapshot, { IfMatch: expected })
-        await objects.put(`${folder}manifest.json`, manifest())
-        return await objects.create(folder + LATEST, snapshot)
-      } catch (error) {
-        if (error instanceof Conflict && checkpoint) await objects.delete([copy])
-        throw error
-      }
+      if (expected) return await objects.put(folder + LATEST, snapshot, { IfMatch: expected })
+      await objects.put(`${folder}manifest.json`, manifest())
+      return await objects.create(folder + LATEST, snapshot)
     })
+    if (checkpoint) await this.keep(sessionId, snapshot, checkpoint)
     this.#tidy(folder, checkpoint !== null)
     return revision
+  }
+
+  async keep(sessionId: string, snapshot: string, checkpoint: string): Promise<void> {
+    const copy = `${this.#folder(sessionId)}${HISTORY}snapshot_${checkpoint}.json`
+    await this.#run((objects) => objects.put(copy, snapshot)).catch((error) => {
+      if (!(error instanceof Unavailable)) throw error
+      log('WARNING', `session ${sessionId}: no checkpoint: ${error.message}`)
+    })
   }
 
   async setAside(sessionId: string, revision: string | null): Promise<string> {

@@ -71,7 +71,7 @@ function* lintSecret(document: Document, type: keyof typeof NEEDED): Findings {
   const secret = document.getText('backend', name) ?? 'env:'
   if (secret.startsWith('env:') || SECRET_ARN.test(secret)) return
   if (LITERAL.test(secret) || (name === 'memory_id_secret' && MEMORY_ID.test(secret))) {
-    yield at('AML-W229', document, ['backend', name], { name })
+    yield at('AML-E229', document, ['backend', name], { name })
   }
 }
 

@@ -4,6 +4,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 
 import { describe, log } from '../contract.ts'
 import { type Backend, Conflict, Unavailable } from './backends.ts'
+import { readSnapshot } from './snapshots.ts'
 
 const [SESSIONS, BYTES] = [1000, 100_000_000] // that may wait
 const [ATTEMPTS, LONGEST_PAUSE, CLOSING] = [8, 30, 5] // the latter two in seconds
@@ -17,14 +18,17 @@ const [ATTEMPTS, LONGEST_PAUSE, CLOSING] = [8, 30, 5] // the latter two in secon
 export class Mirror {
   readonly contact: string
   readonly #store: Backend
+  readonly #most: number
   /** null: the session ended. */
   readonly #waiting = new Map<string, string | null>()
   readonly #closing = new AbortController()
   #size = 0
   #task: Promise<void> | null = null
 
-  constructor(store: Backend) {
+  /** `most` is the number of bytes up to which a copy can be read. */
+  constructor(store: Backend, most: number) {
     this.#store = store
+    this.#most = most
     this.contact = store.contact
   }
 
@@ -90,18 +94,25 @@ export class Mirror {
       if (0 < failed && failed < ATTEMPTS && !signal.aborted) {
         const pause = Math.min(2 ** failed / 2, LONGEST_PAUSE) * 1000
         await sleep(pause, null, { signal, ref: false }).catch(() => {})
-      } else if (this.#waiting.get(sessionId) === snapshot) {
-        if (why) this.#drop(sessionId, why)
-        else this.#remove(sessionId)
+        continue
       }
+      failed = 0
+      if (this.#waiting.get(sessionId) !== snapshot) continue
+      if (why) this.#drop(sessionId, why)
+      else this.#remove(sessionId)
     }
     this.#task = null
   }
 
   async #write(sessionId: string, snapshot: string | null): Promise<void> {
     if (snapshot === null) return await this.#store.end(sessionId)
-    const stored = await this.#store.load(sessionId)
-    if (stored?.snapshot && isNewer(stored.snapshot, snapshot)) return
+    let stored = await this.#store.load(sessionId)
+    const copy = stored && readSnapshot(stored.snapshot ?? '', this.#most)
+    if (copy && isNewer(copy, snapshot)) return
+    if (stored && !copy) {
+      await this.#store.setAside(sessionId, stored.revision) // it cannot be read, and is kept
+      stored = null
+    }
     await this.#store.save(sessionId, snapshot, stored?.revision ?? null)
   }
 }
@@ -113,10 +124,6 @@ function first<T>(all: Iterable<T>): T | undefined {
 
 /** Whether the copy is of a later turn: by number and by time, as a restore counts anew. */
 function isNewer(copy: string, snapshot: string): boolean {
-  try {
-    const [one, other] = [JSON.parse(copy), JSON.parse(snapshot)]
-    return one.app_data.turn > other.app_data.turn && one.created_at >= other.created_at
-  } catch {
-    return false
-  }
+  const [one, other] = [JSON.parse(copy), JSON.parse(snapshot)]
+  return one.app_data.turn > other.app_data.turn && one.created_at >= other.created_at
 }

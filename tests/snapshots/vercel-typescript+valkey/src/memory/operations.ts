@@ -6,6 +6,7 @@ import { UNREADABLE } from './transport.ts'
 import { isObject, now } from './wire.ts'
 
 export const LATEST = 'latest'
+const [PAGE, PAGES] = [1000, 100]
 export const UUID7 = /^[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/
 
 /**
@@ -65,6 +66,18 @@ export class Operations {
     const isGood = Array.isArray(ids) && ids.every((one) => UUID7.test(one))
     if (!isGood || ids.some((one, at) => at > 0 && one < ids[at - 1])) {
       throw this.#other(asked, answer, '{"snapshot_ids": [UUIDv7, ascending]}')
+    }
+    return ids
+  }
+
+  /** The ids of all that was saved for ever, ascending. */
+  async allSnapshotIds(sessionId: string, scopeId: string): Promise<string[]> {
+    const ids: string[] = []
+    for (let read = 0; read < PAGES; read++) {
+      const last = ids.at(-1)
+      const page = await this.listSnapshotIds(sessionId, scopeId, PAGE, last)
+      if (!page[0] || (last && page[0] <= last)) break // the latter ignores start_after
+      ids.push(...page)
     }
     return ids
   }

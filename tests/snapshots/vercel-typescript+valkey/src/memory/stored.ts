@@ -8,27 +8,22 @@ import { v7 as uuid7 } from 'uuid'
 import { log } from '../contract.ts'
 import { InProcess, Sessions } from '../sessions.ts'
 import type { Settings } from '../settings.ts'
-import { type Backend, Conflict, Unavailable } from './backends.ts'
-import { CustomStore } from './custom_store.ts'
+import { type Backend, Conflict, type Stored, Unavailable } from './backends.ts'
 import { StoreError } from './errors.ts'
 import type { Mirror } from './mirror.ts'
-import type { Collection } from './models.ts'
 import type { Options } from './options.ts'
-import { S3Store } from './s3_store.ts'
-import type { Secrets } from './secrets.ts'
 import { isSame, readSnapshot } from './snapshots.ts'
-import { ValkeyStore } from './valkey_store.ts'
 
 type Known = { readonly revision: string | null; readonly snapshot: string }
 type Role = { isWritable?: boolean; mirrors?: readonly Mirror[] }
 
-// The revision that the turn of this task started from.
-const started = new AsyncLocalStorage<{ revision: string | null }>()
+// What the turn of this task started from.
+const started = new AsyncLocalStorage<{ loaded: Stored | null }>()
 
 /** Sessions each turn of which knows where it started. */
 export class StoredSessions extends Sessions {
   override open<T>(...turn: Parameters<typeof Sessions.prototype.open<T>>): Promise<T> {
-    return started.run({ revision: null }, () => super.open(...turn))
+    return started.run({ loaded: null }, () => super.open(...turn))
   }
 }
 
@@ -58,7 +53,7 @@ export class Cached extends InProcess {
       .catch((error) => refuse(error))
     this.#known.delete(sessionId)
     const turn = started.getStore()
-    if (turn) turn.revision = stored?.revision ?? null
+    if (turn) turn.loaded = stored
     if (stored === null) return undefined
     const most = this.#options.maxSnapshotBytes
     const found = stored.snapshot === null ? known?.snapshot : readSnapshot(stored.snapshot, most)
@@ -84,20 +79,24 @@ export class Cached extends InProcess {
     for (const mirror of this.#role.mirrors) mirror.put(sessionId, snapshot)
   }
 
-  /** Delete the session, known or not. Throws `store_unavailable`. */
+  /**
+   * Delete the session that `load` found. Throws `store_unavailable`.
+   *
+   * Of one that it did not find, what was set aside stays: who it belonged to is not known.
+   */
   override async end(sessionId: string): Promise<void> {
     await super.end(sessionId)
     this.#known.delete(sessionId)
+    if (!this.#role.isWritable || !started.getStore()?.loaded) return
     const why = `session ${sessionId}: not ended`
-    const end = this.#role.isWritable ? this.#backend.end(sessionId) : Promise.resolve()
-    await end.catch((error: unknown) => refuse(error, why))
+    await this.#backend.end(sessionId).catch((error: unknown) => refuse(error, why))
     for (const mirror of this.#role.mirrors) mirror.end(sessionId)
   }
 
   async #save(sessionId: string, snapshot: string): Promise<void> {
     const known = this.#known.get(sessionId)
     this.#known.delete(sessionId)
-    const expected = started.getStore()?.revision ?? null
+    const expected = started.getStore()?.loaded?.revision ?? null
     const checkpoint = this.#options.checkpoints > 0 ? uuid7() : null
     try {
       let revision: string | null
@@ -108,6 +107,7 @@ export class Cached extends InProcess {
         const stored = await this.#backend.load(sessionId)
         if (!stored || !isSame(stored.snapshot, snapshot)) throw new StoreError('session_conflict')
         revision = stored.revision // it was this very save, whose reply was lost
+        if (checkpoint) await this.#backend.keep(sessionId, snapshot, checkpoint)
       }
       this.#known.set(sessionId, { revision, snapshot })
     } catch (error) {
@@ -138,13 +138,4 @@ function refuse(error: unknown, what = ''): never {
   if (!(error instanceof Unavailable)) throw error
   if (what) log('WARNING', `${what}: ${error.message}`)
   throw new StoreError('store_unavailable', error.message)
-}
-
-/** The store of a collection; each imports its client when it is used, and no sooner. */
-export function buildBackend(
-  ...given: [collection: Collection, agentId: string, options: Options, secrets: Secrets]
-): Backend {
-  const { type } = given[0].backend
-  const Store = type === 'valkey' ? ValkeyStore : type === 's3' ? S3Store : CustomStore
-  return new Store(...given)
 }

@@ -6,6 +6,7 @@ import logging
 
 from ..contract import describe
 from .backends import Backend, Conflict, Unavailable
+from .snapshots import read_snapshot
 
 log = logging.getLogger(__name__)
 SESSIONS, BYTES = 1000, 100_000_000  # that may wait
@@ -19,8 +20,9 @@ class Mirror:
     the next turn of that session brings the copy up to date.
     """
 
-    def __init__(self, store: Backend) -> None:
-        self._store, self.contact = store, store.contact
+    def __init__(self, store: Backend, most: int) -> None:
+        """`most` is the number of bytes up to which a copy can be read."""
+        self._store, self.contact, self._most = store, store.contact, most
         self._waiting: dict[str, bytes | None] = {}  # None: the session ended
         self._task: asyncio.Task[None] | None = None
 
@@ -74,6 +76,7 @@ class Mirror:
             if 0 < failed < ATTEMPTS:
                 await asyncio.sleep(min(2**failed / 2, LONGEST_PAUSE))
                 continue
+            failed = 0
             if why:
                 log.warning("session %s: not copied: %s", session_id, why)
             if self._waiting.get(session_id, b"") is snapshot:
@@ -83,17 +86,18 @@ class Mirror:
         if snapshot is None:
             return await self._store.end(session_id)
         stored = await self._store.load(session_id)
-        if stored and stored.snapshot and _is_newer(stored.snapshot, snapshot):
+        copy = read_snapshot(stored.snapshot or b"", self._most) if stored else None
+        if copy and _is_newer(copy, snapshot):
             return None
+        if stored and copy is None:  # it cannot be read, and is not overwritten
+            await self._store.set_aside(session_id, stored.revision)
+            stored = None
         await self._store.save(session_id, snapshot, stored.revision if stored else None)
         return None
 
 
 def _is_newer(copy: bytes, snapshot: bytes) -> bool:
     """Whether the copy is of a later turn: by number and by time, as a restore counts anew."""
-    try:
-        one, other = json.loads(copy), json.loads(snapshot)
-        is_later = one["app_data"]["turn"] > other["app_data"]["turn"]
-        return bool(is_later and one["created_at"] >= other["created_at"])
-    except (ValueError, TypeError, KeyError):
-        return False
+    one, other = json.loads(copy), json.loads(snapshot)
+    is_later = one["app_data"]["turn"] > other["app_data"]["turn"]
+    return bool(is_later and one["created_at"] >= other["created_at"])

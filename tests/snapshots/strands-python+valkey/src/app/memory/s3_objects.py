@@ -58,7 +58,7 @@ class Objects:
         return self.put(key, body, IfMatch=found["ETag"])
 
     def move(self, old: str, new: str, revision: str) -> None:
-        """Move the object. Raises Conflict."""
+        """Move the object; both are there when that fails halfway. Raises Conflict."""
         source = {"CopySource": {"Bucket": self.bucket, "Key": old}, "CopySourceIfMatch": revision}
         try:
             self.s3.copy_object(Bucket=self.bucket, Key=new, **source)
@@ -67,8 +67,8 @@ class Objects:
         try:
             self.s3.delete_object(Bucket=self.bucket, Key=old, IfMatch=revision)
         except ClientError as error:
-            self.delete([new])
-            raise _conflict(error) from None
+            if status_of(error) != 404:  # or else it was deleted, and the reply lost
+                raise _conflict(error) from None
 
     def keys(self, prefix: str) -> list[str]:
         """The keys that begin so and have not expired, in order."""

@@ -14,7 +14,6 @@ from .transport import UNREADABLE, open_transport
 from .wire import from_wire, is_marker, marker, set_aside, to_wire
 
 log = logging.getLogger(__name__)
-PAGE, PAGES = 1000, 100
 NO_ETAG = "%s sends no ETag: of two instances in one session, the last to save wins"
 
 
@@ -60,8 +59,6 @@ class CustomStore:
     ) -> str | None:
         """Replace what has the expected revision (None: nothing yet), and return the new one."""
         wire = to_wire(snapshot)
-        if checkpoint:
-            await self._endpoint.save_snapshot(session_id, self._agent, checkpoint, wire)
         try:
             revision = await self._replace(session_id, wire, expected)
         except Conflict:
@@ -74,7 +71,17 @@ class CustomStore:
                 await self._endpoint.save_manifest(session_id, self._agent)
             except Unavailable as error:  # the turn is committed without it
                 log.warning("session %s: %s", session_id, error)
+        if checkpoint:
+            await self.keep(session_id, snapshot, checkpoint)
         return revision
+
+    async def keep(self, session_id: str, snapshot: bytes, checkpoint: str) -> None:
+        """Keep what is committed under an id of its own too; failing is a warning."""
+        wire = to_wire(snapshot)
+        try:
+            await self._endpoint.save_snapshot(session_id, self._agent, checkpoint, wire)
+        except (Conflict, Unavailable) as error:
+            log.warning("session %s: no checkpoint: %s", session_id, error)
 
     async def set_aside(self, session_id: str, revision: str | None) -> str:
         """Keep what is stored last in a scope of its own, and put a marker in its place."""
@@ -88,11 +95,11 @@ class CustomStore:
 
     async def checkpoints(self, session_id: str) -> list[str]:
         """The ids of the checkpoints, oldest first."""
-        return await self._ids(session_id, self._agent)
+        return await self._endpoint.all_snapshot_ids(session_id, self._agent)
 
     async def asides(self, session_id: str) -> list[str]:
         """The names of what was set aside."""
-        return await self._ids(session_id, self._aside)
+        return await self._endpoint.all_snapshot_ids(session_id, self._aside)
 
     async def end(self, session_id: str) -> None:
         """Delete all of the session, known or not."""
@@ -112,16 +119,6 @@ class CustomStore:
         return await self._endpoint.save_snapshot(
             session_id, self._agent, LATEST, wire, expected, none
         )
-
-    async def _ids(self, session_id: str, scope_id: str) -> list[str]:
-        ids: list[str] = []
-        for _ in range(PAGES):
-            last = ids[-1] if ids else None
-            page = await self._endpoint.list_snapshot_ids(session_id, scope_id, PAGE, last)
-            if not page or (last and page[0] <= last):  # the latter ignores start_after
-                break
-            ids += page
-        return ids
 
     def _note(self, etag: str | None) -> None:
         self._has_etags = etag is not None

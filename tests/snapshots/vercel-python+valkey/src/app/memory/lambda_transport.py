@@ -4,6 +4,7 @@ import asyncio
 import json
 import os
 import re
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import boto3  # type: ignore[import-untyped]
@@ -22,6 +23,7 @@ from .backends import Unavailable
 from .options import Options
 from .transport import Answer, Transport, check_etag, parse, resolve
 
+THREADS = 32  # of its own: threads that hang must not keep the model's from running
 UNSENT = (ConnectTimeoutError, EndpointConnectionError, NoCredentialsError)
 
 
@@ -34,11 +36,17 @@ class LambdaTransport(Transport):
         region = re.match("arn:[^:]*:lambda:([^:]+):", self._function)
         seconds, once = declared.timeout_ms / 1000, {"total_max_attempts": 1}
         self._limit = 8 * options.max_snapshot_bytes
+        self._threads = ThreadPoolExecutor(THREADS, "lambda")
         try:
             self._client = boto3.session.Session().client(
                 "lambda",
                 region_name=region[1] if region else os.environ.get("AWS_REGION"),
-                config=Config(connect_timeout=seconds, read_timeout=seconds, retries=once),
+                config=Config(
+                    connect_timeout=seconds,
+                    read_timeout=seconds,
+                    retries=once,
+                    max_pool_connections=THREADS,
+                ),
             )
         except (BotoCoreError, ValueError) as error:
             raise Unavailable(f"{self.contact}: {describe(error)}", is_certain=True) from None
@@ -47,7 +55,8 @@ class LambdaTransport(Transport):
         conditions = {"if_match": match, "if_none_match": none}
         if request["operation"] == "save_snapshot":  # no answer to a load says "unchanged"
             request = request | {name: value for name, value in conditions.items() if value}
-        return await asyncio.to_thread(self._invoke, json.dumps(request).encode())
+        loop, payload = asyncio.get_running_loop(), json.dumps(request).encode()
+        return await loop.run_in_executor(self._threads, self._invoke, payload)
 
     def _invoke(self, payload: bytes) -> Answer:
         try:
@@ -67,11 +76,13 @@ class LambdaTransport(Transport):
             value = parse(body)
         except ValueError:
             raise Unavailable("a payload that is no JSON") from None
-        if value == {"ok": False, "error": "conflict"}:
+        told_so = (value.get("ok"), value.get("error")) if isinstance(value, dict) else None
+        if told_so == (False, "conflict"):
             return Answer(412)
         etag = check_etag(value.pop("etag", None)) if isinstance(value, dict) else None
         return Answer(200, value, etag, json.dumps(value).encode())
 
     async def close(self) -> None:
         """Close the connections."""
+        self._threads.shutdown(wait=False)
         self._client.close()

@@ -9,6 +9,7 @@ from .transport import UNREADABLE, Answer, Transport
 from .wire import now
 
 LATEST = "latest"
+PAGE, PAGES = 1000, 100
 UUID7 = "[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}"
 
 
@@ -68,6 +69,17 @@ class Operations:
         if ids is not None and is_good and ids == sorted(ids):
             return list(ids)
         raise self._other(asked, answer, '{"snapshot_ids": [UUIDv7s, ascending]}')
+
+    async def all_snapshot_ids(self, session_id: str, scope_id: str) -> list[str]:
+        """The ids of all that was saved for ever, ascending."""
+        ids: list[str] = []
+        for _ in range(PAGES):
+            last = ids[-1] if ids else None
+            page = await self.list_snapshot_ids(session_id, scope_id, PAGE, last)
+            if not page or (last and page[0] <= last):  # the latter ignores start_after
+                break
+            ids += page
+        return ids
 
     async def delete_session(self, session_id: str) -> None:
         """Delete all of a session, known or not."""

@@ -31,7 +31,8 @@ class RestTransport(Transport):
             url = httpx.URL(resolve(declared.base_url))
         except httpx.InvalidURL:
             url = httpx.URL()
-        if url.scheme not in {"http", "https"} or not url.host or url.query or url.fragment:
+        is_wrong = not url.host or url.query or url.fragment or (url.port or 80) > 65_535
+        if url.scheme not in {"http", "https"} or is_wrong:
             what = "base_url is no http:// or https:// address of a service"
             raise Unavailable(what, is_certain=True)
         super().__init__(declared, f"{url.scheme}://{url.netloc.decode()}")

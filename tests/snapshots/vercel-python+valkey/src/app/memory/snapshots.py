@@ -54,6 +54,6 @@ def _with_state(value: Any) -> Any:
 
 def _parse(text: bytes) -> Any:
     try:
-        return json.loads(text.decode())
+        return json.loads(text.decode(), parse_constant=int)  # which refuses NaN, as JSON does
     except (ValueError, RecursionError):
         return None

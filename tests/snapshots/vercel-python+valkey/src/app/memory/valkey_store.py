@@ -90,6 +90,9 @@ class ValkeyStore:
             raise Conflict
         return revision
 
+    async def keep(self, session_id: str, snapshot: bytes, checkpoint: str) -> None:
+        """Do nothing: `save` did both at once."""
+
     async def set_aside(self, session_id: str, revision: str | None) -> str:
         """Put what is stored last beside it, where nothing overwrites it; its name there."""
         field, live = f"aside:{uuid7()}", self._seconds_to_live
