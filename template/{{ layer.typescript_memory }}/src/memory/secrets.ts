@@ -8,7 +8,7 @@ import type { Collection } from './models.ts'
 import type { Options } from './options.ts'
 
 /** A secret cannot be had; the text names the reference and the variable, never a value. */
-export class SecretError extends Unavailable {
+class SecretError extends Unavailable {
   constructor(reference: string, why: string) {
     const name = variableOf(reference)
     super(`secret '${reference}': ${why}${name && `; locally, set ${name}`}`, true)
