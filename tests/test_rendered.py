@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from hooks.rendering import files_of
-from hooks.variants import VARIANTS
+from hooks.variants import VARIANTS, base_of
 from tests.conftest import ROOT, Rendered
 from tests.installed import clean_environment, installed, uv
 
@@ -110,13 +110,13 @@ def test_a_render_is_clean_for_its_own_type_checker(variant: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("variant", PYTHON)
-def test_a_render_passes_its_own_tests_offline_in_20_seconds(variant: str) -> None:
+def test_a_render_passes_its_own_tests_offline_in_time(variant: str) -> None:
     project = installed(variant)
     start = time.monotonic()
     plugin = {"PYTHONPATH": str(ROOT / "tests"), "PYTHONDONTWRITEBYTECODE": "1"}
     out = run(project, "pytest", "-q", "-p", "no_network", **plugin, **DEAD_PROXY)
     assert re.search(r"\d+ passed", out)
-    assert time.monotonic() - start < 20
+    assert time.monotonic() - start < (20 if base_of(variant) is None else 40)
 
 
 @pytest.mark.slow
