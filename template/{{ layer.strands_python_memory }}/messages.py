@@ -16,5 +16,7 @@ def are_messages(messages: Any) -> bool:
     except ValidationError:
         return False
     blocks = [block for message in messages for block in message["content"]]
+    if not all(message["content"] for message in read):
+        return False
     is_own = all(block.keys() <= _KINDS for block in blocks)
     return is_own and any("text" in m["content"][0] for m in read if m["role"] == "user")
