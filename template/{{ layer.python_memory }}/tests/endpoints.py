@@ -1,5 +1,6 @@
 """Endpoints that play a script, and collections at them."""
 
+import asyncio
 import json
 import threading
 from collections.abc import Iterator
@@ -7,22 +8,32 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+from test_turn import Client
+
 from app.memory.custom_store import CustomStore
 from app.memory.models import Collection
 from app.memory.options import Options
 from app.memory.secrets import Secrets
+from app.sessions import InProcess, Sessions
 
 ARN = "arn:aws:lambda:eu-west-1:123456789012:function:memory"
 ID = "01890000-0000-7000-8000-000000000000"
 OPTIONS = Options(max_snapshot_bytes=100_000)
 TURN = {"actor": None, "turn": 1, "key": "k", "reply": "é"}
-DATA: dict[str, Any] = {"messages": [{"role": "user", "content": [{"text": "é"}]}], "state": {}}
-SNAPSHOT: dict[str, Any] = {
-    "scope": "agent",
-    "schema_version": "1.0",
-    "created_at": "2026-05-01T10:00:00Z",
-}
-SNAPSHOT |= {"data": DATA, "app_data": TURN}
+
+
+async def _committed() -> Any:
+    """What a turn commits."""
+    client = Client(["é"])
+    store = InProcess(client.parts.settings)
+    client.parts.sessions = Sessions(client.parts.settings, store)
+    await client.say("s", "é")
+    return json.loads(await store.load("s") or b"")
+
+
+SNAPSHOT = asyncio.run(_committed())
+DATA: dict[str, Any] = {"state": {}} | SNAPSHOT["data"]
+SNAPSHOT |= {"created_at": "2026-05-01T10:00:00Z", "data": DATA, "app_data": TURN}
 SENT = SNAPSHOT | {"data": DATA | {"system_prompt": None}}
 PLACE = {"session_id": "s", "scope": {"type": "agent", "scope_id": "a"}}
 OK: Any = (200, {"ETag": '"1"'}, b'{"ok": true}')

@@ -10,12 +10,14 @@ import { CustomStore } from '../src/memory/custom_store.ts'
 import { type Collection, collection } from '../src/memory/models.ts'
 import { createOptions } from '../src/memory/options.ts'
 import { Secrets } from '../src/memory/secrets.ts'
+import { InProcess, Sessions } from '../src/sessions.ts'
+import { Client } from './client.ts'
 
 export const ARN = 'arn:aws:lambda:eu-west-1:123456789012:function:memory'
 export const ID = '01890000-0000-7000-8000-000000000000'
 export const OPTIONS = createOptions({ maxSnapshotBytes: 100_000 })
 const KEPT = { scope: 'agent', schema_version: '1.0', created_at: '2026-05-01T10:00:00Z' }
-const DATA = { messages: [{ role: 'user', content: [{ text: 'é' }] }], state: {} }
+const DATA = { state: {}, ...(await committed()) }
 const LAST = { actor: null, turn: 1, key: 'k', reply: 'é' }
 export const SNAPSHOT = JSON.stringify({ ...KEPT, data: DATA, app_data: LAST })
 export const SENT = { ...KEPT, data: { ...DATA, system_prompt: null }, app_data: LAST }
@@ -24,6 +26,15 @@ export type Step = [status: number, headers: Record<string, string>, body: strin
 export type Asked = { route: string; headers: NodeJS.Dict<string | string[]>; body: unknown }
 
 mock.method(console, 'error', () => {}) // the log
+
+/** The data of a snapshot that a turn commits. */
+async function committed(): Promise<object> {
+  const client = new Client([['é']])
+  const store = new InProcess(client.parts.settings)
+  Object.assign(client.parts, { sessions: new Sessions(client.parts.settings, store) })
+  await client.say('s', 'é')
+  return JSON.parse((await store.load('s')) ?? '').data
+}
 
 /** Do the work with the address of a server that runs meanwhile. */
 export async function serving(server: Server, work: (url: string) => Promise<void>): Promise<void> {

@@ -4,6 +4,8 @@ import { isDeepStrictEqual } from 'node:util'
 
 import { z } from 'zod'
 
+import { areMessages } from './messages.ts'
+
 const AppData = z.object({
   actor: z.string().nullable(),
   turn: z.int().min(1),
@@ -14,7 +16,7 @@ const Snapshot = z.object({
   scope: z.literal('agent').default('agent'),
   schema_version: z.enum(['1.0', '1']).transform(() => '1.0'),
   created_at: z.string().default('1970-01-01T00:00:00Z'),
-  data: z.object({ messages: z.array(z.looseObject({})).min(1) }),
+  data: z.object({ messages: z.unknown().refine(areMessages) }),
   app_data: AppData,
 })
 

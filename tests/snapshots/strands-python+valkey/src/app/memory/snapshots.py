@@ -3,7 +3,9 @@
 import json
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+
+from .messages import are_messages
 
 
 class _AppData(BaseModel):
@@ -16,7 +18,14 @@ class _AppData(BaseModel):
 
 
 class _Data(BaseModel):
-    messages: list[dict[str, Any]] = Field(min_length=1)
+    messages: list[dict[str, Any]]
+
+    @field_validator("messages")
+    @classmethod
+    def _are_of_this_framework(cls, messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        if not are_messages(messages):
+            raise ValueError
+        return messages
 
 
 class _Snapshot(BaseModel):

@@ -1,0 +1,17 @@
+"""What the stored messages of this agent's framework look like."""
+
+from typing import Any
+
+import ai
+from pydantic import TypeAdapter, ValidationError
+
+_MESSAGES = TypeAdapter(list[ai.messages.Message])
+
+
+def are_messages(messages: Any) -> bool:
+    """Whether these are messages of this framework, beginning with a prompt."""
+    try:
+        read = _MESSAGES.validate_python(messages)
+    except ValidationError:
+        return False
+    return any(message.role == "user" for message in read)
