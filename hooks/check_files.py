@@ -6,9 +6,10 @@ from collections.abc import Iterator
 from pathlib import PurePosixPath
 
 from hooks.findings import Finding
-from hooks.rendering import LOCKS
+from hooks.rendering import ANSWERS_FILE, LOCKS
 from hooks.template import FILES, SUFFIX, Template
 
+ANSWERS_TEMPLATE = "{{ _copier_conf.answers_file }}.jinja"
 FORBIDDEN = re.compile(r'["|:*?<>\\\x00-\x1f]')
 DEVICES = {"aux", "con", "nul", "prn"} | {
     f"{name}{number}" for name in ("com", "lpt") for number in range(1, 10)
@@ -39,6 +40,22 @@ def check_names(template: Template) -> Iterator[Finding]:
         if other != path:
             message = f"differs from {FILES}/{other} only in case: rename one of them"
             yield Finding("name-case", place, None, message)
+
+
+def check_answers_file(template: Template) -> Iterator[Finding]:
+    """The answers are recorded: without that file no project can ever be updated."""
+    missing: dict[str, None] = {}
+    for answers in template.combinations:
+        root = PurePosixPath(template.text(template.settings["_subdirectory"], answers))
+        # Copier wants it right there, and in no folder below.
+        right_there = (path for path in template.files if FILES / path.parent == root)
+        if ANSWERS_FILE not in {template.rendered(path, answers, {}) for path in right_there}:
+            missing[f"{root}/{ANSWERS_TEMPLATE}"] = None
+    for place in missing:
+        message = (
+            "is missing, so no project could be updated: it holds _copier_answers | to_nice_yaml"
+        )
+        yield Finding("answers-file", place, None, message)
 
 
 def check_layers(template: Template) -> Iterator[Finding]:

@@ -8,17 +8,6 @@ from jinja2 import TemplateSyntaxError, meta, nodes
 from hooks.findings import Finding
 from hooks.template import BUILT_IN, FILES, QUESTIONS, SUFFIX, Template
 
-ANSWERS_TEMPLATE = "{{ _copier_conf.answers_file }}.jinja"
-
-
-def check_answers_file(template: Template) -> Iterator[Finding]:
-    """The answers are recorded: without that file no project can ever be updated."""
-    if ANSWERS_TEMPLATE not in map(str, template.files):
-        message = (
-            "is missing, so no project could be updated: it holds _copier_answers | to_nice_yaml"
-        )
-        yield Finding("answers-file", f"{FILES}/{ANSWERS_TEMPLATE}", None, message)
-
 
 def check_files(template: Template) -> Iterator[Finding]:
     """Each .jinja compiles, uses an answer and only defined ones; no other file holds an answer."""

@@ -16,12 +16,11 @@ STAGES: list[list[Check]] = [
         check_questions.check_settings,
         check_questions.check_keys,
         check_questions.check_complete,
-        check_jinja.check_answers_file,
         check_jinja.check_questions,
         check_jinja.check_files,
         check_files.check_names,
     ],
-    [check_questions.check_defaults, check_files.check_layers],
+    [check_questions.check_defaults, check_files.check_answers_file, check_files.check_layers],
     [check_size.check_size],
 ]
 

@@ -51,7 +51,12 @@ def rendered(root: Path) -> Trees:
         for variant in VARIANTS:
             render(template, answers_of(variant), Path(folder) / variant)
             whole[variant] = read(Path(folder) / variant)
-    return {variant: changes(variant, whole) for variant in VARIANTS}
+    return kept(whole)
+
+
+def kept(whole: Trees) -> Trees:
+    """The part of each render that its snapshot holds. Raises OptionError."""
+    return {variant: changes(variant, whole) for variant in whole}
 
 
 def changes(variant: str, whole: Trees) -> Tree:

@@ -130,9 +130,13 @@ class Template:
 
         `texts` keeps what parts of names render to with these answers.
         """
-        for part in path.parts:
+        root = self.settings["_subdirectory"]
+        for part in (root, *path.parts):
             if part not in texts:
                 texts[part] = self.text(part, answers)
-        parts = [texts[part] for part in path.parts]
+        place = PurePosixPath(FILES) / path
+        if not place.is_relative_to(texts[root]):
+            return None
+        parts = [texts[part] for part in place.relative_to(texts[root]).parts]
         parts[-1] = parts[-1].removesuffix(SUFFIX)
         return str(PurePosixPath(*parts)) if all(parts) else None

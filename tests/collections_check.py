@@ -7,6 +7,7 @@ A vector of conformance/collections/*.yaml starts from an example and edits it, 
   {file: path}             deleted; with `text`, `base64`, `folder: true` or `link` it is that
   {file: path, repeat: text, times: n}  n times the text behind what is there
   {file: path, copy: path} a copy, with `edits` in it, which are [old, new]
+With `variables` these are the environment, in which its secrets are looked up too.
 Its findings are lines of "<id> <file>:<line>"; without a file it is the example's collection.
 """
 
@@ -38,6 +39,7 @@ class Case:
     agent: str | None = None
     against: str | None = None
     before: Edits | None = None
+    variables: dict[str, str] | None = None
 
     def write(self, folder: Path) -> dict[str, Any]:
         """Write the project, with its repository, to `folder`; what a driver has to know of it."""
@@ -49,7 +51,8 @@ class Case:
             for path in sorted(folder.rglob("*.md"), reverse=True):
                 path.unlink()
         put(folder, edited(self.example, self.edits))
-        return {"folder": str(folder), "agent_id": self.agent, "against": self.against}
+        known = {"agent_id": self.agent, "against": self.against, "variables": self.variables}
+        return {"folder": str(folder), **known}
 
 
 def git(folder: Path, *arguments: str) -> None:
@@ -169,5 +172,5 @@ def _case(name: str, example: str, row: dict[str, Any]) -> Case:
     expected = [
         line if ":" in line else line.replace(" ", f" {collection}:") for line in row["found"]
     ]
-    more = {key: row[key] for key in ("agent", "against", "before") if key in row}
+    more = {key: row[key] for key in ("agent", "against", "before", "variables") if key in row}
     return Case(name, example, row["edits"], expected, **more)

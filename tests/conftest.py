@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from filelock import FileLock
 from pytest_copie.plugin import Copie
 
 from hooks.rendering import render as render_variant
@@ -15,6 +16,8 @@ from hooks.rendering import without_git
 from hooks.variants import PROJECT_NAME, answers_of
 
 ROOT = Path(__file__).parents[1]
+# Where what every project has is in the template.
+PLAIN = Path("template") / "{{ layer.plain }}"
 
 # Snapshots are renders, with tests of their own.
 collect_ignore = ["snapshots"]
@@ -78,12 +81,17 @@ def render(copie: Copie, template: Path) -> Render:
 
 @pytest.fixture(scope="session")
 def rendered(template: Path, tmp_path_factory: pytest.TempPathFactory) -> Rendered:
-    """The render of a variant, to read only: each is made once."""
+    """The render of a variant, to read only: each is made once, and test processes share it."""
+    folder = tmp_path_factory.getbasetemp()
+    shared = folder.parent if "PYTEST_XDIST_WORKER" in os.environ else folder
 
     @cache
     def rendered(variant: str) -> Path:
-        project = tmp_path_factory.mktemp(variant) / "project"
-        render_variant(template, answers_of(variant), project)
+        project = shared / "rendered" / variant / "project"
+        project.parent.mkdir(parents=True, exist_ok=True)
+        with FileLock(f"{project}.lock"):
+            if not project.exists():
+                render_variant(template, answers_of(variant), project)
         return project
 
     return rendered

@@ -10,7 +10,7 @@ import pytest
 
 from hooks import snapshots
 from hooks.variants import VARIANTS, base_of
-from tests.conftest import ROOT
+from tests.conftest import PLAIN, ROOT
 
 pytestmark = pytest.mark.slow  # each starts the command as a process
 UNDEFINED = """\
@@ -129,7 +129,7 @@ def test_render_takes_the_first_variant_and_an_empty_folder(tmp_path: Path) -> N
 
 
 def test_render_shows_edits_that_are_not_committed(own_template: Path, tmp_path: Path) -> None:
-    (own_template / "template" / "NEWS.md").write_text("new\n")
+    (own_template / PLAIN / "NEWS.md").write_text("new\n")
     assert hooks("render", str(tmp_path / "new"), cwd=own_template).returncode == 0
     assert (tmp_path / "new" / "NEWS.md").read_text() == "new\n"
 
@@ -153,7 +153,7 @@ def test_snapshots_are_compared_written_and_compared_again(own_template: Path) -
     same = hooks("snapshots", cwd=own_template)
     assert (same.returncode, same.stdout) == (0, "snapshots are as rendered\n")
 
-    (own_template / "template" / "NEWS.md").write_text("new\n")
+    (own_template / PLAIN / "NEWS.md").write_text("new\n")
     changed = hooks("snapshots", cwd=own_template)
     refused(changed, 1, "files that are not as rendered: 4;")  # one in each target
     assert "+new" in changed.stdout.splitlines()
@@ -161,7 +161,7 @@ def test_snapshots_are_compared_written_and_compared_again(own_template: Path) -
 
 def test_snapshots_refuse_an_option_that_removes_a_file(own_template: Path) -> None:
     name = "{% if model == 'bedrock' %}NEWS.md{% endif %}"
-    (own_template / "template" / name).write_text("new\n")
+    (own_template / PLAIN / name).write_text("new\n")
     refused(hooks("snapshots", "--write", cwd=own_template), 1, "leaves out NEWS.md")
     assert not (own_template / "tests").exists()
 

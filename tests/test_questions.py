@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from copier import run_copy
 
 from hooks.loading import load
 from hooks.variants import VARIANTS
-from tests.conftest import ROOT, Render, Rendered
+from tests.conftest import PLAIN, ROOT, Render, Rendered
 
 QUESTIONS: dict[str, Any] = load(ROOT).questions
 ASKED = {
@@ -78,9 +79,22 @@ FOLDERS = [
 ]
 
 
+@pytest.fixture(scope="session")
+def only_questions(template: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A template that renders the answers and nothing else, to read only."""
+    folder = tmp_path_factory.mktemp("only") / "questions"
+    (folder / PLAIN).mkdir(parents=True)
+    (answers,) = (template / PLAIN).glob("*answers_file*")
+    for path in (Path("copier.yml"), answers.relative_to(template)):
+        shutil.copy2(template / path, folder / path)
+    return folder
+
+
 @pytest.mark.parametrize("folder", FOLDERS)
-def test_the_defaults_are_valid_in_any_folder(folder: str, template: Path, tmp_path: Path) -> None:
-    run_copy(str(template), tmp_path / folder, defaults=True, quiet=True, overwrite=True)
+def test_the_defaults_are_valid_in_any_folder(
+    folder: str, only_questions: Path, tmp_path: Path
+) -> None:
+    run_copy(str(only_questions), tmp_path / folder, defaults=True, quiet=True, overwrite=True)
     answers = yaml.safe_load((tmp_path / folder / ".copier-answers.yml").read_text())
     assert re.fullmatch(r"[a-z][a-z0-9]*(-[a-z0-9]+)*", answers["project_name"])
     assert len(answers["project_name"]) <= 40

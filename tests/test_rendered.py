@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from hooks.rendering import files_of
-from hooks.variants import VARIANTS, base_of
+from hooks.variants import VARIANTS
 from tests.conftest import ROOT, Rendered
 from tests.installed import clean_environment, installed, uv
 
@@ -21,6 +21,8 @@ BASES = [name for name in VARIANTS if "+" not in name]
 
 # Words of this repository that mean nothing to the owner of a project.
 OURS = re.compile(r"copier\.yml|python -m hooks|tests/(snapshots|conformance)|\.jinja|pytest-copie")
+# How long the tests of a render may take.
+SECONDS = 20
 LINK = re.compile(r"\[[^\]]*\]\(([^)#\s]+)[^)]*\)")
 # A proxy that nothing listens at: what does not go through Python's sockets ends there.
 DEAD_PROXY = dict.fromkeys(
@@ -112,11 +114,14 @@ def test_a_render_is_clean_for_its_own_type_checker(variant: str) -> None:
 @pytest.mark.parametrize("variant", PYTHON)
 def test_a_render_passes_its_own_tests_offline_in_time(variant: str) -> None:
     project = installed(variant)
-    start = time.monotonic()
     plugin = {"PYTHONPATH": str(ROOT / "tests"), "PYTHONDONTWRITEBYTECODE": "1"}
-    out = run(project, "pytest", "-q", "-p", "no_network", **plugin, **DEAD_PROXY)
-    assert re.search(r"\d+ passed", out)
-    assert time.monotonic() - start < (20 if base_of(variant) is None else 40)
+    command = ("pytest", "-q", "-p", "no_network")
+    for _ in range(2):  # other tests run beside this one, so it gets another try
+        start = time.monotonic()
+        assert re.search(r"\d+ passed", run(project, *command, **plugin, **DEAD_PROXY))
+        if (seconds := time.monotonic() - start) < SECONDS:
+            return
+    pytest.fail(f"its own tests take {seconds:.0f} s, {SECONDS} are allowed")
 
 
 @pytest.mark.slow

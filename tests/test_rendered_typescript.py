@@ -8,13 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from hooks.variants import VARIANTS, base_of
+from hooks.variants import VARIANTS
 from tests.conftest import ROOT
 from tests.installed import NODE, NPM, clean_environment, installed, packages
 
 # What the tests need besides a render: knip, and the oldest Node that a render takes.
 TOOLS = b'{"dependencies": {"knip": "^5.88", "node": "~22.18"}, "allowScripts": {"node": true}}'
 TYPESCRIPT = [name for name in VARIANTS if name.partition("+")[0].endswith("-typescript")]
+# How long the tests of a render may take.
+SECONDS = 20
 OFFLINE = {"NODE_OPTIONS": f"--import={(ROOT / 'tests' / 'no_network.mjs').as_uri()}"}
 
 pytestmark = pytest.mark.slow
@@ -42,10 +44,12 @@ def test_a_render_is_clean_for_its_own_linters_and_types(variant: str) -> None:
 
 @every
 def test_a_render_passes_its_own_tests_offline_in_time(variant: str) -> None:
-    start = time.monotonic()
-    out = run(installed(variant), *NPM, "test", **OFFLINE)
-    assert re.search(r"pass \d+", out)
-    assert time.monotonic() - start < (20 if base_of(variant) is None else 40)
+    for _ in range(2):  # other tests run beside this one, so it gets another try
+        start = time.monotonic()
+        assert re.search(r"pass \d+", run(installed(variant), *NPM, "test", **OFFLINE))
+        if (seconds := time.monotonic() - start) < SECONDS:
+            return
+    pytest.fail(f"its own tests take {seconds:.0f} s, {SECONDS} are allowed")
 
 
 @pytest.mark.parametrize("variant", [name for name in TYPESCRIPT if "+" not in name])

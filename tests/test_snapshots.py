@@ -10,9 +10,15 @@ from hooks import snapshots
 from hooks.rendering import ANSWERS_FILE
 from hooks.snapshots import File, Trees
 from hooks.variants import PROJECT_NAME, VARIANTS
-from tests.conftest import ROOT, Render
+from tests.conftest import ROOT, Render, Rendered
 
 BASE = "strands-python"
+# The first target is tried every day.
+TARGETS = [
+    name if name == BASE else pytest.param(name, marks=pytest.mark.slow)
+    for name in VARIANTS
+    if "+" not in name
+]
 OPTION = "strands-python+openai"
 KEPT: Trees = {
     BASE: {"a.py": File(b"one\ntwo\n", False), "run": File(b"#!/bin/sh\n", True)},
@@ -20,14 +26,15 @@ KEPT: Trees = {
 }
 
 
-def test_the_snapshots_are_what_the_template_renders() -> None:
-    differences = snapshots.compare(snapshots.recorded(ROOT), snapshots.rendered(ROOT))
+def test_the_snapshots_are_what_the_template_renders(rendered: Rendered) -> None:
+    whole = {variant: snapshots.read(rendered(variant)) for variant in VARIANTS}
+    differences = snapshots.compare(snapshots.recorded(ROOT), snapshots.kept(whole))
     assert not differences, "\n\n".join(
         [*differences, "If the renders are right: python -m hooks snapshots --write"]
     )
 
 
-@pytest.mark.parametrize("variant", [name for name in VARIANTS if "+" not in name])
+@pytest.mark.parametrize("variant", TARGETS)
 def test_pytest_copie_renders_the_same_files(variant: str, render: Render) -> None:
     tree = snapshots.read(render(**VARIANTS[variant]))
     answers = tree.pop(ANSWERS_FILE).content.decode()

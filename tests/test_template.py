@@ -9,10 +9,11 @@ import copier._template
 import copier._user_data
 import pytest
 
-from hooks import check_questions
-from hooks.lint import lint
+from hooks import check_questions, check_size
+from hooks.lint import STAGES, lint
 from hooks.template import TemplateError
-from tests.conftest import ROOT
+from hooks.variants import VARIANTS
+from tests.conftest import ROOT, Rendered
 
 ANSWERS_TEMPLATE = "# Written by Copier.\n{{ _copier_answers | to_nice_yaml }}"
 
@@ -216,14 +217,28 @@ FAULTS: list[tuple[str, Edit]] = [
 ]
 
 
-def test_this_template_passes_every_check() -> None:
-    assert [str(finding) for finding in lint(ROOT)] == []
+def test_this_template_passes_every_check_of_its_source() -> None:
+    assert [str(finding) for finding in lint(ROOT, STAGES[:-1])] == []
 
 
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_this_template_passes_every_check_of_a_render(variant: str, rendered: Rendered) -> None:
+    assert STAGES[-1] == [check_size.check_size]
+    assert [str(finding) for finding in check_size.check_project(variant, rendered(variant))] == []
+
+
+@pytest.fixture
+def few_variants(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Render a template of these tests once and not for each variant, which it has none of."""
+    monkeypatch.setattr(check_size, "VARIANTS", ["strands-python"])
+
+
+@pytest.mark.usefixtures("few_variants")
 def test_a_sound_template_passes_every_check(tmp_path: Path) -> None:
     assert lint(build(tmp_path, SOUND)) == []
 
 
+@pytest.mark.usefixtures("few_variants")
 @pytest.mark.parametrize(("expected", "edit"), FAULTS, ids=[expected for expected, _ in FAULTS])
 def test_a_fault_is_found_where_it_is(expected: str, edit: Edit, tmp_path: Path) -> None:
     files = dict(SOUND)
@@ -238,6 +253,7 @@ def test_every_kind_of_finding_has_a_fault_above() -> None:
     assert kinds == {expected.split()[0] for expected, _ in FAULTS}
 
 
+@pytest.mark.usefixtures("few_variants")
 def test_a_renamed_question_may_ask_for_its_old_answer(tmp_path: Path) -> None:
     files = dict(SOUND)
     questions("default: red", "default: \"{{ color if color is defined else 'red' }}\"")(files)

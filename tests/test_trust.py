@@ -11,6 +11,7 @@ from hooks.loading import load
 from hooks.rendering import ANSWERS_FILE
 from hooks.snapshots import read
 from hooks.variants import VARIANTS, answers_of
+from tests.conftest import PLAIN
 from tests.installed import clean_environment, uv
 
 UNSAFE = 4
@@ -46,7 +47,7 @@ def releases(own_template: Path, tmp_path: Path) -> Path:
     """A clone of a template with two releases: the working tree, and one that adds a file."""
     git("init", "--quiet", cwd=own_template)
     commit(own_template, "First", tag="v0.1.0")
-    (own_template / "template" / "NEWS.md").write_text("new\n")
+    (own_template / PLAIN / "NEWS.md").write_text("new\n")
     commit(own_template, "Second", tag="v0.2.0")
     git("clone", "--quiet", own_template, tmp_path / "clone", cwd=tmp_path)
     return tmp_path / "clone"

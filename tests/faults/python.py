@@ -108,8 +108,8 @@ FAULTS = [
     Fault(
         "a turn goes on when its client has left",
         SERVER,
-        "        pass\n    turn.cancel()",
-        "        pass",
+        "    watch.add_done_callback(lambda _: turn.cancel())\n",
+        "",
     ),
     Fault(
         "Accept is ignored",
@@ -152,8 +152,9 @@ FAULTS = [
     Fault(
         "anyone may end a session",
         SERVER,
-        "    async with parts.sessions.open(ask) as session:\n        await session.end()\n",
-        "    await parts.sessions._store.end(ask.session_id)\n",
+        "        async with parts.sessions.open(ask) as session:\n"
+        "            await session.end()\n",
+        "        await parts.sessions._store.end(ask.session_id)\n",
     ),
     # Reading a request.
     Fault("only the host is checked", REQUESTS, ' + request.headers.getlist("origin")', ""),

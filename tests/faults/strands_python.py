@@ -5,15 +5,15 @@ from tests.faults.fault import Fault
 TURN = "src/app/turn.py"
 TIMEOUT = "asyncio.timeout(parts.settings.turn_timeout_seconds)"
 OPENED = (
-    "        async with parts.sessions.open(ask) as session:\n"
-    "            if last := session.replay():\n"
-    '                await emit(last["reply"])\n'
-    "                return last\n"
-    "            try:\n"
-    f"                async with {TIMEOUT}:\n"
+    "    async with parts.sessions.open(ask) as session:\n"
+    "        if last := session.replay():\n"
+    '            await emit(last["reply"])\n'
+    "            return last\n"
+    "        try:\n"
+    f"            async with {TIMEOUT}:\n"
 )
 COMMIT = 'session.commit(agent.take_snapshot(preset="session").to_dict(), "")'
-AFTER_TIMEOUT = '                raise AgentError("turn_timeout") from None\n'
+AFTER_TIMEOUT = '            raise AgentError("turn_timeout") from None\n'
 STOPS = '{"end_turn", "stop_sequence"}'
 
 FAULTS = [
@@ -21,20 +21,20 @@ FAULTS = [
         "every turn is committed, however it ended",
         TURN,
         AFTER_TIMEOUT,
-        f"{AFTER_TIMEOUT}            finally:\n                await {COMMIT}\n",
+        f"{AFTER_TIMEOUT}        finally:\n            await {COMMIT}\n",
     ),
     Fault(
         "a cancelled turn is committed",
         TURN,
         AFTER_TIMEOUT,
-        f"{AFTER_TIMEOUT}            except asyncio.CancelledError:\n"
-        f"                await {COMMIT}\n                raise\n",
+        f"{AFTER_TIMEOUT}        except asyncio.CancelledError:\n"
+        f"            await {COMMIT}\n            raise\n",
     ),
     Fault(
         "a turn is committed before it runs",
         TURN,
-        "                    before = len(agent.messages)\n",
-        f"                    before = len(agent.messages)\n                    await {COMMIT}\n",
+        "                before = len(agent.messages)\n",
+        f"                before = len(agent.messages)\n                await {COMMIT}\n",
     ),
     Fault("the commit is forgotten", TURN, "await session.commit(", "dict("),
     Fault(
@@ -64,8 +64,8 @@ FAULTS = [
     Fault(
         "the time that a turn waits for its session is counted",
         TURN,
-        f"    try:\n{OPENED}",
-        "    arrived = asyncio.get_running_loop().time()\n    try:\n"
+        OPENED,
+        "    arrived = asyncio.get_running_loop().time()\n"
         + OPENED.replace("timeout(", "timeout_at(arrived + "),
     ),
     Fault(

@@ -4,7 +4,7 @@ from tests.faults.fault import Fault
 
 TURN = "src/turn.ts"
 STOPS = "stopReason !== 'endTurn' && stopReason !== 'stopSequence'"
-RUN = "stream(parts, agent, ask.prompt ?? '', emit, stop),\n      )\n"
+RUN = "stream(parts, agent, ask.prompt ?? '', emit, stop),\n    )\n"
 COMMIT = (
     "await session.commit({ scope: 'agent', schema_version: '1.0', created_at: '', "
     "data: agent.takeSnapshot({ preset: 'session' }).data }, '')"

@@ -4,8 +4,8 @@ from tests.faults.fault import Fault
 
 TURN = "src/app/turn.py"
 COMMIT = 'session.commit(_snapshot([ai.user_message("x")]), "")'
-AFTER_TIMEOUT = '                raise AgentError("turn_timeout") from None\n'
-STAGED = "                    staged = _stage(session.snapshot, parts.settings.history_messages)\n"
+AFTER_TIMEOUT = '            raise AgentError("turn_timeout") from None\n'
+STAGED = "                staged = _stage(session.snapshot, parts.settings.history_messages)\n"
 UNFINISHED = '    if reason != "stop" and not (calls and reason == "tool_call"):\n'
 
 FAULTS = [
@@ -13,14 +13,14 @@ FAULTS = [
         "a failed turn is committed",
         TURN,
         AFTER_TIMEOUT,
-        f"{AFTER_TIMEOUT}            except AgentError:\n"
-        f"                await {COMMIT}\n                raise\n",
+        f"{AFTER_TIMEOUT}        except AgentError:\n"
+        f"            await {COMMIT}\n            raise\n",
     ),
     Fault(
         "a turn is committed before it runs",
         TURN,
         STAGED,
-        f"{STAGED}                    await {COMMIT}\n",
+        f"{STAGED}                await {COMMIT}\n",
     ),
     Fault(
         "only the reply of a turn is committed",

@@ -3,7 +3,7 @@
 from tests.faults.fault import Fault
 
 TURN = "src/turn.ts"
-RUN = "stream(parts, ask, [...messages, prompt], emit, stop),\n      )\n"
+RUN = "stream(parts, ask, [...messages, prompt], emit, stop),\n    )\n"
 COMMIT = (
     "await session.commit({ scope: 'agent', schema_version: '1.0', created_at: '', "
     "data: { messages: [...messages, prompt] } }, '')"

@@ -19,7 +19,7 @@ UUID7 = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9
 CHECKPOINTS = 3
 
 
-@pytest.mark.spread
+@pytest.mark.one_each
 def test_a_session_is_taken_back_to_an_earlier_turn(agents: Agents, provider: Provider) -> None:
     home = agents.home()
     chat = Chat(agents.fresh(home, CHECKPOINTS=CHECKPOINTS).server, provider)
@@ -108,8 +108,9 @@ def test_a_store_that_is_not_there_is_one_line(agents: Agents) -> None:
     for words in (["list"], ["show", "a"], ["end", "a"]):
         result = home.run("sessions", *words, SECRETS_VALKEY_SESSIONS=url)
         assert result.returncode == 1, result
-        assert 1 <= (result.stdout + result.stderr).strip().count("\n") + 1 <= 2, result
-        assert "Traceback" not in result.stderr
+        why = "valkey at 127.0.0.1:9 cannot be reached: connection refused"
+        assert (result.stdout + result.stderr).strip().endswith(why), result
+        assert (result.stdout + result.stderr).strip().count("\n") <= 1, result
         assert_clean(result.stdout + result.stderr)
 
 
@@ -132,6 +133,11 @@ def test_a_replica_notices_that_a_session_was_restored_or_ended(
     assert chat.recalled("Five.") == echoed("Four.")
 
 
+def made_at(home: Home, session: str) -> str:
+    """When the last turn was made, as `sessions show` tells it."""
+    return str(home.store.snapshot(session)["created_at"]).replace("+00:00", "Z")
+
+
 def shown_turns(home: Home, session: str) -> list[tuple[int, str]]:
     """The turn of each checkpoint that `sessions show` lists, and when it was made."""
     shown = home.run("sessions", "show", session, "--json")
@@ -141,7 +147,7 @@ def shown_turns(home: Home, session: str) -> list[tuple[int, str]]:
     return [(one["turn"], one["created_at"]) for one in checkpoints]
 
 
-@pytest.mark.spread
+@pytest.mark.one_each
 @pytest.mark.parametrize("before", [0, 1])
 def test_who_loses_a_race_leaves_no_checkpoint(
     agents: Agents, provider: Provider, gate: threading.Event, before: int
@@ -153,25 +159,25 @@ def test_who_loses_a_race_leaves_no_checkpoint(
     expected = []
     for number in range(before):
         assert chat.say(f"Before {number}.").turn == number + 1
-        expected.append((number + 1, home.store.snapshot(chat.session)["created_at"]))
+        expected.append((number + 1, made_at(home, chat.session)))
     running = chat.start("Loser.", [Hold(gate), "Late."], headers=JSON)
     chat.call("Loser.")
     assert beside.say("Winner.").turn == before + 1
-    expected.append((before + 1, home.store.snapshot(chat.session)["created_at"]))
+    expected.append((before + 1, made_at(home, chat.session)))
     gate.set()
     assert_failed(running.reply(), 409, "session_conflict", chat.session)
     assert shown_turns(home, chat.session) == expected
     assert chat.say("After.").turn == before + 2
-    expected.append((before + 2, home.store.snapshot(chat.session)["created_at"]))
+    expected.append((before + 2, made_at(home, chat.session)))
     assert shown_turns(home, chat.session) == expected
 
 
-@pytest.mark.spread
+@pytest.mark.one_each
 @pytest.mark.parametrize("before", [0, 1])
 def test_a_save_whose_reply_was_lost_has_its_checkpoint(
     agents: Agents, provider: Provider, before: int
 ) -> None:
-    home = agents.home(attempts=2)
+    home = agents.home(attempts=1)
     replica = agents.fresh(home, CHECKPOINTS=9)
     chat = Chat(replica.server, provider)
     assert Chat(replica.server, provider).say("Wake up.").turn == 1

@@ -16,6 +16,7 @@ SLACK = 3.0  # for a machine that has other things to do
 DOWN = (503, "store_unavailable")
 
 
+@pytest.mark.spread
 def test_a_store_that_is_down_is_told_before_the_model_is_called(
     chat: Chat, beside: Chat, one: Replica
 ) -> None:
@@ -30,6 +31,7 @@ def test_a_store_that_is_down_is_told_before_the_model_is_called(
     assert beside.recalled() == echoed("One.", "Three.")
 
 
+@pytest.mark.spread
 def test_a_store_that_goes_down_in_a_turn_keeps_nothing_of_it(
     chat: Chat, beside: Chat, one: Replica, gate: threading.Event
 ) -> None:
@@ -46,6 +48,7 @@ def test_a_store_that_goes_down_in_a_turn_keeps_nothing_of_it(
     assert beside.recalled() == echoed("One.", "Three.")
 
 
+@pytest.mark.spread
 def test_a_save_that_never_arrived_can_be_sent_again(
     chat: Chat, beside: Chat, one: Replica
 ) -> None:
@@ -60,6 +63,7 @@ def test_a_save_that_never_arrived_can_be_sent_again(
     assert beside.recalled() == echoed("One.", "Two.")
 
 
+@pytest.mark.spread
 def test_a_save_whose_reply_was_lost_is_replayed(chat: Chat, beside: Chat, one: Replica) -> None:
     chat.say("One.")
     one.proxy.at_save = "cut reply"
@@ -75,6 +79,7 @@ def test_a_save_whose_reply_was_lost_is_replayed(chat: Chat, beside: Chat, one: 
     assert beside.recalled() == echoed("One.", "Two.", "Three.")
 
 
+@pytest.mark.spread
 def test_a_client_that_leaves_in_the_save_leaves_a_committed_turn(
     chat: Chat, beside: Chat, one: Replica
 ) -> None:
@@ -131,8 +136,8 @@ def test_a_save_to_a_store_that_is_slow_is_bounded(
     started = time.monotonic()
     gate.set()
     first = running.reply()
-    assert time.monotonic() - started < TIMEOUT + SLACK
-    if (mode, first.status) != ("hold reply", 200):  # its client tried again, and saw its own save
+    assert time.monotonic() - started < 2 * TIMEOUT + SLACK  # it looks once what became of it
+    if (mode, first.status) != ("hold reply", 200):  # it saw its own save
         assert_failed(first, *DOWN, chat.session)
     one.proxy.reset()
     one.proxy.cut()
@@ -145,6 +150,7 @@ def test_a_save_to_a_store_that_is_slow_is_bounded(
 
 # Not Valkey: a client may have one connection to it for all, and the proxy holds what is on it.
 @pytest.mark.stores("s3", "custom-rest", "custom-lambda")
+@pytest.mark.spread
 def test_other_sessions_do_not_wait_for_a_slow_save(chat: Chat, one: Replica) -> None:
     other = Chat(one.server, chat.provider)
     one.proxy.at_save = "hold reply"

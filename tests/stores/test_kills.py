@@ -1,6 +1,7 @@
 """`kill -9`: whenever it comes, a session holds a whole number of completed turns.
 
-Each target and store has its share of 112 kills, 64 of them between the save request and its reply.
+Each target and store has its share of 112 kills, 64 of them between the save request and its reply;
+a usual run has a quarter of them, each target and each store once.
 """
 
 import random
@@ -25,6 +26,7 @@ KILLS: list[tuple[str, bool | None]] = [
 
 
 @pytest.mark.timeout(120)
+@pytest.mark.one_each
 def test_kills_leave_whole_turns(agents: Agents, provider: Provider) -> None:
     home, done = agents.home(), ["One."]
     replica = agents.fresh(home)

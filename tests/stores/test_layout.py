@@ -108,6 +108,49 @@ def test_a_lifecycle_rule_joins_those_that_are_there(agents: Agents, provider: P
 
 @pytest.mark.spread
 @pytest.mark.stores("s3")
+def test_the_rule_goes_with_the_time_to_live(agents: Agents, provider: Provider) -> None:
+    home = agents.home()
+    home.collection.write_text(re.sub(r"\n  ttl_days: .*", "", home.collection.read_text()))
+    store, bucket = home.store, f"bucket-of-{home.agent_id}"
+    assert isinstance(store, S3Store)
+    store.client.create_bucket(Bucket=bucket)
+
+    def rules() -> list[str]:
+        try:
+            found = store.client.get_bucket_lifecycle_configuration(Bucket=bucket)["Rules"]
+        except store.client.exceptions.ClientError:
+            return []
+        return [f"{rule['ID']} {rule['Filter']['Prefix']}" for rule in found]
+
+    ours, former, foreign = (
+        {
+            "ID": id,
+            "Status": "Enabled",
+            "Filter": {"Prefix": prefix},
+            "Expiration": {"Days": 7},
+            "NoncurrentVersionExpiration": {"NoncurrentDays": 7},
+        }
+        for id, prefix in (("aml-sessions", "sessions/"), ("aml-sessions", "b/"), ("x", "logs/"))
+    )
+    for given, left in (
+        ([ours, foreign], ["x logs/"]),
+        ([ours], []),
+        ([former], ["aml-sessions b/"]),
+    ):
+        store.client.put_bucket_lifecycle_configuration(
+            Bucket=bucket, LifecycleConfiguration={"Rules": given}
+        )
+        server = agents.fresh(home, SECRETS_S3_SESSIONS=bucket).server
+        assert Chat(server, provider).say("One.").turn == 1
+        if given != [former]:
+            wait_for("the rules of others only", partial(has, rules, len(left)))
+        server.signal()
+        assert server.exit_code(within=20) == 0
+        assert rules() == left
+
+
+@pytest.mark.spread
+@pytest.mark.stores("s3")
 def test_a_bucket_whose_rules_cannot_be_changed_is_one_warning(
     agents: Agents, provider: Provider
 ) -> None:
@@ -125,7 +168,8 @@ def test_a_bucket_whose_rules_cannot_be_changed_is_one_warning(
             assert beside.say(text).status == 200
             wait_for("a warning", partial(warnings_of, replica.server))
         (warning,) = warnings_of(replica.server)
-        assert "AccessDenied" in warning
+        assert "lifecycle rule" in warning
+        assert "permission refused" in warning
         sent = b"".join(replica.proxy.sent)
         assert len(re.findall(rb"PUT /\S*\?lifecycle", sent)) == 1, "once in a process"
     assert chat.recalled() == echoed("One.", "Two.", "Three.", "Four.")

@@ -26,6 +26,7 @@ def test_a_restart_resumes_the_session(agents: Agents, provider: Provider) -> No
     assert home.store.turns(chat.session) == 4
 
 
+@pytest.mark.spread
 def test_twenty_turns_that_alternate_are_twenty_turns(chat: Chat, beside: Chat) -> None:
     texts = [f"Turn {number}." for number in range(20)]
     replies = [(chat, beside)[number % 2].say(text) for number, text in enumerate(texts)]
@@ -34,6 +35,7 @@ def test_twenty_turns_that_alternate_are_twenty_turns(chat: Chat, beside: Chat) 
     assert beside.recalled("And you?")[:40] == echoed(*texts[1:], "What do you remember?")
 
 
+@pytest.mark.spread
 def test_of_two_turns_at_once_one_wins_and_the_other_is_told(
     chat: Chat, beside: Chat, one: Replica
 ) -> None:
@@ -53,6 +55,7 @@ def test_of_two_turns_at_once_one_wins_and_the_other_is_told(
     assert beside.recalled("Four.") == [*won, *echoed("Three.")]
 
 
+@pytest.mark.spread
 def test_of_two_first_turns_at_once_one_wins(chat: Chat, beside: Chat) -> None:
     gates = [threading.Event(), threading.Event()]
     sent = [
@@ -70,6 +73,7 @@ def test_of_two_first_turns_at_once_one_wins(chat: Chat, beside: Chat) -> None:
     assert chat.recalled() == [("user", f"Turn {winner}."), ("assistant", "Done.")]
 
 
+@pytest.mark.spread
 def test_a_conflict_in_mid_stream_is_an_event(chat: Chat, beside: Chat) -> None:
     gate = threading.Event()
     loser = chat.start("Loses.", ["Well, ", Hold(gate), "lost."])
@@ -81,6 +85,7 @@ def test_a_conflict_in_mid_stream_is_an_event(chat: Chat, beside: Chat) -> None:
     assert chat.recalled() == echoed("Wins.")
 
 
+@pytest.mark.spread
 def test_a_replica_that_was_frozen_is_refused_when_it_thaws(
     chat: Chat, beside: Chat, one: Replica, gate: threading.Event
 ) -> None:
@@ -99,6 +104,7 @@ def test_a_replica_that_was_frozen_is_refused_when_it_thaws(
     assert beside.recalled() == echoed("One.", "Two.", "Three.", "Four.")
 
 
+@pytest.mark.spread
 def test_an_end_is_not_undone_by_a_turn_that_runs_elsewhere(
     chat: Chat, beside: Chat, one: Replica, gate: threading.Event
 ) -> None:
@@ -113,6 +119,7 @@ def test_an_end_is_not_undone_by_a_turn_that_runs_elsewhere(
     assert beside.recalled() == echoed("Three.")
 
 
+@pytest.mark.spread
 def test_an_end_is_heard_by_every_replica(chat: Chat, beside: Chat, one: Replica) -> None:
     chat.say("One.")
     beside.say("Two.")
@@ -122,6 +129,7 @@ def test_an_end_is_heard_by_every_replica(chat: Chat, beside: Chat, one: Replica
     assert chat.recalled("Again.") == echoed("What do you remember?")
 
 
+@pytest.mark.spread
 def test_an_owner_is_known_to_every_replica(one: Replica, two: Replica, provider: Provider) -> None:
     ada = Chat(one.server, provider, actor="ada")
     ada.say("It is mine.")

@@ -10,8 +10,10 @@ import pytest
 from tests.conformance.chat import Chat, assert_failed, echoed
 from tests.conformance.client import JSON
 from tests.conformance.provider import Provider
+from tests.conformance.server import Server
 from tests.conformance.steps import Hold
-from tests.stores.agents import Agents, Replica, on
+from tests.conformance.targets import TARGETS
+from tests.stores.agents import SETTINGS, Agents, Replica, on, with_store
 from tests.stores.stores import Store
 
 MOST = 20_000  # MAX_SNAPSHOT_BYTES of a replica that takes no more
@@ -72,6 +74,7 @@ def assert_kept(store: Store, session: str, damaged: bytes) -> None:
         assert aside == damaged
 
 
+@pytest.mark.spread
 @pytest.mark.parametrize("damage", USUAL)
 def test_a_snapshot_that_cannot_be_read_is_set_aside(
     chat: Chat, beside: Chat, one: Replica, damage: str
@@ -91,6 +94,25 @@ def test_a_snapshot_that_is_none_is_set_aside(
     damaged = DAMAGES[damage](one.home.store.read(chat.session) or b"")
     one.home.store.write(chat.session, damaged)
     assert_set_aside(chat, beside, one, damaged, damage)
+
+
+@pytest.mark.one_each
+def test_a_session_of_another_framework_is_set_aside(agents: Agents, provider: Provider) -> None:
+    home, framework = agents.home(), agents.target.name.split("-")[0]
+    others = [one for one in TARGETS if not one.name.startswith(framework)]
+    other = others[TARGETS.index(agents.target) % len(others)]
+    variables: dict[str, int | str] = {**home.store.environment(home.store.address)}
+    foreign = Server(with_store(other), home.folder, provider.origin, {**SETTINGS, **variables})
+    chat = Chat(foreign, provider)
+    try:
+        assert [chat.say(text).turn for text in ("One.", "More.")] == [1, 2]
+    finally:
+        foreign.stop()
+    stored = home.store.read(chat.session)
+    assert stored
+    replica = agents.fresh(home)
+    own = on(replica.server, chat)
+    assert_set_aside(own, own, replica, stored, "of another framework")
 
 
 @pytest.mark.spread
@@ -146,6 +168,7 @@ def test_a_session_whose_time_runs_out_in_a_turn_is_not_brought_back(
     assert beside.recalled() == echoed(*expected)
 
 
+@pytest.mark.spread
 def test_what_a_turn_stores_is_a_snapshot_of_the_contract(chat: Chat, one: Replica) -> None:
     chat.say("One.", headers={"Idempotency-Key": "key-1"})
     snapshot = one.home.store.snapshot(chat.session)

@@ -53,6 +53,7 @@ def test_eight_writers_of_fifty_turns_each(chat: Chat, beside: Chat, one: Replic
     assert_kept(kept, chat, one)
 
 
+@pytest.mark.spread
 def test_eight_writers_of_three_turns_each(chat: Chat, beside: Chat, one: Replica) -> None:
     kept = write([chat, beside] * (WRITERS // 2), 3)
     assert len(kept) >= 3

@@ -125,6 +125,12 @@ def test_the_commands_show_a_session_and_take_it_back(tmp_path: Any, monkeypatch
     monkeypatch.delenv("TOKEN")
     code, told = run("sessions", "show", "s")
     assert (code, "There is no store" in told, "TOKEN" in told) == (1, True, True)
+    code, told = run("check", "--endpoint")
+    assert (code, "AML-C21" in told, "AML-W240" in told) == (1, True, True), told
+    unused = json.dumps(agent | {"memory": {"mode": "none"}})
+    (tmp_path / "agents/a.agent.md").write_text(f"---\n{unused}\n---\n")
+    code, told = run("check", "--endpoint")
+    assert (code, "agents/a.agent.md:1 AML-C00" in told) == (1, True), told
 
 
 async def _save(custom: CustomStore, snapshots: list[str]) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from endpoints import OPTIONS, SNAPSHOT, TURN, collection, serving
+from endpoints import ID, OPTIONS, SNAPSHOT, TURN, collection, serving
 from reference_endpoint import Endpoint
 
 from app.memory import mirror
@@ -91,6 +91,14 @@ async def test_an_older_one_never_replaces_a_newer_copy_until_the_end(store: Any
     assert await store.load("s") is None
 
 
+async def test_an_end_comes_before_the_turns_after_it(store: Any) -> None:
+    await store.save("s", snapshot(5), None, ID)
+    copies = Mirror(store, 9999)
+    copies.end("s")
+    await copied(store, snapshot(6), copies)
+    assert [await store.turn(), await store.checkpoints("s")] == [6, []]
+
+
 async def test_an_outage_is_retried_for_each_session_alone(store: Any, caplog: Any) -> None:
     store.failures, copies = {"x": 99, "s": 7}, Mirror(store, 9999)
     copies.put("x", snapshot(1))
@@ -118,6 +126,16 @@ async def test_a_close_does_not_wait_for_ever(store: Any, caplog: Any) -> None:
     await copies.close()
     assert 0.4 < time.monotonic() - start < 1.5
     assert caplog.messages == [f"session {it}: not copied: the process ends" for it in "st"]
+
+
+async def test_a_close_tries_once_more_and_takes_nothing_then(store: Any, caplog: Any) -> None:
+    store.failures, copies = {"s": 99}, Mirror(store, 9999)
+    copies.put("s", snapshot(1))
+    await copies.close()
+    copies.put("t", snapshot(1))
+    assert (store.asked, copies.is_waiting) == ("s", False)
+    why = ["s: not copied: an outage", "t: not copied: the process ends"]
+    assert caplog.messages == [f"session {it}" for it in why]
 
 
 @pytest.mark.parametrize("step", [(CustomStore, "set_aside"), (Operations, "save_snapshot")])

@@ -1,11 +1,16 @@
-// A custom endpoint: what it is sent.
+// A custom endpoint: what it is sent, and what its answers come to.
 
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 
+import { Unavailable } from '../src/memory/backends.ts'
 import type { CustomStore } from '../src/memory/custom_store.ts'
+import { createOptions } from '../src/memory/options.ts'
+import { Cached } from '../src/memory/stored.ts'
+import { createSettings } from '../src/settings.ts'
 import { ARN, type Asked, ID, scripted, SENT, serving } from './endpoints.ts'
 import { SNAPSHOT, type Step, storeAt } from './endpoints.ts'
+import { createEndpoint } from './reference_endpoint.ts'
 
 const PLACE = { session_id: 's', scope: { type: 'agent', scope_id: 'a' } }
 
@@ -65,3 +70,36 @@ test('the six operations over Lambda', async () => {
   )
   assert.deepEqual(then(asked), [...bodies, { operation: 'delete_session', session_id: 's' }])
 })
+
+for (const becomes of ['stored', 'another', 'unknown']) {
+  test(`a save whose answer is lost is looked for, and is ${becomes}`, () =>
+    serving(createEndpoint(), async (url) => {
+      const store = storeAt(url)
+      const [save, load] = [store.save.bind(store), store.load.bind(store)]
+      const other = JSON.stringify({ ...JSON.parse(SNAPSHOT), created_at: '2026-05-01T10:00:01Z' })
+      store.save = async (id, snapshot, expected) => {
+        await save(id, becomes === 'another' ? other : snapshot, expected)
+        throw new Unavailable('no answer')
+      }
+      store.load = async (...values) => {
+        if (becomes === 'unknown') throw new Unavailable('no answer')
+        return await load(...values)
+      }
+      const saved = new Cached(createSettings(), createOptions({ checkpoints: 1 }), store)
+        .save('s', SNAPSHOT)
+        .catch(({ type }) => type)
+      assert.equal(await saved, becomes === 'stored' ? undefined : 'store_unavailable')
+      assert.equal((await store.checkpoints('s')).length, becomes === 'stored' ? 1 : 0)
+    }))
+}
+
+test('the reference endpoint bounds the checkpoints', () =>
+  serving(createEndpoint(), async (url) => {
+    const store = storeAt(url)
+    await store.save('s', SNAPSHOT, null)
+    const ids = Array.from({ length: 1003 }, (_, at) => ID.slice(0, -4) + `${at}`.padStart(4, '0'))
+    for (const id of ids) await store.keep('s', SNAPSHOT, id)
+    assert.deepEqual(await store.checkpoints('s'), ids.slice(3))
+    assert.notEqual(await store.load('s'), null)
+    await store.close()
+  }))

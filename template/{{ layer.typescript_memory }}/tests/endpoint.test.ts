@@ -61,7 +61,10 @@ test('retries, credentials, and what is certain', async () => {
   )
   let closed = ''
   await serving(scripted([]), async (url) => void (closed = url))
-  await assert.rejects(storeAt(closed).load('s'), { message: /ECONNREFUSED/, isCertain: true })
+  await assert.rejects(storeAt(closed).load('s'), {
+    message: /connection refused/,
+    isCertain: true,
+  })
 })
 
 test('what cannot be read is set aside, and a marker is replaced', async () => {
@@ -93,4 +96,8 @@ test('an endpoint that departs from the contract is told how', async () => {
   })
   const deaf = createServer((_, response) => response.end('null'))
   await serving(deaf, async (url) => assert.equal(await check(url), 'AML-C01'))
+  let closed = ''
+  await serving(createServer(), async (url) => void (closed = url))
+  const local = [await check(closed), await check('env:NOT_SET')]
+  assert.deepEqual(local, ['AML-C21', 'AML-C21'])
 })

@@ -12,7 +12,7 @@ import { Operations } from '../src/memory/operations.ts'
 import { Secrets } from '../src/memory/secrets.ts'
 import { Cached } from '../src/memory/stored.ts'
 import { createSettings } from '../src/settings.ts'
-import { declare, OPTIONS, serving, SNAPSHOT } from './endpoints.ts'
+import { declare, ID, OPTIONS, serving, SNAPSHOT } from './endpoints.ts'
 import { createEndpoint } from './reference_endpoint.ts'
 
 const [pauses, logged]: [number[], string[]] = [[], []]
@@ -86,6 +86,14 @@ testWith('an older one never replaces a newer copy until the end', async (store)
   assert.equal(await store.load('s'), null)
 })
 
+testWith('an end comes before the turns after it', async (store) => {
+  const copies = new Mirror(store, 9999)
+  await store.save('s', snapshot(5), null, ID)
+  copies.end('s')
+  await copied(store, snapshot(6), copies)
+  assert.deepEqual([await store.turn(), await store.checkpoints('s')], [6, []])
+})
+
 testWith('an outage is retried for each session alone', async (store) => {
   store.failures = { x: 99, s: 7 }
   const copies = new Mirror(store, 9999)
@@ -94,7 +102,7 @@ testWith('an outage is retried for each session alone', async (store) => {
   assert.equal(store.asked, 'xxxxxxxxssssssss')
   assert.deepEqual([await store.turn('x'), await store.turn()], [null, 1])
   assert.deepEqual(logged.splice(0), ['WARNING session x: not copied: an outage'])
-  assert.equal(pauses.splice(0).join(' '), '1 2 4 8 16 30 30 1 2 4 8 16 30 30')
+  assert.equal(pauses.join(' '), '1 2 4 8 16 30 30 1 2 4 8 16 30 30')
 })
 
 for (const odd of [{ schema_version: '9' }, { x: 'x'.repeat(9999) }]) {
@@ -109,15 +117,19 @@ for (const odd of [{ schema_version: '9' }, { x: 'x'.repeat(9999) }]) {
   })
 }
 
-testWith('a close does not wait for ever', async (store) => {
+testWith('a close does not wait for ever, and takes nothing then', async (store) => {
   store.save = () => new Promise((done) => setTimeout(done, 1000, null).unref())
   const copies = new Mirror(store, 9999)
   copies.put('s', snapshot(2))
   copies.end('t')
   await copies.close()
-  assert.deepEqual(pauses.splice(0), [5])
-  const why = 'not copied: the process ends'
-  assert.deepEqual(logged.splice(0), [`WARNING session s: ${why}`, `WARNING session t: ${why}`])
+  copies.put('u', snapshot(2))
+  assert.equal(pauses.pop(), 5)
+  const lines = ['s', 't', 'u'].map((id) => `session ${id}: not copied: the process ends`)
+  assert.deepEqual(
+    logged.splice(0),
+    lines.map((line) => `WARNING ${line}`),
+  )
 })
 
 for (const [step, type] of Object.entries({ setAside: CustomStore, saveSnapshot: Operations })) {

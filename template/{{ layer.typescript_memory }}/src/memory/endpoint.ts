@@ -2,15 +2,17 @@
 
 import { type Diagnostic, diagnostic } from '../settings.ts'
 import { Unavailable } from './backends.ts'
+import { UNSENT } from './causes.ts'
 import { openTransport } from './custom_store.ts'
 import { EndpointCheck } from './endpoint_check.ts'
 import type { Collection } from './models.ts'
 import { Operations } from './operations.ts'
 import type { Options } from './options.ts'
-import type { Secrets } from './secrets.ts'
+import { referencesOf, type Secrets } from './secrets.ts'
 
 // Finding -> what the endpoint did, and what the contract wants.
-const MESSAGES = {
+export const MESSAGES = {
+  'AML-C00': 'This agent names no collection with backend.type custom: nothing was called.',
   'AML-C01': 'The endpoint does not do what the contract says: {0}.',
   'AML-C02': 'load_snapshot answered a snapshot of an unknown session: answer null.',
   'AML-C03': 'load_manifest answered a manifest of an unknown session: answer null.',
@@ -31,6 +33,7 @@ const MESSAGES = {
   'AML-C18': 'A call without credentials was answered: refuse it with 401.',
   'AML-C19': 'A save without a condition was refused as a conflict: accept it.',
   'AML-C20': 'No ETag came: of two instances in one session the last to save wins. Send one.',
+  'AML-C21': 'The endpoint was not called: {0}.',
 }
 
 export type Failure = keyof typeof MESSAGES
@@ -44,8 +47,17 @@ export async function checkEndpoint(
   where: { file: string; line: number },
 ): Promise<Diagnostic[]> {
   const check = new EndpointCheck(agentId)
+  let endpoint: Operations
   try {
-    await check.run(new Operations(openTransport(collection, options, secrets)))
+    for (const looked of referencesOf(collection)) await secrets.get(...looked)
+    endpoint = new Operations(openTransport(collection, options, secrets))
+  } catch (error) {
+    if (!(error instanceof Unavailable)) throw error
+    const message = MESSAGES['AML-C21'].replace('{0}', () => error.message)
+    return [{ ...diagnostic('AML-C21', message), ...where }]
+  }
+  try {
+    await check.run(endpoint)
     const { scheme } = (collection.backend.type === 'custom' &&
       collection.backend.transport?.credentials) || { scheme: 'none' }
     if (scheme === 'api-key' || scheme === 'bearer-token') {
@@ -53,7 +65,8 @@ export async function checkEndpoint(
     }
   } catch (error) {
     if (!(error instanceof Unavailable)) throw error
-    check.say('AML-C01', error.message)
+    const isCalled = ![...UNSENT].some((words) => error.message.includes(words))
+    check.say(isCalled ? 'AML-C01' : 'AML-C21', error.message)
   }
   return [...check.found].toSorted().map(([id, names]) => {
     const message = MESSAGES[id].replace(/\{(\d)\}/g, (_, at) => String(names[at]))

@@ -3,12 +3,13 @@
 import { parseArgs } from 'node:util'
 
 import { checkModel } from '../model.ts'
-import { type Diagnostic, readSettings } from '../settings.ts'
-import { checkEndpoint } from './endpoint.ts'
+import { type Diagnostic, diagnostic, readSettings } from '../settings.ts'
+import { checkEndpoint, MESSAGES } from './endpoint.ts'
 import { read } from './frontmatter.ts'
 import { type Options, readOptions } from './options.ts'
 import { checkProject, loadProject } from './project.ts'
 import { Secrets } from './secrets.ts'
+import { checkSecrets } from './secrets_check.ts'
 import { Refusal, sessions } from './session_commands.ts'
 
 const USAGE = `Usage: node src/memory/main.ts COMMAND
@@ -30,6 +31,7 @@ async function check(asJson: boolean, against: string | null, isCalled: boolean)
   found.push(...wrong, ...(await checkModel(settings)))
   found.push(...checkProject('.', options.agentId, against))
   const isWrong = found.some((one) => one.severity === 'error')
+  if (!isWrong) found.push(...(await checkSecrets('.', options)))
   if (isCalled && !isWrong) found.push(...(await checkEndpoints(options)))
   found.sort((one, other) => {
     const name = ORDER.find((key) => one[key] !== other[key])
@@ -48,6 +50,7 @@ async function check(asJson: boolean, against: string | null, isCalled: boolean)
 
 async function checkEndpoints(options: Options): Promise<Diagnostic[]> {
   const found: Diagnostic[] = []
+  let isCalled = false
   const { agentId, collections, reads, writes } = loadProject('.', options.agentId)
   for (const id of new Set([...reads, ...writes])) {
     const [collection, file] = [collections.get(id), `collections/${id}.collection.md`]
@@ -55,8 +58,11 @@ async function checkEndpoints(options: Options): Promise<Diagnostic[]> {
     const where = { file, line: read(file, file).line(['backend', 'transport']) }
     const secrets = new Secrets(options)
     found.push(...(await checkEndpoint(collection, agentId, options, secrets, where)))
+    isCalled = true
   }
-  return found
+  if (isCalled) return found
+  const where = { file: `agents/${agentId}.agent.md`, line: 1 }
+  return [{ ...diagnostic('AML-C00', MESSAGES['AML-C00']), ...where }]
 }
 
 /** Run the command; throws Refusal, and for an option that it does not have. */

@@ -13,14 +13,14 @@ const [ATTEMPTS, LONGEST_PAUSE, CLOSING] = [8, 30, 5] // the latter two in secon
  * Writes the newest snapshot of each session, one at a time, and tries again when it fails.
  *
  * A turn never waits for it nor fails by it. What does not fit is dropped, and the log says so;
- * the next turn of that session brings the copy up to date.
+ * the next turn of that session brings the copy up to date. An end comes before the turns after it.
  */
 export class Mirror {
   readonly contact: string
   readonly #store: Backend
   readonly #most: number
-  /** null: the session ended. */
-  readonly #waiting = new Map<string, string | null>()
+  /** What is to be done for each session, in order: null deletes its copy. */
+  readonly #waiting = new Map<string, (string | null)[]>()
   readonly #closing = new AbortController()
   #size = 0
   #task: Promise<void> | null = null
@@ -39,26 +39,28 @@ export class Mirror {
 
   /** Take what a turn committed. */
   put(sessionId: string, snapshot: string): void {
-    this.#take(sessionId, snapshot)
+    const ends = this.#waiting.get(sessionId)?.filter((step) => step === null) ?? []
+    this.#take(sessionId, [...ends, snapshot])
   }
 
   /** Take that a session ended. */
   end(sessionId: string): void {
-    this.#take(sessionId, null)
+    this.#take(sessionId, [null])
   }
 
-  /** Write what waits, for some seconds, and close the store. */
+  /** Try once more to write what waits, for some seconds, and close the store. */
   async close(): Promise<void> {
-    this.#closing.abort() // there is no time for pauses
+    this.#closing.abort()
     await Promise.race([this.#task, sleep(CLOSING * 1000, null, { ref: false })])
     for (const sessionId of this.#waiting.keys()) this.#drop(sessionId, 'the process ends')
     await this.#store.close()
   }
 
-  #take(sessionId: string, snapshot: string | null): void {
+  #take(sessionId: string, steps: (string | null)[]): void {
     this.#remove(sessionId)
-    this.#waiting.set(sessionId, snapshot)
-    this.#size += snapshot?.length ?? 0
+    this.#waiting.set(sessionId, steps)
+    this.#size += sizeOf(steps)
+    if (this.#closing.signal.aborted) return this.#drop(sessionId, 'the process ends')
     for (const oldest of this.#waiting.keys()) {
       const isTooMuch = this.#waiting.size > SESSIONS || this.#size > BYTES
       if (!isTooMuch || this.#waiting.size === 1) break
@@ -68,7 +70,7 @@ export class Mirror {
   }
 
   #remove(sessionId: string): void {
-    this.#size -= this.#waiting.get(sessionId)?.length ?? 0
+    this.#size -= sizeOf(this.#waiting.get(sessionId))
     this.#waiting.delete(sessionId)
   }
 
@@ -81,10 +83,10 @@ export class Mirror {
     const { signal } = this.#closing
     let failed = 0 // attempts in a row
     for (let next = first(this.#waiting); next; next = first(this.#waiting)) {
-      const [sessionId, snapshot] = next
+      const [sessionId, [step = null]] = next
       let why = ''
       try {
-        await this.#write(sessionId, snapshot)
+        await this.#write(sessionId, step)
       } catch (error) {
         const isTold = error instanceof Unavailable
         why = isTold ? error.message : describe(error)
@@ -97,8 +99,10 @@ export class Mirror {
         continue
       }
       failed = 0
-      if (this.#waiting.get(sessionId) !== snapshot) continue
+      const steps = this.#waiting.get(sessionId) ?? []
+      if (steps[0] !== step) continue // meanwhile something newer took its place
       if (why) this.#drop(sessionId, why)
+      else if (steps.length > 1) steps.shift()
       else this.#remove(sessionId)
     }
     this.#task = null
@@ -115,6 +119,10 @@ export class Mirror {
     }
     await this.#store.save(sessionId, snapshot, stored?.revision ?? null)
   }
+}
+
+function sizeOf(steps: (string | null)[] = []): number {
+  return steps.at(-1)?.length ?? 0
 }
 
 function first<T>(all: Iterable<T>): T | undefined {

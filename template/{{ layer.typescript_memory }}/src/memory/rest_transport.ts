@@ -4,6 +4,7 @@ import { unescape } from 'node:querystring' // which throws for no escape
 import { Readable } from 'node:stream'
 
 import { Unavailable } from './backends.ts'
+import { causeOf } from './causes.ts'
 import type { Options } from './options.ts'
 import type { Secrets } from './secrets.ts'
 import { type Answer, checkEtag, type Condition, parse } from './transport.ts'
@@ -86,7 +87,8 @@ export class RestTransport extends Transport {
 function judge({ status, ok, headers }: Response, body: Buffer): Answer {
   const [after, type] = [headers.get('Retry-After') ?? '', headers.get('Content-Type') ?? '']
   const retryAfter = /^[0-9]{1,6}$/.test(after) ? Number(after) * 1000 : 0
-  if (!ok) return { status, retryAfter }
+  const why = causeOf(null, status)
+  if (!ok) return { status, retryAfter, ...(why && { failure: `${why} (HTTP ${status})` }) }
   const etag = checkEtag(headers.get('ETag'))
   try {
     return { status, value: parse(body), etag, raw: body }

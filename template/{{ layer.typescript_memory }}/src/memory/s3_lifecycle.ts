@@ -2,25 +2,27 @@
 
 import { isDeepStrictEqual } from 'node:util'
 
-import type { GetBucketLifecycleConfigurationCommandOutput } from '@aws-sdk/client-s3'
+import type {
+  GetBucketLifecycleConfigurationCommandOutput,
+  LifecycleRule,
+} from '@aws-sdk/client-s3'
 
 import { log } from '../contract.ts'
 import { type Bucket, codeOf } from './s3_client.ts'
 
-/** Have S3 delete what is older; the rules of others stay as they are. */
+/** Have S3 delete what is older, or with null no more; the rules of others stay as they are. */
 export async function ensureRule(
   { s3, Bucket, stop }: Bucket,
   collectionId: string,
   prefix: string,
-  days: number,
+  days: number | null,
 ): Promise<void> {
-  const rule = {
-    ID: `aml-${collectionId}`,
-    Status: 'Enabled' as const,
-    Filter: { Prefix: prefix },
-    Expiration: { Days: days },
-    NoncurrentVersionExpiration: { NoncurrentDays: days },
+  const own = { ID: `aml-${collectionId}`, Filter: { Prefix: prefix } }
+  const limits = {
+    Expiration: { Days: days ?? 0 },
+    NoncurrentVersionExpiration: { NoncurrentDays: days ?? 0 },
   }
+  const rule = { ...own, Status: 'Enabled' as const, ...limits }
   let found: Partial<GetBucketLifecycleConfigurationCommandOutput> = {}
   try {
     found = await s3.getBucketLifecycleConfiguration({ Bucket }, stop)
@@ -29,9 +31,16 @@ export async function ensureRule(
   }
   const { Rules = [], TransitionDefaultMinimumObjectSize } = found
   if (Rules.some((other) => isDeepStrictEqual(other, rule))) return
-  const LifecycleConfiguration = { Rules: [...Rules.filter(({ ID }) => ID !== rule.ID), rule] }
+  // With another prefix it is of another project, whose collection has the same id.
+  const isOwn = ({ ID, Filter }: LifecycleRule) =>
+    ID === own.ID && (days !== null || Filter?.Prefix === prefix)
+  const wanted = [...Rules.filter((other) => !isOwn(other)), ...(days === null ? [] : [rule])]
+  if (isDeepStrictEqual(wanted, Rules)) return
+  const LifecycleConfiguration = { Rules: wanted }
   // The size is a setting beside the rules, kept as it is.
   const all = { Bucket, LifecycleConfiguration, TransitionDefaultMinimumObjectSize }
-  await s3.putBucketLifecycleConfiguration(all, stop)
-  log('INFO', `s3: lifecycle rule ${rule.ID}: what is older than ${days} days goes`)
+  if (wanted.length > 0) await s3.putBucketLifecycleConfiguration(all, stop)
+  else await s3.deleteBucketLifecycle({ Bucket }, stop)
+  const what = days === null ? 'removed' : `what is older than ${days} days goes`
+  log('INFO', `s3: lifecycle rule ${rule.ID}: ${what}`)
 }

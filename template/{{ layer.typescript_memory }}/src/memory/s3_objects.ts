@@ -6,7 +6,7 @@ import type { PutObjectCommandInput, _Object } from '@aws-sdk/client-s3'
 
 import { Conflict, type Stored, Unavailable } from './backends.ts'
 import { decode } from './bounded.ts'
-import { type Bucket, codeOf, statusOf } from './s3_client.ts'
+import { type Bucket, codeOf, statusOf, wordsOf } from './s3_client.ts'
 
 const DAY = 86_400_000
 
@@ -76,12 +76,15 @@ export class Objects {
 
   /** The keys that begin so and have not expired, in order. */
   async keys(prefix: string): Promise<string[]> {
-    const found: string[] = []
-    for await (const items of this.#pages(prefix)) {
-      const live = items.filter(({ LastModified }) => !this.#isExpired(LastModified))
-      found.push(...live.map(({ Key = '' }) => Key))
-    }
-    return found
+    return await allKeys(async (use) => await use(this), prefix)
+  }
+
+  /** A page of such keys, and the token of the next one. */
+  async page(Prefix: string, ContinuationToken?: string): Promise<[string[], string | undefined]> {
+    const { s3, Bucket, stop } = this.#bucket
+    const page = await s3.listObjectsV2({ Bucket, Prefix, ContinuationToken }, stop)
+    const live = page.Contents?.filter(({ LastModified }) => !this.#isExpired(LastModified)) ?? []
+    return [live.map(({ Key = '' }) => Key), page.NextContinuationToken]
   }
 
   /** Delete the objects, there or not. */
@@ -99,7 +102,8 @@ export class Objects {
       const Delete = { Objects, Quiet: true }
       const { Errors = [] } = await s3.deleteObjects({ Bucket, Delete }, stop)
       const [error] = Errors
-      if (error) throw new Unavailable(`s3: ${codeOf({ code: error.Code })} for one of the objects`)
+      const why = error && wordsOf({ code: error.Code })
+      if (why) throw new Unavailable(`one of the objects was not deleted: ${why}`)
     }
   }
 
@@ -124,6 +128,17 @@ export class Objects {
     const now = this.#now?.().getTime() ?? Date.now() + systemClockOffset
     return now - changed.getTime() > this.#days * DAY
   }
+}
+
+type Run = <T>(use: (objects: Objects) => Promise<T>) => Promise<T>
+
+/** The keys that begin so and have not expired; each page is a call, bounded by itself. */
+export async function allKeys(run: Run, prefix: string): Promise<string[]> {
+  let [found, token] = await run((objects) => objects.page(prefix))
+  for (let keys = found; token; found = found.concat(keys)) {
+    ;[keys, token] = await run((objects) => objects.page(prefix, token))
+  }
+  return found
 }
 
 /** Throw Conflict for an error by which a condition did not hold, and any other as it is. */

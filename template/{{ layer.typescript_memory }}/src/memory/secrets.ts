@@ -4,6 +4,7 @@ import { LRUCache } from 'lru-cache'
 
 import { Unavailable } from './backends.ts'
 import { bounded } from './bounded.ts'
+import { causeOf, MISSING, needRegion, told } from './causes.ts'
 import type { Collection } from './models.ts'
 import type { Options } from './options.ts'
 
@@ -71,13 +72,15 @@ export class Secrets {
       return await bounded(this.#seconds, async (abortSignal) => {
         const aws = await import('@aws-sdk/client-secrets-manager')
         const client = new aws.SecretsManagerClient({ maxAttempts: 2, ...(region && { region }) })
+        await needRegion(client)
         const asked = client.send(new aws.GetSecretValueCommand({ SecretId }), { abortSignal })
         const { SecretString = '' } = await asked.finally(() => client.destroy())
         return SecretString.trim()
       })
     } catch (error) {
       const { name, message } = error as Error
-      throw new SecretError(reference, error instanceof Unavailable ? message : name)
+      const why = error instanceof Unavailable ? message : causeOf(error) || name
+      throw new SecretError(reference, why === MISSING ? why : told('AWS Secrets Manager', why))
     }
   }
 }

@@ -46,7 +46,7 @@ export class Cached extends InProcess {
   /** What is stored last, or undefined. Throws `store_unavailable` and `session_corrupt`. */
   override async load(sessionId: string): Promise<string | undefined> {
     const own = this.#role.isWritable ? undefined : await super.load(sessionId)
-    if (own !== undefined) return own // turns that a read-only store does not get
+    if (own !== undefined) return own || undefined // '' when they have ended
     const known = this.#known.get(sessionId)
     const stored = await this.#backend
       .load(sessionId, known?.revision)
@@ -83,38 +83,41 @@ export class Cached extends InProcess {
    * Delete the session that `load` found. Throws `store_unavailable`.
    *
    * Of one that it did not find, what was set aside stays: who it belonged to is not known.
+   * Then its first turn may still run on another instance, which is committed after the end.
+   * One of a read-only store stays there, and has ended for this process.
    */
   override async end(sessionId: string): Promise<void> {
-    await super.end(sessionId)
     this.#known.delete(sessionId)
-    if (!this.#role.isWritable || !started.getStore()?.loaded) return
+    const { isWritable, mirrors } = this.#role
+    const found = isWritable ? started.getStore()?.loaded : await super.load(sessionId)
     const why = `session ${sessionId}: not ended`
-    await this.#backend.end(sessionId).catch((error: unknown) => refuse(error, why))
-    for (const mirror of this.#role.mirrors) mirror.end(sessionId)
+    if (!isWritable) await super.save(sessionId, '')
+    else if (found) await this.#backend.end(sessionId).catch((error) => refuse(error, why))
+    for (const mirror of found ? mirrors : []) mirror.end(sessionId)
   }
 
   async #save(sessionId: string, snapshot: string): Promise<void> {
-    const known = this.#known.get(sessionId)
-    this.#known.delete(sessionId)
     const expected = started.getStore()?.loaded?.revision ?? null
     const checkpoint = this.#options.checkpoints > 0 ? uuid7() : null
+    let revision: string | null
     try {
-      let revision: string | null
-      try {
-        revision = await this.#backend.save(sessionId, snapshot, expected, checkpoint)
-      } catch (error) {
-        if (!(error instanceof Conflict)) throw error
-        const stored = await this.#backend.load(sessionId)
-        if (!stored || !isSame(stored.snapshot, snapshot)) throw new StoreError('session_conflict')
-        revision = stored.revision // it was this very save, whose reply was lost
-        if (checkpoint) await this.#backend.keep(sessionId, snapshot, checkpoint)
-      }
-      this.#known.set(sessionId, { revision, snapshot })
+      revision = await this.#backend.save(sessionId, snapshot, expected, checkpoint)
     } catch (error) {
-      const isUnchanged = error instanceof Unavailable && error.isCertain
-      if (isUnchanged && known) this.#known.set(sessionId, known)
-      refuse(error)
+      const isUnknown = error instanceof Unavailable && !error.isCertain
+      if (!isUnknown && !(error instanceof Conflict)) refuse(error)
+      this.#known.delete(sessionId)
+      revision = await this.#revisionOf(sessionId, snapshot, error)
+      if (checkpoint) await this.#backend.keep(sessionId, snapshot, checkpoint)
     }
+    this.#known.set(sessionId, { revision, snapshot })
+  }
+
+  /** The revision of what failed to be saved, if only the reply was lost; or throw. */
+  async #revisionOf(sessionId: string, snapshot: string, error: unknown): Promise<string | null> {
+    const stored = await this.#backend.load(sessionId).catch((again) => refuse(again))
+    if (stored && isSame(stored.snapshot, snapshot)) return stored.revision
+    if (error instanceof Conflict) throw new StoreError('session_conflict')
+    refuse(error)
   }
 
   /** Put what cannot be read where nothing overwrites it, and return how the turn ends. */

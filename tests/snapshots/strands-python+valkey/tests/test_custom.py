@@ -4,10 +4,17 @@ import json
 from typing import Any
 
 import pytest
-from endpoints import ARN, ID, NULL, OK, PLACE, SENT, SNAPSHOT, scripted, set_aws, store
+from endpoints import ARN, ID, NULL, OK, PLACE, SENT, SNAPSHOT, scripted, serving, set_aws, store
+from reference_endpoint import Endpoint
 
 from app.memory.backends import Unavailable
 from app.memory.custom_store import CustomStore
+from app.memory.errors import StoreError
+from app.memory.options import Options
+from app.memory.stored import Cached
+from app.settings import Settings
+
+OTHER = json.dumps(SNAPSHOT | {"created_at": "2026-05-01T10:00:01Z"}).encode()
 
 
 async def use(custom: CustomStore) -> None:
@@ -101,6 +108,41 @@ async def test_retries_credentials_and_what_is_certain(monkeypatch: Any) -> None
         key = bearer | {"scheme": "api-key", "header": "X-Key"}
         await store(url, key).load("s")
         assert asked[0][2]["X-Key"] == "t"
-    with pytest.raises(Unavailable, match="ConnectError") as raised:
+    with pytest.raises(Unavailable, match="connection refused") as raised:
         await store("http://127.0.0.1:1").load("s")
     assert raised.value.is_certain
+
+
+@pytest.mark.parametrize("becomes", ["stored", "another", "unknown"])
+async def test_a_save_whose_answer_is_lost_is_looked_for(becomes: str, monkeypatch: Any) -> None:
+    async def fail(*_: Any) -> None:
+        raise Unavailable("no answer")
+
+    async def lose(*values: Any) -> None:
+        await save(values[0], OTHER if becomes == "another" else values[1], values[2])
+        if becomes == "unknown":
+            monkeypatch.setattr(custom, "load", fail)
+        await fail()
+
+    with serving(Endpoint()) as url:
+        custom = store(url)
+        save, cached = custom.save, Cached(Settings(), Options(checkpoints=1), custom)
+        assert await cached.load("s") is None
+        monkeypatch.setattr(custom, "save", lose)
+        if becomes == "stored":
+            await cached.save("s", json.dumps(SNAPSHOT).encode())
+        else:
+            with pytest.raises(StoreError, match="session store"):
+                await cached.save("s", json.dumps(SNAPSHOT).encode())
+        assert len(await custom.checkpoints("s")) == (becomes == "stored")
+
+
+async def test_the_reference_endpoint_bounds_the_checkpoints() -> None:
+    ask: Any = {"operation": "save_snapshot", **PLACE, "snapshot": {}}
+    with Endpoint() as endpoint:
+        ids = [f"{ID[:-4]}{number:04d}" for number in range(1003)]
+        for id in ["latest", *ids]:
+            assert endpoint.do(ask | {"snapshot_id": id})[0] == 200
+        status, found, _ = endpoint.do(ask | {"operation": "list_snapshot_ids", "limit": 1000})
+        assert (status, json.loads(found)) == (200, {"snapshot_ids": ids[3:]})
+        assert endpoint.do(ask | {"operation": "load_snapshot", "snapshot_id": "latest"})[1] == "{}"

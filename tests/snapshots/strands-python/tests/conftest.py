@@ -1,7 +1,9 @@
 """A model that plays a script, for the tests of every framework in the same words."""
 
 import asyncio
+import os
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 
@@ -9,6 +11,11 @@ from app.offline_model import OfflineModel
 
 STOPS = {"call": "tool_use", "length": "max_tokens", "filter": "content_filtered", "cut": ""}
 anyio_backend = pytest.fixture(lambda: "asyncio")  # what runs the tests that are async
+
+# What the developer set is no part of a test: not in the environment, and not in .env.
+patch("app.settings.dotenv_values", return_value={}).start()
+own = ("AGENT_ID", "MODEL", "SECRET", "SESSION")
+os.environ.update({name: "" for name in os.environ if name.startswith(own)})
 
 
 # A step lists texts to say, seconds to wait, exceptions to raise, and a stop such as ("call",).

@@ -24,6 +24,7 @@ const REST: Record<string, string> = {
 }
 const TABLE = 'CREATE TABLE IF NOT EXISTS kept(sid, scope, id, etag, json, UNIQUE(sid, scope, id))'
 const [HERE, OK] = ['FROM kept WHERE sid = ? AND scope = ?', '{"ok": true}']
+const OLD = `SELECT rowid ${HERE} AND id LIKE '%-%' ORDER BY id DESC LIMIT -1 OFFSET 1000`
 
 /** The endpoint as a server that does not listen yet; without a token it asks for none. */
 export function createEndpoint(file = ':memory:', token = ''): Server {
@@ -60,6 +61,7 @@ export function createEndpoint(file = ':memory:', token = ''): Server {
       return [412, '{"ok": false, "error": "conflict"}', old]
     }
     db.prepare('REPLACE INTO kept VALUES (?, ?, ?, ?, ?)').run(...here, id, etag, json)
+    db.prepare(`DELETE FROM kept WHERE rowid IN (${OLD})`).run(...here) // 1000 checkpoints stay
     return [200, OK, etag]
   }
 

@@ -63,13 +63,14 @@ async function chat(sessionId: string, actor: string | null): Promise<void> {
   const ask = () => (isPiped ? say('> ') : lines.prompt())
   // Without control characters, which could move the cursor or retitle the window.
   const emit = async (chunk: string) => void say(chunk.replace(CONTROL, ''))
-  let failed = 0
+  let [done, failed] = [0, 0]
   ask()
   for await (const line of lines) {
     if (isPiped) say(`${line}\n`)
     try {
       const prompt = checkPrompt(line, parts.settings.maxPromptChars)
       await takeTurn(parts, { sessionId, actor, key: null, prompt }, emit, stop.signal)
+      done++
       say('\n')
     } catch (error) {
       if (stop.signal.aborted) break
@@ -81,7 +82,7 @@ async function chat(sessionId: string, actor: string | null): Promise<void> {
     ask()
   }
   await parts.close()
-  say(`\nThis was session ${sessionId}. ${parts.kept}\n`)
+  say(`\nThis was session ${sessionId}. ${done > 0 ? parts.kept : 'It had no new turn.'}\n`)
   process.exit(isPiped && failed > 0 ? 1 : 0)
 }
 

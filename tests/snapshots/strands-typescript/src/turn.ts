@@ -22,33 +22,26 @@ configureLogging({ debug() {}, info() {}, warn() {}, error() {} })
  * Throws AgentError, or the reason of the signal.
  */
 export async function takeTurn(parts: Parts, ask: Ask, emit: Emit, signal: AbortSignal) {
-  try {
-    const last = await parts.sessions.open(ask, signal, async (session) => {
-      const replayed = session.replay()
-      if (replayed) {
-        await emit(replayed.reply)
-        return replayed
-      }
-      const agent = stage(parts, ask, session.snapshot)
-      const before = agent.messages.length
-      const reply = await withinTime(parts, signal, (stop) =>
-        stream(parts, agent, ask.prompt ?? '', emit, stop),
-      )
-      // Without the system prompt: after an update of the code, the code's own applies.
-      const snapshot = agent.takeSnapshot({ preset: 'session', exclude: ['systemPrompt'] })
-      const { scope, schemaVersion: schema_version, createdAt: created_at, data } = snapshot
-      const last = await session.commit({ scope, schema_version, created_at, data }, reply)
-      parts.record(ask, agent.messages.slice(before))
-      return last
-    })
-    log('INFO', `session ${ask.sessionId}: turn ${last.turn}`)
-    return last
-  } catch (error) {
-    if (error instanceof AgentError) {
-      log('WARNING', `session ${ask.sessionId}: ${error.type} ${error.detail}`)
+  const last = await parts.sessions.open(ask, signal, async (session) => {
+    const replayed = session.replay()
+    if (replayed) {
+      await emit(replayed.reply)
+      return replayed
     }
-    throw error
-  }
+    const agent = stage(parts, ask, session.snapshot)
+    const before = agent.messages.length
+    const reply = await withinTime(parts, signal, (stop) =>
+      stream(parts, agent, ask.prompt ?? '', emit, stop),
+    )
+    // Without the system prompt: after an update of the code, the code's own applies.
+    const snapshot = agent.takeSnapshot({ preset: 'session', exclude: ['systemPrompt'] })
+    const { scope, schemaVersion: schema_version, createdAt: created_at, data } = snapshot
+    const last = await session.commit({ scope, schema_version, created_at, data }, reply)
+    parts.record(ask, agent.messages.slice(before))
+    return last
+  })
+  log('INFO', `session ${ask.sessionId}: turn ${last.turn}`)
+  return last
 }
 
 /** A new agent that goes on where the session is, and shares nothing with it. */

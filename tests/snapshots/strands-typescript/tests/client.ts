@@ -21,6 +21,11 @@ export const JSON_ONLY = { Host: '127.0.0.1:8080', Accept: 'application/json' }
 
 mock.method(console, 'error', () => {}) // the log
 
+// What the developer set is no part of a test.
+for (const name in process.env) {
+  if (/^(AGENT_ID|MODEL|SECRET|SESSION)/.test(name)) delete process.env[name]
+}
+
 type Answer = [status: number, session: string | undefined, text: string]
 
 export class Client {

@@ -8,15 +8,15 @@ import json
 import re
 import sqlite3
 import threading
-from hmac import compare_digest
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from secrets import compare_digest, token_hex
 from typing import Any
 from urllib.parse import parse_qsl
-from uuid import uuid4
 
 ID, UUID7 = "[A-Za-z0-9][A-Za-z0-9._-]{0,299}", "[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f-]{21}"
 TABLE = "CREATE TABLE IF NOT EXISTS kept(sid, scope, id, etag, json, UNIQUE(sid, scope, id))"
 HERE, OK = "FROM kept WHERE sid = ? AND scope = ?", '{"ok": true}'
+OLD = f"SELECT rowid {HERE} AND id LIKE '%-%' ORDER BY id DESC LIMIT -1 OFFSET 1000"
 
 
 def text(ask: Any, name: str, pattern: str = ID) -> str:
@@ -58,12 +58,13 @@ class Endpoint(ThreadingHTTPServer):
         etag, kept = row or (None, "null")
         if verb == "load":
             return 304 if etag and etag == ask.get("if_none_match") else 200, kept, etag
-        new, value = f'"{uuid4()}"', json.dumps({**ask[what]}, ensure_ascii=False)
+        new, value = f'"{token_hex()}"', json.dumps({**ask[what]}, ensure_ascii=False)
         if "-" in id and etag:  # a checkpoint never changes; the same one once more is a retry
             return (200, OK, etag) if value == kept else (409, '{"ok": false}', etag)
         if ask.get("if_match") not in (None, etag) or (etag and ask.get("if_none_match") == "*"):
             return 412, '{"ok": false, "error": "conflict"}', None
         self._db.execute("REPLACE INTO kept VALUES (?, ?, ?, ?, ?)", [*here, id, new, value])
+        self._db.execute(f"DELETE FROM kept WHERE rowid IN ({OLD})", here)  # 1000 checkpoints stay
         return 200, OK, new
 
 
@@ -82,8 +83,7 @@ class Handler(BaseHTTPRequestHandler):
         except (PermissionError, ValueError, TypeError, KeyError, RecursionError) as error:
             value = json.dumps({"error": str(error)})
             status = 401 if isinstance(error, PermissionError) else 400
-        if is_lambda and etag:
-            value = json.dumps(json.loads(value) | {"etag": etag})
+        value = json.dumps(json.loads(value) | {"etag": etag}) if is_lambda and etag else value
         sent = b"" if status == 304 else value.encode()
         self.send_response(200 if is_lambda else status)
         headers = {"Content-Type": "application/json", "Content-Length": str(len(sent))}

@@ -1,10 +1,13 @@
 """The collections of this project, and how `check` tells what is wrong with one."""
 
+import os
 from pathlib import Path
 
 import pytest
 
+from app.memory.options import Options
 from app.memory.project import check_project, load_project
+from app.memory.secrets_check import check_secrets
 
 PROJECT = Path(__file__).parents[1]
 COLLECTION = """---
@@ -64,6 +67,8 @@ def test_nothing_is_wrong_with_the_collections_of_this_project() -> None:
         ("ttl_seconds: 86400", "ttl_seconds: 0x10", []),
         ("ttl_seconds: 86400", "ttl_seconds: 1.5", ["AML-E063 colle:15"]),
         ("ttl_seconds: 86400", "ttl_seconds: &a 5", ["AML-E007 colle:15"]),
+        ("  ttl_seconds: 86400", "\tttl_seconds: 86400", ["AML-E0D0 colle:15"]),
+        ('"platform"', '"platform', ["AML-E0D3 colle:9"]),
         ("  ttl_seconds: 86400\n", "", ["AML-W206 colle:12"]),
         ('"1.0.0"', "1.0", ["AML-E016 colle:4"]),
         ("scope", "color: 1\nscope", ["AML-E003 colle:11"]),
@@ -75,3 +80,21 @@ def test_nothing_is_wrong_with_the_collections_of_this_project() -> None:
 )
 def test_each_finding_names_the_line(old: str, new: str, found: list[str], tmp_path: Path) -> None:
     assert check(tmp_path, old, new) == found
+
+
+def test_a_secret_that_is_not_there_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in [name for name in os.environ if name.startswith(("AWS_", "SECRETS_"))]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert check(tmp_path, 'sessions"\n  ttl', 'sessions#url"\n  ttl') == []
+
+    def told() -> list[tuple[str, int]]:
+        return [(one["id"], one["line"]) for one in check_secrets(tmp_path, Options())]
+
+    assert told() == [("AML-W242", 14)]
+    monkeypatch.setenv("SECRETS_VALKEY_SESSIONS", "valkey://h")
+    assert told() == [("AML-W241", 14)]
+    monkeypatch.setenv("SECRETS_VALKEY_SESSIONS", '{"url": "valkey://h"}')
+    assert told() == []

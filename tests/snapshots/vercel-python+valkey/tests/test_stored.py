@@ -144,5 +144,7 @@ async def test_a_client_that_leaves_during_the_save_comes_too_late(endpoint: Any
 async def test_sessions_only_begin_in_a_store_that_is_read_only(endpoint: Any) -> None:
     assert await replica(endpoint).say("s") == "1"
     client = replica(endpoint, is_writable=False)
-    assert [await client.say(it) for it in ("s", "s", "s!")] == ["2", "3", "end"]
+    said = [await client.say(it) for it in ("s", "s", "s!", "s", "new!", "new")]
+    assert said == ["2", "3", "end", "1", "end", "1"]
+    assert [name for name, *_ in client.copies.method_calls] == ["put", "put", "end", "put", "put"]
     assert await replica(endpoint).say("s") == "2"

@@ -1,8 +1,10 @@
 """A model that plays a script, for the tests of every framework in the same words."""
 
 import asyncio
+import os
 from collections.abc import AsyncGenerator
 from typing import Any, Literal
+from unittest.mock import patch
 
 import ai
 import pytest
@@ -13,6 +15,11 @@ from app.offline_model import Offline, OfflineModel
 STOPS = {"call": "tool_call", "length": "length", "filter": "content_filter", "cut": ""}
 NAMES = {"tool_call": "(toolUse)", "tool_result": "(toolResult)"}
 anyio_backend = pytest.fixture(lambda: "asyncio")  # what runs the tests that are async
+
+# What the developer set is no part of a test: not in the environment, and not in .env.
+patch("app.settings.dotenv_values", return_value={}).start()
+own = ("AGENT_ID", "MODEL", "SECRET", "SESSION")
+os.environ.update({name: "" for name in os.environ if name.startswith(own)})
 
 
 class Scripted(Offline):

@@ -4,9 +4,11 @@ import assert from 'node:assert/strict'
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
-import { test } from 'node:test'
+import { test, type TestContext } from 'node:test'
 
+import { readOptions } from '../src/memory/options.ts'
 import { checkProject, loadProject } from '../src/memory/project.ts'
+import { checkSecrets } from '../src/memory/secrets_check.ts'
 
 const PROJECT = join(import.meta.dirname, '..')
 const COLLECTION = `---
@@ -46,18 +48,14 @@ const FILES = {
   'iam/helper.iam.md': GRANTS,
 }
 
-function check(old: string, by: string): string[] {
+function project(context: TestContext, old: string, by: string): string {
   const folder = mkdtempSync(join(tmpdir(), 'collections-'))
-  try {
-    for (const [path, text] of Object.entries(FILES)) {
-      mkdirSync(join(folder, dirname(path)))
-      writeFileSync(join(folder, path), text.replace(old, by))
-    }
-    const found = checkProject(folder)
-    return found.map(({ id, file, line }) => `${id} ${file.slice(0, 5)}:${line}`)
-  } finally {
-    rmSync(folder, { recursive: true })
+  context.after(() => rmSync(folder, { recursive: true }))
+  for (const [path, text] of Object.entries(FILES)) {
+    mkdirSync(join(folder, dirname(path)))
+    writeFileSync(join(folder, path), text.replace(old, by))
   }
+  return folder
 }
 
 test('nothing is wrong with the collections of this project', () => {
@@ -74,6 +72,8 @@ const FOUND: [old: string, by: string, found: string[]][] = [
   ['ttl_seconds: 86400', 'ttl_seconds: 0x10', []],
   ['ttl_seconds: 86400', 'ttl_seconds: 1.5', ['AML-E063 colle:15']],
   ['ttl_seconds: 86400', 'ttl_seconds: &a 5', ['AML-E007 colle:15']],
+  ['  ttl_seconds: 86400', '\tttl_seconds: 86400', ['AML-E0D0 colle:15']],
+  ['"platform"', '"platform', ['AML-E0D3 colle:9']],
   ['  ttl_seconds: 86400\n', '', ['AML-W206 colle:12']],
   ['"1.0.0"', '1.0', ['AML-E016 colle:4']],
   ['scope', 'color: 1\nscope', ['AML-E003 colle:11']],
@@ -83,7 +83,24 @@ const FOUND: [old: string, by: string, found: string[]][] = [
   ['"read-write"', '"read"', ['AML-E106 agent:6']],
 ]
 for (const [old, by, found] of FOUND) {
-  test(`finds ${found.join(', ') || 'nothing'} after ${JSON.stringify(by)}`, () => {
-    assert.deepEqual(check(old, by), found)
+  test(`finds ${found.join(', ') || 'nothing'} after ${JSON.stringify(by)}`, (context) => {
+    const told = checkProject(project(context, old, by))
+    assert.deepEqual(
+      told.map(({ id, file, line }) => `${id} ${file.slice(0, 5)}:${line}`),
+      found,
+    )
   })
 }
+
+test('a secret that is not there is told', async (context) => {
+  const [folder, [options]] = [project(context, 'valkey/sessions"', 'x#url"'), readOptions()]
+  const environment = process.env
+  const told = async (SECRETS_X = '') => {
+    process.env = { HOME: folder, SECRETS_X }
+    return (await checkSecrets(folder, options)).map(({ id, line }) => `${id} ${line}`)
+  }
+  context.after(() => (process.env = environment))
+  assert.deepEqual(await told(), ['AML-W242 14'])
+  assert.deepEqual(await told('valkey://h'), ['AML-W241 14'])
+  assert.deepEqual(await told('{"url": "valkey://h"}'), [])
+})

@@ -112,8 +112,10 @@ describe('with a store', { concurrency: 4 }, () => {
     withEndpoint(async (endpoint) => {
       assert.equal(await replica(endpoint).say('s'), '1')
       const client = replica(endpoint, [], false)
-      const said = [await client.say('s'), await client.say('s'), await client.say('s!')]
-      assert.deepEqual(said, ['2', '3', 'end'])
+      const said: unknown[] = []
+      for (const it of ['s', 's', 's!', 's', 'new!', 'new']) said.push(await client.say(it))
+      assert.deepEqual(said, ['2', '3', 'end', '1', 'end', '1'])
+      assert.deepEqual(client.copies, ['put', 'put', 'end', 'put', 'put'])
       assert.equal(await replica(endpoint).say('s'), '2')
     }))
 })

@@ -93,12 +93,19 @@ export function createApp(parts: Parts, turns: Turns): RequestListener {
   }
 
   async function run(ask: Ask, emit: Emit, signal: AbortSignal): Promise<object> {
-    if (ask.prompt !== null) {
-      const { turn, reply } = await takeTurn(parts, ask, emit, signal)
-      return { session_id: ask.sessionId, turn, reply }
+    try {
+      if (ask.prompt !== null) {
+        const { turn, reply } = await takeTurn(parts, ask, emit, signal)
+        return { session_id: ask.sessionId, turn, reply }
+      }
+      await parts.sessions.open(ask, signal, (session) => session.end())
+      return { session_id: ask.sessionId, ended: true }
+    } catch (error) {
+      if (error instanceof AgentError) {
+        log('WARNING', `session ${ask.sessionId}: ${error.type} ${error.detail}`)
+      }
+      throw error
     }
-    await parts.sessions.open(ask, signal, (session) => session.end())
-    return { session_id: ask.sessionId, ended: true }
   }
 
   return (request, response) => {

@@ -29,35 +29,28 @@ export async function takeTurn(
   emit: Emit,
   signal: AbortSignal,
 ): Promise<Last> {
-  try {
-    const last = await parts.sessions.open(ask, signal, async (session) => {
-      const replayed = session.replay()
-      if (replayed) {
-        await emit(replayed.reply)
-        return replayed
-      }
-      const messages = stage(parts, session.snapshot)
-      const prompt: ModelMessage = { role: 'user', content: ask.prompt ?? '' }
-      const [reply, answers] = await withinTime(parts, signal, (stop) =>
-        stream(parts, ask, [...messages, prompt], emit, stop),
-      )
-      const added = [prompt, ...answers]
-      // Without the system prompt: after an update of the code, the code's own applies.
-      const data = { messages: [...messages, ...added] }
-      const created_at = new Date().toISOString()
-      const snapshot = { scope: 'agent', schema_version: '1.0', created_at, data }
-      const last = await session.commit(snapshot, reply)
-      parts.record(ask, added)
-      return last
-    })
-    log('INFO', `session ${ask.sessionId}: turn ${last.turn}`)
-    return last
-  } catch (error) {
-    if (error instanceof AgentError) {
-      log('WARNING', `session ${ask.sessionId}: ${error.type} ${error.detail}`)
+  const last = await parts.sessions.open(ask, signal, async (session) => {
+    const replayed = session.replay()
+    if (replayed) {
+      await emit(replayed.reply)
+      return replayed
     }
-    throw error
-  }
+    const messages = stage(parts, session.snapshot)
+    const prompt: ModelMessage = { role: 'user', content: ask.prompt ?? '' }
+    const [reply, answers] = await withinTime(parts, signal, (stop) =>
+      stream(parts, ask, [...messages, prompt], emit, stop),
+    )
+    const added = [prompt, ...answers]
+    // Without the system prompt: after an update of the code, the code's own applies.
+    const data = { messages: [...messages, ...added] }
+    const created_at = new Date().toISOString()
+    const snapshot = { scope: 'agent', schema_version: '1.0', created_at, data }
+    const last = await session.commit(snapshot, reply)
+    parts.record(ask, added)
+    return last
+  })
+  log('INFO', `session ${ask.sessionId}: turn ${last.turn}`)
+  return last
 }
 
 /** A copy of the messages of the last whole turns; of the very last one in any case. */

@@ -87,10 +87,13 @@ test('a shutdown lets turns finish and then cancels them', async () => {
   assert.match(ping, /^{"status":"Healthy",".*":\d+}$/)
 })
 
+// What the developer set in .env is no part of a test.
+const NO_FILE = '--import=data:text/javascript,process.loadEnvFile=()=>{}'
+
 function run(command: string[], input: string, environment: object = {}) {
   const main = `${import.meta.dirname}/../src/main.ts`
   const env = { ...process.env, ...environment }
-  return spawnSync(process.execPath, [main, ...command], { input, env, encoding: 'utf8' })
+  return spawnSync(process.execPath, [NO_FILE, main, ...command], { input, env, encoding: 'utf8' })
 }
 
 test('a bad setting is named with what is allowed', () => {

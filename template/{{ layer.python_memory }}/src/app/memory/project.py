@@ -11,7 +11,7 @@ from .frontmatter import Document, read
 from .history import changed_since
 from .lint import lint
 from .models import Agent, Collection, Iam
-from .references import Documents, lint_agent, lint_iam, references
+from .references import Documents, lint_agent, lint_iam, lint_variables, references
 from .rules import finding, wrong_fields
 
 Findings = Iterator[dict[str, Any]]
@@ -74,6 +74,7 @@ def _findings(folder: Path, agent_id: str | None, against: str | None) -> Findin
                 yield finding(id, document.file, line, **names)
             if document.data is not None:
                 yield from wrong_fields(kind, model, document)
+                yield from lint_variables(document)
     collections, agents, iam = documents["collection"], documents["agent"], documents["iam"]
     for stem, document in collections.items():
         yield from lint(document, stem)

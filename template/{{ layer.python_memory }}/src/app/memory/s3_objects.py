@@ -1,14 +1,16 @@
 """The objects of one bucket: conditional changes, and none that is older than its time to live."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from datetime import datetime
 from email.utils import parsedate_to_datetime
+from functools import partial
 from typing import Any
 
 from botocore.exceptions import ClientError  # type: ignore[import-untyped]
 
 from .backends import Conflict, Stored, Unavailable
+from .causes import cause_of
 from .s3_client import code_of, status_of
 
 
@@ -72,11 +74,13 @@ class Objects:
 
     def keys(self, prefix: str) -> list[str]:
         """The keys that begin so and have not expired, in order."""
-        found: list[str] = []
-        for page in self._pages(prefix):
-            items = page.get("Contents", [])
-            found += [it["Key"] for it in items if not self._is_expired(page, it["LastModified"])]
-        return found
+        return [key for page in self._pages(prefix) for key in self._live(page)]
+
+    def page(self, prefix: str, token: str | None) -> tuple[list[str], str | None]:
+        """A page of such keys, and the token of the next one."""
+        more = {"ContinuationToken": token} if token else {}
+        page = self.s3.list_objects_v2(Bucket=self.bucket, Prefix=prefix, **more)
+        return self._live(page), page.get("NextContinuationToken")
 
     def delete(self, keys: Iterable[str]) -> None:
         """Delete the objects, there or not."""
@@ -91,11 +95,16 @@ class Objects:
                 what = {"Objects": items, "Quiet": True}
                 reply = self.s3.delete_objects(Bucket=self.bucket, Delete=what)
                 for error in reply.get("Errors", []):
-                    raise Unavailable(f"s3: {error['Code']} for one of the objects")
+                    why = cause_of(None, error["Code"]) or error["Code"]
+                    raise Unavailable(f"one of the objects was not deleted: {why}")
 
     def _pages(self, prefix: str) -> Any:
         paginator = self.s3.get_paginator("list_objects_v2")
         return paginator.paginate(Bucket=self.bucket, Prefix=prefix)
+
+    def _live(self, page: Any) -> list[str]:
+        items = page.get("Contents", [])
+        return [it["Key"] for it in items if not self._is_expired(page, it["LastModified"])]
 
     def _head(self, key: str) -> Any:
         return self.s3.head_object(Bucket=self.bucket, Key=key)
@@ -107,6 +116,15 @@ class Objects:
         now = self.now() if self.now else parsedate_to_datetime(headers["date"])
         changed = changed or parsedate_to_datetime(headers["last-modified"])
         return (now - changed).total_seconds() > self.days * 86_400
+
+
+async def all_keys(run: Callable[[Callable[[Objects], Any]], Awaitable[Any]], prefix: str) -> Any:
+    """The keys that begin so and have not expired; each page is a call, bounded by itself."""
+    found, token = await run(lambda objects: objects.page(prefix, None))
+    while token:
+        keys, token = await run(partial(Objects.page, prefix=prefix, token=token))
+        found += keys
+    return found
 
 
 def _conflict(error: ClientError) -> Exception:

@@ -4,7 +4,7 @@ import json
 import logging
 import re
 from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any, TypeVar, cast
 
 from uuid_utils import uuid7
@@ -15,8 +15,9 @@ from .backends import Stored, Unavailable
 from .options import Options
 from .s3_client import S3Client
 from .s3_lifecycle import ensure_rule
-from .s3_objects import Objects
+from .s3_objects import Objects, all_keys
 from .secrets import Secrets
+from .wire import now as written_now
 
 log = logging.getLogger(__name__)
 Result = TypeVar("Result")
@@ -40,8 +41,8 @@ class S3Store:
         self._middle = f"/agent/{agent_id}/snapshots/"
         reference, seconds = declared.bucket_secret or "", options.store_timeout_seconds
         self._client = S3Client(reference, declared.region, seconds, secrets)
-        # Without a prefix the rule would delete what others have in the bucket.
-        self._has_rule = self._days is None or not self._root
+        # Without a prefix a rule would delete what others have in the bucket.
+        self._is_ruled = not self._root
         self.contact = f"the bucket of secret {reference!r} in {declared.region}"
 
     async def load(
@@ -109,7 +110,7 @@ class S3Store:
 
     async def sessions(self) -> list[str]:
         """The ids of all sessions."""
-        keys = await self._run(lambda objects: objects.keys(self._root))
+        keys = await all_keys(self._run, self._root)
         own = re.compile(f"{re.escape(self._root)}({SESSION_ID}){re.escape(self._middle)}")
         return sorted({found[1] for key in keys if (found := own.match(key))})
 
@@ -133,15 +134,14 @@ class S3Store:
             objects.delete(objects.keys(folder + HISTORY)[:-kept])
 
         def rule(s3: Any, bucket: str) -> None:
-            ensure_rule(s3, bucket, self._id, self._root, self._days or 1)
+            ensure_rule(s3, bucket, self._id, self._root, self._days)
 
-        if not self._has_rule:
-            self._has_rule = True
-            self._client.later("setting the lifecycle rule", rule)
+        if not self._is_ruled:
+            self._is_ruled = True
+            self._client.later("the lifecycle rule", rule)
         if is_longer and kept:
             self._client.later("deleting old checkpoints", trim)
 
 
 def _manifest() -> bytes:
-    now = datetime.now(UTC).isoformat()
-    return json.dumps({"schema_version": "1.0", "updated_at": now}).encode()
+    return json.dumps({"schema_version": "1.0", "updated_at": written_now()}).encode()

@@ -44,7 +44,8 @@ def sessions() -> None:
 def list_sessions(as_json: bool) -> None:
     """Print the ids of all sessions."""
     ids = sorted(_with_store(lambda store: store.sessions()))
-    click.echo(_json({"sessions": ids}) if as_json else "\n".join([*ids, f"{len(ids)} sessions"]))
+    count = f"{len(ids)} session{'' if len(ids) == 1 else 's'}"
+    click.echo(_json({"sessions": ids}) if as_json else "\n".join([*ids, count]))
 
 
 @sessions.command()

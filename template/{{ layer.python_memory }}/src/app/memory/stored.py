@@ -41,8 +41,9 @@ class Cached(InProcess):
 
     async def load(self, session_id: str) -> bytes | None:
         """What is stored last, or None. Raises `store_unavailable` and `session_corrupt`."""
-        if not self._is_writable and (own := await super().load(session_id)):
-            return own  # turns that a read-only store does not get
+        own = None if self._is_writable else await super().load(session_id)
+        if own is not None:
+            return own or None  # turns that a read-only store does not get; b"": they ended
         known = self._known.get(session_id)
         try:
             stored = await self._backend.load(session_id, known.revision if known else None)
@@ -78,38 +79,50 @@ class Cached(InProcess):
         """Delete the session that `load` found. Raises `store_unavailable`.
 
         Of one that it did not find, what was set aside stays: who it belonged to is not known.
+        Then its first turn may still run on another instance, which is committed after the end.
+        One of a read-only store stays there, and has ended for this process.
         """
-        await super().end(session_id)
         self._known.pop(session_id, None)
-        if not self._is_writable or _loaded.get() is None:
-            return
+        found = _loaded.get() if self._is_writable else await super().load(session_id)
         try:
-            await _to_its_end(self._backend.end(session_id))
+            if not self._is_writable:
+                await super().save(session_id, b"")
+            elif found:
+                await _to_its_end(self._backend.end(session_id))
         except Unavailable as error:
             log.warning("session %s: not ended: %s", session_id, error)
             raise StoreError("store_unavailable", detail=str(error)) from None
-        for mirror in self._mirrors:
+        for mirror in self._mirrors if found else ():
             mirror.end(session_id)
 
     async def _save(self, session_id: str, snapshot: bytes) -> None:
-        known, loaded = self._known.pop(session_id, None), _loaded.get()
+        loaded = _loaded.get()
         expected = loaded.revision if loaded else None
         checkpoint = str(uuid7()) if self._options.checkpoints else None
         try:
-            try:
-                revision = await self._backend.save(session_id, snapshot, expected, checkpoint)
-            except Conflict:
-                stored = await self._backend.load(session_id)
-                if stored is None or not is_same(stored.snapshot, snapshot):
-                    raise StoreError("session_conflict") from None
-                revision = stored.revision  # it was this very save, whose reply was lost
-                if checkpoint:
-                    await self._backend.keep(session_id, snapshot, checkpoint)
-        except Unavailable as error:
-            if error.is_certain and known:
-                self._known[session_id] = known
-            raise StoreError("store_unavailable", detail=str(error)) from None
+            revision = await self._backend.save(session_id, snapshot, expected, checkpoint)
+        except (Conflict, Unavailable) as error:
+            revision = await self._revision_of(session_id, snapshot, error)
+            if checkpoint:
+                await self._backend.keep(session_id, snapshot, checkpoint)
         self._known[session_id] = Stored(revision, snapshot)
+
+    async def _revision_of(
+        self, session_id: str, snapshot: bytes, error: Conflict | Unavailable
+    ) -> str | None:
+        """The revision of what failed to be saved, if only the reply was lost; or raise."""
+        try:
+            if isinstance(error, Unavailable) and error.is_certain:
+                raise error
+            self._known.pop(session_id, None)
+            stored = await self._backend.load(session_id)
+            if stored is None or not is_same(stored.snapshot, snapshot):
+                raise error
+        except Conflict:
+            raise StoreError("session_conflict") from None
+        except Unavailable as last:
+            raise StoreError("store_unavailable", detail=str(last)) from None
+        return stored.revision
 
     async def _set_aside(self, session_id: str, revision: str | None) -> StoreError:
         """Put what cannot be read where nothing overwrites it, and return how the turn ends."""

@@ -2,7 +2,6 @@
 
 import json
 import re
-from datetime import UTC, datetime
 from typing import Any, cast
 
 from uuid_utils import uuid7
@@ -13,6 +12,7 @@ from .backends import Conflict, Stored
 from .options import Options
 from .secrets import Secrets
 from .valkey_client import ValkeyClient
+from .wire import now
 
 # Fields of a hash: `latest` and its revision `rev`, `manifest`, `h:<uuid7>` for each checkpoint,
 # `aside:<uuid7>` for what was set aside. '' is the revision of a session without `latest`.
@@ -81,8 +81,8 @@ class ValkeyStore:
         self, session_id: str, snapshot: bytes, expected: str | None, checkpoint: str | None = None
     ) -> str:
         """Replace what has the expected revision (None: nothing yet), and return the new one."""
-        revision, now = str(uuid7()), datetime.now(UTC).isoformat()
-        manifest = json.dumps({"schema_version": "1.0", "updated_at": now})
+        revision = str(uuid7())
+        manifest = json.dumps({"schema_version": "1.0", "updated_at": now()})
         field = f"h:{checkpoint}" if checkpoint else ""
         values = (revision, snapshot, manifest, field, self._options.checkpoints)
         live = self._seconds_to_live
@@ -116,14 +116,10 @@ class ValkeyStore:
     async def sessions(self) -> list[str]:
         """The ids of all sessions."""
         prefix, suffix = (re.sub(r"([][*?\\])", r"\\\1", it) for it in (self._prefix, self._suffix))
-
-        async def scan(client: Any) -> list[str]:
-            keys = [key async for key in client.scan_iter(f"{prefix}*{suffix}", 1000)]
-            texts = {key.decode("utf-8", "replace") for key in keys}
-            ids = [it.removeprefix(self._prefix).removesuffix(self._suffix) for it in texts]
-            return sorted(it for it in ids if re.fullmatch(SESSION_ID, it))
-
-        return cast(list[str], await self._client.run(scan))
+        keys = await self._client.keys(f"{prefix}*{suffix}")
+        texts = [key.decode("utf-8", "replace") for key in keys]
+        ids = [it.removeprefix(self._prefix).removesuffix(self._suffix) for it in texts]
+        return sorted(it for it in ids if re.fullmatch(SESSION_ID, it))
 
     async def close(self) -> None:
         """Close what is open."""

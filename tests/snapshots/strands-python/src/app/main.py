@@ -66,7 +66,7 @@ def chat(session: str, actor: str | None) -> None:
         raise click.BadParameter(ERRORS["invalid_session_id"][1])
     if actor is not None and not re.fullmatch(ACTOR_ID, actor):
         raise click.BadParameter(ERRORS["invalid_actor"][1])
-    parts, failed, is_piped = start(), 0, not sys.stdin.isatty()
+    parts, done, failed, is_piped = start(), 0, 0, not sys.stdin.isatty()
     with asyncio.Runner() as runner:
         while True:
             try:
@@ -74,6 +74,7 @@ def chat(session: str, actor: str | None) -> None:
                 click.echo(f"{line}\n" if is_piped else "", nl=False)
                 prompt = check_prompt(line, parts.settings.max_prompt_chars)
                 runner.run(take_turn(parts, Ask(session, actor, None, prompt), _say))
+                done += 1
                 click.echo()
             except AgentError as error:
                 failed += 1
@@ -81,7 +82,7 @@ def chat(session: str, actor: str | None) -> None:
             except (EOFError, KeyboardInterrupt):
                 break
         runner.run(parts.close())
-    click.echo(f"\nThis was session {session}. {parts.kept}")
+    click.echo(f"\nThis was session {session}. {parts.kept if done else 'It had no new turn.'}")
     sys.exit(is_piped and failed > 0)
 
 

@@ -27,25 +27,21 @@ async def take_turn(parts: Parts, ask: Ask, emit: Emit) -> dict[str, Any]:
     is cancelled, takes too long or ends without a whole reply leaves no trace.
     Raises AgentError.
     """
-    try:
-        async with parts.sessions.open(ask) as session:
-            if last := session.replay():
-                await emit(last["reply"])
-                return last
-            try:
-                async with asyncio.timeout(parts.settings.turn_timeout_seconds):
-                    agent = _stage(parts, ask, session.snapshot)
-                    before = len(agent.messages)
-                    reply = await _stream(parts, agent, ask.prompt or "", emit)
-            except TimeoutError:
-                raise AgentError("turn_timeout") from None
-            # Without the system prompt: after an update of the code, the code's own applies.
-            snapshot = agent.take_snapshot(preset="session")
-            last = await session.commit(snapshot.to_dict(), reply)
-            parts.record(ask, agent.messages[before:])
-    except AgentError as error:
-        log.warning("session %s: %s %s", ask.session_id, error.type, error.detail)
-        raise
+    async with parts.sessions.open(ask) as session:
+        if last := session.replay():
+            await emit(last["reply"])
+            return last
+        try:
+            async with asyncio.timeout(parts.settings.turn_timeout_seconds):
+                agent = _stage(parts, ask, session.snapshot)
+                before = len(agent.messages)
+                reply = await _stream(parts, agent, ask.prompt or "", emit)
+        except TimeoutError:
+            raise AgentError("turn_timeout") from None
+        # Without the system prompt: after an update of the code, the code's own applies.
+        snapshot = agent.take_snapshot(preset="session")
+        last = await session.commit(snapshot.to_dict(), reply)
+        parts.record(ask, agent.messages[before:])
     log.info("session %s: turn %d", ask.session_id, last["turn"])
     return last
 

@@ -18,7 +18,7 @@ export const STORE_ERRORS = {
   ],
   store_unavailable: [
     503,
-    'The session store does not answer. Ask again later, with the same idempotency key.',
+    'The session store cannot be used. Ask again later, with the same idempotency key.',
   ],
 } as const
 

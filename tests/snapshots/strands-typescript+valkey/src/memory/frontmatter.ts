@@ -2,18 +2,12 @@
 
 import { readFileSync, statSync } from 'node:fs'
 
+import { broken } from './broken.ts'
+import { unsafe } from './unsafe.ts'
 import { type Fields, keyOf, LEVELS, NoYaml, Reader, TooDeep } from './yaml_core.ts'
 import type { Where, Wrong } from './yaml_core.ts'
 
 const BYTES = 100_000
-// No front matter needs these, and parsers disagree on them: tabs and other control
-// characters, directives, the marks of further documents, lines of `? key` or `: value`, and a
-// colon that ends in brackets.
-const UNSAFE = new RegExp(
-  '[\\x00-\\x09\\x0b\\x0c\\x0e-\\x1f\\x7f-\\x9f\\u2028\\u2029\\ufeff\\ufffe\\uffff]' +
-    '|^(%|---|[.]{3}|[ -]*[?:]( |$))|:[}\\],]',
-  'm',
-)
 
 /** What a file says, where in it, and in which words; `data` is null where `wrong` says why. */
 export class Document {
@@ -42,6 +36,11 @@ export class Document {
   /** A scalar as it is written. */
   text(where: Where): string | undefined {
     return this.#texts.get(keyOf(where))
+  }
+
+  /** All scalars as they are written, and where. */
+  texts(): [where: Where, text: string][] {
+    return [...this.#texts].map(([where, text]) => [JSON.parse(where) as Where, text])
   }
 
   /** Whether there is a key or an item, whatever its value. */
@@ -108,16 +107,18 @@ export function parse(content: Buffer, file: string): Document {
   const lines = text.split('\n')
   const [first, ...rest] = lines.map((line) => line.replace(/^---[ \t]*$/, '---'))
   const end = rest.indexOf('---')
-  if (first !== '---' || end < 0) return refused(file, 'AML-E001')
+  if (first !== '---') return refused(file, 'AML-E001')
+  if (end < 0) return refused(file, 'AML-E0D8')
   const inner = `${rest.slice(0, end).join('\n')}\n`
-  if (UNSAFE.test(inner)) return refused(file, 'AML-E002')
+  const wrong = unsafe(inner)
+  if (wrong) return new Document(file, null, { wrong: [wrong] })
   const reader = new Reader(inner)
   let data: unknown
   try {
     data = reader.read()
   } catch (error) {
     if (error instanceof TooDeep) return refused(file, 'AML-E00D', { limit: LEVELS })
-    if (error instanceof NoYaml) return refused(file, 'AML-E002')
+    if (error instanceof NoYaml) return new Document(file, null, { wrong: [broken(inner)] })
     throw error
   }
   if (reader.wrong.length > 0) return new Document(file, null, { wrong: reader.wrong })

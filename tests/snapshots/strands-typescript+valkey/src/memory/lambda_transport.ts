@@ -3,6 +3,7 @@
 import type { LambdaClient, LambdaServiceException } from '@aws-sdk/client-lambda'
 
 import { Unavailable } from './backends.ts'
+import { causeOf, needRegion } from './causes.ts'
 import type { Options } from './options.ts'
 import { type Answer, checkEtag, type Condition, type Lambda, parse } from './transport.ts'
 import { type Request, resolve, Transport } from './transport.ts'
@@ -45,7 +46,8 @@ export class LambdaTransport extends Transport {
       const { $metadata: { httpStatusCode: status } = {}, name } =
         error as Partial<LambdaServiceException>
       if (!status || status < 300) throw error // the connection broke later
-      return { status, failure: `${name?.replace(/[^A-Za-z]/g, '').slice(0, 64)} (HTTP ${status})` }
+      const why = causeOf(error, status) || name?.replace(/[^A-Za-z]/g, '').slice(0, 64)
+      return { status, failure: `${why} (HTTP ${status})` }
     }
   }
 
@@ -59,9 +61,7 @@ export class LambdaTransport extends Transport {
       requestHandler: { socketAcquisitionWarningTimeout: 1 }, // its timer would outlive a failure
       streamCollector: (stream: AsyncIterable<Uint8Array>) => readBody(stream, limit),
     })
-    await client.config.region().catch(() => {
-      throw new Unavailable('no region: set AWS_REGION', true)
-    })
+    await needRegion(client)
     return client
   }
 

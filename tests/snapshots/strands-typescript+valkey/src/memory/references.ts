@@ -22,6 +22,7 @@ const ACCESS: Record<string, string[]> = {
   deny: [],
 }
 const UNGRANTED = { read: 'AML-E105', write: 'AML-E106' }
+const VARIABLE = /[$]([{(]|[A-Za-z_])/
 
 /** The collections that an agent names: `read` or `write`, the place in that list, the id. */
 export function references(agent: Document): [verb: Verb, index: number, id: string][] {
@@ -53,7 +54,8 @@ export function* lintAgent(
     yield at('AML-E122', agent, ['agent_id'], { expected: `agents/${agentId}.agent.md` })
   }
   let store: string | null = null
-  for (const [verb, index, id] of references(agent)) {
+  const named = references(agent)
+  for (const [verb, index, id] of named) {
     const where = ['memory', `${verb}_collections`, index]
     const names = { name: id, agent: name }
     const collection = collections.get(id)
@@ -67,7 +69,11 @@ export function* lintAgent(
       if (id !== store) yield at('AML-E109', agent, where, names)
     }
     const access = accessTo(id, iam.get(name))
-    if (access === 'deny') yield at('AML-E10A', agent, where, names)
+    if (!iam.has(name)) {
+      const verbs = new Set(named.filter(([, , other]) => other === id).map(([one]) => one))
+      const needed = [...verbs].toSorted().join('-')
+      yield at('AML-E10B', agent, where, { ...names, access: needed })
+    } else if (access === 'deny') yield at('AML-E10A', agent, where, names)
     else if (access !== null && !ACCESS[access]?.includes(verb)) {
       yield at(UNGRANTED[verb], agent, where, names)
     }
@@ -96,8 +102,7 @@ function* lintReference(
 
 /** What is granted: of several grants the first, without any `none`; null: it is unclear. */
 function accessTo(id: string, iam: Document | undefined): string | null {
-  if (!iam) return 'none'
-  if (iam.data === null || iam.isInvalid('collections')) return null
+  if (!iam?.data || iam.isInvalid('collections')) return null
   const found = grants(iam).find(([, ref]) => ref === id)
   return found ? iam.getText('collections', found[0], 'access') : 'none'
 }
@@ -124,5 +129,14 @@ export function* lintIam(name: string, iam: Document, collections: Documents): F
     if (isReadOnly && access !== null && ACCESS[access]?.includes('write')) {
       yield at('AML-E108', iam, ['collections', index, 'access'], { name: ref })
     }
+  }
+}
+
+/** The findings at names and references that look as if something filled in a variable. */
+export function* lintVariables(document: Document): Findings {
+  for (const [where, text] of document.texts()) {
+    const isId = ['read_collections', 'write_collections'].includes(String(where[1]))
+    const isNamed = isId || where.at(-1) === 'ref' || where[0] === 'backend'
+    if (isNamed && VARIABLE.test(text)) yield at('AML-W209', document, where)
   }
 }

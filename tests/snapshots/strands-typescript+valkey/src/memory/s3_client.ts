@@ -2,9 +2,10 @@
 
 import type { S3 } from '@aws-sdk/client-s3'
 
-import { describe, log } from '../contract.ts'
+import { log } from '../contract.ts'
 import { Conflict, Unavailable } from './backends.ts'
 import { bounded } from './bounded.ts'
+import { causeOf, told, UNSENT } from './causes.ts'
 import type { Secrets } from './secrets.ts'
 
 type Failure = Error & { code?: string; $metadata?: { httpStatusCode?: number } }
@@ -13,8 +14,7 @@ type Failure = Error & { code?: string; $metadata?: { httpStatusCode?: number } 
 export type Bucket = { s3: S3; Bucket: string; stop: { abortSignal: AbortSignal } }
 type Use<T> = (bucket: Bucket) => Promise<T>
 
-// Errors before anything was sent.
-const NOT_SENT = ['ECONNREFUSED', 'ENOTFOUND', 'EAI_AGAIN', 'CredentialsProviderError']
+const BUCKET = /^([A-Za-z0-9._-]{1,255}|arn:[A-Za-z0-9:/._-]{1,255})$/
 
 /** A client of the bucket that a secret names; it is made by the first call. */
 export class S3Client {
@@ -34,26 +34,30 @@ export class S3Client {
 
   /** What `use` returns of the bucket. Throws Unavailable, at the latest in time. */
   async run<T>(use: Use<T>): Promise<T> {
+    let name = `secret '${this.#reference}'`
     try {
       return await bounded(this.#seconds, async (abortSignal) => {
         const Bucket = await this.#secrets.get(this.#reference)
+        if (!BUCKET.test(Bucket)) throw new Unavailable(`${name} is no name of a bucket`, true)
+        name = `bucket '${Bucket}'`
         const s3 = (this.#client ??= await this.#connect())
         return await use({ s3, Bucket, stop: { abortSignal } })
       })
     } catch (error) {
-      if (error instanceof Conflict || error instanceof Unavailable) throw error
-      const [why, status] = [codeOf(error), statusOf(error)]
-      const what = status ? `s3: ${why} (HTTP ${status})` : `s3: ${why}`
-      const isCertain = (status >= 400 && status < 500) || NOT_SENT.includes(why)
-      throw new Unavailable(what, isCertain)
+      if (error instanceof Conflict) throw error
+      if (error instanceof Unavailable && error.isCertain) throw error
+      const status = statusOf(error)
+      const words = error instanceof Unavailable ? error.message : wordsOf(error)
+      const why = status ? `${words} (HTTP ${status})` : words
+      const isCertain = (status >= 400 && status < 500) || UNSENT.has(why)
+      throw new Unavailable(told(`${name} in ${this.#region}`, why), isCertain)
     }
   }
 
   /** Begin what no turn waits for; failing is a warning. */
   later(what: string, use: Use<void>): void {
     const work = this.run(use).catch((error: Error) => {
-      const why = error instanceof Unavailable ? error.message : describe(error)
-      log('WARNING', `s3: ${what} failed: ${why}`)
+      log('WARNING', `s3: ${what} failed: ${error.message}`)
     })
     this.#waiting.add(work)
     void work.then(() => this.#waiting.delete(work))
@@ -87,5 +91,10 @@ export function statusOf(error: unknown): number {
 /** The code of an error, such as NoSuchKey; its text may name the bucket. */
 export function codeOf(error: unknown): string {
   const { code = '', name } = error as Failure
-  return [code, name].find((word) => /^\w{1,80}$/.test(word)) ?? describe(error)
+  return [code, name].find((word) => /^\w{1,80}$/.test(word)) ?? 'Error'
+}
+
+/** Why it failed, in words; of an error without any its code. */
+export function wordsOf(error: unknown): string {
+  return causeOf(error, codeOf(error), statusOf(error)) || codeOf(error)
 }

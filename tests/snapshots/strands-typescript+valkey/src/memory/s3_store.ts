@@ -8,7 +8,7 @@ import type { Collection } from './models.ts'
 import type { Options } from './options.ts'
 import { S3Client } from './s3_client.ts'
 import { ensureRule } from './s3_lifecycle.ts'
-import { Objects } from './s3_objects.ts'
+import { allKeys, Objects } from './s3_objects.ts'
 import type { Secrets } from './secrets.ts'
 
 type Declared = Extract<Collection['backend'], { type: 's3' }>
@@ -30,7 +30,7 @@ export class S3Store implements Backend {
   readonly #root: string
   readonly #middle: string
   readonly #client: S3Client
-  #hasRule: boolean
+  #isRuled: boolean
 
   constructor(collection: Collection, agentId: string, options: Options, secrets: Secrets) {
     const declared = collection.backend as Declared
@@ -41,8 +41,8 @@ export class S3Store implements Backend {
     this.#middle = `/agent/${agentId}/snapshots/`
     const { bucket_secret: reference = '', region } = declared
     this.#client = new S3Client(reference, region, options.storeTimeoutSeconds, secrets)
-    // Without a prefix the rule would delete what others have in the bucket.
-    this.#hasRule = this.#days === null || !this.#root
+    // Without a prefix a rule would delete what others have in the bucket.
+    this.#isRuled = !this.#root
     this.contact = `the bucket of secret '${reference}' in ${region}`
   }
 
@@ -108,7 +108,7 @@ export class S3Store implements Backend {
   }
 
   async sessions(): Promise<string[]> {
-    const keys = await this.#run((objects) => objects.keys(this.#root))
+    const keys = await allKeys((use) => this.#run(use), this.#root)
     const [root, middle] = [this.#root, this.#middle]
     const found = keys.map((key) => key.slice(root.length).split(middle))
     const ids = found.flatMap(([id = '', rest]) => (rest && SESSION_ID.test(id) ? [id] : []))
@@ -130,10 +130,10 @@ export class S3Store implements Backend {
   /** Begin what no turn waits for: the lifecycle rule, and deleting old checkpoints. */
   #tidy(folder: string, isLonger: boolean): void {
     const [days, kept] = [this.#days, this.#options.checkpoints]
-    if (days !== null && !this.#hasRule) {
-      this.#hasRule = true
+    if (!this.#isRuled) {
+      this.#isRuled = true
       const rule = [this.#id, this.#root, days] as const
-      this.#client.later('lifecycle rule', (bucket) => ensureRule(bucket, ...rule))
+      this.#client.later('the lifecycle rule', (bucket) => ensureRule(bucket, ...rule))
     }
     if (!isLonger || !kept) return
     this.#client.later('deleting old checkpoints', async (bucket) => {

@@ -40,7 +40,9 @@ function summaryOf(snapshot: string | null = ''): Summary {
   const text = readSnapshot(snapshot ?? '', readOptions()[0].maxSnapshotBytes)
   const { created_at = null, app_data: last = {} } = text === null ? {} : JSON.parse(text)
   const { turn = null, actor = null, restored_from = null } = last
-  return { turn, actor, created_at, restored_from, bytes: Buffer.byteLength(snapshot ?? '') }
+  const time = created_at && String(created_at).replace(/\+00:00$/, 'Z')
+  const bytes = Buffer.byteLength(snapshot ?? '')
+  return { turn, actor, created_at: time, restored_from, bytes }
 }
 
 /** A summary of `reportOf` in one line, without what could move a cursor. */

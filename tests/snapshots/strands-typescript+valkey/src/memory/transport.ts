@@ -4,14 +4,12 @@ import { setTimeout as sleep } from 'node:timers/promises'
 
 import { describe } from '../contract.ts'
 import { Unavailable } from './backends.ts'
+import { causeOf, UNSENT } from './causes.ts'
 import type { Collection } from './models.ts'
 
 const ETAG = /^(?!\*$)[!-~]{1,256}$/
 /** The value of what is stored, by its ETag, and is no JSON. */
 export const UNREADABLE = Symbol('unreadable')
-// What fails before anything is sent.
-const UNSENT = ['ECONNREFUSED', 'ENOTFOUND', 'EAI_AGAIN', 'UND_ERR_CONNECT_TIMEOUT']
-UNSENT.push('CredentialsProviderError')
 
 /** The payload of one of the six operations. */
 export interface Request {
@@ -109,12 +107,8 @@ export abstract class Transport {
         return { status: 0, failure: error.message, isUnsent: error.isCertain }
       }
       const { cause = error } = error as { cause?: unknown }
-      const { code = '', name = '' } = cause as { code?: string; name?: string }
-      return {
-        status: 0,
-        failure: code || describe(cause),
-        isUnsent: UNSENT.includes(code || name),
-      }
+      const failure = causeOf(error) || (cause as { code?: string }).code || describe(cause)
+      return { status: 0, failure, isUnsent: UNSENT.has(failure) }
     } finally {
       clearTimeout(timer)
       own.abort() // ends what did not come to its end, such as a body that hangs

@@ -4,10 +4,11 @@ import type { Cluster, Redis, RedisOptions } from 'iovalkey'
 
 import { Unavailable } from './backends.ts'
 import { bounded } from './bounded.ts'
+import { causeOf, told } from './causes.ts'
 import type { Secrets } from './secrets.ts'
+import { readAddress, type Server } from './valkey_address.ts'
 
 type Client = Redis | Cluster
-type Server = { host: string; port: number; db: number }
 
 // A connection that broke is not mended: the next call opens another one.
 const ONCE = {
@@ -32,9 +33,11 @@ export class ValkeyClient {
   readonly #port: number
   readonly #seconds: number
   #open: Open | null = null
+  #name: string
 
   constructor(reference: string, port: number, seconds: number, secrets: Secrets) {
     this.#secrets = secrets
+    this.#name = `valkey of secret '${reference}'`
     this.#reference = reference
     this.#port = port
     this.#seconds = seconds
@@ -54,10 +57,27 @@ export class ValkeyClient {
       })
     } catch (error) {
       const isReply = (error as Error).name === 'ReplyError'
-      if (!isReply) open?.end.abort()
+      if (open && isSent && error instanceof Unavailable) this.#retire(open)
+      else if (!isReply) open?.end.abort()
       if (error instanceof Unavailable && error.isCertain) throw error
-      throw new Unavailable(`valkey: ${reasonOf(error as Error)}`, isReply || !isSent)
+      throw new Unavailable(told(this.#name, reasonOf(error as Error)), isReply || !isSent)
     }
+  }
+
+  /** All keys like the pattern. Each call of the scan is bounded in time, not all of it. */
+  async keys(pattern: string): Promise<Set<string>> {
+    const found = new Set<string>()
+    const servers = await this.run(async (it) => ('nodes' in it ? it.nodes('master') : [it]))
+    for (const server of servers) {
+      let cursor = '0'
+      do {
+        const scan = () => server.scan(cursor, 'MATCH', pattern, 'COUNT', 1000)
+        const [next, keys] = await this.run(scan)
+        for (const key of keys) found.add(key)
+        cursor = next
+      } while (cursor !== '0')
+    }
+    return found
   }
 
   /** Close what is open. */
@@ -65,31 +85,21 @@ export class ValkeyClient {
     this.#open?.end.abort()
   }
 
+  /** Let later calls connect anew; what was asked here before is still answered. */
+  #retire(open: Open): void {
+    if (this.#open === open) this.#open = null
+    setTimeout(() => open.end.abort(), this.#seconds * 1000)
+  }
+
   #openAt(address: string): Open {
     const old = this.#open
     if (old?.address === address && !old.end.signal.aborted) return old
-    const [server, access] = this.#read(address)
-    // What was asked at the old address is still answered.
-    if (old) setTimeout(() => old.end.abort(), this.#seconds * 1000)
+    const { server, access, name } = readAddress(address, this.#reference, this.#port)
+    this.#name = name
+    if (old) this.#retire(old)
     const end = new AbortController()
     this.#open = { address, end, client: connect(server, access, end) }
     return this.#open
-  }
-
-  #read(address: string): [Server, RedisOptions] {
-    const isBareIPv6 = /^[^[/]*:.*:[^/]*$/.test(address)
-    const host = isBareIPv6 ? `[${address}]` : address
-    const url = URL.parse(address.includes('://') ? address : `valkey://${host}`)
-    const [, secure] = /^(?:valkey|redis)(s?):$/.exec(url?.protocol ?? '') ?? []
-    if (!url?.hostname || secure === undefined) {
-      const what = 'is no address such as valkeys://host:6379'
-      throw new Unavailable(`secret '${this.#reference}' ${what}`, true)
-    }
-    const [username, password] = [url.username, url.password].map((text) => unescape(text))
-    const access = { username, password, ...(secure && { tls: {} }) } as RedisOptions
-    const db = Number(url.pathname.slice(1)) || 0
-    const port = Number(url.port) || this.#port
-    return [{ host: url.hostname.replace(/^\[|\]$/g, ''), port, db }, access]
   }
 }
 
@@ -134,7 +144,7 @@ async function begin(client: Client, end: AbortController): Promise<void> {
 /** What kind of error it was; the text of a reply may quote what was sent. */
 function reasonOf(error: Error): string {
   if (error instanceof Unavailable) return error.message
-  const [word = ''] = error.message.split(' ')
-  if (error.name === 'ReplyError') return /^[A-Z]+$/.test(word) ? word : 'ERR'
-  return (error as NodeJS.ErrnoException).code ?? 'the connection was closed'
+  const code = /^[A-Z]{3,}(?= )/.exec(error.message)?.[0] ?? 'ERR'
+  if (error.name === 'ReplyError') return causeOf(error, code) || code
+  return causeOf(error) || (error as NodeJS.ErrnoException).code || 'the connection broke'
 }

@@ -120,12 +120,7 @@ export class ValkeyStore implements Backend {
 
   async sessions(): Promise<string[]> {
     const escaped = [this.#prefix, this.#suffix].map((it) => it.replace(/[\][*?\\]/g, '\\$&'))
-    const options = { match: escaped.join('*'), count: 1000 }
-    const keys = await this.#client.run(async (client) => {
-      const servers = 'nodes' in client ? client.nodes('master') : [client]
-      const scans = servers.map((it) => it.scanStream(options).toArray())
-      return new Set<string>((await Promise.all(scans)).flat(2))
-    })
+    const keys = await this.#client.keys(escaped.join('*'))
     const ids = [...keys].map((key) => key.slice(this.#prefix.length, -this.#suffix.length))
     return ids.filter((id) => SESSION_ID.test(id)).sort()
   }

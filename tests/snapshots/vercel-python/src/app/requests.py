@@ -32,6 +32,12 @@ def wants_events(request: Request) -> bool:
     return "text/event-stream" in types or "application/json" not in types
 
 
+async def client_left(request: Request) -> None:
+    """Wait until the client has left; the body must be read before."""
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
+
+
 async def read_ask(request: Request, parts: Parts, session_id: str, *, is_new: bool) -> Ask:
     """What is asked for; raises AgentError for the first check that fails."""
     raw = await _read_body(request, parts.settings.max_body_bytes)

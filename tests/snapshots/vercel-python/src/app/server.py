@@ -19,7 +19,7 @@ from starlette.routing import Route
 
 from .contract import SESSION_HEADER, SESSION_ID, AgentError, Ask, describe, is_blank
 from .parts import Parts
-from .requests import read_ask, read_header, refuse_foreign, wants_events
+from .requests import client_left, read_ask, read_header, refuse_foreign, wants_events
 from .turn import take_turn
 
 log = logging.getLogger(__name__)
@@ -83,7 +83,8 @@ async def _relay(request: Request, turns: Turns, parts: Parts, ask: Ask) -> Resp
     """Run what is asked for, hand on what it says, and end it when the client leaves."""
     writer, chunks = anyio.create_memory_object_stream[str](64)
     turn = turns.start(_run(parts, ask, writer.send))
-    watch = asyncio.create_task(_cancel_when_gone(request, turn))
+    watch = asyncio.create_task(client_left(request))
+    watch.add_done_callback(lambda _: turn.cancel())
     turn.add_done_callback(lambda _: watch.cancel())
     turn.add_done_callback(lambda _: writer.close())
     held, is_stream = "", wants_events(request)
@@ -95,18 +96,16 @@ async def _relay(request: Request, turns: Turns, parts: Parts, ask: Ask) -> Resp
 
 
 async def _run(parts: Parts, ask: Ask, emit: Callable[[str], Awaitable[None]]) -> dict[str, Any]:
-    if ask.prompt is not None:
-        last = await take_turn(parts, ask, emit)
-        return {"session_id": ask.session_id, "turn": last["turn"], "reply": last["reply"]}
-    async with parts.sessions.open(ask) as session:
-        await session.end()
+    try:
+        if ask.prompt is not None:
+            last = await take_turn(parts, ask, emit)
+            return {"session_id": ask.session_id, "turn": last["turn"], "reply": last["reply"]}
+        async with parts.sessions.open(ask) as session:
+            await session.end()
+    except AgentError as error:
+        log.warning("session %s: %s %s", ask.session_id, error.type, error.detail)
+        raise
     return {"session_id": ask.session_id, "ended": True}
-
-
-async def _cancel_when_gone(request: Request, turn: asyncio.Task[Any]) -> None:
-    while (await request.receive())["type"] != "http.disconnect":
-        pass
-    turn.cancel()
 
 
 async def _result(turn: asyncio.Task[dict[str, Any]]) -> dict[str, Any]:

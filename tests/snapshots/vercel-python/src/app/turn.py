@@ -27,22 +27,18 @@ async def take_turn(parts: Parts, ask: Ask, emit: Emit) -> dict[str, Any]:
     is cancelled, takes too long or ends without a whole reply leaves no trace.
     Raises AgentError.
     """
-    try:
-        async with parts.sessions.open(ask) as session:
-            if last := session.replay():
-                await emit(last["reply"])
-                return last
-            try:
-                async with asyncio.timeout(parts.settings.turn_timeout_seconds):
-                    staged = _stage(session.snapshot, parts.settings.history_messages)
-                    reply, added = await _stream(parts, ask, staged, emit)
-            except TimeoutError:
-                raise AgentError("turn_timeout") from None
-            last = await session.commit(_snapshot([*staged, *added]), reply)
-            parts.record(ask, added)
-    except AgentError as error:
-        log.warning("session %s: %s %s", ask.session_id, error.type, error.detail)
-        raise
+    async with parts.sessions.open(ask) as session:
+        if last := session.replay():
+            await emit(last["reply"])
+            return last
+        try:
+            async with asyncio.timeout(parts.settings.turn_timeout_seconds):
+                staged = _stage(session.snapshot, parts.settings.history_messages)
+                reply, added = await _stream(parts, ask, staged, emit)
+        except TimeoutError:
+            raise AgentError("turn_timeout") from None
+        last = await session.commit(_snapshot([*staged, *added]), reply)
+        parts.record(ask, added)
     log.info("session %s: turn %d", ask.session_id, last["turn"])
     return last
 
@@ -62,7 +58,7 @@ def _snapshot(messages: list[Message]) -> dict[str, Any]:
         message.parts = [part for part in message.parts if part.kind != "reasoning"]
     dumps = [m.model_dump(mode="json", exclude_none=True, fallback=str) for m in messages]
     snapshot = {"scope": "agent", "schema_version": "1.0", "data": {"messages": dumps}}
-    return snapshot | {"created_at": datetime.now(UTC).isoformat()}
+    return snapshot | {"created_at": datetime.now(UTC).isoformat().replace("+00:00", "Z")}
 
 
 async def _stream(
@@ -72,7 +68,7 @@ async def _stream(
     said: list[str] = []
     prompt = ai.user_message(ask.prompt or "")
     messages = [ai.system_message(SYSTEM_PROMPT), *staged, prompt]
-    agent = _Agent(tools=TOOLS, **parts.agent_options(ask))
+    agent = _Agent(**{"tools": TOOLS, **parts.agent_options(ask)})
     agent.max_steps = parts.settings.max_steps
     try:
         async with agent.run(parts.model, messages) as run:

@@ -8,7 +8,7 @@ import { read } from './frontmatter.ts'
 import { changedSince } from './history.ts'
 import { lint } from './lint.ts'
 import { agent, type Collection, collection, iam } from './models.ts'
-import { type Documents, lintAgent, lintIam, references } from './references.ts'
+import { type Documents, lintAgent, lintIam, lintVariables, references } from './references.ts'
 import { finding, type Findings, wrongFields } from './rules.ts'
 
 // Kind of file -> its folder and its model.
@@ -72,7 +72,9 @@ function* findings(folder: string, agentId: string | null, against: string | nul
     documents[kind] = documentsIn(folder, kind)
     for (const document of documents[kind].values()) {
       for (const [id, line, names] of document.wrong) yield finding(id, document.file, line, names)
-      if (document.data !== null) yield* wrongFields(kind, model, document)
+      if (document.data === null) continue
+      yield* wrongFields(kind, model, document)
+      yield* lintVariables(document)
     }
   }
   const { collection: collections, agent: agents, iam: grants } = documents

@@ -21,9 +21,35 @@ export class Refusal extends Error {
   }
 }
 
+// What `--help` prints, as the first word is none of a subcommand or one of them.
+const USAGE = 'Usage: node src/memory/main.ts sessions'
+const JSON_HELP = '\n\nOptions:\n  --json  Print one JSON object.'
+const HELP: Record<string, string> = {
+  '--help': `${USAGE} COMMAND
+
+  List the sessions in the store, show one, take one back, or end one.
+
+Commands:
+  list [--json]               Print the ids of all sessions.
+  show SESSION [--json]       Print what is stored of SESSION.
+  restore SESSION CHECKPOINT  Take SESSION back to CHECKPOINT.
+  end SESSION                 Delete all that is stored of SESSION.`,
+  list: `${USAGE} list [--json]\n\n  Print the ids of all sessions.${JSON_HELP}`,
+  show: `${USAGE} show SESSION [--json]
+
+  Print what is stored of SESSION: its last turn, its checkpoints, and what
+  was set aside.${JSON_HELP}`,
+  restore: `${USAGE} restore SESSION CHECKPOINT
+
+  Take SESSION back to CHECKPOINT, an id that \`sessions show\` prints.`,
+  end: `${USAGE} end SESSION\n\n  Delete all that is stored of SESSION.`,
+}
+
 /** Run `sessions` with these arguments. Throws Refusal, and for an option that it lacks. */
 export async function sessions([command, ...args]: string[], usage: string): Promise<void> {
   const flag = { json: { type: 'boolean' } } as const
+  const help = [command, ...args].includes('--help') && HELP[command ?? '']
+  if (help) return console.log(help)
   if (command === 'list') {
     const { json } = parseArgs({ args, options: flag }).values
     await list(json)
@@ -50,7 +76,7 @@ export async function sessions([command, ...args]: string[], usage: string): Pro
 
 async function list(asJson = false): Promise<void> {
   const ids = (await withStore((store) => store.sessions())).toSorted()
-  const lines = [...ids, `${ids.length} sessions`].join('\n')
+  const lines = [...ids, `${ids.length} session${ids.length === 1 ? '' : 's'}`].join('\n')
   console.log(asJson ? JSON.stringify({ sessions: ids }) : lines)
 }
 

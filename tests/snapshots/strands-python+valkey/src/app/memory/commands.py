@@ -10,12 +10,13 @@ import click
 
 from ..main import cli
 from ..model import check_model
-from ..settings import read_settings
-from .endpoint import check_endpoint
+from ..settings import diagnostic, read_settings
+from .endpoint import MESSAGES, check_endpoint
 from .frontmatter import read
 from .options import Options, read_options
 from .project import check_project, load_project
 from .secrets import Secrets
+from .secrets_check import check_secrets
 from .session_commands import sessions
 
 ORDER = ("severity", "file", "line", "id")  # "error" is before "warning"
@@ -34,6 +35,8 @@ def check(as_json: bool, against: str | None, endpoint: bool) -> None:
     options, wrong = read_options()
     found += wrong + check_model(settings) + check_project(Path(), options.agent_id, against)
     errors = sum(one["severity"] == "error" for one in found)
+    if not errors:
+        found += check_secrets(Path(), options)
     if endpoint and not errors:
         found += asyncio.run(_check_endpoints(options))
     found.sort(key=lambda one: [one[name] for name in ORDER])
@@ -50,12 +53,20 @@ def check(as_json: bool, against: str | None, endpoint: bool) -> None:
 
 async def _check_endpoints(options: Options) -> list[dict[str, Any]]:
     project, found = load_project(Path(), options.agent_id), list[dict[str, Any]]()
+    is_called = False
     for id in dict.fromkeys([*project.reads, *project.writes]):
         collection, file = project.collections[id], f"collections/{id}.collection.md"
         if collection.backend.type == "custom":
             where = file, read(Path(file), file).line(("backend", "transport"))
             secrets = Secrets(options)
             found += await check_endpoint(collection, project.agent_id, options, secrets, *where)
+            is_called = True
+    if not is_called:
+        found.append(
+            diagnostic(
+                "AML-C00", MESSAGES["AML-C00"], file=f"agents/{project.agent_id}.agent.md", line=1
+            )
+        )
     return found
 
 

@@ -4,15 +4,17 @@ from typing import Any
 
 from ..settings import diagnostic
 from .backends import Unavailable
+from .causes import UNSENT
 from .endpoint_check import EndpointCheck
 from .models import Collection
 from .operations import Operations
 from .options import Options
-from .secrets import Secrets
+from .secrets import Secrets, references_of
 from .transport import open_transport
 
 # Finding -> what the endpoint did, and what the contract wants.
 MESSAGES = {
+    "AML-C00": "This agent names no collection with backend.type custom: nothing was called.",
     "AML-C01": "The endpoint does not do what the contract says: {0}.",
     "AML-C02": "load_snapshot answered a snapshot of an unknown session: answer null.",
     "AML-C03": "load_manifest answered a manifest of an unknown session: answer null.",
@@ -33,6 +35,7 @@ MESSAGES = {
     "AML-C18": "A call without credentials was answered: refuse it with 401.",
     "AML-C19": "A save without a condition was refused as a conflict: accept it.",
     "AML-C20": "No ETag came: of two instances in one session the last to save wins. Send one.",
+    "AML-C21": "The endpoint was not called: {0}.",
 }
 
 
@@ -42,12 +45,19 @@ async def check_endpoint(
     """The findings of a custom collection, at the line of its transport."""
     check = EndpointCheck(agent_id)
     try:
-        await check.run(Operations(open_transport(collection, options, secrets)))
+        for looked in references_of(collection):
+            await secrets.get(*looked)
+        endpoint = Operations(open_transport(collection, options, secrets))
+    except Unavailable as error:
+        return [diagnostic("AML-C21", MESSAGES["AML-C21"].format(error), "error", file, line)]
+    try:
+        await check.run(endpoint)
         transport: Any = getattr(collection.backend, "transport", None)
         if transport.credentials.scheme in {"api-key", "bearer-token"}:
             await check.run_as_stranger(Operations(open_transport(collection, options, None)))
     except Unavailable as error:
-        check.say("AML-C01", error)
+        is_called = not any(words in str(error) for words in UNSENT)
+        check.say("AML-C01" if is_called else "AML-C21", error)
     severities = {"AML-C20": "warning"}
     return [
         diagnostic(id, MESSAGES[id].format(*names), severities.get(id, "error"), file, line)

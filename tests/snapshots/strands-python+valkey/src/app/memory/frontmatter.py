@@ -1,22 +1,15 @@
 """The front matter of a Markdown file: what stands between its first line, ---, and the next."""
 
-import re
 import stat
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from .broken import broken
+from .unsafe import unsafe
 from .yaml_core import LEVELS, Reader, Where, Wrong
 
 BYTES = 100_000
-# No front matter needs these, and parsers disagree on them: tabs and other control
-# characters, directives, the marks of further documents, lines of `? key` or `: value`, and a
-# colon that ends in brackets.
-UNSAFE = re.compile(
-    "[\x00-\x09\x0b\x0c\x0e-\x1f\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]"
-    "|^(%|---|[.]{3}|[ -]*[?:]( |$))|:[]},]",
-    re.MULTILINE,
-)
 
 
 @dataclass
@@ -74,18 +67,20 @@ def parse(content: bytes, file: str) -> Document:
     except UnicodeDecodeError:
         return _refused(file, "AML-E00B")
     first, *rest = [line if line[:3] != "---" else line.rstrip(" \t") for line in text.split("\n")]
-    if first != "---" or "---" not in rest:
+    if first != "---":
         return _refused(file, "AML-E001")
+    if "---" not in rest:
+        return _refused(file, "AML-E0D8")
     inner = "\n".join(rest[: rest.index("---")]) + "\n"
-    if UNSAFE.search(inner):
-        return _refused(file, "AML-E002")
+    if wrong := unsafe(inner):
+        return Document(file, wrong=[wrong])
     try:
         reader = Reader(inner)
         data = reader.read()
     except RecursionError:
         return _refused(file, "AML-E00D", limit=LEVELS)
     except Exception:  # noqa: BLE001 (of whatever type the parser raises for a text)
-        return _refused(file, "AML-E002")
+        return Document(file, wrong=[broken(inner)])
     if reader.wrong:
         return Document(file, wrong=reader.wrong)
     if not isinstance(data, dict):

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import os
+import re
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from threading import Lock
@@ -14,17 +15,14 @@ from botocore.config import Config  # type: ignore[import-untyped]
 
 from ..contract import describe
 from .backends import Unavailable
+from .causes import LATE, UNSENT, cause_of, told
 from .secrets import Secrets
 
 log = logging.getLogger(__name__)
 Result = TypeVar("Result")
 THREADS = 32  # of its own: threads that hang must not keep the model's from running
-NOT_SENT = (
-    exceptions.EndpointConnectionError,
-    exceptions.ConnectTimeoutError,
-    exceptions.NoCredentialsError,
-    exceptions.ParamValidationError,
-)
+FAILURES = (exceptions.ClientError, exceptions.BotoCoreError, OSError, ValueError)
+BUCKET = "[A-Za-z0-9._-]{1,255}|arn:[A-Za-z0-9:/._-]{1,255}"
 
 
 class S3Client:
@@ -41,17 +39,14 @@ class S3Client:
         """What `use` returns of client and bucket. Raises Unavailable, at the latest in time."""
         try:
             async with asyncio.timeout(self._seconds):
-                bucket = self._bucket = await self._secrets.get(self._reference)
-                loop = asyncio.get_running_loop()
+                bucket = await self._secrets.get(self._reference)
+                if not re.fullmatch(BUCKET, bucket):
+                    what = f"secret {self._reference!r} is no name of a bucket"
+                    raise Unavailable(what, is_certain=True)
+                self._bucket, loop = bucket, asyncio.get_running_loop()
                 return await loop.run_in_executor(self._threads, self._call, use, bucket)
-        except TimeoutError:
-            raise Unavailable(f"s3: no answer within {self._seconds} s") from None
-        except exceptions.ClientError as error:
-            what = f"s3: {code_of(error)} (HTTP {status_of(error)})"
-            raise Unavailable(what, is_certain=status_of(error) < 500) from None
-        except (exceptions.BotoCoreError, OSError, ValueError) as error:
-            is_certain = isinstance(error, NOT_SENT)
-            raise Unavailable(f"s3: {describe(error)}", is_certain=is_certain) from None
+        except (*FAILURES, Unavailable) as error:
+            raise self._failure(error) from None
 
     def later(self, what: str, use: Callable[[Any, str], object]) -> None:
         """Begin what no turn waits for, in the bucket of the last call; failing is a warning."""
@@ -60,15 +55,28 @@ class S3Client:
             try:
                 self._call(use, self._bucket)
             except Exception as error:  # noqa: BLE001 (whatever it is, the turn is committed)
-                is_reply = isinstance(error, exceptions.ClientError)
-                why = code_of(error) if is_reply else describe(error)
-                log.warning("s3: %s failed: %s", what, why)
+                log.warning("s3: %s failed: %s", what, self._failure(error))
 
         self._threads.submit(work)
 
     def close(self) -> None:
         """Take no more calls."""
         self._threads.shutdown(wait=False)
+
+    def _failure(self, error: Exception) -> Unavailable:
+        name = f"bucket {self._bucket!r}" if self._bucket else f"secret {self._reference!r}"
+        name, status = f"{name} in {self._region}", 0
+        if isinstance(error, Unavailable):
+            if error.is_certain:
+                return error
+            why = str(error)
+        elif isinstance(error, exceptions.ClientError):
+            status = status_of(error)
+            why = f"{words_of(error)} (HTTP {status})"
+        else:
+            why = cause_of(error) or describe(error)
+        why = f"no answer within {self._seconds} s" if why == LATE else why
+        return Unavailable(told(name, why), is_certain=why in UNSENT or 400 <= status < 500)
 
     def _call(self, use: Callable[[Any, str], Result], bucket: str) -> Result:
         with self._lock:
@@ -95,3 +103,8 @@ def status_of(error: exceptions.ClientError) -> int:
 def code_of(error: exceptions.ClientError) -> str:
     """The code of an error reply, such as NoSuchKey."""
     return str(error.response["Error"]["Code"])
+
+
+def words_of(error: exceptions.ClientError) -> str:
+    """Why S3 refused."""
+    return cause_of(None, code_of(error), status_of(error)) or code_of(error)

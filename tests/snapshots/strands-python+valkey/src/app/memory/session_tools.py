@@ -1,6 +1,7 @@
 """What a store tells of one session, and how a session goes back to a checkpoint."""
 
 import json
+import re
 from typing import Any
 
 from .backends import Backend, Unsupported
@@ -29,6 +30,7 @@ def _summary(snapshot: bytes | None) -> dict[str, Any]:
     if readable is not None:
         value = json.loads(readable)
         told |= {key: (value | value["app_data"]).get(key) for key in told}
+        told["created_at"] = re.sub(r"[+]00:00$", "Z", str(told["created_at"]))
     return told | {"bytes": len(snapshot or b"")}
 
 

@@ -3,7 +3,7 @@
 from ..contract import ERRORS, AgentError
 
 _CORRUPT = "What was stored of this session cannot be read. It was set aside: "
-_DOWN = "The session store does not answer. Ask again later, with the same idempotency key."
+_DOWN = "The session store cannot be used. Ask again later, with the same idempotency key."
 STORE_ERRORS = {
     "session_conflict": (
         409,

@@ -9,22 +9,16 @@ from typing import Any
 
 import boto3  # type: ignore[import-untyped]
 from botocore.config import Config  # type: ignore[import-untyped]
-from botocore.exceptions import (  # type: ignore[import-untyped]
-    BotoCoreError,
-    ClientError,
-    ConnectTimeoutError,
-    EndpointConnectionError,
-    NoCredentialsError,
-)
+from botocore.exceptions import BotoCoreError, ClientError  # type: ignore[import-untyped]
 
 from ..contract import describe
 from .access import Lambda
 from .backends import Unavailable
+from .causes import LATE, UNSENT, cause_of, told
 from .options import Options
 from .transport import Answer, Transport, check_etag, parse, resolve
 
 THREADS = 32  # of its own: threads that hang must not keep the model's from running
-UNSENT = (ConnectTimeoutError, EndpointConnectionError, NoCredentialsError)
 
 
 class LambdaTransport(Transport):
@@ -49,7 +43,8 @@ class LambdaTransport(Transport):
                 ),
             )
         except (BotoCoreError, ValueError) as error:
-            raise Unavailable(f"{self.contact}: {describe(error)}", is_certain=True) from None
+            why = cause_of(error) or describe(error)
+            raise Unavailable(told(self.contact, why), is_certain=True) from None
 
     async def _send(self, request: dict[str, Any], match: str | None, none: str | None) -> Answer:
         conditions = {"if_match": match, "if_none_match": none}
@@ -65,9 +60,12 @@ class LambdaTransport(Transport):
         except ClientError as error:
             status = error.response["ResponseMetadata"]["HTTPStatusCode"]
             code = re.sub("[^A-Za-z]", "", str(error.response["Error"].get("Code")))[:64]
-            return Answer(status, failure=f"{code} (HTTP {status})")
+            return Answer(status, failure=f"{cause_of(None, code, status) or code} (HTTP {status})")
         except (BotoCoreError, OSError) as error:
-            raise Unavailable(describe(error), is_certain=isinstance(error, UNSENT)) from None
+            why = cause_of(error) or describe(error)
+            if why == LATE:
+                raise TimeoutError from None
+            raise Unavailable(why, is_certain=why in UNSENT) from None
         if told.get("FunctionError"):
             return Answer(500, failure="the function failed")
         if len(body) > self._limit:

@@ -1,5 +1,6 @@
 """What agents, their grants and the collections say of each other."""
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -19,6 +20,7 @@ ACCESS = {
     "deny": (),
 }
 UNGRANTED = {"read": "AML-E105", "write": "AML-E106"}
+VARIABLE = re.compile("[$]([{(]|[A-Za-z_])")
 
 
 def references(agent: Document) -> list[tuple[str, int, str]]:
@@ -43,8 +45,8 @@ def lint_agent(name: str, agent: Document, collections: Documents, iam: Document
     if agent.get("agent_id") not in (None, name):
         expected = f"agents/{agent.get('agent_id')}.agent.md"
         yield at("AML-E122", agent, "agent_id", expected=expected)
-    store = None
-    for verb, index, id in references(agent):
+    store, named = None, references(agent)
+    for verb, index, id in named:
         where = ("memory", f"{verb}_collections", index)
         names = {"name": id, "agent": name}
         if id not in collections:
@@ -56,7 +58,10 @@ def lint_agent(name: str, agent: Document, collections: Documents, iam: Document
             if id != store:
                 yield at("AML-E109", agent, *where, **names)
         access = _access(iam.get(name), id)
-        if access == "deny":
+        if name not in iam:
+            verbs = {verb for verb, _, other in named if other == id}
+            yield at("AML-E10B", agent, *where, **names, access="-".join(sorted(verbs)))
+        elif access == "deny":
             yield at("AML-E10A", agent, *where, **names)
         elif access is not None and verb not in ACCESS[access]:
             yield at(UNGRANTED[verb], agent, *where, **names)
@@ -79,9 +84,7 @@ def _reference(
 
 def _access(iam: Document | None, id: str) -> str | None:
     """What is granted: of several grants the first, without any `none`; None: it is unclear."""
-    if iam is None:
-        return "none"
-    if iam.data is None or ("collections",) in iam.invalid:
+    if iam is None or iam.data is None or ("collections",) in iam.invalid:
         return None
     for index, ref in grants(iam):
         if ref == id:
@@ -110,3 +113,13 @@ def lint_iam(name: str, iam: Document, collections: Documents) -> Findings:
         is_read_only = collection.get("writeback", "enabled") is False
         if is_read_only and access is not None and "write" in ACCESS[access]:
             yield at("AML-E108", iam, *where, "access", name=ref)
+
+
+def lint_variables(document: Document) -> Findings:
+    """The findings at names and references that look as if something filled in a variable."""
+    for where, text in document.texts.items():
+        is_id = where[1:2] in (("read_collections",), ("write_collections",)) or where[-1:] == (
+            "ref",
+        )
+        if (is_id or where[:1] == ("backend",)) and VARIABLE.search(text):
+            yield at("AML-W209", document, *where)

@@ -9,6 +9,7 @@ import httpx
 from ..contract import describe, well_formed
 from .access import RestApi
 from .backends import Unavailable
+from .causes import UNSENT, cause_of
 from .options import Options
 from .secrets import Secrets
 from .transport import UNREADABLE, Answer, Transport, check_etag, parse, resolve
@@ -66,8 +67,8 @@ class RestTransport(Transport):
             async with self._client.stream(method, path, headers=headers, **sent) as response:
                 return _answer(response, await self._read(response))
         except httpx.HTTPError as error:
-            is_certain = isinstance(error, httpx.ConnectError)
-            raise Unavailable(describe(error), is_certain=is_certain) from None
+            why = cause_of(error) or describe(error)
+            raise Unavailable(why, is_certain=why in UNSENT) from None
 
     async def _authorization(self) -> dict[str, str]:
         how = self._credentials
@@ -99,7 +100,8 @@ def _answer(response: httpx.Response, body: bytes) -> Answer:
     retry_after = headers.get("Retry-After", "")
     pause = float(retry_after) if re.fullmatch("[0-9]{1,6}", retry_after) else 0
     if status // 100 != 2:
-        return Answer(status, retry_after=pause)
+        why = cause_of(None, status)
+        return Answer(status, retry_after=pause, failure=why and f"{why} (HTTP {status})")
     etag = check_etag(headers.get("ETag"))
     try:
         return Answer(status, parse(body), etag, body)

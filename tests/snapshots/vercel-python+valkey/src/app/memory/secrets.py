@@ -11,6 +11,7 @@ from cachetools import TTLCache
 from ..contract import describe
 from .access import RestApi
 from .backends import Unavailable
+from .causes import MISSING, cause_of, told
 from .models import S3, Collection, Custom, Valkey
 from .options import Options
 
@@ -75,9 +76,11 @@ class Secrets:
             client = Session().client("secretsmanager", region_name=region, config=config)
             return str(client.get_secret_value(SecretId=name).get("SecretString", "")).strip()
         except ClientError as error:
-            raise SecretError(reference, error.response["Error"]["Code"]) from None
-        except (BotoCoreError, ValueError) as error:
-            raise SecretError(reference, describe(error)) from None
+            code = error.response["Error"]["Code"]
+            why = cause_of(None, code, error.response["ResponseMetadata"]["HTTPStatusCode"]) or code
+        except (BotoCoreError, OSError, ValueError) as error:
+            why = cause_of(error) or describe(error)
+        raise SecretError(reference, why if why == MISSING else told("AWS Secrets Manager", why))
 
 
 def variable_of(reference: str) -> str:

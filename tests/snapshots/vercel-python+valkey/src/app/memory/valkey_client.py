@@ -2,8 +2,8 @@
 
 import asyncio
 import re
-import socket
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any
 
 from valkey import exceptions
@@ -12,7 +12,9 @@ from valkey.asyncio.cluster import ValkeyCluster
 
 from ..contract import describe
 from .backends import Unavailable
+from .causes import UNSENT, cause_of, told
 from .secrets import Secrets
+from .valkey_address import read_address
 
 # By these the server says that it did nothing.
 REFUSALS = (
@@ -21,7 +23,6 @@ REFUSALS = (
     exceptions.AuthorizationError,
     exceptions.BusyLoadingError,
 )
-NOT_REACHED = (ConnectionRefusedError, socket.gaierror)
 
 
 class ValkeyClient:
@@ -32,6 +33,7 @@ class ValkeyClient:
         self._secrets, self._lock = secrets, asyncio.Lock()
         self._client: Any = None
         self._url, self._closing = "", set[asyncio.Task[None]]()
+        self._name = f"valkey of secret {reference!r}"
 
     async def run(self, use: Callable[[Any], Awaitable[Any]]) -> Any:
         """What `use` returns of the client. Raises Unavailable, at the latest after `seconds`."""
@@ -41,18 +43,31 @@ class ValkeyClient:
                 client = await self._open()
                 return await use(client)
         except REFUSALS as error:
-            code = re.match(r"[A-Z]{3,}(?= )|", str(error))
-            what = f"valkey: {type(error).__name__} {code and code[0]}".strip()
-            raise Unavailable(what, is_certain=True) from None
+            found = re.match("[A-Z]{3,}(?= )", str(error))
+            code = found[0] if found else "ERR"
+            why = cause_of(error, code) or code
+            raise Unavailable(told(self._name, why), is_certain=True) from None
         except (exceptions.ValkeyError, exceptions.ValkeyClusterException, OSError) as error:
             if isinstance(client, ValkeyCluster):
                 self._retire(client, self._seconds)  # it may have forgotten all of its nodes
+            why = cause_of(error) or describe(error)
             if isinstance(error, (TimeoutError, exceptions.TimeoutError)):
-                raise Unavailable(f"valkey: no answer within {self._seconds} s") from None
-            first = error.__context__
-            is_certain = isinstance(first, NOT_REACHED)
-            why = describe(first if first and is_certain else error)
-            raise Unavailable(f"valkey: {why}", is_certain=is_certain) from None
+                why = f"no answer within {self._seconds} s"
+            raise Unavailable(told(self._name, why), is_certain=why in UNSENT) from None
+
+    async def keys(self, pattern: str) -> set[bytes]:
+        """All keys like the pattern. Each call of the scan is bounded in time, not all of it."""
+        found = set[bytes]()
+        for node in await self.run(_primaries):
+            where = {"target_nodes": node} if node else {}
+            cursor = 0
+            while True:
+                page = partial(_scan, cursor=cursor, match=pattern, count=1000, **where)
+                cursor, keys = await self.run(page)
+                found.update(keys)
+                if not cursor:
+                    break
+        return found
 
     async def close(self) -> None:
         """Close the connections."""
@@ -67,15 +82,13 @@ class ValkeyClient:
                 self._client, self._url = await self._connect(url), url
             return self._client
 
-    async def _connect(self, url: str) -> Any:
-        url = url if "://" in url else f"valkey://{url}"
+    async def _connect(self, secret: str) -> Any:
+        url, self._name = read_address(secret, self._reference, self._port)
         limits: Any = {"socket_timeout": self._seconds, "socket_connect_timeout": self._seconds}
         try:
-            if not re.match("(valkey|redis)s?://", url):
-                raise ValueError
             client = Valkey.from_url(url, port=self._port, **limits)
-        except ValueError:
-            what = f"secret {self._reference!r} is no address such as valkeys://host:6379"
+        except ValueError:  # by an option in it
+            what = f"secret {self._reference!r} has an option that is not valid"
             raise Unavailable(what, is_certain=True) from None
         try:
             is_cluster = (await client.info("cluster")).get("cluster_enabled")
@@ -101,3 +114,16 @@ class ValkeyClient:
             self._client = None
             self._closing.add(task := asyncio.create_task(close()))
             task.add_done_callback(self._closing.discard)
+
+
+async def _primaries(client: Any) -> list[Any]:
+    """The nodes that have keys, or None for the only one."""
+    if not isinstance(client, ValkeyCluster):
+        return [None]
+    await client.initialize()
+    return client.get_primaries()
+
+
+async def _scan(client: Any, **what: Any) -> tuple[int, list[bytes]]:
+    cursor, keys = await client.scan(**what)
+    return (cursor if isinstance(cursor, int) else max(cursor.values())), keys
