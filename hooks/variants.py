@@ -9,6 +9,11 @@ VARIANTS: dict[str, dict[str, str]] = {
     "strands-python+openai": {"target": "strands-python", "model": "openai"},
     "strands-python+openai-compatible": {"target": "strands-python", "model": "openai-compatible"},
     "strands-python+valkey": {"target": "strands-python", "session_store": "valkey"},
+    "strands-python+valkey+agentcore": {
+        "target": "strands-python",
+        "session_store": "valkey",
+        "long_term_memory": "agentcore",
+    },
     "strands-python+valkey+custom": {"target": "strands-python", "session_store": "custom"},
     "strands-python+valkey+s3": {"target": "strands-python", "session_store": "s3"},
     "strands-typescript": {"target": "strands-typescript"},
@@ -19,12 +24,22 @@ VARIANTS: dict[str, dict[str, str]] = {
         "model": "openai-compatible",
     },
     "strands-typescript+valkey": {"target": "strands-typescript", "session_store": "valkey"},
+    "strands-typescript+valkey+agentcore": {
+        "target": "strands-typescript",
+        "session_store": "valkey",
+        "long_term_memory": "agentcore",
+    },
     "vercel-python": {"target": "vercel-python"},
     "vercel-python+anthropic": {"target": "vercel-python", "model": "anthropic"},
     "vercel-python+bedrock": {"target": "vercel-python", "model": "bedrock"},
     "vercel-python+gateway": {"target": "vercel-python", "model": "gateway"},
     "vercel-python+openai-compatible": {"target": "vercel-python", "model": "openai-compatible"},
     "vercel-python+valkey": {"target": "vercel-python", "session_store": "valkey"},
+    "vercel-python+valkey+agentcore": {
+        "target": "vercel-python",
+        "session_store": "valkey",
+        "long_term_memory": "agentcore",
+    },
     "vercel-typescript": {"target": "vercel-typescript"},
     "vercel-typescript+anthropic": {"target": "vercel-typescript", "model": "anthropic"},
     "vercel-typescript+bedrock": {"target": "vercel-typescript", "model": "bedrock"},
@@ -34,6 +49,11 @@ VARIANTS: dict[str, dict[str, str]] = {
         "model": "openai-compatible",
     },
     "vercel-typescript+valkey": {"target": "vercel-typescript", "session_store": "valkey"},
+    "vercel-typescript+valkey+agentcore": {
+        "target": "vercel-typescript",
+        "session_store": "valkey",
+        "long_term_memory": "agentcore",
+    },
 }
 
 

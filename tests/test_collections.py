@@ -9,6 +9,8 @@ from tests.collections_check import EXAMPLES, Case, as_lines, cases, findings, r
 from tests.conftest import Rendered
 
 CASES = cases()
+# No file can break these: AgentCore Memory says so, or a saved policy. The renders' tests do.
+OF_THE_SERVICE = {"AML-E112", *(f"AML-W24{number}" for number in range(3, 9))}
 
 
 @pytest.fixture(scope="module")
@@ -60,14 +62,14 @@ def test_what_is_rendered_for_each_store_has_no_findings(language: str, rendered
 
 def test_each_rule_has_a_vector_that_breaks_it_and_one_that_does_not() -> None:
     by_name = {case.name: case for case in CASES}
-    for id in rules():
+    for id in rules().keys() - OF_THE_SERVICE:
         assert id in told(by_name[f"{id} wrong"]), id
         assert id not in told(by_name[f"{id} right"]), id
     assert len(by_name) == len(CASES)
 
 
 def test_no_vector_names_an_unknown_rule() -> None:
-    assert {id for case in CASES for id in told(case)} == set(rules())
+    assert {id for case in CASES for id in told(case)} == rules().keys() - OF_THE_SERVICE
 
 
 def test_the_examples_are_of_each_backend_and_without_findings() -> None:

@@ -48,6 +48,10 @@ WRONG: dict[str, dict[str, list[Any]]] = {
         "'session_store'": ["", "redis", "Valkey", "s3 ", 1],
         NO_TEXT: [["valkey"], None],
     },
+    "long_term_memory": {
+        "'long_term_memory'": ["", "aws", "AgentCore", "none ", 1],
+        NO_TEXT: [["agentcore"], None],
+    },
 }
 
 

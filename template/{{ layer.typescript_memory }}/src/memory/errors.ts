@@ -1,6 +1,7 @@
-// What a caller is told when the session store fails.
+// What a session store and long-term memory add to the errors of the HTTP contract.
 
-import { AgentError } from '../contract.ts'
+import { AgentError, ERRORS } from '../contract.ts'
+import { Unavailable } from './backends.ts'
 
 // As ERRORS of the contract: error type -> HTTP status, and the message.
 export const STORE_ERRORS = {
@@ -21,6 +22,18 @@ export const STORE_ERRORS = {
     'The session store cannot be used. Ask again later, with the same idempotency key.',
   ],
 } as const
+
+// Where people are remembered, callers are told in these words.
+Object.assign(ERRORS, {
+  actor_required: [
+    400,
+    'This agent remembers people: say who you are, with --actor ID or in a header.',
+  ],
+  invalid_actor: [400, `${ERRORS.invalid_actor[1]} Map one, for example to its SHA-256.`],
+})
+
+/** What was asked for is not valid, and never will be. */
+export class Refused extends Unavailable {}
 
 /** A failure by its type in STORE_ERRORS; `detail` is for the log only. */
 export class StoreError extends AgentError {

@@ -18,7 +18,9 @@ const OTHER: Record<string, [placeholder: string, expected: string]> = {
   project: ['{actorId}', 'user'],
   user: ['{projectId}', 'project'],
 }
-const NAMESPACE = /^(?=.{1,512}$)\/?[A-Za-z0-9_{}-]+(\/[A-Za-z0-9_{}-]+)*\/?$/
+const NAMESPACE = /^(?=.{1,512}$)\/?[A-Za-z0-9_{}-]+(\/[A-Za-z0-9_{}-]+)*(\/\*?)?$/
+// People could meet: a-b and c are an actor and a session, and so are a and b-c.
+const BESIDE = /\{actorId\}[^/]*\{|\}[^/]*\{actorId\}/
 const PLACEHOLDER = /\{(?:actorId|projectId|sessionId)\}/g
 const SENTENCE_END = /[.!?]+(?:[ \t\n]+|$)|[。！？]+/
 // A URL, host:port, and ARNs of something other than a secret.
@@ -96,6 +98,8 @@ function* lintNamespace(document: Document, where: string[], namespace: string):
     yield at('AML-E052', document, where, { name: namespace })
   } else if (/[{}]/.test(namespace.replace(PLACEHOLDER, ''))) {
     yield at('AML-E053', document, where)
+  } else if (BESIDE.test(namespace)) {
+    yield at('AML-E05B', document, where)
   } else if (OTHER[lifetime]) {
     const [placeholder, expected] = OTHER[lifetime]
     if (namespace.includes(placeholder)) {

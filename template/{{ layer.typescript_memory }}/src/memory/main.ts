@@ -1,13 +1,16 @@
-// The commands of an agent with memory: `check` of its files too, and `sessions`.
+// The commands of an agent with memory: `check` of its files too, `sessions`, `forget`, `iam`.
 
 import { parseArgs } from 'node:util'
 
 import { checkModel } from '../model.ts'
 import { type Diagnostic, diagnostic, readSettings } from '../settings.ts'
 import { checkEndpoint, MESSAGES } from './endpoint.ts'
+import { forget } from './forget.ts'
 import { read } from './frontmatter.ts'
 import { type Options, readOptions } from './options.ts'
+import { checkPolicy, iam } from './policy.ts'
 import { checkProject, loadProject } from './project.ts'
+import { checkResources } from './resource_check.ts'
 import { Secrets } from './secrets.ts'
 import { checkSecrets } from './secrets_check.ts'
 import { Refusal, sessions } from './session_commands.ts'
@@ -21,7 +24,9 @@ const USAGE = `Usage: node src/memory/main.ts COMMAND
   sessions list [--json]               print the ids of all sessions
   sessions show SESSION [--json]       print what is stored of a session
   sessions restore SESSION CHECKPOINT  take a session back to a checkpoint
-  sessions end SESSION                 delete all that is stored of a session`
+  sessions end SESSION                 delete all that is stored of a session
+  forget --actor ID [--json]           erase an actor's sessions, events and records
+  iam [--save]                         print the policy that the agent's role needs on AWS`
 const ORDER = ['severity', 'file', 'line', 'id'] as const // "error" is before "warning"
 
 /** Say what is wrong with the settings, collections and agents; exit with 1 for an error. */
@@ -31,7 +36,10 @@ async function check(asJson: boolean, against: string | null, isCalled: boolean)
   found.push(...wrong, ...(await checkModel(settings)))
   found.push(...checkProject('.', options.agentId, against))
   const isWrong = found.some((one) => one.severity === 'error')
-  if (!isWrong) found.push(...(await checkSecrets('.', options)))
+  if (!isWrong) {
+    found.push(...(await checkSecrets('.', options)), ...checkPolicy('.', options))
+    found.push(...(await checkResources('.', options)))
+  }
   if (isCalled && !isWrong) found.push(...(await checkEndpoints(options)))
   found.sort((one, other) => {
     const name = ORDER.find((key) => one[key] !== other[key])
@@ -76,6 +84,10 @@ async function run([command, ...args]: string[]): Promise<void> {
     await check(json, against, endpoint)
   } else if (command === 'sessions') {
     await sessions(args, USAGE)
+  } else if (command === 'forget') {
+    await forget(args)
+  } else if (command === 'iam') {
+    iam(args)
   } else if (command === '--help') {
     console.log(USAGE)
   } else {

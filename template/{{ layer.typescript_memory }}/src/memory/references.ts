@@ -54,7 +54,7 @@ export function* lintAgent(
     yield at('AML-E122', agent, ['agent_id'], { expected: `agents/${agentId}.agent.md` })
   }
   let store: string | null = null
-  const named = references(agent)
+  const [named, writers] = [references(agent), new Map<string, string>()]
   for (const [verb, index, id] of named) {
     const where = ['memory', `${verb}_collections`, index]
     const names = { name: id, agent: name }
@@ -67,6 +67,12 @@ export function* lintAgent(
     if (collection.get('scope', 'lifetime') === 'session') {
       store ??= id
       if (id !== store) yield at('AML-E109', agent, where, names)
+    }
+    const memory = collection.getText('backend', 'memory_id_secret')
+    if (verb === 'write' && memory !== null) {
+      const other = writers.get(memory) ?? id
+      writers.set(memory, other)
+      if (other !== id) yield at('AML-E111', agent, where, { ...names, other })
     }
     const access = accessTo(id, iam.get(name))
     if (!iam.has(name)) {
@@ -94,9 +100,6 @@ function* lintReference(
   }
   if (where[1] === 'write_collections' && collection.get('writeback', 'enabled') === false) {
     yield at('AML-E107', agent, where, names)
-  }
-  if (collection.get('backend', 'type') === 'agentcore_memory') {
-    yield at('AML-E110', agent, where, names)
   }
 }
 

@@ -9,7 +9,7 @@ import type { Collection } from './models.ts'
 import type { Options } from './options.ts'
 
 /** A secret cannot be had; the text names the reference and the variable, never a value. */
-class SecretError extends Unavailable {
+export class SecretError extends Unavailable {
   constructor(reference: string, why: string) {
     const name = variableOf(reference)
     super(`secret '${reference}': ${why}${name && `; locally, set ${name}`}`, true)
@@ -89,6 +89,7 @@ export class Secrets {
 export function referencesOf({ backend }: Collection): Looked[] {
   if (backend.type === 'valkey') return [[backend.endpoint_secret ?? '']]
   if (backend.type === 's3') return [[backend.bucket_secret ?? '']]
+  if (backend.type === 'agentcore_memory') return [[backend.memory_id_secret ?? '']]
   const way = backend.type === 'custom' ? backend.transport : null
   if (!way) return []
   const address = way.type === 'rest-api' ? way.base_url : (way.function_arn ?? way.function_id)

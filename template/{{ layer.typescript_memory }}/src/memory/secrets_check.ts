@@ -57,7 +57,7 @@ export async function checkSecrets(folder: string, options: Options): Promise<Di
 }
 
 /** Whether AWS credentials are given in the environment or in a file of this user. */
-function hasAws(): boolean {
+export function hasAws(): boolean {
   const files = Object.entries(AWS_FILES).map(
     ([name, file]) => process.env[name] || join(homedir(), '.aws', file),
   )

@@ -1,29 +1,34 @@
-// What the turns of one process share: a model, and sessions in the store that the files name.
+// What the turns of one process share: a model, and the sessions and memories of the files.
 
 import { AgentError, type Ask } from './contract.ts'
-import { type Backend, Unavailable } from './memory/backends.ts'
+import type { Backend } from './memory/backends.ts'
+import { LongTerm } from './memory/long_term.ts'
 import { Mirror } from './memory/mirror.ts'
 import type { Collection } from './memory/models.ts'
-import { readOptions } from './memory/options.ts'
+import { type Options, readOptions } from './memory/options.ts'
 import { checkProject, loadProject } from './memory/project.ts'
-import { referencesOf, Secrets, variableOf } from './memory/secrets.ts'
+import { agentOptions, prepare, record } from './memory/recalling.ts'
+import { Secrets } from './memory/secrets.ts'
+import { checkStores, unset } from './memory/starting.ts'
 import { Cached, StoredSessions } from './memory/stored.ts'
 import { buildBackend, isWritable, keepers } from './memory/stores.ts'
 import { buildModel, checkModel, modelEndpoint } from './model.ts'
 import { InProcess, Sessions } from './sessions.ts'
-import { type Diagnostic, diagnostic, type Settings } from './settings.ts'
+import type { Diagnostic, Settings } from './settings.ts'
 
 /** The parts, and what the commands and the turns have to know of them. */
 export class Parts {
   /** Whether every caller must name an actor. */
-  readonly actorRequired: boolean = false
-  readonly kept: string = 'Nothing was kept: sessions live in this process.'
+  readonly actorRequired: boolean
+  readonly kept: string
   /** null: sessions live in this process. */
   readonly store: Backend | null = null
   /** The one that keeps the sessions. */
   readonly collection: Collection | null
 
   readonly settings: Settings
+  readonly options: Options
+  readonly longTerm: LongTerm
   readonly sessions: Sessions
   model: ReturnType<typeof buildModel>
   /** Of further collections. */
@@ -34,28 +39,39 @@ export class Parts {
     this.settings = settings
     this.model = buildModel(settings)
     const [options] = readOptions()
-    const project = loadProject('.', options.agentId)
+    const [project, secrets] = [loadProject('.', options.agentId), new Secrets(options)]
+    this.options = options
+    this.longTerm = new LongTerm(settings, options, project, secrets)
+    prepare(this.longTerm)
+    this.actorRequired = this.longTerm.actorRequired
+    const told = [...this.longTerm.memories].map(([id, { contact }]) => {
+      const isHeard = isWritable(project, project.collections.get(id)!)
+      return isHeard ? ` What was said is remembered in ${contact}.` : ''
+    })
+    const gone = 'Sessions live in this process.'
+    this.kept = told.join('') ? [gone, ...told].join('') : `Nothing was kept: s${gone.slice(1)}`
     const [kept = null, ...mirrored] = keepers(project)
     this.collection = kept
     if (kept === null || unset(settings, kept).length > 0) {
       this.sessions = new Sessions(settings, new InProcess(settings))
       return
     }
-    const where = [project.agentId, options, new Secrets(options)] as const
+    const where = [project.agentId, options, secrets] as const
     this.store = buildBackend(kept, ...where)
-    this.actorRequired = kept.scope.lifetime === 'user'
+    this.actorRequired ||= kept.scope.lifetime === 'user'
     const copied = mirrored.filter((it) => isWritable(project, it) && !unset(settings, it).length)
     const most = options.maxSnapshotBytes
     this.mirrors = copied.map((it) => new Mirror(buildBackend(it, ...where), most))
     const role = { isWritable: isWritable(project, kept), mirrors: this.mirrors }
-    if (role.isWritable) this.kept = 'Its turns are kept: --session comes back to it.'
+    const back = 'Its turns are kept: --session comes back to it.'
+    if (role.isWritable) this.kept = [back, ...told].join('')
     const cached = new Cached(settings, options, this.store, role)
     this.sessions = new StoredSessions(settings, cached)
   }
 
   /** Whether something of a committed turn is still to be written. */
   get isWaiting(): boolean {
-    return this.mirrors.some((mirror) => mirror.isWaiting)
+    return this.longTerm.isWaiting || this.mirrors.some((mirror) => mirror.isWaiting)
   }
 
   /** What is wrong with the environment and the files of these parts. */
@@ -67,20 +83,7 @@ export class Parts {
       one.message = `${one.file}:${one.line} ${one.id} ${one.message}`
     }
     const isWrong = found.some(({ severity }) => severity === 'error')
-    if (isWrong) return found
-    const [project, secrets] = [loadProject('.', options.agentId), new Secrets(options)]
-    for (const collection of keepers(project)) {
-      try {
-        const looked = settings.model === 'offline' ? [] : referencesOf(collection)
-        for (const reference of looked) await secrets.get(...reference)
-        const isSet = unset(settings, collection).length === 0
-        if (isSet) buildBackend(collection, project.agentId, options, secrets)
-      } catch (error) {
-        if (!(error instanceof Unavailable)) throw error
-        found.push(diagnostic('SET-STORE', `${error.message}.`))
-      }
-    }
-    return found
+    return isWrong ? found : [...found, ...(await checkStores(settings, options))]
   }
 
   /** What this process will contact, a line each. */
@@ -89,27 +92,33 @@ export class Parts {
     const where = model === 'offline' ? 'nothing' : await modelEndpoint(this.settings)
     const shown = where.replace(/\/\/[^/]*@/, '//') // without a password that the address holds
     const lines = [`Model: ${model}, contacts ${shown}`]
-    if (this.collection === null) return [...lines, 'Sessions: in this process']
-    if (this.store === null) {
+    if (this.collection === null) lines.push('Sessions: in this process')
+    else if (this.store === null) {
       const [missing] = unset(this.settings, this.collection)
-      return [...lines, `Sessions: in this process, until ${missing} is set`]
+      lines.push(`Sessions: in this process, until ${missing} is set`)
+    } else {
+      const { type } = this.collection.backend
+      lines.push(`Sessions: ${type}, contacts ${this.store.contact}`)
     }
-    const { type } = this.collection.backend
     const copies = this.mirrors.map((mirror) => `Copies: contacts ${mirror.contact}`)
-    return [...lines, `Sessions: ${type}, contacts ${this.store.contact}`, ...copies]
+    return [...lines, ...copies, ...this.longTerm.contacts()]
   }
 
-  /** More options for the agent of one turn. */
-  agentOptions(_ask: Ask): object {
-    return {}
+  /** More options for the agent of one turn. Throws AgentError for who may not have one. */
+  agentOptions(ask: Ask): object {
+    return agentOptions(this.longTerm, this.longTerm.begin(ask), this.options, this.model)
   }
 
   /** Hear what a committed turn added. */
-  record(_ask: Ask, _messages: unknown[]): void {}
+  record(ask: Ask, messages: unknown[]): void {
+    const turn = this.longTerm.turnOf(ask)
+    if (turn) record(this.longTerm, turn, messages, this.model)
+  }
 
   /** Write what waits to be written, and close what is open. */
   async close(): Promise<void> {
-    for (const mirror of this.mirrors) await mirror.close()
+    const remembering = this.longTerm.close(this.settings.shutdownGraceSeconds)
+    await Promise.all([remembering, ...this.mirrors.map((mirror) => mirror.close())])
     await this.store?.close()
   }
 }
@@ -133,11 +142,4 @@ export async function withinTime<T>(
     clearTimeout(timer)
     own.abort() // ends the model call, whatever ended the turn
   }
-}
-
-/** The variables to set before the collection is used; with a real model it always is. */
-function unset(settings: Settings, collection: Collection): string[] {
-  if (settings.model !== 'offline') return []
-  const names = referencesOf(collection).map(([reference]) => variableOf(reference))
-  return names.filter((name) => name && !process.env[name]?.trim())
 }

@@ -8,6 +8,7 @@ import { readOptions } from '../src/memory/options.ts'
 import { Secrets } from '../src/memory/secrets.ts'
 import { ValkeyClient } from '../src/memory/valkey_client.ts'
 
+const MAIN = `${import.meta.dirname}/../src/memory/main.ts`
 const [OPTIONS] = readOptions()
 const NO_ADDRESS = "secret 'env:STORE' is no address such as valkeys://user:p%40ss@host:6379"
 const TOLD = {
@@ -40,7 +41,7 @@ test('a secret names its variable and what AWS lacks', async () => {
 
 test('each command about sessions has help', () => {
   for (const words of [[], ['list'], ['show'], ['restore'], ['end']]) {
-    const given = ['src/memory/main.ts', 'sessions', ...words, '--help']
+    const given = [MAIN, 'sessions', ...words, '--help']
     const { status, stdout } = spawnSync(process.execPath, given, { encoding: 'utf8' })
     assert.equal(status, 0)
     assert.match(stdout, new RegExp(`^Usage: .* sessions ${words[0] ?? 'COMMAND'}`))

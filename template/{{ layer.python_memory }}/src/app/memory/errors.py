@@ -1,6 +1,7 @@
-"""What a session store adds to the errors of the HTTP contract."""
+"""What a session store and long-term memory add to the errors of the HTTP contract."""
 
 from ..contract import ERRORS, AgentError
+from .backends import Unavailable
 
 _CORRUPT = "What was stored of this session cannot be read. It was set aside: "
 _DOWN = "The session store cannot be used. Ask again later, with the same idempotency key."
@@ -16,7 +17,19 @@ STORE_ERRORS = {
     ),
     "store_unavailable": (503, _DOWN),
 }
-ERRORS.update(STORE_ERRORS)
+_ACTOR = ERRORS["invalid_actor"][1]
+MEMORY_ERRORS = {
+    "actor_required": (
+        400,
+        "This agent remembers people: say who you are, with --actor ID or in a header.",
+    ),
+    "invalid_actor": (400, f"{_ACTOR} Map one, for example to its SHA-256."),
+}
+ERRORS.update(STORE_ERRORS | MEMORY_ERRORS)
+
+
+class Refused(Unavailable):
+    """What was asked for is not valid, and never will be."""
 
 
 class StoreError(AgentError):

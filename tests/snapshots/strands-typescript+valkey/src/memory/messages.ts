@@ -2,6 +2,9 @@
 
 import { Message, type MessageData } from '@strands-agents/sdk'
 
+import { isBlank } from '../contract.ts'
+import type { Item } from './memories.ts'
+
 /** Whether these are messages of this framework, beginning with a prompt. */
 export function areMessages(messages: unknown): boolean {
   try {
@@ -12,4 +15,14 @@ export function areMessages(messages: unknown): boolean {
   } catch {
     return false // of whatever type the framework throws for what it does not know
   }
+}
+
+/** What was said in these messages, without what tools were told and answered. */
+export function spoken(messages: readonly Message[]): Item[] {
+  return messages.flatMap(({ role, content }) =>
+    content.flatMap((block): Item[] => {
+      if (block.type !== 'textBlock' || isBlank(block.text)) return []
+      return [[role === 'user' ? 'USER' : 'ASSISTANT', block.text]]
+    }),
+  )
 }

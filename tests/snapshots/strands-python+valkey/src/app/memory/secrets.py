@@ -12,7 +12,7 @@ from ..contract import describe
 from .access import RestApi
 from .backends import Unavailable
 from .causes import MISSING, cause_of, told
-from .models import S3, Collection, Custom, Valkey
+from .models import S3, AgentCoreMemory, Collection, Custom, Valkey
 from .options import Options
 
 
@@ -94,6 +94,8 @@ def variable_of(reference: str) -> str:
 def references_of(collection: Collection) -> list[tuple[str, str | None, str | None]]:
     """What a collection has looked up: references, each with a field of it and a region."""
     backend = collection.backend
+    if isinstance(backend, AgentCoreMemory):
+        return [(backend.memory_id_secret or "", None, None)]
     if isinstance(backend, Valkey):
         return [(backend.endpoint_secret or "", None, None)]
     if isinstance(backend, S3):

@@ -1,4 +1,4 @@
-"""The commands of an agent with memory: `check` of its files too, and `sessions`."""
+"""The commands of an agent with memory: `check` of its files too, `sessions`, `forget`, `iam`."""
 
 import asyncio
 import json
@@ -12,9 +12,12 @@ from ..main import cli
 from ..model import check_model
 from ..settings import diagnostic, read_settings
 from .endpoint import MESSAGES, check_endpoint
+from .forget import forget
 from .frontmatter import read
 from .options import Options, read_options
+from .policy import check_policy, iam
 from .project import check_project, load_project
+from .resource_check import check_resources
 from .secrets import Secrets
 from .secrets_check import check_secrets
 from .session_commands import sessions
@@ -36,7 +39,8 @@ def check(as_json: bool, against: str | None, endpoint: bool) -> None:
     found += wrong + check_model(settings) + check_project(Path(), options.agent_id, against)
     errors = sum(one["severity"] == "error" for one in found)
     if not errors:
-        found += check_secrets(Path(), options)
+        found += check_secrets(Path(), options) + check_policy(Path(), options)
+        found += asyncio.run(check_resources(Path(), options))
     if endpoint and not errors:
         found += asyncio.run(_check_endpoints(options))
     found.sort(key=lambda one: [one[name] for name in ORDER])
@@ -70,4 +74,5 @@ async def _check_endpoints(options: Options) -> list[dict[str, Any]]:
     return found
 
 
-cli.add_command(sessions)
+for command in (sessions, forget, iam):
+    cli.add_command(command)

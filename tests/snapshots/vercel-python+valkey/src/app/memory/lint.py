@@ -20,7 +20,9 @@ NEEDED = {
     "custom": ("4", "transport"),
 }
 LIFE = {"valkey": "ttl_seconds", "s3": "ttl_days"}
-NAMESPACE = re.compile("(?=.{1,512}$)/?[A-Za-z0-9_{}-]+(/[A-Za-z0-9_{}-]+)*/?")
+NAMESPACE = re.compile("(?=.{1,512}$)/?[A-Za-z0-9_{}-]+(/[A-Za-z0-9_{}-]+)*(/[*]?)?")
+# People could meet: a-b and c are an actor and a session, and so are a and b-c.
+BESIDE = re.compile(r"\{actorId\}[^/]*\{|\}[^/]*\{actorId\}")
 PLACEHOLDER = re.compile(r"\{(?:actorId|projectId|sessionId)\}")
 SENTENCE_END = re.compile("[.!?]+(?:[ \t\n]+|$)|[\u3002\uff01\uff1f]+")
 # A URL, host:port, and ARNs of something other than a secret.
@@ -93,6 +95,8 @@ def _namespace(document: Document, where: tuple[str, ...], namespace: str) -> Fi
         yield at("AML-E052", document, *where, name=namespace)
     elif re.search("[{}]", PLACEHOLDER.sub("", namespace)):
         yield at("AML-E053", document, *where)
+    elif BESIDE.search(namespace):
+        yield at("AML-E05B", document, *where)
     elif lifetime in other:
         placeholder, expected = other[lifetime]
         if placeholder in namespace:

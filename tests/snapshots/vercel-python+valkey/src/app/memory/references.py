@@ -45,7 +45,7 @@ def lint_agent(name: str, agent: Document, collections: Documents, iam: Document
     if agent.get("agent_id") not in (None, name):
         expected = f"agents/{agent.get('agent_id')}.agent.md"
         yield at("AML-E122", agent, "agent_id", expected=expected)
-    store, named = None, references(agent)
+    store, named, writers = None, references(agent), dict[str, str]()
     for verb, index, id in named:
         where = ("memory", f"{verb}_collections", index)
         names = {"name": id, "agent": name}
@@ -57,6 +57,9 @@ def lint_agent(name: str, agent: Document, collections: Documents, iam: Document
             store = store or id
             if id != store:
                 yield at("AML-E109", agent, *where, **names)
+        memory = collections[id].get("backend", "memory_id_secret")
+        if verb == "write" and memory is not None and writers.setdefault(memory, id) != id:
+            yield at("AML-E111", agent, *where, **names, other=writers[memory])
         access = _access(iam.get(name), id)
         if name not in iam:
             verbs = {verb for verb, _, other in named if other == id}
@@ -78,8 +81,6 @@ def _reference(
         yield at("AML-E104", agent, *where, **names, lifetime=lifetime, mode=mode)
     if where[1] == "write_collections" and collection.get("writeback", "enabled") is False:
         yield at("AML-E107", agent, *where, **names)
-    if collection.get("backend", "type") == "agentcore_memory":
-        yield at("AML-E110", agent, *where, **names)
 
 
 def _access(iam: Document | None, id: str) -> str | None:
