@@ -1,0 +1,1 @@
+"""Scenarios of long-term memory: the same for all targets, against a server of AgentCore Memory."""

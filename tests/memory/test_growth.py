@@ -1,0 +1,59 @@
+"""From session to session a process keeps neither descriptors nor memory."""
+
+import threading
+from pathlib import Path
+
+import pytest
+
+from tests.conformance.client import ACTOR, JSON, SESSION
+from tests.conformance.server import Server
+from tests.memory.agents import Agent, unique
+
+FIRST = 10
+MOST_FILES, MOST_MEGABYTES = 5, 20
+# V8 lets garbage pile up as long as the machine has memory. As in a small container it collects
+# it early here, so that what grows is what is kept. Python's processes do not read this.
+SMALL = {"NODE_OPTIONS": "--max-semi-space-size=2 --max-old-space-size=80"}
+
+
+def used(server: Server) -> tuple[int, float]:
+    """The open descriptors and the megabytes of a process."""
+    process = Path(f"/proc/{server._process.pid}")
+    status = (process / "status").read_text().splitlines()
+    (line,) = (line for line in status if line.startswith("VmRSS:"))
+    return len(list((process / "fd").iterdir())), int(line.split()[1]) / 1024
+
+
+def use(server: Server, first: int, last: int) -> None:
+    """A turn in each session, one after the other, each of another person."""
+    for number in range(first, last):
+        who = unique("ada")
+        headers = {**JSON, SESSION: f"session-{number:04d}-{who}", ACTOR: who}
+        reply = server.post({"prompt": f"My number {number} is a good one."}, headers)
+        assert reply.status == 200, reply
+    while server.get("/ping").json["status"] != "Healthy":
+        threading.Event().wait(0.02)
+
+
+def grows_little(agent: Agent, last: int) -> None:
+    server = agent.fresh(**SMALL)
+    use(server, 0, FIRST)
+    files, megabytes = used(server)
+    use(server, FIRST, last)
+    more_files, more_megabytes = used(server)
+    print(f"{agent.target.name}: {FIRST} sessions: {files} files, {megabytes:.1f} MB;")
+    print(f"{last} sessions: {more_files} files, {more_megabytes:.1f} MB")
+    server.signal()
+    assert server.exit_code(within=15) == 0
+    assert more_files - files <= MOST_FILES
+    assert more_megabytes - megabytes <= MOST_MEGABYTES
+
+
+@pytest.mark.usual("vercel-python", "strands-typescript")
+def test_two_hundred_sessions_cost_little(resting: Agent) -> None:
+    grows_little(resting, 200)
+
+
+@pytest.mark.usual
+def test_a_thousand_sessions_cost_little(resting: Agent) -> None:
+    grows_little(resting, 1000)

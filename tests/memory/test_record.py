@@ -1,0 +1,153 @@
+"""What is recorded of a turn: all of it once, when it was committed, and nothing of any other."""
+
+import json
+import threading
+
+import pytest
+
+from tests.conformance.client import JSON, KEY
+from tests.conformance.steps import CUT, HANG, Call, Hold, Refuse
+from tests.memory.agents import Agent, of
+from tests.stores.servers import wait_for
+
+ADD = [Call("add_memory", {"entries": ["Bad: likes opera."]})]
+
+
+def test_a_turn_that_fails_is_never_on_the_wire(
+    agent: Agent, who: str, gate: threading.Event
+) -> None:
+    chat = agent.chat(who)
+    assert chat.say("Good one.").turn == 1
+    assert chat.say("Bad: refused.", [Refuse(400)], headers=JSON).status == 502
+    assert chat.say("Bad: cut.", ADD, ["Well, ", CUT], headers=JSON).status == 502
+    left = chat.start("Bad: left.", ADD, ["Well, ", HANG])
+    assert left.event() == ("message", "Well, ")
+    left.leave()
+    chat.gone("Bad: left.")
+    assert chat.say("Bad: too long.", ADD, [HANG], headers=JSON).status == 504
+    running = chat.start("Bad: conflict.", ADD, [Hold(gate), "Late."], headers=JSON)
+    chat.call("Bad: conflict.", 2)
+    agent.home.store.write(chat.session, agent.home.store.read(chat.session) or b"")
+    gate.set()
+    assert running.reply().status == 409
+    assert chat.say("Good two.").turn == 2
+    agent.idle()
+    sent = json.dumps([call.given for call in agent.service.calls.of("CreateEvent")], default=str)
+    assert "Bad" not in sent
+    assert "Well, " not in sent
+    for memory in (agent.notes, agent.team):
+        said = [(role, text.replace(chat.tag, "")) for role, text in agent.said(memory, who)]
+        assert said == [
+            ("USER", "Good one."),
+            ("ASSISTANT", "You said: Good one."),
+            ("USER", "Good two."),
+            ("ASSISTANT", "You said: Good two."),
+        ]
+
+
+def test_what_a_tool_adds_is_in_the_event_of_the_turn(agent: Agent, who: str) -> None:
+    chat = agent.chat(who)
+    add = [Call("add_memory", {"entries": ["She likes opera."]})]
+    assert chat.say("Remember it.", add, ["Noted."]).turn == 1
+    agent.idle()
+    for memory in (agent.notes, agent.team):
+        assert len(agent.events(memory, who)) == 1
+        assert agent.said(memory, who) == [
+            ("USER", f"Remember it.{chat.tag}"),
+            ("ASSISTANT", "Noted."),
+            ("USER", "She likes opera."),
+        ]
+    other = agent.chat(who)
+    other.say("opera")
+    assert "She likes opera." in agent.shown(other, "opera")
+
+
+def test_a_turn_that_is_replayed_is_not_recorded_again(agent: Agent, who: str) -> None:
+    chat = agent.chat(who)
+    replies = [chat.say("Once.", headers={**JSON, KEY: f"key-{who}"}) for _ in range(2)]
+    assert [reply.turn for reply in replies] == [1, 1]
+    agent.idle()
+    assert [len(agent.events(memory, who)) for memory in (agent.notes, agent.team)] == [1, 1]
+
+
+def test_turns_that_wait_are_joined_and_none_is_split(agent: Agent, who: str) -> None:
+    held = [agent.service.faults.hold("CreateEvent", where=of(agent.notes))]
+    held.append(agent.service.faults.hold("CreateEvent", where=of(agent.team)))
+    chat, other = agent.chat(who), agent.chat(who)
+    chat.say("One.")
+    for fault in held:
+        fault.wait_reached()
+    for text in ("Two.", "Three.", "Four."):
+        chat.say(text)
+    other.say("Aside.")
+    for fault in held:
+        fault.release()
+    agent.idle()
+    notes = [texts(call.given) for call in agent.events(agent.notes, who)]
+    assert [len(one) for one in notes] == [2, 4, 2, 2], "batch_size is 4: two turns"
+    assert [one[0] for one in notes] == ["One.", "Two.", "Four.", "Aside."]
+    assert notes[1] == ["Two.", "You said: Two.", "Three.", "You said: Three."]
+    assert [call.given["sessionId"] for call in agent.events(agent.notes, who)] == [
+        *[chat.session] * 3,
+        other.session,
+    ]
+    team = [texts(call.given) for call in agent.events(agent.team, who)]
+    assert [one[0] for one in team] == ["One.", "Two.", "Three.", "Four.", "Aside."]
+    tokens = {call.given["clientToken"] for call in agent.events(agent.notes, who)}
+    assert len(tokens) == 4
+
+
+def texts(given: dict[str, object]) -> list[str]:
+    """The texts of an event, without canaries."""
+    items: list[dict[str, dict[str, dict[str, str]]]] = given["payload"]  # type: ignore[assignment]
+    return [item["conversational"]["content"]["text"].partition(" canary")[0] for item in items]
+
+
+def test_long_texts_are_split_below_the_limit_of_the_service(agent: Agent, who: str) -> None:
+    chat = agent.chat(who)
+    prompt = 99_999 * "x" + "\U0001f600" + 200 * "y"
+    assert chat.say(prompt).turn == 1
+    agent.idle()
+    for memory in (agent.notes, agent.team):
+        (event,) = agent.events(memory, who)
+        assert event.status == 201
+        said = agent.said(memory, who)
+        user = [text for role, text in said if role == "USER"]
+        assert [len(text) for text in user] == [99_999, 201 + len(chat.tag)]
+        assert "".join(user) == prompt + chat.tag
+        reply = "".join(text for role, text in said if role == "ASSISTANT")
+        assert reply == f"You said: {prompt}"
+
+
+@pytest.mark.parametrize("kinds", [("lose_reply", "throttle"), ("fail", "cut"), ("error",)])
+def test_it_is_sent_again_with_the_same_token(
+    agent: Agent, who: str, kinds: tuple[str, ...]
+) -> None:
+    where = of(agent.notes, actorId=who)
+    for kind in kinds:
+        more = {"code": "ServiceException"} if kind == "error" else {}
+        getattr(agent.service.faults, kind)("CreateEvent", where=where, **more)
+    chat = agent.chat(who)
+    assert chat.say("Hello.").turn == 1
+    agent.idle()
+    events = agent.events(agent.notes, who)
+    assert len(events) == len(kinds) + 1
+    assert len({call.given["clientToken"] for call in events}) == 1
+    assert events[-1].status == 201
+    assert len(agent.said(agent.notes, who)) == 2, "it is one event"
+    assert len(agent.events(agent.team, who)) == 1
+    assert "not recorded" not in agent.server.log
+
+
+def test_it_is_busy_until_all_is_recorded(agent: Agent, who: str) -> None:
+    held = agent.service.faults.hold("CreateEvent", where=of(agent.notes))
+    chat = agent.chat(who)
+    assert chat.say("Hello.").turn == 1
+    held.wait_reached()
+    assert agent.ping() == "HealthyBusy"
+    wait_for("the other memory", lambda: agent.said(agent.team, who))
+    assert chat.say("Again.").turn == 2, "no turn waits for it"
+    assert agent.ping() == "HealthyBusy"
+    held.release()
+    agent.idle()
+    assert len(agent.said(agent.notes, who)) == 4
