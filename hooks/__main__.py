@@ -1,4 +1,4 @@
-"""The command line: `python -m hooks check | render | snapshots`, from the root of the template."""
+"""The command line: `python -m hooks COMMAND`, from the root of the template."""
 
 import shutil
 import sys
@@ -8,25 +8,24 @@ from pathlib import Path
 import click
 
 from hooks import lint, snapshots
-from hooks.loading import load
+from hooks.command_release import release
+from hooks.command_review import review
+from hooks.committed import CommitError, resolve
+from hooks.loading import template_root
+from hooks.releases import ReleaseError, last_here
 from hooks.rendering import RenderError, render
-from hooks.template import FILES, QUESTIONS, TemplateError
+from hooks.template import TemplateError
 from hooks.variants import VARIANTS, answers_of
 
 DEFAULT = next(iter(VARIANTS))
-
-
-def template_root() -> Path:
-    """The current directory, which must be the template's.
-
-    Raises UsageError when it is not, and TemplateError when its questions cannot be read.
-    """
-    root = Path.cwd()
-    if not (root / QUESTIONS).is_file() or not (root / FILES).is_dir():
-        raise click.UsageError(f"no {QUESTIONS} and {FILES}/ in {root}: go to the template's root")
-    # Copier's own words on questions that cannot be read take many lines.
-    load(root)
-    return root
+FAILURES = (
+    OSError,
+    CommitError,
+    ReleaseError,
+    RenderError,
+    TemplateError,
+    snapshots.OptionError,
+)
 
 
 @click.group(no_args_is_help=False, context_settings={"help_option_names": ["-h", "--help"]})
@@ -38,16 +37,21 @@ def cli() -> None:
 
 
 @cli.command()
-def check() -> None:
+@click.option("--against", metavar="REF", help="The commit to compare with.")
+def check(against: str | None) -> None:
     """Find mistakes that Copier lets pass.
 
-    Prints one line for each: its id, where it is, and what to do.
+    Prints one line for each: its id, where it is, and what to do. Those that only an update would
+    show are found by comparing with REF, which is the last release in this clone by default.
 
     \b
     Example:
       python -m hooks check
     """
-    findings = lint.lint(template_root())
+    root = template_root()
+    last = last_here(root)
+    commit = resolve(root, against) if against else last.commit if last else None
+    findings = lint.lint(root, against=commit)
     for finding in findings:
         click.echo(finding)
     if findings:
@@ -114,18 +118,23 @@ def snapshots_(write: bool) -> None:
     click.echo("snapshots are as rendered")
 
 
+cli.add_command(release)
+cli.add_command(review)
+
+
 def main() -> int:
     """Run the command line with every error on one line of standard error."""
     try:
-        cli.main(prog_name="python -m hooks", standalone_mode=False)
+        code = cli.main(prog_name="python -m hooks", standalone_mode=False)
     except click.ClickException as error:
         message, code = error.format_message(), error.exit_code
-    except (OSError, RenderError, TemplateError, snapshots.OptionError) as error:
+    except FAILURES as error:
         message, code = str(error), 1
     except click.Abort:
         message, code = "interrupted", 1
     else:
-        return 0
+        # With an Exit click returns its code, otherwise what the command returned.
+        return code or 0
     click.echo(f"error: {message}", err=True)
     return code
 

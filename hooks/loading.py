@@ -2,9 +2,23 @@
 
 from pathlib import Path
 
+import click
 import yaml
 
-from hooks.template import QUESTIONS, Template, TemplateError
+from hooks.template import FILES, QUESTIONS, Template, TemplateError
+
+
+def template_root() -> Path:
+    """The current directory, which must be the template's.
+
+    Raises UsageError when it is not, and TemplateError when its questions cannot be read.
+    """
+    root = Path.cwd()
+    if not (root / QUESTIONS).is_file() or not (root / FILES).is_dir():
+        raise click.UsageError(f"no {QUESTIONS} and {FILES}/ in {root}: go to the template's root")
+    # Copier's own words on questions that cannot be read take many lines.
+    load(root)
+    return root
 
 
 def load(root: Path) -> Template:

@@ -6,7 +6,10 @@ A base variant is kept whole, `<base>+<option>` as the files that the option add
 import difflib
 import shutil
 import tempfile
+from collections.abc import Iterable
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from hooks.rendering import files_of, render, without_git
@@ -46,17 +49,29 @@ def rendered(root: Path) -> Trees:
 
     Raises RenderError, and OptionError: then the files that changed would not say it all.
     """
-    whole: Trees = {}
-    with without_git(root) as template, tempfile.TemporaryDirectory() as folder:
-        for variant in VARIANTS:
-            render(template, answers_of(variant), Path(folder) / variant)
-            whole[variant] = read(Path(folder) / variant)
-    return kept(whole)
+    return kept(trees(root))
 
 
 def kept(whole: Trees) -> Trees:
     """The part of each render that its snapshot holds. Raises OptionError."""
     return {variant: changes(variant, whole) for variant in whole}
+
+
+def trees(root: Path, variants: Iterable[str] = VARIANTS, processes: int = 1) -> Trees:
+    """Every file that each of the variants renders, by variant. Raises RenderError."""
+    names = list(variants)
+    with without_git(root) as template:
+        if processes == 1:
+            return {name: tree(template, name) for name in names}
+        with ProcessPoolExecutor(min(processes, len(names))) as pool:
+            return dict(zip(names, pool.map(partial(tree, template), names), strict=True))
+
+
+def tree(template: Path, variant: str) -> Tree:
+    """Every file that one variant renders. Raises RenderError."""
+    with tempfile.TemporaryDirectory() as folder:
+        render(template, answers_of(variant), Path(folder) / variant)
+        return read(Path(folder) / variant)
 
 
 def changes(variant: str, whole: Trees) -> Tree:
