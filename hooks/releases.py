@@ -1,0 +1,122 @@
+"""The releases: hooks/releases.txt has the version and the commit of each, oldest first.
+
+A clone may lack the tags, and a tag can be moved where nobody sees it. So the list is what counts,
+and tags are made from it. A commit cannot name itself: the one after it adds it to the list.
+"""
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from packaging.version import InvalidVersion, Version
+
+from hooks.committed import CommitError, git, read_or_refuse, resolve
+
+LIST = Path("hooks") / "releases.txt"
+CHANGELOG = Path("CHANGELOG.md")
+LINE = re.compile(r"(\S+) ([0-9a-f]{40})")
+
+
+class ReleaseError(Exception):
+    """Something keeps a release from being made; the text is one line that says what to do."""
+
+
+@dataclass(frozen=True)
+class Release:
+    """A version of the template, and the commit that is it."""
+
+    version: str
+    commit: str
+
+    def __str__(self) -> str:
+        """The line of the list."""
+        return f"{self.version} {self.commit}"
+
+
+def releases(root: Path) -> list[Release]:
+    """The releases of the template in `root`, oldest first; none where there is no list.
+
+    Raises ReleaseError when the list is not what it should be.
+    """
+    path = root / LIST
+    found: list[Release] = []
+    for number, line in enumerate(path.read_text("utf-8").splitlines() if path.exists() else [], 1):
+        place = f"{LIST.as_posix()}:{number}"
+        if not (match := LINE.fullmatch(line)):
+            raise ReleaseError(f"{place} is no version, a space and the 40 digits of a commit")
+        try:
+            found.append(Release(next_version(match[1], found), match[2]))
+        except ReleaseError as error:
+            raise ReleaseError(f"{place}: {error}") from error
+    return found
+
+
+def next_version(text: str, before: list[Release]) -> str:
+    """`text`, when it may follow the releases `before`. Raises ReleaseError when it may not."""
+    try:
+        version = Version(text)
+    except InvalidVersion as error:
+        raise ReleaseError(f"{text!r} is no PEP 440 version: use one like 1.2.3") from error
+    if str(version) != text:
+        raise ReleaseError(f"{text!r} is not how PEP 440 writes it: use {version}")
+    if version.local or version.epoch or version.dev is not None:
+        raise ReleaseError(f"{text!r} is for no release: use one like 1.2.3 or 1.2.3rc1")
+    if before and version <= Version(before[-1].version):
+        raise ReleaseError(f"{text} is not greater than {before[-1].version}: use a greater one")
+    return text
+
+
+def section(root: Path, version: str) -> str:
+    """What CHANGELOG.md says about `version`. Raises ReleaseError when that is nothing."""
+    path = root / CHANGELOG
+    text = path.read_text("utf-8") if path.exists() else ""
+    heading = rf"(?m)^## {re.escape(version)}[ \t]*\n((?:(?!## ).*(?:\n|\Z))*)"
+    match = re.search(heading, text)
+    if not match or not match[1].strip():
+        raise ReleaseError(
+            f"{CHANGELOG} has no section {version}: write '## {version}' there, and below it what"
+            " changes in a project"
+        )
+    return match[1].strip()
+
+
+def commit_of(root: Path, tag: str) -> str | None:
+    """The commit that a tag is on, or None where there is no such tag."""
+    asked = ("rev-parse", "-q", "--verify", f"refs/tags/{tag}^{{commit}}")
+    return git(root, *asked).stdout.decode().strip() or None
+
+
+def make_tags(root: Path, listed: list[Release]) -> list[str]:
+    """Tag each release that has no tag yet, and return their versions.
+
+    Raises ReleaseError, before any is made, when a tag is elsewhere than the list says or a commit
+    is not here: a tag is never moved, because projects were copied from where it is.
+    """
+    problems, missing = [], []
+    for release in listed:
+        try:
+            resolve(root, release.commit)
+        except CommitError as error:
+            problems.append(f"{release.version}: {error}")
+            continue
+        there = commit_of(root, release.version)
+        if there is None:
+            missing.append(release)
+        elif there != release.commit:
+            problems.append(
+                f"the tag {release.version} is on {there[:10]}, and {LIST.as_posix()} says"
+                f" {release.commit[:10]}: tags never move, so delete the one that is wrong yourself"
+            )
+    if problems:
+        raise ReleaseError("; ".join(problems))
+    for release in missing:
+        read_or_refuse(root, "tag", "--", release.version, release.commit)
+    return [release.version for release in missing]
+
+
+def last_here(root: Path) -> Release | None:
+    """The last release whose commit is in this clone; None when there is none, or no Git."""
+    for release in reversed(releases(root)):
+        if (root / ".git").exists() and git(root, "cat-file", "-e", release.commit).returncode == 0:
+            return release
+    return None

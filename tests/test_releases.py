@@ -1,0 +1,205 @@
+"""The list of releases, the tags that are made from it, and the command that adds to it."""
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from hooks import releases, snapshots
+from hooks.__main__ import cli
+from hooks.releases import Release, ReleaseError, make_tags, next_version
+from tests.conftest import ROOT
+from tests.test_template import SOUND, build
+from tests.updates.history import commit, git
+
+SECTION = "# What changes\n\n## 0.2.0\n\n- A new file.\n\n## 0.1.0\n\n- The first.\n"
+
+
+@pytest.fixture(scope="module")
+def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A template with one release, and a commit after it that is ready to be the next."""
+    root = tmp_path_factory.mktemp("prepared") / "template"
+    build(root, SOUND)
+    (root / "hooks").mkdir()
+    git(root, "init", "--quiet", "--initial-branch=main")
+    commit(root, "First")
+    write_list(root, f"0.1.0 {head(root)}\n")
+    (root / "CHANGELOG.md").write_text(SECTION)
+    snapshots.write(root, snapshots.rendered(root))
+    commit(root, "Second")
+    return root
+
+
+@pytest.fixture
+def root(prepared: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """That template, for one test, which runs in it."""
+    root = Path(shutil.copytree(prepared, tmp_path / "template", symlinks=True))
+    monkeypatch.chdir(root)
+    return root
+
+
+def write_list(root: Path, text: str) -> None:
+    (root / releases.LIST).write_text(text)
+
+
+def head(root: Path, ref: str = "HEAD") -> str:
+    return git(root, "rev-parse", ref).strip()
+
+
+def release(*arguments: str) -> str:
+    result = CliRunner().invoke(cli, ["release", *arguments], catch_exceptions=False)
+    return f"{result.exit_code} {result.output}"
+
+
+def test_a_release_is_the_last_commit(root: Path) -> None:
+    second = head(root)
+    assert release("0.2.0").startswith("0 tagged 0.1.0\ntagged 0.2.0\n0.2.0 is ")
+    assert head(root, "0.2.0") == second
+    assert releases.releases(root)[-1] == Release("0.2.0", second)
+    assert git(root, "status", "--porcelain") == " M hooks/releases.txt\n"
+    commit(root, "Note release 0.2.0")
+    assert release("--tags") == "0 no tag is missing\n"
+    assert "0.2.0 is not greater than 0.2.0" in release("0.2.0")
+
+
+@pytest.mark.parametrize(
+    ("version", "reason"),
+    [
+        ("0.1.0", "0.1.0 is not greater than 0.1.0"),
+        ("0.0.9", "is not greater than 0.1.0"),
+        ("0.1", "is not greater than 0.1.0"),
+        ("v0.2.0", "is not how PEP 440 writes it: use 0.2.0"),
+        ("0.2.0-rc1", "use 0.2.0rc1"),
+        ("0.02", "use 0.2"),
+        ("0.2.0\n", "use 0.2.0"),
+        ("0.2.0+local", "is for no release"),
+        ("1!0.2.0", "is for no release"),
+        ("0.2.0.dev1", "is for no release"),
+        ("release-2026", "is no PEP 440 version"),
+        ("", "is no PEP 440 version"),
+        ("../../HEAD", "is no PEP 440 version"),
+        ("0.2.0; touch HACKED", "is no PEP 440 version"),
+        ("0.3.0", "CHANGELOG.md has no section 0.3.0"),
+        ("0.2", "CHANGELOG.md has no section 0.2:"),
+    ],
+)
+def test_a_version_that_cannot_be_is_refused(root: Path, version: str, reason: str) -> None:
+    said = release(version)
+    assert said.startswith("1 Error: ")
+    assert reason in said
+    assert git(root, "tag") == ""
+    assert git(root, "status", "--porcelain") == ""
+
+
+def dirty(root: Path) -> None:
+    (root / "notes.txt").touch()
+
+
+def no_words(root: Path) -> None:
+    text = SECTION.replace("- A new file.\n", "")
+    (root / "CHANGELOG.md").write_text(text)
+    commit(root, "Nothing to say")
+
+
+def tagged_elsewhere(root: Path) -> None:
+    git(root, "tag", "0.2.0", "HEAD~1")
+
+
+def fault(root: Path) -> None:
+    (root / "template" / "a.jinja").write_text("no answer\n")
+    commit(root, "A fault")
+
+
+def stale(root: Path) -> None:
+    (root / "template" / "news.txt").write_text("new\n")
+    commit(root, "A file that is in no snapshot")
+
+
+def dropped(root: Path) -> None:
+    path = root / "template" / "README.md.jinja"
+    path.rename(path.with_name("READ.md.jinja"))
+    commit(root, "Another name")
+
+
+@pytest.mark.parametrize(
+    ("spoil", "reason"),
+    [
+        (dirty, "something is not committed"),
+        (no_words, "has no section 0.2.0"),
+        (tagged_elsewhere, "the tag 0.2.0 is on another commit"),
+        (fault, "run python -m hooks check"),
+        (stale, "run python -m hooks snapshots"),
+        (dropped, "run python -m hooks check"),
+    ],
+)
+def test_what_is_not_ready_is_not_released(
+    root: Path, spoil: Callable[[Path], None], reason: str
+) -> None:
+    spoil(root)
+    before = git(root, "tag")
+    said = release("0.2.0")
+    assert said.startswith("1 Error: ")
+    assert reason in said
+    assert git(root, "tag") == before
+    assert len(releases.releases(root)) == 1
+
+
+def test_a_tag_is_never_moved(root: Path) -> None:
+    git(root, "tag", "0.1.0", "main")
+    said = release("--tags")
+    assert said.startswith("1 Error: the tag 0.1.0 is on ")
+    assert "tags never move" in said
+    assert head(root, "0.1.0") == head(root, "main")
+
+
+def test_an_annotated_tag_is_a_tag(root: Path) -> None:
+    git(root, "tag", "-a", "-m", "First", "0.1.0", "HEAD~1")
+    assert release("--tags") == "0 no tag is missing\n"
+
+
+def test_a_shallow_clone_says_what_to_fetch(root: Path, tmp_path: Path) -> None:
+    git(tmp_path, "clone", "-q", "--depth=1", f"file://{root}", "shallow")
+    listed = releases.releases(root)
+    with pytest.raises(ReleaseError, match=r"0\.1\.0: .*git fetch --unshallow"):
+        make_tags(tmp_path / "shallow", listed)
+    assert git(tmp_path / "shallow", "tag") == ""
+    assert releases.last_here(tmp_path / "shallow") is None
+    assert releases.last_here(root) == listed[0]
+
+
+@pytest.mark.parametrize("arguments", [[], ["0.2.0", "--tags"]])
+def test_a_version_or_the_tags(arguments: list[str]) -> None:
+    assert "give a VERSION to release, or --tags" in release(*arguments)
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("0.1.0\n", ":1 is no version"),
+        (f"0.1.0  {'a' * 40}\n", ":1 is no version"),
+        (f"0.1.0 {'A' * 40}\n", ":1 is no version"),
+        ("0.1.0 main\n", ":1 is no version"),
+        (f"0.1.0 {'a' * 40}\n\n", ":2 is no version"),
+        (f"0.2.0 {'a' * 40}\n0.1.0 {'a' * 40}\n", ":2: 0.1.0 is not greater than 0.2.0"),
+        (f"v1 {'a' * 40}\n", ":1: 'v1' is not how PEP 440"),
+    ],
+)
+def test_a_list_that_is_wrong_says_where(tmp_path: Path, text: str, reason: str) -> None:
+    (tmp_path / "hooks").mkdir()
+    write_list(tmp_path, text)
+    with pytest.raises(ReleaseError) as error:
+        releases.releases(tmp_path)
+    assert f"hooks/releases.txt{reason}" in str(error.value)
+
+
+def test_a_prerelease_comes_before_its_release() -> None:
+    first = [Release(next_version("1.0rc1", []), "a" * 40)]
+    assert next_version("1.0", first) == "1.0"
+
+
+def test_the_changelog_has_every_release() -> None:
+    for listed in releases.releases(ROOT):
+        assert releases.section(ROOT, listed.version)
+    assert releases.releases(ROOT), "there is a first release"
