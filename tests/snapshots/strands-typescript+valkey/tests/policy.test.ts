@@ -122,7 +122,7 @@ test('the memory is compared with the collection', async (context) => {
     [{}, CONFIG, []],
     [{ status: 'CREATING' }, CONFIG, ['AML-W243']],
     [{ strategies: [{ id: 'own', namespaces: [] }] }, { '/other': {} }, []],
-    [{}, { '/users/{actorId}': {}, '/context/{projectId}': {} }, ['AML-W244', 'AML-W245']],
+    [{}, { '/users/{actorId}': {}, '/projects/{projectId}': {} }, ['AML-W244', 'AML-W245']],
     [{}, { '/context/{actorId}': {} }, ['AML-W244']],
     [{}, { '/by/*': {}, '/by/s-1': {} }, []],
   ]
@@ -138,7 +138,7 @@ test('the memory is compared with the collection', async (context) => {
     const resource = { status: 'ACTIVE', strategies, namespaceKeys: [], ...change }
     const { mock } = context.mock.method(AgentCore.prototype, 'describe', async () => resource)
     const folder = write(context, ['notes'], [], { retrieval_config: config })
-    const found = await checkResources(folder, OPTIONS)
+    const found = await checkResources(folder, { ...OPTIONS, projectId: 'apollo' })
     assert.deepEqual(
       found.map(({ id }) => id),
       expected,

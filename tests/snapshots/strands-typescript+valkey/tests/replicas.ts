@@ -68,7 +68,7 @@ export async function withEndpoint(use: (endpoint: Endpoint) => Promise<void>): 
 export function replica({ url }: Endpoint, script: Step[] = [], isWritable = true) {
   const client = new Client(script)
   const credentials = { scheme: 'none' }
-  const transport = { type: 'rest-api', base_url: url, credentials, timeout_ms: 300 }
+  const transport = { type: 'rest-api', base_url: url, credentials, timeout_ms: 600 }
   const more = { meta: META, backend: { type: 'custom', transport } }
   const options = createOptions({ maxSnapshotBytes: 8000 })
   const declared = collection.parse({ ...NAMES, ...RULES, ...more })

@@ -18,7 +18,7 @@ const DAMAGES: Record<string, (kept: Kept) => string> = {
 const FAILURES = {
   'does not do it': [true, false, 0],
   'loses its answer': [false, true, 0],
-  'is slow': [false, false, 400],
+  'is slow': [false, false, 800],
 } as const
 
 test('a session goes on after a restart and on another replica', () =>

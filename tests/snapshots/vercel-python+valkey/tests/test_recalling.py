@@ -113,4 +113,4 @@ def test_what_is_contacted_and_kept_is_told() -> None:
     parts = Parts(Settings())
     where = ".memory/notes.jsonl, until SECRETS_AGENTCORE_NOTES is set"
     assert parts.contacts()[-1] == f"Long-term memory: in {where}"
-    assert parts.kept.endswith(f" What was said is remembered in {where}.")
+    assert parts.kept.endswith(f" What was said goes to {where}.")

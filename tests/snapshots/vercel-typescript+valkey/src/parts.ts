@@ -46,7 +46,7 @@ export class Parts {
     this.actorRequired = this.longTerm.actorRequired
     const told = [...this.longTerm.memories].map(([id, { contact }]) => {
       const isHeard = isWritable(project, project.collections.get(id)!)
-      return isHeard ? ` What was said is remembered in ${contact}.` : ''
+      return isHeard ? ` What was said goes to ${contact}.` : ''
     })
     const gone = 'Sessions live in this process.'
     this.kept = told.join('') ? [gone, ...told].join('') : `Nothing was kept: s${gone.slice(1)}`

@@ -127,5 +127,5 @@ test('what is contacted and kept is told', async () => {
   const { parts } = new Talk()
   const where = '.memory/notes.jsonl, until SECRETS_AGENTCORE_NOTES is set'
   assert.equal((await parts.contacts()).at(-1), `Long-term memory: in ${where}`)
-  assert.ok(parts.kept.endsWith(` What was said is remembered in ${where}.`))
+  assert.ok(parts.kept.endsWith(` What was said goes to ${where}.`))
 })

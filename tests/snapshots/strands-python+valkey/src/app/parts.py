@@ -42,7 +42,7 @@ class Parts:
         for writer in self.long_term.recorder.writers:
             if self.kept == Parts.kept:
                 self.kept = "Sessions live in this process."
-            self.kept += f" What was said is remembered in {writer.memory.contact}."
+            self.kept += f" What was said goes to {writer.memory.contact}."
 
     def _open(self, project: Project, secrets: Secrets) -> None:
         settings, options = self.settings, self.options

@@ -8,7 +8,7 @@ import { eventSession, type Place } from './namespaces.ts'
 import { statusOf } from './s3_client.ts'
 import type { Secrets } from './secrets.ts'
 
-const PAGE = 100 // the most that the service gives, or takes, at once
+export const PAGE = 100 // the most that the service gives, or takes, at once
 type Page = { memoryId: string; maxResults: number; nextToken: string | undefined }
 
 /** The memory that a secret names. `clients` are shared by all memories of a process. */
@@ -98,11 +98,14 @@ export class AgentCore implements Memory {
   /** The resource as GetMemory tells it; an answer is kept, also one that came too late. */
   async describe(): Promise<Resource> {
     this.#resource ??= this.#call('control', null, async (client, memoryId, limit) => {
-      const { memory } = await client.getMemory({ memoryId }, limit)
+      const name = memoryId.split('/').at(-1) ?? '' // the control plane takes no ARN
+      const { memory } = await client.getMemory({ memoryId: name }, limit)
       const { status = '', strategies = [], namespaceKeys: keys = [] } = memory ?? {}
       const all = strategies.map((one) => {
-        return { id: one.strategyId!, namespaces: one.namespaceTemplates ?? one.namespaces ?? [] }
+        const templates = one.namespaceTemplates?.length ? one.namespaceTemplates : one.namespaces
+        return { id: one.strategyId!, namespaces: templates ?? [] }
       })
+      if (status !== 'ACTIVE') this.#resource = null // it will be another soon
       return { status, strategies: all, namespaceKeys: keys.map(({ key }) => key!) }
     })
     return await this.#resource.catch((error) => {

@@ -81,10 +81,7 @@ function bucket(name: string, { prefix, ttl_days: days }: S3, canWrite: boolean)
 
 /** The secrets of AWS Secrets Manager that a collection names; a variable may replace them. */
 export function secretsOf(collection: Collection, arn: string): string[] {
-  const { backend } = collection
-  const looked = referencesOf(collection)
-  if (backend.type === 'agentcore_memory') looked.push([backend.memory_id_secret ?? ''])
-  return looked.flatMap(([reference, , region]) => {
+  return referencesOf(collection).flatMap(([reference, , region]) => {
     const [name = ''] = reference.split('#')
     if (name.startsWith('env:')) return []
     // Behind its name each has six characters.

@@ -1,6 +1,6 @@
 // Work that waits to be done beside the turns: in order, again until it succeeds, and bounded.
 
-import { AsyncResource } from 'node:async_hooks'
+import { AsyncLocalStorage } from 'node:async_hooks'
 import { setTimeout as sleep } from 'node:timers/promises'
 
 import { describe, log } from '../contract.ts'
@@ -10,6 +10,7 @@ import { Refused } from './errors.ts'
 const [TURNS, BYTES] = [1000, 16_777_216] // that may wait
 // In seconds: the pauses between attempts, one attempt, and all of them for one piece of work.
 const [FIRST_PAUSE, LONGEST_PAUSE, ATTEMPT, LONGEST] = [0.5, 30, 30, 600]
+const OUTSIDE = AsyncLocalStorage.snapshot()
 const [CLOSING_PAUSE, CLOSING_ATTEMPT] = [0.2, 2]
 
 /** What a turn left to do: `what` is for the one who takes it, `size` its bytes of text. */
@@ -31,9 +32,10 @@ export class Outbox<T> {
   readonly #take: (waiting: Waiting<T>[]) => Work
   readonly #waiting: Waiting<T>[] = []
   // Not in the context of a turn, which would keep its session in memory.
-  readonly #begin = AsyncResource.bind(() => this.#run())
+  readonly #begin = () => OUTSIDE(() => this.#run())
   #size = 0
   #work: Work | null = null // that is tried
+  #why = '' // its last attempt failed
   #task: Promise<void> | null = null
   #stop = new AbortController() // of the present attempt or pause
   #isPausing = false
@@ -77,7 +79,7 @@ export class Outbox<T> {
     const lost = this.#waiting.splice(0).length + (this.#work?.turns ?? 0)
     this.#stop.abort()
     await this.#task
-    this.#lose(lost, 'the process ends')
+    this.#lose(lost, this.#why || 'the process ends')
   }
 
   async #run(): Promise<void> {
@@ -99,6 +101,7 @@ export class Outbox<T> {
       const error = await this.#attempt(work)
       if (error === null) return ''
       const why = error instanceof Unavailable ? error.message : describe(error)
+      if (!this.#isClosed) this.#why = why
       if (error instanceof Refused || this.#state === 'closed') return why
       const isOpen = this.#state === 'open'
       const delay = isOpen ? pause * (0.5 + Math.random() / 2) : CLOSING_PAUSE

@@ -63,10 +63,10 @@ export class Owned implements MemoryStore {
     let facts: ExtractionResult[] | null = null
     return async () => {
       await this.#prepare()
-      if (!extractor) return await this.store.addMessages?.(messages, { sequenceNumbers })
+      if (!extractor) return await this.store.addMessages!(messages, { sequenceNumbers })
       facts ??= await extractor.extract(messages, { defaultModel: model })
       for (let fact = facts[0]; fact; fact = facts[0]) {
-        await this.store.add?.(fact.content, fact.metadata)
+        await this.store.add!(fact.content, fact.metadata)
         facts.shift()
       }
     }

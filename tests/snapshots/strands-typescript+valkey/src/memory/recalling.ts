@@ -79,7 +79,7 @@ export function agentOptions(
   if (stores.length === 0) return {}
   const found: Found[] = []
   const format = ({ entries }: { entries: MemoryEntry[] }) => {
-    found.push(...best(entries))
+    found.splice(0, found.length, ...best(entries))
     return block(found)
   }
   const manager = { stores, addToolConfig: adds, injection: { maxEntries: ALL, format } }

@@ -17,6 +17,7 @@ const BY_FIELD = new Map(
 )
 const TYPES = ['agentcore_memory', 'custom', 'lambda', 'rest-api', 's3', 'valkey']
 // What could move a cursor, turn a text around or end a line where findings are printed.
+const [SHORT, LONG] = [80, 300] // characters of what a file says, and of why something failed
 const UNPRINTABLE =
   // oxlint-disable-next-line no-control-regex
   /[\x00-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]/gu
@@ -30,15 +31,15 @@ export function finding(id: string, file: string, line: number, names: Names = {
     file: show(file),
     line,
     message: message.replace(/\{(\w+)\}/g, (all, name) =>
-      show(Object.hasOwn(names, name) ? names[name] : all),
+      show(Object.hasOwn(names, name) ? names[name] : all, name === 'why' ? LONG : SHORT),
     ),
   }
 }
 
-/** A value in one line of at most 80 characters. */
-function show(value: unknown): string {
+/** A value in one line of so many characters at most. */
+function show(value: unknown, most = SHORT): string {
   const text = [...String(value).replace(UNPRINTABLE, '\ufffd')]
-  return text.length <= 80 ? text.join('') : `${text.slice(0, 79).join('')}…`
+  return text.length <= most ? text.join('') : `${text.slice(0, most - 1).join('')}…`
 }
 
 /** A finding of rule `id` about what stands somewhere in a document, in its own words. */

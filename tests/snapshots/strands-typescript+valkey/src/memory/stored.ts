@@ -114,7 +114,11 @@ export class Cached extends InProcess {
 
   /** The revision of what failed to be saved, if only the reply was lost; or throw. */
   async #revisionOf(sessionId: string, snapshot: string, error: unknown): Promise<string | null> {
-    const stored = await this.#backend.load(sessionId).catch((again) => refuse(again))
+    const stored = await this.#backend.load(sessionId).catch((again) => {
+      // And a retry would be answered with the turn that was kept.
+      log('ERROR', `session ${sessionId}: a turn may be kept, but not remembered`)
+      return refuse(again)
+    })
     if (stored && isSame(stored.snapshot, snapshot)) return stored.revision
     if (error instanceof Conflict) throw new StoreError('session_conflict')
     refuse(error)

@@ -2,12 +2,11 @@
 
 import { setTimeout as sleep } from 'node:timers/promises'
 
-import { AgentCore } from './agentcore.ts'
+import { AgentCore, PAGE } from './agentcore.ts'
 import { Unavailable } from './backends.ts'
 import type { Memory } from './memories.ts'
 import type { Place } from './namespaces.ts'
 
-const PAGE = 100 // the most that the service gives, or takes, at once
 const PAUSES = [500, 2000] // milliseconds before it is tried again
 const BUSY = /Thrott|RetryableConflict|too many requests/
 

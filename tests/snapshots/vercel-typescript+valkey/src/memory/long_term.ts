@@ -22,6 +22,7 @@ export class Turn {
   readonly recall: Recall
   readonly isWritable: boolean
   readonly added: string[] = []
+  isOver = false
 
   constructor(who: Who, recall: Recall, isWritable: boolean) {
     this.who = who
@@ -31,6 +32,7 @@ export class Turn {
 
   /** Remember a text, if the turn commits. Throws RangeError for a blank one, and Error. */
   add(text: string): void {
+    if (this.isOver) throw new Error('The turn is over.')
     this.added.push(checked(text, this.isWritable))
   }
 }
@@ -111,7 +113,9 @@ export class LongTerm {
   }
 
   /** Hear what a committed turn said; what it added is remembered with it. */
-  record({ who, added }: Turn, spoken: readonly Item[]): void {
+  record(turn: Turn, spoken: readonly Item[]): void {
+    const { who, added } = turn
+    turn.isOver = true
     this.recorder.record(who, [...spoken, ...added.map((text): Item => ['USER', text])])
   }
 

@@ -5,7 +5,7 @@ import { Place, resolve, type Who } from './namespaces.ts'
 const PLACEHOLDER = /\{(\w+)\}/
 
 /** The places of one person, and in words what else there is. */
-export interface Own {
+interface Own {
   readonly places: Map<string, Place>
   /** What to set, to find more. */
   readonly missing: string[]

@@ -53,7 +53,9 @@ export async function namespacesOf(reader: Reader): Promise<Record<string, Wante
   const templates = found.map((one) => one.replaceAll('{projectid}', '{projectId}'))
   const isOwn = reader.lifetime === 'user' // then the others would be shared by people
   const kept = templates.filter((one) => !isOwn || one.includes('{actorId}'))
-  return (reader.declared = Object.fromEntries(kept.map((one) => [one, DEFAULT])))
+  const wanted = Object.fromEntries(kept.map((one) => [one, DEFAULT]))
+  if (kept.length > 0) reader.declared = wanted // else it is asked again
+  return wanted
 }
 
 /** What one turn recalls. A memory that fails or is late is left out, with a line in the log. */
@@ -86,7 +88,8 @@ export class Recall {
     }, this.#seconds * 1000)
     try {
       const limit = { late: late.promise, stop: own.signal }
-      const read = await Promise.all(readers.map((one) => this.#read(one, end, limit, ask)))
+      const asked = readers.map((one) => this.#read(one, end.toWellFormed(), limit, ask))
+      const read = await Promise.all(asked)
       const best = new Map<string, Found>()
       for (const found of read.flat().toSorted((one, other) => other.score - one.score)) {
         if (!best.has(found.text)) best.set(found.text, found)

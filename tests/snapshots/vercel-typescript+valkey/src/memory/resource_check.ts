@@ -2,7 +2,7 @@
 
 import { join } from 'node:path'
 
-import type { Diagnostic } from '../settings.ts'
+import { createSettings, type Diagnostic, diagnostic } from '../settings.ts'
 import { AgentCore } from './agentcore.ts'
 import { Clients } from './agentcore_client.ts'
 import { Unavailable } from './backends.ts'
@@ -15,7 +15,7 @@ import { namespacesOf } from './recall.ts'
 import { finding } from './rules.ts'
 import { Secrets } from './secrets.ts'
 import { hasAws } from './secrets_check.ts'
-import type { AgentCoreMemory } from './topology.ts'
+import { type AgentCoreMemory, buildTopology } from './topology.ts'
 
 const ABSENT = /ResourceNotFoundException|it does not exist/
 const CONFIG = ['backend', 'retrieval_config']
@@ -29,16 +29,25 @@ export async function checkResources(folder: string, options: Options): Promise<
   const { collections, reads, writes } = loadProject(folder, options.agentId)
   const [clients, secrets] = [new Clients(options), new Secrets(options)]
   const found: Diagnostic[] = []
-  for (const id of new Set([...reads, ...writes])) {
-    const [collection, file] = [collections.get(id)!, `collections/${id}.collection.md`]
-    const { backend } = collection
-    if (backend.type !== 'agentcore_memory') continue
-    const { memory_id_secret: reference = '', region } = backend
-    const memory = new AgentCore(reference, region, secrets, clients)
-    const document = read(join(folder, file), file)
-    found.push(...(await check(collection, backend, document, memory, options.projectId)))
+  try {
+    buildTopology(createSettings(), options, loadProject(folder, options.agentId), secrets)
+  } catch (error) {
+    if (!(error instanceof Unavailable)) throw error
+    return [diagnostic('SET-STORE', `${error.message}.`)]
   }
-  await clients.close()
+  try {
+    for (const id of new Set([...reads, ...writes])) {
+      const [collection, file] = [collections.get(id)!, `collections/${id}.collection.md`]
+      const { backend } = collection
+      if (backend.type !== 'agentcore_memory') continue
+      const { memory_id_secret: reference = '', region } = backend
+      const memory = new AgentCore(reference, region, secrets, clients)
+      const document = read(join(folder, file), file)
+      found.push(...(await check(collection, backend, document, memory, options.projectId)))
+    }
+  } finally {
+    await clients.close()
+  }
   return found
 }
 

@@ -74,7 +74,7 @@ export async function checkTopology({ writers }: Topology): Promise<void> {
 }
 
 /** The variable to set before the memory is used while the model is offline, or ''. */
-export function unsetVariable({ memory_id_secret: reference = '' }: AgentCoreMemory): string {
+function unsetVariable({ memory_id_secret: reference = '' }: AgentCoreMemory): string {
   const name = variableOf(reference)
   return process.env[name]?.trim() ? '' : name
 }

@@ -78,8 +78,8 @@ class Clients:
             failure = Refused if code in NEVER else Unavailable
             why = f"{cause_of(error, code, status) or code} (HTTP {status})"
             raise failure(told(SERVICE, why), is_certain=status < 500) from None
-        except exceptions.ParamValidationError as error:
-            raise Refused(told(SERVICE, describe(error)), is_certain=True) from None
+        except exceptions.ParamValidationError:
+            raise Refused(told(SERVICE, "its id or another value is not valid")) from None
         except (exceptions.BotoCoreError, OSError, ValueError) as error:
             raise Unavailable(told(SERVICE, cause_of(error) or describe(error))) from None
 

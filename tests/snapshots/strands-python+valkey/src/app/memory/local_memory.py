@@ -113,6 +113,7 @@ class LocalMemory:
             kept = [row for row in rows if row.get(kind) not in ids]
             beside = self._path.with_suffix(".tmp")
             if len(kept) < len(rows):
+                beside.touch(0o600)
                 beside.write_bytes(_text(kept))
                 beside.replace(self._path)
         return len(rows) - len(kept)

@@ -27,9 +27,12 @@ class Turn:
     recall: Recall
     is_writable: bool
     added: list[str] = field(default_factory=list)
+    is_over = False
 
     def add(self, text: str) -> None:
         """Remember a text, if the turn commits. Raises ValueError and RuntimeError."""
+        if self.is_over:
+            raise RuntimeError("The turn is over.")
         self.added.append(_checked(text, self.is_writable))
 
 
@@ -84,6 +87,7 @@ class LongTerm:
 
     def record(self, turn: Turn, spoken: Sequence[Item]) -> None:
         """Hear what a committed turn said; what it added is remembered with it."""
+        turn.is_over = True
         added: list[Item] = [("USER", text) for text in turn.added]
         self.recorder.record(turn.who, [*spoken, *added])
 

@@ -45,9 +45,8 @@ class Outbox:
         """`take` makes work of the first that waits, and of more; it removes what it took."""
         self.name, self._take = name, take
         self._waiting: deque[Waiting] = deque()
-        self._size = 0
-        self._work: Work | None = None  # that is tried, since
-        self._since = 0.0
+        self._work: Work | None = None  # that is tried
+        self._since, self._why, self._size = 0.0, "", 0  # when that began, why it failed last
         self._task: asyncio.Task[None] | None = None
         self._is_pausing = self._is_closing = self._is_closed = False
 
@@ -93,7 +92,7 @@ class Outbox:
         turns = len(self._waiting) + (self._work.turns if self._work else 0)
         self._waiting.clear()
         self._work = None
-        self._lose(turns, "the process ends")
+        self._lose(turns, self._why or "the process ends")
 
     async def _stop(self) -> None:
         if self._task:
@@ -125,6 +124,7 @@ class Outbox:
                 return str(error)
             except Exception as error:  # noqa: BLE001 (of a store of the owner's it may be any)
                 why = str(error) if isinstance(error, Unavailable) else describe(error)
+            self._why = why
             delay = CLOSING_PAUSE if self._is_closing else pause * uniform(0.5, 1)
             if time.monotonic() + delay - self._since > LONGEST:
                 return why

@@ -61,7 +61,7 @@ class Owned(MemoryStore):
 
     def telling(self, messages: list[Message], model: Model) -> Callable[[], Awaitable[None]]:
         """What tells the store the messages of a turn, and again after a failure only the rest."""
-        extraction: Any = self.store.extraction
+        extraction: Any = getattr(self.store, "extraction", None)
         extractor = extraction.get("extractor") if isinstance(extraction, dict) else None
         if extractor is None and not _takes_messages(self.store):
             extractor = ModelExtractor()

@@ -49,8 +49,8 @@ class Reader:
             found = (template for one in strategies for template in _templates(one))
             is_own = self.lifetime == "user"  # then the others would be shared by people
             templates = [one for one in found if not is_own or "{actorId}" in one]
-            self.declared = {template: Namespace() for template in templates}
-        return self.declared
+            self.declared = {template: Namespace() for template in templates} or None
+        return self.declared or {}
 
 
 # What one place has for a query, as its namespace wants it; raises Unavailable.

@@ -102,7 +102,7 @@ def record(long_term: LongTerm, turn: Turn, messages: Messages, model: Model) ->
     """Hear what a committed turn added: the collections are told what was said, the stores all."""
     long_term.record(turn, spoken(messages))
     for one in shown.get().owned:
-        if one.store.writable:
+        if getattr(one.store, "writable", False):
             size = len(json.dumps(messages, default=str))
             long_term.recorder.put(f"store {one.name}", one.telling(messages, model), size)
 

@@ -22,20 +22,25 @@ BY_FIELD = {
 }
 TYPES = ("agentcore_memory", "custom", "lambda", "rest-api", "s3", "valkey")
 # What could move a cursor, turn a text around or end a line where findings are printed.
+SHORT, LONG = 80, 300  # characters of what a file says, and of why something failed
 UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
 def finding(id: str, file: str, line: int, **names: Any) -> dict[str, Any]:
     """A finding of rule `id`; `names` are those in its message."""
     rule = RULES[id]
-    message = re.sub(r"\{(\w+)\}", lambda it: show(names.get(it[1], it[0])), rule["message"])
+
+    def shown(name: re.Match[str]) -> str:
+        return show(names.get(name[1], name[0]), LONG if name[1] == "why" else SHORT)
+
+    message = re.sub(r"\{(\w+)\}", shown, rule["message"])
     return diagnostic(id, message, rule["severity"], show(file), line)
 
 
-def show(value: Any) -> str:
-    """A value in one line of at most 80 characters."""
+def show(value: Any, most: int = SHORT) -> str:
+    """A value in one line of so many characters at most."""
     text = UNPRINTABLE.sub("\ufffd", str(value))
-    return text if len(text) <= 80 else text[:79] + "…"
+    return text if len(text) <= most else text[: most - 1] + "…"
 
 
 def at(id: str, document: Document, *where: str | int, **names: Any) -> dict[str, Any]:

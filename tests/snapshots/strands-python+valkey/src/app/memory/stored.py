@@ -53,9 +53,8 @@ class Cached(InProcess):
         _loaded.set(stored)
         if stored is None:
             return None
-        snapshot = known.snapshot if known else None
-        if stored.snapshot is not None:
-            snapshot = read_snapshot(stored.snapshot, self._options.max_snapshot_bytes)
+        kept, most = known.snapshot if known else None, self._options.max_snapshot_bytes
+        snapshot = kept if stored.snapshot is None else read_snapshot(stored.snapshot, most)
         if snapshot is None:
             raise await _to_its_end(self._set_aside(session_id, stored.revision))
         self._known[session_id] = Stored(stored.revision, snapshot)
@@ -78,8 +77,7 @@ class Cached(InProcess):
     async def end(self, session_id: str) -> None:
         """Delete the session that `load` found. Raises `store_unavailable`.
 
-        Of one that it did not find, what was set aside stays: who it belonged to is not known.
-        Then its first turn may still run on another instance, which is committed after the end.
+        If it found none, a first turn may still run elsewhere, and is committed after the end.
         One of a read-only store stays there, and has ended for this process.
         """
         self._known.pop(session_id, None)
@@ -121,6 +119,8 @@ class Cached(InProcess):
         except Conflict:
             raise StoreError("session_conflict") from None
         except Unavailable as last:
+            if last is not error:  # and a retry would be answered with the turn that was kept
+                log.error("session %s: a turn may be kept, but not remembered", session_id)
             raise StoreError("store_unavailable", detail=str(last)) from None
         return stored.revision
 

@@ -35,7 +35,7 @@ class AgentCore:
 
     async def memory_id(self) -> str:
         """The id or the ARN of the memory. Raises Unavailable."""
-        return await self.clients.run("record", self.region, lambda _: self._id())
+        return await self.clients.run("recall", self.region, lambda _: self._id())
 
     async def retrieve(self, place: Place, query: str, top_k: int) -> list[Record]:
         """At most `top_k` (1 to 100) records for a query of at most 10,000 UTF-16 units."""
@@ -93,8 +93,9 @@ class AgentCore:
         """The resource as GetMemory tells it; an answer is kept, also one that came too late."""
 
         def ask(client: Any) -> dict[str, Any]:
-            memory: dict[str, Any] = client.get_memory(memoryId=self._id())["memory"]
-            self._description = memory
+            name = self._id().rpartition("/")[2]  # the control plane takes no ARN
+            memory: dict[str, Any] = client.get_memory(memoryId=name)["memory"]
+            self._description = memory if memory["status"] == "ACTIVE" else None
             return memory
 
         if self._description is not None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -24,8 +25,17 @@ from .session_commands import sessions
 
 ORDER = ("severity", "file", "line", "id")  # "error" is before "warning"
 
-
 __all__ = ["cli"]
+
+
+def main() -> None:
+    """Run a command and leave: a call that hangs in a thread would keep the process."""
+    try:
+        cli()
+    except SystemExit as end:  # as click always ends
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(end.code if isinstance(end.code, int) else 1)
 
 
 @cli.command()

@@ -45,8 +45,9 @@ class Remembering(ai.Provider[None]):
         self, model: ai.Model, messages: list[ai.messages.Message], **options: Any
     ) -> AsyncGenerator[events.Event]:
         turn, inner = current.get(None), self._model
-        last = max(n for n, message in enumerate(messages) if message.role == "user")
-        found = await turn.recall.once(messages[last].text) if turn else []
+        asked_at = [n for n, message in enumerate(messages) if message.role == "user"]
+        last = asked_at[-1] if asked_at else 0
+        found = await turn.recall.once(messages[last].text) if turn and asked_at else []
         is_offline, calls = type(inner) is OfflineModel, ""
         if text := "" if is_offline else block(found):
             # A copy: what is remembered is never part of the session.

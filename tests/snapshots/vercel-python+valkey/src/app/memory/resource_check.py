@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+from ..settings import Settings, diagnostic
 from .agentcore import AgentCore
 from .agentcore_client import Clients
 from .backends import Unavailable
@@ -17,6 +18,7 @@ from .recall import Reader
 from .rules import finding
 from .secrets import Secrets
 from .secrets_check import has_aws
+from .topology import build_topology
 
 ABSENT = re.compile("ResourceNotFoundException|it does not exist")
 CONFIG = ("backend", "retrieval_config")
@@ -30,6 +32,10 @@ async def check_resources(folder: Path, options: Options) -> Findings:
     """
     project, found = load_project(folder, options.agent_id), Findings()
     clients, secrets = Clients(options), Secrets(options)
+    try:
+        build_topology(Settings(), options, project, secrets).clients.close()
+    except Unavailable as error:
+        return [diagnostic("SET-STORE", f"{error}.")]
     try:
         for id in dict.fromkeys([*project.reads, *project.writes]):
             collection, file = project.collections[id], f"collections/{id}.collection.md"

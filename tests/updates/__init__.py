@@ -1,0 +1,1 @@
+"""The update matrix: from every release to the working tree, for all targets and options."""

@@ -1,0 +1,55 @@
+"""What an owner types: the real command line, and the commands that Copier and the README name."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import yaml
+
+
+def copier(*arguments: str | Path, cwd: Path) -> str:
+    """Run Copier's command line without a terminal and without trust; return what it says."""
+    result = subprocess.run(
+        [sys.executable, "-m", "copier", *arguments],
+        cwd=cwd,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+    )
+    assert result.returncode == 0, result.stderr
+    return result.stderr
+
+
+def bash(script: str, cwd: Path, **variables: str) -> subprocess.CompletedProcess[str]:
+    """Run a script as GitHub runs one that says `shell: bash`."""
+    return subprocess.run(
+        ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", script],
+        cwd=cwd,
+        env={**os.environ, **variables},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+    )
+
+
+def named(text: str, start: str) -> str:
+    """The command in `text` that begins like that: a line of its own, or between backticks."""
+    match = re.search(rf"(?m)^ +({re.escape(start)}.*)$|`({re.escape(start)}[^`]*)`", text)
+    assert match, f"there is no {start} in {text}"
+    return match[1] or match[2]
+
+
+def steps(project: Path, workflow: str) -> list[dict[str, str]]:
+    """The steps of the one job of a rendered workflow."""
+    path = project / ".github" / "workflows" / workflow
+    (job,) = yaml.safe_load(path.read_text("utf-8"))["jobs"].values()
+    found: list[dict[str, str]] = job["steps"]
+    return found
+
+
+def script(project: Path, workflow: str, word: str) -> str:
+    """The one script in a rendered workflow that has `word` in it."""
+    (found,) = [step["run"] for step in steps(project, workflow) if word in step.get("run", "")]
+    return found
