@@ -6,7 +6,7 @@ A base variant is kept whole, `<base>+<option>` as the files that the option add
 import difflib
 import shutil
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Collection
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from functools import partial
@@ -37,10 +37,9 @@ class OptionError(Exception):
 def read(folder: Path) -> Tree:
     """Every file under `folder` by its path there."""
     return {
-        path.as_posix(): File(
-            (folder / path).read_bytes(), bool((folder / path).stat().st_mode & 0o100)
-        )
+        path.as_posix(): File(file.read_bytes(), bool(file.stat().st_mode & 0o100))
         for path in files_of(folder)
+        for file in [folder / path]
     }
 
 
@@ -57,14 +56,13 @@ def kept(whole: Trees) -> Trees:
     return {variant: changes(variant, whole) for variant in whole}
 
 
-def trees(root: Path, variants: Iterable[str] = VARIANTS, processes: int = 1) -> Trees:
+def trees(root: Path, variants: Collection[str] = VARIANTS, processes: int = 1) -> Trees:
     """Every file that each of the variants renders, by variant. Raises RenderError."""
-    names = list(variants)
     with without_git(root) as template:
         if processes == 1:
-            return {name: tree(template, name) for name in names}
-        with ProcessPoolExecutor(min(processes, len(names))) as pool:
-            return dict(zip(names, pool.map(partial(tree, template), names), strict=True))
+            return {name: tree(template, name) for name in variants}
+        with ProcessPoolExecutor(processes) as pool:
+            return dict(zip(variants, pool.map(partial(tree, template), variants), strict=True))
 
 
 def tree(template: Path, variant: str) -> Tree:

@@ -22,7 +22,7 @@ BASES = [name for name in VARIANTS if "+" not in name]
 # Words of this repository that mean nothing to the owner of a project.
 OURS = re.compile(r"copier\.yml|python -m hooks|tests/(snapshots|conformance)|\.jinja|pytest-copie")
 # How long the tests of a render may take.
-SECONDS = 20
+SECONDS, SECONDS_WITH_STORE = 20, 60  # other tests run beside them
 LINK = re.compile(r"\[[^\]]*\]\(([^)#\s]+)[^)]*\)")
 # A proxy that nothing listens at: what does not go through Python's sockets ends there.
 DEAD_PROXY = dict.fromkeys(
@@ -118,12 +118,13 @@ def test_a_render_passes_its_own_tests_offline_in_time(variant: str) -> None:
     project = installed(variant)
     plugin = {"PYTHONPATH": str(ROOT / "tests"), "PYTHONDONTWRITEBYTECODE": "1"}
     command = ("pytest", "-q", "-p", "no_network")
+    most = SECONDS_WITH_STORE if "valkey" in variant else SECONDS
     for _ in range(2):  # other tests run beside this one, so it gets another try
         start = time.monotonic()
         assert re.search(r"\d+ passed", run(project, *command, **plugin, **DEAD_PROXY))
-        if (seconds := time.monotonic() - start) < SECONDS:
+        if (seconds := time.monotonic() - start) < most:
             return
-    pytest.fail(f"its own tests take {seconds:.0f} s, {SECONDS} are allowed")
+    pytest.fail(f"its own tests take {seconds:.0f} s, {most} are allowed")
 
 
 @pytest.mark.slow
@@ -131,6 +132,7 @@ def test_a_render_passes_its_own_tests_offline_in_time(variant: str) -> None:
 def test_a_render_declares_what_it_imports_and_nothing_else(variant: str) -> None:
     project = installed(variant)
     command = [*uv(), "run", "-q", "--no-sync", "--with", "deptry>=0.23,<1", "deptry", "src"]
+    command += ["--per-rule-ignores", "DEP002=bedrock-agentcore"]  # imported late, by its name
     result = subprocess.run(
         command, cwd=project, env=clean_environment(), capture_output=True, text=True
     )

@@ -21,10 +21,11 @@ from tests.conftest import ROOT
 from tests.test_hooks import hooks, refused
 
 BASES = [name for name in VARIANTS if "+" not in name]
-SHARED = Path("template/.env.example.jinja")
+SHARED = Path("template/{{ layer.plain }}/.env.example.jinja")
 LINE = "# Copy to .env"
-ONE_PYTHON = Path("template/{{ layer.vercel_python_src }}/agent.py")
-PYTHON = Path("template/{{ layer.python }}")
+ONE_PYTHON = Path("template/{{ layer.plain }}/{{ layer.vercel_python_src }}/agent.py")
+PYTHON = Path("template/{{ layer.plain }}/{{ layer.python }}")
+TESTS = PYTHON.with_name("{{ layer.python_tests }}")
 SECONDS = 5
 CORES = 2
 
@@ -108,8 +109,8 @@ def test_what_became_of_the_files_of_some_targets(repository: Path) -> None:
     edit(repository / ONE_PYTHON, '"""\n\n', '"""\n\n# One line.\n')
     (repository / PYTHON / "new.txt").write_text("new\n")
     (repository / PYTHON / "AGENTS.md").chmod(0o755)
-    (repository / PYTHON / "tests/test_turn.py").unlink()
-    (repository / PYTHON / "tests/test_server.py").rename(repository / PYTHON / "moved.py")
+    (repository / TESTS / "test_turn.py").unlink()
+    (repository / TESTS / "test_server.py").rename(repository / PYTHON / "moved.py")
     assert told(changed(repository, ["strands-python", "vercel-python", "vercel-typescript"])) == [
         ("AGENTS.md", "mode 100644 -> 100755", "every python render"),
         ("moved.py", "renamed from tests/test_server.py", "every python render"),

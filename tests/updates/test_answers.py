@@ -44,7 +44,7 @@ def test_a_capability_is_added_and_taken_away(
         switch = ["update", "--defaults", "-r", ":current:", "-d"]
         readme = (project / "README.md").read_text("utf-8")
         if question == "session_store":
-            assert f"`uvx copier {' '.join([switch[0], *switch[2:]])} {question}={value}`" in readme
+            assert f"`uvx copier {' '.join(switch)} {question}={value}`" in readme
 
         copier(*switch, f"{question}={value}", cwd=project)
         after = tree_of(project)

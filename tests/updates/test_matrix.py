@@ -12,8 +12,25 @@ from tests.updates.history import MISSING, NEWEST, History, git, offered, rows, 
 from tests.updates.own_tests import pass_once, tree_of
 from tests.updates.table import row
 
+
+def is_model(variant: str) -> bool:
+    """Whether an option is another model only."""
+    return "model" in VARIANTS[variant]
+
+
 ROWS = rows()
-every = pytest.mark.parametrize(("release", "variant"), ROWS)
+# Each answer of `model` once; the soak has every target with each.
+USUAL = {"strands-python+anthropic", "vercel-python+bedrock", "vercel-typescript+gateway"}
+USUAL |= {"strands-typescript+openai", "strands-python+openai-compatible"}
+every = pytest.mark.parametrize(
+    ("release", "variant"),
+    [
+        pytest.param(
+            *row, marks=[pytest.mark.soak] if is_model(row[1]) and row[1] not in USUAL else []
+        )
+        for row in ROWS
+    ],
+)
 MARKER = b"<<<<<<< before updating"
 
 

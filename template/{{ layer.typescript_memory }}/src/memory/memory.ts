@@ -3,8 +3,6 @@
 import { current, type Turn } from './long_term.ts'
 import type { Found } from './recall.ts'
 
-export type { Found }
-
 /**
  * What is remembered of whoever talks, best first; [] also when the memory does not answer.
  *
