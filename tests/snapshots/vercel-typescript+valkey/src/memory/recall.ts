@@ -24,7 +24,7 @@ export interface Found {
 
 /** What is wanted of one namespace. */
 export type Wanted = { readonly top_k: number; readonly relevance_score: number }
-/** What one place has for a query; `stop` is aborted when nobody waits for it any more. */
+/** What one place has for a query; `stop` is aborted when nobody waits any more. @public */
 export type Retrieve = (
   reader: Reader,
   place: Place,
@@ -114,7 +114,7 @@ export class Recall {
   }
 }
 
-/** What one place has for a query, as its namespace wants it. Throws Unavailable. */
+/** What one place has for a query, as its namespace wants it. Throws Unavailable. @public */
 export const retrieve: Retrieve = async (reader, place, wanted, query, stop) => {
   const count = Math.min(MOST, SPARE * wanted.top_k)
   const records = await reader.memory.retrieve(place, query, count, stop)
