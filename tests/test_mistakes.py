@@ -16,6 +16,8 @@ from hooks.loading import load
 from tests.test_template import SOUND, build
 from tests.updates.history import commit, git
 
+pytestmark = pytest.mark.slow
+
 
 def questions(root: Path, old: str, new: str) -> None:
     """Edit copier.yml, which must have `old` once."""
@@ -125,7 +127,6 @@ def found_by(root: Path) -> list[str]:
     return [str(finding) for finding in lint(root, against=head)]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("mistake", MISTAKES, ids=lambda mistake: mistake.make.__name__)
 def test_a_mistake_is_found_and_says_what_to_do(mistake: Mistake, released: Path) -> None:
     mistake.make(released)
@@ -135,7 +136,6 @@ def test_a_mistake_is_found_and_says_what_to_do(mistake: Mistake, released: Path
     assert any(re.search(mistake.what_to_do, text) for text in of_it), of_it
 
 
-@pytest.mark.slow
 def test_without_a_mistake_nothing_is_found(released: Path) -> None:
     assert found_by(released) == []
 
