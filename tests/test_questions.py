@@ -112,6 +112,7 @@ def test_a_folder_with_a_good_name_gives_the_project_its_name(
     assert answers["project_name"] == "weather-desk-2"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_a_project_may_not_be_called_like_what_it_depends_on(
     variant: str, rendered: Rendered
@@ -129,6 +130,7 @@ def test_a_project_may_not_be_called_like_what_it_depends_on(
     assert names - set(QUESTIONS["taken_names"]["default"].split()) == set()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("question", "answer"),
     [(question, value) for question, choices in CHOICES.items() for value, _ in choices],

@@ -53,6 +53,7 @@ def release(*arguments: str) -> str:
     return f"{result.exit_code} {result.output}"
 
 
+@pytest.mark.slow
 def test_a_release_is_the_last_commit(root: Path) -> None:
     second = head(root)
     assert release("0.2.0").startswith("0 tagged 0.1.0\ntagged 0.2.0\n0.2.0 is ")

@@ -22,7 +22,7 @@ BASES = [name for name in VARIANTS if "+" not in name]
 # Words of this repository that mean nothing to the owner of a project.
 OURS = re.compile(r"copier\.yml|python -m hooks|tests/(snapshots|conformance)|\.jinja|pytest-copie")
 # How long the tests of a render may take.
-SECONDS, SECONDS_WITH_STORE = 20, 60  # other tests run beside them
+SECONDS, SECONDS_WITH_STORE = 20, 40  # other tests run beside them
 LINK = re.compile(r"\[[^\]]*\]\(([^)#\s]+)[^)]*\)")
 # A proxy that nothing listens at: what does not go through Python's sockets ends there.
 DEAD_PROXY = dict.fromkeys(

@@ -18,7 +18,7 @@ TOOLS = b'{"dependencies": {"knip": "^5.88", "node": "~22.18"}, "allowScripts": 
 NAMES = [name for name in VARIANTS if name.count("+") < 2]
 TYPESCRIPT = [name for name in NAMES if name.partition("+")[0].endswith("-typescript")]
 # How long the tests of a render may take.
-SECONDS, SECONDS_WITH_STORE = 20, 60  # other tests run beside them
+SECONDS, SECONDS_WITH_STORE = 20, 40  # other tests run beside them
 OFFLINE = {"NODE_OPTIONS": f"--import={(ROOT / 'tests' / 'no_network.mjs').as_uri()}"}
 
 pytestmark = pytest.mark.slow

@@ -57,6 +57,7 @@ def test_what_the_model_does_not_know_is_recorded(agentcore: AgentCore) -> None:
     assert violations[-1] == f"no operation of the memory service: POST /memories/{memory}/forget"
 
 
+@pytest.mark.slow
 def test_retries_absorb_throttles_and_a_lost_reply_is_one_event(agentcore: AgentCore) -> None:
     memory, client = agentcore.add_memory("notes"), connect(agentcore, attempts=3)
     agentcore.faults.throttle("CreateEvent", times=2)

@@ -77,7 +77,7 @@ async def test_a_local_memory_recalls_in_another_session_what_a_person_said() ->
     found = await recall(again, "alice").search("What is my cat called?")
     assert [(it.text, it.score) for it in found] == [("My cats are called Miso", 1)]
     assert await recall(again, "bob").search("cat") == []
-    below = await again.records(Place("/users/alice/", True))
+    below, _ = await again.records(Place("/users/alice/", True), None)
     assert (len(below), await again.sessions("alice")) == (2, ["s-1"])
     assert await again.sessions("bob") == []
     for id in await again.events("alice", "s-1"):

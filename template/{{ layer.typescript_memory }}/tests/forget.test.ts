@@ -134,7 +134,7 @@ test('a place is erased when it can be of nobody else', () => {
 })
 
 test('records that stay are told', async () => {
-  const stubborn = { records: async () => ['r-1'], deleteRecords: async () => 0 }
+  const stubborn = { records: async () => [['r-1']], deleteRecords: async () => 0 }
   const report = { actor: 'alice', ...NOTHING, could_not: [], notes: [] }
   const erasing = eraseRecords(stubborn as unknown as Memory, new Place('/users/alice/'), report)
   await assert.rejects(erasing, /1 in \/users\/alice\//)

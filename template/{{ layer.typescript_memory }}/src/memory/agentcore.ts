@@ -8,7 +8,7 @@ import { eventSession, type Place } from './namespaces.ts'
 import { statusOf } from './s3_client.ts'
 import type { Secrets } from './secrets.ts'
 
-export const PAGE = 100 // the most that the service gives, or takes, at once
+const PAGE = 100 // the most that the service gives, or takes, at once
 type Page = { memoryId: string; maxResults: number; nextToken: string | undefined }
 
 /** The memory that a secret names. `clients` are shared by all memories of a process. */
@@ -45,9 +45,8 @@ export class AgentCore implements Memory {
     }
     // The service allows keys in lower case only.
     const variables = { extractionConfig: { namespaceVariables: { projectid: project ?? '' } } }
-    const asked = project === null ? given : { ...given, ...variables }
     await this.#call('record', stop, (client, memoryId, limit) =>
-      client.createEvent({ memoryId, ...asked }, limit),
+      client.createEvent({ memoryId, ...given, ...(project !== null && variables) }, limit),
     )
   }
 
@@ -75,12 +74,13 @@ export class AgentCore implements Memory {
     })
   }
 
-  async records(place: Place): Promise<string[]> {
-    const replies = await this.#pages((client, page, limit) =>
-      client.listMemoryRecords({ ...page, ...place.wire }, limit),
+  async records(place: Place, nextToken?: string): Promise<[string[], string | undefined]> {
+    const reply = await this.#call('record', null, (client, memoryId, limit) =>
+      client.listMemoryRecords({ memoryId, nextToken, maxResults: PAGE, ...place.wire }, limit),
     )
-    const found = replies.flatMap(({ memoryRecordSummaries: all = [] }) => all.map(recordOf))
-    return found.filter(({ namespace }) => place.holds(namespace)).map(({ id }) => id)
+    const { memoryRecordSummaries: rows = [], nextToken: more } = reply
+    const held = rows.filter(({ namespaces }) => namespaces?.some((one) => place.holds(one)))
+    return [held.map(({ memoryRecordId: id }) => id!), more]
   }
 
   async deleteRecords(ids: readonly string[]): Promise<number> {

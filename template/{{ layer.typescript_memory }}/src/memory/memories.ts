@@ -63,8 +63,8 @@ export interface Memory {
   /** Delete an event; one that is gone already counts as deleted. */
   deleteEvent(actor: string, session: string, event: string): Promise<void>
 
-  /** The ids of all records of a place. */
-  records(place: Place): Promise<string[]>
+  /** Ids of records of a place, from a token on, and the token of more, if there are more. */
+  records(place: Place, token?: string): Promise<[ids: string[], token?: string | undefined]>
 
   /** Delete records of this memory, and return how many were deleted. */
   deleteRecords(ids: readonly string[]): Promise<number>

@@ -18,7 +18,7 @@ export async function eraseSessions(
 ): Promise<void> {
   const { store, collection } = parts
   if (!store || !collection) {
-    report.notes.push(`there is no store. ${(await parts.contacts())[1]}`)
+    report.notes.push(`no session store was searched. ${(await parts.contacts())[1]}`)
     return
   }
   const where = collection.collection_id

@@ -137,8 +137,8 @@ def test_a_place_is_erased_when_it_can_be_of_nobody_else(
 
 async def test_records_that_stay_are_told() -> None:
     class Stubborn:
-        async def records(self, place: Place) -> list[str]:
-            return ["r-1"]
+        async def records(self, place: Place, token: None) -> tuple[list[str], None]:
+            return ["r-1"], None
 
         async def delete_records(self, ids: list[str]) -> int:
             return 0

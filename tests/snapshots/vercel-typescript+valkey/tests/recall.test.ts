@@ -100,7 +100,7 @@ test('a memory of this machine finds what people said', async () => {
   assert.deepEqual(await find({ ...ALICE, actor: 'alic' }), [])
   assert.equal(logged.splice(0).length, 1)
   assert.equal(readFileSync(join(folder, '.gitignore'), 'utf8'), '*\n')
-  const ids = await memory.records(resolve('/users/{actorId}/*', ALICE))
+  const [ids] = await memory.records(resolve('/users/{actorId}/*', ALICE))
   assert.equal(await memory.deleteRecords(ids), 1)
   const [event = ''] = await memory.events('alice', 's')
   await memory.deleteEvent('alice', 's', event)

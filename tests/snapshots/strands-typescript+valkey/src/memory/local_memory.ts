@@ -80,9 +80,9 @@ export class LocalMemory implements Memory {
     await this.#delete((row) => row.event === event)
   }
 
-  async records(place: Place): Promise<string[]> {
+  async records(place: Place): Promise<[string[]]> {
     const { records } = await this.#alone(() => this.#read())
-    return records.filter((row) => place.holds(row.namespace)).map(({ record }) => record)
+    return [records.filter((row) => place.holds(row.namespace)).map(({ record }) => record)]
   }
 
   async deleteRecords(ids: readonly string[]): Promise<number> {

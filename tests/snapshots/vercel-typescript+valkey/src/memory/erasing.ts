@@ -2,7 +2,6 @@
 
 import { setTimeout as sleep } from 'node:timers/promises'
 
-import { AgentCore, PAGE } from './agentcore.ts'
 import { Unavailable } from './backends.ts'
 import type { Memory } from './memories.ts'
 import type { Place } from './namespaces.ts'
@@ -94,22 +93,11 @@ export async function hasAny(
 
 /** The ids of the records of a place, some at a time: there may be more than fit in memory. */
 async function* pages(memory: Memory, place: Place): AsyncGenerator<string[]> {
-  if (!(memory instanceof AgentCore)) {
-    yield await memory.records(place)
-    return
+  let [ids, token] = await patiently(() => memory.records(place))
+  yield ids
+  while (token) {
+    const from = token
+    ;[ids, token] = await patiently(() => memory.records(place, from))
+    yield ids
   }
-  const asked = { memoryId: await memory.memoryId(), maxResults: PAGE, ...place.wire }
-  let nextToken: string | undefined
-  do {
-    const page = { ...asked, nextToken }
-    const reply = await patiently(() =>
-      memory.clients.run('record', memory.region, (client, stop) =>
-        client.listMemoryRecords(page, stop),
-      ),
-    )
-    const rows = reply.memoryRecordSummaries ?? []
-    const held = rows.filter(({ namespaces }) => namespaces?.some((one) => place.holds(one)))
-    yield held.map(({ memoryRecordId }) => memoryRecordId!)
-    nextToken = reply.nextToken
-  } while (nextToken)
 }

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from .agentcore import PAGE, AgentCore
 from .backends import Unavailable
 from .memories import Memory
 from .namespaces import Place
@@ -89,21 +88,8 @@ async def has_any(
 
 async def _pages(memory: Memory, place: Place) -> AsyncIterator[list[str]]:
     """The ids of the records of a place, some at a time: there may be more than fit in memory."""
-    if not isinstance(memory, AgentCore):
-        yield await memory.records(place)
-        return
-    asked: dict[str, Any] = {"memoryId": await memory.memory_id(), "maxResults": PAGE}
-    asked |= place.wire
-    while True:
-        call = partial(_list, dict(asked))
-        reply = await patiently(partial(memory.clients.run, "record", memory.region, call))
-        rows = reply["memoryRecordSummaries"]
-        yield [row["memoryRecordId"] for row in rows if any(map(place.holds, row["namespaces"]))]
-        if not reply.get("nextToken"):
-            return
-        asked["nextToken"] = reply["nextToken"]
-
-
-def _list(asked: dict[str, Any], client: Any) -> dict[str, Any]:
-    reply: dict[str, Any] = client.list_memory_records(**asked)
-    return reply
+    ids, token = await patiently(partial(memory.records, place, None))
+    yield ids
+    while token:
+        ids, token = await patiently(partial(memory.records, place, token))
+        yield ids

@@ -72,10 +72,10 @@ class LocalMemory:
         """Delete an event. Raises Unavailable."""
         await asyncio.to_thread(self._delete, "event", {event})
 
-    async def records(self, place: Place) -> list[str]:
-        """The ids of all records of a place."""
+    async def records(self, place: Place, token: str | None) -> tuple[list[str], str | None]:
+        """The ids of all records of a place; there are no more."""
         rows = await asyncio.to_thread(self._rows, lambda row: _is_in(place, row), None)
-        return [row["record"] for row in rows]
+        return [row["record"] for row in rows], None
 
     async def delete_records(self, ids: list[str]) -> int:
         """Delete records, and return how many were deleted. Raises Unavailable."""

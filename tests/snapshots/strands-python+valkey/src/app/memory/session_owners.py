@@ -19,7 +19,7 @@ async def erase_sessions(
     """End the sessions of an actor; those that memories `heard` are tried when none are listed."""
     store, collection, unclear = parts.store, parts.collection, list[str]()
     if store is None or collection is None:
-        report.notes.append(f"there is no store. {parts.contacts()[1]}")
+        report.notes.append(f"no session store was searched. {parts.contacts()[1]}")
         return
     where, ended = collection.collection_id, list[str]()
     try:

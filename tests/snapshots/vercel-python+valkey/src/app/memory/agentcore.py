@@ -75,10 +75,13 @@ class AgentCore:
 
         await self.clients.run("record", self.region, delete)
 
-    async def records(self, place: Place) -> list[str]:
-        """The ids of all records of a place."""
-        found = await self._pages("list_memory_records", "memoryRecordSummaries", **place.wire)
-        return [one["memoryRecordId"] for one in found]
+    async def records(self, place: Place, token: str | None) -> tuple[list[str], str | None]:
+        """Ids of records of a place, from a token on, and the token of more, if there are more."""
+        given = {**place.wire, "maxResults": PAGE} | ({"nextToken": token} if token else {})
+        reply = await self._call("record", "list_memory_records", **given)
+        rows = reply["memoryRecordSummaries"]
+        held = [row["memoryRecordId"] for row in rows if any(map(place.holds, row["namespaces"]))]
+        return held, reply.get("nextToken")
 
     async def delete_records(self, ids: list[str]) -> int:
         """Delete records of this memory, and return how many were deleted."""

@@ -54,8 +54,8 @@ class Memory(Protocol):
     async def delete_event(self, actor: str, session: str, event: str) -> None:
         """Delete an event; one that is gone already counts as deleted."""
 
-    async def records(self, place: Place) -> list[str]:
-        """The ids of all records of a place."""
+    async def records(self, place: Place, token: str | None) -> tuple[list[str], str | None]:
+        """Ids of records of a place, from a token on, and the token of more, if there are more."""
 
     async def delete_records(self, ids: list[str]) -> int:
         """Delete records of this memory, and return how many were deleted."""
