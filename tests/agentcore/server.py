@@ -57,7 +57,11 @@ class Handler(BaseHTTPRequestHandler):
     wbufsize = 1 << 16
 
     def _serve(self) -> None:
-        body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        length = int(self.headers.get("Content-Length") or 0)
+        body = self.rfile.read(length)
+        if len(body) < length:  # its connection broke: it was never asked
+            self.close_connection = True
+            return
         signature = self.headers.get("Authorization", "")
         dispatcher = cast(Listener, self.server).dispatcher
         try:

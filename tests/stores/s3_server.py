@@ -8,7 +8,9 @@ Run as `python -m tests.stores.s3_server`; its first line is the port. `POST /-/
 and no test can wait for a day.
 """
 
+import io
 import json
+import threading
 from datetime import timedelta
 from typing import Any
 
@@ -34,6 +36,7 @@ def age(bucket: str, key: str, days: float) -> None:
 
 def main() -> None:
     moto: Any = DomainDispatcherApplication(create_backend_app)
+    lock = threading.Lock()
 
     def application(environ: Any, start_response: Any) -> Any:
         if environ["PATH_INFO"] == "/-/age":
@@ -43,7 +46,11 @@ def main() -> None:
         if is_change and environ["PATH_INFO"].startswith(f"/{LOCKED}"):
             denied = Response(DENIED, 403, content_type="application/xml")
             return denied(environ, start_response)
-        return moto(environ, start_response)
+        # moto compares and then writes: of two saves at once, both could win. S3 lets one.
+        body = Request(environ).get_data()
+        environ["wsgi.input"] = io.BytesIO(body)
+        with lock:
+            return moto(environ, start_response)
 
     server = make_server("127.0.0.1", 0, application, threaded=True, request_handler=Quiet)
     print(server.server_port, flush=True)

@@ -65,10 +65,14 @@ export async function withEndpoint(use: (endpoint: Endpoint) => Promise<void>): 
 }
 
 /** An instance of the agent, as another process would be. */
-export function replica({ url }: Endpoint, script: Step[] = [], isWritable = true) {
+export function replica(
+  { url }: Endpoint,
+  script: Step[] = [],
+  { isWritable = true, timeout = 5000 } = {},
+) {
   const client = new Client(script)
   const credentials = { scheme: 'none' }
-  const transport = { type: 'rest-api', base_url: url, credentials, timeout_ms: 600 }
+  const transport = { type: 'rest-api', base_url: url, credentials, timeout_ms: timeout }
   const more = { meta: META, backend: { type: 'custom', transport } }
   const options = createOptions({ maxSnapshotBytes: 8000 })
   const declared = collection.parse({ ...NAMES, ...RULES, ...more })

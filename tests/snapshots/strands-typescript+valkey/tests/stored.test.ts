@@ -18,7 +18,7 @@ const DAMAGES: Record<string, (kept: Kept) => string> = {
 const FAILURES = {
   'does not do it': [true, false, 0],
   'loses its answer': [false, true, 0],
-  'is slow': [false, false, 800],
+  'is slow': [false, false, 1200],
 } as const
 
 test('a session goes on after a restart and on another replica', () =>
@@ -85,7 +85,8 @@ describe('with a store', { concurrency: 4 }, () => {
   for (const [name, failure] of Object.entries(FAILURES)) {
     test(`a turn is whole or absent when the store ${name}`, () =>
       withEndpoint(async (endpoint) => {
-        const client = replica(endpoint, [['a'], [0.2, 'b']])
+        const timeout = failure[2] ? 1000 : 5000
+        const client = replica(endpoint, [['a'], [0.2, 'b']], { timeout })
         assert.equal(await client.say('s'), '1')
         endpoint.fail = failure // at load: then the model is not asked
         assert.deepEqual([await client.say('s'), client.model.calls], ['store_unavailable', ['hi']])
@@ -111,7 +112,7 @@ describe('with a store', { concurrency: 4 }, () => {
   test('sessions only begin in a store that is read-only', () =>
     withEndpoint(async (endpoint) => {
       assert.equal(await replica(endpoint).say('s'), '1')
-      const client = replica(endpoint, [], false)
+      const client = replica(endpoint, [], { isWritable: false })
       const said: unknown[] = []
       for (const it of ['s', 's', 's!', 's', 'new!', 'new']) said.push(await client.say(it))
       assert.deepEqual(said, ['2', '3', 'end', '1', 'end', '1'])

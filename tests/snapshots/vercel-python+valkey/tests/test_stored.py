@@ -31,7 +31,7 @@ DAMAGES: dict[str, Any] = {
     "is too large": lambda kept: json.dumps(kept | {"more": "x" * 9000}),
 }
 # What the endpoint does: nothing before its connection breaks, or nothing after, or all late.
-FAILURES = {"does not do it": (1, 0, 0), "loses its answer": (0, 1, 0), "is slow": (0, 0, 0.8)}
+FAILURES = {"does not do it": (1, 0, 0), "loses its answer": (0, 1, 0), "is slow": (0, 0, 1.2)}
 
 
 @pytest.fixture
@@ -43,11 +43,11 @@ def endpoint() -> Iterator[Endpoint]:
         server.shutdown()
 
 
-def replica(endpoint: Endpoint, *script: Any, is_writable: bool = True) -> Any:
+def replica(endpoint: Any, *script: Any, is_writable: bool = True, timeout_ms: int = 5000) -> Any:
     """An instance of the agent, as another process would be."""
     client: Any = Client(*script)
     url, none = f"http://127.0.0.1:{endpoint.server_port}", {"scheme": "none"}
-    transport = {"type": "rest-api", "base_url": url, "credentials": none, "timeout_ms": 600}
+    transport = {"type": "rest-api", "base_url": url, "credentials": none, "timeout_ms": timeout_ms}
     more: Any = {"meta": META, "backend": {"type": "custom", "transport": transport}}
     collection, options = Collection.model_validate(NAMES | RULES | more), Options(3, 8000)
     client.store = build_backend(collection, "agent", options, Secrets(options))
@@ -110,7 +110,7 @@ async def test_is_set_aside_what(damage: Any, endpoint: Any, caplog: Any) -> Non
 
 @pytest.mark.parametrize("failure", FAILURES.values(), ids=FAILURES)
 async def test_a_turn_is_whole_or_absent_when_the_store(failure: Any, endpoint: Any) -> None:
-    client = replica(endpoint, ["a"], [0.2, "b"])
+    client = replica(endpoint, ["a"], [0.2, "b"], timeout_ms=1000 if failure[2] else 5000)
     assert await client.say("s") == "1"
     with failing(endpoint, failure):  # at load: then the model is not asked
         assert [await client.say("s"), client.model.calls] == ["store_unavailable", ["hi"]]
