@@ -134,9 +134,10 @@ class Template:
         for part in (root, *path.parts):
             if part not in texts:
                 texts[part] = self.text(part, answers)
-        place = PurePosixPath(FILES) / path
-        if not place.is_relative_to(texts[root]):
+        top, place = PurePosixPath(texts[root]), f"{FILES}/{path}"
+        start = f"{top}/" if top.parts else ""
+        if not place.startswith(start):
             return None
-        parts = [texts[part] for part in place.relative_to(texts[root]).parts]
+        parts = [texts[part] for part in place.removeprefix(start).split("/")]
         parts[-1] = parts[-1].removesuffix(SUFFIX)
-        return str(PurePosixPath(*parts)) if all(parts) else None
+        return "/".join(part for part in parts if part != ".") if all(parts) else None

@@ -10,8 +10,30 @@ from tests.faults.runner import run
 from tests.faults.targets import TARGETS
 
 # Shared modules have shared tests: what is seeded there is tried in one target of each language.
+# What has one name in both languages is tried in one of them, and in the soak in the other.
+NAMES = [
+    {
+        fault.name
+        for name, target in TARGETS.items()
+        if name.endswith(end)
+        for fault in target.faults
+    }
+    for end in ("-python", "-typescript")
+]
+
+
+def is_soak(target: str, fault: Fault) -> bool:
+    is_in_both = all(fault.name in names for names in NAMES)
+    return is_in_both and len(fault.name) % 2 == target.endswith("-python")
+
+
 SEEDED = [
-    pytest.param(name, fault, id=f"{name}: {fault.name}")
+    pytest.param(
+        name,
+        fault,
+        id=f"{name}: {fault.name}",
+        marks=[pytest.mark.soak] if is_soak(name, fault) else [],
+    )
     for name, target in TARGETS.items()
     for fault in (target.faults if name.startswith("strands-") else target.own)
 ]

@@ -2,7 +2,6 @@
 
 import hashlib
 import subprocess
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from hooks.rendering import ANSWERS_FILE
@@ -23,19 +22,11 @@ def tree_of(project: Path) -> dict[str, bytes]:
     }
 
 
-def pass_once(history: History, variant: str, *projects: Path) -> None:
-    """Run the tests of updated projects, except of a tree that has passed them in this run.
+def pass_once(history: History, variant: str, project: Path) -> None:
+    """Run the tests of an updated project, unless such a tree has passed them in this run.
 
-    They run with what is installed for `variant`: no edit of an owner needs another package. They
-    run at the same time, because they wait for most of theirs.
+    They run with what is installed for `variant`: no edit of an owner needs another package.
     """
-    installed(variant)
-    with ThreadPoolExecutor() as pool:
-        list(pool.map(lambda project: one(history, project, variant), projects))
-
-
-def one(history: History, project: Path, variant: str) -> None:
-    """Run the tests of one of them."""
     digest = hashlib.sha256()
     for path, data in tree_of(project).items():
         if path != ANSWERS_FILE:

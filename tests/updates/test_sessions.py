@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from _pytest.mark import ParameterSet
 
 from hooks.releases import releases
 from tests.conformance.chat import Chat, echoed
@@ -14,6 +15,7 @@ from tests.conformance.server import Server
 from tests.conformance.targets import TARGETS, Target
 from tests.conftest import ROOT
 from tests.stores.agents import SETTINGS, Home, command, on, with_store
+from tests.stores.conftest import SPREAD
 from tests.stores.stores import STORES, Backing
 from tests.updates.history import History, commit, offered, rows, update
 from tests.updates.own_tests import link_packages
@@ -24,10 +26,19 @@ _numbers = itertools.count(1)
 BY_NAME = {target.name: target for target in TARGETS}
 
 
-def kept() -> list[tuple[str, str, str]]:
-    """Each release that has stores, with each target and store."""
+def kept() -> list[ParameterSet]:
+    """Each release that has stores, with each target and store; half of them are soak."""
     having = [r.version for r in releases(ROOT) if rows() and any_store(r.version)]
-    return [(release, name, store) for release in having for name in BY_NAME for store in STORES]
+    return [
+        pytest.param(
+            release,
+            *place,
+            marks=[] if place in SPREAD else [pytest.mark.soak],
+            id="-".join([release, *place]),
+        )
+        for release in having
+        for place in itertools.product(BY_NAME, STORES)
+    ]
 
 
 def any_store(release: str) -> bool:
