@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import tempfile
 from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
@@ -24,6 +25,12 @@ collect_ignore = ["snapshots"]
 
 # Of these a developer's own would change what a render or an agent does.
 PERSONAL = ("ANTHROPIC_", "AWS_", "GIT_", "OPENAI_")
+
+# Copier makes and deletes some thousand files for an update, which a disk takes its time for.
+MEMORY, ENOUGH = "/dev/shm", 4 << 30
+is_roomy = os.path.ismount(MEMORY) and shutil.disk_usage(MEMORY).free > ENOUGH
+if is_roomy and not os.statvfs(MEMORY).f_flag & os.ST_NOEXEC:
+    os.environ["TMPDIR"] = tempfile.tempdir = MEMORY
 
 Render = Callable[..., Path]
 Rendered = Callable[[str], Path]

@@ -11,9 +11,6 @@ from tests.memory.agents import Agent, unique
 
 FIRST = 10
 MOST_FILES, MOST_MEGABYTES = 5, 20
-# V8 lets garbage pile up as long as the machine has memory. As in a small container it collects
-# it early here, so that what grows is what is kept. Python's processes do not read this.
-SMALL = {"NODE_OPTIONS": "--max-semi-space-size=2 --max-old-space-size=80"}
 
 
 def used(server: Server) -> tuple[int, float]:
@@ -36,7 +33,7 @@ def use(server: Server, first: int, last: int) -> None:
 
 
 def grows_little(agent: Agent, last: int) -> None:
-    server = agent.fresh(**SMALL)
+    server = agent.fresh()
     use(server, 0, FIRST)
     files, megabytes = used(server)
     use(server, FIRST, last)

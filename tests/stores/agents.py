@@ -1,6 +1,7 @@
 """Rendered agents on a store: folders of collections, replicas, and the command line."""
 
 import itertools
+import json
 import os
 import re
 import shutil
@@ -27,7 +28,10 @@ _numbers = itertools.count(1)
 def command(project: Path, *words: str) -> list[str]:
     """The command line of an installed render."""
     if (project / "package.json").exists():
-        return [str(NODE), str(project / "src" / "memory" / "main.ts"), *words]
+        scripts = json.loads((project / "package.json").read_text())["scripts"]
+        node, *options, main, name = scripts[words[0]].split()
+        assert (node, name) == ("node", words[0])
+        return [str(NODE), *options, str(project / main), *words]
     return [str(project / ".venv" / "bin" / "my-agent"), *words]
 
 

@@ -98,7 +98,8 @@ class History:
         return path
 
     def _clone(self, folder: Path) -> None:
-        git(ROOT, "clone", "--quiet", "--no-tags", "--no-checkout", str(ROOT), str(folder))
+        source = ["--no-local", str(ROOT)]  # packed: Copier clones it for each update
+        git(ROOT, "clone", "--quiet", "--no-tags", "--no-checkout", *source, str(folder))
         listed = releases(ROOT)
         assert make_tags(folder, listed) == [release.version for release in listed]
         self.put(folder, NEWEST)
