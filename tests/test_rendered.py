@@ -11,7 +11,7 @@ import pytest
 
 from hooks.rendering import files_of
 from hooks.variants import VARIANTS
-from tests.conftest import ROOT, Rendered
+from tests.conftest import ROOT, Render, Rendered
 from tests.installed import clean_environment, installed, uv
 
 # An option of an option changes a collection, and no code.
@@ -82,6 +82,19 @@ def test_every_module_says_what_it_is_for(project: Path) -> None:
 def test_no_secret_and_no_lock_file_is_rendered(project: Path) -> None:
     names = {path.name for path in project.rglob("*")}
     assert not names & {".env", "uv.lock", "package-lock.json", ".venv", "node_modules"}
+
+
+@pytest.mark.parametrize("target", BASES)
+def test_long_term_memory_is_the_same_code_without_a_session_store(
+    target: str, render: Render, rendered: Rendered
+) -> None:
+    """So that what is tried with one holds without it."""
+    alone = texts(render(target=target, long_term_memory="agentcore"))
+    both = texts(rendered(f"{target}+valkey+agentcore"))
+    changed = {path for path in alone if alone[path] != both[path]}
+    declares = {f"{kind}/my-agent.{end}.md" for kind, end in (("agents", "agent"), ("iam", "iam"))}
+    assert changed <= {".copier-answers.yml", ".env.example", "README.md"} | declares
+    assert both.keys() - alone.keys() == {"collections/sessions.collection.md"}
 
 
 def run(project: Path, *command: str, **environment: str) -> str:
