@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,6 +19,13 @@ from tests.installed import clean_environment, installed, uv
 CODE = [name for name in VARIANTS if name.count("+") < 2]
 PYTHON = [name for name in CODE if name.partition("+")[0].endswith("-python")]
 BASES = [name for name in VARIANTS if "+" not in name]
+
+
+def with_tests(variants: list[str]) -> list[Any]:
+    """Those whose own tests are run; with another model in the soak, for it is not in them."""
+    soak = {name: [pytest.mark.soak] for name in variants if "model" in VARIANTS[name]}
+    return [pytest.param(name, marks=soak.get(name, [])) for name in variants]
+
 
 # Words of this repository that mean nothing to the owner of a project.
 OURS = re.compile(r"copier\.yml|python -m hooks|tests/(snapshots|conformance)|\.jinja|pytest-copie")
@@ -126,7 +134,7 @@ def test_a_render_is_clean_for_its_own_type_checker(variant: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("variant", PYTHON)
+@pytest.mark.parametrize("variant", with_tests(PYTHON))
 def test_a_render_passes_its_own_tests_offline_in_time(variant: str) -> None:
     project = installed(variant)
     plugin = {"PYTHONPATH": str(ROOT / "tests"), "PYTHONDONTWRITEBYTECODE": "1"}

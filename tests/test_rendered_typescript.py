@@ -11,6 +11,7 @@ import pytest
 from hooks.variants import VARIANTS
 from tests.conftest import ROOT
 from tests.installed import NODE, NPM, clean_environment, installed, packages
+from tests.test_rendered import with_tests
 
 # What the tests need besides a render: knip, and the oldest Node that a render takes.
 TOOLS = b'{"dependencies": {"knip": "^5.88", "node": "~22.18"}, "allowScripts": {"node": true}}'
@@ -44,7 +45,7 @@ def test_a_render_is_clean_for_its_own_linters_and_types(variant: str) -> None:
     run(installed(variant), *NPM, "run", "lint")
 
 
-@every
+@pytest.mark.parametrize("variant", with_tests(TYPESCRIPT))
 def test_a_render_passes_its_own_tests_offline_in_time(variant: str) -> None:
     most = SECONDS_WITH_STORE if "valkey" in variant else SECONDS
     for _ in range(2):  # other tests run beside this one, so it gets another try

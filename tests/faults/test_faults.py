@@ -10,21 +10,17 @@ from tests.faults.runner import run
 from tests.faults.targets import TARGETS
 
 # Shared modules have shared tests: what is seeded there is tried in one target of each language.
-# What has one name in both languages is tried in one of them, and in the soak in the other.
-NAMES = [
-    {
-        fault.name
-        for name, target in TARGETS.items()
-        if name.endswith(end)
-        for fault in target.faults
-    }
-    for end in ("-python", "-typescript")
+# A fault of one name is tried in one of the targets that have it, and in the soak in the others.
+SOWN = [
+    (name, fault)
+    for name, target in TARGETS.items()
+    for fault in (target.faults if name.startswith("strands-") else target.own)
 ]
 
 
 def is_soak(target: str, fault: Fault) -> bool:
-    is_in_both = all(fault.name in names for names in NAMES)
-    return is_in_both and len(fault.name) % 2 == target.endswith("-python")
+    having = [name for name, other in SOWN if other.name == fault.name]
+    return target != having[len(fault.name) % len(having)]
 
 
 SEEDED = [
@@ -34,8 +30,7 @@ SEEDED = [
         id=f"{name}: {fault.name}",
         marks=[pytest.mark.soak] if is_soak(name, fault) else [],
     )
-    for name, target in TARGETS.items()
-    for fault in (target.faults if name.startswith("strands-") else target.own)
+    for name, fault in SOWN
 ]
 
 

@@ -25,15 +25,18 @@ SLOW, SOAK = (pytest.mark.slow,), (pytest.mark.slow, pytest.mark.soak)
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "usual(*names): the targets of it; the others are soak")
+    config.addinivalue_line("markers", "only(*names): the targets that a test is about")
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "target" in metafunc.fixturenames:
         mark = metafunc.definition.get_closest_marker("usual")
-        usual = mark.args if mark else [target.name for target in TARGETS]
+        only = metafunc.definition.get_closest_marker("only")
+        targets = [target for target in TARGETS if not only or target.name in only.args]
+        usual = mark.args if mark else [target.name for target in targets]
         rows = [
             pytest.param(target, id=target.name, marks=SLOW if target.name in usual else SOAK)
-            for target in TARGETS
+            for target in targets
         ]
         metafunc.parametrize("target", rows, indirect=True, scope="session")
 

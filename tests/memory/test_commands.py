@@ -163,6 +163,8 @@ def test_check_looks_at_the_memory(resting: Agent, trial: Trial) -> None:
             id for id in ids_of(result) if id in {"AML-E112", *(f"AML-W24{n}" for n in "34567")}
         }
         assert about == wrong
+        if "AML-W244" in wrong:
+            assert f"they write to {RENDERED[0].rstrip('/')}" in result.stdout
         assert result.returncode == (1 if "AML-E112" in wrong else 0)
     resting.service.faults.deny("GetMemory")
     denied = trial("check", "--json", SECRETS_AGENTCORE_MEMORIES=fitting, **more)

@@ -121,7 +121,7 @@ def bounded_load(chat: Chat, beside: Chat, one: Replica, mode: str) -> None:
     assert [text for _, text in beside.recalled()[-2:]] == ["Four.", "You said: Four."]
 
 
-@pytest.mark.spread
+@pytest.mark.one_each
 @pytest.mark.parametrize("mode", ["hang", "hold reply"])
 def test_a_save_to_a_store_that_is_slow_is_bounded(
     chat: Chat, beside: Chat, one: Replica, gate: threading.Event, mode: str

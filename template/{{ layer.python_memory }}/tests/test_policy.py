@@ -54,6 +54,7 @@ def write(folder: Path, reads: list[str], writes: list[str], **notes: Any) -> No
     lists = {"mode": "user", "read_collections": reads, "write_collections": writes}
     files: dict[str, Any] = {"agents/a.agent": {"agent_id": "a", "memory": lists}}
     for id, (lifetime, backend) in BACKENDS.items():
+        backend = backend | (notes if id == "notes" else {})
         files[f"collections/{id}.collection"] = {
             "spec_version": "1.2",
             "collection_id": id,
@@ -61,7 +62,7 @@ def write(folder: Path, reads: list[str], writes: list[str], **notes: Any) -> No
             "status": "active",
             "meta": {"name": "N", "description": "One. Two.", "owner": "o"},
             "scope": {"lifetime": lifetime},
-            "backend": backend | (notes if id == "notes" else {}),
+            "backend": {key: value for key, value in backend.items() if value is not None},
             "writeback": {"enabled": True},
         }
     for name, value in files.items():
@@ -107,6 +108,8 @@ def test_a_saved_policy_may_be_filled_in_and_not_otherwise_changed(tmp_path: Pat
         ({}, {"/users/{actorId}": {}, "/projects/{projectId}": {}}, ["AML-W244", "AML-W245"]),
         ({}, {"/context/{actorId}": {}}, ["AML-W244"]),
         ({}, {"/by/*": {}, "/by/s-1": {}}, []),
+        ({}, None, []),
+        ({"strategies": [{"strategyId": "s", "namespaces": ["/all"]}]}, None, ["AML-W246"]),
     ],
 )
 async def test_the_memory_is_compared_with_the_collection(
@@ -125,6 +128,9 @@ async def test_the_memory_is_compared_with_the_collection(
     write(tmp_path, ["notes"], [], retrieval_config=config)
     found = await check_resources(tmp_path, Options(project_id="apollo"))
     assert [it["id"] for it in found] == expected
+    written = "/users/{actorId}/facts/, /by/s-1/, /context/{sessionId}"
+    told = [it["message"] for it in found if it["id"] == "AML-W244"]
+    assert all(it.endswith(f"they write to {written}.") for it in told)
 
 
 async def test_what_was_not_verified_is_told(tmp_path: Path, monkeypatch: Any) -> None:

@@ -118,13 +118,15 @@ test('a saved policy may be filled in and not otherwise changed', (context) => {
 test('the memory is compared with the collection', async (context) => {
   const templates = ['/users/{actorId}/facts/', '/by/{memoryStrategyId}/', '/context/{sessionId}']
   const strategies = templates.map((one) => ({ id: 's-1', namespaces: [one] }))
-  const cases: [change: object, config: object, expected: string[]][] = [
+  const cases: [change: object, config: object | undefined, expected: string[]][] = [
     [{}, CONFIG, []],
     [{ status: 'CREATING' }, CONFIG, ['AML-W243']],
     [{ strategies: [{ id: 'own', namespaces: [] }] }, { '/other': {} }, []],
     [{}, { '/users/{actorId}': {}, '/projects/{projectId}': {} }, ['AML-W244', 'AML-W245']],
     [{}, { '/context/{actorId}': {} }, ['AML-W244']],
     [{}, { '/by/*': {}, '/by/s-1': {} }, []],
+    [{}, undefined, []],
+    [{ strategies: [{ id: 's', namespaces: ['/all'] }] }, undefined, ['AML-W246']],
   ]
   for (const name of ['AWS_ACCESS_KEY_ID', 'AWS_SECRET_ACCESS_KEY', 'SECRETS_NOTES']) {
     const before = process.env[name]

@@ -102,7 +102,8 @@ function compare(
     if (written.some((one) => isWritten(asked, one))) return []
     const isKeyless = name.includes('{projectId}') && !keys.includes('projectid')
     const line = document.line([...CONFIG, name])
-    return [finding(isKeyless ? 'AML-W245' : 'AML-W244', document.file, line, { name })]
+    const names = { name, written: written.join(', ') || 'nothing' }
+    return [finding(isKeyless ? 'AML-W245' : 'AML-W244', document.file, line, names)]
   })
 }
 

@@ -101,7 +101,8 @@ def _compare(
         if not any(_is_written(asked, one) for one in written):
             is_keyless = "{projectId}" in template and not has_key
             id = "AML-W245" if is_keyless else "AML-W244"
-            found.append(finding(id, document.file, line, name=template))
+            names = {"name": template, "written": ", ".join(written) or "nothing"}
+            found.append(finding(id, document.file, line, **names))
     return found
 
 

@@ -1,0 +1,187 @@
+"""The seam of Strands renders: stores that an owner adds are searched, and told what is kept."""
+
+import json
+import shutil
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.conformance.chat import Chat, echoed
+from tests.conformance.client import JSON
+from tests.conformance.server import Server
+from tests.conformance.steps import CUT
+from tests.installed import NODE, installed
+from tests.memory.agents import SETTINGS, Agent, unique
+from tests.stores.agents import ANSWERS, with_store
+from tests.stores.servers import wait_for
+
+PYTHON = '''\
+"""The stores of a bookshop."""
+
+import asyncio
+import json
+import os
+from pathlib import Path
+
+from strands.memory import MemoryEntry, MemoryStore
+
+from .namespaces import Who
+
+FILE = Path(os.environ["NOTEBOOK"])
+failed = set()
+
+
+class Store(MemoryStore):
+    description, max_search_results, extraction = "Notes", 5, None
+
+    def __init__(self, name, who, writable):
+        self.name, self.who, self.writable = name, who, writable
+
+    def note(self, *values):
+        with FILE.open("a") as file:
+            file.write(json.dumps([self.name, self.who, *values]) + "\\n")
+
+    async def search(self, query, options=None):
+        if "hang" in query and self.name == "facts":
+            await asyncio.sleep(60)
+        return [MemoryEntry(content=f"{self.name} of {self.who}")]
+
+
+class Whole(Store):
+    async def add_messages(self, messages, context=None):
+        for one in messages:
+            self.note(one["role"], one["content"][0]["text"])
+
+
+class Facts(Store):
+    async def add(self, content, metadata=None):
+        if self.who not in failed:
+            failed.add(self.who)
+            raise ConnectionError("later")
+        self.note(content)
+
+
+def own_stores(who: Who) -> list[MemoryStore]:
+    of = who.actor
+    return [Whole("whole", of, True), Facts("facts", of, True), Whole("manual", of, False)]
+'''
+TYPESCRIPT = """\
+// The stores of a bookshop.
+
+import { appendFileSync } from 'node:fs'
+import { setTimeout as sleep } from 'node:timers/promises'
+
+import type { MemoryStore } from '@strands-agents/sdk'
+
+import type { Who } from './namespaces.ts'
+
+const failed = new Set<string>()
+
+function store(name: string, who: string, writable: boolean) {
+  const note = (...values: string[]) =>
+    appendFileSync(process.env.NOTEBOOK!, `${JSON.stringify([name, who, ...values])}\\n`)
+  const search = async (query: string) => {
+    if (query.includes('hang') && name === 'facts') await sleep(60_000)
+    return [{ content: `${name} of ${who}` }]
+  }
+  return { note, base: { name, writable, description: 'Notes', search } }
+}
+
+function whole(name: string, who: string, writable: boolean): MemoryStore {
+  const { note, base } = store(name, who, writable)
+  const addMessages = async (messages: any[]) => {
+    for (const one of messages) note(one.role, one.content[0].text)
+  }
+  return { ...base, addMessages }
+}
+
+function facts(name: string, who: string): MemoryStore {
+  const { note, base } = store(name, who, true)
+  const add = async (content: string) => {
+    if (!failed.has(who)) {
+      failed.add(who)
+      throw new Error('later')
+    }
+    note(content)
+  }
+  return { ...base, add }
+}
+
+export function ownStores({ actor }: Who): MemoryStore[] {
+  const of = String(actor)
+  return [whole('whole', of, true), facts('facts', of), whole('manual', of, false)]
+}
+"""
+FACTS = [json.dumps([{"content": "Ada likes tea."}, {"content": "Ada has a cat."}])]
+TRANSCRIPT = "Extract facts from the following transcript:\n\nuser: {0}\nassistant: {1}"
+
+
+@pytest.fixture
+def bookshop(resting: Agent, tmp_path: Path) -> Iterator[Server]:
+    """The agent with the file in it that an owner has made their own."""
+    project = installed(resting.target.variant, **dict(ANSWERS))
+    shutil.copytree(project / "src", tmp_path / "src")
+    here = {"NOTEBOOK": str(tmp_path / "notebook"), "PYTHONPATH": str(tmp_path / "src")}
+    if (project / "package.json").exists():
+        shutil.copy(project / "package.json", tmp_path)
+        (tmp_path / "node_modules").symlink_to((project / "node_modules").resolve())
+        (tmp_path / "src" / "memory" / "own_stores.ts").write_text(TYPESCRIPT)
+        command = [str(NODE), str(tmp_path / "src" / "memory" / "main.ts"), "serve"]
+    else:
+        (tmp_path / "src" / "app" / "memory" / "own_stores.py").write_text(PYTHON)
+        code = "from app.memory.commands import main; main()"
+        command = [str(project / ".venv" / "bin" / "python"), "-c", code, "serve"]
+    target = replace(with_store(resting.target), command=lambda _: command)
+    given = {**SETTINGS, **resting.variables, **here}
+    server = Server(target, resting.home.folder, resting.provider.origin, given)
+    yield server
+    server.stop()
+
+
+def notes(folder: Path, who: str) -> list[list[str]]:
+    """What the stores of somebody were told."""
+    path = folder / "notebook"
+    lines = path.read_text().splitlines() if path.exists() else []
+    return [[name, *values] for name, of, *values in map(json.loads, lines) if of == who]
+
+
+def is_healthy(server: Server) -> bool:
+    return str(server.get("/ping").json["status"]) == "Healthy"
+
+
+@pytest.mark.only("strands-python", "strands-typescript")
+def test_stores_of_an_owner_are_searched_and_told_of_committed_turns(
+    resting: Agent, bookshop: Server, tmp_path: Path
+) -> None:
+    agent, provider = resting, resting.provider
+    ada, bob = (Chat(bookshop, provider, actor=unique(name)) for name in ("ada", "bob"))
+    assert ada.say("Broken.", ["half", CUT], headers=JSON).status == 502
+    said, reply = f"I like tea.{ada.tag}", "You said: I like tea."
+    provider.script(TRANSCRIPT.format(said, reply), FACTS)
+    assert ada.say("I like tea.").text == reply
+    wait_for("a Healthy", lambda: is_healthy(bookshop))
+
+    everything = [f"{name} of {ada.actor}" for name in ("whole", "facts", "manual")]
+    assert sorted(agent.shown(ada, "I like tea.")) == sorted(everything)
+    told = notes(tmp_path, str(ada.actor))
+    # Nothing of the turn that failed, and each fact once, though the store failed at first.
+    assert [one for one in told if one[0] != "facts"] == [
+        ["whole", "user", said],
+        ["whole", "assistant", reply],
+    ]
+    assert [one for one in told if one[0] == "facts"] == [
+        ["facts", "Ada likes tea."],
+        ["facts", "Ada has a cat."],
+    ]
+    assert ada.recalled() == echoed("I like tea.")
+    assert bob.say("Hello.").status == 200
+    assert all(str(bob.actor) in entry for entry in agent.shown(bob, "Hello."))
+
+    # One that hangs costs the time that a recall may take, and the others are shown.
+    assert bob.say("Does it hang?").text == "You said: Does it hang?"
+    found = agent.shown(bob, "Does it hang?")
+    assert {f"{name} of {bob.actor}" for name in ("whole", "manual")} <= set(found)
+    assert f"facts of {bob.actor}" not in found
+    assert "nothing recalled from store facts: no answer within 2" in bookshop.log
