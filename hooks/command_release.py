@@ -32,7 +32,7 @@ def release(version: str | None, tags: bool) -> None:
 
     \b
     Example:
-      python -m hooks release 0.4.0
+      python -m hooks release 0.5.0
     """
     if tags == (version is not None):
         raise click.UsageError("give a VERSION to release, or --tags")
