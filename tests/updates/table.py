@@ -9,6 +9,7 @@ from dataclasses import asdict, astuple, dataclass
 from filelock import FileLock
 
 from tests.conftest import ROOT
+from tests.updates.history import NEWEST
 
 TABLE = ROOT / ".cache" / "updates.md"
 RUN = os.environ.get("PYTEST_XDIST_TESTRUNUID") or str(os.getpid())
@@ -31,7 +32,7 @@ class Row:
 def row(release: str, variant: str, edits: str) -> Iterator[Row]:
     """The row of one update; it is written in any case, and says FAILED until it is told more."""
     target, _, option = variant.partition("+")
-    line = Row(release, target, option or "-", edits)
+    line = Row("now" if release == NEWEST else release, target, option or "-", edits)
     try:
         yield line
     finally:

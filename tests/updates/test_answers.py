@@ -6,7 +6,7 @@ import pytest
 
 from hooks.loading import load
 from hooks.template import Template
-from hooks.variants import VARIANTS, answers_of
+from hooks.variants import VARIANTS, base_of
 from tests.conftest import ROOT
 from tests.updates.commands import bash, copier, named
 from tests.updates.edits import edit, edited
@@ -19,25 +19,23 @@ NOTE = b"\nA line of the bookshop.\n"
 
 
 def capabilities() -> list[tuple[str, str, str, str]]:
-    """Each variant that differs from a target in one answer about a capability: what to switch."""
+    """Each variant that only adds a capability to another: that one, and what to switch off."""
     template: Template = load(ROOT)
     found = []
     for variant, answers in VARIANTS.items():
-        target = variant.partition("+")[0]
-        more = {name: value for name, value in answers.items() if name not in ("target", "model")}
-        if variant.count("+") == 1 and len(more) == 1:
-            ((name, value),) = more.items()
-            found.append((target, variant, name, str(template.questions[name]["default"])))
-            assert answers_of(variant)[name] == value
+        base = base_of(variant)
+        more = {name for name in answers if base and name not in VARIANTS[base]} - {"model"}
+        found += [(base or "", variant, name, template.questions[name]["default"]) for name in more]
     return found
 
 
-@pytest.mark.parametrize(("target", "variant", "question", "without"), capabilities())
+@pytest.mark.parametrize(("base", "variant", "question", "without"), capabilities())
 def test_a_capability_is_added_and_taken_away(
-    target: str, variant: str, question: str, without: str, history: History, tmp_path: Path
+    base: str, variant: str, question: str, without: str, history: History, tmp_path: Path
 ) -> None:
+    target = base.partition("+")[0]
     with row(NEWEST, variant, "all, and the capability on and off") as line:
-        project = history.project(tmp_path / "project", NEWEST, target)
+        project = history.project(tmp_path / "project", NEWEST, base)
         edit(project, target)
         before = tree_of(project)
         value = VARIANTS[variant][question]
