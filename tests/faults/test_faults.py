@@ -40,7 +40,7 @@ def batches() -> Iterator[ParameterSet]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("target", "faults"), batches())
+@pytest.mark.parametrize(("target", "faults"), list(batches()))
 def test_faults_are_found(target: str, faults: list[Fault]) -> None:
     with ThreadPoolExecutor(AT_ONCE) as pool:
         outcomes = list(pool.map(partial(run, TARGETS[target]), faults))
