@@ -12,9 +12,9 @@ from tests.conformance.chat import Chat, echoed
 from tests.conformance.client import JSON
 from tests.conformance.server import Server
 from tests.conformance.steps import CUT
-from tests.installed import NODE, installed
+from tests.installed import installed
 from tests.memory.agents import SETTINGS, Agent, unique
-from tests.stores.agents import ANSWERS, with_store
+from tests.stores.agents import ANSWERS, command, with_store
 from tests.stores.servers import wait_for
 
 PYTHON = '''\
@@ -128,12 +128,12 @@ def bookshop(resting: Agent, tmp_path: Path) -> Iterator[Server]:
         shutil.copy(project / "package.json", tmp_path)
         (tmp_path / "node_modules").symlink_to((project / "node_modules").resolve())
         (tmp_path / "src" / "memory" / "own_stores.ts").write_text(TYPESCRIPT)
-        command = [str(NODE), str(tmp_path / "src" / "memory" / "main.ts"), "serve"]
+        serve = command(tmp_path, "serve")
     else:
         (tmp_path / "src" / "app" / "memory" / "own_stores.py").write_text(PYTHON)
         code = "from app.memory.commands import main; main()"
-        command = [str(project / ".venv" / "bin" / "python"), "-c", code, "serve"]
-    target = replace(with_store(resting.target), command=lambda _: command)
+        serve = [str(project / ".venv" / "bin" / "python"), "-c", code, "serve"]
+    target = replace(with_store(resting.target), command=lambda _: serve)
     given = {**SETTINGS, **resting.variables, **here}
     server = Server(target, resting.home.folder, resting.provider.origin, given)
     yield server
