@@ -7,23 +7,22 @@ from pathlib import Path
 
 import click
 
-from hooks import lint, snapshots
-from hooks.command_release import release
-from hooks.command_review import review
+from hooks import releases, snapshots
+from hooks.check import check as find
 from hooks.committed import CommitError, resolve
 from hooks.loading import template_root
-from hooks.releases import ReleaseError, last_here
 from hooks.rendering import RenderError, render
+from hooks.review import markdown
+from hooks.review import review as compare
 from hooks.template import TemplateError
 from hooks.variants import VARIANTS, answers_of
 
-DEFAULT = next(iter(VARIANTS))
 FAILURES = (
     OSError,
     CommitError,
-    ReleaseError,
     RenderError,
     TemplateError,
+    releases.ReleaseError,
     snapshots.OptionError,
 )
 
@@ -49,9 +48,9 @@ def check(against: str | None) -> None:
       python -m hooks check
     """
     root = template_root()
-    last = last_here(root)
+    last = releases.last_here(root)
     commit = resolve(root, against) if against else last.commit if last else None
-    findings = lint.lint(root, against=commit)
+    findings = find(root, commit)
     for finding in findings:
         click.echo(finding)
     if findings:
@@ -60,9 +59,9 @@ def check(against: str | None) -> None:
 
 
 @cli.command("render")
-@click.argument("variant", nargs=-1, metavar="[VARIANT]", type=click.Choice(list(VARIANTS)))
+@click.argument("variant", type=click.Choice(list(VARIANTS)))
 @click.argument("dest", type=click.Path(file_okay=False, path_type=Path))
-def render_(variant: tuple[str, ...], dest: Path) -> None:
+def render_(variant: str, dest: Path) -> None:
     """Render one variant into a new folder.
 
     Renders VARIANT of the working tree, uncommitted edits included, into DEST.
@@ -71,23 +70,14 @@ def render_(variant: tuple[str, ...], dest: Path) -> None:
     Example:
       python -m hooks render strands-python+openai /tmp/my-agent
     """
-    if len(variant) > 1:
-        raise click.UsageError(f"one variant at a time, not {len(variant)}")
-    if not variant and str(dest) in VARIANTS:
-        raise click.UsageError(f"DEST is missing: where should {dest} be rendered to?")
-    root, name = template_root(), variant[0] if variant else DEFAULT
+    root = template_root()
+    if dest.exists() and any(dest.iterdir()):
+        raise click.BadParameter(f"{dest} is not empty", param_hint="DEST")
     with tempfile.TemporaryDirectory() as folder:
         # Only a render that worked comes to DEST.
-        render(root, answers_of(name), Path(folder) / name)
-        try:
-            dest.mkdir(parents=True, exist_ok=True)
-            if any(dest.iterdir()):
-                raise click.BadParameter(f"{dest} is not empty", param_hint="DEST")
-            shutil.copytree(Path(folder) / name, dest, dirs_exist_ok=True)
-        except (OSError, shutil.Error) as error:
-            message = f"cannot write to {dest}: {getattr(error, 'strerror', None) or error}"
-            raise click.BadParameter(message, param_hint="DEST") from error
-    click.echo(f"{name} is in {dest}")
+        render(root, answers_of(variant), Path(folder) / variant)
+        shutil.copytree(Path(folder) / variant, dest, dirs_exist_ok=True)
+    click.echo(f"{variant} is in {dest}")
 
 
 @cli.command("snapshots")
@@ -103,23 +93,79 @@ def snapshots_(write: bool) -> None:
     """
     root = template_root()
     fresh = snapshots.rendered(root)
-    differences = snapshots.compare(snapshots.recorded(root), fresh)
     if write:
         snapshots.write(root, fresh)
-        click.echo(f"files changed: {len(differences)}; review them with git diff")
+        click.echo("snapshots are written; review them with git diff")
         return
-    for difference in differences:
-        click.echo(f"{difference}\n")
-    if differences:
+    if changes := compare(snapshots.recorded(root), fresh):
+        click.echo(markdown(changes, fresh, "the snapshots"))
         raise click.ClickException(
-            f"files that are not as rendered: {len(differences)}; if the renders are right, run"
+            "the snapshots are not as rendered; if the renders are right, run"
             " python -m hooks snapshots --write"
         )
     click.echo("snapshots are as rendered")
 
 
-cli.add_command(release)
-cli.add_command(review)
+@cli.command()
+@click.option("--against", metavar="REF", required=True, help="The commit to compare with.")
+def review(against: str) -> None:
+    """Show what changes in the renders.
+
+    Compares what the working tree renders, uncommitted edits included, with the snapshots of the
+    commit REF. Prints each hunk once, with the renders that have it, as Markdown.
+
+    Exit codes: 0 nothing changes, 1 something does, 2 that could not be found out.
+
+    \b
+    Example:
+      python -m hooks review --against origin/main
+    """
+    try:
+        root = template_root()
+        old = snapshots.committed(root, resolve(root, against))
+        new = snapshots.trees(root)
+    except FAILURES as error:
+        raise click.UsageError(str(error)) from error
+    for variant in sorted(old.keys() - new.keys()):
+        click.echo(f"- no longer rendered: {variant}\n")
+    changes = compare({variant: old[variant] for variant in new}, new)
+    # As bytes: a summary is UTF-8 wherever it is written.
+    click.echo(markdown(changes, new, against).encode(), nl=False)
+    if changes:
+        raise click.exceptions.Exit(1)
+
+
+@cli.command()
+@click.argument("version", required=False)
+@click.option("--tags", is_flag=True, help="Only make the tags that this clone lacks.")
+def release(version: str | None, tags: bool) -> None:
+    """Release the last commit as VERSION.
+
+    Checks that nothing is uncommitted, that the template and its snapshots are fine and that
+    CHANGELOG.md says what changes in a project. Then it adds version and commit to
+    hooks/releases.txt and makes the tags. It pushes nothing.
+
+    \b
+    Example:
+      python -m hooks release 0.5.0
+    """
+    if tags == (version is not None):
+        raise click.UsageError("give a VERSION to release, or --tags")
+    root = template_root()
+    listed = releases.releases(root)
+    if version is not None:
+        listed.append(releases.ready(root, version, listed))
+    for name in releases.make_tags(root, listed):
+        click.echo(f"tagged {name}")
+    if version is None:
+        return
+    place = releases.LIST.as_posix()
+    (root / place).write_text("".join(f"{one}\n" for one in listed), "utf-8", newline="\n")
+    click.echo(
+        f"{version} is {listed[-1].commit[:10]} and added to {place}; now\n"
+        f"  git commit -m 'Note release {version}' {place}\n"
+        f"  git push origin HEAD {version}"
+    )
 
 
 def main() -> int:

@@ -24,33 +24,21 @@ def template_root() -> Path:
 def load(root: Path) -> Template:
     """Read the template in `root`. Raises TemplateError when copier.yml cannot be used at all."""
     try:
-        text = (root / QUESTIONS).read_text(encoding="utf-8")
-        data, node = yaml.safe_load(text), yaml.compose(text, yaml.SafeLoader)
+        data = yaml.safe_load((root / QUESTIONS).read_text(encoding="utf-8"))
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise TemplateError(f"{QUESTIONS} is not YAML: {' '.join(str(error).split())}") from error
     if not isinstance(data, dict) or not all(isinstance(key, str) for key in data):
         raise TemplateError(f"{QUESTIONS} is not a mapping of names to settings and questions")
-    template = Template(
-        root,
-        settings={key: value for key, value in data.items() if key.startswith("_")},
-        questions={key: value for key, value in data.items() if not key.startswith("_")},
-        lines={},
-    )
+    if "_subdirectory" not in data:
+        raise TemplateError(f"{QUESTIONS} has no _subdirectory: Copier would render everything")
+    settings = {key: value for key, value in data.items() if key.startswith("_")}
+    questions = {key: value for key, value in data.items() if not key.startswith("_")}
+    for name, question in questions.items():
+        if not isinstance(question, dict):
+            raise TemplateError(f"{QUESTIONS}: {name} is not a mapping: give it type and default")
+    template = Template(root, settings, questions)
     try:
         template.jinja.parse("")
     except (AttributeError, TypeError, ValueError) as error:
         raise TemplateError(f"{QUESTIONS}: _envops is not what Jinja takes: {error}") from error
-    note_lines(template, node, ())
     return template
-
-
-def note_lines(template: Template, node: yaml.Node | None, above: tuple[str, ...]) -> None:
-    """Fill `lines` and `repeated`: loading YAML keeps neither, and takes the last of two keys."""
-    if not isinstance(node, yaml.MappingNode) or len(above) == 2:
-        return
-    for key, value in node.value:
-        path = (*above, str(key.value))
-        if path in template.lines:
-            template.repeated.append(path)
-        template.lines[path] = key.start_mark.line + 1
-        note_lines(template, value, path)

@@ -10,6 +10,8 @@ from pathlib import Path
 
 from packaging.version import InvalidVersion, Version
 
+from hooks import snapshots
+from hooks.check import check
 from hooks.committed import CommitError, git, read_or_refuse, resolve
 
 LIST = Path("hooks") / "releases.txt"
@@ -43,7 +45,7 @@ def releases(root: Path) -> list[Release]:
     for number, line in enumerate(path.read_text("utf-8").splitlines() if path.exists() else [], 1):
         place = f"{LIST.as_posix()}:{number}"
         if not (match := LINE.fullmatch(line)):
-            raise ReleaseError(f"{place} is no version, a space and the 40 digits of a commit")
+            raise ReleaseError(f"{place} is not a version, a space and the 40 digits of a commit")
         try:
             found.append(Release(next_version(match[1], found), match[2]))
         except ReleaseError as error:
@@ -56,11 +58,11 @@ def next_version(text: str, before: list[Release]) -> str:
     try:
         version = Version(text)
     except InvalidVersion as error:
-        raise ReleaseError(f"{text!r} is no PEP 440 version: use one like 1.2.3") from error
+        raise ReleaseError(f"{text!r} is not a PEP 440 version: use one like 1.2.3") from error
     if str(version) != text:
         raise ReleaseError(f"{text!r} is not how PEP 440 writes it: use {version}")
     if version.local or version.epoch or version.dev is not None:
-        raise ReleaseError(f"{text!r} is for no release: use one like 1.2.3 or 1.2.3rc1")
+        raise ReleaseError(f"{text!r} is not for a release: use one like 1.2.3 or 1.2.3rc1")
     if before and version <= Version(before[-1].version):
         raise ReleaseError(f"{text} is not greater than {before[-1].version}: use a greater one")
     return text
@@ -69,15 +71,14 @@ def next_version(text: str, before: list[Release]) -> str:
 def section(root: Path, version: str) -> str:
     """What CHANGELOG.md says about `version`. Raises ReleaseError when that is nothing."""
     path = root / CHANGELOG
-    text = path.read_text("utf-8") if path.exists() else ""
-    heading = rf"(?m)^## {re.escape(version)}[ \t]*\n((?:(?!## ).*(?:\n|\Z))*)"
-    match = re.search(heading, text)
-    if not match or not match[1].strip():
-        raise ReleaseError(
-            f"{CHANGELOG} has no section {version}: write '## {version}' there, and below it what"
-            " changes in a project"
-        )
-    return match[1].strip()
+    for part in (path.read_text("utf-8") if path.exists() else "").split("\n## ")[1:]:
+        heading, _, text = part.partition("\n")
+        if heading.strip() == version and text.strip():
+            return text.strip()
+    raise ReleaseError(
+        f"{CHANGELOG} has no section {version}: write '## {version}' there, and below it what"
+        " changes in a project"
+    )
 
 
 def commit_of(root: Path, tag: str) -> str | None:
@@ -86,37 +87,54 @@ def commit_of(root: Path, tag: str) -> str | None:
     return git(root, *asked).stdout.decode().strip() or None
 
 
-def make_tags(root: Path, listed: list[Release]) -> list[str]:
-    """Tag each release that has no tag yet, and return their versions.
-
-    Raises ReleaseError, before any is made, when a tag is elsewhere than the list says or a commit
-    is not here: a tag is never moved, because projects were copied from where it is.
-    """
-    problems, missing = [], []
-    for release in listed:
-        try:
-            resolve(root, release.commit)
-        except CommitError as error:
-            problems.append(f"{release.version}: {error}")
-            continue
-        there = commit_of(root, release.version)
-        if there is None:
-            missing.append(release)
-        elif there != release.commit:
-            problems.append(
-                f"the tag {release.version} is on {there[:10]}, and {LIST.as_posix()} says"
-                f" {release.commit[:10]}: tags never move, so delete the one that is wrong yourself"
-            )
-    if problems:
-        raise ReleaseError("; ".join(problems))
-    for release in missing:
-        read_or_refuse(root, "tag", "--", release.version, release.commit)
-    return [release.version for release in missing]
-
-
 def last_here(root: Path) -> Release | None:
     """The last release whose commit is in this clone; None when there is none, or no Git."""
     for release in reversed(releases(root)):
         if (root / ".git").exists() and git(root, "cat-file", "-e", release.commit).returncode == 0:
             return release
     return None
+
+
+def make_tags(root: Path, listed: list[Release]) -> list[str]:
+    """Tag each release that has no tag yet, and return their versions.
+
+    Raises ReleaseError, before any is made, when a tag is elsewhere than the list says or a commit
+    is not here: a tag is never moved, because projects were copied from where it is.
+    """
+    missing = []
+    for release in listed:
+        try:
+            resolve(root, release.commit)
+        except CommitError as error:
+            raise ReleaseError(f"{release.version}: {error}") from error
+        there = commit_of(root, release.version)
+        if there is None:
+            missing.append(release)
+        elif there != release.commit:
+            raise ReleaseError(
+                f"the tag {release.version} is on {there[:10]}, and {LIST.as_posix()} says"
+                f" {release.commit[:10]}: tags never move, so delete the one that is wrong yourself"
+            )
+    for release in missing:
+        read_or_refuse(root, "tag", "--", release.version, release.commit)
+    return [release.version for release in missing]
+
+
+def ready(root: Path, version: str, listed: list[Release]) -> Release:
+    """The last commit as `version`. Raises ReleaseError when it is not ready for that."""
+    next_version(version, listed)
+    if read_or_refuse(root, "status", "--porcelain"):
+        raise ReleaseError("something is not committed: a release is a commit, so commit it first")
+    commit = read_or_refuse(root, "rev-parse", "HEAD").decode().strip()
+    if commit_of(root, version) not in (None, commit):
+        raise ReleaseError(f"the tag {version} is on another commit: use another version")
+    section(root, version)
+    last = last_here(root)
+    if listed and last != listed[-1]:
+        raise ReleaseError(f"{listed[-1].version} is not in this clone: git fetch --unshallow")
+    findings = check(root, against=last.commit if last else None)
+    if findings:
+        raise ReleaseError(f"findings: {len(findings)}; run python -m hooks check")
+    if snapshots.recorded(root) != snapshots.rendered(root):
+        raise ReleaseError("the snapshots are not as rendered: run python -m hooks snapshots")
+    return Release(version, commit)

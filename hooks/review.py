@@ -1,127 +1,132 @@
 """What a change of the template changes in its renders, each hunk once for all that have it."""
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
-from pathlib import PurePosixPath
+from difflib import unified_diff
+from itertools import groupby
 
-from hooks.hunks import Piece, common, pieces
-from hooks.snapshots import Tree, Trees
-from hooks.variants import base_of
+from hooks.snapshots import File, Trees
+
+# GitHub drops a step's summary that is over 1 MiB.
+MAX_BYTES = 900_000
+MAX_HUNK_LINES = 400
+FENCE = "`" * 10
 
 
 @dataclass
 class Change:
-    """One piece of a file, and the renders that have it."""
+    """One hunk of a file, or a note on it, and the renders that have it."""
 
     path: str
-    piece: Piece
-    renders: list[str]
+    note: str
+    hunk: tuple[str, ...]
+    renders: list[str] = field(default_factory=list)
 
 
-@dataclass
-class Review:
-    """All that changes.
+def review(old: Trees, new: Trees) -> list[Change]:
+    """Compare two sets of trees, each by variant."""
+    found: dict[tuple[object, ...], Change] = {}
+    for variant in [*new, *sorted(old.keys() - new.keys())]:
+        before, after = old.get(variant, {}), new.get(variant, {})
+        for path in sorted(before.keys() | after.keys()):
+            count: Counter[object] = Counter()
+            for note, hunk in changes(before.get(path), after.get(path)):
+                changed = tuple(line for line in hunk[1:] if line[0] != " ")
+                # A bracket or a blank line is identified only by what is around it.
+                is_clear = any(char.isalnum() for line in changed for char in line)
+                key = path, note, changed if is_clear else hunk[1:]
+                # A hunk that one render has twice is shown twice.
+                count[key] += 1
+                change = found.setdefault((*key, count[key]), Change(path, note, hunk))
+                change.renders.append(variant)
+    return sorted(found.values(), key=lambda change: change.path)
 
-    `compared` are the renders on both sides; `added` says of each new one what it consists of.
+
+def changes(old: File | None, new: File | None) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """How a file changed: notes, and hunks with their headers; nothing where both are equal."""
+    if old == new:
+        return
+    if new is None:
+        yield "removed", ()
+        return
+    note = "" if old else "added"
+    if new.executable != (old.executable if old else False):
+        yield f"mode {new.mode}", ()
+    hunks: list[list[str]] = []
+    for line in list(unified_diff(lines(old), lines(new), lineterm=""))[2:]:
+        if line.startswith("@@"):
+            hunks.append([])
+        hunks[-1].append(line)
+    for hunk in hunks:
+        yield note, tuple(hunk)
+    if not hunks and (old is None or old.content != new.content):
+        yield note or "changed in bytes that look the same", ()
+
+
+def lines(file: File | None) -> list[str]:
+    """The lines to show of a file; line ends that would not show are written out."""
+    if file is None or not file.content:
+        return []
+    text = file.content.decode("utf-8", "backslashreplace").replace("\r", "\\r")
+    end = [] if text.endswith("\n") else ["\\ No newline at end of file"]
+    return text.removesuffix("\n").split("\n") + end
+
+
+def markdown(found: list[Change], everything: Collection[str], against: str) -> str:
+    """The changes as Markdown; too long hunks are cut, and what is over MAX_BYTES is left off.
+
+    `everything` are the renders that were compared, `against` names what they were compared with.
     """
+    count = len({change.path for change in found})
+    summary = f"files that change: {count}" if found else "nothing changes"
+    text = f"## What changes in the renders\n\n{summary}, against {against}\n"
+    for path, group in groupby(found, lambda change: change.path):
+        block = f"\n### `{shown(path)}`\n"
+        for change in group:
+            note = f"{change.note}; " if change.note else ""
+            block += f"\n{note}{words(change.renders, everything)}\n{fenced(change.hunk)}"
+        if len((text + block).encode()) > MAX_BYTES:
+            return f"{text}\nThe rest is left off: run `python -m hooks review` in a terminal.\n"
+        text += block
+    return text
 
-    compared: list[str]
-    changes: list[Change]
-    added: dict[str, str] = field(default_factory=dict)
-    removed: list[str] = field(default_factory=list)
 
-    def __bool__(self) -> bool:
-        """Whether anything changes."""
-        return bool(self.changes or self.added or self.removed)
+def fenced(hunk: tuple[str, ...]) -> str:
+    """The lines of a hunk as a block of code; nothing where it has none."""
+    if not hunk:
+        return ""
+    body = "".join(f"{shown(line)}\n" for line in hunk[:MAX_HUNK_LINES])
+    cut = len(hunk) - MAX_HUNK_LINES
+    more = f"\n… and {cut} lines more\n" if cut > 0 else ""
+    return f"\n{FENCE}diff\n{body}{FENCE}\n{more}"
 
 
-def review(old: Trees, new: Trees) -> Review:
-    """Compare the renders of two templates, whole trees by variant."""
-    compared = [variant for variant in new if variant in old]
-    changes: list[Change] = []
-    # By all that must be equal but for the context, so that few are tried for each piece.
-    alike: dict[tuple[object, ...], list[Change]] = {}
-    for variant in compared:
-        for path, piece in between(old[variant], new[variant]):
-            key = path, piece.said, piece.hunk and piece.hunk.body
-            if not joined(alike.setdefault(key, []), piece, variant):
-                alike[key].append(Change(path, piece, [variant]))
-                changes.append(alike[key][-1])
-    changes.sort(key=lambda change: (change.path, place(change.piece)))
-    return Review(
-        compared,
-        changes,
-        added={variant: consists(variant, new) for variant in new if variant not in old},
-        removed=sorted(old.keys() - new.keys()),
+def shown(text: str) -> str:
+    """`text` with all characters escaped that would not show, or act on a terminal."""
+    return "".join(
+        char if char.isprintable() or char == "\t" else char.encode("unicode_escape").decode()
+        for char in text
     )
 
 
-def joined(known: list[Change], piece: Piece, variant: str) -> bool:
-    """Whether one of `known` is what `piece` is; it then stands for `variant` too.
+def words(renders: Collection[str], everything: Collection[str]) -> str:
+    """Name `renders`, which are some of `everything`: "all renders", "every python render", …
 
-    What is there twice in one render is shown twice.
+    Each part of the text stands for renders that are all meant, so the text is exact.
     """
-    found: list[tuple[int, Change, Piece]] = []
-    for change in known:
-        both = piece.hunk and change.piece.hunk and common(change.piece.hunk, piece.hunk)
-        if variant not in change.renders and (both or piece.hunk is None):
-            found.append((len(both.lines) if both else 0, change, Piece(piece.said, both)))
-    if not found:
-        return False
-    # The more of the context is equal, the surer it is the same place.
-    _, change, change.piece = max(found, key=lambda one: one[0])
-    change.renders.append(variant)
-    return True
-
-
-def place(piece: Piece) -> tuple[int, str]:
-    """Where a piece is shown among those of its file: words first, then from top to bottom."""
-    return (-1 if piece.hunk is None else piece.hunk.new), piece.said
-
-
-def between(old: Tree, new: Tree) -> Iterator[tuple[str, Piece]]:
-    """What changes in one render, with the path that it changes."""
-    moved = renames(old, new)
-    for path in sorted(old.keys() | new.keys()):
-        if path in moved:
-            yield path, Piece(f"renamed from {moved[path]}")
-        elif path not in moved.values() and old.get(path) != new.get(path):
-            for piece in pieces(old.get(path), new.get(path)):
-                yield path, piece
-
-
-def renames(old: Tree, new: Tree) -> dict[str, str]:
-    """The new paths that hold exactly what one path held that is gone, and that path."""
-    gone = [path for path in old if path not in new]
-    came = [path for path in new if path not in old and new[path].content]
-    # A file that is there more than once moved nowhere that could be told.
-    held, holds = Counter(old[path] for path in gone), Counter(new[path] for path in came)
-    return {
-        path: other
-        for path in came
-        for other in gone
-        if new[path] == old[other] and held[old[other]] == holds[new[path]] == 1
-    }
-
-
-def consists(variant: str, trees: Trees) -> str:
-    """What a new render is, by the names of its files only: the rest is its base's."""
-    tree, base = trees[variant], base_of(variant)
-    if base is None or base not in trees:
-        return f"files: {len(tree)}"
-    there = {folder for path in trees[base] for folder in PurePosixPath(path).parents}
-    came = (tops(path, there) for path in sorted(tree.keys() - trees[base].keys()))
-    names = {
-        "adds": list(dict.fromkeys(came)),
-        "changes": sorted(p for p in tree if p in trees[base] and tree[p] != trees[base][p]),
-        "leaves out": sorted(trees[base].keys() - tree.keys()),
-    }
-    parts = [f"{verb} {', '.join(paths)}" for verb, paths in names.items() if paths]
-    return f"compared with {base} {'; '.join(parts) or 'the same'}"
-
-
-def tops(path: str, there: set[PurePosixPath]) -> str:
-    """The folder that comes with `path`, or `path` itself where its folder is among `there`."""
-    folders = [folder for folder in PurePosixPath(path).parents if folder not in there]
-    return f"{folders[-1]}/" if folders else path
+    if len(renders) == len(everything):
+        return "all renders"
+    groups: dict[str, set[str]] = {}
+    for render in everything:
+        target, *options = render.split("+")
+        names = [f"{target} (all)", *(f"every {part} render" for part in target.split("-"))]
+        names += [f"every render with +{option}" for option in options] or ["every plain render"]
+        for name in names:
+            groups.setdefault(name, set()).add(render)
+    found, left = [], set(renders)
+    for name, group in sorted(groups.items(), key=lambda item: -len(item[1])):
+        if group <= set(renders) and len(group & left) > 1:
+            found.append(name)
+            left -= group
+    return ", ".join(found + sorted(left))

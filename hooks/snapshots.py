@@ -1,9 +1,10 @@
-"""Snapshots: what each variant renders, kept as real files so that a change of it can be reviewed.
+"""Snapshots: the renders of all variants as real files, so that a change of them can be reviewed.
 
-A base variant is kept whole, `<base>+<option>` as the files that the option adds or changes.
+A plain render is kept whole, `<base>+<option>` as the files that the option adds or changes. Of
+such a file an earlier folder of the same language may have the very bytes at the same path: then
+SAME_AS.txt names that folder, and the file is not kept again.
 """
 
-import difflib
 import shutil
 import tempfile
 from collections.abc import Collection
@@ -12,10 +13,12 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+from hooks.committed import CommitError, extracted
 from hooks.rendering import files_of, render, without_git
-from hooks.variants import VARIANTS, answers_of, base_of
+from hooks.variants import VARIANTS, answers_of, base_of, language_of
 
 SNAPSHOTS = Path("tests") / "snapshots"
+SAME_AS = "SAME_AS.txt"
 
 
 @dataclass(frozen=True)
@@ -24,6 +27,11 @@ class File:
 
     content: bytes
     executable: bool
+
+    @property
+    def mode(self) -> str:
+        """The mode as Git writes it."""
+        return "100755" if self.executable else "100644"
 
 
 Tree = dict[str, File]
@@ -44,25 +52,14 @@ def read(folder: Path) -> Tree:
 
 
 def rendered(root: Path) -> Trees:
-    """What the snapshots of the template in `root` should be, by variant.
-
-    Raises RenderError, and OptionError: then the files that changed would not say it all.
-    """
+    """What the snapshots of the template in `root` should be. Raises RenderError, OptionError."""
     return kept(trees(root))
 
 
-def kept(whole: Trees) -> Trees:
-    """The part of each render that its snapshot holds. Raises OptionError."""
-    return {variant: changes(variant, whole) for variant in whole}
-
-
-def trees(root: Path, variants: Collection[str] = VARIANTS, processes: int = 1) -> Trees:
+def trees(root: Path, variants: Collection[str] = VARIANTS) -> Trees:
     """Every file that each of the variants renders, by variant. Raises RenderError."""
-    with without_git(root) as template:
-        if processes == 1:
-            return {name: tree(template, name) for name in variants}
-        with ProcessPoolExecutor(processes) as pool:
-            return dict(zip(variants, pool.map(partial(tree, template), variants), strict=True))
+    with without_git(root) as template, ProcessPoolExecutor() as pool:
+        return dict(zip(variants, pool.map(partial(tree, template), variants), strict=True))
 
 
 def tree(template: Path, variant: str) -> Tree:
@@ -72,17 +69,46 @@ def tree(template: Path, variant: str) -> Tree:
         return read(Path(folder) / variant)
 
 
-def changes(variant: str, whole: Trees) -> Tree:
-    """The files of `variant` that are not as in its base; all of them when it has no base."""
-    base = base_of(variant)
-    if base is None:
-        return whole[variant]
-    if removed := whole[base].keys() - whole[variant].keys():
-        raise OptionError(
-            f"{variant} leaves out {', '.join(sorted(removed))}, which {base} has:"
-            " an option may add or change files, never remove one"
-        )
-    return {path: file for path, file in whole[variant].items() if file != whole[base].get(path)}
+def kept(whole: Trees) -> Trees:
+    """The part of each render that its snapshot holds, from whole renders in their order.
+
+    Raises OptionError when an option removes a file: the files that it changes would not show it.
+    """
+    found: Trees = {}
+    first: dict[tuple[str, str, File], str] = {}
+    for variant, tree in whole.items():
+        base = base_of(variant)
+        under = whole[base] if base else {}
+        if removed := under.keys() - tree.keys():
+            raise OptionError(
+                f"{variant} leaves out {', '.join(sorted(removed))}, which {base} has:"
+                " an option may add or change files, never remove one"
+            )
+        found[variant], same = {}, ""
+        for path, file in sorted(tree.items()):
+            if file == under.get(path):
+                continue
+            holder = first.setdefault((language_of(variant), path, file), variant)
+            if base and holder != variant:
+                same += f"{path} = {holder}\n"
+            else:
+                found[variant][path] = file
+        if same:
+            found[variant][SAME_AS] = File(same.encode(), False)
+    # An option that changes nothing has no folder.
+    return {variant: tree for variant, tree in found.items() if tree}
+
+
+def whole(variant: str, kept: Trees) -> Tree:
+    """The render of `variant` that `kept`, of all variants, stands for: the reverse of `kept`."""
+    base, own = base_of(variant), dict(kept.get(variant, {}))
+    same = own.pop(SAME_AS, File(b"", False)).content.decode()
+    links = (line.rsplit(" = ", 1) for line in same.splitlines())
+    return {
+        **(whole(base, kept) if base else {}),
+        **{path: kept[holder][path] for path, holder in links},
+        **own,
+    }
 
 
 def recorded(root: Path) -> Trees:
@@ -92,49 +118,20 @@ def recorded(root: Path) -> Trees:
     return {path.name: read(path) for path in paths}
 
 
-def compare(kept: Trees, fresh: Trees) -> list[str]:
-    """One text for each difference, with the diff from what is kept to what is rendered now."""
-    texts = []
-    for variant in sorted(kept.keys() | fresh.keys()):
-        if variant not in fresh:
-            texts.append(f"{SNAPSHOTS.as_posix()}/{variant}: stale, no variant has that name")
-            continue
-        old, new = kept.get(variant, {}), fresh[variant]
-        for path in sorted(old.keys() | new.keys()):
-            if old.get(path) != new.get(path):
-                place = f"{SNAPSHOTS.as_posix()}/{variant}/{path}"
-                texts.append(difference(place, old.get(path), new.get(path)))
-    return texts
+def committed(root: Path, commit: str) -> Trees:
+    """Every file that each variant renders at `commit`, as its snapshots say.
 
-
-def difference(place: str, old: File | None, new: File | None) -> str:
-    """What became of one file, and its unified diff."""
-    if old is None:
-        said = "missing, the render has it"
-    elif new is None:
-        said = "extra, the render does not have it"
-    elif old.content == new.content:
-        return f"{place}: mode changed, {mode(old)} -> {mode(new)}"
-    elif old.executable != new.executable:
-        said = f"content and mode changed, {mode(old)} -> {mode(new)}"
-    else:
-        said = "content changed"
-    diff = difflib.unified_diff(lines(old), lines(new), f"a/{place}", f"b/{place}", lineterm="")
-    return "\n".join([f"{place}: {said}", *diff])
-
-
-def mode(file: File) -> str:
-    """A file's mode as Git writes it."""
-    return "100755" if file.executable else "100644"
-
-
-def lines(file: File | None) -> list[str]:
-    """The lines to show of a file; line ends that would not show are written out."""
-    if file is None:
-        return []
-    text = file.content.decode("utf-8", "backslashreplace").replace("\r", "\\r")
-    end = [] if text.endswith("\n") or not text else ["\\ No newline at end of file"]
-    return text.removesuffix("\n").split("\n") + end if text else []
+    A variant that has no folder there is like its base. Raises CommitError when the commit has no
+    snapshots.
+    """
+    try:
+        with extracted(root, commit, SNAPSHOTS.as_posix()) as folder:
+            found = recorded(folder)
+        return {variant: whole(variant, found) for variant in {**VARIANTS, **found}}
+    except CommitError as error:
+        raise CommitError(f"{commit[:10]} has no snapshots to compare with: {error}") from error
+    except KeyError as error:
+        raise CommitError(f"{commit[:10]} has no file {error}, which a snapshot names") from error
 
 
 def write(root: Path, trees: Trees) -> None:
@@ -147,4 +144,4 @@ def write(root: Path, trees: Trees) -> None:
             target = folder / variant / path
             target.parent.mkdir(parents=True, exist_ok=True)
             target.write_bytes(file.content)
-            target.chmod(0o755 if file.executable else 0o644)
+            target.chmod(int(file.mode[-3:], 8))

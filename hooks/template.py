@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -32,15 +32,28 @@ class TemplateError(Exception):
     """The template cannot be read; the text is one line that says why."""
 
 
+@dataclass(frozen=True, order=True)
+class Finding:
+    """One mistake in the template: a stable id, where it is, and what to do about it."""
+
+    id: str
+    file: str
+    line: int | None
+    message: str
+
+    def __str__(self) -> str:
+        """The line that is shown."""
+        place = f"{self.file}:{self.line}" if self.line else self.file
+        return f"{self.id} {place} {self.message}"
+
+
 @dataclass
 class Template:
-    """One template. `lines` has where each key of copier.yml is: ("model",), ("model", "help")."""
+    """One template: what copier.yml says, and the files of template/."""
 
     root: Path
     settings: dict[str, Any]
-    questions: dict[str, Any]
-    lines: dict[tuple[str, ...], int]
-    repeated: list[tuple[str, ...]] = field(default_factory=list)
+    questions: dict[str, dict[str, Any]]
     _compiled: dict[str, jinja2.Template] = field(default_factory=dict, repr=False)
 
     @cached_property
@@ -59,6 +72,11 @@ class Template:
         return sorted(PurePosixPath(path.as_posix()) for path in kept)
 
     @cached_property
+    def asked(self) -> list[str]:
+        """The questions whose answers a project records."""
+        return [name for name, q in self.questions.items() if q.get("when") is not False]
+
+    @cached_property
     def combinations(self) -> list[dict[str, Any]]:
         """Every set of answers that the choices allow, derived answers and built-ins included."""
         found = [BUILT_IN]
@@ -73,9 +91,10 @@ class Template:
     def allowed(self, name: str, answers: dict[str, Any]) -> list[Any]:
         """The values that question `name` may have after `answers`: its choices, or its default."""
         question = self.questions[name]
-        default = self.default(name, answers)
-        if not question.get("choices") or not self.true(question.get("when", True), answers):
-            return [default]
+        when = question.get("when", True)
+        is_asked = value_of(self.text(when, answers)) if isinstance(when, str) else when
+        if not question.get("choices") or not is_asked:
+            return [self.default(name, answers)]
         return [
             value
             for value, validator in self.choices(name, answers)
@@ -83,25 +102,23 @@ class Template:
         ]
 
     def default(self, name: str, answers: dict[str, Any]) -> Any:
-        """What question `name` is answered with by --defaults after `answers`."""
+        """The answer that --defaults gives to question `name` after `answers`."""
         question = self.questions[name]
         default = question.get("default")
         if not isinstance(default, str):
             return default
         text = self.text(default, answers)
-        return text if question.get("type", "str") in ("str", "path") else yaml.safe_load(text)
+        return text if question.get("type", "yaml") in ("str", "path") else value_of(text)
 
     def choices(self, name: str, answers: dict[str, Any]) -> Iterator[tuple[Any, str]]:
         """The choices of question `name`, each a value and the validator that may refuse it."""
-        choices = self.questions[name]["choices"]
+        choices = self.questions[name].get("choices") or []
         if isinstance(choices, str):
             choices = yaml.safe_load(self.text(choices, answers))
         for choice in choices.values() if isinstance(choices, dict) else choices:
             value = choice[1] if isinstance(choice, list) else choice
             if isinstance(value, dict):
-                if "value" not in value:
-                    raise TemplateError(f"{QUESTIONS}: a choice of {name} has no value: {value}")
-                yield value["value"], value.get("validator", "")
+                yield value.get("value"), value.get("validator", "")
             else:
                 yield value, ""
 
@@ -119,25 +136,42 @@ class Template:
             given = {name: answers[name] for name in self.questions if name in answers}
             raise TemplateError(f"{source.strip()!r} fails: {error}, with {given}") from error
 
-    def true(self, when: object, answers: dict[str, Any]) -> bool:
-        """Whether a `when` holds after `answers`."""
-        return bool(yaml.safe_load(self.text(when, answers)) if isinstance(when, str) else when)
+    def source(self, path: PurePosixPath) -> str:
+        """The text of the file `path` of template/."""
+        return (self.root / FILES / path).read_text(encoding="utf-8", errors="replace")
+
+    def top(self, answers: dict[str, Any]) -> PurePosixPath:
+        """The folder that is rendered with `answers`."""
+        return PurePosixPath(self.text(self.settings["_subdirectory"], answers))
 
     def rendered(
         self, path: PurePosixPath, answers: dict[str, Any], texts: dict[str, str]
     ) -> str | None:
         """Where the file `path` of template/ goes with `answers`; None when it is left out.
 
-        `texts` keeps what parts of names render to with these answers.
+        `texts` caches what parts of names render to with these answers.
         """
-        root = self.settings["_subdirectory"]
-        for part in (root, *path.parts):
-            if part not in texts:
-                texts[part] = self.text(part, answers)
-        top, place = PurePosixPath(texts[root]), f"{FILES}/{path}"
-        start = f"{top}/" if top.parts else ""
-        if not place.startswith(start):
+        if "" not in texts:
+            texts[""] = str(self.top(answers))
+        place, top = f"{FILES}/{path}", f"{texts['']}/"
+        if not place.startswith(top):
             return None
-        parts = [texts[part] for part in place.removeprefix(start).split("/")]
+        names = place.removeprefix(top).split("/")
+        for name in names:
+            if name not in texts:
+                texts[name] = self.text(name, answers)
+        parts = [texts[name] for name in names]
         parts[-1] = parts[-1].removesuffix(SUFFIX)
         return "/".join(part for part in parts if part != ".") if all(parts) else None
+
+    def targets(self, answers: dict[str, Any]) -> dict[PurePosixPath, str]:
+        """Where each file of template/ goes that is rendered with `answers`."""
+        texts: dict[str, str] = {}
+        found = {path: self.rendered(path, answers, texts) for path in self.files}
+        return {path: target for path, target in found.items() if target is not None}
+
+
+@cache
+def value_of(text: str) -> Any:
+    """What a text is as YAML. Few texts are asked for often: read only, and kept."""
+    return yaml.safe_load(text)

@@ -1,60 +1,30 @@
 """The renders that are reviewed, tested and installed: a name and the answers that make it."""
 
-PROJECT_NAME = "my-agent"
+from collections.abc import Iterator
 
-# `<base>+<option>` is `<base>` with another answer; its snapshot holds only what that changes.
-VARIANTS: dict[str, dict[str, str]] = {
-    "strands-python": {"target": "strands-python"},
-    "strands-python+anthropic": {"target": "strands-python", "model": "anthropic"},
-    "strands-python+openai": {"target": "strands-python", "model": "openai"},
-    "strands-python+openai-compatible": {"target": "strands-python", "model": "openai-compatible"},
-    "strands-python+valkey": {"target": "strands-python", "session_store": "valkey"},
-    "strands-python+valkey+agentcore": {
-        "target": "strands-python",
-        "session_store": "valkey",
-        "long_term_memory": "agentcore",
-    },
-    "strands-python+valkey+custom": {"target": "strands-python", "session_store": "custom"},
-    "strands-python+valkey+s3": {"target": "strands-python", "session_store": "s3"},
-    "strands-typescript": {"target": "strands-typescript"},
-    "strands-typescript+anthropic": {"target": "strands-typescript", "model": "anthropic"},
-    "strands-typescript+openai": {"target": "strands-typescript", "model": "openai"},
-    "strands-typescript+openai-compatible": {
-        "target": "strands-typescript",
-        "model": "openai-compatible",
-    },
-    "strands-typescript+valkey": {"target": "strands-typescript", "session_store": "valkey"},
-    "strands-typescript+valkey+agentcore": {
-        "target": "strands-typescript",
-        "session_store": "valkey",
-        "long_term_memory": "agentcore",
-    },
-    "vercel-python": {"target": "vercel-python"},
-    "vercel-python+anthropic": {"target": "vercel-python", "model": "anthropic"},
-    "vercel-python+bedrock": {"target": "vercel-python", "model": "bedrock"},
-    "vercel-python+gateway": {"target": "vercel-python", "model": "gateway"},
-    "vercel-python+openai-compatible": {"target": "vercel-python", "model": "openai-compatible"},
-    "vercel-python+valkey": {"target": "vercel-python", "session_store": "valkey"},
-    "vercel-python+valkey+agentcore": {
-        "target": "vercel-python",
-        "session_store": "valkey",
-        "long_term_memory": "agentcore",
-    },
-    "vercel-typescript": {"target": "vercel-typescript"},
-    "vercel-typescript+anthropic": {"target": "vercel-typescript", "model": "anthropic"},
-    "vercel-typescript+bedrock": {"target": "vercel-typescript", "model": "bedrock"},
-    "vercel-typescript+gateway": {"target": "vercel-typescript", "model": "gateway"},
-    "vercel-typescript+openai-compatible": {
-        "target": "vercel-typescript",
-        "model": "openai-compatible",
-    },
-    "vercel-typescript+valkey": {"target": "vercel-typescript", "session_store": "valkey"},
-    "vercel-typescript+valkey+agentcore": {
-        "target": "vercel-typescript",
-        "session_store": "valkey",
-        "long_term_memory": "agentcore",
-    },
+PROJECT_NAME = "my-agent"
+TARGETS = ("strands-python", "strands-typescript", "vercel-python", "vercel-typescript")
+STORES = ("valkey", "s3", "custom")
+# Besides the default of each framework, which its plain render has.
+MODELS = {
+    "strands": ("anthropic", "openai", "openai-compatible"),
+    "vercel": ("anthropic", "bedrock", "gateway", "openai-compatible"),
 }
+
+
+def renders(target: str) -> Iterator[tuple[str, dict[str, str]]]:
+    """The variants of one target: `<base>+<option>` is `<base>` with one more answer."""
+    memory = {"long_term_memory": "agentcore"}
+    yield target, {"target": target}
+    for model in MODELS[target.partition("-")[0]]:
+        yield f"{target}+{model}", {"target": target, "model": model}
+    for store in STORES:
+        yield f"{target}+{store}", {"target": target, "session_store": store}
+    yield f"{target}+agentcore", {"target": target, **memory}
+    yield f"{target}+valkey+agentcore", {"target": target, "session_store": "valkey", **memory}
+
+
+VARIANTS = dict(variant for target in TARGETS for variant in renders(target))
 
 
 def answers_of(variant: str) -> dict[str, str]:
@@ -65,3 +35,8 @@ def answers_of(variant: str) -> dict[str, str]:
 def base_of(variant: str) -> str | None:
     """The variant that `variant` adds one option to, or None where it stands alone."""
     return variant.rpartition("+")[0] or None
+
+
+def language_of(variant: str) -> str:
+    """The language of a render named `<framework>-<language>+<option>…`."""
+    return variant.partition("+")[0].rpartition("-")[2]

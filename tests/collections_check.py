@@ -7,13 +7,17 @@ A vector of conformance/collections/*.yaml starts from an example and edits it, 
   {file: path}             deleted; with `text`, `base64`, `folder: true` or `link` it is that
   {file: path, repeat: text, times: n}  n times the text behind what is there
   {file: path, copy: path} a copy, with `edits` in it, which are [old, new]
-With `variables` these are the environment, in which its secrets are looked up too.
-Its findings are lines of "<id> <file>:<line>"; without a file it is the example's collection.
+With `variables` these are the environment, and findings about it count too. It is checked in the
+render that has code for the example's backend, or in that of the session store `render`.
+Its findings are lines of "<id> <file>:<line>"; without a file it is the example's collection. The
+line of a YAML error is the parser's, and written as -.
 """
 
 import base64
 import json
+import re
 import subprocess
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,6 +27,9 @@ import yaml
 from tests.installed import NODE, clean_environment, installed
 
 FOLDER = Path(__file__).parent / "conformance" / "collections"
+# The render that has code for the backend of an example: the answer that brings it.
+RENDERS = {name: name for name in ("agentcore", "valkey", "s3")} | {"rest": "custom"}
+RENDERS["lambda"] = "custom"
 EXAMPLES = sorted(path.name for path in (FOLDER / "examples").iterdir())
 LANGUAGES = ("python", "typescript")
 Edits = list[Any]
@@ -30,35 +37,23 @@ Edits = list[Any]
 
 @dataclass(frozen=True)
 class Case:
-    """A project to check, and what has to be found; `before` is what it was at the commit."""
+    """A project to check, and the findings that it has to have."""
 
     name: str
     example: str
     edits: Edits
     expected: list[str]
     agent: str | None = None
-    against: str | None = None
-    before: Edits | None = None
+    render: str | None = None
     variables: dict[str, str] | None = None
 
     def write(self, folder: Path) -> dict[str, Any]:
-        """Write the project, with its repository, to `folder`; what a driver has to know of it."""
+        """Write the project to `folder`; return the request that checks it."""
         folder.mkdir(parents=True)
-        if self.before is not None:
-            put(folder, edited(self.example, self.before))
-            for command in ("init -q", "add -A", "commit -qm before"):
-                git(folder, *command.split())
-            for path in sorted(folder.rglob("*.md"), reverse=True):
-                path.unlink()
         put(folder, edited(self.example, self.edits))
-        known = {"agent_id": self.agent, "against": self.against, "variables": self.variables}
+        render = self.render or RENDERS[self.example]
+        known = {"agent_id": self.agent, "variables": self.variables, "render": render}
         return {"folder": str(folder), **known}
-
-
-def git(folder: Path, *arguments: str) -> None:
-    """Run Git in a folder as nobody in particular."""
-    who = ["-c", "user.name=nobody", "-c", "user.email=nobody@example.org"]
-    subprocess.run(["git", *who, *arguments], cwd=folder, check=True)
 
 
 def files_of(example: str) -> dict[str, Any]:
@@ -125,43 +120,82 @@ def put(folder: Path, files: dict[str, Any]) -> None:
 
 
 def findings(language: str, projects: list[dict[str, Any]]) -> list[list[dict[str, Any]]]:
-    """What `check` finds in each project, in one process of a render in that language."""
-    project = installed(f"strands-{language}+openai-compatible", session_store="valkey")
-    python = str(project / ".venv" / "bin" / "python")
-    driver = FOLDER / ("check.py" if language == "python" else "check.mjs")
-    command = [python, driver] if language == "python" else [NODE, driver]
+    """What `check` finds in each project."""
+    return in_renders(language, "check", projects)
+
+
+def findings_of_both(projects: list[dict[str, Any]]) -> dict[str, list[list[dict[str, Any]]]]:
+    """The same by language; both look at once.
+
+    What they look with is installed before: Copier changes the folder of the whole process.
+    """
+    for render in dict.fromkeys(one["render"] for one in projects):
+        for language in LANGUAGES:
+            installed(f"strands-{language}+{render}")
+    with ThreadPoolExecutor() as pool:
+        both = pool.map(lambda language: findings(language, projects), LANGUAGES)
+        return dict(zip(LANGUAGES, both, strict=True))
+
+
+def in_renders(language: str, driver: str, projects: list[dict[str, Any]]) -> list[Any]:
+    """The answers of a driver about projects, in one process of each render that they name."""
+    found: list[Any] = [None] * len(projects)
+    for render in dict.fromkeys(one["render"] for one in projects):
+        places = [place for place, one in enumerate(projects) if one["render"] == render]
+        answers = run_in_render(language, render, driver, [projects[place] for place in places])
+        for place, answer in zip(places, answers, strict=True):
+            found[place] = answer
+    return found
+
+
+def run_in_render(language: str, render: str, driver: str, request: Any) -> Any:
+    """The answer of a driver beside the vectors, which is run in a render of that language."""
+    project = installed(f"strands-{language}+{render}")
+    python = project / ".venv" / "bin" / "python"
+    program, suffix = (python, "py") if language == "python" else (NODE, "mjs")
     result = subprocess.run(
-        [str(part) for part in command],
+        [str(program), str(FOLDER / f"{driver}.{suffix}")],
         cwd=project,
-        env=clean_environment(),
-        input=json.dumps(projects),
+        env={**clean_environment(), "PYTHONPATH": "src"},
+        input=json.dumps(request),
         capture_output=True,
         text=True,
         timeout=300,
         check=False,
     )
     assert result.returncode == 0, result.stderr
-    found: list[list[dict[str, Any]]] = json.loads(result.stdout)
-    return found
+    return json.loads(result.stdout)
 
 
 def as_lines(found: list[dict[str, Any]]) -> list[str]:
     """Findings as vectors write them, with their file."""
-    return [f"{one['id']} {one['file']}:{one['line']}" for one in found]
+    return [f"{one['id']} {one['file']}:{_line(one)}" for one in found]
 
 
-def rules() -> dict[str, dict[str, Any]]:
-    """The rows of rules.json by their ids."""
-    layer = FOLDER.parents[2] / "template" / "{{ layer.memory_src }}"
-    text = (layer / "memory" / "rules.json").read_text("utf-8")
-    return {rule["id"]: rule for rule in json.loads(text)["rules"]}
+def _line(one: dict[str, Any]) -> int | str:
+    return "-" if one["id"] == "AML-E002" else int(one["line"])
+
+
+def vectors() -> dict[str, Any]:
+    """The rows of rules.yaml by name: an id, and words behind it where an id has several."""
+    rows: dict[str, Any] = yaml.safe_load((FOLDER / "rules.yaml").read_text("utf-8"))
+    return rows
+
+
+def ids(language: str) -> set[str]:
+    """The ids that the source of a language names."""
+    folder = FOLDER.parents[2] / "template" / language
+    found = folder.glob("*/src/**/collections/*.*")
+    sources = [path.read_text("utf-8") for path in found if path.is_file()]
+    return set(re.findall("AML-[EW][0-9A-F]{3}", "".join(sources)))
 
 
 def cases() -> list[Case]:
-    """The vectors: for each rule one that breaks it and one that does not, and those of files."""
+    """The vectors: for each rule those that break it and those that do not, and those of files."""
     made = [Case(f"example {name}", name, [], []) for name in EXAMPLES]
-    for id, row in yaml.safe_load((FOLDER / "rules.yaml").read_text("utf-8")).items():
-        made += [_case(f"{id} {side}", row["example"], row[side]) for side in ("wrong", "right")]
+    for name, row in vectors().items():
+        sides = [side for side in ("wrong", "right") if side in row]
+        made += [_case(f"{name} {side}", row["example"], row[side]) for side in sides]
     for name, row in yaml.safe_load((FOLDER / "files.yaml").read_text("utf-8")).items():
         made += [_case(name, row["example"], row)]
     return made
@@ -172,5 +206,5 @@ def _case(name: str, example: str, row: dict[str, Any]) -> Case:
     expected = [
         line if ":" in line else line.replace(" ", f" {collection}:") for line in row["found"]
     ]
-    more = {key: row[key] for key in ("agent", "against", "before", "variables") if key in row}
+    more = {key: row[key] for key in ("agent", "render", "variables") if key in row}
     return Case(name, example, row["edits"], expected, **more)

@@ -1,5 +1,6 @@
 """What all tests share: isolation from the developer's settings, and the template without git."""
 
+import json
 import os
 import shutil
 import tempfile
@@ -17,8 +18,6 @@ from hooks.rendering import without_git
 from hooks.variants import PROJECT_NAME, answers_of
 
 ROOT = Path(__file__).parents[1]
-# Where what every project has is in the template.
-PLAIN = Path("template") / "{{ layer.plain }}"
 
 # Snapshots are renders, with tests of their own.
 collect_ignore = ["snapshots"]
@@ -32,8 +31,25 @@ is_roomy = os.path.ismount(MEMORY) and shutil.disk_usage(MEMORY).free > ENOUGH
 if is_roomy and not os.statvfs(MEMORY).f_flag & os.ST_NOEXEC:
     os.environ["TMPDIR"] = tempfile.tempdir = MEMORY
 
+# What takes long goes first: no test process waits for the last test of another.
+FIRST = ("updates/", "mutation/", "stateful/", "test_rendered", "test_trust", "test_ranges")
+
 Render = Callable[..., Path]
 Rendered = Callable[[str], Path]
+Once = Callable[[str, Callable[[], Any]], Any]
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """What only the full run has is slow, too: `-m "not slow"` replaces the usual `-m`."""
+    if item.get_closest_marker("full"):
+        item.add_marker("slow")
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put what takes long first, and otherwise leave the order: servers are shared in it."""
+    items.sort(key=lambda item: not item.nodeid.removeprefix("tests/").startswith(FIRST))
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -87,10 +103,29 @@ def render(copie: Copie, template: Path) -> Render:
 
 
 @pytest.fixture(scope="session")
-def rendered(template: Path, tmp_path_factory: pytest.TempPathFactory) -> Rendered:
-    """The render of a variant, to read only: each is made once, and test processes share it."""
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of this run: test processes share what they make in it."""
     folder = tmp_path_factory.getbasetemp()
-    shared = folder.parent if "PYTEST_XDIST_WORKER" in os.environ else folder
+    return folder.parent if "PYTEST_XDIST_WORKER" in os.environ else folder
+
+
+@pytest.fixture(scope="session")
+def once(shared: Path) -> Once:
+    """What takes long to find out, as JSON: one test process makes it, the others read it."""
+
+    def once(name: str, make: Callable[[], Any]) -> Any:
+        path = shared / f"{name}.json"
+        with FileLock(f"{path}.lock"):
+            if not path.exists():
+                path.write_text(json.dumps(make()), "utf-8")
+        return json.loads(path.read_text("utf-8"))
+
+    return once
+
+
+@pytest.fixture(scope="session")
+def rendered(template: Path, shared: Path) -> Rendered:
+    """The render of a variant, to read only: each is made once, and test processes share it."""
 
     @cache
     def rendered(variant: str) -> Path:

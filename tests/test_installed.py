@@ -1,8 +1,10 @@
-"""The folder of installed renders: equal to the render, with environments kept."""
+"""The folders of installed renders, and the environments that they share."""
 
 from pathlib import Path
 
-from tests.installed import mirror
+import pytest
+
+from tests.installed import mirror, union_of_packages, union_of_projects
 
 
 def write(path: Path, text: str) -> None:
@@ -40,3 +42,22 @@ def test_a_changed_mode_is_carried_over(tmp_path: Path) -> None:
     (fresh / "run").chmod(0o755)
     mirror(fresh, project)
     assert (project / "run").stat().st_mode & 0o777 == 0o755
+
+
+def test_an_environment_has_what_each_of_its_renders_wants() -> None:
+    manifests = [
+        {
+            "project": {"requires-python": ">=3.11", "dependencies": ["a>=1", wanted]},
+            "dependency-groups": {"dev": ["c"]},
+        }
+        for wanted in ("b>=1", "b>=2")
+    ]
+    text = union_of_projects(manifests)
+    assert all(f'"{wanted}"' in text for wanted in ("a>=1", "b>=1", "b>=2", "c"))
+
+
+def test_two_versions_of_one_package_cannot_share_an_environment() -> None:
+    one, two = {"dependencies": {"a": "^1"}}, {"devDependencies": {"a": "^2"}}
+    assert '"a": "^1"' in union_of_packages([one, one])
+    with pytest.raises(ValueError, match="a is wanted as"):
+        union_of_packages([one, two])

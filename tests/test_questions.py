@@ -13,7 +13,7 @@ from copier import run_copy
 
 from hooks.loading import load
 from hooks.variants import VARIANTS
-from tests.conftest import PLAIN, ROOT, Render, Rendered
+from tests.conftest import ROOT, Rendered
 
 QUESTIONS: dict[str, Any] = load(ROOT).questions
 ASKED = {
@@ -55,6 +55,17 @@ WRONG: dict[str, dict[str, list[Any]]] = {
 }
 
 
+@pytest.fixture(scope="module")
+def only_questions(template: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A template that renders the answers and nothing else, to read only."""
+    folder = tmp_path_factory.mktemp("only") / "questions"
+    (answers,) = (template / "template" / "python").glob("*answers_file*")
+    for path in (Path("copier.yml"), answers.relative_to(template)):
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(template / path, folder / path)
+    return folder
+
+
 @pytest.mark.parametrize(
     ("question", "answer", "reason"),
     [
@@ -65,10 +76,11 @@ WRONG: dict[str, dict[str, list[Any]]] = {
     ],
 )
 def test_a_wrong_answer_is_refused_with_the_reason(
-    question: str, answer: object, reason: str, template: Path, tmp_path: Path
+    question: str, answer: object, reason: str, only_questions: Path, tmp_path: Path
 ) -> None:
+    source, dest = str(only_questions), tmp_path / "p"
     with pytest.raises((TypeError, ValueError), match=reason):
-        run_copy(str(template), tmp_path / "p", data={question: answer}, defaults=True, quiet=True)
+        run_copy(source, dest, data={question: answer}, defaults=True, quiet=True)
     assert not (tmp_path / "p").exists()
 
 
@@ -83,17 +95,6 @@ FOLDERS = [
 ]
 
 
-@pytest.fixture(scope="session")
-def only_questions(template: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A template that renders the answers and nothing else, to read only."""
-    folder = tmp_path_factory.mktemp("only") / "questions"
-    (folder / PLAIN).mkdir(parents=True)
-    (answers,) = (template / PLAIN).glob("*answers_file*")
-    for path in (Path("copier.yml"), answers.relative_to(template)):
-        shutil.copy2(template / path, folder / path)
-    return folder
-
-
 @pytest.mark.parametrize("folder", FOLDERS)
 def test_the_defaults_are_valid_in_any_folder(
     folder: str, only_questions: Path, tmp_path: Path
@@ -105,9 +106,9 @@ def test_the_defaults_are_valid_in_any_folder(
 
 
 def test_a_folder_with_a_good_name_gives_the_project_its_name(
-    template: Path, tmp_path: Path
+    only_questions: Path, tmp_path: Path
 ) -> None:
-    run_copy(str(template), tmp_path / "Weather Desk 2", defaults=True, quiet=True)
+    run_copy(str(only_questions), tmp_path / "Weather Desk 2", defaults=True, quiet=True)
     answers = yaml.safe_load((tmp_path / "Weather Desk 2" / ".copier-answers.yml").read_text())
     assert answers["project_name"] == "weather-desk-2"
 
@@ -135,15 +136,26 @@ def test_a_project_may_not_be_called_like_what_it_depends_on(
     ("question", "answer"),
     [(question, value) for question, choices in CHOICES.items() for value, _ in choices],
 )
-def test_every_choice_renders_and_is_recorded(question: str, answer: str, render: Render) -> None:
-    fitting = (answers for answers in VARIANTS.values() if answers.get(question) == answer)
-    project = render(**next(fitting, {question: answer}))
+def test_every_choice_renders_and_is_recorded(
+    question: str, answer: str, rendered: Rendered
+) -> None:
+    variants = (name for name, answers in VARIANTS.items() if answers.get(question) == answer)
+    project = rendered(next(variants, next(iter(VARIANTS))))
     assert yaml.safe_load((project / ".copier-answers.yml").read_text())[question] == answer
 
 
-def test_only_answers_are_recorded_and_nothing_derived_from_them(render: Render) -> None:
-    recorded = yaml.safe_load((render() / ".copier-answers.yml").read_text())
+def test_only_answers_are_recorded_and_nothing_derived_from_them(rendered: Rendered) -> None:
+    project = rendered(next(iter(VARIANTS)))
+    recorded = yaml.safe_load((project / ".copier-answers.yml").read_text())
     assert {name for name in recorded if not name.startswith("_")} == ASKED.keys()
+
+
+@pytest.mark.parametrize("name", ASKED)
+def test_a_question_is_short_and_takes_only_what_it_can_use(name: str) -> None:
+    question = ASKED[name]
+    assert question["type"] == "str"
+    assert len(question["help"]) <= 60
+    assert {"choices", "validator"} & question.keys()
 
 
 def test_at_most_seven_questions_are_asked() -> None:

@@ -5,14 +5,15 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
 from hooks import releases, snapshots
-from hooks.__main__ import cli
 from hooks.releases import Release, ReleaseError, make_tags, next_version
 from tests.conftest import ROOT
-from tests.test_template import SOUND, build
+from tests.test_hooks import Hooks, Result, hooks
+from tests.test_template import PROJECT, SOUND, build, keep_variants
 from tests.updates.history import commit, git
+
+__all__ = ["hooks"]  # a fixture
 
 SECTION = "# What changes\n\n## 0.2.0\n\n- A new file.\n\n## 0.1.0\n\n- The first.\n"
 
@@ -20,14 +21,15 @@ SECTION = "# What changes\n\n## 0.2.0\n\n- A new file.\n\n## 0.1.0\n\n- The firs
 @pytest.fixture(scope="module")
 def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A template with one release, and a commit after it that is ready to be the next."""
-    root = tmp_path_factory.mktemp("prepared") / "template"
-    build(root, SOUND)
+    root = build(tmp_path_factory.mktemp("prepared") / "template", SOUND)
     (root / "hooks").mkdir()
     git(root, "init", "--quiet", "--initial-branch=main")
     commit(root, "First")
     write_list(root, f"0.1.0 {head(root)}\n")
     (root / "CHANGELOG.md").write_text(SECTION)
-    snapshots.write(root, snapshots.rendered(root))
+    with pytest.MonkeyPatch.context() as patch:
+        keep_variants(patch, "strands-python")
+        snapshots.write(root, snapshots.rendered(root))
     commit(root, "Second")
     return root
 
@@ -36,6 +38,7 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def root(prepared: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """That template, for one test, which runs in it."""
     root = Path(shutil.copytree(prepared, tmp_path / "template", symlinks=True))
+    keep_variants(monkeypatch, "strands-python")
     monkeypatch.chdir(root)
     return root
 
@@ -48,21 +51,15 @@ def head(root: Path, ref: str = "HEAD") -> str:
     return git(root, "rev-parse", ref).strip()
 
 
-def release(*arguments: str) -> str:
-    result = CliRunner().invoke(cli, ["release", *arguments], catch_exceptions=False)
-    return f"{result.exit_code} {result.output}"
-
-
-@pytest.mark.slow
-def test_a_release_is_the_last_commit(root: Path) -> None:
+def test_a_release_is_the_last_commit(root: Path, hooks: Hooks) -> None:
     second = head(root)
-    assert release("0.2.0").startswith("0 tagged 0.1.0\ntagged 0.2.0\n0.2.0 is ")
+    assert hooks("release", "0.2.0").out.startswith("tagged 0.1.0\ntagged 0.2.0\n0.2.0 is ")
     assert head(root, "0.2.0") == second
     assert releases.releases(root)[-1] == Release("0.2.0", second)
     assert git(root, "status", "--porcelain") == " M hooks/releases.txt\n"
     commit(root, "Note release 0.2.0")
-    assert release("--tags") == "0 no tag is missing\n"
-    assert "0.2.0 is not greater than 0.2.0" in release("0.2.0")
+    assert hooks("release", "--tags") == Result(0, "", "")
+    hooks("release", "0.2.0").refused(1, "0.2.0 is not greater than 0.2.0")
 
 
 @pytest.mark.parametrize(
@@ -75,21 +72,21 @@ def test_a_release_is_the_last_commit(root: Path) -> None:
         ("0.2.0-rc1", "use 0.2.0rc1"),
         ("0.02", "use 0.2"),
         ("0.2.0\n", "use 0.2.0"),
-        ("0.2.0+local", "is for no release"),
-        ("1!0.2.0", "is for no release"),
-        ("0.2.0.dev1", "is for no release"),
-        ("release-2026", "is no PEP 440 version"),
-        ("", "is no PEP 440 version"),
-        ("../../HEAD", "is no PEP 440 version"),
-        ("0.2.0; touch HACKED", "is no PEP 440 version"),
+        ("0.2.0+local", "is not for a release"),
+        ("1!0.2.0", "is not for a release"),
+        ("0.2.0.dev1", "is not for a release"),
+        ("release-2026", "is not a PEP 440 version"),
+        ("", "is not a PEP 440 version"),
+        ("../../HEAD", "is not a PEP 440 version"),
+        ("0.2.0; touch HACKED", "is not a PEP 440 version"),
         ("0.3.0", "CHANGELOG.md has no section 0.3.0"),
         ("0.2", "CHANGELOG.md has no section 0.2:"),
     ],
 )
-def test_a_version_that_cannot_be_is_refused(root: Path, version: str, reason: str) -> None:
-    said = release(version)
-    assert said.startswith("1 Error: ")
-    assert reason in said
+def test_a_version_that_cannot_be_is_refused(
+    root: Path, version: str, reason: str, hooks: Hooks
+) -> None:
+    hooks("release", version).refused(1, reason)
     assert git(root, "tag") == ""
     assert git(root, "status", "--porcelain") == ""
 
@@ -109,17 +106,17 @@ def tagged_elsewhere(root: Path) -> None:
 
 
 def fault(root: Path) -> None:
-    (root / "template" / "a.jinja").write_text("no answer\n")
+    (root / PROJECT / "a.jinja").write_text("{{ anser }}\n")
     commit(root, "A fault")
 
 
 def stale(root: Path) -> None:
-    (root / "template" / "news.txt").write_text("new\n")
+    (root / PROJECT / "news.txt").write_text("new\n")
     commit(root, "A file that is in no snapshot")
 
 
 def dropped(root: Path) -> None:
-    path = root / "template" / "README.md.jinja"
+    path = root / PROJECT / "README.md.jinja"
     path.rename(path.with_name("READ.md.jinja"))
     commit(root, "Another name")
 
@@ -136,28 +133,26 @@ def dropped(root: Path) -> None:
     ],
 )
 def test_what_is_not_ready_is_not_released(
-    root: Path, spoil: Callable[[Path], None], reason: str
+    root: Path, spoil: Callable[[Path], None], reason: str, hooks: Hooks
 ) -> None:
     spoil(root)
     before = git(root, "tag")
-    said = release("0.2.0")
-    assert said.startswith("1 Error: ")
-    assert reason in said
+    hooks("release", "0.2.0").refused(1, reason)
     assert git(root, "tag") == before
     assert len(releases.releases(root)) == 1
 
 
-def test_a_tag_is_never_moved(root: Path) -> None:
+def test_a_tag_is_never_moved(root: Path, hooks: Hooks) -> None:
     git(root, "tag", "0.1.0", "main")
-    said = release("--tags")
-    assert said.startswith("1 Error: the tag 0.1.0 is on ")
-    assert "tags never move" in said
+    result = hooks("release", "--tags")
+    result.refused(1, "the tag 0.1.0 is on ")
+    result.refused(1, "tags never move")
     assert head(root, "0.1.0") == head(root, "main")
 
 
-def test_an_annotated_tag_is_a_tag(root: Path) -> None:
+def test_an_annotated_tag_is_a_tag(root: Path, hooks: Hooks) -> None:
     git(root, "tag", "-a", "-m", "First", "0.1.0", "HEAD~1")
-    assert release("--tags") == "0 no tag is missing\n"
+    assert hooks("release", "--tags") == Result(0, "", "")
 
 
 def test_a_shallow_clone_says_what_to_fetch(root: Path, tmp_path: Path) -> None:
@@ -171,18 +166,18 @@ def test_a_shallow_clone_says_what_to_fetch(root: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("arguments", [[], ["0.2.0", "--tags"]])
-def test_a_version_or_the_tags(arguments: list[str]) -> None:
-    assert "give a VERSION to release, or --tags" in release(*arguments)
+def test_a_version_or_the_tags(arguments: list[str], hooks: Hooks) -> None:
+    hooks("release", *arguments).refused(2, "give a VERSION to release, or --tags")
 
 
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("0.1.0\n", ":1 is no version"),
-        (f"0.1.0  {'a' * 40}\n", ":1 is no version"),
-        (f"0.1.0 {'A' * 40}\n", ":1 is no version"),
-        ("0.1.0 main\n", ":1 is no version"),
-        (f"0.1.0 {'a' * 40}\n\n", ":2 is no version"),
+        ("0.1.0\n", ":1 is not a version"),
+        (f"0.1.0  {'a' * 40}\n", ":1 is not a version"),
+        (f"0.1.0 {'A' * 40}\n", ":1 is not a version"),
+        ("0.1.0 main\n", ":1 is not a version"),
+        (f"0.1.0 {'a' * 40}\n\n", ":2 is not a version"),
         (f"0.2.0 {'a' * 40}\n0.1.0 {'a' * 40}\n", ":2: 0.1.0 is not greater than 0.2.0"),
         (f"v1 {'a' * 40}\n", ":1: 'v1' is not how PEP 440"),
     ],

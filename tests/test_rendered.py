@@ -4,41 +4,57 @@ import os
 import re
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
 import pytest
+from filelock import FileLock
 
 from hooks.rendering import files_of
 from hooks.variants import VARIANTS
-from tests.conftest import ROOT, Render, Rendered
-from tests.installed import clean_environment, installed, uv
+from tests.conftest import ROOT, Rendered
+from tests.installed import clean_environment, environment, installed, installed_alone, target_of
 
-# An option of an option changes a collection, and no code.
-CODE = [name for name in VARIANTS if name.count("+") < 2]
-PYTHON = [name for name in CODE if name.partition("+")[0].endswith("-python")]
-BASES = [name for name in VARIANTS if "+" not in name]
+PYTHON = [name for name in VARIANTS if target_of(name).endswith("-python")]
+TARGETS = sorted({target_of(name) for name in PYTHON})
+# Whose own tests are run: a store and memory are shared by the targets of a language, no test is
+# about a model, and tests of a plain render are in each (tests/mutation runs a plain one).
+USUAL = {"strands-python+custom", "strands-python+s3", "vercel-python+valkey+agentcore"}
 
 
-def with_tests(variants: list[str]) -> list[Any]:
-    """Those whose own tests are run; with another model in the soak, for it is not in them."""
-    soak = {name: [pytest.mark.soak] for name in variants if "model" in VARIANTS[name]}
-    return [pytest.param(name, marks=soak.get(name, [])) for name in variants]
+def in_usual_run(variants: list[str], usual: set[str]) -> list[Any]:
+    """The rows of a test: those of `usual`, and in the full run the others."""
+    assert usual <= set(variants)
+    return [
+        pytest.param(name, marks=[] if name in usual else [pytest.mark.full]) for name in variants
+    ]
 
+
+# Which renders are type checked: all code is in one of them, and models have types of their own.
+TYPED = {
+    "strands-python",
+    "strands-python+s3",
+    "strands-python+custom",
+    "strands-python+valkey+agentcore",
+    "vercel-python",
+    "vercel-python+valkey+agentcore",
+}
+SLOW = pytest.mark.slow
 
 # Words of this repository that mean nothing to the owner of a project.
 OURS = re.compile(r"copier\.yml|python -m hooks|tests/(snapshots|conformance)|\.jinja|pytest-copie")
-# How long the tests of a render may take.
-SECONDS, SECONDS_WITH_STORE = 20, 40  # other tests run beside them
 LINK = re.compile(r"\[[^\]]*\]\(([^)#\s]+)[^)]*\)")
 # A proxy that nothing listens at: what does not go through Python's sockets ends there.
 DEAD_PROXY = dict.fromkeys(
     ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy"), "http://127.0.0.1:9"
 ) | {"NO_PROXY": "127.0.0.1"}
+OFFLINE = DEAD_PROXY | {"PYTHONPATH": str(ROOT / "tests"), "PYTHONDONTWRITEBYTECODE": "1"}
+PYTEST = ("python", "-m", "pytest", "-q", "-p", "no_network")
 
 
-@pytest.fixture(params=VARIANTS)
+@pytest.fixture(
+    params=[name if "+" not in name else pytest.param(name, marks=SLOW) for name in VARIANTS]
+)
 def project(request: pytest.FixtureRequest, rendered: Rendered) -> Path:
     return rendered(request.param)
 
@@ -92,19 +108,6 @@ def test_no_secret_and_no_lock_file_is_rendered(project: Path) -> None:
     assert not names & {".env", "uv.lock", "package-lock.json", ".venv", "node_modules"}
 
 
-@pytest.mark.parametrize("target", BASES)
-def test_long_term_memory_is_the_same_code_without_a_session_store(
-    target: str, render: Render, rendered: Rendered
-) -> None:
-    """So that what is tried with one holds without it."""
-    alone = texts(render(target=target, long_term_memory="agentcore"))
-    both = texts(rendered(f"{target}+valkey+agentcore"))
-    changed = {path for path in alone if alone[path] != both[path]}
-    declares = {f"{kind}/my-agent.{end}.md" for kind, end in (("agents", "agent"), ("iam", "iam"))}
-    assert changed <= {".copier-answers.yml", ".env.example", "README.md"} | declares
-    assert both.keys() - alone.keys() == {"collections/sessions.collection.md"}
-
-
 def run(project: Path, *command: str, **environment: str) -> str:
     result = subprocess.run(
         [str(project / ".venv" / "bin" / command[0]), *command[1:]],
@@ -115,49 +118,49 @@ def run(project: Path, *command: str, **environment: str) -> str:
         stderr=subprocess.STDOUT,
         text=True,
     )
-    assert result.returncode == 0, f"{' '.join(command)}:\n{result.stdout}"
+    assert result.returncode == 0, f"{project.name}: {' '.join(command)}:\n{result.stdout}"
     return result.stdout
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("variant", PYTHON)
-def test_a_render_is_clean_for_its_own_linters(variant: str) -> None:
-    project = installed(variant)
-    run(project, "ruff", "check", "--no-cache")
-    run(project, "ruff", "format", "--check", "--no-cache")
+@pytest.mark.parametrize("target", TARGETS)
+def test_renders_are_clean_for_their_own_linters(target: str) -> None:
+    ruff = str(environment(target) / ".venv" / "bin" / "ruff")
+    for variant in PYTHON:
+        if target_of(variant) == target:
+            run(installed(variant), ruff, "check", "--no-cache")
+            run(installed(variant), ruff, "format", "--check", "--no-cache")
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("variant", PYTHON)
-def test_a_render_is_clean_for_its_own_type_checker(variant: str) -> None:
-    run(installed(variant), "mypy")
+@pytest.mark.parametrize("variant", in_usual_run(PYTHON, TYPED))
+def test_renders_are_clean_for_their_own_type_checker(variant: str) -> None:
+    """What the renders of a target import is read once and then found in the cache."""
+    cache = environment(target_of(variant)) / ".mypy_cache"
+    with FileLock(f"{cache}.lock"):
+        run(installed(variant), *PYTEST[:2], "mypy", "--cache-dir", str(cache))
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("variant", with_tests(PYTHON))
-def test_a_render_passes_its_own_tests_offline_in_time(variant: str) -> None:
-    project = installed(variant)
-    plugin = {"PYTHONPATH": str(ROOT / "tests"), "PYTHONDONTWRITEBYTECODE": "1"}
-    command = ("pytest", "-q", "-p", "no_network")
-    most = SECONDS_WITH_STORE if "valkey" in variant else SECONDS
-    for _ in range(2):  # other tests run beside this one, so it gets another try
-        start = time.monotonic()
-        assert re.search(r"\d+ passed", run(project, *command, **plugin, **DEAD_PROXY))
-        if (seconds := time.monotonic() - start) < most:
-            return
-    pytest.fail(f"its own tests take {seconds:.0f} s, {most} are allowed")
+@pytest.mark.parametrize("variant", in_usual_run(PYTHON, USUAL))
+def test_a_render_passes_its_own_tests_offline(variant: str) -> None:
+    assert re.search(r"\d+ passed", run(installed(variant), *PYTEST, **OFFLINE))
 
 
 @pytest.mark.slow
+@pytest.mark.full
 @pytest.mark.parametrize("variant", PYTHON)
-def test_a_render_declares_what_it_imports_and_nothing_else(variant: str) -> None:
-    project = installed(variant)
-    command = [*uv(), "run", "-q", "--no-sync", "--with", "deptry>=0.23,<1", "deptry", "src"]
-    command += ["--per-rule-ignores", "DEP002=bedrock-agentcore"]  # imported late, by its name
-    result = subprocess.run(
-        command, cwd=project, env=clean_environment(), capture_output=True, text=True
-    )
-    assert result.returncode == 0, result.stderr
+def test_a_render_that_is_installed_alone_passes_its_own_tests(variant: str) -> None:
+    assert re.search(r"\d+ passed", run(installed_alone(variant), *PYTEST, **OFFLINE))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("target", TARGETS)
+def test_renders_declare_what_they_import_and_nothing_else(target: str) -> None:
+    late = "DEP002=bedrock-agentcore"  # imported late, by its name
+    for variant in PYTHON:
+        if target_of(variant) == target:
+            run(installed(variant), *PYTEST[:2], "deptry", "src", "--per-rule-ignores", late)
 
 
 def test_the_plugin_that_blocks_the_network_blocks_it(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Snapshots: the kept trees are what is rendered, and every way to differ from that is told."""
+"""Snapshots: the kept trees are what is rendered, each content once for a language and a path."""
 
 import shutil
 import subprocess
@@ -7,44 +7,81 @@ from pathlib import Path
 import pytest
 
 from hooks import snapshots
+from hooks.committed import CommitError
 from hooks.rendering import ANSWERS_FILE
-from hooks.snapshots import File, Trees
+from hooks.review import markdown, review
+from hooks.snapshots import SAME_AS, File, Tree, Trees
 from hooks.variants import PROJECT_NAME, VARIANTS
 from tests.conftest import ROOT, Render, Rendered
+from tests.updates.history import commit
 
-BASE = "strands-python"
+BASES = [name for name in VARIANTS if "+" not in name]
 # The first target is tried every day.
-TARGETS = [
-    name if name == BASE else pytest.param(name, marks=pytest.mark.slow)
-    for name in VARIANTS
-    if "+" not in name
-]
-OPTION = "strands-python+openai"
+TARGETS = [BASES[0], *(pytest.param(name, marks=pytest.mark.slow) for name in BASES[1:])]
+
+
+def file(text: str, executable: bool = False) -> File:
+    return File(text.encode(), executable)
+
+
+PLAIN: Tree = {"a.py": file("1\n"), "run": file("#!/bin/sh\n", True)}
+STORE: Tree = {"store.py": file("store\n"), "a.py": file("2\n")}
+WHOLE: Trees = {
+    "strands-python": PLAIN,
+    "strands-python+valkey": {**PLAIN, **STORE},
+    "strands-python+s3": {**PLAIN, **STORE, "a.py": file("3\n")},
+    "strands-typescript": {"a.ts": file("1\n")},
+    "strands-typescript+valkey": {"a.ts": file("1\n"), "store.py": file("store\n")},
+    "vercel-python": PLAIN,
+    "vercel-python+valkey": {**PLAIN, **STORE},
+    "vercel-python+valkey+agentcore": {**PLAIN, **STORE, "a.py": file("3\n")},
+}
 KEPT: Trees = {
-    BASE: {"a.py": File(b"one\ntwo\n", False), "run": File(b"#!/bin/sh\n", True)},
-    OPTION: {"a.py": File(b"one\nthree\n", False)},
+    "strands-python": PLAIN,
+    "strands-python+valkey": STORE,
+    "strands-python+s3": {"a.py": file("3\n"), SAME_AS: file("store.py = strands-python+valkey\n")},
+    "strands-typescript": {"a.ts": file("1\n")},
+    "strands-typescript+valkey": {"store.py": file("store\n")},
+    "vercel-python": PLAIN,
+    "vercel-python+valkey": {
+        SAME_AS: file("a.py = strands-python+valkey\nstore.py = strands-python+valkey\n")
+    },
+    "vercel-python+valkey+agentcore": {SAME_AS: file("a.py = strands-python+s3\n")},
 }
 
 
-def test_the_snapshots_are_what_the_template_renders(rendered: Rendered) -> None:
+@pytest.mark.parametrize("variant", BASES)
+def test_a_plain_snapshot_is_what_the_template_renders(variant: str, rendered: Rendered) -> None:
+    kept = {variant: snapshots.recorded(ROOT).get(variant, {})}
+    told(kept, {variant: snapshots.read(rendered(variant))})
+
+
+@pytest.mark.slow
+def test_all_snapshots_are_what_the_template_renders(rendered: Rendered) -> None:
     whole = {variant: snapshots.read(rendered(variant)) for variant in VARIANTS}
-    differences = snapshots.compare(snapshots.recorded(ROOT), snapshots.kept(whole))
-    assert not differences, "\n\n".join(
-        [*differences, "If the renders are right: python -m hooks snapshots --write"]
-    )
+    told(snapshots.recorded(ROOT), snapshots.kept(whole))
+
+
+def told(kept: Trees, fresh: Trees) -> None:
+    """Fail with what differs."""
+    changes = review(kept, fresh)
+    advice = "If the renders are right: python -m hooks snapshots --write"
+    assert not changes, f"{markdown(changes, fresh, 'the snapshots')}\n{advice}"
 
 
 @pytest.mark.parametrize("variant", TARGETS)
-def test_pytest_copie_renders_the_same_files(variant: str, render: Render) -> None:
+def test_pytest_copie_renders_the_same_files(
+    variant: str, render: Render, rendered: Rendered
+) -> None:
     tree = snapshots.read(render(**VARIANTS[variant]))
     answers = tree.pop(ANSWERS_FILE).content.decode()
     assert f"project_name: {PROJECT_NAME}\n" in answers
-    kept = snapshots.recorded(ROOT)[variant]
-    kept.pop(ANSWERS_FILE)
-    assert snapshots.compare({variant: kept}, {variant: tree}) == []
+    other = snapshots.read(rendered(variant))
+    other.pop(ANSWERS_FILE)
+    assert tree == other
 
 
-def test_the_kept_answers_say_nothing_about_where_the_template_was() -> None:
+def test_the_kept_answers_do_not_say_where_the_template_was() -> None:
     for variant, tree in snapshots.recorded(ROOT).items():
         if ANSWERS_FILE in tree:
             text = tree[ANSWERS_FILE].content.decode()
@@ -52,83 +89,46 @@ def test_the_kept_answers_say_nothing_about_where_the_template_was() -> None:
             assert "_commit" not in text, variant
 
 
-def test_equal_trees_have_no_differences() -> None:
-    assert snapshots.compare(KEPT, KEPT) == []
+def test_a_content_is_kept_once_for_a_language_and_a_path() -> None:
+    assert snapshots.kept(WHOLE) == KEPT
 
 
-def test_changed_content_is_told_with_a_unified_diff() -> None:
-    fresh = {**KEPT, BASE: {**KEPT[BASE], "a.py": File(b"one\n2\n", False)}}
-    (text,) = snapshots.compare(KEPT, fresh)
-    place = "tests/snapshots/strands-python/a.py"
-    assert text.splitlines() == [
-        f"{place}: content changed",
-        f"--- a/{place}",
-        f"+++ b/{place}",
-        "@@ -1,2 +1,2 @@",
-        " one",
-        "-two",
-        "+2",
-    ]
-
-
-def test_a_missing_file_is_told_with_its_lines() -> None:
-    fresh = {**KEPT, BASE: {**KEPT[BASE], "new.py": File(b"x = 1\n", False)}}
-    (text,) = snapshots.compare(KEPT, fresh)
-    assert text.startswith("tests/snapshots/strands-python/new.py: missing, the render has it")
-    assert text.endswith("+x = 1")
-
-
-def test_an_extra_file_is_told_with_its_lines() -> None:
-    fresh = {**KEPT, BASE: {"run": KEPT[BASE]["run"]}}
-    (text,) = snapshots.compare(KEPT, fresh)
-    assert text.startswith("tests/snapshots/strands-python/a.py: extra, the render does not")
-    assert text.endswith("-one\n-two")
-
-
-def test_a_stale_variant_is_told_once() -> None:
-    assert snapshots.compare({**KEPT, "gone": KEPT[BASE]}, KEPT) == [
-        "tests/snapshots/gone: stale, no variant has that name"
-    ]
-
-
-def test_a_missing_variant_is_told() -> None:
-    assert len(snapshots.compare({OPTION: KEPT[OPTION]}, KEPT)) == 2
-
-
-def test_a_changed_mode_is_told() -> None:
-    fresh = {**KEPT, BASE: {**KEPT[BASE], "run": File(b"#!/bin/sh\n", False)}}
-    assert snapshots.compare(KEPT, fresh) == [
-        "tests/snapshots/strands-python/run: mode changed, 100755 -> 100644"
-    ]
+def test_the_whole_renders_come_back_from_what_is_kept() -> None:
+    assert {variant: snapshots.whole(variant, KEPT) for variant in KEPT} == WHOLE
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "line"),
+    ("variant", "change"),
     [
-        (b"one\n", b"one\r\n", "+one\\r"),
-        (b"one\n", b"one", "+\\ No newline at end of file"),
-        (b"one\n", b"\xff\n", "+\\xff"),
-        (b"", b"\n", "+"),
+        # Each to a content that an earlier folder has at this path, or to none.
+        ("vercel-python+valkey", {"a.py": file("1\n")}),
+        ("vercel-python+valkey", {"a.py": file("3\n")}),
+        ("vercel-python+valkey+agentcore", {"a.py": file("2\n")}),
+        ("vercel-python+valkey", {"store.py": None}),
+        ("strands-python+s3", {"store.py": None}),
+        ("strands-python+s3", {"store.py": file("store\n", True)}),
+        ("strands-python", {"new.py": file("")}),
     ],
 )
-def test_a_change_that_would_not_show_is_written_out(old: bytes, new: bytes, line: str) -> None:
-    text = snapshots.difference("a", File(old, False), File(new, False))
-    assert line in text.splitlines()
-
-
-def test_an_option_is_kept_as_the_files_that_it_adds_or_changes() -> None:
-    whole = {
-        BASE: KEPT[BASE],
-        OPTION: {**KEPT[BASE], "a.py": File(b"1", False), "b.py": File(b"2", False)},
-    }
-    assert set(snapshots.changes(OPTION, whole)) == {"a.py", "b.py"}
-    assert snapshots.changes(BASE, whole) == KEPT[BASE]
+def test_no_change_of_a_render_leaves_its_snapshot_as_it_was(
+    variant: str, change: dict[str, File | None]
+) -> None:
+    tree = {**WHOLE[variant], **change}
+    fresh = {**WHOLE, variant: {path: one for path, one in tree.items() if one is not None}}
+    try:
+        assert snapshots.kept(fresh) != KEPT
+    except snapshots.OptionError:
+        assert change.keys() <= {"new.py", "store.py"}
 
 
 def test_an_option_may_not_remove_a_file() -> None:
-    whole = {BASE: KEPT[BASE], OPTION: {"run": KEPT[BASE]["run"]}}
-    with pytest.raises(snapshots.OptionError, match=r"\+openai leaves out a.py, which strands"):
-        snapshots.changes(OPTION, whole)
+    whole: Trees = {"a-b": PLAIN, "a-b+c": {"run": PLAIN["run"]}}
+    with pytest.raises(snapshots.OptionError, match=r"a-b\+c leaves out a.py, which a-b has"):
+        snapshots.kept(whole)
+
+
+def test_an_option_that_changes_nothing_has_no_folder() -> None:
+    assert snapshots.kept({"a-b": PLAIN, "a-b+c": PLAIN}) == {"a-b": PLAIN}
 
 
 def test_what_is_written_reads_back_as_it_was(tmp_path: Path) -> None:
@@ -137,6 +137,25 @@ def test_what_is_written_reads_back_as_it_was(tmp_path: Path) -> None:
     stale.touch()
     snapshots.write(tmp_path, KEPT)
     assert snapshots.recorded(tmp_path) == KEPT
+
+
+def test_a_commit_gives_back_the_whole_renders(tmp_path: Path) -> None:
+    root = tmp_path / "below" / "the root"
+    tree: Tree = {"a": File(b"1\r\n\xff\0", True), "d/\u00fc \t": File(b"", False)}
+    snapshots.write(root, {**KEPT, "a-b": tree})
+    subprocess.run(["git", "init", "-q"], cwd=tmp_path, check=True)
+    commit(tmp_path, "Snapshots")
+    found = snapshots.committed(root, "HEAD")
+    assert {variant: found[variant] for variant in [*WHOLE, "a-b"]} == {**WHOLE, "a-b": tree}
+    assert found["vercel-python+s3"] == PLAIN, "it had no such option, so it is like its base"
+
+
+def test_a_commit_whose_snapshots_are_broken_says_so(tmp_path: Path) -> None:
+    snapshots.write(tmp_path, {"a-b": {SAME_AS: file("x.py = c-d\n")}})
+    subprocess.run(["git", "init", "-q"], cwd=tmp_path, check=True)
+    commit(tmp_path, "Snapshots")
+    with pytest.raises(CommitError, match="has no file 'c-d', which a snapshot names"):
+        snapshots.committed(tmp_path, "HEAD")
 
 
 def test_git_keeps_every_snapshot_file() -> None:

@@ -1,6 +1,7 @@
 """Nobody needs --trust: the real command line, on a repository with tags, without a terminal."""
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -11,13 +12,12 @@ from hooks.loading import load
 from hooks.rendering import ANSWERS_FILE
 from hooks.snapshots import read
 from hooks.variants import VARIANTS, answers_of
-from tests.conftest import PLAIN
 from tests.installed import clean_environment, uv
 
 UNSAFE = 4
-# The first target is tried every day.
-EVERY_DAY, *OTHERS = [name for name in VARIANTS if "+" not in name]
-TARGETS = [EVERY_DAY, *(pytest.param(name, marks=pytest.mark.slow) for name in OTHERS)]
+# The message and the answers file are one for all targets: the first is tried in a usual run.
+FIRST, *OTHERS = [name for name in VARIANTS if "+" not in name]
+TARGETS = [FIRST, *(pytest.param(name, marks=pytest.mark.full) for name in OTHERS)]
 
 
 def run(*command: str | Path, cwd: Path) -> subprocess.CompletedProcess[str]:
@@ -42,15 +42,32 @@ def commit(folder: Path, message: str, tag: str | None = None) -> None:
         git("tag", tag, cwd=folder)
 
 
-@pytest.fixture
-def releases(own_template: Path, tmp_path: Path) -> Path:
-    """A clone of a template with two releases: the working tree, and one that adds a file."""
-    git("init", "--quiet", cwd=own_template)
-    commit(own_template, "First", tag="v0.1.0")
-    (own_template / PLAIN / "NEWS.md").write_text("new\n")
-    commit(own_template, "Second", tag="v0.2.0")
-    git("clone", "--quiet", own_template, tmp_path / "clone", cwd=tmp_path)
-    return tmp_path / "clone"
+@pytest.fixture(scope="module")
+def questions(template: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A template that asks what this one asks, and renders the answers only."""
+    folder = tmp_path_factory.mktemp("questions")
+    for path in (template / "copier.yml", *(template / "template").glob("*/*answers_file*")):
+        copy = folder / path.relative_to(template)
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(path, copy)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def releases(questions: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A clone of that template with two releases, of which the second adds a file.
+
+    What needs trust stands in copier.yml. That whole projects update is tested in tests/updates.
+    """
+    folder = tmp_path_factory.mktemp("releases")
+    source = Path(shutil.copytree(questions, folder / "source"))
+    git("init", "--quiet", cwd=source)
+    commit(source, "First", tag="v0.1.0")
+    for language in ("python", "typescript"):
+        (source / "template" / language / "NEWS.md").write_text("new\n")
+    commit(source, "Second", tag="v0.2.0")
+    git("clone", "--quiet", source, folder / "clone", cwd=folder)
+    return folder / "clone"
 
 
 def answers(variant: str) -> list[str]:
@@ -74,6 +91,7 @@ def with_uv() -> dict[str, str]:
     return {**environment, "PATH": f"{Path(uv()[0]).parent}{os.pathsep}{environment['PATH']}"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("variant", TARGETS)
 def test_copy_update_and_recopy_work_without_trust(
     variant: str, releases: Path, tmp_path: Path
@@ -100,25 +118,25 @@ def test_copy_update_and_recopy_work_without_trust(
 
 @pytest.mark.parametrize("feature", ["_tasks: ['true']", "_jinja_extensions: [jinja2.ext.do]"])
 def test_a_template_that_needs_trust_would_be_seen_here(
-    feature: str, releases: Path, tmp_path: Path
+    feature: str, questions: Path, tmp_path: Path
 ) -> None:
-    path = releases / "copier.yml"
+    unsafe = Path(shutil.copytree(questions, tmp_path / "unsafe"))
+    path = unsafe / "copier.yml"
     path.write_text(f"{feature}\n{path.read_text()}")
-    commit(releases, "Needs trust", tag="v0.3.0")
-    result = copier("copy", "--defaults", releases, "project", cwd=tmp_path)
+    result = copier("copy", "--defaults", unsafe, "project", cwd=tmp_path)
     assert result.returncode == UNSAFE
     assert "unsafe" in result.stderr
 
 
-def test_the_message_names_the_next_commands(releases: Path, tmp_path: Path) -> None:
-    result = copier("copy", "--defaults", releases, "my-agent", cwd=tmp_path)
+def test_the_message_names_the_next_commands(questions: Path, tmp_path: Path) -> None:
+    result = copier("copy", "--defaults", questions, "my-agent", cwd=tmp_path)
     assert commands(result) == ["cd my-agent", "uv run my-agent chat"]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("folder", ["my-agent", "My Agent!"])
-def test_the_next_commands_work_when_pasted(folder: str, releases: Path, tmp_path: Path) -> None:
-    copied = copier("copy", "--defaults", releases, folder, cwd=tmp_path)
+@pytest.mark.parametrize("folder", [pytest.param("my-agent", marks=pytest.mark.full), "My Agent!"])
+def test_the_next_commands_work_when_pasted(folder: str, template: Path, tmp_path: Path) -> None:
+    copied = copier("copy", "--defaults", template, folder, cwd=tmp_path)
     result = subprocess.run(
         ["bash", "-e", "-c", "\n".join(commands(copied))],
         cwd=tmp_path,
@@ -132,7 +150,7 @@ def test_the_next_commands_work_when_pasted(folder: str, releases: Path, tmp_pat
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("variant", [name for name in VARIANTS if "+" not in name])
+@pytest.mark.parametrize("variant", TARGETS)
 def test_the_oldest_copier_that_is_allowed_renders_the_same(
     variant: str, template: Path, tmp_path: Path
 ) -> None:
@@ -145,21 +163,23 @@ def test_the_oldest_copier_that_is_allowed_renders_the_same(
     assert read(tmp_path / "then") == read(tmp_path / "now")
 
 
-def test_the_message_quotes_a_folder_with_a_space(releases: Path, tmp_path: Path) -> None:
-    result = copier("copy", "--defaults", releases, "My Agent!", cwd=tmp_path)
+def test_the_message_quotes_a_folder_with_a_space(questions: Path, tmp_path: Path) -> None:
+    result = copier("copy", "--defaults", questions, "My Agent!", cwd=tmp_path)
     assert "cd 'My Agent!'\n" in result.stderr
 
 
-def test_without_a_terminal_and_answers_it_says_what_to_add(releases: Path, tmp_path: Path) -> None:
-    result = copier("copy", releases, "project", cwd=tmp_path)
+def test_without_a_terminal_and_answers_it_says_what_to_add(
+    questions: Path, tmp_path: Path
+) -> None:
+    result = copier("copy", questions, "project", cwd=tmp_path)
     assert result.returncode == 1
     assert "Use `--defaults` and/or `--data`" in last_line(result)
     assert not (tmp_path / "project").exists()
 
 
-def test_a_wrong_answer_ends_with_the_reason(releases: Path, tmp_path: Path) -> None:
+def test_a_wrong_answer_ends_with_the_reason(questions: Path, tmp_path: Path) -> None:
     wrong = "project_name=my-agent\nfoo"
-    result = copier("copy", "--defaults", "-d", wrong, releases, "project", cwd=tmp_path)
+    result = copier("copy", "--defaults", "-d", wrong, questions, "project", cwd=tmp_path)
     assert result.returncode == 1
     assert "Use 1 to 40 lowercase letters" in last_line(result)
     assert not (tmp_path / "project").exists()

@@ -11,18 +11,14 @@ import pytest
 
 from tests.agentcore.boto import FACTS
 from tests.agentcore.server import AgentCore
-from tests.installed import NODE, ROOT, clean_environment, packages, uv
+from tests.installed import NODE, ROOT, clean_environment, environment
 
 HERE = Path(__file__).parent
-MANIFEST = {"private": True, "dependencies": {"@aws-sdk/client-bedrock-agentcore": "^3"}}
-STRANDS = ("bedrock-agentcore>=1.25,<2", "strands-agents>=1.62,<2")
 
 
 def run(command: list[str | os.PathLike[str]], agentcore: AgentCore) -> str:
-    environment = clean_environment() | agentcore.environment()
-    result = subprocess.run(
-        command, env=environment, capture_output=True, text=True, timeout=300, check=False
-    )
+    variables = clean_environment() | agentcore.environment()
+    result = subprocess.run(command, env=variables, capture_output=True, text=True, check=False)
     assert result.returncode == 0, result.stderr
     return result.stdout.splitlines()[-1]
 
@@ -30,7 +26,7 @@ def run(command: list[str | os.PathLike[str]], agentcore: AgentCore) -> str:
 @pytest.mark.slow
 def test_the_sdk_for_javascript(agentcore: AgentCore, tmp_path: Path) -> None:
     memory = agentcore.add_memory("notes", FACTS)
-    (tmp_path / "node_modules").symlink_to(packages(json.dumps(MANIFEST).encode()))
+    (tmp_path / "node_modules").symlink_to(environment("strands-typescript") / "node_modules")
     agentcore.faults.throttle("CreateEvent")
     agentcore.faults.lose_reply("CreateEvent", after=1)
     script = shutil.copy(HERE / "sdk.mjs", tmp_path)
@@ -66,9 +62,8 @@ def test_a_server_for_a_trial_by_hand() -> None:
 @pytest.mark.slow
 def test_the_memory_store_for_strands(agentcore: AgentCore) -> None:
     memory = agentcore.add_memory("notes", FACTS)
-    asked = [word for package in STRANDS for word in ("--with", package)]
-    command = [*uv(), "run", "-q", "--no-project", "--python", sys.executable, *asked]
-    found = run([*command, "python", HERE / "store.py", memory], agentcore)
+    python = environment("strands-python") / ".venv" / "bin" / "python"
+    found = run([python, HERE / "store.py", memory], agentcore)
     assert json.loads(found) == [["My cat is called Miso", ["/users/alice/facts/"]]]
     # What it sends again has its token.
     assert agentcore.service.counts["extracted"] == 2

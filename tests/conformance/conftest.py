@@ -1,7 +1,14 @@
-"""Fixtures: one provider for all, one fleet of servers for each target."""
+"""Fixtures: one provider for all, one fleet of servers for each target.
+
+Each test here runs for each target, and for each target with its sessions in each store, but for
+those of a module with VENDOR_TARGETS, which have these. A usual run tries what a test is `about`
+where it can differ, and leaves the rest to the full run. A test whose outcome depends on where
+sessions live asks `target.store`.
+"""
 
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from typing import cast
 
 import pytest
@@ -9,7 +16,8 @@ import pytest
 from tests.conformance.chat import CANARY, Chat
 from tests.conformance.provider import Provider
 from tests.conformance.server import Fleet, Server
-from tests.conformance.targets import TARGETS, Target
+from tests.conformance.targets import STORED, TARGETS, USUAL, VENDOR_TARGETS, Target
+from tests.stores.stores import SENTINEL, Backing
 
 NewChat = Callable[..., Chat]
 
@@ -24,13 +32,35 @@ def provider() -> Iterator[Provider]:
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Run each test for each target of its module; the first is tried every day."""
     if "target" in metafunc.fixturenames:
-        targets = getattr(metafunc.module, "VENDOR_TARGETS", TARGETS)
-        marks = {TARGETS[0]: ()}
+        targets = getattr(metafunc.module, "VENDOR_TARGETS", [*TARGETS, *STORED])
+        about = metafunc.definition.get_closest_marker("about")
+        usual = USUAL[about.args[0] if about else "all"]
         rows = [
-            pytest.param(target, id=target.name, marks=marks.get(target, pytest.mark.slow))
+            pytest.param(target, id=target.name, marks=marks_of(target, usual))
             for target in targets
         ]
         metafunc.parametrize("target", rows, indirect=True, scope="session")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    line = f"about(what): whose code a test tries, one of {', '.join(USUAL)}: see targets.USUAL"
+    config.addinivalue_line("markers", line)
+
+
+def marks_of(target: Target, usual: set[str]) -> list[pytest.MarkDecorator]:
+    """When a target is tried: every day, in the usual run, or in the full one only."""
+    if target == TARGETS[0]:
+        return []
+    is_usual = target.name in usual or target in VENDOR_TARGETS
+    return [pytest.mark.slow] if is_usual else [pytest.mark.slow, pytest.mark.full]
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Of a module with `is_sample`, the usual run has the tests for which it is true."""
+    assert isinstance(item, pytest.Function)
+    is_sample = getattr(item.module, "is_sample", None)
+    if is_sample and not is_sample(item.originalname, item.callspec.params):
+        item.add_marker("full")
 
 
 @pytest.fixture(scope="session")
@@ -39,12 +69,31 @@ def target(request: pytest.FixtureRequest) -> Target:
 
 
 @pytest.fixture(scope="session")
+def backing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Backing]:
+    """The servers that keep sessions; each starts when it is asked for."""
+    with ExitStack() as stack:
+        yield Backing(tmp_path_factory.mktemp("backing"), stack)
+
+
+@pytest.fixture(scope="session")
 def fleet(
-    target: Target, provider: Provider, tmp_path_factory: pytest.TempPathFactory
+    request: pytest.FixtureRequest,
+    target: Target,
+    provider: Provider,
+    tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[Fleet]:
-    fleet = Fleet(target, tmp_path_factory.mktemp(target.name), provider.origin)
+    folder = tmp_path_factory.mktemp(target.name)
+    if target.store:
+        from tests.stores.agents import StoreFleet  # which is made of this suite's own parts
+
+        backing = request.getfixturevalue("backing")
+        fleet: Fleet = StoreFleet(target, folder, provider.origin, backing, target.store)
+    else:
+        fleet = Fleet(target, folder, provider.origin)
     yield fleet
-    assert CANARY not in fleet.stop(), "a prompt or a reply is in a log"
+    log = fleet.stop()
+    assert CANARY not in log, "a prompt or a reply is in a log"
+    assert SENTINEL not in log, "a secret is in a log"
 
 
 @pytest.fixture

@@ -10,10 +10,10 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from tests.conformance.client import Exchange, Headers, Reply
+from tests.conformance.provider import PATIENCE
 from tests.conformance.targets import Target
 from tests.installed import installed
 
-START_SECONDS = 30.0
 ADDRESS = re.compile(r"Listening on http://127\.0\.0\.1:(\d+)\s*$")
 
 
@@ -37,7 +37,7 @@ class Server:
         self._lines: list[str] = []
         self._port: int | None = None
         self._listening = threading.Event()
-        self._process = subprocess.Popen(
+        self._process = target.start(
             target.command(project),
             cwd=folder,  # not the project: no .env file of an owner is read
             env=environment,
@@ -58,7 +58,7 @@ class Server:
     @property
     def address(self) -> tuple[str, int]:
         """Where it listens, as its own first lines say."""
-        deadline = time.monotonic() + START_SECONDS
+        deadline = time.monotonic() + PATIENCE
         while not self._listening.wait(0.05):
             if self._process.poll() is not None or time.monotonic() > deadline:
                 raise AssertionError(f"the server did not start:\n{self.log}")
@@ -98,15 +98,15 @@ class Server:
     def signal(self, number: signal.Signals = signal.SIGTERM) -> None:
         self._process.send_signal(number)  # nothing, when it has ended
 
-    def exit_code(self, within: float) -> int:
-        """Wait for its end; an AssertionError if that takes too long."""
+    def exit_code(self, within: float = PATIENCE) -> int:
+        """Wait for its end; an AssertionError if it does not come."""
         try:
             code = self._process.wait(within)
         except subprocess.TimeoutExpired:
             raise AssertionError(f"still running {within:g} s later") from None
         for reader in self._readers:
             reader.join(5)
-        return code
+        return int(code)
 
     def stop(self) -> None:
         self.signal()
@@ -114,7 +114,7 @@ class Server:
             self.exit_code(within=3)
         except AssertionError:
             self._process.kill()
-            self.exit_code(within=10)
+            self.exit_code()
 
     def _read(self, stream: object) -> None:
         for line in stream:  # type: ignore[attr-defined]

@@ -1,10 +1,13 @@
 """The table of targets. A new render adds a row; nothing else in this suite knows a language."""
 
+import subprocess
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from tests.installed import NODE
+from tests.stores.forks import start
 
 
 @dataclass(frozen=True)
@@ -14,6 +17,8 @@ class Target:
     command: Callable[[Path], list[str]]  # starts the server of an installed project
     provider: Callable[[str], dict[str, str]]  # the variables that point it at a provider's origin
     answers: tuple[tuple[str, str], ...] = ()  # further ones, for installed()
+    store: str = ""  # where sessions live, one of STORES; "": in the process
+    start: Callable[..., Any] = subprocess.Popen  # or what does the same
 
 
 def python_serve(project: Path) -> list[str]:
@@ -60,14 +65,26 @@ def gateway(origin: str) -> dict[str, str]:
 
 
 TARGETS = [
-    Target("strands-python", "strands-python+openai-compatible", python_serve, chat_completions),
+    Target(
+        "strands-python",
+        "strands-python+openai-compatible",
+        python_serve,
+        chat_completions,
+        start=start,
+    ),
     Target(
         "strands-typescript",
         "strands-typescript+openai-compatible",
         typescript_serve,
         chat_completions,
     ),
-    Target("vercel-python", "vercel-python+openai-compatible", python_serve, chat_completions),
+    Target(
+        "vercel-python",
+        "vercel-python+openai-compatible",
+        python_serve,
+        chat_completions,
+        start=start,
+    ),
     Target(
         "vercel-typescript",
         "vercel-typescript+openai-compatible",
@@ -76,16 +93,38 @@ TARGETS = [
     ),
 ]
 
+# Where sessions can live besides the process: tests.stores has what runs there.
+STORES = ("valkey", "s3", "custom-rest", "custom-lambda")
+STORED = [
+    replace(target, name=f"{target.name}-{store}", store=store)
+    for target in TARGETS
+    for store in STORES
+]
+# Which of them a usual run has, by what a test is about. Of code that the targets of a language
+# share one is enough; a store, too, is tried once for each language. The full run has all.
+SHARED = {"strands-python", "vercel-typescript"}
+USUAL_STORED = {"strands-python-valkey", "vercel-typescript-s3"}
+USUAL = {
+    "the server": SHARED,
+    "sessions": SHARED | USUAL_STORED,
+    "turns": {target.name for target in TARGETS},
+    "all": {target.name for target in TARGETS} | USUAL_STORED,
+}
+
 # Every other vendor's client, for the scenarios that depend on one.
 VENDOR_TARGETS = [
-    Target("strands-python-anthropic", "strands-python+anthropic", python_serve, messages),
-    Target("strands-python-bedrock", "strands-python", python_serve, converse),
+    Target(
+        "strands-python-anthropic", "strands-python+anthropic", python_serve, messages, start=start
+    ),
+    Target("strands-python-bedrock", "strands-python", python_serve, converse, start=start),
     Target(
         "strands-typescript-anthropic", "strands-typescript+anthropic", typescript_serve, messages
     ),
     Target("strands-typescript-bedrock", "strands-typescript", typescript_serve, converse),
-    Target("vercel-python-anthropic", "vercel-python+anthropic", python_serve, messages),
-    Target("vercel-python-bedrock", "vercel-python+bedrock", python_serve, converse),
+    Target(
+        "vercel-python-anthropic", "vercel-python+anthropic", python_serve, messages, start=start
+    ),
+    Target("vercel-python-bedrock", "vercel-python+bedrock", python_serve, converse, start=start),
     Target("vercel-python-gateway", "vercel-python+gateway", gateway_serve, gateway),
     Target(
         "vercel-typescript-anthropic", "vercel-typescript+anthropic", typescript_serve, messages

@@ -9,6 +9,8 @@ from tests.conformance.chat import Chat, assert_failed
 from tests.conformance.client import JSON
 from tests.conformance.steps import ERROR, Hold
 
+pytestmark = pytest.mark.about("the server")
+
 E = "text/event-stream"
 J = "application/json"
 

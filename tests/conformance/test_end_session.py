@@ -10,6 +10,8 @@ from tests.conformance.conftest import NewChat
 from tests.conformance.server import Server
 from tests.conformance.steps import Hold
 
+pytestmark = pytest.mark.about("sessions")
+
 
 def test_an_ended_session_begins_anew(chat: Chat) -> None:
     chat.say("One.")

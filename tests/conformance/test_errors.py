@@ -16,6 +16,8 @@ from tests.conformance.conftest import NewChat
 from tests.conformance.server import Server
 from tests.conformance.steps import Hold
 
+pytestmark = pytest.mark.about("the server")
+
 MAX_BODY_BYTES = 1_048_576  # the default
 
 # What breaks each check, in the order in which the checks are made.
@@ -152,7 +154,7 @@ def whole(connection: http.client.HTTPConnection, body: bytes) -> tuple[int, Any
 
 @pytest.fixture
 def connection(server: Server) -> Iterator[http.client.HTTPConnection]:
-    connection = http.client.HTTPConnection(*server.address, timeout=10)
+    connection = http.client.HTTPConnection(*server.address, timeout=60)
     yield connection
     connection.close()
 

@@ -7,6 +7,8 @@ from tests.conformance.client import JSON
 from tests.conformance.steps import CUT, DROP, ERROR, FADE, Call, End, Refuse, Step
 from tests.conformance.wires import BLANKS
 
+pytestmark = pytest.mark.about("turns")
+
 TRIES = 3  # a vendor client may try twice more, before the first byte
 COUNT = Call("word_count", {"text": "a b"})
 
@@ -113,6 +115,7 @@ def test_a_provider_that_closes_the_connection_without_a_word(chat: Chat) -> Non
     assert chat.recalled("Three.") == echoed("One.")
 
 
+@pytest.mark.about("all")
 def test_failures_do_not_count_as_turns(chat: Chat) -> None:
     assert chat.say("One.").turn == 1
     chat.say("Two.", ["Well, ", CUT])
@@ -121,6 +124,7 @@ def test_failures_do_not_count_as_turns(chat: Chat) -> None:
     assert chat.recalled() == echoed("One.", "Four.")
 
 
+@pytest.mark.about("all")
 def test_a_failed_prompt_can_be_sent_again(chat: Chat) -> None:
     chat.say("Two.", [COUNT], ["Well, ", CUT])
     assert_done(chat.say("Two."), ["You said: ", "Two."], turn=1, session=chat.session)

@@ -10,6 +10,8 @@ from tests.conformance.conftest import NewChat
 from tests.conformance.server import Server
 from tests.conformance.steps import CUT, Call, Hold
 
+pytestmark = pytest.mark.about("sessions")
+
 COUNT = Call("word_count", {"text": "a b"})
 
 

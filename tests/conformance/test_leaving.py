@@ -11,6 +11,8 @@ from tests.conformance.provider import PATIENCE, Provider
 from tests.conformance.server import Server
 from tests.conformance.steps import HANG, Call, Drip, Flood, Hold, Step
 
+pytestmark = pytest.mark.about("turns")
+
 COUNT = Call("word_count", {"text": "a b"})
 
 

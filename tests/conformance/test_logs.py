@@ -2,10 +2,14 @@
 
 import time
 
+import pytest
+
 from tests.conformance.chat import CANARY, Chat
 from tests.conformance.provider import PATIENCE
 from tests.conformance.server import Fleet, Server
 from tests.conformance.steps import CUT, ERROR, HANG, Call, Refuse, Step
+
+pytestmark = pytest.mark.about("turns")
 
 
 def test_a_log_holds_no_prompt_and_no_reply(chat: Chat) -> None:

@@ -5,6 +5,8 @@ import pytest
 from tests.conformance.chat import Chat, assert_failed
 from tests.conformance.server import Server
 
+pytestmark = pytest.mark.about("the server")
+
 LOCAL = ["localhost", "127.0.0.1", "[::1]", "LOCALHOST"]
 FOREIGN = [
     "attacker.example",

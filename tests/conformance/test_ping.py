@@ -1,4 +1,4 @@
-"""/ping: it says whether a turn runs, and it always answers at once."""
+"""/ping: it says whether a turn runs, and it answers while one does."""
 
 import threading
 import time
@@ -10,11 +10,11 @@ from tests.conformance.client import SESSION
 from tests.conformance.server import Server
 from tests.conformance.steps import HANG, Drip, Hold, Step
 
+pytestmark = pytest.mark.about("the server")
+
 
 def status(server: Server) -> str:
-    started = time.monotonic()
     reply = server.get("/ping")
-    assert time.monotonic() - started < 2
     assert (reply.status, reply.content_type) == (200, "application/json")
     assert list(reply.json) == ["status", "time_of_last_update"]
     updated = reply.json["time_of_last_update"]

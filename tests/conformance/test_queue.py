@@ -4,11 +4,15 @@ import itertools
 import math
 import threading
 
+import pytest
+
 from tests.conformance.chat import Chat, assert_done, assert_failed, echoed
 from tests.conformance.conftest import NewChat
 from tests.conformance.provider import ModelCall, Provider
 from tests.conformance.server import Server
 from tests.conformance.steps import Hold
+
+pytestmark = pytest.mark.about("the server")
 
 QUEUE = 8  # the default of SESSION_QUEUE
 

@@ -45,17 +45,20 @@ def test_a_prompt_arrives_as_it_was_sent(server: Server, provider: Provider, tex
     assert server.post(escaped).text.startswith("You said: ")
 
 
+@pytest.mark.about("the server")
 @pytest.mark.parametrize("blank", BLANKS, ids=ascii)
 def test_white_space_is_blank(server: Server, blank: str) -> None:
     reply = server.post({"prompt": blank * 2})
     assert_failed(reply, 400, "invalid_request", reply.session)
 
 
+@pytest.mark.about("the server")
 def test_all_white_space_together_is_blank(server: Server) -> None:
     assert server.post({"prompt": ""}).error == "invalid_request"
     assert server.post({"prompt": BLANKS}).error == "invalid_request"
 
 
+@pytest.mark.about("the server")
 @pytest.mark.parametrize(
     "body",
     [
@@ -70,6 +73,7 @@ def test_a_body_that_asks_nothing(server: Server, body: bytes) -> None:
     assert_failed(reply, 400, "invalid_request", reply.session)
 
 
+@pytest.mark.about("the server")
 @pytest.mark.parametrize(
     "body",
     [
@@ -86,24 +90,28 @@ def test_a_body_that_is_not_json(server: Server, body: bytes) -> None:
     assert_failed(reply, 400, "invalid_json", reply.session)
 
 
+@pytest.mark.about("the server")
 @pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16", "utf-16-le", "utf-32", "latin-1"])
 def test_a_body_that_is_not_utf_8(server: Server, encoding: str) -> None:
     reply = server.post('{"prompt": "Gr\u00fc\u00dfe"}'.encode(encoding))
     assert_failed(reply, 400, "invalid_json", reply.session)
 
 
+@pytest.mark.about("the server")
 @pytest.mark.parametrize("content", [b"\xff", b"\xc0\xaf", b"\xed\xa0\x80", b"\xf4\x90\x80\x80"])
 def test_a_prompt_that_is_not_utf_8(server: Server, content: bytes) -> None:
     reply = server.post(b'{"prompt": "a' + content + b'"}')
     assert_failed(reply, 400, "invalid_json", reply.session)
 
 
+@pytest.mark.about("the server")
 @pytest.mark.parametrize("levels", [65, 66, 1000, 100_000])
 def test_json_nested_too_deep(server: Server, levels: int) -> None:
     reply = server.post(nested(levels))
     assert_failed(reply, 400, "invalid_json", reply.session)
 
 
+@pytest.mark.about("the server")
 @pytest.mark.parametrize(
     "body",
     [
@@ -123,12 +131,14 @@ def test_odd_json_that_is_fine(server: Server, body: bytes) -> None:
     assert server.post(body).text == "You said: Hello."
 
 
+@pytest.mark.about("the server")
 def test_the_content_type_is_not_asked_for(server: Server) -> None:
     for value in ("text/plain", "application/json; charset=latin-1", "nonsense"):
         reply = server.post('{"prompt": "Gr\u00fc\u00dfe"}'.encode(), {"Content-Type": value})
         assert reply.text == "You said: Gr\u00fc\u00dfe"
 
 
+@pytest.mark.about("the server")
 @pytest.mark.parametrize("letter", ["x", "\u00fc", "\U0001f40d"], ids=ascii)
 def test_the_length_of_a_prompt_is_counted_in_code_points(small: Server, letter: str) -> None:
     assert small.post({"prompt": letter * 100}).status == 200
@@ -136,17 +146,20 @@ def test_the_length_of_a_prompt_is_counted_in_code_points(small: Server, letter:
     assert_failed(reply, 400, "invalid_request", reply.session)
 
 
+@pytest.mark.about("the server")
 def test_a_prompt_may_be_this_long_when_nothing_is_set(server: Server) -> None:
     assert server.post({"prompt": "x" * 100_000}).status == 200
     assert server.post({"prompt": "x" * 100_001}).error == "invalid_request"
 
 
+@pytest.mark.about("the server")
 def test_a_body_may_be_this_large_when_nothing_is_set(server: Server) -> None:
     full = b'{"prompt": "Hello."}'.ljust(1_048_576)
     assert server.post(full).status == 200
     assert server.post(full + b" ").error == "payload_too_large"
 
 
+@pytest.mark.about("the server")
 @pytest.mark.parametrize("chunked", [False, True], ids=["with its length", "in chunks"])
 def test_the_length_of_a_body_is_counted_in_bytes(small: Server, chunked: bool) -> None:
     full = b'{"prompt": "\xc3\xbc"}'.ljust(1000)

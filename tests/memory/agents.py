@@ -8,7 +8,9 @@ import re
 import shutil
 import subprocess
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Any
 
 from tests.agentcore.calls import Call
@@ -16,23 +18,27 @@ from tests.agentcore.server import AgentCore
 from tests.conformance.chat import CANARY, Chat
 from tests.conformance.server import Server
 from tests.conformance.targets import Target
-from tests.installed import installed
+from tests.installed import CACHE, installed
 from tests.memory.provider import MemoryProvider
-from tests.stores.agents import ANSWERS, Home, command, with_store
+from tests.stores.agents import command
+from tests.stores.forks import start
 from tests.stores.servers import wait_for
-from tests.stores.stores import Backing
+from tests.stores.stores import Backing, ValkeyStore
 
-RECALL = 2  # seconds that a turn waits for what is remembered
-SLACK = 3.0  # for a machine that has other things to do
+AGENT = "my-agent"  # as rendered
 PROJECT = "apollo"
 SETTINGS: dict[str, int | str] = {
-    "RECALL_TIMEOUT_SECONDS": RECALL,
+    "RECALL_TIMEOUT_SECONDS": 20,  # what is slow by chance is recalled all the same
     "PROJECT_ID": PROJECT,
     "ADD_MEMORY_TOOL": 1,
-    "TURN_TIMEOUT_SECONDS": 6,
-    "MAX_PROMPT_CHARS": 300_000,
-    "MAX_BODY_BYTES": 2_000_000,
+    "TURN_TIMEOUT_SECONDS": 60,
+    "MAX_PROMPT_CHARS": 3_000_000,
+    "MAX_BODY_BYTES": 4_000_000,
 }
+RECALL = 3  # seconds that the turns of a hasty server wait for what is remembered
+# Each start compiles a render's modules anew; this keeps what Node made of them.
+COMPILED = {"NODE_COMPILE_CACHE": str(CACHE / "compiled")}
+HUNG = 120  # seconds after which a process that should have ended is said to hang
 _numbers = itertools.count(1)
 
 # What each namespace is asked for: top_k and relevance_score.
@@ -45,7 +51,6 @@ def collection(
     lifetime: str,
     namespaces: Mapping[str, tuple[int, float]] | None,
     batch_size: int = 1,
-    secret: str = "",
 ) -> str:
     """A collection file; the id of its memory is in SECRETS_AGENTCORE_<ID>."""
     lines = ["  retrieval_config:"] if namespaces else []
@@ -67,7 +72,7 @@ scope:
   lifetime: "{lifetime}"
 backend:
   type: "agentcore_memory"
-  memory_id_secret: "secrets/agentcore/{secret or id}"
+  memory_id_secret: "secrets/agentcore/{id}"
   region: "us-east-1"
 {config}  batch_size: {batch_size}
 writeback:
@@ -80,61 +85,83 @@ A memory for tests.
 
 
 def unique(name: str) -> str:
-    """A name that none of the others begins with."""
+    """A name that none of the others begins with, and that no UUID can contain."""
     return f"{name}-{os.getpid()}-{next(_numbers)}x"
 
 
-def run(
-    target: Target, folder: Path, *words: str, typed: str = "", **variables: str
-) -> subprocess.CompletedProcess[str]:
-    """Run a command of a render in a folder, with these variables and no others."""
-    project = installed(target.variant, **dict(ANSWERS))
-    return subprocess.run(
-        command(project, *words),
-        cwd=folder,
-        env={"PATH": os.environ["PATH"], "HOME": str(folder), **variables},
-        input=typed,
-        capture_output=True,
-        text=True,
-        timeout=90,
+def with_memory(target: Target, store: str) -> Target:
+    """The target as rendered with long-term memory, and with this store of sessions or none."""
+    answers = [("long_term_memory", "agentcore")]
+    answers += [("session_store", store)] if store else []
+    return replace(
+        target,
+        answers=tuple(answers),
+        command=lambda project: command(project, "serve"),
+        start=start,
+        store=store,
     )
 
 
-class Files:
-    """A folder with collections/, agents/ and iam/ of a render, for long-term memory only."""
+class Home:
+    """A folder with collections/, agents/ and iam/ as rendered, in which commands run."""
 
-    def __init__(self, target: Target, folder: Path, *collections: str) -> None:
-        self.target, self.folder = target, folder / unique("files")
-        project = installed(target.variant, **dict(ANSWERS))
+    def __init__(self, target: Target, folder: Path) -> None:
+        self.target, self.folder = target, folder / unique("home")
+        self.project = installed(target.variant, **dict(target.answers))
         for kind in ("collections", "agents", "iam"):
-            shutil.copytree(project / kind, self.folder / kind)
-        (self.folder / "collections" / "sessions.collection.md").unlink()
-        name_collections(self.folder, "my-agent", *collections)
+            shutil.copytree(self.project / kind, self.folder / kind)
 
-    def run(self, *words: str, typed: str = "", **more: str) -> subprocess.CompletedProcess[str]:
-        return run(self.target, self.folder, *words, typed=typed, **more)
+    @property
+    def sessions(self) -> Path:
+        """The collection that declares where sessions live; only some renders have it."""
+        return self.folder / "collections" / "sessions.collection.md"
 
+    def declare(self, *collections: str, agent_id: str = AGENT) -> None:
+        """Let these collections, and that of the sessions, be all that an agent uses."""
+        ids = [self.sessions.name.partition(".")[0]] if self.sessions.exists() else []
+        for text in collections:
+            ids += re.findall(r'collection_id: "(.*)"', text)
+            (self.folder / "collections" / f"{ids[-1]}.collection.md").write_text(text)
+        (self.folder / "agents" / f"{AGENT}.agent.md").unlink()
+        (self.folder / "iam" / f"{AGENT}.iam.md").unlink()
+        head, names = f'---\nspec_version: "1.2"\nagent_id: "{agent_id}"\n', json.dumps(ids)
+        (self.folder / "agents" / f"{agent_id}.agent.md").write_text(
+            f'{head}memory:\n  mode: "user"\n  read_collections: {names}\n'
+            f"  write_collections: {names}\n---\n# Purpose\n\nTests.\n"
+        )
+        grants = "".join(f'  - ref: "{id}"\n    access: "read-write"\n' for id in ids)
+        (self.folder / "iam" / f"{agent_id}.iam.md").write_text(
+            f"{head}collections:\n{grants}---\n# Purpose\n\nTests.\n"
+        )
 
-def name_collections(folder: Path, agent_id: str, *collections: str, before: str = "") -> None:
-    """Write collection files, and name them where an agent's collections stand."""
-    found = [re.findall(r'collection_id: "(.*)"', text)[0] for text in collections]
-    for id, text in zip(found, collections, strict=True):
-        (folder / "collections" / f"{id}.collection.md").write_text(text)
-    ids = [*([before] if before else []), *found]
-    head = f'---\nspec_version: "1.2"\nagent_id: "{agent_id}"\n'
-    names = json.dumps(ids)
-    (folder / "agents" / f"{agent_id}.agent.md").write_text(
-        f'{head}memory:\n  mode: "user"\n  read_collections: {names}\n'
-        f"  write_collections: {names}\n---\n# Purpose\n\nTests.\n"
-    )
-    grants = "".join(f'  - ref: "{id}"\n    access: "read-write"\n' for id in ids)
-    (folder / "iam" / f"{agent_id}.iam.md").write_text(
-        f"{head}collections:\n{grants}---\n# Purpose\n\nTests.\n"
-    )
+    def run(
+        self, *words: str, typed: str = "", **variables: str
+    ) -> subprocess.CompletedProcess[str]:
+        """Run a command of the render here, with these variables and no others."""
+        own = {"PATH": os.environ["PATH"], "HOME": str(self.folder), **COMPILED}
+        with TemporaryFile("w+") as file:
+            file.write(typed)
+            file.seek(0)
+            process = start(
+                command(self.project, *words),
+                cwd=self.folder,
+                env=own | variables,
+                stdin=file,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+            )
+        output, errors = process.communicate(timeout=HUNG)
+        code = int(process.returncode or 0)
+        return subprocess.CompletedProcess(process.args, code, output, errors)
+
+    def local(self) -> str:
+        """All that is kept in the files of a trial."""
+        return "".join(path.read_text() for path in (self.folder / ".memory").glob("*"))
 
 
 class Agent:
-    """A target with sessions in Valkey and two memories, on a service of its own.
+    """A target with two memories, on a service of its own, and with sessions in Valkey or none.
 
     All scenarios share its server: each has its own people, and leaves nothing that waits.
     """
@@ -142,56 +169,69 @@ class Agent:
     def __init__(
         self, target: Target, backing: Backing, folder: Path, provider: MemoryProvider
     ) -> None:
-        self.target, self.provider, self.folder = target, provider, folder
+        self.target, self.provider = target, provider
         self.service = AgentCore()
         self.service.start()
         add = self.service.add_memory
         kinds = ("semantic:/users/{actorId}/facts", "user_preference:/users/{actorId}/preferences")
         self.notes = add("notes", *kinds)
         self.team = add("team", "semantic:/projects/{projectid}/facts", keys=("projectid",))
-        self.home = Home(target, backing, folder, "valkey")
+        self.home = Home(target, folder)
         notes = collection("notes", "user", NOTES, batch_size=4)
         team = collection("team", "project", TEAM)
-        name_collections(self.home.folder, self.home.agent_id, notes, team, before="sessions")
-        self._server: Server | None = None
+        agent_id = unique("agent")  # part of each key of the store
+        self.home.declare(notes, team, agent_id=agent_id)
+        self.store = ValkeyStore(backing, agent_id) if self.home.sessions.exists() else None
+        self._shared: dict[str, Server] = {}
         self._all: list[Server] = []
         self._is_down = False
 
     @property
     def variables(self) -> dict[str, str]:
+        """What reaches the service, its memories and the store."""
         ids = {"SECRETS_AGENTCORE_NOTES": self.notes, "SECRETS_AGENTCORE_TEAM": self.team}
-        store = self.home.store
-        return {**store.environment(store.address), **self.service.environment(), **ids}
+        reached = self.store.environment(self.store.address) if self.store else {}
+        return {**reached, **self.service.environment(), **ids}
 
     @property
     def server(self) -> Server:
         """The server that scenarios share."""
-        if self._server is None:
-            self._server = self.fresh()
-            assert Chat(self._server, self.provider, actor="nobody").say("Wake up.").turn == 1
+        return self._awake("shared", {})
+
+    @property
+    def hasty(self) -> Server:
+        """The server of scenarios in which a recall takes all of its time."""
+        return self._awake("hasty", {"RECALL_TIMEOUT_SECONDS": RECALL})
+
+    def _awake(self, name: str, settings: Mapping[str, int | str]) -> Server:
+        if name not in self._shared:
+            server = self._shared[name] = self.fresh(**settings)
+            # The vendors' clients load when they are first used.
+            assert Chat(server, self.provider, actor="nobody").say("Wake up.").turn == 1
             self.idle()
-        return self._server
+        return self._shared[name]
 
     def fresh(self, **settings: int | str) -> Server:
-        given = {**SETTINGS, **self.variables, **settings}
-        origin = self.provider.origin
-        server = Server(with_store(self.target), self.home.folder, origin, given)
+        """A server of its own, for a scenario that ends it."""
+        given = {**SETTINGS, **COMPILED, **self.variables, **settings}
+        server = Server(self.target, self.home.folder, self.provider.origin, given)
         self._all.append(server)
         return server
 
-    def run(self, *words: str, typed: str = "") -> subprocess.CompletedProcess[str]:
-        more = {"PROJECT_ID": PROJECT, **self.variables}
-        return run(self.target, self.home.folder, *words, typed=typed, **more)
+    def run(self, *words: str) -> subprocess.CompletedProcess[str]:
+        """Run a command where the servers run, with their variables."""
+        return self.home.run(*words, PROJECT_ID=PROJECT, **self.variables)
 
-    def chat(self, actor: str | None, session: str | None = None) -> Chat:
-        return Chat(self.server, self.provider, session=session, actor=actor)
+    def chat(self, actor: str | None) -> Chat:
+        return Chat(self.server, self.provider, actor=actor)
 
     def idle(self) -> None:
         """Wait until everything is recorded."""
-        wait_for("a Healthy", lambda: self.ping() == "Healthy")
+        for server in self._shared.values():
+            wait_for("a Healthy", lambda server=server: ping(server) == "Healthy")  # type: ignore[misc]
 
     def ping(self) -> str:
-        return str(self.server.get("/ping").json["status"])
+        return ping(self.server)
 
     def shown(self, chat: Chat, text: str) -> list[str]:
         """What the first call for a prompt showed to the model, without the canary of any Chat."""
@@ -228,8 +268,7 @@ class Agent:
         """As good as new for the next scenario."""
         self.service.faults.clear()
         self.up()
-        if self._server is not None:
-            self.idle()
+        self.idle()
         self.service.service.extraction_delay = 0
         # All scenarios are of one project.
         self.service.service.memories[self.team].records.clear()
@@ -242,6 +281,11 @@ class Agent:
         self.service.stop()
         for server in self._all:
             assert CANARY not in server.log, "a prompt or a reply is in a log"
+
+
+def ping(server: Server) -> str:
+    """Whether a server has something left to do."""
+    return str(server.get("/ping").json["status"])
 
 
 def of(memory: str, **more: Any) -> Any:

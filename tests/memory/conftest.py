@@ -1,11 +1,12 @@
-"""Fixtures: each target as one agent for all scenarios, with a service of its own.
+"""Fixtures: each target, with and without a store of sessions, as one agent for all scenarios.
 
-The scenarios are slow. Those marked `usual` take only some targets in a usual run: what they are
-about is the same for the targets of a language, or has tests in each render. The others are soak.
+The whole table runs with `-m ''`. A usual run takes the rows of USUAL, or those that a mark `usual`
+of a test names: what such a test is about is the same in all renders of a language.
 """
 
 import threading
 from collections.abc import Iterator
+from contextlib import ExitStack
 from typing import cast
 
 import pytest
@@ -15,30 +16,39 @@ from tests.conformance.conftest import (  # noqa: F401 (fixtures)
     nothing_that_a_strict_provider_refuses,
 )
 from tests.conformance.targets import TARGETS, Target
-from tests.memory.agents import Agent, unique
+from tests.memory.agents import Agent, unique, with_memory
 from tests.memory.provider import MemoryProvider
-from tests.stores.conftest import backing  # noqa: F401 (fixture)
 from tests.stores.stores import Backing
 
-SLOW, SOAK = (pytest.mark.slow,), (pytest.mark.slow, pytest.mark.soak)
+STORES = {"valkey": "valkey", "alone": ""}
+ROWS = [(target, store) for target in TARGETS for store in STORES]
+USUAL = {f"{target.name}-valkey" for target in TARGETS} | {
+    "vercel-python-alone",
+    "strands-typescript-alone",
+}
+SLOW, FULL = (pytest.mark.slow,), (pytest.mark.slow, pytest.mark.full)
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line("markers", "usual(*names): the targets of it; the others are soak")
+    config.addinivalue_line("markers", "usual(*rows): the rows of it; the others are full")
     config.addinivalue_line("markers", "only(*names): the targets that a test is about")
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    if "target" in metafunc.fixturenames:
-        mark = metafunc.definition.get_closest_marker("usual")
-        only = metafunc.definition.get_closest_marker("only")
-        targets = [target for target in TARGETS if not only or target.name in only.args]
-        usual = mark.args if mark else [target.name for target in targets]
-        rows = [
-            pytest.param(target, id=target.name, marks=SLOW if target.name in usual else SOAK)
-            for target in targets
-        ]
-        metafunc.parametrize("target", rows, indirect=True, scope="session")
+    if "target" not in metafunc.fixturenames:
+        return
+    mark = metafunc.definition.get_closest_marker("usual")
+    only = metafunc.definition.get_closest_marker("only")
+    usual = set(mark.args) if mark else USUAL
+    names = {f"{target.name}-{store}" for target, store in ROWS}
+    assert usual <= names, f"{metafunc.definition.name}: there is no {usual - names}"
+    rows = []
+    for target, store in ROWS:
+        if only is None or target.name in only.args:
+            name = f"{target.name}-{store}"
+            marks = SLOW if name in usual else FULL
+            rows.append(pytest.param((target, store), id=name, marks=marks))
+    metafunc.parametrize("target", rows, indirect=True, scope="session")
 
 
 @pytest.fixture(scope="session")
@@ -50,14 +60,21 @@ def provider() -> Iterator[MemoryProvider]:
 
 @pytest.fixture(scope="session")
 def target(request: pytest.FixtureRequest) -> Target:
-    return cast(Target, request.param)
+    target, store = cast(tuple[Target, str], request.param)
+    return with_memory(target, STORES[store])
+
+
+@pytest.fixture(scope="session")
+def backing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Backing]:
+    with ExitStack() as stack:
+        yield Backing(tmp_path_factory.mktemp("backing"), stack)
 
 
 @pytest.fixture(scope="session")
 def shared_agent(
     target: Target,
     provider: MemoryProvider,
-    backing: Backing,  # noqa: F811
+    backing: Backing,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[Agent]:
     agent = Agent(target, backing, tmp_path_factory.mktemp(target.name), provider)
@@ -86,4 +103,4 @@ def agent(resting: Agent) -> Agent:
 @pytest.fixture
 def who() -> str:
     """Somebody whom no other scenario knows."""
-    return unique("ada")
+    return unique("robin")

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import subprocess
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -12,9 +13,8 @@ from tests.conformance.chat import Chat, echoed
 from tests.conformance.client import JSON
 from tests.conformance.server import Server
 from tests.conformance.steps import CUT
-from tests.installed import installed
-from tests.memory.agents import SETTINGS, Agent, unique
-from tests.stores.agents import ANSWERS, command, with_store
+from tests.memory.agents import COMPILED, RECALL, SETTINGS, Agent, ping, unique
+from tests.stores.agents import command
 from tests.stores.servers import wait_for
 
 PYTHON = '''\
@@ -114,14 +114,14 @@ export function ownStores({ actor }: Who): MemoryStore[] {
   return [whole('whole', of, true), facts('facts', of), whole('manual', of, false)]
 }
 """
-FACTS = [json.dumps([{"content": "Ada likes tea."}, {"content": "Ada has a cat."}])]
+FACTS = [json.dumps([{"content": "Robin likes tea."}, {"content": "Robin has a cat."}])]
 TRANSCRIPT = "Extract facts from the following transcript:\n\nuser: {0}\nassistant: {1}"
 
 
 @pytest.fixture
 def bookshop(resting: Agent, tmp_path: Path) -> Iterator[Server]:
     """The agent with the file in it that an owner has made their own."""
-    project = installed(resting.target.variant, **dict(ANSWERS))
+    project = resting.home.project
     shutil.copytree(project / "src", tmp_path / "src")
     here = {"NOTEBOOK": str(tmp_path / "notebook"), "PYTHONPATH": str(tmp_path / "src")}
     if (project / "package.json").exists():
@@ -131,10 +131,10 @@ def bookshop(resting: Agent, tmp_path: Path) -> Iterator[Server]:
         serve = command(tmp_path, "serve")
     else:
         (tmp_path / "src" / "app" / "memory" / "own_stores.py").write_text(PYTHON)
-        code = "from app.memory.commands import main; main()"
+        code = "from app.main import cli; cli()"
         serve = [str(project / ".venv" / "bin" / "python"), "-c", code, "serve"]
-    target = replace(with_store(resting.target), command=lambda _: serve)
-    given = {**SETTINGS, **resting.variables, **here}
+    target = replace(resting.target, command=lambda _: serve, start=subprocess.Popen)
+    given = {**SETTINGS, **COMPILED, **resting.variables, **here, "RECALL_TIMEOUT_SECONDS": RECALL}
     server = Server(target, resting.home.folder, resting.provider.origin, given)
     yield server
     server.stop()
@@ -147,41 +147,38 @@ def notes(folder: Path, who: str) -> list[list[str]]:
     return [[name, *values] for name, of, *values in map(json.loads, lines) if of == who]
 
 
-def is_healthy(server: Server) -> bool:
-    return str(server.get("/ping").json["status"]) == "Healthy"
-
-
+@pytest.mark.usual("strands-python-alone", "strands-typescript-valkey")
 @pytest.mark.only("strands-python", "strands-typescript")
 def test_stores_of_an_owner_are_searched_and_told_of_committed_turns(
     resting: Agent, bookshop: Server, tmp_path: Path
 ) -> None:
     agent, provider = resting, resting.provider
-    ada, bob = (Chat(bookshop, provider, actor=unique(name)) for name in ("ada", "bob"))
-    assert ada.say("Broken.", ["half", CUT], headers=JSON).status == 502
-    said, reply = f"I like tea.{ada.tag}", "You said: I like tea."
+    robin, olive = (Chat(bookshop, provider, actor=unique(name)) for name in ("robin", "olive"))
+    assert robin.say("Broken.", ["half", CUT], headers=JSON).status == 502
+    said, reply = f"I like tea.{robin.tag}", "You said: I like tea."
     provider.script(TRANSCRIPT.format(said, reply), FACTS)
-    assert ada.say("I like tea.").text == reply
-    wait_for("a Healthy", lambda: is_healthy(bookshop))
+    assert robin.say("I like tea.").text == reply
+    wait_for("a Healthy", lambda: ping(bookshop) == "Healthy")
 
-    everything = [f"{name} of {ada.actor}" for name in ("whole", "facts", "manual")]
-    assert sorted(agent.shown(ada, "I like tea.")) == sorted(everything)
-    told = notes(tmp_path, str(ada.actor))
+    everything = [f"{name} of {robin.actor}" for name in ("whole", "facts", "manual")]
+    assert sorted(agent.shown(robin, "I like tea.")) == sorted(everything)
+    told = notes(tmp_path, str(robin.actor))
     # Nothing of the turn that failed, and each fact once, though the store failed at first.
     assert [one for one in told if one[0] != "facts"] == [
         ["whole", "user", said],
         ["whole", "assistant", reply],
     ]
     assert [one for one in told if one[0] == "facts"] == [
-        ["facts", "Ada likes tea."],
-        ["facts", "Ada has a cat."],
+        ["facts", "Robin likes tea."],
+        ["facts", "Robin has a cat."],
     ]
-    assert ada.recalled() == echoed("I like tea.")
-    assert bob.say("Hello.").status == 200
-    assert all(str(bob.actor) in entry for entry in agent.shown(bob, "Hello."))
+    assert robin.recalled() == echoed("I like tea.")
+    assert olive.say("Hello.").status == 200
+    assert all(str(olive.actor) in entry for entry in agent.shown(olive, "Hello."))
 
     # One that hangs costs the time that a recall may take, and the others are shown.
-    assert bob.say("Does it hang?").text == "You said: Does it hang?"
-    found = agent.shown(bob, "Does it hang?")
-    assert {f"{name} of {bob.actor}" for name in ("whole", "manual")} <= set(found)
-    assert f"facts of {bob.actor}" not in found
-    assert "nothing recalled from store facts: no answer within 2" in bookshop.log
+    assert olive.say("Does it hang?").text == "You said: Does it hang?"
+    found = agent.shown(olive, "Does it hang?")
+    assert {f"{name} of {olive.actor}" for name in ("whole", "manual")} <= set(found)
+    assert f"facts of {olive.actor}" not in found
+    assert f"nothing recalled from store facts: no answer within {RECALL} s" in bookshop.log

@@ -24,7 +24,8 @@ def test_what_was_said_is_recalled_in_another_session(agent: Agent, who: str) ->
     assert [" contacts " in line for line in contacts] == [True, True]
     # It was for that call only.
     assert chat.recalled("And the dog?") == echoed(question)
-    assert b"<memory>" not in (agent.home.store.read(chat.session) or b"")
+    if agent.store:
+        assert b"<memory>" not in (agent.store.read(chat.session) or b"")
 
 
 def test_nobody_sees_what_is_another_persons(agent: Agent, who: str) -> None:
@@ -50,8 +51,8 @@ def test_nobody_sees_what_is_another_persons(agent: Agent, who: str) -> None:
 def test_who_cannot_be_told_apart_is_refused(agent: Agent) -> None:
     for actor, error in (
         (None, "actor_required"),
-        ("ada/facts", "invalid_actor"),
-        ("ada@example.com", "invalid_actor"),
+        ("robin/facts", "invalid_actor"),
+        ("robin@example.com", "invalid_actor"),
     ):
         chat = agent.chat(actor)
         reply = chat.say("Hello.", headers=JSON)

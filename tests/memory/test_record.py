@@ -5,35 +5,47 @@ import threading
 
 import pytest
 
+from tests.conformance.chat import Chat
 from tests.conformance.client import JSON, KEY
 from tests.conformance.steps import CUT, HANG, Call, Hold, Refuse
-from tests.memory.agents import Agent, of
+from tests.memory.agents import HUNG, Agent, of
 from tests.stores.servers import wait_for
 
-ADD = [Call("add_memory", {"entries": ["Bad: likes opera."]})]
+ADD = [Call("add_memory", {"entries": ["Wrong: likes opera."]})]
 
 
+@pytest.mark.usual(
+    "strands-python-valkey",
+    "vercel-python-alone",
+    "strands-typescript-alone",
+    "vercel-typescript-valkey",
+)
 def test_a_turn_that_fails_is_never_on_the_wire(
     agent: Agent, who: str, gate: threading.Event
 ) -> None:
-    chat = agent.chat(who)
+    chat, impatient = agent.chat(who), agent.fresh(TURN_TIMEOUT_SECONDS=2)
+    late = Chat(impatient, agent.provider, actor=who)
+    running_late = late.start("Wrong: too long.", ADD, [HANG], headers=JSON)
     assert chat.say("Good one.").turn == 1
-    assert chat.say("Bad: refused.", [Refuse(400)], headers=JSON).status == 502
-    assert chat.say("Bad: cut.", ADD, ["Well, ", CUT], headers=JSON).status == 502
-    left = chat.start("Bad: left.", ADD, ["Well, ", HANG])
+    assert chat.say("Wrong: refused.", [Refuse(400)], headers=JSON).status == 502
+    assert chat.say("Wrong: cut.", ADD, ["Well, ", CUT], headers=JSON).status == 502
+    left = chat.start("Wrong: left.", ADD, ["Well, ", HANG])
     assert left.event() == ("message", "Well, ")
     left.leave()
-    chat.gone("Bad: left.")
-    assert chat.say("Bad: too long.", ADD, [HANG], headers=JSON).status == 504
-    running = chat.start("Bad: conflict.", ADD, [Hold(gate), "Late."], headers=JSON)
-    chat.call("Bad: conflict.", 2)
-    agent.home.store.write(chat.session, agent.home.store.read(chat.session) or b"")
-    gate.set()
-    assert running.reply().status == 409
+    chat.gone("Wrong: left.")
+    if agent.store:
+        running = chat.start("Wrong: conflict.", ADD, [Hold(gate), "Late."], headers=JSON)
+        chat.call("Wrong: conflict.", 2)
+        agent.store.write(chat.session, agent.store.read(chat.session) or b"")
+        gate.set()
+        assert running.reply().status == 409
     assert chat.say("Good two.").turn == 2
+    assert running_late.reply().status == 504
+    impatient.signal()
+    assert impatient.exit_code(within=HUNG) == 0, "and all that it had to record is recorded"
     agent.idle()
     sent = json.dumps([call.given for call in agent.service.calls.of("CreateEvent")], default=str)
-    assert "Bad" not in sent
+    assert "Wrong" not in sent
     assert "Well, " not in sent
     for memory in (agent.notes, agent.team):
         said = [(role, text.replace(chat.tag, "")) for role, text in agent.said(memory, who)]
@@ -119,10 +131,21 @@ def test_long_texts_are_split_below_the_limit_of_the_service(agent: Agent, who: 
         assert reply == f"You said: {prompt}"
 
 
-@pytest.mark.parametrize("kinds", [("lose_reply", "throttle"), ("fail", "cut"), ("error",)])
+@pytest.mark.usual("vercel-python-valkey", "strands-typescript-alone")
+@pytest.mark.parametrize("kinds", [("lose_reply", "throttle")])
 def test_it_is_sent_again_with_the_same_token(
     agent: Agent, who: str, kinds: tuple[str, ...]
 ) -> None:
+    assert_sent_again(agent, who, kinds)
+
+
+@pytest.mark.usual("vercel-python-valkey", "strands-typescript-alone")
+@pytest.mark.parametrize("kinds", [("fail", "cut"), ("error",)])
+def test_whatever_failed_it_is_sent_again(agent: Agent, who: str, kinds: tuple[str, ...]) -> None:
+    assert_sent_again(agent, who, kinds)
+
+
+def assert_sent_again(agent: Agent, who: str, kinds: tuple[str, ...]) -> None:
     where = of(agent.notes, actorId=who)
     for kind in kinds:
         more = {"code": "ServiceException"} if kind == "error" else {}
@@ -137,6 +160,36 @@ def test_it_is_sent_again_with_the_same_token(
     assert len(agent.said(agent.notes, who)) == 2, "it is one event"
     assert len(agent.events(agent.team, who)) == 1
     assert "not recorded" not in agent.server.log
+
+
+@pytest.mark.usual("strands-python-valkey", "vercel-typescript-valkey")
+def test_what_is_refused_is_not_sent_again(agent: Agent, who: str) -> None:
+    before = agent.server.log.count("turns not recorded: 1")
+    where = of(agent.notes, actorId=who)
+    agent.service.faults.error("CreateEvent", "InvalidInputException", where=where)
+    chat = agent.chat(who)
+    assert [chat.say(text).turn for text in ("One.", "Two.")] == [1, 2]
+    agent.idle()
+    assert [call.status for call in agent.events(agent.notes, who)] == [400, 201]
+    assert len(agent.said(agent.notes, who)) == 2, "the next turn is recorded"
+    assert agent.server.log.count("turns not recorded: 1") == before + 1
+
+
+@pytest.mark.usual("strands-python-alone", "vercel-typescript-valkey")
+def test_what_waits_is_bounded(agent: Agent, who: str) -> None:
+    before = agent.server.log.count("too many wait")
+    where = of(agent.notes, actorId=who)
+    held = agent.service.faults.hang("CreateEvent", times=None, where=where)
+    agent.learn_nothing()
+    chat, long = agent.chat(who), 2_000_000 * "x"
+    assert chat.say("First.").turn == 1
+    held.wait_reached()
+    for _ in range(9):  # 18 MB of texts: more than may wait
+        assert agent.chat(who).say(long, ["Noted."]).turn == 1
+    wait_for("a line in the log", lambda: agent.server.log.count("too many wait") > before)
+    agent.service.faults.clear()
+    agent.idle()
+    assert agent.said(agent.notes, who)[0][1] == f"First.{chat.tag}", "it was on its way"
 
 
 def test_it_is_busy_until_all_is_recorded(agent: Agent, who: str) -> None:

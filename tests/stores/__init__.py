@@ -1,7 +1,7 @@
 """Session stores from outside: real servers, rendered agents, and every fault between them.
 
-A usual run has the core of it. The soak is every test here for every target and every store, and
-the conformance suite with each of them (tests/stores/conformance):
+A usual run has the core of it: each language meets each store. Every test here for every target
+and every store:
 
-    uv run pytest -m "slow or soak" tests/stores
+    uv run pytest -m "slow or full" tests/stores
 """

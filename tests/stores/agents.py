@@ -16,12 +16,14 @@ from tests.conformance.provider import Provider
 from tests.conformance.server import Fleet, Server
 from tests.conformance.targets import Target
 from tests.installed import NODE, installed
+from tests.stores.forks import start
 from tests.stores.proxy import Proxy
-from tests.stores.stores import KINDS, SENTINEL, TIMEOUT, Backing, Store
+from tests.stores.servers import wait_for
+from tests.stores.stores import KINDS, PATIENT, SENTINEL, Backing, Store
 
-# One render serves every store: which one it is stands in its collection file.
-ANSWERS = (("session_store", "valkey"),)
-SETTINGS = {"STORE_TIMEOUT_SECONDS": TIMEOUT}
+SETTINGS = {"STORE_TIMEOUT_SECONDS": PATIENT}
+HASTY = 2  # seconds that a store may take where it is to be too slow
+CHECKPOINTS = 3  # of the replicas that tests share
 _numbers = itertools.count(1)
 
 
@@ -35,8 +37,15 @@ def command(project: Path, *words: str) -> list[str]:
     return [str(project / ".venv" / "bin" / "my-agent"), *words]
 
 
-def with_store(target: Target) -> Target:
-    return replace(target, answers=ANSWERS, command=lambda project: command(project, "serve"))
+def with_store(target: Target, store: str = "valkey") -> Target:
+    """The target as rendered for this store: each render has the adapter of one."""
+    return replace(
+        target,
+        answers=(("session_store", KINDS[store].answer),),
+        command=lambda project: command(project, "serve"),
+        start=start,
+        store=store,
+    )
 
 
 class Home:
@@ -46,9 +55,9 @@ class Home:
     """
 
     def __init__(self, target: Target, backing: Backing, folder: Path, store: str) -> None:
-        self.target = with_store(target)
-        self.project = installed(target.variant, **dict(ANSWERS))
         self.backing, self.agent_id = backing, f"agent-{os.getpid()}-{next(_numbers)}"
+        self.target = target
+        self.bring(store)
         self.folder = folder / self.agent_id
         for kind in ("collections", "agents", "iam"):
             shutil.copytree(self.project / kind, self.folder / kind)
@@ -63,8 +72,13 @@ class Home:
     def collection(self) -> Path:
         return self.folder / "collections" / "sessions.collection.md"
 
+    def bring(self, store: str) -> None:
+        """From now on run the render that has the adapter of this store."""
+        self.target = with_store(self.target, store)
+        self.project = installed(self.target.variant, **dict(self.target.answers))
+
     def declare(self, store: str, **changes: Any) -> Store:
-        """Edit the collection file, and nothing else: from now on sessions live there."""
+        """Edit the collection file, and nothing else: from now on it names this store."""
         self.store = KINDS[store](self.backing, self.agent_id)
         text = self.collection.read_text()
         declared = self.store.declared(**changes)
@@ -81,15 +95,17 @@ class Home:
             **self.store.environment(self.store.address),
             **variables,
         }
-        return subprocess.run(
+        process = start(
             command(self.project, *words),
             cwd=self.folder,
             env=environment,
             stdin=subprocess.DEVNULL,
-            capture_output=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
             text=True,
-            timeout=60,
         )
+        output, errors = process.communicate(timeout=60)
+        return subprocess.CompletedProcess(words, process.wait(), output, errors)
 
 
 @dataclass
@@ -109,7 +125,8 @@ class Agents:
     ) -> None:
         self.target, self.backing, self.folder = target, backing, folder
         self.provider, self.store_name = provider, store
-        self._shared: dict[tuple[Any, ...], tuple[Replica, Replica]] = {}
+        self._pair: tuple[Replica, Replica] | None = None
+        self._hasty: Replica | None = None
         self._all: list[Replica] = []
 
     def home(self, **changes: Any) -> Home:
@@ -118,7 +135,7 @@ class Agents:
         return home
 
     def fresh(self, home: Home, **settings: int | str) -> Replica:
-        """One replica more."""
+        """A replica of its own, for a test that ends it or needs other settings."""
         proxy = home.store.proxy()
         variables = {**SETTINGS, **home.store.environment(proxy.address), **settings}
         server = Server(home.target, home.folder, self.provider.origin, variables)
@@ -126,26 +143,30 @@ class Agents:
         self._all.append(replica)
         return replica
 
-    def pair(self, **settings: int | str) -> tuple[Replica, Replica]:
-        """Two replicas with these settings, for all tests that want them."""
-        key = tuple(sorted(settings.items()))
-        if key not in self._shared:
+    def pair(self) -> tuple[Replica, Replica]:
+        """Two replicas for all tests that want them."""
+        if self._pair is None:
             home = self.home()
-            self._shared[key] = (self.fresh(home, **settings), self.fresh(home, **settings))
-            for replica in self._shared[key]:
+            one, two = (self.fresh(home, CHECKPOINTS=CHECKPOINTS) for _ in range(2))
+            for replica in (one, two):
                 assert replica.server.post({"prompt": "Wake up."}).status == 200
-        for replica in self._shared[key]:
+            self._pair = one, two
+        for replica in self._pair:
             replica.proxy.reset()
-        return self._shared[key]
+        return self._pair
 
-    def small(self, **settings: int | str) -> Replica:
-        """A third replica beside the pair, with these settings."""
-        home = self.pair()[0].home
-        key = ("beside", *sorted(settings.items()))
-        if key not in self._shared:
-            replica = self.fresh(home, **settings)
-            self._shared[key] = (replica, replica)
-        return self._shared[key][0]
+    def hasty(self) -> Replica:
+        """A third replica beside the pair, which does not wait long for the store."""
+        if self._hasty is None:
+            home = self.pair()[0].home
+            home.declare(self.store_name, timeout_ms=HASTY * 1000)
+            self._hasty = self.fresh(home, STORE_TIMEOUT_SECONDS=HASTY)
+            server = self._hasty.server
+            # Its first turns load what later ones have: they may be too slow.
+            wait_for("a turn", lambda: server.post({"prompt": "Wake up."}).status == 200)
+            home.declare(self.store_name)
+        self._hasty.proxy.reset()
+        return self._hasty
 
     def settle(self) -> None:
         """Every proxy hands on again."""
@@ -186,7 +207,7 @@ class StoreFleet(Fleet):
     def __init__(
         self, target: Target, folder: Path, provider: str, backing: Backing, store: str
     ) -> None:
-        super().__init__(with_store(target), folder, provider)
+        super().__init__(with_store(target, store), folder, provider)
         self.plain, self.backing, self.store = target, backing, store
 
     def fresh(self, offline: bool = False, **settings: int | str) -> Server:

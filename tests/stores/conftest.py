@@ -1,16 +1,16 @@
 """Fixtures: the servers that keep sessions, and for each target and store its replicas.
 
 Each test runs for every target and every store. Those marked `spread` take half of them in a usual
-run, so that each language meets each store and each target two of them; the others are soak.
+run, so that each language meets each store and each target two of them; the others are `full`.
 """
 
 from collections.abc import Iterator
-from contextlib import ExitStack
 
 import pytest
 
 from tests.conformance.chat import Chat
 from tests.conformance.conftest import (  # noqa: F401 (fixtures)
+    backing,
     gate,
     nothing_that_a_strict_provider_refuses,
     provider,
@@ -20,7 +20,7 @@ from tests.conformance.targets import TARGETS, Target
 from tests.stores.agents import Agents, Replica, on
 from tests.stores.stores import STORES, Backing
 
-SOAK = (pytest.mark.slow, pytest.mark.soak)
+FULL = (pytest.mark.slow, pytest.mark.full)
 SPREAD = {
     ("strands-python", "valkey"),
     ("strands-python", "custom-lambda"),
@@ -42,8 +42,8 @@ SAMPLES = {"spread": SPREAD, "one_each": ONE_EACH}
 
 def pytest_configure(config: pytest.Config) -> None:
     for line in (
-        "spread: half of all targets and stores; the others are soak",
-        "one_each: each target with one store; the others are soak",
+        "spread: half of all targets and stores; the others are full",
+        "one_each: each target with one store; the others are full",
         "stores(*names): the stores that a test is about",
     ):
         config.addinivalue_line("markers", line)
@@ -59,22 +59,16 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         for store in stores:
             usual = [sample for name, sample in SAMPLES.items() if name in marks]
             chosen = all((target.name, store) in sample for sample in usual)
-            mark = pytest.mark.slow if chosen else SOAK
+            mark = pytest.mark.slow if chosen else FULL
             row = pytest.param((target, store), id=f"{target.name}-{store}", marks=mark)
             rows.append(row)
     metafunc.parametrize("agents", rows, indirect=True, scope="session")
 
 
 @pytest.fixture(scope="session")
-def backing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Backing]:
-    with ExitStack() as stack:
-        yield Backing(tmp_path_factory.mktemp("backing"), stack)
-
-
-@pytest.fixture(scope="session")
 def agents(
     request: pytest.FixtureRequest,
-    backing: Backing,
+    backing: Backing,  # noqa: F811
     provider: Provider,  # noqa: F811
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[Agents]:
@@ -101,6 +95,12 @@ def one(pair: tuple[Replica, Replica]) -> Replica:
 @pytest.fixture
 def two(pair: tuple[Replica, Replica]) -> Replica:
     return pair[1]
+
+
+@pytest.fixture
+def hasty(pair: tuple[Replica, Replica], agents: Agents) -> Replica:  # noqa: ARG001
+    """A third replica, which does not wait long for the store."""
+    return agents.hasty()
 
 
 @pytest.fixture

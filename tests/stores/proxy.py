@@ -9,7 +9,7 @@ from contextlib import suppress
 
 from tests.stores.servers import Address
 
-PATIENCE = 15.0
+PATIENCE = 60.0
 
 IsSave = Callable[[bytes], bool]
 

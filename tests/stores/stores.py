@@ -24,7 +24,8 @@ SENTINEL = "sentinel-3f9c1"
 BUCKET = "sessions-of-agents"
 FUNCTION = "arn:aws:lambda:us-east-1:123456789012:function:sessions"
 AWS = {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": SENTINEL, "AWS_REGION": "us-east-1"}
-TIMEOUT = 2  # seconds that a store may take; the vendor clients load slowly on a busy machine
+TTL = 3600  # seconds that a session in Valkey lives
+PATIENT = 30  # seconds that a store may take, on a busy machine too
 
 STORES = ["valkey", "s3", "custom-rest", "custom-lambda"]
 
@@ -86,6 +87,7 @@ class Store(ABC):
     """One kind of store for the tests of one process."""
 
     name: str
+    answer: str  # to `session_store`: the render that has its adapter
     expires = False  # whether it forgets by itself
 
     def __init__(self, backing: Backing, agent_id: str) -> None:
@@ -118,12 +120,12 @@ class Store(ABC):
         """Replace the bytes that are stored last, behind the back of every agent."""
 
     @abstractmethod
-    def asides(self, session: str) -> list[bytes]:
-        """What was set aside, verbatim."""
+    def quarantined(self, session: str) -> list[bytes]:
+        """What was quarantined, verbatim."""
 
     @abstractmethod
-    def aside_names(self, session: str) -> list[str]:
-        """The ids of what was set aside."""
+    def quarantine_names(self, session: str) -> list[str]:
+        """The ids of what was quarantined."""
 
     @abstractmethod
     def checkpoints(self, session: str) -> list[str]:
@@ -160,19 +162,19 @@ class Store(ABC):
 
 
 class ValkeyStore(Store):
-    name = "valkey"
+    name = answer = "valkey"
     expires = True
 
     @property
     def address(self) -> Address:
         return self.backing.valkey
 
-    def declared(self, ttl: int = 3600, **_: Any) -> str:
+    def declared(self, **_: Any) -> str:
         return f"""{SESSION_SCOPE}backend:
   type: "valkey"
   endpoint_secret: "secrets/valkey/sessions"
   key_prefix: "session"
-  ttl_seconds: {ttl}
+  ttl_seconds: {TTL}
 """
 
     def environment(self, address: Address) -> dict[str, str]:
@@ -198,11 +200,11 @@ class ValkeyStore(Store):
         fields = {"latest": data, "rev": str(uuid.uuid4())}
         self.client.hset(self.key(session), mapping=fields)
 
-    def asides(self, session: str) -> list[bytes]:
+    def quarantined(self, session: str) -> list[bytes]:
         fields = self.client.hgetall(self.key(session))
         return [value for name, value in sorted(fields.items()) if name.startswith(b"aside:")]
 
-    def aside_names(self, session: str) -> list[str]:
+    def quarantine_names(self, session: str) -> list[str]:
         names = [name.decode() for name in self.client.hkeys(self.key(session))]
         return [name.removeprefix("aside:") for name in names if name.startswith("aside:")]
 
@@ -221,7 +223,7 @@ class ValkeyStore(Store):
 
 
 class S3Store(Store):
-    name = "s3"
+    name = answer = "s3"
     expires = True
     ttl_days = 7
 
@@ -259,11 +261,11 @@ class S3Store(Store):
     def write(self, session: str, data: bytes) -> None:
         self.client.put_object(Bucket=BUCKET, Key=self.key(session), Body=data)
 
-    def asides(self, session: str) -> list[bytes]:
+    def quarantined(self, session: str) -> list[bytes]:
         keys = self.keys(self.key(session, "set_aside/"))
         return [data for key in keys if (data := self._get(key)) is not None]
 
-    def aside_names(self, session: str) -> list[str]:
+    def quarantine_names(self, session: str) -> list[str]:
         return self._ids(self.key(session, "set_aside/"))
 
     def checkpoints(self, session: str) -> list[str]:
@@ -296,6 +298,8 @@ class S3Store(Store):
 class CustomStore(Store):
     """The endpoint of the render's own tests; looked into through the file that it keeps."""
 
+    answer = "custom"
+
     @property
     def address(self) -> Address:
         return self.backing.endpoint
@@ -310,11 +314,11 @@ class CustomStore(Store):
         with closing(sqlite3.connect(self.backing.endpoint_data)) as data_base, data_base:
             assert data_base.execute(change, row).rowcount == 1
 
-    def asides(self, session: str) -> list[bytes]:
+    def quarantined(self, session: str) -> list[bytes]:
         rows = self._rows(session, ".set-aside").values()
         return [str(json.loads(row)["data"]["set_aside"]).encode() for row in rows]
 
-    def aside_names(self, session: str) -> list[str]:
+    def quarantine_names(self, session: str) -> list[str]:
         return list(self._rows(session, ".set-aside"))
 
     def checkpoints(self, session: str) -> list[str]:
@@ -334,7 +338,7 @@ class CustomStore(Store):
 class RestStore(CustomStore):
     name = "custom-rest"
 
-    def declared(self, attempts: int = 1, timeout_ms: int = TIMEOUT * 1000, **_: Any) -> str:
+    def declared(self, attempts: int = 1, timeout_ms: int = PATIENT * 1000, **_: Any) -> str:
         return f"""{PROJECT_SCOPE}backend:
   type: "custom"
   transport:
@@ -360,7 +364,7 @@ class RestStore(CustomStore):
 class LambdaStore(CustomStore):
     name = "custom-lambda"
 
-    def declared(self, attempts: int = 1, timeout_ms: int = TIMEOUT * 1000, **_: Any) -> str:
+    def declared(self, attempts: int = 1, timeout_ms: int = PATIENT * 1000, **_: Any) -> str:
         return f"""{PROJECT_SCOPE}backend:
   type: "custom"
   transport:

@@ -14,6 +14,7 @@ from tests.conformance.server import Server
 from tests.conformance.steps import Hold
 from tests.conformance.targets import TARGETS
 from tests.stores.agents import SETTINGS, Agents, Replica, on, with_store
+from tests.stores.servers import wait_for
 from tests.stores.stores import Store
 
 MOST = 20_000  # MAX_SNAPSHOT_BYTES of a replica that takes no more
@@ -44,7 +45,7 @@ BROKEN = {
 }
 
 
-def assert_set_aside(
+def assert_quarantined(
     chat: Chat, other: Chat, replica: Replica, damaged: bytes, damage: str
 ) -> None:
     """The next turn fails, the bytes are kept, and the session begins anew."""
@@ -59,15 +60,15 @@ def assert_set_aside(
     assert chat.calls("Two.") == []
     assert_kept(store, chat.session, damaged)
     assert store.snapshot(chat.session) is None
-    assert chat.session in replica.server.log
+    wait_for("a line in the log", lambda: chat.session in replica.server.log)
     assert other.say("Three.").turn == 1
     assert chat.recalled() == echoed("Three.")
     assert_kept(store, chat.session, damaged)
 
 
 def assert_kept(store: Store, session: str, damaged: bytes) -> None:
-    """What was set aside is this, byte for byte; a Lambda function's answer, value for value."""
-    (aside,) = store.asides(session)
+    """What was quarantined is this, byte for byte; a Lambda function's answer, value for value."""
+    (aside,) = store.quarantined(session)
     if store.name == "custom-lambda":
         assert json.loads(aside) == json.loads(damaged)
     else:
@@ -76,33 +77,34 @@ def assert_kept(store: Store, session: str, damaged: bytes) -> None:
 
 @pytest.mark.spread
 @pytest.mark.parametrize("damage", USUAL)
-def test_a_snapshot_that_cannot_be_read_is_set_aside(
+def test_a_snapshot_that_cannot_be_read_is_quarantined(
     chat: Chat, beside: Chat, one: Replica, damage: str
 ) -> None:
     chat.say("One.")
     damaged = DAMAGES[damage](one.home.store.read(chat.session) or b"")
     one.home.store.write(chat.session, damaged)
-    assert_set_aside(chat, beside, one, damaged, damage)
+    assert_quarantined(chat, beside, one, damaged, damage)
 
 
 @pytest.mark.spread
 @pytest.mark.parametrize("damage", [name for name in DAMAGES if name not in USUAL])
-def test_a_snapshot_that_is_none_is_set_aside(
+def test_a_snapshot_that_is_none_is_quarantined(
     chat: Chat, beside: Chat, one: Replica, damage: str
 ) -> None:
     chat.say("One.")
     damaged = DAMAGES[damage](one.home.store.read(chat.session) or b"")
     one.home.store.write(chat.session, damaged)
-    assert_set_aside(chat, beside, one, damaged, damage)
+    assert_quarantined(chat, beside, one, damaged, damage)
 
 
 @pytest.mark.one_each
-def test_a_session_of_another_framework_is_set_aside(agents: Agents, provider: Provider) -> None:
+def test_a_session_of_another_framework_is_quarantined(agents: Agents, provider: Provider) -> None:
     home, framework = agents.home(), agents.target.name.split("-")[0]
     others = [one for one in TARGETS if not one.name.startswith(framework)]
     other = others[TARGETS.index(agents.target) % len(others)]
     variables: dict[str, int | str] = {**home.store.environment(home.store.address)}
-    foreign = Server(with_store(other), home.folder, provider.origin, {**SETTINGS, **variables})
+    render = with_store(other, home.store.name)
+    foreign = Server(render, home.folder, provider.origin, {**SETTINGS, **variables})
     chat = Chat(foreign, provider)
     try:
         assert [chat.say(text).turn for text in ("One.", "More.")] == [1, 2]
@@ -112,14 +114,14 @@ def test_a_session_of_another_framework_is_set_aside(agents: Agents, provider: P
     assert stored
     replica = agents.fresh(home)
     own = on(replica.server, chat)
-    assert_set_aside(own, own, replica, stored, "of another framework")
+    assert_quarantined(own, own, replica, stored, "of another framework")
 
 
 @pytest.mark.spread
-def test_a_snapshot_that_is_too_large_is_set_aside_or_not_even_saved(
+def test_a_snapshot_that_is_too_large_is_quarantined_or_not_even_saved(
     agents: Agents, provider: Provider
 ) -> None:
-    large, small = agents.pair()[0], agents.small(MAX_SNAPSHOT_BYTES=MOST)
+    large, small = agents.pair()[0], agents.fresh(agents.pair()[0].home, MAX_SNAPSHOT_BYTES=MOST)
     store = large.home.store
     chat = Chat(small.server, provider)
     chat.say("One.")

@@ -83,7 +83,7 @@ def test_tls(agents: Agents, provider: Provider, tmp_path: Path) -> None:
     front.close()
 
 
-@pytest.mark.soak
+@pytest.mark.full
 @pytest.mark.slow
 def test_redis_7(agents: Agents, provider: Provider, redis: Address) -> None:
     works(agents, provider, SECRETS_VALKEY_SESSIONS=f"redis://{redis[0]}:{redis[1]}")

@@ -84,11 +84,8 @@ def without_conditions(payload: dict[str, Any]) -> dict[str, Any]:
 
 @pytest.mark.spread
 def test_the_operations_are_the_json_of_the_contract(agents: Agents, provider: Provider) -> None:
-    home = agents.home()
-    replica = agents.fresh(home, CHECKPOINTS=5)
-    chat = Chat(replica.server, provider)
-    assert chat.say("Wake up.").status == 200
-    chat = Chat(replica.server, provider)
+    replica = agents.pair()[0]
+    home, chat = replica.home, Chat(replica.server, provider)
     replica.proxy.records = True
     chat.say("One.", headers={KEY: "key-1"})
     chat.say("Two.")
@@ -146,8 +143,8 @@ def test_another_replica_reads_the_manifest_first(agents: Agents, provider: Prov
 
 @pytest.mark.spread
 def test_checkpoints_are_listed_as_the_contract_says(agents: Agents, provider: Provider) -> None:
-    home = agents.home()
-    chat = Chat(agents.fresh(home, CHECKPOINTS=5).server, provider)
+    one = agents.pair()[0]
+    home, chat = one.home, Chat(one.server, provider)
     chat.say("One.")
     proxy = home.store.proxy()
     proxy.records = True
@@ -169,7 +166,7 @@ def test_checkpoints_are_listed_as_the_contract_says(agents: Agents, provider: P
 def test_a_load_is_tried_as_often_as_the_collection_says(
     agents: Agents, provider: Provider
 ) -> None:
-    home = agents.home(attempts=3, timeout_ms=700)
+    home = agents.home(attempts=3)
     replica = agents.fresh(home)
     chat = Chat(replica.server, provider)
     assert chat.say("Wake up.").turn == 1

@@ -2,8 +2,7 @@
 
 import pytest
 
-from tests.conformance.conftest import provider  # noqa: F401 (a fixture)
-from tests.stores.conftest import backing  # noqa: F401 (a fixture)
+from tests.conformance.conftest import backing, provider  # noqa: F401 (fixtures)
 from tests.updates.history import MISSING, History, rows, shared_folder
 
 

@@ -7,7 +7,6 @@ from tests.updates.history import commit, git
 
 PROMPT = "You are a helpful assistant. Answer briefly and in plain words."
 OUR_PROMPT = "You are the assistant of a bookshop. Answer in one sentence."
-DELETED = ".env.example"
 
 
 @dataclass(frozen=True)
@@ -26,10 +25,10 @@ class Edit:
 
 
 EVERYWHERE = [
-    Edit("README.md", "# my-agent\n", "\nIt belongs to the bookshop.\n"),
-    Edit("AGENTS.md", "# For coding agents\n", "\n- Ask the bookshop before a release.\n"),
-    Edit(".gitignore", ".env\n", "notes/\n"),
     Edit(".github/workflows/ci.yml", "name: ci\n", "run-name: checks of the bookshop\n"),
+    Edit(".gitignore", ".env\n", "notes/\n"),
+    Edit("AGENTS.md", "# For coding agents\n", "\n- Ask the bookshop before a release.\n"),
+    Edit("README.md", "# my-agent\n", "\nIt belongs to the bookshop.\n"),
 ]
 PYTHON = [
     *EVERYWHERE,
@@ -42,11 +41,14 @@ PYTHON = [
 ]
 TYPESCRIPT = [
     *EVERYWHERE,
+    Edit(".env.example", "the other settings.\n", "BOOKSHOP=main-street\n"),
+    Edit(".npmrc", "engine-strict=true\n", "fund=false\n"),
     Edit("package.json", '"private": true,\n', '  "description": "The bookshop",\n'),
     Edit("package.json", '"dependencies": {\n', '    "eventsource-parser": "*",\n'),
     Edit("src/agent.ts", PROMPT, OUR_PROMPT, instead=True),
     Edit("src/agent.ts", "from 'zod'\n", "\nimport { shelfOf } from './shelves.ts'\n"),
     Edit("src/model.ts", "Which model answers", " the bookshop"),
+    Edit("tsconfig.json", '"strict": true,\n', '    "noImplicitReturns": true,\n'),
 ]
 EDITS = {
     "strands-python": PYTHON,
@@ -57,6 +59,32 @@ EDITS = {
         Edit("src/agent.ts", "word_count: wordCount", ", shelf_of: shelfOf"),
     ],
 }
+
+# The files in which memory is declared: an approval at the end of each, and other values.
+APPROVED = "\nThe bookshop approved this.\n"
+SESSIONS, MEMORIES = "collections/sessions.collection.md", "collections/memories.collection.md"
+DECLARED = [
+    Edit("agents/my-agent.agent.md", "that it reads and writes.\n", APPROVED),
+    Edit("collections/README.md", "# Memory collections\n", APPROVED),
+    Edit("iam/my-agent.iam.md", "What is not listed is denied.\n", APPROVED),
+]
+STORED = Edit(SESSIONS, "folder says how.\n", APPROVED)
+OPTIONS = {
+    "valkey": [STORED, Edit(SESSIONS, "ttl_seconds: 86400", "ttl_seconds: 3600", instead=True)],
+    "s3": [STORED, Edit(SESSIONS, '"us-east-1"', '"eu-west-1"', instead=True)],
+    "custom": [STORED, Edit(SESSIONS, "timeout_ms: 3000", "timeout_ms: 2500", instead=True)],
+    "agentcore": [
+        Edit(MEMORIES, "how they belong together.\n", APPROVED),
+        Edit(MEMORIES, '"us-east-1"', '"eu-west-1"', instead=True),
+    ],
+}
+OWN_STORES = {
+    "strands-python": Edit("src/app/memory/own_stores.py", "    return []", "  # none yet"),
+    "strands-typescript": Edit("src/memory/own_stores.ts", "  return []", " // none yet"),
+}
+
+# Files of the owner's own: a tool, and, in the folder of the template's own memory code, a module
+# that a test of the owner's uses.
 PYTHON_TOOL = '''"""Where the books are."""
 
 {imported}
@@ -67,6 +95,21 @@ async def shelf_of(title: str) -> str:
     """Say on which shelf a book is."""
     return title[:1].upper()
 '''
+PYTHON_FILES = {
+    "src/app/memory/receipts.py": '''"""Receipts of the bookshop."""
+
+
+def receipt(title: str) -> str:
+    """One line of a receipt."""
+    return f"1 x {title}"
+''',
+    "tests/test_receipts.py": """from app.memory.receipts import receipt
+
+
+def test_a_receipt_names_the_book() -> None:
+    assert receipt("Emma") == "1 x Emma"
+""",
+}
 TYPESCRIPT_TOOL = """// Where the books are.
 
 import {{ tool }} from '{package}'
@@ -79,45 +122,80 @@ export const shelfOf = tool({{{name}
 }})
 """
 NAME = "\n  name: 'shelf_of',"
-# A module of the owner's own; it had another name at first.
-MODULE = {
-    "strands-python": (
-        "src/app/shelves.py",
-        PYTHON_TOOL.format(imported="from strands import tool", decorator="tool"),
-    ),
-    "vercel-python": (
-        "src/app/shelves.py",
-        PYTHON_TOOL.format(imported="import ai", decorator="ai.tool"),
-    ),
-    "strands-typescript": (
-        "src/shelves.ts",
-        TYPESCRIPT_TOOL.format(package="@strands-agents/sdk", name=NAME, callback="callback"),
-    ),
-    "vercel-typescript": (
-        "src/shelves.ts",
-        TYPESCRIPT_TOOL.format(package="ai", name="", callback="execute"),
-    ),
+TYPESCRIPT_FILES = {
+    "src/memory/receipts.ts": """// Receipts of the bookshop.
+
+export const receipt = (title: string): string => `1 x ${title}`
+""",
+    "tests/receipts.test.ts": """import assert from 'node:assert/strict'
+import { test } from 'node:test'
+
+import { receipt } from '../src/memory/receipts.ts'
+
+test('a receipt names the book', () => assert.equal(receipt('Emma'), '1 x Emma'))
+""",
 }
+FILES = {
+    "strands-python": {
+        "src/app/shelves.py": PYTHON_TOOL.format(
+            imported="from strands import tool", decorator="tool"
+        ),
+        **PYTHON_FILES,
+    },
+    "vercel-python": {
+        "src/app/shelves.py": PYTHON_TOOL.format(imported="import ai", decorator="ai.tool"),
+        **PYTHON_FILES,
+    },
+    "strands-typescript": {
+        "src/shelves.ts": TYPESCRIPT_TOOL.format(
+            package="@strands-agents/sdk", name=NAME, callback="callback"
+        ),
+        **TYPESCRIPT_FILES,
+    },
+    "vercel-typescript": {
+        "src/shelves.ts": TYPESCRIPT_TOOL.format(package="ai", name="", callback="execute"),
+        **TYPESCRIPT_FILES,
+    },
+}
+DELETED = {"python": ".env.example", "typescript": "tests/turn.test.ts"}
 
 
-def edit(project: Path, target: str) -> None:
-    """Do and commit all of it in a project of `target`."""
-    path, text = MODULE[target]
-    (project / path).with_stem("books").write_text(text, "utf-8")
-    commit(project, "A module of our own")
-    git(project, "mv", Path(path).with_stem("books").as_posix(), path)
-    for change in EDITS[target]:
+def edits_of(variant: str, tree: dict[str, bytes]) -> list[Edit]:
+    """The edits of a variant; with another model only, `tree` has no collections."""
+    target, *options = variant.split("+")
+    edits = [*EDITS[target], *(DECLARED if options else [])]
+    for option in options:
+        edits += OPTIONS.get(option, [])
+    if "agentcore" in options and target in OWN_STORES:
+        edits.append(OWN_STORES[target])
+    return [change for change in edits if change.path in tree]
+
+
+def edit(project: Path, variant: str) -> None:
+    """Do and commit all of it in a project of `variant`."""
+    tree = {
+        path.relative_to(project).as_posix(): path.read_bytes()
+        for path in project.rglob("*")
+        if path.is_file() and ".git" not in path.relative_to(project).parts
+    }
+    target = variant.partition("+")[0]
+    for path, text in FILES[target].items():
+        (project / path).parent.mkdir(exist_ok=True)
+        (project / path).with_stem("draft").write_text(text, "utf-8")
+        commit(project, "A file of our own, which had another name at first")
+        git(project, "mv", Path(path).with_stem("draft").as_posix(), path)
+    for change in edits_of(variant, tree):
         file = project / change.path
         file.write_text(change.of(file.read_text("utf-8")), "utf-8")
-    (project / DELETED).unlink()
+    (project / DELETED[target.rpartition("-")[2]]).unlink()
     commit(project, "What we changed")
 
 
-def edited(tree: dict[str, bytes], target: str) -> dict[str, bytes]:
+def edited(tree: dict[str, bytes], variant: str) -> dict[str, bytes]:
     """The files of a copy, when somebody has done all of it to them."""
-    path, text = MODULE[target]
-    tree = {**tree, path: text.encode()}
-    for change in EDITS[target]:
-        tree[change.path] = change.of(tree[change.path].decode()).encode()
-    del tree[DELETED]
-    return tree
+    target = variant.partition("+")[0]
+    new = tree | {path: text.encode() for path, text in FILES[target].items()}
+    for change in edits_of(variant, tree):
+        new[change.path] = change.of(new[change.path].decode()).encode()
+    del new[DELETED[target.rpartition("-")[2]]]
+    return new

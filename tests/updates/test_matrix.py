@@ -1,81 +1,123 @@
 """From every release to the working tree: nothing of the template is missing, nothing is lost."""
 
+import shutil
+from collections.abc import Collection
 from pathlib import Path
 
 import pytest
+from _pytest.mark import ParameterSet
 
 from hooks.releases import releases
-from hooks.variants import VARIANTS
+from hooks.variants import TARGETS, VARIANTS
 from tests.conftest import ROOT
-from tests.updates.edits import edit, edited
-from tests.updates.history import MISSING, NEWEST, History, git, offered, rows, update
+from tests.updates.edits import OWN_STORES, edit, edited
+from tests.updates.history import MISSING, NEWEST, History, commit, git, offered, rows, update
 from tests.updates.own_tests import pass_once, tree_of
-from tests.updates.table import row
-
-
-def is_model(variant: str) -> bool:
-    """Whether an option is another model only."""
-    return "model" in VARIANTS[variant]
-
 
 ROWS = rows()
-# Each answer of `model` once; the soak has every target with each.
-USUAL = {"strands-python+anthropic", "vercel-python+bedrock", "vercel-typescript+gateway"}
-USUAL |= {"strands-typescript+openai", "strands-python+openai-compatible"}
-every = pytest.mark.parametrize(
-    ("release", "variant"),
-    [
-        pytest.param(
-            *row, marks=[pytest.mark.soak] if is_model(row[1]) and row[1] not in USUAL else []
-        )
-        for row in ROWS
-    ],
-)
 MARKER = b"<<<<<<< before updating"
+# What a usual run has of each release; of one that is not named here, what stands below LATER.
+LATER = "later"
+SAMPLES = {
+    "0.1.0": {"strands-python"},
+    "0.2.0": {"vercel-typescript"},
+    "0.3.0": {"strands-typescript+valkey"},
+    LATER: {
+        "strands-python+valkey+agentcore",
+        "strands-typescript+s3",
+        "vercel-python",
+        "vercel-typescript+valkey",
+    },
+}
+UNTOUCHED = {"strands-python", "vercel-typescript+valkey"}
+TESTED = {"strands-typescript+s3", "vercel-python"}
+
+
+def sampled(only: Collection[str] = VARIANTS) -> list[ParameterSet]:
+    """Each row of the matrix; marked, unless a usual run has it and it is one of `only`."""
+    found = []
+    for release, variant in ROWS:
+        is_usual = variant in SAMPLES.get(release, SAMPLES[LATER]) and variant in only
+        found.append(pytest.param(release, variant, marks=[] if is_usual else [pytest.mark.full]))
+    return found
 
 
 def unmerged(project: Path) -> str:
     return git(project, "diff", "--name-only", "--diff-filter=U")
 
 
-def untouched(history: History, folder: Path, release: str, variant: str) -> None:
-    """Update a project that nobody touched, and compare it with a fresh copy, byte for byte."""
-    project = history.project(folder, release, variant)
+def changed(history: History, release: str, variant: str) -> Path:
+    """A project with edits, updated; to read only."""
+
+    def make(folder: Path) -> None:
+        project = history.project(folder, release, variant)
+        edit(project, variant)
+        update(project)
+
+    return history.once(f"changed/{release}/{variant}", make)
+
+
+def assert_kept(history: History, release: str, variant: str) -> None:
+    """Its update is a fresh copy with the same edits, byte for byte, and has no conflict."""
+    project = changed(history, release, variant)
+    assert unmerged(project) == ""
+    tree = tree_of(project)
+    assert [path for path, data in tree.items() if MARKER in data.splitlines()] == []
+    wanted = edited(tree_of(history.copied(NEWEST, variant)), variant)
+    assert tree.keys() == wanted.keys()
+    assert [path for path in tree if tree[path] != wanted[path]] == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("release", "variant"), sampled())
+def test_edits_and_files_of_an_owner_survive(release: str, variant: str, history: History) -> None:
+    assert_kept(history, release, variant)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("release", "variant"), sampled(UNTOUCHED))
+def test_an_untouched_project_becomes_a_fresh_copy(
+    release: str, variant: str, history: History, tmp_path: Path
+) -> None:
+    project = history.project(tmp_path / "project", release, variant)
     update(project)
     assert tree_of(project) == tree_of(history.copied(NEWEST, variant))
 
 
-def changed(history: History, folder: Path, release: str, variant: str) -> Path:
-    """Update a project with edits, and compare it with a fresh copy with the same edits."""
-    target = variant.partition("+")[0]
-    project = history.project(folder, release, variant)
-    edit(project, target)
-    update(project)
-    assert unmerged(project) == ""
-    tree = tree_of(project)
-    assert [path for path, data in tree.items() if MARKER in data.splitlines()] == []
-    assert tree == edited(tree_of(history.copied(NEWEST, variant)), target)
-    return project
+@pytest.mark.slow
+@pytest.mark.parametrize(("release", "variant"), sampled(TESTED))
+def test_an_updated_project_passes_its_tests_and_its_owners(
+    release: str, variant: str, history: History, tmp_path: Path
+) -> None:
+    source = changed(history, release, variant)
+    project = shutil.copytree(source, tmp_path / "project", symlinks=True)
+    pass_once(history, variant.partition("+")[0], Path(project))
 
 
 @pytest.mark.slow
-@every
-def test_an_untouched_project_becomes_a_fresh_copy_and_edits_survive(
-    release: str, variant: str, history: History, tmp_path: Path
+@pytest.mark.parametrize(
+    "target", ["strands-python", pytest.param("strands-typescript", marks=pytest.mark.full)]
+)
+def test_own_stores_without_long_term_memory_are_shown_as_deleted_or_kept_by_an_answer(
+    target: str, history: History, tmp_path: Path
 ) -> None:
-    with row(release, variant, "none") as none, row(release, variant, "all") as all:
-        untouched(history, tmp_path / "untouched", release, variant)
-        none.result = "equals a fresh copy"  # whose own tests are run by tests/test_rendered*.py
-        ours = changed(history, tmp_path / "changed", release, variant)
-        all.result = "a fresh copy with the edits; its own tests FAIL"
-        pass_once(history, variant, ours)
-        all.result = all.result.replace("FAIL", "pass")
+    ours = OWN_STORES[target]
+    for answers in ({}, {"long_term_memory": "agentcore"}):
+        project = history.project(tmp_path / f"project{len(answers)}", "0.4.0", f"{target}+valkey")
+        file = project / ours.path
+        file.write_text(ours.of(file.read_text("utf-8")), "utf-8")
+        commit(project, "A store of our own")
+        update(project, **answers)
+        assert unmerged(project) == ""
+        if answers:
+            assert ours.new in file.read_text("utf-8")
+        else:
+            assert ours.new in git(project, "diff", "HEAD", "--diff-filter=D", "--", ours.path)
 
 
-def test_a_project_of_the_last_release_is_updated(history: History, tmp_path: Path) -> None:
+def test_a_project_of_the_last_release_is_updated(history: History) -> None:
     """The core of the matrix, for every day."""
-    last, variant = releases(ROOT)[-1].version, next(iter(VARIANTS))
-    changed(history, tmp_path / "project", last, variant)
+    assert_kept(history, releases(ROOT)[-1].version, TARGETS[0])
 
 
 def test_every_target_is_updated_from_its_first_release_on() -> None:
@@ -83,7 +125,7 @@ def test_every_target_is_updated_from_its_first_release_on() -> None:
         pytest.skip(f"this is a clone {MISSING}")
     listed = [release.version for release in releases(ROOT)]
     assert len(listed) >= 3
-    for target in [variant for variant in VARIANTS if "+" not in variant]:
+    for target in TARGETS:
         having = [release for release in listed if target in offered(release)]
         assert having == listed[-len(having) :], f"{target} went away after a release"
         assert having, f"{target} is in no release"

@@ -1,21 +1,19 @@
-// Checks the projects that stdin lists, {folder, agent_id, against}, in one process of a render.
-// With `variables` in it, these are the environment, and the secrets are looked up there too.
+// Checks the projects that stdin lists, in one process of a render: their findings.
+//
+// Each is {folder, agent_id, variables}. Without variables nothing is said about them.
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { pathToFileURL } from 'node:url'
 
-const load = (name) => import(pathToFileURL(join(process.cwd(), 'src/memory', name)).href)
-const { checkProject } = await load('project.ts')
-const { checkSecrets } = await load('secrets_check.ts')
-const { readOptions } = await load('options.ts')
-const found = []
-for (const { folder, agent_id, against, variables } of JSON.parse(readFileSync(0, 'utf8'))) {
-  const wrong = await checkProject(folder, agent_id, against)
-  if (variables) {
-    process.env = { PATH: process.env.PATH, ...variables, HOME: folder }
-    const [options] = readOptions()
-    wrong.push(...(await checkSecrets(folder, { ...options, agentId: agent_id })))
-  }
-  found.push(wrong)
+const module = pathToFileURL(join(process.cwd(), 'src/collections/check.ts')).href
+const { checkProject } = await import(module)
+const OF_VARIABLES = ['AML-W240', 'AML-W242']
+
+function check({ folder, agent_id, variables }) {
+  process.env = { ...variables, HOME: folder }
+  const found = checkProject(folder, agent_id ?? null)
+  return found.filter(({ id }) => variables || !OF_VARIABLES.includes(id))
 }
+
+const found = JSON.parse(readFileSync(0, 'utf8')).map(check)
 process.stdout.write(JSON.stringify(found))

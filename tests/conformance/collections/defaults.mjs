@@ -1,20 +1,20 @@
-// Loads the projects that stdin lists, as folders, in a render: what its models make of them.
+// Loads the projects that stdin lists, each with a folder: the values of their fields.
 import { globSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { pathToFileURL } from 'node:url'
 
-const load = (name) => import(pathToFileURL(join(process.cwd(), `src/memory/${name}.ts`)).href)
-const { read } = await load('frontmatter')
-const models = await load('models')
-const { loadProject } = await load('project')
+const load = (name) => import(pathToFileURL(join(process.cwd(), `src/collections/${name}.ts`)).href)
+const { loadProject } = await load('check')
+const { Agent, Grants } = await load('models')
+const { readDocument } = await load('reader')
 
-function loaded(folder) {
-  const { collections, reads, writes } = loadProject(folder)
+function loaded({ folder }) {
+  const { collections, reads, writes } = loadProject(folder, null)
   const [collection] = collections.values()
   const found = { collection, reads, writes }
-  for (const kind of ['agent', 'iam']) {
+  for (const [kind, model] of Object.entries({ agent: Agent, iam: Grants })) {
     const [path] = globSync(`*/*.${kind}.md`, { cwd: folder })
-    found[kind] = models[kind].parse(read(join(folder, path), path).data)
+    found[kind] = model.parse(readDocument(join(folder, path), path).data)
   }
   return found
 }

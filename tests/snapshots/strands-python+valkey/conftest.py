@@ -1,15 +1,25 @@
-"""The tests run in a folder of their own, as an agent that no collection of yours concerns."""
+"""Runs each test in a folder of its own, without your settings, credentials and collections."""
 
 import os
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
-folder = TemporaryDirectory()  # until the tests are over
+import pytest
+
+AGENT = '---\nagent_id: "apart"\nmemory: {mode: "none"}\n---\n'
+OWN = ("AGENT_ID", "AWS_", "CHECKPOINTS", "MODEL", "PROJECT_ID", "SECRET", "SESSION", "STORE_")
 
 
-def pytest_configure() -> None:
-    os.chdir(folder.name)
-    for name in ("collections", "agents"):
-        Path(name).mkdir()
-    agent = '---\nagent_id: "apart"\nmemory: {mode: "none"}\n---\n'
-    Path("agents/apart.agent.md").write_text(agent)
+@pytest.fixture(autouse=True)
+def apart(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder, whose only agent uses no collection."""
+    folder = tmp_path_factory.mktemp("apart")
+    for name in [name for name in os.environ if name.startswith(OWN)]:
+        monkeypatch.delenv(name)
+    for name in ("AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE"):
+        monkeypatch.setenv(name, str(folder / "none"))
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    for kind in ("agents", "collections", "iam"):
+        (folder / kind).mkdir()
+    (folder / "agents" / "apart.agent.md").write_text(AGENT)
+    monkeypatch.chdir(folder)
+    return folder

@@ -10,7 +10,7 @@ import pytest
 from conftest import ScriptedModel
 from starlette.datastructures import Headers
 
-from app.parts import Parts
+from app.runtime import Runtime
 from app.server import Turns, create_app
 from app.settings import Settings
 
@@ -44,8 +44,8 @@ class Client:
     """A client of a server whose model plays a script."""
 
     def __init__(self, *script: Any, **settings: Any) -> None:
-        self.parts, self.turns = Parts(Settings(**settings)), Turns()
-        self.parts.model = self.model = ScriptedModel(script)
+        self.runtime, self.turns = Runtime(Settings(**settings)), Turns()
+        self.runtime.model = self.model = ScriptedModel(script)
 
     async def send(self, route: str, headers: Any, body: bytes, patience: float = 5) -> Any:
         """The status, session and text of the answer; the client leaves when out of patience."""
@@ -54,7 +54,8 @@ class Client:
         leave: Any = (patience, {"type": "http.disconnect"})
         inputs = iter([(0, {"type": "http.request", "body": body}), leave, leave])
         send = AsyncMock()
-        await create_app(self.parts, self.turns)(scope, lambda: asyncio.sleep(*next(inputs)), send)
+        app = create_app(self.runtime, self.turns)
+        await app(scope, lambda: asyncio.sleep(*next(inputs)), send)
         start, *parts = [call.args[0] for call in send.await_args_list]
         text = b"".join(part["body"] for part in parts).decode()
         return start["status"], Headers(raw=start["headers"]).get(SESSION), text
@@ -95,7 +96,7 @@ async def test_turns_of_a_session_run_one_by_one_and_a_full_queue_refuses() -> N
     turns += [asyncio.create_task(client.say("s", n)) for n in "56"]
     assert " ".join(await asyncio.gather(*turns)) == "draining 1 draining session_busy 1 2 3"
     assert client.model.calls == ["1", "hi", "2", "2 ok 5", "2 ok 5 ok 6"]
-    assert not client.parts.sessions._locks
+    assert not client.runtime.sessions._locks
 
 
 async def test_history_is_cut_in_front_of_a_prompt_and_a_long_turn_is_kept_whole() -> None:
@@ -104,4 +105,4 @@ async def test_history_is_cut_in_front_of_a_prompt_and_a_long_turn_is_kept_whole
         await client.say("s", prompt)
     assert client.model.calls[3] == "2 b 3 c 4"
     assert client.model.calls[6] == "4 (toolUse) (toolResult) (toolUse) (toolResult) ok 5"
-    assert "system" not in str(await client.parts.sessions._store.load("s"))
+    assert "system" not in str(await client.runtime.sessions._store.load("s"))

@@ -1,56 +1,55 @@
-// The collections of this project, and how `check` tells what is wrong with one.
+// The collections of this project, the findings of `check`, and secrets.
 
 import assert from 'node:assert/strict'
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { createServer } from 'node:http'
+import type { AddressInfo } from 'node:net'
 import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
 import { test, type TestContext } from 'node:test'
 
-import { readOptions } from '../src/memory/options.ts'
-import { checkProject, loadProject } from '../src/memory/project.ts'
-import { checkSecrets } from '../src/memory/secrets_check.ts'
+import { checkProject, loadProject } from '../src/collections/check.ts'
+import { Secrets } from '../src/collections/secrets.ts'
+import { createSettings } from '../src/settings.ts'
 
 const PROJECT = join(import.meta.dirname, '..')
-const COLLECTION = `---
+const FILES = {
+  'collections/sessions.collection.md': `---
 spec_version: "1.2"
 collection_id: "sessions"
 version: "1.0.0"
 status: "active"
 meta:
   name: "Sessions"
-  description: "Keeps the turns that were completed. Other instances go on with them."
+  description: "Keeps the completed turns. Other instances continue them."
   owner: "platform"
   last_updated: "2026-04-01"
 scope: {lifetime: "session"}
-backend:
-  type: "valkey"
-  endpoint_secret: "secrets/valkey/sessions"
-  ttl_seconds: 86400
 writeback: {enabled: true}
----
-`
-const AGENT = `---
+backend:
+  {type: "valkey", endpoint_secret: "env:SESSIONS", ttl_seconds: 86400}
+---`,
+  'agents/helper.agent.md': `---
 agent_id: "helper"
 memory:
-  mode: "session"
+  mode: "user"
   read_collections: ["sessions"]
   write_collections: ["sessions"]
----
-`
-const GRANTS = `---
+---`,
+  'iam/helper.iam.md': `---
 agent_id: "helper"
 collections: [{ref: "sessions", access: "read-write"}]
----
-`
-const FILES = {
-  'collections/sessions.collection.md': COLLECTION,
-  'agents/helper.agent.md': AGENT,
-  'iam/helper.iam.md': GRANTS,
+---`,
 }
 
-function project(context: TestContext, old: string, by: string): string {
-  const folder = mkdtempSync(join(tmpdir(), 'collections-'))
-  context.after(() => rmSync(folder, { recursive: true }))
+/** A project in which one text is replaced; its variables are the environment of the test. */
+function project(context: TestContext, variables: NodeJS.ProcessEnv, old = '', by = ''): string {
+  const [folder, environment] = [mkdtempSync(join(tmpdir(), 'collections-')), process.env]
+  process.env = { HOME: folder, ...variables }
+  context.after(() => {
+    process.env = environment
+    rmSync(folder, { recursive: true })
+  })
   for (const [path, text] of Object.entries(FILES)) {
     mkdirSync(join(folder, dirname(path)))
     writeFileSync(join(folder, path), text.replace(old, by))
@@ -58,49 +57,52 @@ function project(context: TestContext, old: string, by: string): string {
   return folder
 }
 
-test('nothing is wrong with the collections of this project', () => {
-  const found = checkProject(PROJECT)
-  assert.deepEqual(
-    found.filter(({ severity }) => severity === 'error'),
-    [],
-  )
-  const { collections, reads, writes } = loadProject(PROJECT)
-  for (const id of [...reads, ...writes]) assert.ok(collections.has(id))
+test('the files of this project have no errors', () => {
+  const found = checkProject(PROJECT, null)
+  assert.ok(found.every(({ severity }) => severity === 'warning'))
+  loadProject(PROJECT, null)
 })
 
-const FOUND: [old: string, by: string, found: string[]][] = [
-  ['ttl_seconds: 86400', 'ttl_seconds: 0x10', []],
-  ['ttl_seconds: 86400', 'ttl_seconds: 1.5', ['AML-E063 colle:15']],
-  ['ttl_seconds: 86400', 'ttl_seconds: &a 5', ['AML-E007 colle:15']],
-  ['  ttl_seconds: 86400', '\tttl_seconds: 86400', ['AML-E0D0 colle:15']],
-  ['"platform"', '"platform', ['AML-E0D3 colle:9']],
-  ['  ttl_seconds: 86400\n', '', ['AML-W206 colle:12']],
-  ['"1.0.0"', '1.0', ['AML-E016 colle:4']],
-  ['scope', 'color: 1\nscope', ['AML-E003 colle:11']],
-  ['"active"', '"disabled"', ['AML-E102 agent:5', 'AML-E102 agent:6', 'AML-E14A iam/h:3']],
-  ['mode: "session"', 'mode: "none"', ['AML-E104 agent:5', 'AML-E104 agent:6']],
+const FINDINGS: [old: string, by: string, found: string[]][] = [
+  ['"1.0.0"', '1.0', ['AML-E302 colle:4']],
+  ['  owner', '\towner', ['AML-E0D1 colle:9']],
+  ['"platform"', '"platform', ['AML-E002 colle:9']],
+  ['  last_updated: "2026-04-01"\n', '', ['AML-W205 colle:6']],
+  ['  owner: "platform"\n', '', ['AML-E301 colle:6']],
+  ['scope', 'color: 1\nscope', ['AML-E303 colle:11']],
+  ['"active"', '"disabled"', ['AML-E102 agent:5', 'AML-E102 agent:6', 'AML-E102 iam/h:3']],
   ['enabled: true', 'enabled: false', ['AML-E107 agent:6', 'AML-E108 iam/h:3']],
   ['"read-write"', '"read"', ['AML-E106 agent:6']],
+  ['read_collections: ["sessions"]', 'read_collections: []', ['AML-E10C agent:6']],
+  ['env:SESSIONS', 'env:OTHER', ['AML-W240 colle:14']],
 ]
-for (const [old, by, found] of FOUND) {
-  test(`finds ${found.join(', ') || 'nothing'} after ${JSON.stringify(by)}`, (context) => {
-    const told = checkProject(project(context, old, by))
-    assert.deepEqual(
-      told.map(({ id, file, line }) => `${id} ${file.slice(0, 5)}:${line}`),
-      found,
-    )
+for (const [old, by, expected] of FINDINGS) {
+  test(`finds ${expected.join(', ')} after ${JSON.stringify(by)}`, (context) => {
+    const folder = project(context, { SESSIONS: 'x' }, old, by)
+    const found = checkProject(folder, null)
+    const lines = found.map(({ id, file, line }) => `${id} ${file.slice(0, 5)}:${line}`)
+    assert.deepEqual(lines, expected)
   })
 }
 
-test('a secret that is not there is told', async (context) => {
-  const [folder, [options]] = [project(context, 'valkey/sessions"', 'x#url"'), readOptions()]
-  const environment = process.env
-  const told = async (SECRETS_X = '') => {
-    process.env = { HOME: folder, SECRETS_X }
-    return (await checkSecrets(folder, options)).map(({ id, line }) => `${id} ${line}`)
-  }
-  context.after(() => (process.env = environment))
-  assert.deepEqual(await told(), ['AML-W242 14'])
-  assert.deepEqual(await told('valkey://h'), ['AML-W241 14'])
-  assert.deepEqual(await told('{"url": "valkey://h"}'), [])
+test('names the command that adds the code for a backend', (context) => {
+  const folder = project(context, {}, 'type: "valkey"', 'type: "s3"')
+  const [found] = checkProject(folder, null)
+  assert.match(found!.message, /copier update --defaults -r :current: -d session_store=s3/)
+})
+
+test('reads a secret from the environment, else from AWS, and quotes no value', async (context) => {
+  const answer = JSON.stringify({ SecretString: '{"token": "from AWS"}' })
+  const server = createServer((_, response) => response.end(answer)).listen(0, '127.0.0.1')
+  context.after(() => server.close())
+  await new Promise((resolve) => server.once('listening', resolve))
+  const AWS_ENDPOINT_URL = `http://127.0.0.1:${(server.address() as AddressInfo).port}`
+  const aws = { AWS_ENDPOINT_URL, AWS_ACCESS_KEY_ID: 'x', AWS_SECRET_ACCESS_KEY: 'x' }
+  project(context, { ...aws, AWS_REGION: 'eu-west-1', A_B: 'from here', JSON_VALUE: '{"a": 1}' })
+  const secrets = new Secrets(createSettings({ secretCacheSeconds: 60 }))
+  const get = (reference: string) => secrets.get({ reference, key: null, region: null })
+  assert.equal(await get('a/b'), 'from here')
+  assert.equal(await get('c/d#token'), 'from AWS')
+  await assert.rejects(get('env:UNSET'), /'env:UNSET' \(variable UNSET\): the variable is not set/)
+  await assert.rejects(get('json/value#a'), (error: Error) => !error.message.includes('{'))
 })

@@ -1,4 +1,4 @@
-// The words of the HTTP contract: its headers, its errors, and what valid input is.
+// The HTTP contract as data: headers, errors, and the forms of valid input.
 
 const PREFIX = 'X-Amzn-Bedrock-AgentCore-Runtime-'
 export const SESSION_HEADER = `${PREFIX}Session-Id`
@@ -10,33 +10,36 @@ export const ACTOR_ID = /^(?=.{1,255}$)[A-Za-z0-9][A-Za-z0-9_/-]*(:[A-Za-z0-9_/-
 export const KEY = /^[!-~]{1,128}$/
 const BLANK = /^[\p{White_Space}\ufeff]*$/u
 
-// Error type -> HTTP status, and the message for a caller, who is told no more than this.
+// Error type -> HTTP status, and the message for the caller, who learns no more than this.
 export const ERRORS = {
-  invalid_json: [400, 'The body is not one JSON value in UTF-8 of at most 64 levels.'],
+  invalid_json: [400, 'Send one JSON value in UTF-8, nested at most 64 levels deep.'],
   invalid_request: [400, 'The request is not valid.'],
-  invalid_session_id: [400, 'A session id is 1 to 256 of A-Z a-z 0-9 _ -, not first _ or -.'],
-  actor_required: [400, 'This agent remembers people: name the actor in a header.'],
-  invalid_actor: [400, 'An actor id is 1 to 255 of A-Z a-z 0-9 _ - / :, so no e-mail address.'],
+  invalid_session_id: [400, 'A session id must match [A-Za-z0-9][A-Za-z0-9_-]{0,255}.'],
+  actor_required: [400, `An actor id is required: set the header ${ACTOR_HEADERS[0]}.`],
+  invalid_actor: [400, 'An actor id is 1 to 255 of A-Z a-z 0-9 _ - / : (e-mails: SHA-256).'],
   session_forbidden: [403, 'This session belongs to another actor.'],
   origin_forbidden: [403, 'Only pages and programs of this machine may call this address.'],
-  not_found: [404, 'There is nothing here: use POST /invocations or GET /ping.'],
-  method_not_allowed: [405, 'This path does not take this method.'],
+  not_found: [404, 'Not found: use POST /invocations or GET /ping.'],
+  method_not_allowed: [405, 'This path does not support this method.'],
+  session_conflict: [409, 'Another process continued this session; this turn was not kept.'],
+  session_corrupt: [409, 'The stored session is unreadable and was quarantined; start anew.'],
   payload_too_large: [413, 'The body is too large.'],
-  session_busy: [429, 'Too many turns wait for this session.'],
-  internal_error: [500, 'Something went wrong here; nothing was kept of this turn.'],
-  model_failed: [502, 'The model failed; nothing was kept of this turn.'],
-  empty_reply: [502, 'The model answered nothing; nothing was kept of this turn.'],
-  reply_incomplete: [502, 'The model did not finish; nothing was kept of this turn.'],
+  session_too_large: [413, 'The session is too large to be stored; this turn was not kept.'],
+  session_busy: [429, 'Too many turns are waiting for this session.'],
+  internal_error: [500, 'Internal error; this turn was not kept.'],
+  model_failed: [502, 'The model failed; this turn was not kept.'],
+  empty_reply: [502, 'The model sent an empty reply; this turn was not kept.'],
+  reply_incomplete: [502, 'The model did not finish its reply; this turn was not kept.'],
   draining: [503, 'The server is shutting down.'],
-  turn_timeout: [504, 'The turn took too long; nothing was kept of it.'],
+  store_unavailable: [503, 'The session store failed; retry with the same idempotency key.'],
+  turn_timeout: [504, 'The turn timed out; it was not kept.'],
 } as const
 
-/** A refusal or a failure by its type in ERRORS; `detail` is for the log only. */
+/** A failure of a type in ERRORS; `detail` is for the log only. */
 export class AgentError extends Error {
   readonly type: keyof typeof ERRORS
   readonly status: number
   readonly detail: string
-  readonly body: { error: { type: string; message: string } }
 
   constructor(type: keyof typeof ERRORS, message = '', detail = '', options?: ErrorOptions) {
     const [status, general] = ERRORS[type]
@@ -44,26 +47,26 @@ export class AgentError extends Error {
     this.type = type
     this.status = status
     this.detail = detail
-    this.body = { error: { type, message: this.message } }
   }
 }
 
-/** What a caller asks for: a turn with this prompt, or with null the end of the session. */
-export interface Ask {
+/** A request to delete a session. */
+export interface EndSession {
+  readonly sessionId: string
+  readonly actor: string | null
+}
+
+/** A request for one turn; `key` is its idempotency key. */
+export interface TurnRequest {
   readonly sessionId: string
   readonly actor: string | null
   readonly key: string | null
-  readonly prompt: string | null
+  readonly prompt: string
 }
 
-/** Whether a text holds nothing but Unicode white space and U+FEFF. */
+/** Whether a text is empty or holds only Unicode white space and U+FEFF. */
 export function isBlank(text: string): boolean {
   return BLANK.test(text)
-}
-
-/** The text with each half of a surrogate pair that stands alone as U+FFFD. */
-export function wellFormed(text: string): string {
-  return text.toWellFormed()
 }
 
 /** Return a prompt of at most maxChars code points, or throw `invalid_request`. */
@@ -73,12 +76,12 @@ export function checkPrompt(value: unknown, maxChars: number): string {
     throw new AgentError('invalid_request', what)
   }
   if (!value.isWellFormed()) {
-    throw new AgentError('invalid_request', 'The prompt holds half of a surrogate pair.')
+    throw new AgentError('invalid_request', 'The prompt contains a lone surrogate.')
   }
   return value
 }
 
-/** The value of a JSON text (RFC 8259) of at most 64 levels, or throw `invalid_json`. */
+/** Return the value of a JSON text (RFC 8259) of at most 64 levels, or throw `invalid_json`. */
 export function parseJson(body: Uint8Array): unknown {
   try {
     // The decoder would drop a byte order mark, which is not JSON.
@@ -98,18 +101,30 @@ export function parseJson(body: Uint8Array): unknown {
   }
 }
 
-/** What kind of error it was; not its text, which may quote a prompt or a reply. */
+type Failure = Error & { [field: string]: unknown; $metadata?: { httpStatusCode?: number } }
+
+/**
+ * Name the kind of an error and of its causes; never its text, which may quote a prompt.
+ *
+ * The kind is the class, with the error's own name, its code and the HTTP status where there are
+ * any, as in `TypeError < Error (ECONNREFUSED)`.
+ */
 export function describe(error: unknown): string {
   if (!(error instanceof Error)) return typeof error
-  const { status, statusCode = status } = error as { status?: number; statusCode?: number }
-  const kind = error.constructor.name + (statusCode ? ` (HTTP ${statusCode})` : '')
-  return error.cause === undefined ? kind : `${kind} < ${describe(error.cause)}`
+  const { name, code, status, statusCode = status, $metadata } = error as Failure
+  const http = statusCode ?? $metadata?.httpStatusCode
+  const kind = error.constructor.name
+  const details = name === 'Error' || name.endsWith(kind) ? [] : [name]
+  if (typeof code === 'string') details.push(code)
+  if (http) details.push(`HTTP ${http}`)
+  const shown = details.length > 0 ? `${kind} (${details.join(', ')})` : kind
+  return error.cause === undefined ? shown : `${shown} < ${describe(error.cause)}`
 }
 
-/** The log is stderr; only a server has use for INFO. */
+/** The log goes to stderr; only `serve` logs INFO. */
 export const logging = { isVerbose: false }
 
-/** Write a line to the log. It must hold no prompt and no reply. */
+/** Write a line to the log. It must contain no prompt and no reply. */
 export function log(level: 'INFO' | 'WARNING' | 'ERROR', line: string): void {
   if (logging.isVerbose || level !== 'INFO') {
     console.error(`${new Date().toISOString()} ${level} ${line}`)

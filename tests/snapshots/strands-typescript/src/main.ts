@@ -1,4 +1,4 @@
-// The commands: serve, chat and check.
+// The commands of the agent, and the process that serves it.
 
 import { randomUUID } from 'node:crypto'
 import { once } from 'node:events'
@@ -9,136 +9,130 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { getSystemErrorMessage, parseArgs } from 'node:util'
 
 import { ACTOR_ID, AgentError, checkPrompt, ERRORS, logging, SESSION_ID } from './contract.ts'
-import { Parts } from './parts.ts'
+import { Runtime } from './runtime.ts'
 import { createApp, Turns } from './server.ts'
-import { isLoopback, readSettings } from './settings.ts'
+import { CommandError, format, isLoopback, readSettings, refuseErrors } from './settings.ts'
 import { takeTurn } from './turn.ts'
 
 const USAGE = `Usage: node src/main.ts COMMAND
 
   serve                             serve the agent over HTTP on HOST and PORT
   chat [--session ID] [--actor ID]  talk to the agent here, also line by line from a pipe
-  check [--json]                    say what is wrong with the settings`
+  check [--json]                    report errors in the settings`
 
-// All control characters but tab and line feed.
+const COMMANDS = new Map(Object.entries({ serve, chat, check }))
+
+// All control characters but tab and line feed: they could move the cursor or retitle the window.
 const CONTROL = /(?![\t\n])\p{Cc}/gu
 
-/** The parts of this process; an error in the settings keeps it from starting. */
-async function start(): Promise<Parts> {
-  const [settings, found] = readSettings()
-  found.push(...(await Parts.check(settings)))
-  const errors = found.filter((one) => one.severity === 'error')
-  if (errors.length > 0) refuse(errors.map((one) => one.message).join('\n'))
+/** Return the runtime of this process; refuse to start when `check` finds an error. */
+async function start(): Promise<Runtime> {
+  const [settings, findings] = readSettings()
+  refuseErrors([...findings, ...(await Runtime.check(settings))])
   if (settings.model === 'offline') {
-    console.log('The offline model answers. It is no language model; README.md names others.')
+    console.log('MODEL is not set: the offline model only echoes. See README.md to choose one.')
   }
-  return new Parts(settings)
+  const runtime = new Runtime(settings)
+  await runtime.open().catch((error) => {
+    throw error instanceof AgentError ? new CommandError(error.detail) : error
+  })
+  return runtime
 }
 
-/** Say what is wrong with the settings; exit with 1 for an error. */
-async function check(asJson: boolean): Promise<void> {
-  const [settings, found] = readSettings()
-  found.push(...(await Parts.check(settings)))
-  const errors = found.filter((one) => one.severity === 'error').length
-  const warnings = found.length - errors
-  if (asJson) {
-    console.log(JSON.stringify({ diagnostics: found, errors, warnings }))
-  } else {
-    const lines = found.map((one) => `${one.file}:${one.line} ${one.id} ${one.message}`)
-    console.log([...lines, `${errors} errors, ${warnings} warnings`].join('\n'))
-  }
+/** Report errors in the settings; exit with 1 if there is one. */
+async function check(args: string[]): Promise<void> {
+  const { json } = parseArgs({ args, options: { json: { type: 'boolean' } } }).values
+  const [settings, findings] = readSettings()
+  findings.push(...(await Runtime.check(settings)))
+  const errors = findings.filter(({ severity }) => severity === 'error').length
+  const warnings = findings.length - errors
+  const lines = [...findings.map(format), `${errors} errors, ${warnings} warnings`]
+  const report = { diagnostics: findings, errors, warnings }
+  console.log(json ? JSON.stringify(report) : lines.join('\n'))
   process.exitCode = Math.min(errors, 1)
 }
 
 /** Talk to the agent here, also line by line from a pipe. */
-async function chat(sessionId: string, actor: string | null): Promise<void> {
-  if (!SESSION_ID.test(sessionId)) refuse(ERRORS.invalid_session_id[1], 2)
-  if (actor !== null && !ACTOR_ID.test(actor)) refuse(ERRORS.invalid_actor[1], 2)
-  const parts = await start()
+async function chat(args: string[]): Promise<void> {
+  const text = { type: 'string' } as const
+  const { values } = parseArgs({ args, options: { session: text, actor: text } })
+  const { session: sessionId = randomUUID(), actor = null } = values
+  if (!SESSION_ID.test(sessionId)) throw new CommandError(ERRORS.invalid_session_id[1], 2)
+  if (actor !== null && !ACTOR_ID.test(actor)) throw new CommandError(ERRORS.invalid_actor[1], 2)
+  const runtime = await start()
   const [isPiped, stop] = [!process.stdin.isTTY, new AbortController()]
   const output = isPiped ? undefined : process.stdout
   const lines = createInterface({ input: process.stdin, output, prompt: '> ' })
   lines.once('SIGINT', () => stop.abort(lines.close()))
-  const say = (text: string): unknown => process.stdout.write(text)
-  const ask = () => (isPiped ? say('> ') : lines.prompt())
-  // Without control characters, which could move the cursor or retitle the window.
-  const emit = async (chunk: string) => void say(chunk.replace(CONTROL, ''))
+  const print = (text: string): unknown => process.stdout.write(text)
+  const showPrompt = () => (isPiped ? print('> ') : lines.prompt())
+  const emit = async (chunk: string) => void print(chunk.replace(CONTROL, ''))
   let [done, failed] = [0, 0]
-  ask()
+  showPrompt()
   for await (const line of lines) {
-    if (isPiped) say(`${line}\n`)
+    if (isPiped) print(`${line}\n`)
     try {
-      const prompt = checkPrompt(line, parts.settings.maxPromptChars)
-      await takeTurn(parts, { sessionId, actor, key: null, prompt }, emit, stop.signal)
+      const prompt = checkPrompt(line, runtime.settings.maxPromptChars)
+      await takeTurn(runtime, { sessionId, actor, key: null, prompt }, emit, stop.signal)
       done++
-      say('\n')
+      print('\n')
     } catch (error) {
       if (stop.signal.aborted) break
       if (!(error instanceof AgentError)) throw error
       failed++
       const cause = error.cause instanceof Error ? error.cause.message : ''
-      say(`${error.message} (${cause || error.detail || error.type})\n`)
+      print(`${error.message} (${cause || error.detail || error.type})\n`)
     }
-    ask()
+    showPrompt()
   }
-  await parts.close()
-  say(`\nThis was session ${sessionId}. ${done > 0 ? parts.kept : 'It had no new turn.'}\n`)
+  await runtime.close()
+  const notice = done > 0 ? runtime.retentionNotice : 'It had no new turn.'
+  print(`\nThis was session ${sessionId}. ${notice}\n`)
   process.exit(isPiped && failed > 0 ? 1 : 0)
 }
 
 /** Serve the agent over HTTP on HOST and PORT. */
-async function serve(): Promise<void> {
+async function serve(args: string[]): Promise<void> {
+  parseArgs({ args })
   logging.isVerbose = true
-  const [parts, turns] = [await start(), new Turns()]
-  const { host, port, shutdownGraceSeconds } = parts.settings
+  const [runtime, turns] = [await start(), new Turns()]
+  const { host, port, shutdownGraceSeconds } = runtime.settings
   const signalled = new Promise((resolve) => {
     for (const name of ['SIGTERM', 'SIGINT']) {
       process.on(name, () => (turns.isDraining ? process.exit(1) : resolve(name)))
     }
   })
-  const server = createServer(createApp(parts, turns))
+  const server = createServer(createApp(runtime, turns))
   try {
     await once(server.listen(port, host), 'listening')
   } catch (error) {
     const why = getSystemErrorMessage((error as { errno: number }).errno)
-    refuse(`Cannot listen on HOST ${host}, PORT ${port}: ${why}.`)
+    throw new CommandError(`Cannot listen on HOST ${host}, PORT ${port}: ${why}.`)
   }
-  if (!isLoopback(parts.settings)) {
-    console.log(`Warning: HOST ${host} is open to other machines, and callers are believed.`)
+  if (!isLoopback(runtime.settings)) {
+    console.log(`Warning: ${host} is open to other machines, and callers are not authenticated.`)
   }
   const [name, address] = [host.includes(':') ? `[${host}]` : host, server.address() as AddressInfo]
   const listening = `Listening on http://${name}:${address.port}`
-  console.log([...(await parts.contacts()), listening].join('\n'))
+  console.log([...(await runtime.describeEndpoints()), listening].join('\n'))
   await signalled
   await turns.drain(shutdownGraceSeconds)
-  await parts.close()
+  await runtime.close()
   const closed = once(server.close(), 'close')
-  await Promise.race([closed, sleep(1000)]) // for clients that do not read what was answered
-  process.exit(0) // a tool or a vendor's client that hangs would keep the process
+  await Promise.race([closed, sleep(1000)]) // for clients that do not read their answer
+  process.exit(0) // a tool or a vendor's client that hangs would keep the process alive
 }
 
-function refuse(message: string, code = 1): never {
+const [command = '', ...rest] = process.argv.slice(2)
+try {
+  const run = COMMANDS.get(command)
+  const what = command ? `No such command '${command}'.` : 'Missing command.'
+  if (!run) throw new CommandError(`${what}\n${USAGE}`, 2)
+  await run(rest)
+} catch (error) {
+  const { code = '', message } = error as { code?: string; message: string }
+  const isUsage = String(code).startsWith('ERR_PARSE_ARGS')
+  if (!isUsage && !(error instanceof CommandError)) throw error
   console.error(`Error: ${message}`)
-  process.exit(code)
+  process.exit(error instanceof CommandError ? error.exitCode : 2)
 }
-
-/** Run the command; throws for an option that it does not have. */
-async function run([command, ...args]: string[]): Promise<void> {
-  const [text, flag] = [{ type: 'string' }, { type: 'boolean' }] as const
-  if (command === 'serve') {
-    parseArgs({ args })
-    await serve()
-  } else if (command === 'chat') {
-    const { session, actor } = parseArgs({ args, options: { session: text, actor: text } }).values
-    await chat(session ?? randomUUID(), actor ?? null)
-  } else if (command === 'check') {
-    await check(parseArgs({ args, options: { json: flag } }).values.json ?? false)
-  } else {
-    refuse(`${command ? `No such command '${command}'.` : 'Missing command.'}\n${USAGE}`, 2)
-  }
-}
-
-run(process.argv.slice(2)).catch((error) => {
-  if (!error.code?.startsWith('ERR_PARSE_ARGS')) throw error
-  refuse(error.message, 2)
-})

@@ -1,29 +1,30 @@
-// The HTTP contract: POST /invocations and GET /ping, as AgentCore Runtime has them.
+// The HTTP contract of AgentCore Runtime: POST /invocations and GET /ping.
 
 import { randomUUID } from 'node:crypto'
 import { once } from 'node:events'
 import type { IncomingMessage, RequestListener, ServerResponse } from 'node:http'
 import { setTimeout as sleep } from 'node:timers/promises'
 
-import { AgentError, type Ask, describe, isBlank, log } from './contract.ts'
-import { SESSION_HEADER, SESSION_ID } from './contract.ts'
-import type { Parts } from './parts.ts'
-import { readAsk, readHeader, refuseForeign, wantsEvents } from './requests.ts'
+import { AgentError, describe, type EndSession, isBlank, log } from './contract.ts'
+import { SESSION_HEADER, SESSION_ID, type TurnRequest } from './contract.ts'
+import { readBody, readHeader, refuseForeign, wantsEvents } from './requests.ts'
+import type { Runtime } from './runtime.ts'
 import { takeTurn } from './turn.ts'
 
 type Exchange = { request: IncomingMessage; response: ServerResponse }
+type Read = TurnRequest | EndSession
 type Emit = (chunk: string) => Promise<void>
 
 const EVENT_STREAM = 'text/event-stream; charset=utf-8'
 const METHODS: Record<string, string> = { '/ping': 'GET, HEAD', '/invocations': 'POST' }
 
-/** The turns that run or wait in this process, each a task of its own. */
+/** The turns that run or wait in this process, each in its own task. */
 export class Turns {
   readonly tasks = new Map<Promise<unknown>, AbortController>()
   changed = now()
   isDraining = false
 
-  /** Take note of work that has begun, and that `stop` ends. */
+  /** Register a started turn, which `stop` cancels. */
   start<T>(work: Promise<T>, stop: AbortController): Promise<T> {
     const task = work.finally(() => {
       this.tasks.delete(task)
@@ -34,7 +35,7 @@ export class Turns {
     return task
   }
 
-  /** Take no new turn, give those that run this time to end, and cancel the others. */
+  /** Refuse new turns, let running ones finish within this time, then cancel them. */
   async drain(graceSeconds: number): Promise<void> {
     this.isDraining = true
     while (this.tasks.size > 0) {
@@ -45,7 +46,7 @@ export class Turns {
   }
 }
 
-export function createApp(parts: Parts, turns: Turns): RequestListener {
+export function createApp(runtime: Runtime, turns: Turns): RequestListener {
   async function route({ request, response }: Exchange): Promise<void> {
     const path = request.url?.split('?')[0] ?? ''
     const allowed = METHODS[path]
@@ -58,8 +59,8 @@ export function createApp(parts: Parts, turns: Turns): RequestListener {
   }
 
   async function ping({ request, response }: Exchange): Promise<void> {
-    refuseForeign(request, parts)
-    const status = turns.tasks.size > 0 || parts.isWaiting ? 'HealthyBusy' : 'Healthy'
+    refuseForeign(request, runtime)
+    const status = turns.tasks.size > 0 || runtime.isWaiting ? 'HealthyBusy' : 'Healthy'
     send(response, { status, time_of_last_update: turns.changed })
   }
 
@@ -67,13 +68,14 @@ export function createApp(parts: Parts, turns: Turns): RequestListener {
     const given = readHeader(request, SESSION_HEADER)
     const sessionId = given ?? randomUUID()
     if (SESSION_ID.test(sessionId)) response.setHeader(SESSION_HEADER, sessionId)
-    refuseForeign(request, parts)
+    refuseForeign(request, runtime)
     if (turns.isDraining) throw new AgentError('draining')
-    await relay({ request, response }, await readAsk(request, parts, sessionId, given === null))
+    const read = await readBody(request, runtime, sessionId, given === null)
+    await relay({ request, response }, read)
   }
 
-  /** Run what is asked for, hand on what it says, and end it when the client leaves. */
-  async function relay({ request, response }: Exchange, ask: Ask): Promise<void> {
+  /** Run what was requested, relay its output, and cancel it when the client leaves. */
+  async function relay({ request, response }: Exchange, read: Read): Promise<void> {
     const stop = new AbortController()
     response.once('close', () => stop.abort())
     const isStream = wantsEvents(request)
@@ -87,22 +89,22 @@ export function createApp(parts: Parts, turns: Turns): RequestListener {
       held = ''
       if (!hasRoom) await once(response, 'drain', { signal: stop.signal })
     }
-    const result = await turns.start(run(ask, emit, stop.signal), stop)
+    const result = await turns.start(run(read, emit, stop.signal), stop)
     if (!response.headersSent) send(response, result)
     else response.end(event('event: done\n', { ...result, reply: undefined }))
   }
 
-  async function run(ask: Ask, emit: Emit, signal: AbortSignal): Promise<object> {
+  async function run(read: Read, emit: Emit, signal: AbortSignal): Promise<object> {
     try {
-      if (ask.prompt !== null) {
-        const { turn, reply } = await takeTurn(parts, ask, emit, signal)
-        return { session_id: ask.sessionId, turn, reply }
+      if ('prompt' in read) {
+        const { turn, reply } = await takeTurn(runtime, read, emit, signal)
+        return { session_id: read.sessionId, turn, reply }
       }
-      await parts.sessions.open(ask, signal, (session) => session.end())
-      return { session_id: ask.sessionId, ended: true }
+      await runtime.sessions.open(read.sessionId, read.actor, signal, (session) => session.end())
+      return { session_id: read.sessionId, ended: true }
     } catch (error) {
       if (error instanceof AgentError) {
-        log('WARNING', `session ${ask.sessionId}: ${error.type} ${error.detail}`)
+        log('WARNING', `session ${read.sessionId}: ${error.type} ${error.detail}`)
       }
       throw error
     }
@@ -127,11 +129,12 @@ function fail({ request, response }: Exchange, error: unknown): void {
   if (request.socket.destroyed) return // the client has left
   const failure = error instanceof AgentError ? error : new AgentError('internal_error')
   if (failure !== error) {
-    // Its kind and where it arose, not its text, which may quote a prompt.
-    const { message = '', stack = '' } = error instanceof Error ? error : {}
-    log('ERROR', `${describe(error)}\n${stack.replace(message, '')}`)
+    // Only its kind and place: its text may quote a prompt.
+    const { message: text = '', stack = '' } = error instanceof Error ? error : {}
+    log('ERROR', `${describe(error)}\n${stack.replace(text, '')}`)
   }
-  const { body, status } = failure
+  const { type, status, message } = failure
+  const body = { error: { type, message } }
   if (response.headersSent) response.end(event('event: error\n', body))
   else send(response, body, status)
 }

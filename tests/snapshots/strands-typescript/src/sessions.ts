@@ -1,12 +1,11 @@
-// Sessions: an LRU of committed snapshots, and one first-in-first-out line for each session.
+// Sessions: one first-in-first-out queue each, and the only way to replace a snapshot.
 
-import { LRUCache } from 'lru-cache'
-
-import { AgentError, type Ask } from './contract.ts'
+import { AgentError } from './contract.ts'
+import type { SessionStore, Stored } from './session_store.ts'
 import type { Settings } from './settings.ts'
 
-/** What a turn left: the actor of the session, its number, its idempotency key and its reply. */
-export interface Last {
+/** The last turn: the actor of the session, its number, its idempotency key and its reply. */
+export interface LastTurn {
   actor: string | null
   turn: number
   key: string | null
@@ -19,113 +18,102 @@ export interface Snapshot {
   schema_version: string
   created_at: string
   data: unknown
-  app_data: Last
+  app_data: LastTurn
 }
 
-/** Committed snapshots as JSON; the least recently used session is forgotten first. */
-export class InProcess {
-  readonly #entries: LRUCache<string, string>
-
-  constructor(settings: Settings) {
-    const [max, ttl] = [settings.sessionCapacity, settings.sessionIdleSeconds * 1000]
-    this.#entries = new LRUCache({ max, ttl, updateAgeOnGet: true })
-  }
-
-  /** What was saved last, or undefined. */
-  async load(sessionId: string): Promise<string | undefined> {
-    return this.#entries.get(sessionId)
-  }
-
-  /** Replace the snapshot, or throw and change nothing. A cancel must not interrupt it. */
-  async save(sessionId: string, snapshot: string): Promise<void> {
-    this.#entries.set(sessionId, snapshot)
-  }
-
-  /** Forget the session, known or not. */
-  async end(sessionId: string): Promise<void> {
-    this.#entries.delete(sessionId)
-  }
-}
-
-/** A session while one turn of it runs: what is committed, and the one way to change it. */
+/** A session during one turn: the committed snapshot, and the only way to replace it. */
 class Session {
-  readonly ask: Ask
   readonly snapshot: Snapshot | null
-  readonly #store: InProcess
+  readonly #id: string
+  readonly #actor: string | null
+  readonly #store: SessionStore
+  readonly #stored: Stored | null
 
-  constructor(ask: Ask, store: InProcess, snapshot: Snapshot | null) {
-    this.ask = ask
-    this.snapshot = snapshot
+  constructor(id: string, actor: string | null, store: SessionStore, stored: Stored | null) {
+    this.#id = id
+    this.#actor = actor
     this.#store = store
+    this.#stored = stored
+    this.snapshot = stored && JSON.parse(stored.snapshot)
+    if (this.snapshot && this.snapshot.app_data.actor !== actor) {
+      throw new AgentError('session_forbidden')
+    }
   }
 
-  /** The `app_data` of the last turn, if this is its idempotency key again. */
-  replay(): Last | null {
+  /** Return the `app_data` of the last turn if this is its idempotency key, else null. */
+  replay(key: string | null): LastTurn | null {
     const last = this.snapshot?.app_data
-    return last && this.ask.key !== null && this.ask.key === last.key ? last : null
+    return last && key !== null && key === last.key ? last : null
   }
 
-  /** Add the turn and return its `app_data`. */
-  async commit(snapshot: Omit<Snapshot, 'app_data'>, reply: string): Promise<Last> {
+  /** Save the snapshot that the turn leaves, and return its `app_data`. */
+  async commit(
+    snapshot: Omit<Snapshot, 'app_data'>,
+    reply: string,
+    key: string | null,
+  ): Promise<LastTurn> {
     const turn = (this.snapshot?.app_data.turn ?? 0) + 1
-    const last = { actor: this.ask.actor, turn, key: this.ask.key, reply }
-    await this.#store.save(this.ask.sessionId, serialize({ ...snapshot, app_data: last }))
+    const last = { actor: this.#actor, turn, key, reply }
+    const committed = serialize({ ...snapshot, app_data: last })
+    await this.#store.save(this.#id, committed, this.#stored?.revision ?? null)
     return last
   }
 
-  /** Forget the session. */
+  /** Delete the session, if it was found. */
   async end(): Promise<void> {
-    await this.#store.end(this.ask.sessionId)
+    if (this.#stored) await this.#store.end(this.#id)
   }
 }
 
-/** All sessions of this process. */
+/** The sessions of this process. */
 export class Sessions {
-  readonly #queue: number
-  readonly #store: InProcess
-  /** For each session with a turn, what wakes those that wait behind it. */
-  readonly lines = new Map<string, (() => void)[]>()
+  readonly #limit: number
+  readonly #store: SessionStore
+  /** For each session with a running turn: the functions that wake the waiting ones. */
+  readonly queues = new Map<string, (() => void)[]>()
 
-  constructor(settings: Settings, store: InProcess) {
-    this.#queue = settings.sessionQueue
+  constructor(settings: Settings, store: SessionStore) {
+    this.#limit = settings.sessionQueue
     this.#store = store
   }
 
   /**
-   * Wait for a turn in the session, load what is committed, and use it.
+   * Wait for the turns before this one, then load what is committed and use it.
    *
-   * Throws AgentError: `session_busy` at once, when too many wait; `session_forbidden`, when
+   * Throws AgentError: `session_busy` at once when too many wait; `session_forbidden` when
    * another actor had the first turn (no actor counts as one); and what the store throws.
    * An abort ends the wait.
    */
-  async open<T>(ask: Ask, signal: AbortSignal, use: (session: Session) => Promise<T>): Promise<T> {
-    await this.#enter(ask.sessionId, signal)
+  async open<T>(
+    sessionId: string,
+    actor: string | null,
+    signal: AbortSignal,
+    use: (session: Session) => Promise<T>,
+  ): Promise<T> {
+    await this.#enter(sessionId, signal)
     try {
-      const stored = await this.#store.load(ask.sessionId)
-      const session = new Session(ask, this.#store, stored ? JSON.parse(stored) : null)
-      if (session.snapshot && session.snapshot.app_data.actor !== ask.actor) {
-        throw new AgentError('session_forbidden')
-      }
+      const stored = await this.#store.load(sessionId)
+      const session = new Session(sessionId, actor, this.#store, stored)
       signal.throwIfAborted()
       return await use(session)
     } finally {
-      this.#leave(ask.sessionId)
+      this.#leave(sessionId)
     }
   }
 
   async #enter(sessionId: string, signal: AbortSignal): Promise<void> {
     signal.throwIfAborted()
-    const line = this.lines.get(sessionId)
-    if (!line) {
-      this.lines.set(sessionId, [])
+    const queue = this.queues.get(sessionId)
+    if (!queue) {
+      this.queues.set(sessionId, [])
       return
     }
-    if (line.length >= this.#queue) throw new AgentError('session_busy')
+    if (queue.length >= this.#limit) throw new AgentError('session_busy')
     const { promise, resolve: wake, reject } = Promise.withResolvers<void>()
-    line.push(wake)
+    queue.push(wake)
     const giveUp = () => {
-      const place = line.indexOf(wake)
-      if (place >= 0) line.splice(place, 1)
+      const place = queue.indexOf(wake)
+      if (place >= 0) queue.splice(place, 1)
       reject(signal.reason)
     }
     signal.addEventListener('abort', giveUp, { once: true })
@@ -133,13 +121,13 @@ export class Sessions {
   }
 
   #leave(sessionId: string): void {
-    const wake = this.lines.get(sessionId)?.shift()
+    const wake = this.queues.get(sessionId)?.shift()
     if (wake) wake()
-    else this.lines.delete(sessionId)
+    else this.queues.delete(sessionId)
   }
 }
 
-/** JSON in which each half of a surrogate pair that stands alone, an escape there, is U+FFFD. */
+/** JSON with each lone surrogate, which is an escape there, as U+FFFD. */
 function serialize(value: unknown): string {
   return JSON.stringify(value).replace(/\\(ud...|.)/g, (it) => (it.length > 2 ? '\ufffd' : it))
 }

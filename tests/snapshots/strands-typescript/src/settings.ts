@@ -1,10 +1,10 @@
-// Every setting: its environment variable, its default and what it allows.
+// Every setting: its environment variable, its default and its allowed values.
 
 import { existsSync } from 'node:fs'
 import { inspect } from 'node:util'
 
 // The settings that are whole numbers: the default, the lowest and the highest value.
-const NUMBERS = {
+const INTEGERS = {
   port: [8080, 0, 65_535],
   sessionCapacity: [128, 1, 1_000_000],
   sessionIdleSeconds: [3600, 1, 31_536_000],
@@ -17,16 +17,17 @@ const NUMBERS = {
   shutdownGraceSeconds: [8, 0, 86_400],
 } as const
 
-type Name = keyof typeof NUMBERS
-type Given = { model?: string; host?: string } & Partial<Record<Name, number>>
+// The settings that are texts.
+type Texts = { model: string; host: string }
 
-/** The settings of one process; README.md says what each one does. */
-export type Settings = Readonly<Required<Given>>
+/** The settings of one process; README.md explains each. */
+export type Settings = Readonly<Texts & Record<keyof typeof INTEGERS, number>>
 
-/** Settings with the defaults for what is not given. */
-export function createSettings(given: Given = {}): Settings {
-  const numbers = Object.entries(NUMBERS).map(([name, [value]]) => [name, value])
-  return { model: 'offline', host: '127.0.0.1', ...Object.fromEntries(numbers), ...given }
+/** Settings with the defaults for those that are not given. */
+export function createSettings(given: Partial<Settings> = {}): Settings {
+  const integers = Object.entries(INTEGERS).map(([name, [value]]) => [name, value])
+  const texts: Texts = { model: 'offline', host: '127.0.0.1' }
+  return { ...texts, ...Object.fromEntries(integers), ...given }
 }
 
 /** Whether only programs of this machine can reach the server. */
@@ -43,33 +44,62 @@ export interface Diagnostic {
   message: string
 }
 
-/** An error in the environment. */
-export function diagnostic(id: string, message: string): Diagnostic {
-  return { id, severity: 'error', file: 'environment', line: 0, message }
+/** Return one finding of `check`. */
+export function diagnostic(
+  id: string,
+  message: string,
+  severity: Diagnostic['severity'] = 'error',
+  file = 'environment',
+  line = 0,
+): Diagnostic {
+  return { id, severity, file, line, message }
 }
 
-/** The settings in the environment and .env, and what is wrong there. Blank means unset. */
+/** The end of a command: its message goes to stderr. Exit code 2 is for wrong arguments. */
+export class CommandError extends Error {
+  readonly exitCode: number
+
+  constructor(message: string, exitCode = 1) {
+    super(message)
+    this.exitCode = exitCode
+  }
+}
+
+/** Return a finding as one line. */
+export function format({ file, line, id, message }: Diagnostic): string {
+  return `${file}:${line} ${id} ${message}`
+}
+
+/** Throw CommandError when one of the findings is an error. */
+export function refuseErrors(findings: readonly Diagnostic[]): void {
+  const errors = findings.filter(({ severity }) => severity === 'error')
+  const lines = errors.map((it) => (it.file === 'environment' ? it.message : format(it)))
+  if (lines.length > 0) throw new CommandError(lines.join('\n'))
+}
+
+/** Read the environment and .env; return the settings and the findings. Blank means unset. */
 export function readSettings(): [Settings, Diagnostic[]] {
-  const wrong: Diagnostic[] = []
+  const values: Record<string, string | number> = {}
+  const findings: Diagnostic[] = []
   try {
     if (existsSync('.env')) process.loadEnvFile('.env')
   } catch (error) {
-    const { message } = error as Error
-    wrong.push(diagnostic('SET-ENV-FILE', `The file .env cannot be read: ${message}`))
+    const message = `Cannot read the file .env: ${(error as Error).message}.`
+    findings.push(diagnostic('SET-ENV-FILE', message))
   }
-  const read = (name: string) => process.env[name]?.trim() ?? ''
-  const given: Given = {}
-  if (read('MODEL')) given.model = read('MODEL')
-  if (read('HOST')) given.host = read('HOST')
-  for (const [setting, [, low, high]] of Object.entries(NUMBERS)) {
+  for (const setting of Object.keys(createSettings())) {
     const name = setting.replace(/[A-Z]/g, '_$&').toUpperCase()
-    const text = read(name)
-    if (/^[0-9]{1,10}$/.test(text) && low <= Number(text) && Number(text) <= high) {
-      given[setting as Name] = Number(text)
+    const text = process.env[name]?.trim() ?? ''
+    const [, low, high] = INTEGERS[setting as keyof typeof INTEGERS] ?? [null, 0, 0]
+    if (text && !high) {
+      values[setting] = text
+    } else if (/^[0-9]{1,10}$/.test(text) && low <= Number(text) && Number(text) <= high) {
+      values[setting] = Number(text)
     } else if (text) {
-      const range = `allowed is a whole number from ${low} to ${high}.`
-      wrong.push(diagnostic(`SET-${name}`, `${name} is ${inspect(text.slice(0, 80))}: ${range}`))
+      const allowed = `a whole number from ${low} to ${high}`
+      const message = `${name} is ${inspect(text.slice(0, 80))}: allowed is ${allowed}.`
+      findings.push(diagnostic(`SET-${name}`, message))
     }
   }
-  return [createSettings(given), wrong]
+  return [createSettings(values), findings]
 }

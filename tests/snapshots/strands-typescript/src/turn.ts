@@ -5,78 +5,86 @@ import { type Message, NullConversationManager } from '@strands-agents/sdk'
 import type { JSONValue } from '@strands-agents/sdk'
 
 import { SYSTEM_PROMPT, TOOLS } from './agent.ts'
-import { AgentError, type Ask, describe, isBlank, log, wellFormed } from './contract.ts'
-import { type Parts, withinTime } from './parts.ts'
-import type { Snapshot } from './sessions.ts'
+import { AgentError, describe, isBlank, log, type TurnRequest } from './contract.ts'
+import { withinTime } from './deadline.ts'
+import type { Runtime } from './runtime.ts'
+import type { LastTurn, Snapshot } from './sessions.ts'
 
 type Emit = (chunk: string) => Promise<void>
 
-// It would log what errors say, and so prompts.
+// The default logs the text of errors, which may quote prompts.
 configureLogging({ debug() {}, info() {}, warn() {}, error() {} })
 
 /**
- * Run one turn, `emit` each chunk of the reply, and return what the session keeps of it.
+ * Run one turn, `emit` each chunk of the reply, and return the `app_data` that it leaves.
  *
- * The session changes in the last step only, so there is nothing to undo: a turn that throws,
- * is aborted, takes too long or ends without a whole reply leaves no trace.
+ * The session changes only in the last step, so there is nothing to undo: a turn that throws,
+ * is aborted, times out or ends without a whole reply leaves no trace.
  * Throws AgentError, or the reason of the signal.
  */
-export async function takeTurn(parts: Parts, ask: Ask, emit: Emit, signal: AbortSignal) {
-  const last = await parts.sessions.open(ask, signal, async (session) => {
-    const replayed = session.replay()
+export async function takeTurn(
+  runtime: Runtime,
+  request: TurnRequest,
+  emit: Emit,
+  signal: AbortSignal,
+): Promise<LastTurn> {
+  const { sessionId, actor, key, prompt } = request
+  const last = await runtime.sessions.open(sessionId, actor, signal, async (session) => {
+    const replayed = session.replay(key)
     if (replayed) {
       await emit(replayed.reply)
       return replayed
     }
-    const agent = stage(parts, ask, session.snapshot)
+    const agent = stage(runtime, request, session.snapshot)
     const before = agent.messages.length
-    const reply = await withinTime(parts, signal, (stop) =>
-      stream(parts, agent, ask.prompt ?? '', emit, stop),
+    const reply = await withinTime(runtime.settings.turnTimeoutSeconds, signal, (stop) =>
+      stream(runtime, agent, prompt, emit, stop),
     )
-    // Without the system prompt: after an update of the code, the code's own applies.
+    // Without the system prompt: the code's own applies, also after it has changed.
     const snapshot = agent.takeSnapshot({ preset: 'session', exclude: ['systemPrompt'] })
     const { scope, schemaVersion: schema_version, createdAt: created_at, data } = snapshot
-    const last = await session.commit({ scope, schema_version, created_at, data }, reply)
-    parts.record(ask, agent.messages.slice(before))
+    const last = await session.commit({ scope, schema_version, created_at, data }, reply, key)
+    runtime.record(request, agent.messages.slice(before))
     return last
   })
-  log('INFO', `session ${ask.sessionId}: turn ${last.turn}`)
+  log('INFO', `session ${sessionId}: turn ${last.turn}`)
   return last
 }
 
-/** A new agent that goes on where the session is, and shares nothing with it. */
-function stage(parts: Parts, ask: Ask, committed: Snapshot | null): Agent {
+/** Return a new agent that continues the session and shares no state with it. */
+function stage(runtime: Runtime, request: TurnRequest, committed: Snapshot | null): Agent {
   const agent = new Agent({
-    model: parts.model,
+    model: runtime.model,
     systemPrompt: SYSTEM_PROMPT,
     tools: TOOLS,
     printer: false, // the default prints every token
     conversationManager: new NullConversationManager(),
     retryStrategy: null, // a retry after the first chunk would repeat it
-    ...parts.agentOptions(ask),
+    ...runtime.agentOptions(request),
   })
-  agent.addHook(AfterToolCallEvent, ({ toolUse, error }) => {
-    if (error) log('WARNING', `tool ${toolUse.name}: ${describe(error)}`)
+  agent.addHook(AfterToolCallEvent, ({ tool, error }) => {
+    const name = tool?.name ?? 'that does not exist' // a name that the model made up is not logged
+    if (error) log('WARNING', `tool ${name}: ${describe(error)}`)
   })
   if (committed) {
     const { schema_version: schemaVersion, created_at: createdAt } = committed
     const data = committed.data as Record<string, JSONValue>
     agent.loadSnapshot({ scope: 'agent', schemaVersion, createdAt, data, appData: {} })
-    agent.messages = lastTurns(agent.messages, parts.settings.historyMessages)
+    agent.messages = lastTurns(agent.messages, runtime.settings.historyMessages)
   }
   return agent
 }
 
-/** Run the agent to its end and return all that was emitted; throw unless it ended well. */
+/** Run the agent and return the emitted text; throw AgentError unless it ended well. */
 async function stream(
-  parts: Parts,
+  runtime: Runtime,
   agent: Agent,
   prompt: string,
   emit: Emit,
   stop: AbortSignal,
 ): Promise<string> {
   const said: string[] = []
-  const limits = { turns: parts.settings.maxSteps }
+  const limits = { turns: runtime.settings.maxSteps }
   const events = agent.stream(prompt, { cancelSignal: stop, limits })
   let next
   try {
@@ -84,7 +92,7 @@ async function stream(
       stop.throwIfAborted()
       const event = next.value.type === 'modelStreamUpdateEvent' ? next.value.event : null
       if (event?.type === 'modelContentBlockDeltaEvent' && event.delta.type === 'textDelta') {
-        const text = wellFormed(event.delta.text)
+        const text = event.delta.text.toWellFormed()
         said.push(text)
         if (text) await emit(text)
       }
@@ -102,7 +110,7 @@ async function stream(
   return said.join('')
 }
 
-/** The last whole turns in at most `limit` messages; the very last one in any case. */
+/** Return the last whole turns that fit into `limit` messages; at least the very last one. */
 function lastTurns(messages: Message[], limit: number): Message[] {
   const starts = messages.flatMap(({ role, content }, index) =>
     role === 'user' && content[0]?.type === 'textBlock' ? [index] : [],

@@ -7,7 +7,7 @@ import { text } from 'node:stream/consumers'
 import { mock } from 'node:test'
 import { setTimeout as sleep } from 'node:timers/promises'
 
-import { Parts } from '../src/parts.ts'
+import { Runtime } from '../src/runtime.ts'
 import { createApp, Turns } from '../src/server.ts'
 import { createSettings, type Settings } from '../src/settings.ts'
 import { ScriptedModel, type Step } from './scripted_model.ts'
@@ -21,7 +21,7 @@ export const JSON_ONLY = { Host: '127.0.0.1:8080', Accept: 'application/json' }
 
 mock.method(console, 'error', () => {}) // the log
 
-// What the developer set is no part of a test.
+// The developer's own settings do not affect a test.
 for (const name in process.env) {
   if (/^(AGENT_ID|MODEL|SECRET|SESSION)/.test(name)) delete process.env[name]
 }
@@ -29,18 +29,18 @@ for (const name in process.env) {
 type Answer = [status: number, session: string | undefined, text: string]
 
 export class Client {
-  readonly parts: Parts
+  readonly runtime: Runtime
   readonly model: ScriptedModel
   readonly turns = new Turns()
 
   constructor(script: Step[] = [], settings: Partial<Settings> = {}) {
-    this.parts = new Parts(createSettings(settings))
-    this.model = this.parts.model = new ScriptedModel(script)
+    this.runtime = new Runtime(createSettings(settings))
+    this.model = this.runtime.model = new ScriptedModel(script)
   }
 
-  /** The status, session and text of the answer; the client leaves when out of patience. */
+  /** Return status, session and text of the answer; the client leaves after `patience` seconds. */
   async send(route: string, headers: object, body = Buffer.of(), patience = 5): Promise<Answer> {
-    const server = createServer(createApp(this.parts, this.turns)).listen(0, '127.0.0.1')
+    const server = createServer(createApp(this.runtime, this.turns)).listen(0, '127.0.0.1')
     await once(server, 'listening')
     const [method, path] = route.split(' ')
     const { port } = server.address() as AddressInfo
@@ -54,7 +54,7 @@ export class Client {
     }
   }
 
-  /** What a turn in session@actor#key comes to, or with a ! the end of that session. */
+  /** Return the outcome of a turn in session@actor#key, or with a ! of ending that session. */
   async say(address: string, prompt = 'hi', patience = 5): Promise<string> {
     await sleep(600 * (address.split('~').length - 1))
     const names: Record<string, string> = { '': SESSION, '@': ACTOR, '#': KEY }

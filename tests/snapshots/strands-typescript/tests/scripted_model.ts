@@ -11,7 +11,7 @@ export type Step = (string | number | Error | [keyof typeof STOPS])[]
 const STOPS = { call: 'toolUse', length: 'maxTokens', filter: 'contentFiltered', cut: null }
 
 /**
- * Plays a step of `script` for each call, then "ok", and notes in `calls` what it was told.
+ * Plays a step of `script` for each call, then "ok"; `calls` are the conversations it was given.
  *
  * A step lists texts to say, seconds to wait, errors to throw and, if it is not the end of the
  * turn, how it stops: ['call'] for a tool, ['length'], ['filter'] or ['cut'].

@@ -32,7 +32,7 @@ for (const text of NO_PROMPT) {
 }
 
 for (const [route, headers, body, status, error] of REFUSED) {
-  test(`the first check that fails is told: ${route} ${status} ${error}`, async () => {
+  test(`the first check that fails is reported: ${route} ${status} ${error}`, async () => {
     const client = new Client([], { maxBodyBytes: 1000, maxPromptChars: 1 })
     const answer = await client.send(route, headers, Buffer.from(body, 'latin1'))
     assert.equal(answer[0], status)
@@ -61,7 +61,7 @@ test('a failure is a status until there is text, and quotes nothing', async (con
   const client = new Client([[' ', new Error('secret')]])
   const [status, session, error] = await client.send(POST, EVENTS, PROMPT)
   assert.deepEqual([status, session, error.includes('model_failed')], [502, 's', true])
-  client.parts.record = () => {
+  client.runtime.record = () => {
     throw new Error('secret')
   }
   const [, , events] = await client.send(POST, EVENTS, PROMPT)
@@ -87,7 +87,7 @@ test('a shutdown lets turns finish and then cancels them', async () => {
   assert.match(ping, /^{"status":"Healthy",".*":\d+}$/)
 })
 
-// What the developer set in .env is no part of a test.
+// The developer's own .env does not affect a test.
 const NO_FILE = '--import=data:text/javascript,process.loadEnvFile=()=>{}'
 
 function run(command: string[], input: string, environment: object = {}) {

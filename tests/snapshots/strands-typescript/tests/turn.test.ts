@@ -17,7 +17,7 @@ const FAILURES: Record<string, [Step, string]> = {
   'calls tools for ever': [CALL, 'reply_incomplete'],
   'takes too long': [['half', 3], 'turn_timeout'],
 }
-// What session@actor#key comes to, a turn's number or error; ! ends the session, ~ waits first.
+// session@actor#key=outcome, a turn's number or an error; ! ends the session, ~ waits first.
 const CONVERSATIONS = {
   'the least recently used session is forgotten': 'a=1 b=1 a=2 c=1 a=3 b=1',
   'an idle session is forgotten': 's#k=1 ~s#k=1 ~s=2 ~~s=1',
@@ -71,7 +71,7 @@ test('turns of a session run one by one, and a full queue refuses', async () => 
   await start('s', '6')
   assert.equal((await Promise.all(turns)).join(' '), 'gone 1 gone session_busy 1 2 3')
   assert.deepEqual(client.model.calls, ['1', 'hi', '2', '2 ok 5', '2 ok 5 ok 6'])
-  assert.deepEqual([client.turns.tasks.size, client.parts.sessions.lines.size], [0, 0])
+  assert.deepEqual([client.turns.tasks.size, client.runtime.sessions.queues.size], [0, 0])
 })
 
 test('history is cut in front of a prompt, and a long turn is kept whole', async () => {
@@ -79,8 +79,7 @@ test('history is cut in front of a prompt, and a long turn is kept whole', async
   for (const prompt of '12345') await client.say('s', prompt)
   assert.equal(client.model.calls[3], '2 b 3 c 4')
   assert.equal(client.model.calls[6], '4 (toolUse) (toolResult) (toolUse) (toolResult) ok 5')
-  const ask = { sessionId: 's', actor: null, key: null, prompt: null }
   const { signal } = new AbortController()
-  const stored = await client.parts.sessions.open(ask, signal, async (it) => it.snapshot)
+  const stored = await client.runtime.sessions.open('s', null, signal, async (it) => it.snapshot)
   assert.doesNotMatch(JSON.stringify(stored), /system/)
 })

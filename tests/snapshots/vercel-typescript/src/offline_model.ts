@@ -1,4 +1,4 @@
-// A model without a network: it repeats what it was told, and calls a tool when asked to.
+// A model without a network: it echoes the conversation, and calls a tool when asked to.
 
 import type { LanguageModel } from 'ai'
 

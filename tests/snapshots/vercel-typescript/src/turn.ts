@@ -4,68 +4,69 @@ import { isStepCount, type ModelMessage, modelMessageSchema, RetryError, streamT
 import { z } from 'zod'
 
 import { SYSTEM_PROMPT, TOOLS } from './agent.ts'
-import { AgentError, type Ask, describe, isBlank, log, wellFormed } from './contract.ts'
-import { type Parts, withinTime } from './parts.ts'
-import type { Last, Snapshot } from './sessions.ts'
+import { AgentError, describe, isBlank, log, type TurnRequest } from './contract.ts'
+import { withinTime } from './deadline.ts'
+import type { Runtime } from './runtime.ts'
+import type { LastTurn, Snapshot } from './sessions.ts'
 
 type Emit = (chunk: string) => Promise<void>
 type Part = { type: string; text: string; providerOptions?: unknown }
 
-// How a whole message ends, well or not; any other end is a stream that was cut.
+// The finish reasons of a whole message; any other means that the stream was cut.
 const ENDS = ['stop', 'tool-calls', 'length', 'content-filter']
 
 const Data = z.object({ messages: z.array(modelMessageSchema) })
 
 /**
- * Run one turn, `emit` each chunk of the reply, and return what the session keeps of it.
+ * Run one turn, `emit` each chunk of the reply, and return the `app_data` that it leaves.
  *
- * The session changes in the last step only, so there is nothing to undo: a turn that throws,
- * is aborted, takes too long or ends without a whole reply leaves no trace.
+ * The session changes only in the last step, so there is nothing to undo: a turn that throws,
+ * is aborted, times out or ends without a whole reply leaves no trace.
  * Throws AgentError, or the reason of the signal.
  */
 export async function takeTurn(
-  parts: Parts,
-  ask: Ask,
+  runtime: Runtime,
+  request: TurnRequest,
   emit: Emit,
   signal: AbortSignal,
-): Promise<Last> {
-  const last = await parts.sessions.open(ask, signal, async (session) => {
-    const replayed = session.replay()
+): Promise<LastTurn> {
+  const { sessionId, actor, key } = request
+  const last = await runtime.sessions.open(sessionId, actor, signal, async (session) => {
+    const replayed = session.replay(key)
     if (replayed) {
       await emit(replayed.reply)
       return replayed
     }
-    const messages = stage(parts, session.snapshot)
-    const prompt: ModelMessage = { role: 'user', content: ask.prompt ?? '' }
-    const [reply, answers] = await withinTime(parts, signal, (stop) =>
-      stream(parts, ask, [...messages, prompt], emit, stop),
+    const messages = stage(session.snapshot, runtime.settings.historyMessages)
+    const prompt: ModelMessage = { role: 'user', content: request.prompt }
+    const [reply, answers] = await withinTime(runtime.settings.turnTimeoutSeconds, signal, (stop) =>
+      stream(runtime, request, [...messages, prompt], emit, stop),
     )
     const added = [prompt, ...answers]
-    // Without the system prompt: after an update of the code, the code's own applies.
+    // Without the system prompt: the code's own applies, also after it has changed.
     const data = { messages: [...messages, ...added] }
     const created_at = new Date().toISOString()
     const snapshot = { scope: 'agent', schema_version: '1.0', created_at, data }
-    const last = await session.commit(snapshot, reply)
-    parts.record(ask, added)
+    const last = await session.commit(snapshot, reply, key)
+    runtime.record(request, added)
     return last
   })
-  log('INFO', `session ${ask.sessionId}: turn ${last.turn}`)
+  log('INFO', `session ${sessionId}: turn ${last.turn}`)
   return last
 }
 
-/** A copy of the messages of the last whole turns; of the very last one in any case. */
-function stage(parts: Parts, committed: Snapshot | null): ModelMessage[] {
+/** Copy the last whole turns that fit into `limit` messages; at least the very last one. */
+function stage(committed: Snapshot | null, limit: number): ModelMessage[] {
   if (!committed) return []
   const { messages } = Data.parse(committed.data)
   const starts = messages.flatMap((message, index) => (message.role === 'user' ? [index] : []))
-  const limit = parts.settings.historyMessages
   return messages.slice(starts.find((start) => messages.length - start <= limit) ?? starts.at(-1))
 }
 
-/** Run the model to its end; return all that was emitted, and its messages. Throws AgentError. */
+/** Run the agent; return the emitted text and the messages of the turn. Throws AgentError. */
 async function stream(
-  parts: Parts,
-  ask: Ask,
+  runtime: Runtime,
+  request: TurnRequest,
   staged: ModelMessage[],
   emit: Emit,
   stop: AbortSignal,
@@ -73,16 +74,16 @@ async function stream(
   const said: string[] = []
   try {
     const result = streamText({
-      model: parts.model,
+      model: runtime.model,
       instructions: SYSTEM_PROMPT,
       tools: TOOLS,
       messages: staged,
-      maxRetries: 2, // only before anything was said
-      stopWhen: [isStepCount(parts.settings.maxSteps), endedBadly],
+      maxRetries: 2, // only before the first chunk
+      stopWhen: [isStepCount(runtime.settings.maxSteps), endedBadly],
       prepareStep: ({ messages }) => ({ messages: mended(messages) }),
       abortSignal: stop,
-      onError: () => {}, // the default prints it, and so what it quotes
-      ...parts.agentOptions(ask),
+      onError: () => {}, // the default prints the error, which may quote a prompt
+      ...runtime.agentOptions(request),
     })
     for await (const part of result.stream) {
       stop.throwIfAborted()
@@ -92,8 +93,9 @@ async function stream(
         log('WARNING', `tool ${part.toolName}: ${kind}`)
       }
       if (part.type === 'text-delta') {
-        said.push(wellFormed(part.text))
-        await emit(wellFormed(part.text))
+        const chunk = part.text.toWellFormed()
+        said.push(chunk)
+        await emit(chunk)
       }
     }
     const { finishReason, text, toolCalls } = await result.finalStep
@@ -110,15 +112,15 @@ async function stream(
   }
 }
 
-/** Whether there is no sense in a further step, though the tools of the last one were answered. */
+/** Whether the last step ended badly, so that a further one is pointless. */
 function endedBadly({ steps }: { steps: { finishReason: string }[] }): boolean {
   return !['stop', 'tool-calls'].includes(steps.at(-1)?.finishReason ?? '')
 }
 
-/** The messages as a provider takes them: without halves of characters, and blank texts. */
+/** Return the messages without lone surrogates and blank texts, which providers refuse. */
 function mended(messages: ModelMessage[]): ModelMessage[] {
   const copies = JSON.parse(JSON.stringify(messages), (_, value) =>
-    typeof value === 'string' ? wellFormed(value) : value,
+    typeof value === 'string' ? value.toWellFormed() : value,
   )
   for (const copy of copies) {
     if (typeof copy.content === 'string') continue
@@ -127,7 +129,7 @@ function mended(messages: ModelMessage[]): ModelMessage[] {
   return copies
 }
 
-/** The answers without what only their own provider can read, and may forget. */
+/** Return the answers without references to state that the provider keeps. */
 function selfContained(answers: ModelMessage[]): ModelMessage[] {
   return mended(answers).map((answer) => {
     const content = answer.content as Part[]

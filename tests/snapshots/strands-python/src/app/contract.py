@@ -1,6 +1,7 @@
-"""The words of the HTTP contract: its headers, its errors, and what valid input is."""
+"""The HTTP contract as data: headers, errors, and the forms of valid input."""
 
 import json
+import os
 import re
 from dataclasses import dataclass
 from itertools import accumulate
@@ -17,30 +18,34 @@ KEY = "[!-~]{1,128}"
 # Unicode White_Space and U+FEFF; Python's own idea of white space is another.
 BLANK = "[\t-\r \x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000\ufeff]*"
 
-# Error type -> HTTP status, and the message for a caller, who is told no more than this.
+# Error type -> HTTP status, and the message for the caller, who learns no more than this.
 ERRORS = {
-    "invalid_json": (400, "The body is not one JSON value in UTF-8 of at most 64 levels."),
+    "invalid_json": (400, "Send one JSON value in UTF-8, nested at most 64 levels deep."),
     "invalid_request": (400, "The request is not valid."),
-    "invalid_session_id": (400, "A session id is 1 to 256 of A-Z a-z 0-9 _ -, not first _ or -."),
-    "actor_required": (400, "This agent remembers people: name the actor in a header."),
-    "invalid_actor": (400, "An actor id is 1 to 255 of A-Z a-z 0-9 _ - / :, so no e-mail address."),
+    "invalid_session_id": (400, "A session id must match [A-Za-z0-9][A-Za-z0-9_-]{0,255}."),
+    "actor_required": (400, f"An actor id is required: set the header {ACTOR_HEADERS[0]}."),
+    "invalid_actor": (400, "An actor id is 1 to 255 of A-Z a-z 0-9 _ - / : (e-mails: SHA-256)."),
     "session_forbidden": (403, "This session belongs to another actor."),
     "origin_forbidden": (403, "Only pages and programs of this machine may call this address."),
-    "not_found": (404, "There is nothing here: use POST /invocations or GET /ping."),
-    "method_not_allowed": (405, "This path does not take this method."),
+    "not_found": (404, "Not found: use POST /invocations or GET /ping."),
+    "method_not_allowed": (405, "This path does not support this method."),
+    "session_conflict": (409, "Another process continued this session; this turn was not kept."),
+    "session_corrupt": (409, "The stored session is unreadable and was quarantined; start anew."),
     "payload_too_large": (413, "The body is too large."),
-    "session_busy": (429, "Too many turns wait for this session."),
-    "internal_error": (500, "Something went wrong here; nothing was kept of this turn."),
-    "model_failed": (502, "The model failed; nothing was kept of this turn."),
-    "empty_reply": (502, "The model answered nothing; nothing was kept of this turn."),
-    "reply_incomplete": (502, "The model did not finish; nothing was kept of this turn."),
+    "session_too_large": (413, "The session is too large to be stored; this turn was not kept."),
+    "session_busy": (429, "Too many turns are waiting for this session."),
+    "internal_error": (500, "Internal error; this turn was not kept."),
+    "model_failed": (502, "The model failed; this turn was not kept."),
+    "empty_reply": (502, "The model sent an empty reply; this turn was not kept."),
+    "reply_incomplete": (502, "The model did not finish its reply; this turn was not kept."),
     "draining": (503, "The server is shutting down."),
-    "turn_timeout": (504, "The turn took too long; nothing was kept of it."),
+    "store_unavailable": (503, "The session store failed; retry with the same idempotency key."),
+    "turn_timeout": (504, "The turn timed out; it was not kept."),
 }
 
 
 class AgentError(Exception):
-    """A refusal or a failure by its type in ERRORS; `detail` is for the log only."""
+    """A failure of a type in ERRORS; `detail` is for the log only."""
 
     def __init__(self, type: str, message: str = "", detail: str = "") -> None:
         self.type, self.detail = type, detail
@@ -50,22 +55,30 @@ class AgentError(Exception):
 
 
 @dataclass(frozen=True)
-class Ask:
-    """What a caller asks for: a turn with this prompt, or with None the end of the session."""
+class EndSession:
+    """A request to delete a session."""
+
+    session_id: str
+    actor: str | None
+
+
+@dataclass(frozen=True)
+class TurnRequest:
+    """A request for one turn; `key` is its idempotency key."""
 
     session_id: str
     actor: str | None
     key: str | None
-    prompt: str | None
+    prompt: str
 
 
 def is_blank(text: str) -> bool:
-    """Whether a text holds nothing but Unicode white space and U+FEFF."""
+    """Whether a text is empty or holds only Unicode white space and U+FEFF."""
     return re.fullmatch(BLANK, text) is not None
 
 
 def well_formed(text: str) -> str:
-    """The text with surrogate pairs joined, and a half that is left over as U+FFFD."""
+    """Return the text with surrogate pairs joined, and each lone surrogate as U+FFFD."""
     return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 
 
@@ -75,12 +88,12 @@ def check_prompt(value: Any, max_chars: int) -> str:
         what = f"The prompt must be a string, not blank, of at most {max_chars} characters."
         raise AgentError("invalid_request", what)
     if re.search("[\ud800-\udfff]", value):
-        raise AgentError("invalid_request", "The prompt holds half of a surrogate pair.")
+        raise AgentError("invalid_request", "The prompt contains a lone surrogate.")
     return value
 
 
 def parse_json(body: bytes) -> Any:
-    """The value of a JSON text (RFC 8259) of at most 64 levels, or raise `invalid_json`."""
+    """Return the value of a JSON text (RFC 8259) of at most 64 levels, or raise `invalid_json`."""
     try:
         text = body.decode()
         outside_strings = re.sub(r'"(?:[^"\\]++|\\.)*+"?', "", text, flags=re.DOTALL)
@@ -93,7 +106,19 @@ def parse_json(body: bytes) -> Any:
 
 
 def describe(error: BaseException) -> str:
-    """What kind of error it was; not its text, which may quote a prompt or a reply."""
-    status = getattr(error, "status_code", None)
-    kind = type(error).__name__ + (f" (HTTP {status})" if status else "")
-    return f"{kind} < {describe(error.__cause__)}" if error.__cause__ else kind
+    """Name the kind of an error and of its causes; never its text, which may quote a prompt.
+
+    The kind is the class, with the HTTP status, the AWS error code or the operating system's
+    words where there are any, as in `ConnectError < ConnectionRefusedError (Connection refused)`.
+    """
+    kind, details = type(error).__name__, []
+    response, status = getattr(error, "response", None), getattr(error, "status_code", None)
+    if isinstance(response, dict) and "Error" in response:  # of an AWS client
+        details += [response["Error"].get("Code")]
+    if status:
+        details += [f"HTTP {status}"]
+    if isinstance(error, OSError) and (error.errno or 0) > 0:
+        details += [os.strerror(error.errno or 0)]
+    shown = ", ".join(str(detail) for detail in details if detail not in (None, kind))
+    cause = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+    return kind + (f" ({shown})" if shown else "") + (f" < {describe(cause)}" if cause else "")

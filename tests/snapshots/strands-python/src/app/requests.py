@@ -6,67 +6,71 @@ from typing import Any
 from starlette.requests import Request
 
 from . import contract
-from .contract import AgentError, Ask
-from .parts import Parts
+from .contract import AgentError, EndSession, TurnRequest
+from .runtime import Runtime
 
 OWN_ADDRESS = r"(https?://)?(localhost|127(\.\d+){3}|\[::1\])(:\d+)?"
 
 
 def read_header(request: Request, *names: str) -> str | None:
-    """The value of the first of these headers that was sent, or None."""
+    """Return the value of the first of these headers that was sent, or None."""
     sent = [request.headers.getlist(name) for name in names]
     return next((", ".join(values) for values in sent if values), None)
 
 
-def refuse_foreign(request: Request, parts: Parts) -> None:
-    """Raise `origin_forbidden` when a web page from elsewhere may be talking to a local agent."""
+def refuse_foreign(request: Request, runtime: Runtime) -> None:
+    """Raise `origin_forbidden` when a foreign web page may be calling a local agent."""
     for value in request.headers.getlist("host") + request.headers.getlist("origin"):
-        if parts.settings.is_loopback and not re.fullmatch(OWN_ADDRESS, value, re.IGNORECASE):
+        if runtime.settings.is_loopback and not re.fullmatch(OWN_ADDRESS, value, re.IGNORECASE):
             raise AgentError("origin_forbidden")
 
 
 def wants_events(request: Request) -> bool:
-    """Whether the reply is to be streamed: it is, unless only JSON is accepted."""
+    """Whether to stream the reply: always, unless the client accepts only JSON."""
     ranges = ",".join(request.headers.getlist("accept")).lower().split(",")
     types = {media_range.split(";")[0].strip() for media_range in ranges}
     return "text/event-stream" in types or "application/json" not in types
 
 
 async def client_left(request: Request) -> None:
-    """Wait until the client has left; the body must be read before."""
+    """Wait until the client has left; read the body first."""
     while (await request.receive())["type"] != "http.disconnect":
         pass
 
 
-async def read_ask(request: Request, parts: Parts, session_id: str, *, is_new: bool) -> Ask:
-    """What is asked for; raises AgentError for the first check that fails."""
-    raw = await _read_body(request, parts.settings.max_body_bytes)
+async def read_body(
+    request: Request, runtime: Runtime, session_id: str, *, is_new: bool
+) -> TurnRequest | EndSession:
+    """Read what is requested; raise AgentError for the first check that fails."""
+    raw = await _receive(request, runtime.settings.max_body_bytes)
     if not re.fullmatch(contract.SESSION_ID, session_id):
         raise AgentError("invalid_session_id")
-    prompt = _read_prompt(contract.parse_json(raw), parts.settings.max_prompt_chars)
+    prompt = _read_prompt(contract.parse_json(raw), runtime.settings.max_prompt_chars)
     if prompt is None and is_new:
-        raise AgentError("invalid_request", "To end a session, name it in the session header.")
+        raise AgentError("invalid_request", "To end a session, send its id in the session header.")
     actor = read_header(request, *contract.ACTOR_HEADERS)
-    if actor is None and parts.actor_required:
+    if actor is None and runtime.actor_required:
         raise AgentError("actor_required")
     if actor is not None and not re.fullmatch(contract.ACTOR_ID, actor):
         raise AgentError("invalid_actor")
     key = read_header(request, *contract.KEY_HEADERS)
     if key is not None and (is_new or not re.fullmatch(contract.KEY, key)):
-        what = "An idempotency key is 1 to 128 visible ASCII, and needs a session header."
+        what = "An idempotency key is 1 to 128 visible ASCII characters, with a session header."
         raise AgentError("invalid_request", what)
-    return Ask(session_id, actor, key, prompt)
+    if prompt is None:
+        return EndSession(session_id, actor)
+    return TurnRequest(session_id, actor, key, prompt)
 
 
-async def _read_body(request: Request, most: int) -> bytes:
+async def _receive(request: Request, max_bytes: int) -> bytes:
     body, size = b"", 0
     async for chunk in request.stream():
         size += len(chunk)
-        body += chunk if size <= most else b""
-        if size > 16 * most + 2**24:  # until then it is read, so that the answer can be read too
+        body += chunk if size <= max_bytes else b""
+        if size > 16 * max_bytes + 2**24:  # a client reads no answer before it has sent its body
             break
-    if size > most:
-        raise AgentError("payload_too_large", f"The body is larger than {most} bytes.")
+    if size > max_bytes:
+        raise AgentError("payload_too_large", f"The body is larger than {max_bytes} bytes.")
     return body
 
 
@@ -76,5 +80,5 @@ def _read_prompt(body: Any, max_chars: int) -> str | None:
     if body.get("end_session") is True and "prompt" not in body:
         return None
     if body.get("end_session", False) is not False:
-        raise AgentError("invalid_request", "end_session must be true, without a prompt.")
+        raise AgentError("invalid_request", "Send end_session as true and without a prompt.")
     return contract.check_prompt(body.get("prompt"), max_chars)

@@ -1,16 +1,14 @@
-"""Sessions: an LRU of committed snapshots, and one first-in-first-out line for each session."""
+"""Sessions: one first-in-first-out queue each, and the only way to replace a snapshot."""
 
 import asyncio
 import json
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from typing import Any
 
-from cachetools import TTLCache
-
-from .contract import AgentError, Ask, well_formed
+from .contract import AgentError, well_formed
+from .session_store import SessionStore, Stored
 from .settings import Settings
 
 Snapshot = dict[str, Any]
@@ -20,81 +18,58 @@ Snapshot = dict[str, Any]
 """
 
 
-class InProcess:
-    """Committed snapshots as JSON; the least recently used session is forgotten first."""
-
-    def __init__(self, settings: Settings) -> None:
-        capacity, idle = settings.session_capacity, settings.session_idle_seconds
-        self._entries: TTLCache[str, bytes] = TTLCache(capacity, idle)
-
-    async def load(self, session_id: str) -> bytes | None:
-        """What was saved last, or None."""
-        snapshot = self._entries.get(session_id)
-        if snapshot is not None:
-            self._entries[session_id] = snapshot  # its idle time begins anew
-        return snapshot
-
-    async def save(self, session_id: str, snapshot: bytes) -> None:
-        """Replace the snapshot, or raise and change nothing. A cancel must not interrupt it."""
-        self._entries[session_id] = snapshot
-
-    async def end(self, session_id: str) -> None:
-        """Forget the session, known or not."""
-        self._entries.pop(session_id, None)
-
-
-@dataclass
 class Session:
-    """A session while one turn of it runs: what is committed, and the one way to change it."""
+    """A session during one turn: the committed snapshot, and the only way to replace it."""
 
-    ask: Ask
-    store: InProcess
-    snapshot: Snapshot | None
+    def __init__(self, id: str, actor: str | None, store: SessionStore, stored: Stored | None):
+        self._id, self._actor, self._store, self._stored = id, actor, store, stored
+        self.snapshot: Snapshot | None = json.loads(stored.snapshot) if stored else None
+        if self.snapshot and self.snapshot["app_data"]["actor"] != actor:
+            raise AgentError("session_forbidden")
 
-    def replay(self) -> dict[str, Any] | None:
-        """The `app_data` of the last turn, if this is its idempotency key again."""
+    def replay(self, key: str | None) -> dict[str, Any] | None:
+        """Return the `app_data` of the last turn if this is its idempotency key, else None."""
         last: dict[str, Any] = self.snapshot["app_data"] if self.snapshot else {"key": None}
-        return last if self.ask.key is not None and self.ask.key == last["key"] else None
+        return last if key is not None and key == last["key"] else None
 
-    async def commit(self, snapshot: Snapshot, reply: str) -> dict[str, Any]:
-        """Add the turn and return its `app_data`."""
+    async def commit(self, snapshot: Snapshot, reply: str, key: str | None) -> dict[str, Any]:
+        """Save the snapshot that the turn leaves, and return its `app_data`."""
         turn = self.snapshot["app_data"]["turn"] + 1 if self.snapshot else 1
-        last = {"actor": self.ask.actor, "turn": turn, "key": self.ask.key, "reply": reply}
+        last = {"actor": self._actor, "turn": turn, "key": key, "reply": reply}
         committed = well_formed(json.dumps(snapshot | {"app_data": last}, ensure_ascii=False))
-        await self.store.save(self.ask.session_id, committed.encode())
+        expected = self._stored.revision if self._stored else None
+        await self._store.save(self._id, committed.encode(), expected)
         return last
 
     async def end(self) -> None:
-        """Forget the session."""
-        await self.store.end(self.ask.session_id)
+        """Delete the session, if it was found."""
+        if self._stored:
+            await self._store.end(self._id)
 
 
 class Sessions:
-    """All sessions of this process."""
+    """The sessions of this process."""
 
-    def __init__(self, settings: Settings, store: InProcess) -> None:
+    def __init__(self, settings: Settings, store: SessionStore) -> None:
         self._queue, self._store = settings.session_queue, store
         self._locks: dict[str, asyncio.Lock] = {}
-        self._turns: Counter[str] = Counter()  # that run or wait
+        self._turns: Counter[str] = Counter()  # running or waiting
 
     @asynccontextmanager
-    async def open(self, ask: Ask) -> AsyncIterator[Session]:
-        """Wait for a turn in the session, then load what is committed.
+    async def open(self, session_id: str, actor: str | None) -> AsyncIterator[Session]:
+        """Wait for the turns before this one, then load what is committed.
 
-        Raises AgentError: `session_busy` at once, when too many wait; `session_forbidden`, when
+        Raises AgentError: `session_busy` at once when too many wait; `session_forbidden` when
         another actor had the first turn (no actor counts as one); and what the store raises.
         """
-        if self._turns[ask.session_id] > self._queue:
+        if self._turns[session_id] > self._queue:
             raise AgentError("session_busy")
-        self._turns[ask.session_id] += 1
+        self._turns[session_id] += 1
         try:
-            async with self._locks.setdefault(ask.session_id, asyncio.Lock()):
-                stored = await self._store.load(ask.session_id)
-                session = Session(ask, self._store, json.loads(stored) if stored else None)
-                if session.snapshot and session.snapshot["app_data"]["actor"] != ask.actor:
-                    raise AgentError("session_forbidden")
-                yield session
+            async with self._locks.setdefault(session_id, asyncio.Lock()):
+                stored = await self._store.load(session_id)
+                yield Session(session_id, actor, self._store, stored)
         finally:
-            self._turns[ask.session_id] -= 1
-            if not self._turns[ask.session_id]:
-                del self._turns[ask.session_id], self._locks[ask.session_id]
+            self._turns[session_id] -= 1
+            if not self._turns[session_id]:
+                del self._turns[session_id], self._locks[session_id]

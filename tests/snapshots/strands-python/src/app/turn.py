@@ -13,62 +13,62 @@ from strands.types.agent import Limits
 from strands.types.exceptions import MaxTokensReachedException
 
 from .agent import SYSTEM_PROMPT, TOOLS
-from .contract import AgentError, Ask, describe, is_blank, well_formed
-from .parts import Parts
+from .contract import AgentError, TurnRequest, describe, is_blank, well_formed
+from .runtime import Runtime
 
 log = logging.getLogger(__name__)
 Emit = Callable[[str], Awaitable[None]]
 
 
-async def take_turn(parts: Parts, ask: Ask, emit: Emit) -> dict[str, Any]:
+async def take_turn(runtime: Runtime, request: TurnRequest, emit: Emit) -> dict[str, Any]:
     """Run one turn, `emit` each chunk of the reply, and return {"actor", "turn", "key", "reply"}.
 
-    The session changes in the last step only, so there is nothing to undo: a turn that raises,
-    is cancelled, takes too long or ends without a whole reply leaves no trace.
+    The session changes only in the last step, so there is nothing to undo: a turn that fails,
+    is cancelled, times out or ends without a whole reply leaves no trace.
     Raises AgentError.
     """
-    async with parts.sessions.open(ask) as session:
-        if last := session.replay():
+    async with runtime.sessions.open(request.session_id, request.actor) as session:
+        if last := session.replay(request.key):
             await emit(last["reply"])
             return last
         try:
-            async with asyncio.timeout(parts.settings.turn_timeout_seconds):
-                agent = _stage(parts, ask, session.snapshot)
+            async with asyncio.timeout(runtime.settings.turn_timeout_seconds):
+                agent = _stage(runtime, request, session.snapshot)
                 before = len(agent.messages)
-                reply = await _stream(parts, agent, ask.prompt or "", emit)
+                reply = await _stream(runtime, agent, request.prompt, emit)
         except TimeoutError:
             raise AgentError("turn_timeout") from None
-        # Without the system prompt: after an update of the code, the code's own applies.
+        # Without the system prompt: the code's own applies, also after it has changed.
         snapshot = agent.take_snapshot(preset="session")
-        last = await session.commit(snapshot.to_dict(), reply)
-        parts.record(ask, agent.messages[before:])
-    log.info("session %s: turn %d", ask.session_id, last["turn"])
+        last = await session.commit(snapshot.to_dict(), reply, request.key)
+        runtime.record(request, agent.messages[before:])
+    log.info("session %s: turn %d", request.session_id, last["turn"])
     return last
 
 
-def _stage(parts: Parts, ask: Ask, committed: dict[str, Any] | None) -> Agent:
-    """A new agent that goes on where the session is, and shares nothing with it."""
+def _stage(runtime: Runtime, request: TurnRequest, committed: dict[str, Any] | None) -> Agent:
+    """Return a new agent that continues the session and shares no state with it."""
     agent = Agent(
-        model=parts.model,
+        model=runtime.model,
         system_prompt=SYSTEM_PROMPT,
         tools=TOOLS,
         callback_handler=None,  # the default prints every token
         conversation_manager=NullConversationManager(),
         retry_strategy=None,  # a retry after the first chunk would repeat it
         hooks=[_log_tool_failure],
-        **parts.agent_options(ask),
+        **runtime.agent_options(request),
     )
     if committed:
         agent.load_snapshot(Snapshot.from_dict(committed))
-        agent.messages[:] = _last_turns(agent.messages, parts.settings.history_messages)
+        agent.messages[:] = _last_turns(agent.messages, runtime.settings.history_messages)
     return agent
 
 
-async def _stream(parts: Parts, agent: Agent, prompt: str, emit: Emit) -> str:
-    """Run the agent to its end and return all that was emitted; raise unless it ended well."""
+async def _stream(runtime: Runtime, agent: Agent, prompt: str, emit: Emit) -> str:
+    """Run the agent and return the emitted text; raise AgentError unless it ended well."""
     said: list[str] = []
     result, is_whole = None, False
-    events = agent.stream_async(prompt, limits=Limits(turns=parts.settings.max_steps))
+    events = agent.stream_async(prompt, limits=Limits(turns=runtime.settings.max_steps))
     try:
         async with aclosing(events):  # type: ignore[type-var]
             async for event in events:
@@ -92,13 +92,13 @@ async def _stream(parts: Parts, agent: Agent, prompt: str, emit: Emit) -> str:
 
 
 def _last_turns(messages: list[Any], limit: int) -> list[Any]:
-    """The last whole turns in at most `limit` messages; the very last one in any case."""
+    """Return the last whole turns that fit into `limit` messages; at least the very last one."""
     is_prompt = [m["role"] == "user" and "text" in m["content"][0] for m in messages]
     starts = [index for index, is_start in enumerate(is_prompt) if is_start]
     return messages[next((s for s in starts if len(messages) - s <= limit), starts[-1]) :]
 
 
 def _log_tool_failure(event: AfterToolCallEvent) -> None:
-    if event.exception is not None:  # its name, unless the model made it up
+    if event.exception is not None:  # a name that the model made up is not logged
         name = event.selected_tool.tool_name if event.selected_tool else "that does not exist"
         log.warning("tool %s: %s", name, describe(event.exception))

@@ -1,4 +1,4 @@
-"""The HTTP contract: POST /invocations and GET /ping, as AgentCore Runtime has them."""
+"""The HTTP contract of AgentCore Runtime: POST /invocations and GET /ping."""
 
 import asyncio
 import json
@@ -17,17 +17,19 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from .contract import SESSION_HEADER, SESSION_ID, AgentError, Ask, describe, is_blank
-from .parts import Parts
-from .requests import client_left, read_ask, read_header, refuse_foreign, wants_events
+from . import contract
+from .contract import SESSION_HEADER, AgentError, EndSession, TurnRequest, describe
+from .requests import client_left, read_body, read_header, refuse_foreign, wants_events
+from .runtime import Runtime
 from .turn import take_turn
 
 log = logging.getLogger(__name__)
 Chunks = AsyncIterator[str]
+Read = TurnRequest | EndSession
 
 
 class Turns:
-    """The turns that run or wait in this process, each a task of its own."""
+    """The turns that run or wait in this process, each in its own task."""
 
     def __init__(self) -> None:
         self.tasks: set[asyncio.Task[Any]] = set()
@@ -35,7 +37,7 @@ class Turns:
         self.is_draining = False
 
     def start(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
-        """Begin what the coroutine does."""
+        """Start a turn."""
         task = asyncio.create_task(work)
         self._change(task)
         task.add_done_callback(self._change)
@@ -46,7 +48,7 @@ class Turns:
         self.changed = int(time.time())
 
     async def drain(self, grace_seconds: float) -> None:
-        """Take no new turn, give those that run this time to end, and cancel the others."""
+        """Refuse new turns, let running ones finish within this time, then cancel them."""
         self.is_draining = True
         while self.tasks:
             await asyncio.wait(self.tasks, timeout=grace_seconds)
@@ -54,21 +56,22 @@ class Turns:
                 task.cancel()
 
 
-def create_app(parts: Parts, turns: Turns) -> Starlette:
+def create_app(runtime: Runtime, turns: Turns) -> Starlette:
     async def ping(request: Request) -> Response:
-        refuse_foreign(request, parts)
-        status = "HealthyBusy" if turns.tasks or parts.is_waiting else "Healthy"
+        refuse_foreign(request, runtime)
+        status = "HealthyBusy" if turns.tasks or runtime.is_waiting else "Healthy"
         return JSONResponse({"status": status, "time_of_last_update": turns.changed})
 
     async def invocations(request: Request) -> Response:
         given_id = read_header(request, SESSION_HEADER)
         request.state.session_id = str(uuid4()) if given_id is None else given_id
-        refuse_foreign(request, parts)
+        refuse_foreign(request, runtime)
         if turns.is_draining:
             raise AgentError("draining")
-        ask = await read_ask(request, parts, request.state.session_id, is_new=given_id is None)
-        response = await _relay(request, turns, parts, ask)
-        response.headers[SESSION_HEADER] = ask.session_id
+        session_id = request.state.session_id
+        read = await read_body(request, runtime, session_id, is_new=given_id is None)
+        response = await _relay(request, turns, runtime, read)
+        response.headers[SESSION_HEADER] = session_id
         return response
 
     app = Starlette(
@@ -79,10 +82,10 @@ def create_app(parts: Parts, turns: Turns) -> Starlette:
     return app
 
 
-async def _relay(request: Request, turns: Turns, parts: Parts, ask: Ask) -> Response:
-    """Run what is asked for, hand on what it says, and end it when the client leaves."""
+async def _relay(request: Request, turns: Turns, runtime: Runtime, read: Read) -> Response:
+    """Run what was requested, relay its output, and cancel it when the client leaves."""
     writer, chunks = anyio.create_memory_object_stream[str](64)
-    turn = turns.start(_run(parts, ask, writer.send))
+    turn = turns.start(_run(runtime, read, writer.send))
     watch = asyncio.create_task(client_left(request))
     watch.add_done_callback(lambda _: turn.cancel())
     turn.add_done_callback(lambda _: watch.cancel())
@@ -90,27 +93,29 @@ async def _relay(request: Request, turns: Turns, parts: Parts, ask: Ask) -> Resp
     held, is_stream = "", wants_events(request)
     async for chunk in chunks:
         held += _event("", chunk) if is_stream else ""
-        if is_stream and not is_blank(chunk):  # until then a failure is a status
+        if is_stream and not contract.is_blank(chunk):  # until then a failure is a status
             return StreamingResponse(_events(held, chunks, turn), media_type="text/event-stream")
     return JSONResponse(await _result(turn))
 
 
-async def _run(parts: Parts, ask: Ask, emit: Callable[[str], Awaitable[None]]) -> dict[str, Any]:
+async def _run(
+    runtime: Runtime, read: Read, emit: Callable[[str], Awaitable[None]]
+) -> dict[str, Any]:
     try:
-        if ask.prompt is not None:
-            last = await take_turn(parts, ask, emit)
-            return {"session_id": ask.session_id, "turn": last["turn"], "reply": last["reply"]}
-        async with parts.sessions.open(ask) as session:
+        if isinstance(read, TurnRequest):
+            last = await take_turn(runtime, read, emit)
+            return {"session_id": read.session_id, "turn": last["turn"], "reply": last["reply"]}
+        async with runtime.sessions.open(read.session_id, read.actor) as session:
             await session.end()
     except AgentError as error:
-        log.warning("session %s: %s %s", ask.session_id, error.type, error.detail)
+        log.warning("session %s: %s %s", read.session_id, error.type, error.detail)
         raise
-    return {"session_id": ask.session_id, "ended": True}
+    return {"session_id": read.session_id, "ended": True}
 
 
 async def _result(turn: asyncio.Task[dict[str, Any]]) -> dict[str, Any]:
     await asyncio.wait({turn})
-    if turn.cancelled():  # by the shutdown; or the client left, and reads no answer
+    if turn.cancelled():  # by the shutdown, or because the client left
         raise AgentError("draining")
     return turn.result()
 
@@ -122,7 +127,7 @@ async def _events(held: str, chunks: Chunks, turn: asyncio.Task[Any]) -> Chunks:
     try:
         result = await _result(turn)
         yield _event("event: done\n", {"session_id": result["session_id"], "turn": result["turn"]})
-    except Exception as error:  # noqa: BLE001 (whatever it is, the client hears of it)
+    except Exception as error:  # noqa: BLE001 (the client must learn of any)
         yield _event("event: error\n", _failure(error).body)
 
 
@@ -133,7 +138,7 @@ def _event(name: str, data: Any) -> str:
 async def _fail(request: Request, error: Exception) -> Response:
     failure = _failure(error)
     response = JSONResponse(failure.body, failure.status)
-    if re.fullmatch(SESSION_ID, getattr(request.state, "session_id", "")):
+    if re.fullmatch(contract.SESSION_ID, getattr(request.state, "session_id", "")):
         response.headers[SESSION_HEADER] = request.state.session_id
     if failure.status == 405:
         response.headers["Allow"] = "POST" if request.url.path == "/invocations" else "GET, HEAD"
@@ -144,6 +149,6 @@ def _failure(error: Exception) -> AgentError:
     if isinstance(error, HTTPException):
         return AgentError("method_not_allowed" if error.status_code == 405 else "not_found")
     if not isinstance(error, AgentError):
-        # Its kind and where it arose, not its text, which may quote a prompt.
+        # Only its kind and place: its text may quote a prompt.
         log.error("%s\n%s", describe(error), "".join(format_tb(error.__traceback__)))
     return error if isinstance(error, AgentError) else AgentError("internal_error")

@@ -11,8 +11,8 @@ from uuid import uuid4
 import ai
 
 from .agent import SYSTEM_PROMPT, TOOLS
-from .contract import AgentError, Ask, describe, is_blank, well_formed
-from .parts import Parts
+from .contract import AgentError, TurnRequest, describe, is_blank, well_formed
+from .runtime import Runtime
 
 log = logging.getLogger(__name__)
 Emit = Callable[[str], Awaitable[None]]
@@ -20,31 +20,31 @@ Message = ai.messages.Message
 ToolCall = ai.messages.ToolCallPart
 
 
-async def take_turn(parts: Parts, ask: Ask, emit: Emit) -> dict[str, Any]:
+async def take_turn(runtime: Runtime, request: TurnRequest, emit: Emit) -> dict[str, Any]:
     """Run one turn, `emit` each chunk of the reply, and return {"actor", "turn", "key", "reply"}.
 
-    The session changes in the last step only, so there is nothing to undo: a turn that raises,
-    is cancelled, takes too long or ends without a whole reply leaves no trace.
+    The session changes only in the last step, so there is nothing to undo: a turn that fails,
+    is cancelled, times out or ends without a whole reply leaves no trace.
     Raises AgentError.
     """
-    async with parts.sessions.open(ask) as session:
-        if last := session.replay():
+    async with runtime.sessions.open(request.session_id, request.actor) as session:
+        if last := session.replay(request.key):
             await emit(last["reply"])
             return last
         try:
-            async with asyncio.timeout(parts.settings.turn_timeout_seconds):
-                staged = _stage(session.snapshot, parts.settings.history_messages)
-                reply, added = await _stream(parts, ask, staged, emit)
+            async with asyncio.timeout(runtime.settings.turn_timeout_seconds):
+                staged = _stage(session.snapshot, runtime.settings.history_messages)
+                reply, added = await _stream(runtime, request, staged, emit)
         except TimeoutError:
             raise AgentError("turn_timeout") from None
-        last = await session.commit(_snapshot([*staged, *added]), reply)
-        parts.record(ask, added)
-    log.info("session %s: turn %d", ask.session_id, last["turn"])
+        last = await session.commit(_snapshot([*staged, *added]), reply, request.key)
+        runtime.record(request, added)
+    log.info("session %s: turn %d", request.session_id, last["turn"])
     return last
 
 
 def _stage(committed: dict[str, Any] | None, limit: int) -> list[Message]:
-    """A copy of the last whole turns in at most `limit` messages; the very last one in any case."""
+    """Copy the last whole turns that fit into `limit` messages; at least the very last one."""
     stored = committed["data"]["messages"] if committed else []
     starts = [index for index, message in enumerate(stored) if message["role"] == "user"] or [0]
     start = next((s for s in starts if len(stored) - s <= limit), starts[-1])
@@ -52,8 +52,8 @@ def _stage(committed: dict[str, Any] | None, limit: int) -> list[Message]:
 
 
 def _snapshot(messages: list[Message]) -> dict[str, Any]:
-    # Without the system prompt: after an update of the code, the code's own applies. And without
-    # reasoning: it may point at what its provider keeps, and is of use in its own turn only.
+    # Without the system prompt: the code's own applies, also after it has changed. Without
+    # reasoning: it may refer to state that the provider keeps, and only its own turn needs it.
     for message in messages:
         message.parts = [part for part in message.parts if part.kind != "reasoning"]
     dumps = [m.model_dump(mode="json", exclude_none=True, fallback=str) for m in messages]
@@ -62,16 +62,16 @@ def _snapshot(messages: list[Message]) -> dict[str, Any]:
 
 
 async def _stream(
-    parts: Parts, ask: Ask, staged: list[Message], emit: Emit
+    runtime: Runtime, request: TurnRequest, staged: list[Message], emit: Emit
 ) -> tuple[str, list[Message]]:
-    """Run the agent to its end and return all that was emitted, and the messages of the turn."""
+    """Run the agent; return the emitted text and the messages of the turn."""
     said: list[str] = []
-    prompt = ai.user_message(ask.prompt or "")
+    prompt = ai.user_message(request.prompt)
     messages = [ai.system_message(SYSTEM_PROMPT), *staged, prompt]
-    agent = _Agent(**{"tools": TOOLS, **parts.agent_options(ask)})
-    agent.max_steps = parts.settings.max_steps
+    agent = _Agent(**{"tools": TOOLS, **runtime.agent_options(request)})
+    agent.max_steps = runtime.settings.max_steps
     try:
-        async with agent.run(parts.model, messages) as run:
+        async with agent.run(runtime.model, messages) as run:
             async for event in run:
                 if isinstance(event, ai.events.TextDelta) and event.chunk:
                     said.append(well_formed(event.chunk))
@@ -88,7 +88,7 @@ async def _stream(
 
 
 class _Agent(ai.Agent):
-    """An agent that ends: it takes so many steps at most, and goes on from whole messages only."""
+    """An agent of at most `max_steps` steps, each from whole messages."""
 
     LOOP_BUFFER = 0  # the model waits for a reader that is slow
     max_steps = 1
@@ -110,7 +110,7 @@ class _Agent(ai.Agent):
         raise AgentError("reply_incomplete", detail=f"{self.max_steps} steps")
 
     async def _call(self, call: ToolCall) -> ai.events.ToolCallResult:
-        """Call a tool; when that fails the model is told, and the turn goes on."""
+        """Call a tool; its failure is a result for the model, and the turn continues."""
         name = call.tool_name
         try:
             result = await self.resolve(call)()
@@ -118,13 +118,13 @@ class _Agent(ai.Agent):
             ids: Any = {"tool_call_id": call.tool_call_id, "tool_name": name}
             what, name = f"Unknown tool: {name}", "that does not exist"
             result = ai.tool_result(**ids, result=what, is_error=True, exception=error)
-        if result.exception is not None:  # its name, unless the model made it up
+        if result.exception is not None:  # a name that the model made up is not logged
             log.warning("tool %s: %s", name, describe(result.exception))
         return result
 
 
 def _check(message: Message, reason: str | None, history: list[Message]) -> list[ToolCall]:
-    """The tools that a message calls, if it is whole; it becomes one that all providers take."""
+    """Return the tool calls of a whole message, made acceptable to every provider."""
     calls = message.tool_calls
     if reason is None or reason == "error":
         raise AgentError("model_failed", detail="the stream was cut")

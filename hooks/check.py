@@ -1,0 +1,247 @@
+"""The checks of `python -m hooks check`: mistakes that Copier lets pass."""
+
+import re
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from jinja2 import TemplateSyntaxError, meta, nodes
+
+from hooks.check_history import check_history, past
+from hooks.loading import load
+from hooks.rendering import RenderError, files_of, render, without_git
+from hooks.template import BUILT_IN, FILES, QUESTIONS, SUFFIX, Finding, Template
+from hooks.variants import VARIANTS, answers_of, language_of
+
+SETTINGS = {
+    "_envops",
+    "_exclude",
+    "_message_after_copy",
+    "_message_after_update",
+    "_min_copier_version",
+    "_subdirectory",
+}
+KEYS = {"choices", "default", "help", "multiselect", "placeholder", "type", "validator", "when"}
+NEEDS_TRUST = "makes Copier refuse without --trust: say what to do in a message or the README"
+NOT_RECORDED = "is not recorded, so the next update takes the default again: read it at run time"
+UNSAFE = {
+    "_jinja_extensions": NEEDS_TRUST,
+    "_migrations": NEEDS_TRUST,
+    "_secret_questions": NOT_RECORDED,
+    "_skip_if_exists": "keeps fixes from users and brings back what they deleted: keep files small",
+    "_tasks": NEEDS_TRUST,
+    "secret": NOT_RECORDED,
+}
+ANSWERS_TEMPLATE = "{{ _copier_conf.answers_file }}.jinja"
+# The lines of a whole render in each language, by whether it has a session store and a memory.
+LINES = {
+    (False, False): {"python": 1530, "typescript": 1650},
+    (True, False): {"python": 4400, "typescript": 4550},
+    (False, True): {"python": 5000, "typescript": 5300},
+    (True, True): {"python": 6300, "typescript": 6650},
+}
+COLUMNS = 100
+
+Check = Callable[[Template], Iterator[Finding]]
+
+
+def check(root: Path, against: str | None = None) -> list[Finding]:
+    """The mistakes in the template of `root`.
+
+    `against` is a commit whose projects should lose nothing when they are updated to it. Raises
+    TemplateError when copier.yml cannot be read at all, CommitError when Git has no such commit.
+    """
+    template = load(root)
+
+    def history(template: Template) -> Iterator[Finding]:
+        if against is not None:
+            with past(root, against) as old:
+                yield from check_history(old, template)
+
+    # Each stage runs only when the one before it found nothing: what it would say follows from it.
+    stages: list[list[Check]] = [
+        [check_keys, check_jinja, check_names],
+        [check_defaults, check_answers_file, check_layers, history],
+        [check_renders],
+    ]
+    for stage in stages:
+        if findings := [finding for one in stage for finding in one(template)]:
+            return list(dict.fromkeys(findings))
+    return []
+
+
+def check_keys(template: Template) -> Iterator[Finding]:
+    """Copier knows each setting, and each key of a question, and needs no trust for it."""
+    keys = [(name, name, SETTINGS) for name in template.settings]
+    keys += [(f"{name}.{key}", key, KEYS) for name, q in template.questions.items() for key in q]
+    for place, key, allowed in keys:
+        if key in UNSAFE:
+            yield Finding("unsafe-feature", QUESTIONS, None, f"{place} {UNSAFE[key]}")
+        elif key not in allowed:
+            message = f"{place} is unknown: use one of {', '.join(sorted(allowed))}"
+            yield Finding("unknown-key", QUESTIONS, None, message)
+
+
+def check_jinja(template: Template) -> Iterator[Finding]:
+    """Jinja in a question names only the questions before it, elsewhere any question."""
+    known = set(BUILT_IN)
+    for name, question in template.questions.items():
+        for key, value in question.items():
+            own = {name} if key == "validator" else set()
+            for text in texts(value):
+                yield from undefined(template, text, known | own, QUESTIONS, f"{name}.{key} ")
+        known.add(name)
+    for name, value in template.settings.items():
+        for text in texts(value):
+            yield from undefined(template, text, known, QUESTIONS, f"{name} ")
+    for path in template.files:
+        for part in path.parts:
+            yield from undefined(template, part, known, f"{FILES}/{path}", "its name ")
+        if path.suffix == SUFFIX:
+            yield from undefined(template, template.source(path), known, f"{FILES}/{path}")
+
+
+def texts(value: object) -> Iterator[str]:
+    """Every string in one value of copier.yml."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict | list):
+        for item in value.values() if isinstance(value, dict) else value:
+            yield from texts(item)
+
+
+def undefined(
+    template: Template, text: str, known: set[str], place: str, part: str = ""
+) -> Iterator[Finding]:
+    """The names that a piece of Jinja uses and that are not among `known`.
+
+    `part` says which piece it is where it is not the whole file.
+    """
+    try:
+        tree = template.jinja.parse(text)
+    except TemplateSyntaxError as error:
+        line = None if part else error.lineno
+        yield Finding("jinja-syntax", place, line, f"{part}does not compile: {error.message}")
+        return
+    lines = {node.name: node.lineno for node in reversed(list(tree.find_all(nodes.Name)))}
+    # `{{ old if old is defined else 'new' }}` is how a renamed question keeps its old answer.
+    tests = (test.node for test in tree.find_all(nodes.Test) if test.name == "defined")
+    excused = {node.name for node in tests if isinstance(node, nodes.Name)}
+    excused.update(template.jinja.globals)
+    for name in sorted(meta.find_undeclared_variables(tree) - known - excused):
+        message = f"{part}uses {name}, which no question before it defines: mend the name"
+        yield Finding("undefined-name", place, None if part else lines.get(name), message)
+
+
+def check_names(template: Template) -> Iterator[Finding]:
+    """A clone on Windows can hold every file."""
+    for path in template.files:
+        for part in path.parts:
+            if re.search(r'["|:*?<>\\\x00-\x1f]|[. ](\.jinja)?$', part):
+                message = "has a name that Windows cannot hold: rename it"
+                yield Finding("name", f"{FILES}/{path}", None, message)
+
+
+def check_defaults(template: Template) -> Iterator[Finding]:
+    """Each default is one that its own question accepts, after any answers to those before it.
+
+    Copier shows a traceback instead of the question where that is not so, and an update fails where
+    there is no default.
+    """
+    for name in template.asked:
+        if template.questions[name].get("default") is None:
+            message = f"{name} has no default: add one that keeps projects as they are"
+            yield Finding("missing-default", QUESTIONS, None, message)
+            continue
+        refused = {}
+        for answers in template.combinations:
+            default = template.default(name, answers)
+            if reason := refusal(template, name, default, answers):
+                refused[repr(default)] = reason
+        for default, reason in refused.items():
+            message = f"{name}.default {default} is refused by its own question: {reason}"
+            yield Finding("refused-default", QUESTIONS, None, message)
+
+
+def refusal(template: Template, name: str, value: Any, answers: dict[str, Any]) -> str:
+    """Why question `name` does not accept `value` after `answers`; nothing when it does."""
+    question = template.questions[name]
+    if question.get("choices") and value not in template.allowed(name, answers):
+        return "it is not among the choices"
+    return template.text(question.get("validator", ""), {**answers, name: value}).strip()
+
+
+def check_answers_file(template: Template) -> Iterator[Finding]:
+    """The answers are recorded: without that file no project can ever be updated."""
+    for top in sorted({template.top(answers) for answers in template.combinations}):
+        # Copier reads it there, and in no folder below.
+        if not (template.root / top / ANSWERS_TEMPLATE).is_file():
+            message = "is missing, so no project could be updated: it holds _copier_answers"
+            yield Finding("answers-file", f"{top}/{ANSWERS_TEMPLATE}", None, message)
+
+
+def check_layers(template: Template) -> Iterator[Finding]:
+    """No answers send two files to one path, and each file is rendered or included with some."""
+    used: set[PurePosixPath] = set()
+    clashes: dict[tuple[PurePosixPath, PurePosixPath], str] = {}
+    for answers in template.combinations:
+        first: dict[str, PurePosixPath] = {}
+        for path, target in template.targets(answers).items():
+            used.add(path)
+            # Windows and macOS have one file where only the case differs.
+            other = first.setdefault(target.lower(), path)
+            if other != path:
+                clashes.setdefault((path, other), target)
+    for (path, other), target in clashes.items():
+        message = (
+            f"goes to {target}, as {FILES}/{other} does: make their answers exclude each other"
+        )
+        yield Finding("layer-overlap", f"{FILES}/{path}", None, message)
+    waiting = list(used)
+    while waiting:
+        new = set(includes(template, waiting.pop())) - used
+        used |= new
+        waiting += new
+    for path in template.files:
+        if path not in used:
+            message = "is neither rendered nor included: mend its folder's name, or delete it"
+            yield Finding("never-rendered", f"{FILES}/{path}", None, message)
+
+
+def includes(template: Template, path: PurePosixPath) -> Iterator[PurePosixPath]:
+    """The files of template/ that the file `path` includes or imports."""
+    if path in template.files and path.suffix == SUFFIX:
+        tree = template.jinja.parse(template.source(path))
+        for other in meta.find_referenced_templates(tree):
+            if other is not None and other.startswith(f"{FILES}/"):
+                yield PurePosixPath(other).relative_to(FILES)
+
+
+def check_renders(template: Template) -> Iterator[Finding]:
+    """Every variant renders, and within the size budget: its owner can read it."""
+    with without_git(template.root) as root, tempfile.TemporaryDirectory() as folder:
+        for variant in VARIANTS:
+            project = Path(folder) / variant
+            try:
+                render(root, answers_of(variant), project)
+            except RenderError as error:
+                yield Finding("render-failed", variant, None, str(error))
+            else:
+                yield from check_size(variant, project)
+
+
+def check_size(variant: str, project: Path) -> Iterator[Finding]:
+    """Compare one rendered project with the size budget."""
+    answers, total = answers_of(variant), 0
+    for path in files_of(project):
+        lines = (project / path).read_bytes().decode("utf-8", "replace").splitlines()
+        total += len(lines)
+        for number, line in enumerate(lines, 1):
+            if len(line) > COLUMNS:
+                message = f"has {len(line)} columns, {COLUMNS} are allowed: break it"
+                yield Finding("size-columns", path.as_posix(), number, message)
+    allowed = LINES["session_store" in answers, "long_term_memory" in answers]
+    if total > allowed[language_of(variant)]:
+        message = f"has {total} lines, {allowed[language_of(variant)]} are allowed: delete some"
+        yield Finding("size-lines", variant, None, message)

@@ -1,0 +1,154 @@
+"""The HTTP contract of AgentCore Runtime: POST /invocations and GET /ping."""
+
+import asyncio
+import json
+import logging
+import re
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from traceback import format_tb
+from typing import Any
+from uuid import uuid4
+
+import anyio
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.routing import Route
+
+from . import contract
+from .contract import SESSION_HEADER, AgentError, EndSession, TurnRequest, describe
+from .requests import client_left, read_body, read_header, refuse_foreign, wants_events
+from .runtime import Runtime
+from .turn import take_turn
+
+log = logging.getLogger(__name__)
+Chunks = AsyncIterator[str]
+Read = TurnRequest | EndSession
+
+
+class Turns:
+    """The turns that run or wait in this process, each in its own task."""
+
+    def __init__(self) -> None:
+        self.tasks: set[asyncio.Task[Any]] = set()
+        self.changed = int(time.time())
+        self.is_draining = False
+
+    def start(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
+        """Start a turn."""
+        task = asyncio.create_task(work)
+        self._change(task)
+        task.add_done_callback(self._change)
+        return task
+
+    def _change(self, task: asyncio.Task[Any]) -> None:
+        self.tasks ^= {task}
+        self.changed = int(time.time())
+
+    async def drain(self, grace_seconds: float) -> None:
+        """Refuse new turns, let running ones finish within this time, then cancel them."""
+        self.is_draining = True
+        while self.tasks:
+            await asyncio.wait(self.tasks, timeout=grace_seconds)
+            for task in self.tasks:
+                task.cancel()
+
+
+def create_app(runtime: Runtime, turns: Turns) -> Starlette:
+    async def ping(request: Request) -> Response:
+        refuse_foreign(request, runtime)
+        status = "HealthyBusy" if turns.tasks or runtime.is_waiting else "Healthy"
+        return JSONResponse({"status": status, "time_of_last_update": turns.changed})
+
+    async def invocations(request: Request) -> Response:
+        given_id = read_header(request, SESSION_HEADER)
+        request.state.session_id = str(uuid4()) if given_id is None else given_id
+        refuse_foreign(request, runtime)
+        if turns.is_draining:
+            raise AgentError("draining")
+        session_id = request.state.session_id
+        read = await read_body(request, runtime, session_id, is_new=given_id is None)
+        response = await _relay(request, turns, runtime, read)
+        response.headers[SESSION_HEADER] = session_id
+        return response
+
+    app = Starlette(
+        routes=[Route("/ping", ping), Route("/invocations", invocations, methods=["POST"])],
+        exception_handlers={AgentError: _fail, HTTPException: _fail, Exception: _fail},
+    )
+    app.router.redirect_slashes = False
+    return app
+
+
+async def _relay(request: Request, turns: Turns, runtime: Runtime, read: Read) -> Response:
+    """Run what was requested, relay its output, and cancel it when the client leaves."""
+    writer, chunks = anyio.create_memory_object_stream[str](64)
+    turn = turns.start(_run(runtime, read, writer.send))
+    watch = asyncio.create_task(client_left(request))
+    watch.add_done_callback(lambda _: turn.cancel())
+    turn.add_done_callback(lambda _: watch.cancel())
+    turn.add_done_callback(lambda _: writer.close())
+    held, is_stream = "", wants_events(request)
+    async for chunk in chunks:
+        held += _event("", chunk) if is_stream else ""
+        if is_stream and not contract.is_blank(chunk):  # until then a failure is a status
+            return StreamingResponse(_events(held, chunks, turn), media_type="text/event-stream")
+    return JSONResponse(await _result(turn))
+
+
+async def _run(
+    runtime: Runtime, read: Read, emit: Callable[[str], Awaitable[None]]
+) -> dict[str, Any]:
+    try:
+        if isinstance(read, TurnRequest):
+            last = await take_turn(runtime, read, emit)
+            return {"session_id": read.session_id, "turn": last["turn"], "reply": last["reply"]}
+        async with runtime.sessions.open(read.session_id, read.actor) as session:
+            await session.end()
+    except AgentError as error:
+        log.warning("session %s: %s %s", read.session_id, error.type, error.detail)
+        raise
+    return {"session_id": read.session_id, "ended": True}
+
+
+async def _result(turn: asyncio.Task[dict[str, Any]]) -> dict[str, Any]:
+    await asyncio.wait({turn})
+    if turn.cancelled():  # by the shutdown, or because the client left
+        raise AgentError("draining")
+    return turn.result()
+
+
+async def _events(held: str, chunks: Chunks, turn: asyncio.Task[Any]) -> Chunks:
+    yield held
+    async for chunk in chunks:
+        yield _event("", chunk)
+    try:
+        result = await _result(turn)
+        yield _event("event: done\n", {"session_id": result["session_id"], "turn": result["turn"]})
+    except Exception as error:  # noqa: BLE001 (the client must learn of any)
+        yield _event("event: error\n", _failure(error).body)
+
+
+def _event(name: str, data: Any) -> str:
+    return f"{name}data: {json.dumps(data, ensure_ascii=False, separators=(',', ':'))}\n\n"
+
+
+async def _fail(request: Request, error: Exception) -> Response:
+    failure = _failure(error)
+    response = JSONResponse(failure.body, failure.status)
+    if re.fullmatch(contract.SESSION_ID, getattr(request.state, "session_id", "")):
+        response.headers[SESSION_HEADER] = request.state.session_id
+    if failure.status == 405:
+        response.headers["Allow"] = "POST" if request.url.path == "/invocations" else "GET, HEAD"
+    return response
+
+
+def _failure(error: Exception) -> AgentError:
+    if isinstance(error, HTTPException):
+        return AgentError("method_not_allowed" if error.status_code == 405 else "not_found")
+    if not isinstance(error, AgentError):
+        # Only its kind and place: its text may quote a prompt.
+        log.error("%s\n%s", describe(error), "".join(format_tb(error.__traceback__)))
+    return error if isinstance(error, AgentError) else AgentError("internal_error")

@@ -1,0 +1,108 @@
+"""A turn is a transaction: it is committed whole, or it leaves no trace."""
+
+import asyncio
+import json
+import re
+from typing import Any
+from unittest.mock import AsyncMock
+
+import pytest
+from conftest import ScriptedModel
+from starlette.datastructures import Headers
+
+from app.runtime import Runtime
+from app.server import Turns, create_app
+from app.settings import Settings
+
+PREFIX = "X-Amzn-Bedrock-AgentCore-Runtime-"
+SESSION, ACTOR, KEY = PREFIX + "Session-Id", PREFIX + "Custom-Actor-Id", "Idempotency-Key"
+POST, JSON = "POST /invocations", {"Host": "127.0.0.1:8080", "Accept": "application/json"}
+CALL = ["counting", ("call",)]
+FAILURES = {
+    "fails": (["half", ValueError("secret")], "model_failed"),
+    "is cut": (["half", ("cut",)], "model_failed"),
+    "says only white space": ([" \n\u2003\ufeff"], "empty_reply"),
+    "is cut by its length": (["half", ("length",)], "reply_incomplete"),
+    "is filtered": (["half", ("filter",)], "reply_incomplete"),
+    "calls tools for ever": (CALL, "reply_incomplete"),
+    "takes too long": (["half", 3], "turn_timeout"),
+}
+# What session@actor#key comes to, a turn's number or error; ! ends the session, ~ waits first.
+CONVERSATIONS = {
+    "the least recently used session is forgotten": "a=1 b=1 a=2 c=1 a=3 b=1",
+    "an idle session is forgotten": "s#k=1 ~s#k=1 ~s=2 ~~s=1",
+    "a caller without a session gets a new one": "=1 =1 #k=invalid_request !=invalid_request",
+    "an actor and a key have to be valid": "s@é#é=invalid_actor s#é=invalid_request",
+    "the first actor owns a session": "s@a=1 s@b=session_forbidden s=session_forbidden s@a=2",
+    "nobody is an actor too": "s=1 s@a=session_forbidden s@a!=session_forbidden s!=end s@a=1",
+    "a session that nobody knows can be ended": "t!=end",
+    "the key of the last turn repeats it": "s=1 s=2 s#k=3 s#k=3 s#l=4 s#k=5 s=6 s#k=7",
+}
+
+
+class Client:
+    """A client of a server whose model plays a script."""
+
+    def __init__(self, *script: Any, **settings: Any) -> None:
+        self.runtime, self.turns = Runtime(Settings(**settings)), Turns()
+        self.runtime.model = self.model = ScriptedModel(script)
+
+    async def send(self, route: str, headers: Any, body: bytes, patience: float = 5) -> Any:
+        """The status, session and text of the answer; the client leaves when out of patience."""
+        method, path = route.split()
+        scope = {"type": "http", "method": method, "path": path, "headers": Headers(headers).raw}
+        leave: Any = (patience, {"type": "http.disconnect"})
+        inputs = iter([(0, {"type": "http.request", "body": body}), leave, leave])
+        send = AsyncMock()
+        app = create_app(self.runtime, self.turns)
+        await app(scope, lambda: asyncio.sleep(*next(inputs)), send)
+        start, *parts = [call.args[0] for call in send.await_args_list]
+        text = b"".join(part["body"] for part in parts).decode()
+        return start["status"], Headers(raw=start["headers"]).get(SESSION), text
+
+    async def say(self, address: str, prompt: str = "hi", patience: float = 5) -> str:
+        """What a turn in session@actor#key comes to, or with a ! the end of that session."""
+        await asyncio.sleep(0.6 * address.count("~"))
+        names = {"": SESSION, "@": ACTOR, "#": KEY}
+        values = {names[mark]: value for mark, value in re.findall(r"([@#]?)(\w+)", address)}
+        body = json.dumps({"end_session": True} if "!" in address else {"prompt": prompt})
+        _, _, text = await self.send(POST, JSON | values, body.encode(), patience)
+        answer = {"error": {"type": "end"}} | json.loads(text)
+        return str(answer.get("turn", answer["error"]["type"]))
+
+
+@pytest.mark.parametrize("conversation", CONVERSATIONS.values(), ids=CONVERSATIONS)
+async def test_in_a_conversation(conversation: str) -> None:
+    client = Client(session_capacity=2, session_idle_seconds=1)
+    for turn in conversation.split():
+        address, outcome = turn.split("=")
+        assert await client.say(address) == outcome
+
+
+@pytest.mark.parametrize(("step", "error"), FAILURES.values(), ids=FAILURES)
+async def test_no_trace_is_left_when_the_model(step: Any, error: str) -> None:
+    client = Client(CALL, step, step, step, max_steps=3, turn_timeout_seconds=1)
+    assert await client.say("s#k", "1") == error
+    client.model.script = []
+    assert [await client.say("s@a#k", "2"), await client.say("s@a", "3")] == ["1", "2"]
+    assert client.model.calls[-1] == "2 ok 3"
+
+
+async def test_turns_of_a_session_run_one_by_one_and_a_full_queue_refuses() -> None:
+    client = Client(["half", 3], ["ok"], [0.4, "ok"], session_queue=2, turn_timeout_seconds=1)
+    early = [client.say("s", "1", 0.9), client.say("s", "2"), client.say("s", "3", 0.2)]
+    turns = [asyncio.create_task(turn) for turn in (*early, client.say("s", "4"), client.say("t"))]
+    assert await turns[0] == "draining"
+    turns += [asyncio.create_task(client.say("s", n)) for n in "56"]
+    assert " ".join(await asyncio.gather(*turns)) == "draining 1 draining session_busy 1 2 3"
+    assert client.model.calls == ["1", "hi", "2", "2 ok 5", "2 ok 5 ok 6"]
+    assert not client.runtime.sessions._locks
+
+
+async def test_history_is_cut_in_front_of_a_prompt_and_a_long_turn_is_kept_whole() -> None:
+    client = Client(["a"], ["b"], ["c"], [("call",)], [("call",)], history_messages=4)
+    for prompt in "12345":
+        await client.say("s", prompt)
+    assert client.model.calls[3] == "2 b 3 c 4"
+    assert client.model.calls[6] == "4 (toolUse) (toolResult) (toolUse) (toolResult) ok 5"
+    assert "system" not in str(await client.runtime.sessions._store.load("s"))

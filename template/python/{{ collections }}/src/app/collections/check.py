@@ -1,0 +1,333 @@
+"""Checks and loads a project: its collections, its agents and their grants."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ValidationError
+
+from ..contract import is_blank
+from .backends import UNIONS, OtherConfig
+from .fields import SecretRef
+from .models import Agent, Collection, Grants
+from .reader import Document, FieldPath, Findings, finding, read_document
+from .secrets import has_aws_credentials, is_set, variable_of
+
+SENTENCE_END = re.compile("[.!?]+(?:[ \t\n]+|$)|[\u3002\uff01\uff1f]+")
+BREADTH = {"none": 0, "session": 1, "project": 2, "user": 3}
+ANSWERS = {"agentcore_memory": "long_term_memory=agentcore"}
+
+
+@dataclass(frozen=True)
+class File:
+    """A file of a project and its model; the value is None where the document has errors."""
+
+    document: Document
+    value: Any
+
+
+@dataclass(frozen=True)
+class Files:
+    """The files of a project by their names: `helper` for agents/helper.agent.md."""
+
+    collections: dict[str, File]
+    agents: dict[str, File]
+    grants: dict[str, File]
+
+
+@dataclass(frozen=True)
+class Project:
+    """The collections that an agent reads and writes, by id, in the order of its file."""
+
+    agent_id: str
+    collections: dict[str, Collection]
+    reads: list[str]
+    writes: list[str]
+
+    def used(self) -> list[Collection]:
+        """Return the collections that the agent reads or writes."""
+        ids = dict.fromkeys([*self.reads, *self.writes])
+        return [self.collections[id] for id in ids if id in self.collections]
+
+    def session_collections(self) -> list[Collection]:
+        """Return the collections that can store the sessions; `check` accepts at most one."""
+        return [one for one in self.used() if stores_sessions(one)]
+
+    def is_writable(self, collection: Collection) -> bool:
+        """Whether the agent may write to a collection."""
+        return collection.writeback.enabled and collection.collection_id in self.writes
+
+
+def stores_sessions(collection: Collection) -> bool:
+    """Whether a collection can store sessions: a custom one stores those of any lifetime."""
+    return collection.scope.lifetime == "session" or collection.backend.type == "custom"
+
+
+def check_project(folder: Path, agent_id: str | None) -> list[dict[str, Any]]:
+    """Return the findings in a project: errors first, then by file, line and id. Never raises.
+
+    `agent_id` is the agent that runs, by default the only one.
+    """
+    files = _read_files(folder)
+    found = [*_folders(folder), *_running_agent(files, agent_id)]
+    for kind in (files.collections, files.agents, files.grants):
+        for name, file in kind.items():
+            found += file.document.errors
+            found += _file_name(file.document, name, file.value) if file.value else []
+    for collection in files.collections.values():
+        if collection.value:
+            found += _collection(collection.document, collection.value)
+    for name, agent in files.agents.items():
+        if agent.value:
+            found += _agent(name, agent.document, agent.value, files)
+    for grants in files.grants.values():
+        if grants.value:
+            found += _grants(grants.document, grants.value, files)
+    if project := _project(files, agent_id):
+        found += _backends(project, files)
+        if not any(one["severity"] == "error" for one in found):
+            found += _environment(project, files)
+    order = ("severity", "file", "line", "id", "message")  # "error" sorts before "warning"
+    unique = {tuple(one[name] for name in order): one for one in found}
+    return [unique[key] for key in sorted(unique)]
+
+
+def load_project(folder: Path, agent_id: str | None) -> Project:
+    """Load a project without its invalid collections.
+
+    Raises ValueError when the agent's file is missing or invalid: run `check_project` first.
+    """
+    project = _project(_read_files(folder), agent_id)
+    if project is None:
+        raise ValueError("the project is not valid: run check")
+    return project
+
+
+def _project(files: Files, agent_id: str | None) -> Project | None:
+    if agent_id is None and len(files.agents) == 1:
+        (agent_id,) = files.agents
+    agent = files.agents.get(agent_id or "")
+    if agent_id is None or agent is None or agent.value is None:
+        return None
+    collections = {id: file.value for id, file in files.collections.items() if file.value}
+    memory = agent.value.memory
+    return Project(agent_id, collections, memory.read_collections, memory.write_collections)
+
+
+def _read_files(folder: Path) -> Files:
+    return Files(
+        _read_folder(folder / "collections", ".collection.md", Collection),
+        _read_folder(folder / "agents", ".agent.md", Agent),
+        _read_folder(folder / "iam", ".iam.md", Grants),
+    )
+
+
+def _read_folder(folder: Path, suffix: str, model: type[BaseModel]) -> dict[str, File]:
+    files = {}
+    for path in sorted(folder.iterdir()) if _is_folder(folder) else []:
+        if path.name.endswith(suffix):
+            document = read_document(path, f"{folder.name}/{path.name}")
+            files[path.name.removesuffix(suffix)] = _validate(document, model)
+    return files
+
+
+def _is_folder(path: Path) -> bool:
+    """Whether a path is a folder that can be listed."""
+    try:
+        return next(path.iterdir(), path) is not None
+    except OSError:
+        return False
+
+
+def _validate(document: Document, model: type[BaseModel]) -> File:
+    if document.errors:
+        return File(document, None)
+    try:
+        return File(document, model.model_validate(document.data))
+    except ValidationError as error:
+        errors: dict[FieldPath, dict[str, Any]] = {}
+        for one in error.errors(include_url=False, include_context=False, include_input=False):
+            path = _field_path(one["loc"], one["type"])
+            words = f"{'.'.join(map(str, path))}: {one['msg']}"
+            errors.setdefault(path, document.finding(_field_id(one["type"]), words, *path))
+        document.errors += errors.values()
+        return File(document, None)
+
+
+def _field_id(type: str) -> str:
+    if type in ("missing", "union_tag_not_found"):
+        return "AML-E301"
+    return "AML-E303" if type == "extra_forbidden" else "AML-E302"
+
+
+def _field_path(location: FieldPath, type: str) -> FieldPath:
+    """Return the path of a field in its file: pydantic adds the type that a union has chosen."""
+    path, is_chosen = FieldPath(), False
+    for step in location:
+        path = path if is_chosen else (*path, step)
+        is_chosen = not is_chosen and path in UNIONS
+    return (*path, "type") if type.startswith("union_tag") else path
+
+
+def _folders(folder: Path) -> Findings:
+    for name in ("collections", "agents", "iam"):
+        is_needed = name == "collections" or (folder / name).exists()
+        if is_needed and not _is_folder(folder / name):
+            message = f"The folder {name} is missing or cannot be read: add it."
+            yield finding("AML-E00F", name, 0, message)
+
+
+def _running_agent(files: Files, agent_id: str | None) -> Findings:
+    if not files.agents:
+        message = "The folder agents has no <agent_id>.agent.md: add one."
+        yield finding("AML-E131", "agents", 0, message)
+    elif agent_id is None and len(files.agents) > 1:
+        message = "The folder agents has several agents: set AGENT_ID to the one that runs here."
+        yield finding("AML-E132", "agents", 0, message)
+    elif agent_id is not None and agent_id not in files.agents:
+        message = f"AGENT_ID is {agent_id}, and agents/{agent_id}.agent.md does not exist: "
+        yield finding("AML-E133", "agents", 0, message + "correct one of them.")
+
+
+def _file_name(document: Document, name: str, value: BaseModel) -> Findings:
+    folder, kind = document.file.split("/")[0], document.file.split(".")[-2]
+    field = "collection_id" if isinstance(value, Collection) else "agent_id"
+    if (id := getattr(value, field)) != name:
+        message = f"The file name must be {folder}/{id}.{kind}.md: "
+        yield document.finding("AML-E004", message + "rename the file, or correct the id.", field)
+
+
+def _collection(document: Document, collection: Collection) -> Findings:
+    meta = collection.meta
+    if meta.last_updated is None:
+        message = "meta.last_updated is missing: add the date of the last change."
+        yield document.finding("AML-W205", message, "meta", "last_updated")
+    count = sum(not is_blank(sentence) for sentence in SENTENCE_END.split(meta.description))
+    if not 2 <= count <= 4:
+        message = f"meta.description has {count} sentences: write two to four."
+        yield document.finding("AML-W222", message, "meta", "description")
+    backend, lifetime = collection.backend, collection.scope.lifetime
+    yield from backend.findings(document, collection.status, lifetime)
+
+
+def _agent(name: str, document: Document, agent: Agent, files: Files) -> Findings:
+    """Check the references of an agent, each at its list item."""
+    lists = {"read": agent.memory.read_collections, "write": agent.memory.write_collections}
+    store, memories = None, dict[SecretRef, str]()
+    for access, ids in lists.items():
+        for index, id in enumerate(ids):
+            path = ("memory", f"{access}_collections", index)
+            if id not in files.collections:
+                message = f"collections/{id}.collection.md does not exist: add it, "
+                yield document.finding("AML-E101", message + "or correct the id.", *path)
+                continue
+            needed = [one for one, others in lists.items() if id in others]
+            for rule, message in _grant_errors(name, id, access, needed, files):
+                yield document.finding(rule, message, *path)
+            collection = files.collections[id].value
+            if collection is None:
+                continue
+            for rule, message in _reference_errors(agent, collection, access):
+                yield document.finding(rule, message, *path)
+            if stores_sessions(collection):
+                store = store or id
+                if id != store:
+                    message = f"{id} and {store} could both store the sessions: use one of them."
+                    yield document.finding("AML-E109", message, *path)
+                elif id not in lists["read"]:
+                    message = f"{id} stores the sessions, which are loaded before each turn: "
+                    message += "add it to read_collections too."
+                    yield document.finding("AML-E10C", message, *path)
+            elif access == "write":
+                for memory in collection.backend.secret_refs():
+                    if memories.setdefault(memory, id) != id:
+                        message = f"{id} and {memories[memory]} write to the same memory: "
+                        yield document.finding("AML-E111", message + "write to one of them.", *path)
+
+
+def _reference_errors(
+    agent: Agent, collection: Collection, access: str
+) -> Iterator[tuple[str, str]]:
+    id, lifetime, mode = collection.collection_id, collection.scope.lifetime, agent.memory.mode
+    if collection.status == "disabled":
+        yield "AML-E102", f"Collection {id} is disabled: remove it from this list."
+    if collection.status == "draft":
+        yield "AML-E103", f"Collection {id} is a draft: set its status to active first."
+    if collection.status == "deprecated":
+        yield "AML-W208", f"Collection {id} is deprecated: plan a replacement."
+    if BREADTH[lifetime] > BREADTH[mode]:
+        message = f"Collection {id} has lifetime {lifetime}: memory.mode {mode} is too narrow."
+        yield "AML-E104", message
+    if access == "write" and not collection.writeback.enabled:
+        message = f"Collection {id} has writeback.enabled: false: "
+        yield "AML-E107", message + "remove it from write_collections."
+
+
+def _grant_errors(
+    agent_id: str, id: str, access: str, needed: list[str], files: Files
+) -> Iterator[tuple[str, str]]:
+    """Compare one reference with the grants of its agent; what is not granted is denied."""
+    file, grants = f"iam/{agent_id}.iam.md", files.grants.get(agent_id)
+    if grants is None:
+        message = f"{file} does not exist: create it, and grant {'-'.join(needed)} access to {id}."
+        yield "AML-E10B", message
+    elif grants.value:
+        granted = [one.access for one in grants.value.collections if one.ref == id]
+        if granted[:1] == ["deny"]:
+            yield "AML-E10A", f"{file} denies access to {id}."
+        elif not granted or access not in granted[0].split("-"):
+            rule = "AML-E105" if access == "read" else "AML-E106"
+            yield rule, f"{file} does not grant {access} access to {id}."
+
+
+def _grants(document: Document, grants: Grants, files: Files) -> Findings:
+    seen: set[str] = set()
+    for index, grant in enumerate(grants.collections):
+        id, path = grant.ref, ("collections", index)
+        if id in seen:
+            message = f"{id} is listed twice: keep one grant."
+            yield document.finding("AML-E14B", message, *path, "ref")
+        seen.add(id)
+        if id not in files.collections:
+            message = f"collections/{id}.collection.md does not exist: add it, or correct the id."
+            yield document.finding("AML-E101", message, *path, "ref")
+        elif collection := files.collections[id].value:
+            if collection.status == "disabled":
+                message = f"Collection {id} is disabled: remove it from this list."
+                yield document.finding("AML-E102", message, *path, "ref")
+            if not collection.writeback.enabled and "write" in grant.access:
+                message = f"Collection {id} has writeback.enabled: false: grant read access only."
+                yield document.finding("AML-E108", message, *path, "access")
+
+
+def _backends(project: Project, files: Files) -> Findings:
+    for collection in project.used():
+        if isinstance(collection.backend, OtherConfig):
+            type = collection.backend.type
+            answer = ANSWERS.get(type, f"session_store={type}")
+            document = files.collections[collection.collection_id].document
+            # Without this file, whose backend is the owner's.
+            command = f"uvx copier update --defaults -r :current: -d {answer} -x {document.file}"
+            message = f"This project has no code for backend type {type}: run `{command}`."
+            yield document.finding("AML-E10D", message, "backend", "type")
+
+
+def _environment(project: Project, files: Files) -> Findings:
+    """Look for the secrets of the used collections, without a network."""
+    has_aws = has_aws_credentials()
+    for collection in project.used():
+        document = files.collections[collection.collection_id].document
+        for ref in collection.backend.secret_refs():
+            variable = variable_of(ref.reference)
+            if is_set(variable):
+                continue
+            if ref.reference.startswith("env:"):
+                message = f"The variable {variable} is not set: "
+                message += "set it before the agent starts with a model."
+                yield document.finding("AML-W240", message, *ref.path)
+            elif not has_aws:
+                todo = f"set {variable}, or " * bool(variable) + "provide credentials"
+                message = f"The secret {ref.reference} cannot be read without AWS credentials: "
+                yield document.finding("AML-W242", f"{message}{todo}.", *ref.path)

@@ -1,0 +1,89 @@
+"""Long-term memory in AgentCore Memory: what its collection declares."""
+
+import re
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from .fields import INTEGRAL, Reference, Region, SecretRef, Strict, matches, missing_address
+from .reader import Document, FieldPath, Findings
+
+# The id of a memory looks like a path, and is no reference to a secret.
+MemoryReference = Annotated[
+    Reference,
+    matches("(?![A-Za-z][A-Za-z0-9_-]{0,99}-[A-Za-z0-9]{10}$).*", "a reference, not a memory's id"),
+]
+NAMESPACE = re.compile("(?=.{1,512}$)/?[A-Za-z0-9_{}-]+(/[A-Za-z0-9_{}-]+)*(/[*]?)?")
+PLACEHOLDER = re.compile(r"\{(?:actorId|projectId|sessionId)\}")
+# In {actorId}-{sessionId}, actor a-b with session c has the namespace of actor a with b-c.
+AMBIGUOUS = re.compile(r"\{actorId\}[^/]*\{|\}[^/]*\{actorId\}")
+MAX_RECORDS = 100
+
+
+class NamespaceConfig(Strict):
+    top_k: Annotated[int, INTEGRAL, Field(ge=1, le=1000)] = 10
+    relevance_score: Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)] = 0.2
+
+
+class AgentCoreConfig(Strict):
+    type: Literal["agentcore_memory"]
+    memory_id_secret: MemoryReference | None = None
+    region: Region
+    retrieval_config: Annotated[dict[str, NamespaceConfig], Field(min_length=1)] | None = None
+    batch_size: Annotated[int, INTEGRAL, Field(ge=1, le=100)] = 1
+
+    def secret_refs(self) -> list[SecretRef]:
+        """Return the references that are read before the collection is used."""
+        reference, path = self.memory_id_secret, ("backend", "memory_id_secret")
+        return [SecretRef(reference, path=path)] if reference else []
+
+    def findings(self, document: Document, status: str, lifetime: str) -> Findings:
+        """Check what concerns more than one field."""
+        if self.memory_id_secret is None:
+            yield from missing_address(document, "memory_id_secret", status)
+        if lifetime == "session":
+            message = "agentcore_memory does not store lifetime session: use valkey or s3."
+            yield document.finding("AML-E043", message, "backend", "type")
+        if self.batch_size > 1:
+            message = f"With batch_size {self.batch_size}, a killed process loses messages "
+            message += "that were not sent yet."
+            yield document.finding("AML-W225", message, "backend", "batch_size")
+        if self.retrieval_config is None:
+            message = "backend.retrieval_config is missing: "
+            message += "the namespaces of the memory resource apply."
+            yield document.finding("AML-W207", message, "backend", "retrieval_config")
+        for namespace, config in (self.retrieval_config or {}).items():
+            path = ("backend", "retrieval_config", namespace)
+            yield from _namespace(document, path, namespace, lifetime)
+            if config.top_k > MAX_RECORDS:
+                message = f"AgentCore Memory returns at most {MAX_RECORDS} records: "
+                message += f"top_k {config.top_k} is reduced to {MAX_RECORDS}."
+                yield document.finding("AML-W220", message, *path, "top_k")
+
+
+def _namespace(document: Document, path: FieldPath, namespace: str, lifetime: str) -> Findings:
+    if not NAMESPACE.fullmatch(namespace):
+        message = f"Namespace {namespace} must consist of parts of A-Z a-z 0-9 _ - "
+        message += "between slashes, and may end in /*."
+        yield document.finding("AML-E052", message, *path)
+    elif re.search("[{}]", PLACEHOLDER.sub("", namespace)):
+        message = "Only {actorId}, {projectId} and {sessionId} are placeholders of a namespace."
+        yield document.finding("AML-E053", message, *path)
+    elif AMBIGUOUS.search(namespace):
+        message = "A slash must separate {actorId} from the next placeholder: "
+        message += "otherwise two actors can share a namespace."
+        yield document.finding("AML-E05B", message, *path)
+    elif lifetime == "project":
+        if "{actorId}" in namespace:
+            message = "{actorId} belongs to lifetime user, and this collection has lifetime "
+            yield document.finding("AML-W221", f"{message}{lifetime}.", *path)
+        if "{projectId}" not in namespace:
+            message = "All projects share this namespace: add {projectId}."
+            yield document.finding("AML-W228", message, *path)
+    elif lifetime == "user":
+        if "{projectId}" in namespace:
+            message = "{projectId} belongs to lifetime project, and this collection has lifetime "
+            yield document.finding("AML-W221", f"{message}{lifetime}.", *path)
+        if "{actorId}" not in namespace:
+            message = "All users share this namespace: add {actorId}."
+            yield document.finding("AML-E231", message, *path)

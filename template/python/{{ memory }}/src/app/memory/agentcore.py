@@ -1,0 +1,204 @@
+"""One memory of Amazon Bedrock AgentCore: its calls, and what its answers and errors mean."""
+
+import asyncio
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from threading import Lock
+from typing import Any, Literal, TypeVar
+
+import anyio.to_thread
+
+from ..collections.fields import SecretRef
+from ..collections.secrets import SecretError, Secrets
+from ..contract import describe
+from ..settings import Settings
+from .base import Event, MemoryRefused, MemoryUnavailable, Record
+from .namespaces import Namespace, Who, event_session
+from .retry_queue import with_retries
+
+Result = TypeVar("Result")
+Kind = Literal["recall", "record", "control"]
+PAGE = 100  # the most that the service returns, or takes, at once
+SECONDS = 10  # for calls that no turn waits for
+THREADS = {"recall": 32, "record": 8, "control": 8}  # hanging calls must not delay other kinds
+REFUSED = {"ValidationException", "InvalidInputException"}
+BUSY = {409, 429}
+
+
+class Clients:
+    """The clients of the process: one for each kind of call and region. They do not retry."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._seconds: dict[str, int] = {"recall": settings.recall_timeout_seconds}
+        self._limiters = {kind: anyio.CapacityLimiter(count) for kind, count in THREADS.items()}
+        self._lock, self._clients = Lock(), dict[tuple[Kind, str], Any]()
+
+    async def run(self, kind: Kind, region: str, use: Callable[[Any], Result]) -> Result:
+        """Call `use` with a client in a thread. Raises MemoryUnavailable, in time."""
+        call = partial(anyio.to_thread.run_sync, self._call, kind, region, use)
+        seconds = self._seconds.get(kind, SECONDS) + 1
+        try:
+            async with asyncio.timeout(seconds):
+                return await call(abandon_on_cancel=True, limiter=self._limiters[kind])
+        except TimeoutError:
+            raise MemoryUnavailable(f"AgentCore Memory: no answer within {seconds} s") from None
+
+    def get(self, kind: Kind, region: str) -> Any:
+        """Return a client; the first time this takes a while."""
+        with self._lock:
+            if (kind, region) not in self._clients:
+                self._clients[kind, region] = self.connect(kind, region)
+            return self._clients[kind, region]
+
+    def connect(self, kind: Kind, region: str) -> Any:
+        """Make a client."""
+        service = "bedrock-agentcore" + ("-control" if kind == "control" else "")
+        return self.session(kind).client(service, region_name=region)
+
+    def session(self, kind: Kind) -> Any:
+        """Make a session, whose clients are bounded in time."""
+        from boto3.session import Session  # type: ignore[import-untyped]
+        from botocore.config import Config  # type: ignore[import-untyped]
+        from botocore.session import get_session  # type: ignore[import-untyped]
+
+        seconds, core = self._seconds.get(kind, SECONDS), get_session()
+        limits: Any = {"connect_timeout": seconds, "read_timeout": seconds}
+        limits |= {"max_pool_connections": THREADS[kind]}
+        core.set_default_client_config(Config(retries={"total_max_attempts": 1}, **limits))
+        return Session(botocore_session=core)
+
+    def _call(self, kind: Kind, region: str, use: Callable[[Any], Result]) -> Result:
+        from botocore import exceptions  # type: ignore[import-untyped]
+
+        try:
+            return use(self.get(kind, region))
+        except exceptions.ClientError as error:
+            code, what = error.response["Error"]["Code"], f"AgentCore Memory: {describe(error)}"
+            status = int(error.response["ResponseMetadata"]["HTTPStatusCode"])
+            failure = MemoryRefused if code in REFUSED else MemoryUnavailable
+            raise failure(what, transient=status >= 500 or status in BUSY, code=code) from None
+        except exceptions.ParamValidationError:
+            raise MemoryRefused("AgentCore Memory: the id or another value is not valid") from None
+        except (exceptions.BotoCoreError, OSError, ValueError) as error:
+            raise MemoryUnavailable(f"AgentCore Memory: {describe(error)}") from None
+
+
+class AgentCore:
+    """The memory whose id a secret holds. All memories of a process share `clients`."""
+
+    def __init__(self, ref: SecretRef, region: str, secrets: Secrets, clients: Clients) -> None:
+        self.ref, self.region, self.secrets, self.clients = ref, region, secrets, clients
+        self.contact = f"the AgentCore memory of secret {ref.reference!r} in {region}"
+        self._description: dict[str, Any] | None = None
+
+    async def memory_id(self) -> str:
+        """Return the id or the ARN of the memory. Raises MemoryUnavailable."""
+        try:
+            return await self.secrets.get(self.ref)
+        except SecretError as error:
+            raise MemoryUnavailable(str(error), transient=False) from None
+
+    async def warm_up(self) -> None:
+        """Make the clients, so that the first turn need not wait for them."""
+        kinds: list[Kind] = ["recall", "record"]
+        with suppress(MemoryUnavailable):
+            for kind in kinds:
+                await self.clients.run(kind, self.region, lambda _: None)
+
+    async def retrieve(
+        self, who: Who, namespace: Namespace, query: str, limit: int
+    ) -> list[Record]:
+        """Return at most `limit` (1 to 100) records for a query of at most 10,000 UTF-16 units."""
+        given = {"searchCriteria": {"searchQuery": query, "topK": limit}, "maxResults": limit}
+        reply = await self._call(
+            "recall", "retrieve_memory_records", **namespace.parameter, **given
+        )
+        return [
+            Record(
+                id=one["memoryRecordId"],
+                text=one["content"].get("text", ""),
+                score=one.get("score", 0.0),
+                namespace=next(iter(one["namespaces"]), ""),
+                created_at=one["createdAt"].isoformat(),
+            )
+            for one in reply["memoryRecordSummaries"]
+        ]
+
+    async def create_event(self, event: Event) -> None:
+        """Send what was said; the memory extracts the records from it."""
+        payload = [
+            {"conversational": {"role": role, "content": {"text": text}}}
+            for role, text in event.utterances
+        ]
+        given: dict[str, Any] = {"payload": payload, "eventTimestamp": event.at}
+        given |= {"actorId": event.who.actor, "sessionId": event_session(event.who.session_id)}
+        if event.project_id is not None:  # the service allows keys in lower case only
+            given["extractionConfig"] = {"namespaceVariables": {"projectid": event.project_id}}
+        await self._call("record", "create_event", clientToken=event.token, **given)
+
+    async def describe(self) -> dict[str, Any]:
+        """Return the resource as GetMemory does; an answer is kept, also one that comes late."""
+        if self._description is not None:
+            return self._description
+        name = (await self.memory_id()).rpartition("/")[2]  # the control plane takes no ARN
+
+        def get(client: Any) -> dict[str, Any]:
+            memory: dict[str, Any] = client.get_memory(memoryId=name)["memory"]
+            self._description = memory if memory["status"] == "ACTIVE" else None
+            return memory
+
+        return await self.clients.run("control", self.region, get)
+
+    async def sessions(self, actor: str) -> list[str]:
+        """Return the sessions of an actor, by their names in the memory."""
+        found = await self._pages("list_sessions", "sessionSummaries", actorId=actor)
+        return [one["sessionId"] for one in found]
+
+    async def events(self, actor: str, session: str) -> list[str]:
+        """Return the ids of the events of such a session."""
+        given = {"actorId": actor, "sessionId": session, "includePayloads": False}
+        return [one["eventId"] for one in await self._pages("list_events", "events", **given)]
+
+    async def delete_event(self, actor: str, session: str, event: str) -> None:
+        """Delete an event, known or not."""
+        given = {"actorId": actor, "sessionId": session, "eventId": event}
+        try:
+            await with_retries(partial(self._call, "record", "delete_event", **given))
+        except MemoryUnavailable as error:
+            if error.code != "ResourceNotFoundException":
+                raise
+
+    async def records(self, namespace: Namespace) -> list[str]:
+        """Return the ids of all records in a namespace."""
+        key = "memoryRecordSummaries"
+        found = await self._pages("list_memory_records", key, **namespace.parameter)
+        return [
+            one["memoryRecordId"] for one in found if any(map(namespace.holds, one["namespaces"]))
+        ]
+
+    async def delete_records(self, ids: list[str]) -> int:
+        """Delete records, and return how many were deleted."""
+        deleted = 0
+        for start in range(0, len(ids), PAGE):
+            given = {"records": [{"memoryRecordId": id} for id in ids[start : start + PAGE]]}
+            call = partial(self._call, "record", "batch_delete_memory_records", **given)
+            deleted += len((await with_retries(call))["successfulRecords"])
+        return deleted
+
+    async def _pages(self, operation: str, key: str, **given: Any) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = []
+        more: dict[str, Any] = {"maxResults": PAGE}
+        while True:
+            call = partial(self._call, "record", operation, **given, **more)
+            reply = await with_retries(call)
+            found += reply[key]
+            if not reply.get("nextToken"):
+                return found
+            more["nextToken"] = reply["nextToken"]
+
+    async def _call(self, kind: Kind, operation: str, **given: Any) -> Any:
+        id = await self.memory_id()
+        return await self.clients.run(
+            kind, self.region, lambda client: getattr(client, operation)(memoryId=id, **given)
+        )

@@ -1,0 +1,157 @@
+"""A long-term memory in a file, to try it: the texts of users, found by the words of a query."""
+
+import json
+import logging
+import re
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from threading import RLock
+from typing import Any
+from uuid import uuid4
+
+import anyio.to_thread
+
+from .base import Event, MemoryUnavailable, Record
+from .namespaces import Namespace, Who, event_session, resolve
+
+log = logging.getLogger(__name__)
+Row = dict[str, Any]
+FOLDER = Path(".memory")
+MAX_ROWS = 10_000  # that a search reads, the last ones
+EVENT, RECORD = ("event", "token", "actor", "session", "at"), ("record", "namespace", "text", "at")
+STOP = "a an and are be did do does for how i in is it my of on or the to was what who you your"
+
+
+class LocalMemory:
+    """The rows of one file: events, and each text of a user in each of its namespaces."""
+
+    def __init__(self, collection_id: str, templates: Sequence[str]) -> None:
+        self._templates, self._lock = templates, RLock()
+        self._path = FOLDER / f"{collection_id}.jsonl"
+        self.contact = str(self._path)
+
+    @property
+    def exists(self) -> bool:
+        """Whether something was kept here."""
+        return self._path.exists()
+
+    async def retrieve(
+        self, who: Who, namespace: Namespace, query: str, limit: int
+    ) -> list[Record]:
+        """Return at most `limit` records for a query, best first."""
+        wanted = _words(query)
+        rows = await self._rows(lambda row: _is_in(namespace, row), MAX_ROWS)
+        found = [
+            Record(row["record"], row["text"], score, row["namespace"], row["at"])
+            for row in rows
+            if (score := len(wanted & _words(row["text"])) / max(1, len(wanted)))
+        ]
+        return sorted(found, key=lambda record: -record.score)[:limit]
+
+    async def create_event(self, event: Event) -> None:
+        """Keep what was said; the same event is kept once."""
+        who, at = event.who, event.at.isoformat()
+        head: Row = {"event": str(uuid4()), "token": event.token, "actor": who.actor}
+        head |= {"session": event_session(who.session_id), "at": at, "items": event.utterances}
+        # Only texts of users: the offline model repeats them, and would fill the memory with that.
+        rows = [head] + [
+            {"record": str(uuid4()), "namespace": path, "text": text, "at": at}
+            for path in [resolve(template, who).path for template in self._templates]
+            for role, text in event.utterances
+            if role == "USER"
+        ]
+        await anyio.to_thread.run_sync(self._append, rows, event.token)
+
+    async def describe(self) -> dict[str, Any]:
+        """Return {}: this is no resource."""
+        return {}
+
+    async def sessions(self, actor: str) -> list[str]:
+        """Return the sessions of an actor, by their names here."""
+        rows = await self._rows(lambda row: row.get("actor") == actor)
+        return list(dict.fromkeys(row["session"] for row in rows))
+
+    async def events(self, actor: str, session: str) -> list[str]:
+        """Return the ids of the events of such a session."""
+        own = {"actor": actor, "session": session}
+        return [row["event"] for row in await self._rows(lambda row: own.items() <= row.items())]
+
+    async def delete_event(self, actor: str, session: str, event: str) -> None:
+        """Delete an event, known or not."""
+        await anyio.to_thread.run_sync(self._delete, "event", {event})
+
+    async def records(self, namespace: Namespace) -> list[str]:
+        """Return the ids of all records in a namespace."""
+        return [row["record"] for row in await self._rows(lambda row: _is_in(namespace, row))]
+
+    async def delete_records(self, ids: list[str]) -> int:
+        """Delete records, and return how many were deleted."""
+        return await anyio.to_thread.run_sync(self._delete, "record", set(ids))
+
+    async def _rows(self, is_wanted: Callable[[Row], bool], last: int | None = None) -> list[Row]:
+        rows = await anyio.to_thread.run_sync(self._read, last)
+        return [row for row in rows if is_wanted(row)]
+
+    def _read(self, last: int | None = None) -> list[Row]:
+        with self._alone():
+            if not self.exists:
+                return []
+            with self._path.open(encoding="utf-8", errors="replace") as lines:
+                rows = deque(map(_parse, lines), maxlen=last)
+        if None in rows:
+            log.warning("%s has lines that cannot be read; they are left out", self._path)
+        return [row for row in rows if row is not None]
+
+    def _append(self, rows: list[Row], token: str) -> None:
+        with self._alone():
+            if any(row.get("token") == token for row in self._read(MAX_ROWS)):
+                return
+            FOLDER.mkdir(exist_ok=True)
+            (FOLDER / ".gitignore").write_text("*\n")
+            self._path.touch(0o600)
+            with self._path.open("ab", buffering=0) as file:
+                file.write(_lines(rows))  # at once, so that no other process writes in between
+
+    def _delete(self, kind: str, ids: set[str]) -> int:
+        with self._alone():
+            rows = self._read()
+            kept = [row for row in rows if row.get(kind) not in ids]
+            beside = self._path.with_suffix(".tmp")
+            if len(kept) < len(rows):
+                beside.touch(0o600)
+                beside.write_bytes(_lines(kept))
+                beside.replace(self._path)
+        return len(rows) - len(kept)
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        try:
+            with self._lock:
+                yield
+        except OSError as error:
+            raise MemoryUnavailable(f"{self._path}: {error.strerror}") from None
+
+
+def _lines(rows: Iterable[Row]) -> bytes:
+    return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows).encode()
+
+
+def _parse(line: str) -> Row | None:
+    try:
+        row = json.loads(line)
+        names = RECORD if "record" in row else EVENT
+        return row if all(isinstance(row[name], str) for name in names) else None
+    except (ValueError, TypeError, KeyError, RecursionError):
+        return None
+
+
+def _is_in(namespace: Namespace, row: Row) -> bool:
+    return "record" in row and namespace.holds(row["namespace"])
+
+
+def _words(text: str) -> set[str]:
+    """Return the words that tell a text from others, without the s of a plural."""
+    words = set(re.findall(r"\w+", text.casefold())) - set(STOP.split())
+    return {word[:-1] if len(word) > 3 and word[-1] == "s" != word[-2] else word for word in words}

@@ -1,0 +1,37 @@
+"""What long-term memory needs in the IAM policy."""
+
+from ..collections.check import Project
+from ..collections.memory_backend import AgentCoreConfig
+from ..collections.models import Collection
+from .namespaces import PLACEHOLDER, Namespace
+from .statements import ACCOUNT, Named, allow, variable
+
+
+def memory_statements(project: Project, collection: Collection, arn: str) -> list[Named]:
+    """Return what a collection needs, each with its purpose; `arn` is the start of ARNs."""
+    backend = collection.backend
+    if not isinstance(backend, AgentCoreConfig):
+        return []
+    name = variable(backend.memory_id_secret or "")
+    memory = f"{arn}:bedrock-agentcore:{backend.region}:{ACCOUNT}:memory/{name}"
+    found = _recall(memory, backend) if collection.collection_id in project.reads else []
+    if project.is_writable(collection):
+        found.append(("Record", allow("bedrock-agentcore", ["CreateEvent"], memory)))
+    return found
+
+
+def _recall(memory: str, backend: AgentCoreConfig) -> list[Named]:
+    recall = allow("bedrock-agentcore", ["RetrieveMemoryRecords"], memory)
+    if backend.retrieval_config is None:  # the memory says which namespaces there are
+        return [
+            ("Describe", allow("bedrock-agentcore", ["GetMemory"], memory)),
+            ("Recall", recall),
+        ]
+    found: list[Named] = []
+    for purpose, is_subtree in (("Recall", False), ("RecallBelow", True)):
+        keys = [one for one in backend.retrieval_config if one.endswith("/*") is is_subtree]
+        paths = {f"/{PLACEHOLDER.sub('*', it.removesuffix('/*')).strip('/')}/" for it in keys}
+        (name,) = Namespace("", is_subtree).parameter  # each parameter has a condition key
+        condition = {"StringLike": {f"bedrock-agentcore:{name}": sorted(paths)}}
+        found += [(purpose, recall | {"Condition": condition})] if paths else []
+    return found

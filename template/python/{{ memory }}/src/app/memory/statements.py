@@ -1,0 +1,21 @@
+"""The parts of a statement in an IAM policy."""
+
+import re
+from typing import Any
+
+ACCOUNT, REGION = "${AWS_ACCOUNT_ID}", "${AWS_REGION}"
+Statement = dict[str, Any]
+Named = tuple[str, Statement]
+
+
+def allow(service: str, verbs: list[str], resource: str) -> Statement:
+    """Return a statement that allows actions of a service."""
+    return {"Action": [f"{service}:{verb}" for verb in verbs], "Resource": [resource]}
+
+
+def variable(reference: str) -> str:
+    """Return what stands for the value of a secret."""
+    if reference.startswith("env:"):
+        return f"${{{re.sub('[^A-Za-z0-9_]+', '_', reference[4:])}}}"
+    name = reference.rpartition(":secret:")[2]
+    return f"${{{re.sub('[^A-Za-z0-9]+', '_', name).upper()}}}"

@@ -1,0 +1,21 @@
+"""What the sessions at an endpoint need in the IAM policy: a function is invoked."""
+
+import re
+
+from ..collections.check import Project
+from ..collections.models import Collection
+from ..collections.session_backend import CustomConfig, LambdaTransport
+from .statements import ACCOUNT, REGION, Named, allow
+
+
+def session_statements(_project: Project, collection: Collection, arn: str) -> list[Named]:
+    """Return what a collection needs, each with its purpose; `arn` is the start of ARNs."""
+    backend = collection.backend
+    transport = backend.transport if isinstance(backend, CustomConfig) else None
+    if not isinstance(transport, LambdaTransport):
+        return []
+    function = transport.function_arn or transport.function_id or ""
+    function = re.sub("^env:(.*)", r"${\1}", function)
+    if not transport.function_arn and not function.startswith("arn:"):
+        function = f"{arn}:lambda:{REGION}:{ACCOUNT}:function:{function}"
+    return [("Invoke", allow("lambda", ["InvokeFunction"], function))]

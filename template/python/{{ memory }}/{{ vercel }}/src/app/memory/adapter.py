@@ -1,0 +1,117 @@
+"""Long-term memory for the AI SDK: the tools of a turn, and a model that sees memories."""
+
+import json
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
+from typing import Any, Literal
+
+import ai
+from ai import events
+from pydantic import PrivateAttr
+
+from .. import memory
+from ..agent import TOOLS
+from ..contract import is_blank
+from ..offline_model import OfflineModel
+from ..settings import Settings
+from .agentcore import AgentCore, Clients
+from .base import Utterance
+from .recall import Hit, MemoryTurn, current, memory_block
+from .record import Recorder
+
+__all__ = ["AgentCore", "Clients", "agent_options", "record", "with_memory"]
+ARGUMENTS = {"search_memory": "query", "add_memory": "entries"}
+
+
+@ai.tool
+async def search_memory(query: str) -> str:
+    """Search long-term memory for facts, preferences or context of earlier conversations."""
+    return json.dumps([_entry(hit) for hit in await memory.search(query)], ensure_ascii=False)
+
+
+@ai.tool
+async def add_memory(entries: list[str]) -> str:
+    """Add facts, preferences or decisions that are worth recalling in later conversations."""
+    for text in entries:
+        memory.add(text)
+    return json.dumps({"stored": len(entries)})
+
+
+class RecallingProvider(ai.Provider[None]):
+    """The provider of a model that sees the memories of its turn, in each of its calls."""
+
+    provider_class_id: Literal["recalling"] = "recalling"
+    _model: ai.Model = PrivateAttr()
+
+    async def stream(
+        self, model: ai.Model, messages: list[ai.messages.Message], **options: Any
+    ) -> AsyncGenerator[events.Event]:
+        inner, turn, hits = self._model, current.get(None), list[Hit]()
+        last = max((n for n, one in enumerate(messages) if one.role == "user"), default=None)
+        if turn and last is not None:
+            hits = await turn.recall(messages[last].text)
+        if type(inner) is OfflineModel:
+            stream = _say_memories(inner.provider.stream(inner, messages, **options), hits)
+        else:
+            if hits and last is not None:
+                # A copy: memories never become part of the session.
+                block = ai.messages.TextPart(text=f"\n\n{memory_block(hits)}")
+                asked = messages[last].model_copy(update={"parts": [*messages[last].parts, block]})
+                messages = [*messages[:last], asked, *messages[last + 1 :]]
+            stream = inner.provider.stream(inner, messages, **options)
+        async with aclosing(stream):
+            async for event in stream:
+                yield event
+
+
+async def _say_memories(
+    stream: AsyncGenerator[events.Event], hits: Sequence[Hit]
+) -> AsyncGenerator[events.Event]:
+    """Let the offline model say the memories after all else, and call the memory's tools."""
+    tool = ""
+    async with aclosing(stream):
+        async for event in stream:
+            if isinstance(event, events.TextEnd):
+                for hit in hits:
+                    yield events.TextDelta(chunk=f' I remember: "{hit.text}"')
+            elif isinstance(event, events.ToolStart):
+                tool = event.tool_name
+            elif isinstance(event, events.ToolDelta) and tool in ARGUMENTS:
+                text = json.loads(event.chunk)["text"]
+                arguments = json.dumps({ARGUMENTS[tool]: [text] if tool == "add_memory" else text})
+                event = events.ToolDelta(tool_call_id=event.tool_call_id, chunk=arguments)
+            yield event
+
+
+def with_memory(model: ai.Model) -> ai.Model:
+    """Return the model as turns use it: it sees memories."""
+    own = model.provider
+    provider = RecallingProvider(name=own.name, default_base_url=own.default_base_url)
+    provider._model = model
+    return ai.Model(id=model.id, provider=provider)
+
+
+def agent_options(turn: MemoryTurn, settings: Settings) -> dict[str, Any]:
+    """Return further arguments for the agent of a turn."""
+    tools = [search_memory] if turn.readers else []
+    tools += [add_memory] if settings.add_memory_tool and turn.is_writable else []
+    return {"tools": [*TOOLS, *tools]} if tools else {}
+
+
+def record(
+    recorder: Recorder, turn: MemoryTurn, messages: Sequence[ai.messages.Message], model: ai.Model
+) -> None:
+    """Pass on the texts of a committed turn, without those of tools."""
+    said: list[Utterance] = [
+        ("USER" if message.role == "user" else "ASSISTANT", part.text)
+        for message in messages
+        for part in message.parts
+        if part.kind == "text" and not is_blank(part.text)
+    ]
+    recorder.record(turn.who, [*said, *turn.end()])
+
+
+def _entry(hit: Hit) -> dict[str, Any]:
+    metadata = {"_id": hit.id, "_score": hit.score, "_createdAt": hit.created_at}
+    metadata |= {"_namespaces": [hit.namespace]}
+    return {"content": hit.text, "store_name": hit.collection, "metadata": metadata}

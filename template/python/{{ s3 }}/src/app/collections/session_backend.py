@@ -1,0 +1,41 @@
+"""Sessions in Amazon S3: what their collection declares."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from .fields import INTEGRAL, Reference, Region, SecretRef, Strict, matches, missing_address
+from .reader import Document, Findings
+
+ObjectPrefix = Annotated[
+    str,
+    matches(
+        "(?=.{1,256}$)[A-Za-z0-9_.-]+(/[A-Za-z0-9_.-]+)*",
+        "parts of A-Z a-z 0-9 _ . - with single slashes between them",
+    ),
+]
+
+
+class S3Config(Strict):
+    type: Literal["s3"]
+    bucket_secret: Reference | None = None
+    region: Region
+    prefix: ObjectPrefix | None = None
+    ttl_days: Annotated[int, INTEGRAL, Field(ge=1, le=2_147_483_647)] | None = None
+
+    def secret_refs(self) -> list[SecretRef]:
+        """Return the references that are read before the collection is used."""
+        reference, path = self.bucket_secret, ("backend", "bucket_secret")
+        return [SecretRef(reference, path=path)] if reference else []
+
+    def findings(self, document: Document, status: str, lifetime: str) -> Findings:
+        """Check what concerns more than one field."""
+        if self.bucket_secret is None:
+            yield from missing_address(document, "bucket_secret", status)
+        if lifetime != "session":
+            message = "s3 stores only lifetime session: "
+            message += f"use custom or agentcore_memory for lifetime {lifetime}."
+            yield document.finding("AML-E042", message, "backend", "type")
+        elif self.ttl_days is None:
+            message = "backend.ttl_days is missing: sessions never expire."
+            yield document.finding("AML-W206", message, "backend", "ttl_days")

@@ -1,0 +1,358 @@
+"""Sessions in Amazon S3: one object each, replaced on the condition that nobody else did."""
+
+import asyncio
+import json
+import logging
+import os
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from email.utils import parsedate_to_datetime
+from functools import partial
+from typing import Any, TypeVar, cast
+
+from anyio import CapacityLimiter, to_thread
+from boto3.session import Session  # type: ignore[import-untyped]
+from botocore import exceptions  # type: ignore[import-untyped]
+from botocore.config import Config  # type: ignore[import-untyped]
+from uuid_utils import uuid7
+
+from ..collections.fields import SecretRef
+from ..collections.models import Collection
+from ..collections.secrets import SecretError, Secrets
+from ..collections.session_backend import S3Config
+from ..contract import SESSION_ID, describe
+from ..session_store import Stored
+from ..settings import Settings
+from .base import Conflict, StoreUnavailable, now
+
+log = logging.getLogger(__name__)
+Result = TypeVar("Result")
+THREADS = 32  # of its own: threads that hang must not keep those of the model from running
+LATEST, HISTORY, ASIDE = "snapshot_latest.json", "immutable_history/", "set_aside/"
+BUCKET = "[A-Za-z0-9._-]{1,255}|arn:[A-Za-z0-9:/._-]{1,255}"
+# Errors by which nothing was sent.
+UNSENT = (
+    exceptions.NoRegionError,
+    exceptions.NoCredentialsError,
+    exceptions.CredentialRetrievalError,
+    exceptions.EndpointConnectionError,
+    exceptions.ConnectTimeoutError,
+)
+
+
+class S3Store:
+    """A DurableStore of the objects `<prefix>/<session_id>/agent/<agent_id>/snapshots/…`.
+
+    They are `snapshot_latest.json`, `manifest.json`, `immutable_history/snapshot_<uuid7>.json` for
+    each checkpoint, and `set_aside/snapshot_<uuid7>.json` for each quarantined snapshot. A revision
+    is an ETag. An object older than `ttl_days` counts as absent, whether S3 has deleted it or not.
+    """
+
+    def __init__(
+        self, collection: Collection, agent_id: str, settings: Settings, secrets: Secrets
+    ) -> None:
+        config = cast(S3Config, collection.backend)
+        self._id, self._days, self._settings = collection.collection_id, config.ttl_days, settings
+        self._root = f"{config.prefix}/" if config.prefix else ""
+        self._middle = f"/agent/{agent_id}/snapshots/"
+        self._reference, self._region = config.bucket_secret or "", config.region
+        self._secrets, self._seconds = secrets, settings.store_timeout_seconds
+        self._s3: Any = None
+        self._lock, self._limiter = asyncio.Lock(), CapacityLimiter(THREADS)
+        self._tidying = set[asyncio.Task[None]]()
+        # Without a prefix a lifecycle rule would delete the objects of others.
+        self._is_rule_set = not self._root
+        self.contact = f"the bucket of secret {self._reference!r} in {config.region}"
+
+    async def load(self, session_id: str, known: Stored | None = None) -> Stored | None:
+        key, max_bytes = self._folder(session_id) + LATEST, self._settings.max_snapshot_bytes
+        return await self._run(lambda bucket: bucket.get(key, known, max_bytes))
+
+    async def save(
+        self, session_id: str, snapshot: bytes, expected: str | None, checkpoint: str | None = None
+    ) -> str:
+        folder = self._folder(session_id)
+        manifest = json.dumps({"schema_version": "1.0", "updated_at": now()}).encode()
+
+        def save(bucket: _Bucket) -> str:
+            if expected:
+                return bucket.put(folder + LATEST, snapshot, IfMatch=expected)
+            bucket.put(f"{folder}manifest.json", manifest)
+            return bucket.create(folder + LATEST, snapshot)
+
+        revision = await self._run(save)
+        if checkpoint:
+            await self.save_checkpoint(session_id, snapshot, checkpoint)
+        if not self._is_rule_set:
+            self._is_rule_set = True
+            self._start("lifecycle rule", lambda it: it.set_rule(self._id, self._root))
+        return revision
+
+    async def save_checkpoint(self, session_id: str, snapshot: bytes, checkpoint: str) -> None:
+        history, kept = self._folder(session_id) + HISTORY, self._settings.checkpoints
+
+        def trim(bucket: _Bucket) -> None:
+            for key in bucket.keys(history)[:-kept]:
+                bucket.delete(key)
+
+        try:
+            await self._run(lambda it: it.put(f"{history}snapshot_{checkpoint}.json", snapshot))
+        except StoreUnavailable as error:
+            log.warning("session %s: no checkpoint: %s", session_id, error)
+        else:
+            if kept:
+                self._start("deletion of old checkpoints", trim)
+
+    async def load_checkpoint(self, session_id: str, checkpoint: str) -> bytes | None:
+        key = f"{self._folder(session_id)}{HISTORY}snapshot_{checkpoint}.json"
+        max_bytes = self._settings.max_snapshot_bytes
+        found = await self._run(lambda bucket: bucket.get(key, None, max_bytes))
+        return found.snapshot if found else None
+
+    async def checkpoints(self, session_id: str) -> list[str]:
+        folder = f"{self._folder(session_id)}{HISTORY}"
+        keys = await self._run(lambda bucket: bucket.keys(folder))
+        ids = [key.removeprefix(f"{folder}snapshot_").removesuffix(".json") for key in keys]
+        return ids[-self._settings.checkpoints :]  # the others are being deleted
+
+    async def quarantine(self, session_id: str, revision: str | None) -> str:
+        folder = self._folder(session_id)
+        name = f"{folder}{ASIDE}snapshot_{uuid7()}.json"
+        await self._run(lambda bucket: bucket.move(folder + LATEST, name, revision or ""))
+        return name
+
+    async def quarantined(self, session_id: str) -> list[str]:
+        folder = f"{self._folder(session_id)}{ASIDE}"
+        return await self._run(lambda bucket: bucket.keys(folder))
+
+    async def sessions(self) -> list[str]:
+        own = re.compile(f"{re.escape(self._root)}({SESSION_ID}){re.escape(self._middle)}")
+        ids, token = set[str](), None
+        while True:  # each page is a call, bounded by itself
+            page = await self._run(partial(_Bucket.page, prefix=self._root, token=token))
+            ids |= {found[1] for key in page[0] if (found := own.match(key))}
+            if not (token := page[1]):
+                return sorted(ids)
+
+    async def end(self, session_id: str) -> None:
+        folder = self._folder(session_id)
+
+        def end(bucket: _Bucket) -> None:
+            bucket.delete(folder + LATEST)  # first: then a running turn can no longer be committed
+            bucket.delete_all(folder, but=folder + LATEST)  # which another replica may have made
+
+        await self._run(end)
+
+    async def ping(self) -> None:
+        await self._run(lambda bucket: bucket.s3.head_bucket(Bucket=bucket.name))
+
+    async def close(self) -> None:
+        if self._tidying:
+            await asyncio.wait(self._tidying, timeout=self._seconds)
+
+    def _folder(self, session_id: str) -> str:
+        return f"{self._root}{session_id}{self._middle}"
+
+    def _start(self, what: str, use: Callable[["_Bucket"], object]) -> None:
+        """Start work that no turn waits for; log a failure."""
+
+        async def work() -> None:
+            try:
+                await self._run(use)
+            except StoreUnavailable as error:
+                log.warning("s3: %s failed: %s", what, error)
+
+        self._tidying.add(task := asyncio.create_task(work()))
+        task.add_done_callback(self._tidying.discard)
+
+    async def _run(self, use: Callable[["_Bucket"], Result]) -> Result:
+        """Return the result of `use` in a thread; raise StoreUnavailable, at the latest in time."""
+        where = f"secret {self._reference!r}"
+        try:
+            async with asyncio.timeout(self._seconds):
+                name = await self._secrets.get(SecretRef(self._reference, None, None))
+                if not re.fullmatch(BUCKET, name):
+                    what = f"secret {self._reference!r} is not the name of a bucket"
+                    raise StoreUnavailable(what, indeterminate=False)
+                where = f"bucket {name!r} in {self._region}"
+                async with self._lock:
+                    self._s3 = self._s3 or await self._in_thread(self._connect)
+                bucket = _Bucket(self._s3, name, self._days)
+                return await self._in_thread(lambda: use(bucket))
+        except SecretError as error:
+            raise StoreUnavailable(str(error), indeterminate=False) from None
+        except TimeoutError:
+            raise StoreUnavailable(f"{where}: no answer within {self._seconds} s") from None
+        except exceptions.ClientError as error:
+            why, is_refusal = f"{describe(error)} HTTP {_status(error)}", _status(error) < 500
+            raise StoreUnavailable(f"{where}: {why}", indeterminate=not is_refusal) from None
+        except (exceptions.BotoCoreError, OSError, ValueError) as error:
+            is_unsent = isinstance(error, UNSENT)
+            what = f"{where}: {describe(error)}"
+            raise StoreUnavailable(what, indeterminate=not is_unsent) from None
+
+    async def _in_thread(self, use: Callable[[], Result]) -> Result:
+        return await to_thread.run_sync(use, abandon_on_cancel=True, limiter=self._limiter)
+
+    def _connect(self) -> Any:
+        # Both attempts end in time: one that continues alone could commit a turn that has failed.
+        seconds = 0.45 * self._seconds
+        is_own = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")
+        config = Config(
+            connect_timeout=seconds,
+            read_timeout=seconds,
+            retries={"total_max_attempts": 2, "mode": "standard"},
+            max_pool_connections=THREADS,
+            s3={"addressing_style": "path"} if is_own else {},
+        )
+        return Session().client("s3", region_name=self._region, config=config)
+
+
+@dataclass(frozen=True)
+class _Bucket:
+    """The objects of a bucket. Its methods block, and raise what botocore raises."""
+
+    s3: Any
+    name: str
+    days: int | None  # to live since the last change
+
+    def get(self, key: str, known: Stored | None, max_bytes: int) -> Stored | None:
+        """Return the object, or None; `known` itself if it is that one; a larger one empty."""
+        condition = {"IfNoneMatch": known.revision} if known else {}
+        try:
+            found = self.s3.get_object(Bucket=self.name, Key=key, **condition)
+        except exceptions.ClientError as error:
+            if _code(error) == "NoSuchKey":
+                return None
+            if _status(error) != 304:
+                raise
+            reply = error.response
+            if self.days and "last-modified" not in reply["ResponseMetadata"]["HTTPHeaders"]:
+                reply = self.s3.head_object(Bucket=self.name, Key=key)  # some servers omit it
+            return None if self._is_expired(reply) else known
+        with found["Body"] as body:
+            snapshot = body.read() if found["ContentLength"] <= max_bytes else b""
+        return None if self._is_expired(found) else Stored(found["ETag"], snapshot)
+
+    def put(self, key: str, body: bytes, **condition: str) -> str:
+        """Write the object and return its ETag. Raises Conflict."""
+        more: Any = {"Body": body, "ContentType": "application/json", **condition}
+        try:
+            return str(self.s3.put_object(Bucket=self.name, Key=key, **more)["ETag"])
+        except exceptions.ClientError as error:
+            raise _conflict(error) from None
+
+    def create(self, key: str, body: bytes) -> str:
+        """Write an object that is absent or expired, and return its ETag. Raises Conflict."""
+        try:
+            return self.put(key, body, IfNoneMatch="*")
+        except Conflict:
+            found = self.s3.head_object(Bucket=self.name, Key=key)
+            if not self._is_expired(found):
+                raise
+        return self.put(key, body, IfMatch=found["ETag"])
+
+    def move(self, old: str, new: str, revision: str) -> None:
+        """Move the object; both are there when that fails halfway. Raises Conflict."""
+        source = {"CopySource": {"Bucket": self.name, "Key": old}, "CopySourceIfMatch": revision}
+        try:
+            self.s3.copy_object(Bucket=self.name, Key=new, **source)
+        except exceptions.ClientError as error:
+            raise _conflict(error) from None
+        try:
+            self.s3.delete_object(Bucket=self.name, Key=old, IfMatch=revision)
+        except exceptions.ClientError as error:
+            if _status(error) != 404:  # or else it was deleted, and the reply lost
+                raise _conflict(error) from None
+
+    def keys(self, prefix: str) -> list[str]:
+        """Return the keys that begin so and have not expired, in order."""
+        return [key for page in self._pages(prefix) for key in self._live(page)]
+
+    def page(self, prefix: str, token: str | None) -> tuple[list[str], str | None]:
+        """Return a page of such keys, and the token of the next one."""
+        more = {"ContinuationToken": token} if token else {}
+        page = self.s3.list_objects_v2(Bucket=self.name, Prefix=prefix, **more)
+        return self._live(page), page.get("NextContinuationToken")
+
+    def delete(self, key: str) -> None:
+        """Delete an object, existing or not."""
+        self.s3.delete_object(Bucket=self.name, Key=key)
+
+    def delete_all(self, prefix: str, but: str) -> None:
+        """Delete the objects that begin so, expired or not, but for one key."""
+        for page in self._pages(prefix):
+            keys = [it["Key"] for it in page.get("Contents", []) if it["Key"] != but]
+            if keys:
+                what = {"Objects": [{"Key": key} for key in keys], "Quiet": True}
+                reply = self.s3.delete_objects(Bucket=self.name, Delete=what)
+                for error in reply.get("Errors", []):
+                    raise StoreUnavailable(f"an object was not deleted: {error['Code']}")
+
+    def set_rule(self, collection_id: str, prefix: str) -> None:
+        """Have S3 delete what is older than `days`, or with None no longer.
+
+        The lifecycle configuration is replaced as a whole, so the rules of others are sent back.
+        """
+        own = {"ID": f"aml-{collection_id}", "Filter": {"Prefix": prefix}}
+        rule = {
+            **own,
+            "Status": "Enabled",
+            "Expiration": {"Days": self.days},
+            "NoncurrentVersionExpiration": {"NoncurrentDays": self.days},
+        }
+        found: dict[str, Any] = {}
+        try:
+            found = self.s3.get_bucket_lifecycle_configuration(Bucket=self.name)
+        except exceptions.ClientError as error:
+            if _code(error) != "NoSuchLifecycleConfiguration":
+                raise
+        rules = found.get("Rules", [])
+        if self.days:
+            wanted = [*(other for other in rules if other.get("ID") != rule["ID"]), rule]
+        else:  # one with another prefix belongs to a project whose collection has the same id
+            wanted = [other for other in rules if not own.items() <= other.items()]
+        if rule in rules or wanted == rules:
+            return
+        size = "TransitionDefaultMinimumObjectSize"  # a setting beside the rules
+        more = {size: found[size]} if size in found else {}
+        if wanted:
+            self.s3.put_bucket_lifecycle_configuration(
+                Bucket=self.name, LifecycleConfiguration={"Rules": wanted}, **more
+            )
+        else:
+            self.s3.delete_bucket_lifecycle(Bucket=self.name)
+        log.info("s3: lifecycle rule %s: %s days", rule["ID"], self.days or "unlimited")
+
+    def _pages(self, prefix: str) -> Iterator[Any]:
+        paginator = self.s3.get_paginator("list_objects_v2")
+        yield from paginator.paginate(Bucket=self.name, Prefix=prefix)
+
+    def _live(self, page: Any) -> list[str]:
+        items = page.get("Contents", [])
+        return [it["Key"] for it in items if not self._is_expired(page, it["LastModified"])]
+
+    def _is_expired(self, reply: Any, changed: datetime | None = None) -> bool:
+        """Whether its time is over, by the clock of S3."""
+        headers = reply["ResponseMetadata"]["HTTPHeaders"]
+        if self.days is None:
+            return False
+        changed = changed or parsedate_to_datetime(headers["last-modified"])
+        age = parsedate_to_datetime(headers["date"]) - changed
+        return age.total_seconds() > self.days * 86_400
+
+
+def _status(error: exceptions.ClientError) -> int:
+    return int(error.response["ResponseMetadata"]["HTTPStatusCode"])
+
+
+def _code(error: exceptions.ClientError) -> str:
+    return str(error.response["Error"]["Code"])
+
+
+def _conflict(error: exceptions.ClientError) -> Exception:
+    """Return Conflict when a condition did not hold, else the error."""
+    is_lost = _status(error) in {409, 412} or _code(error) == "NoSuchKey"
+    return Conflict() if is_lost else error

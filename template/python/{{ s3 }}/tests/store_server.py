@@ -1,0 +1,74 @@
+"""The S3 of test_store.py: moto's, with one bucket, in this process."""
+
+import threading
+from datetime import timedelta
+from typing import Any, Self
+from unittest.mock import patch
+
+from boto3.session import Session  # type: ignore[import-untyped]
+from moto.core.models import DEFAULT_ACCOUNT_ID
+from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
+from moto.s3.models import s3_backends
+from werkzeug.serving import WSGIRequestHandler, make_server
+
+PASSWORD = "sentinel-7d1"  # which no log and no error may show
+BUCKET = "sessions-of-tests"
+
+
+class _Quiet(WSGIRequestHandler):
+    def log(self, type: str, message: str, *args: Any) -> None:
+        pass
+
+
+class StoreServer:
+    """A server, and what the tests do to its data behind the back of a store."""
+
+    kinds = ("s3",)
+    lifetime = "session"
+    is_listing = True  # whether the store can list its sessions
+
+    def __enter__(self) -> Self:
+        moto: Any = DomainDispatcherApplication(create_backend_app)
+        # One request at a time: moto compares and then writes, so that two saves could both win.
+        self._server = make_server("127.0.0.1", 0, moto, request_handler=_Quiet)
+        self.port = self._server.server_port
+        threading.Thread(target=self._server.serve_forever, args=[0.01], daemon=True).start()
+        # Which reads its data files once, not for each store.
+        self._session = patch("app.store.s3.Session", return_value=Session())
+        self._session.start()
+        self._s3: Any = s3_backends[DEFAULT_ACCOUNT_ID]["aws"]
+        self._s3.create_bucket(BUCKET, "us-east-1")
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._session.stop()
+        self._server.shutdown()
+        self._s3.buckets.clear()
+
+    def backend(self, kind: str) -> dict[str, Any]:
+        """The `backend` of a collection."""
+        where = {"bucket_secret": "secrets/s3/tests", "region": "us-east-1", "prefix": "tests"}
+        return {"type": kind, "ttl_days": 7, **where}
+
+    def environment(self, port: int) -> dict[str, str]:
+        """The variables with which a store finds the server, or nothing at another port."""
+        keys = {"AWS_ACCESS_KEY_ID": "tests", "AWS_SECRET_ACCESS_KEY": PASSWORD}
+        url = f"http://127.0.0.1:{port}"
+        return {"SECRETS_S3_TESTS": BUCKET, "AWS_ENDPOINT_URL_S3": url, **keys}
+
+    def read(self, session_id: str, agent_id: str) -> bytes:
+        """The latest snapshot."""
+        return bytes(self._s3.get_object(BUCKET, self._key(session_id, agent_id)).value)
+
+    def overwrite(self, session_id: str, agent_id: str, snapshot: bytes) -> None:
+        """Replace the latest snapshot."""
+        self._s3.put_object(BUCKET, self._key(session_id, agent_id), snapshot)
+
+    def expire(self, session_id: str, agent_id: str) -> bool:
+        """Let the time to live run out; return whether the store has one."""
+        found = self._s3.get_object(BUCKET, self._key(session_id, agent_id))
+        found.last_modified -= timedelta(days=8)
+        return True
+
+    def _key(self, session_id: str, agent_id: str) -> str:
+        return f"tests/{session_id}/agent/{agent_id}/snapshots/snapshot_latest.json"

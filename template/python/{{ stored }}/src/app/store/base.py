@@ -1,0 +1,86 @@
+"""The protocol of a durable session store, and the ways in which one fails."""
+
+from datetime import UTC, datetime
+from typing import Protocol
+
+from ..session_store import SessionStore, Stored
+
+UUID7 = "[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}"
+
+
+class Conflict(Exception):
+    """The stored revision is not the expected one; nothing was changed."""
+
+
+class StoreUnavailable(Exception):
+    """The store did not confirm a call; `indeterminate` when it may have changed something."""
+
+    def __init__(self, what: str, *, indeterminate: bool = True) -> None:
+        super().__init__(what)  # without secrets: it is logged
+        self.indeterminate = indeterminate
+
+
+class Unsupported(Exception):
+    """The request cannot be fulfilled; the text tells the owner why."""
+
+
+class DurableStore(SessionStore, Protocol):
+    """The sessions of one agent in one collection. Every call is bounded in time.
+
+    Snapshots are JSON in UTF-8, in the layout that the memory-collection specification gives each
+    backend. A checkpoint is the copy of a snapshot under a UUIDv7 in lower case; these ids sort by
+    time. Every method raises StoreUnavailable.
+    """
+
+    @property
+    def contact(self) -> str:
+        """What the store contacts, without secrets."""
+
+    async def load(self, session_id: str, known: Stored | None = None) -> Stored | None:
+        """Return the latest snapshot, or None. Return `known` itself when it still is the latest.
+
+        A snapshot of more than MAX_SNAPSHOT_BYTES may be returned empty.
+        """
+
+    async def save(
+        self, session_id: str, snapshot: bytes, expected: str | None, checkpoint: str | None = None
+    ) -> str | None:
+        """Replace the snapshot of the `expected` revision (None: none), and return the new one.
+
+        With `checkpoint`, also save a copy under that id. Raises Conflict.
+        """
+
+    async def save_checkpoint(self, session_id: str, snapshot: bytes, checkpoint: str) -> None:
+        """Save a copy under that id, unless `save` always does; log a failure."""
+
+    async def load_checkpoint(self, session_id: str, checkpoint: str) -> bytes | None:
+        """Return the snapshot of a checkpoint, or None."""
+
+    async def checkpoints(self, session_id: str) -> list[str]:
+        """Return the ids of the checkpoints, oldest first."""
+
+    async def quarantine(self, session_id: str, revision: str | None) -> str:
+        """Move the latest snapshot to where nothing overwrites it, and return its name there.
+
+        Raises Conflict when it has another revision.
+        """
+
+    async def quarantined(self, session_id: str) -> list[str]:
+        """Return the names of the quarantined snapshots."""
+
+    async def sessions(self) -> list[str]:
+        """Return the ids of all sessions in order. Raises Unsupported."""
+
+    async def end(self, session_id: str) -> None:
+        """Delete everything stored for the session, known or not."""
+
+    async def ping(self) -> None:
+        """Call the store without changing anything."""
+
+    async def close(self) -> None:
+        """Finish what was started, and disconnect."""
+
+
+def now() -> str:
+    """Return the current time as snapshots and manifests state it."""
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -1,0 +1,138 @@
+"""A cache in front of a durable store; it turns failures into AgentErrors (conflict -> 409)."""
+
+import asyncio
+import logging
+from collections.abc import Coroutine
+from typing import Any, cast
+
+from cachetools import TTLCache
+from uuid_utils import uuid7
+
+from ..contract import AgentError
+from ..session_store import InProcess, Stored
+from ..settings import Settings
+from .base import Conflict, DurableStore, StoreUnavailable
+from .snapshot import is_same, read_snapshot
+
+log = logging.getLogger(__name__)
+
+
+class CachedStore:
+    """A SessionStore that caches snapshots: the store then only confirms that one is the latest.
+
+    Of a store that is not writable, this process continues the sessions in its own memory.
+    """
+
+    def __init__(self, settings: Settings, store: DurableStore, is_writable: bool) -> None:
+        self._settings, self._store = settings, store
+        self._own = None if is_writable else InProcess(settings)
+        capacity, idle = settings.session_capacity, settings.session_idle_seconds
+        self._known: TTLCache[str, Stored] = TTLCache(capacity, idle)
+
+    async def load(self, session_id: str) -> Stored | None:
+        """Return the committed snapshot, or None.
+
+        Raises AgentError: `store_unavailable`; `session_corrupt` after a quarantine;
+        `session_conflict` when another process changed the snapshot during it.
+        """
+        own = await self._own.load(session_id) if self._own else None
+        if own:
+            return own if own.snapshot else None  # without a snapshot: ended in this process
+        known = self._known.get(session_id)
+        try:
+            stored = await self._store.load(session_id, known)
+        except StoreUnavailable as error:
+            raise AgentError("store_unavailable", detail=str(error)) from None
+        self._known.pop(session_id, None)
+        if stored is None:
+            return None
+        if stored is not known:
+            snapshot = read_snapshot(stored.snapshot, self._settings.max_snapshot_bytes)
+            if snapshot is None:
+                raise await _uncancelled(self._quarantine(session_id, stored.revision))
+            stored = Stored(stored.revision, snapshot)
+        self._known[session_id] = stored  # restarts its idle time
+        return stored
+
+    async def save(self, session_id: str, snapshot: bytes, expected: str | None) -> str | None:
+        """Replace the snapshot of the `expected` revision. Once started, it cannot be cancelled.
+
+        Raises AgentError: `session_too_large`, `session_conflict` and `store_unavailable`.
+        """
+        if self._own:
+            return await self._own.save(session_id, snapshot, expected)
+        if len(snapshot) > self._settings.max_snapshot_bytes:
+            raise AgentError("session_too_large", detail=f"{len(snapshot)} bytes")
+        revision = await _uncancelled(self._save(session_id, snapshot, expected))
+        return cast(str | None, revision)
+
+    async def end(self, session_id: str) -> None:
+        """Delete the session; in a store that is not writable, only for this process.
+
+        Raises AgentError: `store_unavailable`.
+        """
+        self._known.pop(session_id, None)
+        try:
+            if self._own:
+                await self._own.save(session_id, b"", None)
+            else:
+                await _uncancelled(self._store.end(session_id))
+        except StoreUnavailable as error:
+            raise AgentError("store_unavailable", detail=str(error)) from None
+
+    async def _save(self, session_id: str, snapshot: bytes, expected: str | None) -> str | None:
+        checkpoint = str(uuid7()) if self._settings.checkpoints else None
+        try:
+            revision = await self._store.save(session_id, snapshot, expected, checkpoint)
+        except (Conflict, StoreUnavailable) as error:
+            revision = await self._look_up(session_id, snapshot, error)
+            if checkpoint:
+                await self._store.save_checkpoint(session_id, snapshot, checkpoint)
+        self._known[session_id] = Stored(revision, snapshot)
+        return revision
+
+    async def _look_up(
+        self, session_id: str, snapshot: bytes, error: Conflict | StoreUnavailable
+    ) -> str | None:
+        """Return the revision of a failed save if only its reply was lost; else raise AgentError.
+
+        A client that retries by itself gets a conflict with its own first attempt.
+        """
+        try:
+            if isinstance(error, StoreUnavailable) and not error.indeterminate:
+                raise error
+            self._known.pop(session_id, None)
+            stored = await self._store.load(session_id)
+            if stored is None or not is_same(stored.snapshot, snapshot):
+                raise error
+        except Conflict:
+            raise AgentError("session_conflict") from None
+        except StoreUnavailable as last:
+            if last is not error:  # a retry with the same key gets the reply if it was saved
+                log.error("session %s: it is unknown whether the turn was saved", session_id)
+            raise AgentError("store_unavailable", detail=str(last)) from None
+        return stored.revision
+
+    async def _quarantine(self, session_id: str, revision: str | None) -> AgentError:
+        try:
+            if self._own:
+                raise StoreUnavailable("the collection is read-only")
+            where = await self._store.quarantine(session_id, revision)
+        except Conflict:
+            return AgentError("session_conflict")
+        except StoreUnavailable as error:
+            detail = f"the stored snapshot is unreadable, and was not quarantined: {error}"
+            return AgentError("store_unavailable", detail=detail)
+        log.error("session %s: the stored snapshot was unreadable; it is now %s", session_id, where)
+        return AgentError("session_corrupt", detail=where)
+
+
+async def _uncancelled(work: Coroutine[Any, Any, Any]) -> Any:
+    """Await work that must not be left half done; a cancel during it is ignored."""
+    task = asyncio.create_task(work)
+    while not task.done():
+        try:
+            await asyncio.wait({task})
+        except asyncio.CancelledError:
+            cast(asyncio.Task[Any], asyncio.current_task()).uncancel()
+    return task.result()

@@ -1,0 +1,72 @@
+"""The conditions that stored bytes must meet before a turn continues from them."""
+
+import json
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+
+from .messages import are_messages
+
+
+class _AppData(BaseModel):
+    model_config = ConfigDict(strict=True)
+
+    actor: str | None
+    turn: int = Field(ge=1)
+    key: str | None
+    reply: str
+
+
+class _Data(BaseModel):
+    messages: list[dict[str, Any]]
+
+    @field_validator("messages")
+    @classmethod
+    def _are_of_this_framework(cls, messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        if not are_messages(messages):
+            raise ValueError("not messages of this agent's framework")
+        return messages
+
+
+class _Snapshot(BaseModel):
+    scope: Literal["agent"] = "agent"
+    schema_version: Literal["1.0", "1"]
+    created_at: str = "1970-01-01T00:00:00Z"
+    data: _Data
+    app_data: _AppData
+
+
+def read_snapshot(stored: bytes, max_bytes: int) -> bytes | None:
+    """Return the snapshot as the framework reads it, or None when it is unreadable or too large.
+
+    The memory-collection specification also allows "1" as its version, and leaves fields out.
+    """
+    snapshot: Any = parse(stored) if len(stored) <= max_bytes else None
+    try:
+        read = _Snapshot.model_validate(snapshot)
+    except ValidationError:
+        return None
+    envelope = {"scope": read.scope, "schema_version": "1.0", "created_at": read.created_at}
+    if envelope.items() <= snapshot.items():
+        return stored
+    return json.dumps(snapshot | envelope, ensure_ascii=False).encode("utf-8", "replace")
+
+
+def is_same(stored: bytes, snapshot: bytes) -> bool:
+    """Whether both are the same JSON value, apart from an empty state that a store may add."""
+    return bool(_with_state(parse(stored)) == _with_state(parse(snapshot)))
+
+
+def parse(text: bytes) -> Any:
+    """Return the value of a JSON text in UTF-8, or None when it is not one."""
+    try:
+        return json.loads(text.decode(), parse_constant=int)  # int() refuses NaN, as JSON does
+    except (ValueError, RecursionError):
+        return None
+
+
+def _with_state(value: Any) -> Any:
+    try:
+        return value | {"data": {"state": {}} | value["data"]}
+    except (TypeError, KeyError):
+        return value

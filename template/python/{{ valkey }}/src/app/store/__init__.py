@@ -1,0 +1,15 @@
+"""Where sessions live beyond the process: Valkey or Redis."""
+
+from ..collections.models import Collection
+from ..collections.secrets import Secrets
+from ..settings import Settings
+from .base import DurableStore
+
+
+def open_store(
+    collection: Collection, agent_id: str, settings: Settings, secrets: Secrets
+) -> DurableStore:
+    """Return the store that a collection declares. It connects when it is first used."""
+    from .valkey import ValkeyStore  # its client takes a while to load
+
+    return ValkeyStore(collection, agent_id, settings, secrets)

@@ -1,0 +1,272 @@
+"""Sessions in Valkey or Redis, also in a cluster: one hash each, changed by scripts."""
+
+import asyncio
+import json
+import re
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any, cast
+from urllib.parse import urlsplit
+
+from uuid_utils import uuid7
+from valkey import exceptions
+from valkey.asyncio import Valkey
+from valkey.asyncio.cluster import ValkeyCluster
+
+from ..collections.fields import SecretRef
+from ..collections.models import Collection
+from ..collections.secrets import SecretError, Secrets
+from ..collections.session_backend import ValkeyConfig
+from ..contract import SESSION_ID, describe
+from ..session_store import Stored
+from ..settings import Settings
+from .base import Conflict, StoreUnavailable, now
+
+HOST = r"(?:[\w-]{1,63}\.)*[\w-]{1,63}\.?|[0-9A-Fa-f.]*:[0-9A-Fa-f:.]*"
+# Errors by which the server says that it did nothing.
+REFUSALS = (
+    exceptions.ResponseError,
+    exceptions.AuthenticationError,
+    exceptions.AuthorizationError,
+    exceptions.BusyLoadingError,
+)
+
+# Fields of a hash: `latest` and its revision `rev`, `manifest`, `h:<uuid7>` for each checkpoint,
+# `aside:<uuid7>` for each quarantined snapshot. Without `latest` the revision is ''.
+REVISION = """
+local is_there = redis.call('HEXISTS', KEYS[1], 'latest') == 1
+local revision = is_there and (redis.call('HGET', KEYS[1], 'rev') or '-') or ''
+"""
+LIVE = """
+if tonumber(ARGV[1]) > 0 then redis.call('EXPIRE', KEYS[1], ARGV[1])
+else redis.call('PERSIST', KEYS[1]) end
+return 1
+"""
+# ARGV: field, known revision, maximum of bytes. A larger snapshot is returned empty.
+LOAD = f"""{REVISION}
+if redis.call('HEXISTS', KEYS[1], ARGV[1]) == 0 then return false end
+if revision == ARGV[2] then return {{revision}} end
+if redis.call('HSTRLEN', KEYS[1], ARGV[1]) > tonumber(ARGV[3]) then return {{revision, ''}} end
+return {{revision, redis.call('HGET', KEYS[1], ARGV[1])}}
+"""
+# ARGV: seconds to live or 0, expected revision, new revision, snapshot, manifest, field of the
+# checkpoint or '', how many checkpoints to keep.
+SAVE = f"""{REVISION}
+if revision ~= ARGV[2] then return 0 end
+redis.call('HSET', KEYS[1], 'latest', ARGV[4], 'rev', ARGV[3], 'manifest', ARGV[5])
+if ARGV[6] ~= '' then
+  redis.call('HSET', KEYS[1], ARGV[6], ARGV[4])
+  local kept = {{}}
+  for _, field in ipairs(redis.call('HKEYS', KEYS[1])) do
+    if string.sub(field, 1, 2) == 'h:' then table.insert(kept, field) end
+  end
+  table.sort(kept)
+  for i = 1, #kept - tonumber(ARGV[7]) do redis.call('HDEL', KEYS[1], kept[i]) end
+end
+{LIVE}"""
+# ARGV: seconds to live or 0, expected revision, field to move it to.
+QUARANTINE = f"""{REVISION}
+if revision ~= ARGV[2] then return 0 end
+redis.call('HSET', KEYS[1], ARGV[3], redis.call('HGET', KEYS[1], 'latest'))
+redis.call('HDEL', KEYS[1], 'latest', 'rev')
+{LIVE}"""
+
+
+class ValkeyStore:
+    """A DurableStore of the hashes `<key_prefix>:<session_id>:agent:<agent_id>`.
+
+    A session is a single key, so that a script is atomic in a cluster too. The time to live,
+    `ttl_seconds`, restarts with each save.
+    """
+
+    def __init__(
+        self, collection: Collection, agent_id: str, settings: Settings, secrets: Secrets
+    ) -> None:
+        config = cast(ValkeyConfig, collection.backend)
+        self._prefix, self._suffix = f"{config.key_prefix}:", f":agent:{agent_id}"
+        self._live, self._settings = config.ttl_seconds or 0, settings
+        self._server = _Server(
+            config.endpoint_secret or "", config.port, settings.store_timeout_seconds, secrets
+        )
+        self.contact = f"the server of secret {config.endpoint_secret!r}"
+
+    async def load(self, session_id: str, known: Stored | None = None) -> Stored | None:
+        found = await self._load(session_id, "latest", known.revision if known else None)
+        if found is None:
+            return None
+        revision, *snapshot = found
+        return Stored(revision.decode(), snapshot[0]) if snapshot else known
+
+    async def save(
+        self, session_id: str, snapshot: bytes, expected: str | None, checkpoint: str | None = None
+    ) -> str:
+        revision = str(uuid7())
+        manifest = json.dumps({"schema_version": "1.0", "updated_at": now()})
+        field = f"h:{checkpoint}" if checkpoint else ""
+        values = (revision, snapshot, manifest, field, self._settings.checkpoints)
+        if not await self._run(SAVE, session_id, self._live, expected or "", *values):
+            raise Conflict
+        return revision
+
+    async def save_checkpoint(self, session_id: str, snapshot: bytes, checkpoint: str) -> None:
+        """Do nothing: `save` writes both at once."""
+
+    async def load_checkpoint(self, session_id: str, checkpoint: str) -> bytes | None:
+        found = await self._load(session_id, f"h:{checkpoint}")
+        return found[1] if found else None
+
+    async def checkpoints(self, session_id: str) -> list[str]:
+        return [field.removeprefix("h:") for field in await self._fields(session_id, "h:")]
+
+    async def quarantine(self, session_id: str, revision: str | None) -> str:
+        field = f"aside:{uuid7()}"
+        if not await self._run(QUARANTINE, session_id, self._live, revision or "?", field):
+            raise Conflict
+        return f"{self._key(session_id)} {field}"
+
+    async def quarantined(self, session_id: str) -> list[str]:
+        fields = await self._fields(session_id, "aside:")
+        return [f"{self._key(session_id)} {field}" for field in fields]
+
+    async def sessions(self) -> list[str]:
+        prefix, suffix = (re.sub(r"([][*?\\])", r"\\\1", it) for it in (self._prefix, self._suffix))
+        async with self._server.client(is_bounded=False) as client:  # each of its calls is bounded
+            pages = client.scan_iter(match=f"{prefix}*{suffix}", count=1000)
+            keys = {key.decode("utf-8", "replace") async for key in pages}
+        ids = [key.removeprefix(self._prefix).removesuffix(self._suffix) for key in keys]
+        return sorted(id for id in ids if re.fullmatch(SESSION_ID, id))
+
+    async def end(self, session_id: str) -> None:
+        async with self._server.client() as client:
+            await client.execute_command("UNLINK", self._key(session_id))
+
+    async def ping(self) -> None:
+        async with self._server.client() as client:
+            await client.ping()
+
+    async def close(self) -> None:
+        await self._server.close()
+
+    def _key(self, session_id: str) -> str:
+        return f"{self._prefix}{session_id}{self._suffix}"
+
+    async def _load(self, session_id: str, field: str, known: str | None = None) -> Any:
+        max_bytes = self._settings.max_snapshot_bytes
+        return await self._run(LOAD, session_id, field, known or "?", max_bytes)
+
+    async def _run(self, script: str, session_id: str, *values: Any) -> Any:
+        async with self._server.client() as client:
+            return await client.eval(script, 1, self._key(session_id), *values)
+
+    async def _fields(self, session_id: str, start: str) -> list[str]:
+        async with self._server.client() as client:
+            names = await client.hkeys(self._key(session_id))
+        return sorted(
+            it.decode("utf-8", "replace") for it in names if it.startswith(start.encode())
+        )
+
+
+class _Server:
+    """The connections to the server or cluster that a secret names; replaced when it changes."""
+
+    def __init__(self, reference: str, port: int, seconds: int, secrets: Secrets) -> None:
+        self._reference, self._port, self._seconds = reference, port, seconds
+        self._secrets, self._lock = secrets, asyncio.Lock()
+        self._client: Any = None
+        self._secret, self._closing = "", set[asyncio.Task[None]]()
+        self._name = f"valkey of secret {reference!r}"
+
+    @asynccontextmanager
+    async def client(self, is_bounded: bool = True) -> AsyncIterator[Any]:
+        """Hand out a client for at most `seconds`; raise StoreUnavailable when a call fails."""
+        client: Any = None
+        try:
+            async with asyncio.timeout(self._seconds if is_bounded else None):
+                client = await self._connected()
+                yield client
+        except SecretError as error:
+            raise StoreUnavailable(str(error), indeterminate=False) from None
+        except REFUSALS as error:
+            code = re.match("[A-Z]{3,}(?= )", str(error))  # such as WRONGPASS
+            why = describe(error) + (f" {code[0]}" if code else "")
+            raise StoreUnavailable(f"{self._name}: {why}", indeterminate=False) from None
+        except (exceptions.ValkeyError, exceptions.ValkeyClusterException, OSError) as error:
+            if isinstance(client, ValkeyCluster):  # it may have forgotten all of its nodes
+                self._retire(client, self._seconds)
+            cause = error.__cause__ or error.__context__
+            is_refused = isinstance(cause, ConnectionRefusedError | socket.gaierror)
+            why = describe(cause if is_refused and cause else error)
+            if isinstance(error, TimeoutError | exceptions.TimeoutError):
+                why = f"no answer within {self._seconds} s"
+            is_sent = client is not None and not is_refused
+            raise StoreUnavailable(f"{self._name}: {why}", indeterminate=is_sent) from None
+
+    async def close(self) -> None:
+        """Disconnect."""
+        self._retire(self._client, 0)
+        await asyncio.gather(*self._closing, return_exceptions=True)
+
+    async def _connected(self) -> Any:
+        secret = await self._secrets.get(SecretRef(self._reference, None, None))
+        async with self._lock:
+            if self._client is None or secret != self._secret:
+                self._retire(self._client, self._seconds)
+                self._client, self._secret = await self._connect(secret), secret
+            return self._client
+
+    async def _connect(self, secret: str) -> Any:
+        url, self._name = _read_address(secret, self._reference, self._port)
+        limits: Any = {"socket_timeout": self._seconds, "socket_connect_timeout": self._seconds}
+        try:
+            client = Valkey.from_url(url, port=self._port, **limits)
+        except ValueError:
+            what = f"secret {self._reference!r} has an option that is not valid"
+            raise StoreUnavailable(what, indeterminate=False) from None
+        try:
+            is_cluster = (await client.info("cluster")).get("cluster_enabled")
+        except exceptions.NoPermissionError:
+            is_cluster = False
+        except BaseException:
+            await client.aclose()
+            raise
+        if not is_cluster:
+            return client
+        await client.aclose()
+        limits["cluster_error_retry_attempts"] = 1
+        return ValkeyCluster.from_url(url, port=self._port, **limits)
+
+    def _retire(self, client: Any, seconds: float) -> None:
+        """Close a client as soon as no call can still be using it."""
+
+        async def close() -> None:
+            await asyncio.sleep(seconds)
+            await client.aclose()
+
+        if client is not None and client is self._client:
+            self._client = None
+            self._closing.add(task := asyncio.create_task(close()))
+            task.add_done_callback(self._closing.discard)
+
+
+def _read_address(secret: str, reference: str, port: int) -> tuple[str, str]:
+    """Return the URL that a secret is, or is the host of, and its name without a password.
+
+    Raises StoreUnavailable when it is neither.
+    """
+    is_bare_ipv6 = re.fullmatch(r"[^\[/]*:.*:[^/]*", secret)
+    url = secret if "://" in secret else f"valkey://{f'[{secret}]' if is_bare_ipv6 else secret}"
+    try:
+        parts = urlsplit(url)
+        host, port = parts.hostname or "", parts.port or port
+        # Otherwise a password with a raw / or # would be taken for the host and quoted.
+        is_split = "@" in parts.path + parts.query + parts.fragment
+        is_host = re.fullmatch(HOST, host, re.ASCII) and not is_split
+        if not is_host or not re.match("(valkey|redis)s?://", url):
+            raise ValueError
+    except ValueError:
+        what = f"secret {reference!r} is not an address such as valkeys://user:p%40ss@host:6379"
+        raise StoreUnavailable(what, indeterminate=False) from None
+    if url != secret:  # it could be a password, by mistake
+        return url, f"valkey of secret {reference!r}"
+    return url, f"valkey at {f'[{host}]' if ':' in host else host}:{port}"

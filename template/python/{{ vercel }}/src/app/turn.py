@@ -1,0 +1,144 @@
+"""One turn as a transaction: stage a copy of the session, stream the reply, commit at the end."""
+
+import asyncio
+import json
+import logging
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from datetime import UTC, datetime
+from typing import Any
+from uuid import uuid4
+
+import ai
+
+from .agent import SYSTEM_PROMPT, TOOLS
+from .contract import AgentError, TurnRequest, describe, is_blank, well_formed
+from .runtime import Runtime
+
+log = logging.getLogger(__name__)
+Emit = Callable[[str], Awaitable[None]]
+Message = ai.messages.Message
+ToolCall = ai.messages.ToolCallPart
+
+
+async def take_turn(runtime: Runtime, request: TurnRequest, emit: Emit) -> dict[str, Any]:
+    """Run one turn, `emit` each chunk of the reply, and return {"actor", "turn", "key", "reply"}.
+
+    The session changes only in the last step, so there is nothing to undo: a turn that fails,
+    is cancelled, times out or ends without a whole reply leaves no trace.
+    Raises AgentError.
+    """
+    async with runtime.sessions.open(request.session_id, request.actor) as session:
+        if last := session.replay(request.key):
+            await emit(last["reply"])
+            return last
+        try:
+            async with asyncio.timeout(runtime.settings.turn_timeout_seconds):
+                staged = _stage(session.snapshot, runtime.settings.history_messages)
+                reply, added = await _stream(runtime, request, staged, emit)
+        except TimeoutError:
+            raise AgentError("turn_timeout") from None
+        last = await session.commit(_snapshot([*staged, *added]), reply, request.key)
+        runtime.record(request, added)
+    log.info("session %s: turn %d", request.session_id, last["turn"])
+    return last
+
+
+def _stage(committed: dict[str, Any] | None, limit: int) -> list[Message]:
+    """Copy the last whole turns that fit into `limit` messages; at least the very last one."""
+    stored = committed["data"]["messages"] if committed else []
+    starts = [index for index, message in enumerate(stored) if message["role"] == "user"] or [0]
+    start = next((s for s in starts if len(stored) - s <= limit), starts[-1])
+    return [Message.model_validate(message) for message in stored[start:]]
+
+
+def _snapshot(messages: list[Message]) -> dict[str, Any]:
+    # Without the system prompt: the code's own applies, also after it has changed. Without
+    # reasoning: it may refer to state that the provider keeps, and only its own turn needs it.
+    for message in messages:
+        message.parts = [part for part in message.parts if part.kind != "reasoning"]
+    dumps = [m.model_dump(mode="json", exclude_none=True, fallback=str) for m in messages]
+    snapshot = {"scope": "agent", "schema_version": "1.0", "data": {"messages": dumps}}
+    return snapshot | {"created_at": datetime.now(UTC).isoformat().replace("+00:00", "Z")}
+
+
+async def _stream(
+    runtime: Runtime, request: TurnRequest, staged: list[Message], emit: Emit
+) -> tuple[str, list[Message]]:
+    """Run the agent; return the emitted text and the messages of the turn."""
+    said: list[str] = []
+    prompt = ai.user_message(request.prompt)
+    messages = [ai.system_message(SYSTEM_PROMPT), *staged, prompt]
+    agent = _Agent(**{"tools": TOOLS, **runtime.agent_options(request)})
+    agent.max_steps = runtime.settings.max_steps
+    try:
+        async with agent.run(runtime.model, messages) as run:
+            async for event in run:
+                if isinstance(event, ai.events.TextDelta) and event.chunk:
+                    said.append(well_formed(event.chunk))
+                    await emit(said[-1])
+    except Exception as error:
+        while isinstance(error, ExceptionGroup):
+            error = error.exceptions[0]
+        if isinstance(error, AgentError):
+            raise error from None
+        raise AgentError("model_failed", detail=describe(error)) from error
+    if not run.messages[-1].text:
+        raise AgentError("empty_reply")
+    return "".join(said), [prompt, *run.messages[len(messages) :]]
+
+
+class _Agent(ai.Agent):
+    """An agent of at most `max_steps` steps, each from whole messages."""
+
+    LOOP_BUFFER = 0  # the model waits for a reader that is slow
+    max_steps = 1
+
+    async def loop(self, context: ai.Context) -> AsyncGenerator[ai.events.AgentEvent]:
+        for _ in range(self.max_steps):
+            reason = None
+            async with ai.stream(context=context) as stream:
+                async for event in stream:
+                    yield event
+                    if isinstance(event, ai.events.StreamEnd):
+                        reason = event.finish_reason
+            calls = _check(stream.message, reason, context.messages)
+            context.add(stream.message)
+            if not calls:
+                return
+            results = await asyncio.gather(*[self._call(call) for call in calls])
+            context.add(ai.tool_message(*results))
+        raise AgentError("reply_incomplete", detail=f"{self.max_steps} steps")
+
+    async def _call(self, call: ToolCall) -> ai.events.ToolCallResult:
+        """Call a tool; its failure is a result for the model, and the turn continues."""
+        name = call.tool_name
+        try:
+            result = await self.resolve(call)()
+        except KeyError as error:
+            ids: Any = {"tool_call_id": call.tool_call_id, "tool_name": name}
+            what, name = f"Unknown tool: {name}", "that does not exist"
+            result = ai.tool_result(**ids, result=what, is_error=True, exception=error)
+        if result.exception is not None:  # a name that the model made up is not logged
+            log.warning("tool %s: %s", name, describe(result.exception))
+        return result
+
+
+def _check(message: Message, reason: str | None, history: list[Message]) -> list[ToolCall]:
+    """Return the tool calls of a whole message, made acceptable to every provider."""
+    calls = message.tool_calls
+    if reason is None or reason == "error":
+        raise AgentError("model_failed", detail="the stream was cut")
+    if reason != "stop" and not (calls and reason == "tool_call"):
+        raise AgentError("reply_incomplete", detail=reason)
+    message.parts = [p for p in message.parts if p.kind != "text" or not is_blank(p.text)]
+    known = {call.tool_call_id for earlier in history for call in earlier.tool_calls}
+    for call in calls:
+        if call.tool_call_id in known:  # as from models that number their calls
+            call.tool_call_id = uuid4().hex[:9]
+        known.add(call.tool_call_id)
+        try:
+            is_object = isinstance(json.loads(call.tool_args), dict)
+        except ValueError:
+            is_object = False
+        call.tool_args = call.tool_args if is_object else "{}"
+    return calls

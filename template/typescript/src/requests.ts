@@ -1,0 +1,82 @@
+// Reading a request: the checks before a turn, in the order of the HTTP contract.
+
+import type { IncomingMessage } from 'node:http'
+
+import * as contract from './contract.ts'
+import { AgentError, type EndSession, type TurnRequest } from './contract.ts'
+import type { Runtime } from './runtime.ts'
+import { isLoopback } from './settings.ts'
+
+const OWN_ADDRESS = /^(https?:\/\/)?(localhost|127(\.\d+){3}|\[::1\])(:\d+)?$/i
+
+/** Return the value of the first of these headers that was sent, or null. */
+export function readHeader(request: IncomingMessage, ...names: string[]): string | null {
+  const sent = names.map((name) => request.headersDistinct[name.toLowerCase()])
+  return sent.find((values) => values)?.join(', ') ?? null
+}
+
+/** Throw `origin_forbidden` when a foreign web page may be calling a local agent. */
+export function refuseForeign(request: IncomingMessage, runtime: Runtime): void {
+  const { host = [], origin = [] } = request.headersDistinct
+  const isOwn = [...host, ...origin].every((value) => OWN_ADDRESS.test(value))
+  if (isLoopback(runtime.settings) && !isOwn) {
+    throw new AgentError('origin_forbidden')
+  }
+}
+
+/** Whether to stream the reply: always, unless the client accepts only JSON. */
+export function wantsEvents(request: IncomingMessage): boolean {
+  const ranges = (readHeader(request, 'accept') ?? '').toLowerCase().split(',')
+  const types = ranges.map((range) => range.split(';')[0]?.trim())
+  return types.includes('text/event-stream') || !types.includes('application/json')
+}
+
+/** Read what is requested; throw AgentError for the first check that fails. */
+export async function readBody(
+  request: IncomingMessage,
+  runtime: Runtime,
+  sessionId: string,
+  isNew: boolean,
+): Promise<TurnRequest | EndSession> {
+  const raw = await receive(request, runtime.settings.maxBodyBytes)
+  if (!contract.SESSION_ID.test(sessionId)) throw new AgentError('invalid_session_id')
+  const prompt = readPrompt(contract.parseJson(raw), runtime.settings.maxPromptChars)
+  if (prompt === null && isNew) {
+    throw new AgentError('invalid_request', 'To end a session, send its id in the session header.')
+  }
+  const actor = readHeader(request, ...contract.ACTOR_HEADERS)
+  if (actor === null && runtime.actorRequired) throw new AgentError('actor_required')
+  if (actor !== null && !contract.ACTOR_ID.test(actor)) throw new AgentError('invalid_actor')
+  const key = readHeader(request, ...contract.KEY_HEADERS)
+  if (key !== null && (isNew || !contract.KEY.test(key))) {
+    const what = 'An idempotency key is 1 to 128 visible ASCII characters, with a session header.'
+    throw new AgentError('invalid_request', what)
+  }
+  return prompt === null ? { sessionId, actor } : { sessionId, actor, key, prompt }
+}
+
+async function receive(request: IncomingMessage, maxBytes: number): Promise<Uint8Array> {
+  const chunks: Buffer[] = []
+  let size = 0
+  for await (const chunk of request.iterator({ destroyOnReturn: false })) {
+    size += chunk.length
+    if (size <= maxBytes) chunks.push(chunk)
+    if (size > 16 * maxBytes + 2 ** 24) break // a client reads no answer before it has sent this
+  }
+  if (size > maxBytes) {
+    throw new AgentError('payload_too_large', `The body is larger than ${maxBytes} bytes.`)
+  }
+  return Buffer.concat(chunks)
+}
+
+function readPrompt(body: unknown, maxChars: number): string | null {
+  if (typeof body !== 'object' || body === null || Array.isArray(body)) {
+    throw new AgentError('invalid_request', 'The body must be an object.')
+  }
+  const { prompt, end_session: endSession = false } = body as Record<string, unknown>
+  if (endSession === true && !('prompt' in body)) return null
+  if (endSession !== false) {
+    throw new AgentError('invalid_request', 'Send end_session as true and without a prompt.')
+  }
+  return contract.checkPrompt(prompt, maxChars)
+}

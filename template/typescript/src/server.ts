@@ -1,0 +1,144 @@
+// The HTTP contract of AgentCore Runtime: POST /invocations and GET /ping.
+
+import { randomUUID } from 'node:crypto'
+import { once } from 'node:events'
+import type { IncomingMessage, RequestListener, ServerResponse } from 'node:http'
+import { setTimeout as sleep } from 'node:timers/promises'
+
+import { AgentError, describe, type EndSession, isBlank, log } from './contract.ts'
+import { SESSION_HEADER, SESSION_ID, type TurnRequest } from './contract.ts'
+import { readBody, readHeader, refuseForeign, wantsEvents } from './requests.ts'
+import type { Runtime } from './runtime.ts'
+import { takeTurn } from './turn.ts'
+
+type Exchange = { request: IncomingMessage; response: ServerResponse }
+type Read = TurnRequest | EndSession
+type Emit = (chunk: string) => Promise<void>
+
+const EVENT_STREAM = 'text/event-stream; charset=utf-8'
+const METHODS: Record<string, string> = { '/ping': 'GET, HEAD', '/invocations': 'POST' }
+
+/** The turns that run or wait in this process, each in its own task. */
+export class Turns {
+  readonly tasks = new Map<Promise<unknown>, AbortController>()
+  changed = now()
+  isDraining = false
+
+  /** Register a started turn, which `stop` cancels. */
+  start<T>(work: Promise<T>, stop: AbortController): Promise<T> {
+    const task = work.finally(() => {
+      this.tasks.delete(task)
+      this.changed = now()
+    })
+    this.tasks.set(task, stop)
+    this.changed = now()
+    return task
+  }
+
+  /** Refuse new turns, let running ones finish within this time, then cancel them. */
+  async drain(graceSeconds: number): Promise<void> {
+    this.isDraining = true
+    while (this.tasks.size > 0) {
+      const grace = sleep(graceSeconds * 1000, null, { ref: false })
+      await Promise.race([Promise.allSettled(this.tasks.keys()), grace])
+      for (const stop of this.tasks.values()) stop.abort(new AgentError('draining'))
+    }
+  }
+}
+
+export function createApp(runtime: Runtime, turns: Turns): RequestListener {
+  async function route({ request, response }: Exchange): Promise<void> {
+    const path = request.url?.split('?')[0] ?? ''
+    const allowed = METHODS[path]
+    if (!allowed) throw new AgentError('not_found')
+    if (!allowed.split(', ').includes(request.method ?? '')) {
+      response.setHeader('Allow', allowed)
+      throw new AgentError('method_not_allowed')
+    }
+    await (path === '/ping' ? ping : invocations)({ request, response })
+  }
+
+  async function ping({ request, response }: Exchange): Promise<void> {
+    refuseForeign(request, runtime)
+    const status = turns.tasks.size > 0 || runtime.isWaiting ? 'HealthyBusy' : 'Healthy'
+    send(response, { status, time_of_last_update: turns.changed })
+  }
+
+  async function invocations({ request, response }: Exchange): Promise<void> {
+    const given = readHeader(request, SESSION_HEADER)
+    const sessionId = given ?? randomUUID()
+    if (SESSION_ID.test(sessionId)) response.setHeader(SESSION_HEADER, sessionId)
+    refuseForeign(request, runtime)
+    if (turns.isDraining) throw new AgentError('draining')
+    const read = await readBody(request, runtime, sessionId, given === null)
+    await relay({ request, response }, read)
+  }
+
+  /** Run what was requested, relay its output, and cancel it when the client leaves. */
+  async function relay({ request, response }: Exchange, read: Read): Promise<void> {
+    const stop = new AbortController()
+    response.once('close', () => stop.abort())
+    const isStream = wantsEvents(request)
+    let held = ''
+    const emit: Emit = async (chunk) => {
+      held += isStream ? event('', chunk) : ''
+      // Until the first text a failure is a status.
+      if (!isStream || (isBlank(chunk) && !response.headersSent)) return
+      if (!response.headersSent) response.setHeader('Content-Type', EVENT_STREAM)
+      const hasRoom = response.write(held)
+      held = ''
+      if (!hasRoom) await once(response, 'drain', { signal: stop.signal })
+    }
+    const result = await turns.start(run(read, emit, stop.signal), stop)
+    if (!response.headersSent) send(response, result)
+    else response.end(event('event: done\n', { ...result, reply: undefined }))
+  }
+
+  async function run(read: Read, emit: Emit, signal: AbortSignal): Promise<object> {
+    try {
+      if ('prompt' in read) {
+        const { turn, reply } = await takeTurn(runtime, read, emit, signal)
+        return { session_id: read.sessionId, turn, reply }
+      }
+      await runtime.sessions.open(read.sessionId, read.actor, signal, (session) => session.end())
+      return { session_id: read.sessionId, ended: true }
+    } catch (error) {
+      if (error instanceof AgentError) {
+        log('WARNING', `session ${read.sessionId}: ${error.type} ${error.detail}`)
+      }
+      throw error
+    }
+  }
+
+  return (request, response) => {
+    route({ request, response }).catch((error) => fail({ request, response }, error))
+  }
+}
+
+function event(name: string, data: unknown): string {
+  return `${name}data: ${JSON.stringify(data)}\n\n`
+}
+
+function send(response: ServerResponse, body: object, status = 200): void {
+  response.statusCode = status
+  response.setHeader('Content-Type', 'application/json')
+  response.end(JSON.stringify(body))
+}
+
+function fail({ request, response }: Exchange, error: unknown): void {
+  if (request.socket.destroyed) return // the client has left
+  const failure = error instanceof AgentError ? error : new AgentError('internal_error')
+  if (failure !== error) {
+    // Only its kind and place: its text may quote a prompt.
+    const { message: text = '', stack = '' } = error instanceof Error ? error : {}
+    log('ERROR', `${describe(error)}\n${stack.replace(text, '')}`)
+  }
+  const { type, status, message } = failure
+  const body = { error: { type, message } }
+  if (response.headersSent) response.end(event('event: error\n', body))
+  else send(response, body, status)
+}
+
+function now(): number {
+  return Math.floor(Date.now() / 1000)
+}

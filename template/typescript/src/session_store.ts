@@ -1,0 +1,46 @@
+// Where committed snapshots live: the protocol of a session store, and the one in memory.
+
+import { LRUCache } from 'lru-cache'
+
+import type { Settings } from './settings.ts'
+
+/** A snapshot as a store holds it: JSON, and the revision of that save. */
+export interface Stored {
+  readonly revision: string | null // unique; null: the store has no revisions
+  readonly snapshot: string
+}
+
+/** Where committed snapshots live. Each method throws AgentError when the store fails. */
+export interface SessionStore {
+  /** Return what was saved last, or null. */
+  load(sessionId: string): Promise<Stored | null>
+
+  /** Replace the `expected` revision (null: nothing), or throw; no abort can interrupt it. */
+  save(sessionId: string, snapshot: string, expected: string | null): Promise<string | null>
+
+  /** Delete the session, known or not. */
+  end(sessionId: string): Promise<void>
+}
+
+/** A SessionStore in memory; it drops the least recently used session first. */
+export class InProcess implements SessionStore {
+  readonly #entries: LRUCache<string, Stored>
+
+  constructor(settings: Settings) {
+    const [max, ttl] = [settings.sessionCapacity, settings.sessionIdleSeconds * 1000]
+    this.#entries = new LRUCache({ max, ttl, updateAgeOnGet: true })
+  }
+
+  async load(sessionId: string): Promise<Stored | null> {
+    return this.#entries.get(sessionId) ?? null
+  }
+
+  async save(sessionId: string, snapshot: string): Promise<null> {
+    this.#entries.set(sessionId, { revision: null, snapshot })
+    return null
+  }
+
+  async end(sessionId: string): Promise<void> {
+    this.#entries.delete(sessionId)
+  }
+}

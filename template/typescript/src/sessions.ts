@@ -1,0 +1,133 @@
+// Sessions: one first-in-first-out queue each, and the only way to replace a snapshot.
+
+import { AgentError } from './contract.ts'
+import type { SessionStore, Stored } from './session_store.ts'
+import type { Settings } from './settings.ts'
+
+/** The last turn: the actor of the session, its number, its idempotency key and its reply. */
+export interface LastTurn {
+  actor: string | null
+  turn: number
+  key: string | null
+  reply: string
+}
+
+/** A committed session: `data` is the framework's, `app_data` is ours. */
+export interface Snapshot {
+  scope: string
+  schema_version: string
+  created_at: string
+  data: unknown
+  app_data: LastTurn
+}
+
+/** A session during one turn: the committed snapshot, and the only way to replace it. */
+class Session {
+  readonly snapshot: Snapshot | null
+  readonly #id: string
+  readonly #actor: string | null
+  readonly #store: SessionStore
+  readonly #stored: Stored | null
+
+  constructor(id: string, actor: string | null, store: SessionStore, stored: Stored | null) {
+    this.#id = id
+    this.#actor = actor
+    this.#store = store
+    this.#stored = stored
+    this.snapshot = stored && JSON.parse(stored.snapshot)
+    if (this.snapshot && this.snapshot.app_data.actor !== actor) {
+      throw new AgentError('session_forbidden')
+    }
+  }
+
+  /** Return the `app_data` of the last turn if this is its idempotency key, else null. */
+  replay(key: string | null): LastTurn | null {
+    const last = this.snapshot?.app_data
+    return last && key !== null && key === last.key ? last : null
+  }
+
+  /** Save the snapshot that the turn leaves, and return its `app_data`. */
+  async commit(
+    snapshot: Omit<Snapshot, 'app_data'>,
+    reply: string,
+    key: string | null,
+  ): Promise<LastTurn> {
+    const turn = (this.snapshot?.app_data.turn ?? 0) + 1
+    const last = { actor: this.#actor, turn, key, reply }
+    const committed = serialize({ ...snapshot, app_data: last })
+    await this.#store.save(this.#id, committed, this.#stored?.revision ?? null)
+    return last
+  }
+
+  /** Delete the session, if it was found. */
+  async end(): Promise<void> {
+    if (this.#stored) await this.#store.end(this.#id)
+  }
+}
+
+/** The sessions of this process. */
+export class Sessions {
+  readonly #limit: number
+  readonly #store: SessionStore
+  /** For each session with a running turn: the functions that wake the waiting ones. */
+  readonly queues = new Map<string, (() => void)[]>()
+
+  constructor(settings: Settings, store: SessionStore) {
+    this.#limit = settings.sessionQueue
+    this.#store = store
+  }
+
+  /**
+   * Wait for the turns before this one, then load what is committed and use it.
+   *
+   * Throws AgentError: `session_busy` at once when too many wait; `session_forbidden` when
+   * another actor had the first turn (no actor counts as one); and what the store throws.
+   * An abort ends the wait.
+   */
+  async open<T>(
+    sessionId: string,
+    actor: string | null,
+    signal: AbortSignal,
+    use: (session: Session) => Promise<T>,
+  ): Promise<T> {
+    await this.#enter(sessionId, signal)
+    try {
+      const stored = await this.#store.load(sessionId)
+      const session = new Session(sessionId, actor, this.#store, stored)
+      signal.throwIfAborted()
+      return await use(session)
+    } finally {
+      this.#leave(sessionId)
+    }
+  }
+
+  async #enter(sessionId: string, signal: AbortSignal): Promise<void> {
+    signal.throwIfAborted()
+    const queue = this.queues.get(sessionId)
+    if (!queue) {
+      this.queues.set(sessionId, [])
+      return
+    }
+    if (queue.length >= this.#limit) throw new AgentError('session_busy')
+    const { promise, resolve: wake, reject } = Promise.withResolvers<void>()
+    queue.push(wake)
+    const giveUp = () => {
+      const place = queue.indexOf(wake)
+      if (place >= 0) queue.splice(place, 1)
+      reject(signal.reason)
+    }
+    signal.addEventListener('abort', giveUp, { once: true })
+    await promise
+  }
+
+  #leave(sessionId: string): void {
+    const wake = this.queues.get(sessionId)?.shift()
+    if (wake) wake()
+    else this.queues.delete(sessionId)
+  }
+}
+
+/** JSON with each lone surrogate, which is an escape there, as U+FFFD. */
+function serialize(value: unknown): string {
+  return JSON.stringify(value).replace(/\\(ud...|.)/g, (it) => (it.length > 2 ? '\ufffd' : it))
+}

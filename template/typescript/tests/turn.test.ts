@@ -1,0 +1,85 @@
+// A turn is a transaction: it is committed whole, or it leaves no trace.
+
+import assert from 'node:assert/strict'
+import { describe, test } from 'node:test'
+import { setTimeout as sleep } from 'node:timers/promises'
+
+import { Client } from './client.ts'
+import type { Step } from './scripted_model.ts'
+
+const CALL: Step = ['counting', ['call']]
+const FAILURES: Record<string, [Step, string]> = {
+  fails: [['half', new Error('secret')], 'model_failed'],
+  'is cut': [['half', ['cut']], 'model_failed'],
+  'says only white space': [[' \n\u0085\u2003\ufeff'], 'empty_reply'],
+  'is cut by its length': [['half', ['length']], 'reply_incomplete'],
+  'is filtered': [['half', ['filter']], 'reply_incomplete'],
+  'calls tools for ever': [CALL, 'reply_incomplete'],
+  'takes too long': [['half', 3], 'turn_timeout'],
+}
+// session@actor#key=outcome, a turn's number or an error; ! ends the session, ~ waits first.
+const CONVERSATIONS = {
+  'the least recently used session is forgotten': 'a=1 b=1 a=2 c=1 a=3 b=1',
+  'an idle session is forgotten': 's#k=1 ~s#k=1 ~s=2 ~~s=1',
+  'a caller without a session gets a new one': '=1 =1 #k=invalid_request !=invalid_request',
+  'an actor and a key have to be valid': 's@é#é=invalid_actor s#é=invalid_request',
+  'the first actor owns a session': 's@a=1 s@b=session_forbidden s=session_forbidden s@a=2',
+  'nobody is an actor too': 's=1 s@a=session_forbidden s@a!=session_forbidden s!=end s@a=1 t!=end',
+  'the key of the last turn repeats it': 's=1 s=2 s#k=3 s#k=3 s#l=4 s#k=5 s=6 s#k=7',
+}
+
+describe('in a conversation', { concurrency: true }, () => {
+  for (const [name, conversation] of Object.entries(CONVERSATIONS)) {
+    test(name, async () => {
+      const client = new Client([], { sessionCapacity: 2, sessionIdleSeconds: 1 })
+      for (const turn of conversation.split(' ')) {
+        const [address = '', outcome] = turn.split('=')
+        assert.equal(await client.say(address), outcome, turn)
+      }
+    })
+  }
+})
+
+describe('no trace is left when the model', { concurrency: true }, () => {
+  for (const [name, [step, error]] of Object.entries(FAILURES)) {
+    test(name, async () => {
+      const limits = { maxSteps: 3, turnTimeoutSeconds: 1 }
+      const client = new Client([CALL, step, step, step], limits)
+      assert.equal(await client.say('s#k', '1'), error)
+      client.model.script = []
+      assert.deepEqual([await client.say('s@a#k', '2'), await client.say('s@a', '3')], ['1', '2'])
+      assert.equal(client.model.calls.at(-1), '2 ok 3')
+    })
+  }
+})
+
+test('turns of a session run one by one, and a full queue refuses', async () => {
+  const limits = { sessionQueue: 2, turnTimeoutSeconds: 1 }
+  const client = new Client([['half', 3], ['ok'], [0.4, 'ok']], limits)
+  const turns: Promise<string>[] = []
+  const start = async (address: string, prompt: string, patience = 5) => {
+    turns.push(client.say(address, prompt, patience))
+    await sleep(50) // so that they arrive in this order
+  }
+  await start('s', '1', 0.9)
+  await start('s', '2')
+  await start('s', '3', 0.2)
+  await start('s', '4')
+  await start('t', 'hi')
+  await turns[0]
+  await start('s', '5')
+  await start('s', '6')
+  assert.equal((await Promise.all(turns)).join(' '), 'gone 1 gone session_busy 1 2 3')
+  assert.deepEqual(client.model.calls, ['1', 'hi', '2', '2 ok 5', '2 ok 5 ok 6'])
+  assert.deepEqual([client.turns.tasks.size, client.runtime.sessions.queues.size], [0, 0])
+})
+
+test('history is cut in front of a prompt, and a long turn is kept whole', async () => {
+  const client = new Client([['a'], ['b'], ['c'], [['call']], [['call']]], { historyMessages: 4 })
+  for (const prompt of '12345') await client.say('s', prompt)
+  assert.equal(client.model.calls[3], '2 b 3 c 4')
+  assert.equal(client.model.calls[6], '4 (toolUse) (toolResult) (toolUse) (toolResult) ok 5')
+  const { signal } = new AbortController()
+  const stored = await client.runtime.sessions.open('s', null, signal, async (it) => it.snapshot)
+  assert.doesNotMatch(JSON.stringify(stored), /system/)
+})

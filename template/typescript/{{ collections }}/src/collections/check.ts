@@ -1,0 +1,361 @@
+// Checks and loads a project: its collections, its agents and their grants.
+
+import { existsSync, readdirSync } from 'node:fs'
+import { join } from 'node:path'
+
+import type { z } from 'zod'
+
+import { isBlank } from '../contract.ts'
+import type { Diagnostic } from '../settings.ts'
+import { backendFindings, OtherConfig, secretRefs } from './backends.ts'
+import { Agent, Collection, Grants } from './models.ts'
+import { type Document, finding, type Findings, type Path, readDocument } from './reader.ts'
+import { hasAwsCredentials, isSet, variableOf } from './secrets.ts'
+
+const UPDATE = 'uvx copier update --defaults -r :current: -d'
+const SENTENCE_END = /[.!?]+(?:[ \t\n]+|$)|[。！？]+/
+const BREADTH = { none: 0, session: 1, project: 2, user: 3 }
+
+type Reference = readonly [access: 'read' | 'write', path: Path, id: string]
+
+/** One file by its name without .<kind>.md; `model` is null where `errors` says why. */
+interface File<T> {
+  readonly name: string
+  readonly document: Document
+  readonly model: T | null
+  readonly errors: Diagnostic[]
+}
+
+/** All files of a project, by their names. */
+interface Files {
+  readonly collections: ReadonlyMap<string, File<Collection>>
+  readonly agents: ReadonlyMap<string, File<Agent>>
+  readonly grants: ReadonlyMap<string, File<Grants>>
+}
+
+/** What an agent may read and write: ids of collections, in the order of its file. */
+export class Project {
+  readonly agentId: string
+  readonly collections: ReadonlyMap<string, Collection>
+  readonly reads: readonly string[]
+  readonly writes: readonly string[]
+
+  constructor(agentId: string, collections: ReadonlyMap<string, Collection>, { memory }: Agent) {
+    this.agentId = agentId
+    this.collections = collections
+    this.reads = memory.read_collections
+    this.writes = memory.write_collections
+  }
+
+  /** The collections that the agent names. */
+  used(): Collection[] {
+    const ids = new Set([...this.reads, ...this.writes])
+    return [...ids].flatMap((id) => this.collections.get(id) ?? [])
+  }
+
+  /** The used collections that can store sessions: at most one where `checkProject` is content. */
+  sessionCollections(): Collection[] {
+    return this.used().filter(canStoreSessions)
+  }
+
+  isWritable({ writeback, collection_id: id }: Collection): boolean {
+    return writeback.enabled && this.writes.includes(id)
+  }
+}
+
+/**
+ * Return the findings in a project's files: errors first, then by file, line and id.
+ *
+ * `agentId` is the agent that runs, by default the only one. Never throws, whatever the files
+ * contain.
+ */
+export function checkProject(folder: string, agentId: string | null): Diagnostic[] {
+  const files = readFiles(folder)
+  const findings = [...checkFolders(folder), ...checkFiles(files)]
+  findings.push(...checkRunning(files, agentId))
+  const hasError = findings.some(({ severity }) => severity === 'error')
+  if (!hasError) findings.push(...checkEnvironment(files, projectOf(files, agentId)))
+  const unique = new Map(findings.map((one) => [JSON.stringify(one), one]))
+  const order = ['severity', 'file', 'line', 'id', 'message'] as const // "error" < "warning"
+  return [...unique.values()].toSorted((a, b) => {
+    const name = order.find((field) => a[field] !== b[field])
+    return name === undefined ? 0 : a[name] < b[name] ? -1 : 1
+  })
+}
+
+/** Load a project. Run `checkProject` first: invalid files make this throw arbitrary errors. */
+export function loadProject(folder: string, agentId: string | null): Project {
+  return projectOf(readFiles(folder), agentId)
+}
+
+function projectOf({ collections, agents }: Files, agentId: string | null): Project {
+  const id = agentId ?? agents.keys().next().value!
+  const models = [...collections].map(([name, { model }]) => [name, model!] as const)
+  return new Project(id, new Map(models), agents.get(id)!.model!)
+}
+
+function readFiles(folder: string): Files {
+  return {
+    collections: readFolder(folder, 'collections', '.collection.md', Collection),
+    agents: readFolder(folder, 'agents', '.agent.md', Agent),
+    grants: readFolder(folder, 'iam', '.iam.md', Grants),
+  }
+}
+
+function readFolder<T>(folder: string, place: string, suffix: string, schema: z.ZodType<T>) {
+  const names = (listFolder(join(folder, place)) ?? []).filter((name) => name.endsWith(suffix))
+  const files = names.toSorted().map((base): File<T> => {
+    const document = readDocument(join(folder, place, base), `${place}/${base}`)
+    const result = document.data && schema.safeParse(document.data)
+    const errors = result?.error ? fieldErrors(document, result.error) : document.errors
+    const name = base.slice(0, -suffix.length)
+    return { name, document, model: result?.data ?? null, errors }
+  })
+  return new Map(files.map((file) => [file.name, file]))
+}
+
+/** The names in a folder; null where there is no readable folder. */
+function listFolder(folder: string): string[] | null {
+  try {
+    return readdirSync(folder)
+  } catch {
+    return null
+  }
+}
+
+/** One error for each field that the model rejects. */
+function fieldErrors(document: Document, error: z.ZodError): Diagnostic[] {
+  const errors = new Map<string, Diagnostic>()
+  const add = (id: string, path: Path, words: string) => {
+    const field = path.map(String).join('.')
+    if (!errors.has(field)) errors.set(field, document.finding(id, `${field}: ${words}`, ...path))
+  }
+  for (const issue of error.issues) {
+    if (issue.code === 'unrecognized_keys') {
+      for (const key of issue.keys) add('AML-E303', [...issue.path, key], 'Unknown field')
+    } else if (document.has(issue.path)) add('AML-E302', issue.path, issue.message)
+    else add('AML-E301', issue.path, 'Field required')
+  }
+  return [...errors.values()]
+}
+
+function* checkFolders(folder: string): Findings {
+  for (const name of ['agents', 'collections', 'iam']) {
+    const isNeeded = name === 'collections' || existsSync(join(folder, name))
+    if (isNeeded && listFolder(join(folder, name)) === null) {
+      const message = `The folder ${name} is missing or cannot be read: add it.`
+      yield finding('AML-E00F', name, 0, message)
+    }
+  }
+}
+
+function* checkFiles(files: Files): Findings {
+  for (const file of files.collections.values()) {
+    yield* file.errors
+    if (!file.model) continue
+    yield* nameRule(file, 'collection_id', `collections/${file.model.collection_id}.collection.md`)
+    yield* collectionRules(file.document, file.model)
+  }
+  for (const file of files.agents.values()) {
+    yield* file.errors
+    if (!file.model) continue
+    yield* nameRule(file, 'agent_id', `agents/${file.model.agent_id}.agent.md`)
+    yield* agentRules(file, file.model, files)
+  }
+  for (const file of files.grants.values()) {
+    yield* file.errors
+    if (!file.model) continue
+    yield* nameRule(file, 'agent_id', `iam/${file.model.agent_id}.iam.md`)
+    yield* grantRules(file.document, file.model, files)
+  }
+}
+
+/** The agent that runs, and whether there is code for its collections. */
+function* checkRunning(files: Files, agentId: string | null): Findings {
+  const { agents, collections } = files
+  if (agents.size === 0) {
+    const message = 'The folder agents has no <agent_id>.agent.md: add one.'
+    yield finding('AML-E131', 'agents', 0, message)
+  } else if (agentId === null && agents.size > 1) {
+    const message = 'The folder agents has several agents: set AGENT_ID to the one that runs here.'
+    yield finding('AML-E132', 'agents', 0, message)
+  } else if (agentId !== null && !agents.has(agentId)) {
+    const what = `AGENT_ID is ${agentId}, and agents/${agentId}.agent.md does not exist`
+    yield finding('AML-E133', 'agents', 0, `${what}: correct one of them.`)
+  }
+  const [only] = agents.size === 1 ? agents.keys() : []
+  const agent = agents.get(agentId ?? only ?? '')?.model
+  for (const [, , id] of agent ? referencesOf(agent) : []) {
+    const { document, model } = collections.get(id) ?? {}
+    const { data: other } = OtherConfig.safeParse(model?.backend)
+    if (!document || !other) continue
+    const { type }: { type: string } = other
+    const isMemory = type === 'agentcore_memory'
+    const answer = isMemory ? 'long_term_memory=agentcore' : `session_store=${type}`
+    const what = `This project has no code for backend type ${type}`
+    // Without this file, whose backend is the owner's.
+    const message = `${what}: run \`${UPDATE} ${answer} -x ${document.file}\`.`
+    yield document.finding('AML-E10D', message, 'backend', 'type')
+  }
+}
+
+/** The secrets that nothing provides: found without a network. */
+function* checkEnvironment({ collections }: Files, project: Project): Findings {
+  for (const collection of project.used()) {
+    const { document } = collections.get(collection.collection_id)!
+    for (const { reference, path } of secretRefs(collection.backend)) {
+      const variable = variableOf(reference)
+      if (isSet(variable)) continue
+      if (reference.startsWith('env:')) {
+        const hint = 'set it before the agent starts with a model'
+        const message = `The variable ${variable} is not set: ${hint}.`
+        yield document.finding('AML-W240', message, ...path)
+      } else if (!hasAwsCredentials()) {
+        const hint = variable ? `set ${variable}, or provide credentials` : 'provide credentials'
+        const what = `The secret ${reference} cannot be read without AWS credentials`
+        yield document.finding('AML-W242', `${what}: ${hint}.`, ...path)
+      }
+    }
+  }
+}
+
+function* nameRule({ document }: File<unknown>, field: string, expected: string): Findings {
+  if (document.file === expected) return
+  const message = `The file name must be ${expected}: rename the file, or correct the id.`
+  yield document.finding('AML-E004', message, field)
+}
+
+function* collectionRules(document: Document, collection: Collection): Findings {
+  const { backend, meta, scope, status } = collection
+  if (meta.last_updated === undefined) {
+    const message = 'meta.last_updated is missing: add the date of the last change.'
+    yield document.finding('AML-W205', message, 'meta', 'last_updated')
+  }
+  const sentences = meta.description.split(SENTENCE_END).filter((one) => !isBlank(one)).length
+  if (sentences < 2 || sentences > 4) {
+    const message = `meta.description has ${sentences} sentences: write two to four.`
+    yield document.finding('AML-W222', message, 'meta', 'description')
+  }
+  yield* backendFindings(document, backend, status, scope.lifetime)
+}
+
+/** The collections that an agent names, and where. */
+function referencesOf({ memory }: Agent): Reference[] {
+  return (['read', 'write'] as const).flatMap((access) => {
+    const field = `${access}_collections` as const
+    return memory[field].map((id, index) => [access, ['memory', field, index], id] as const)
+  })
+}
+
+function canStoreSessions({ scope, backend }: Collection): boolean {
+  return scope.lifetime === 'session' || backend.type === 'custom'
+}
+
+function* agentRules(file: File<Agent>, agent: Agent, { collections, grants }: Files): Findings {
+  const { document } = file
+  let first: string | null = null // the collection that stores the sessions
+  const writers = new Map<string, string>()
+  for (const reference of referencesOf(agent)) {
+    const [access, path, id] = reference
+    const found = collections.get(id)
+    if (!found) {
+      const message = `collections/${id}.collection.md does not exist: add it, or correct the id.`
+      yield document.finding('AML-E101', message, ...path)
+      continue
+    }
+    yield* accessRules(file, agent, reference, grants)
+    if (!found.model) continue
+    yield* referenceRules(document, agent, reference, found.model)
+    if (canStoreSessions(found.model)) {
+      first ??= id
+      if (id !== first) {
+        const message = `${id} and ${first} could both store the sessions: use one of them.`
+        yield document.finding('AML-E109', message, ...path)
+      } else if (!agent.memory.read_collections.includes(id)) {
+        const what = `${id} stores the sessions, which are loaded before each turn`
+        yield document.finding('AML-E10C', `${what}: add it to read_collections too.`, ...path)
+      }
+    } else if (access === 'write') {
+      for (const { reference } of secretRefs(found.model.backend)) {
+        const other = writers.get(reference) ?? id
+        writers.set(reference, other)
+        if (other === id) continue
+        const message = `${id} and ${other} write to the same memory: write to one of them.`
+        yield document.finding('AML-E111', message, ...path)
+      }
+    }
+  }
+}
+
+function* referenceRules(
+  document: Document,
+  { memory: { mode } }: Agent,
+  [access, path, id]: Reference,
+  { status, scope: { lifetime }, writeback }: Collection,
+): Findings {
+  if (status === 'disabled') {
+    const message = `Collection ${id} is disabled: remove it from this list.`
+    yield document.finding('AML-E102', message, ...path)
+  } else if (status === 'draft') {
+    const message = `Collection ${id} is a draft: set its status to active first.`
+    yield document.finding('AML-E103', message, ...path)
+  } else if (status === 'deprecated') {
+    const message = `Collection ${id} is deprecated: plan a replacement.`
+    yield document.finding('AML-W208', message, ...path)
+  }
+  if (BREADTH[lifetime] > BREADTH[mode]) {
+    const message = `Collection ${id} has lifetime ${lifetime}: memory.mode ${mode} is too narrow.`
+    yield document.finding('AML-E104', message, ...path)
+  }
+  if (access === 'write' && !writeback.enabled) {
+    const what = `Collection ${id} has writeback.enabled: false`
+    yield document.finding('AML-E107', `${what}: remove it from write_collections.`, ...path)
+  }
+}
+
+/** Whether the grants of an agent, of which the first for a collection counts, allow access. */
+function* accessRules(
+  { name, document }: File<Agent>,
+  agent: Agent,
+  [access, path, id]: Reference,
+  grants: Files['grants'],
+): Findings {
+  const [file, place] = [grants.get(name), `iam/${name}.iam.md`]
+  if (!file) {
+    const same = referencesOf(agent).filter(([, , other]) => other === id)
+    const needed = [...new Set(same.map(([one]) => one))].join('-')
+    const hint = `create it, and grant ${needed} access to ${id}`
+    yield document.finding('AML-E10B', `${place} does not exist: ${hint}.`, ...path)
+  }
+  if (!file?.model) return
+  const granted = file.model.collections.find(({ ref }) => ref === id)?.access ?? 'none'
+  if (granted === 'deny') {
+    yield document.finding('AML-E10A', `${place} denies access to ${id}.`, ...path)
+  } else if (!granted.split('-').includes(access)) {
+    const number = access === 'read' ? 'AML-E105' : 'AML-E106'
+    yield document.finding(number, `${place} does not grant ${access} access to ${id}.`, ...path)
+  }
+}
+
+function* grantRules(document: Document, { collections: grants }: Grants, files: Files): Findings {
+  const seen = new Set<string>()
+  for (const [index, { ref, access }] of grants.entries()) {
+    const path = ['collections', index]
+    const [file, model] = [files.collections.get(ref), files.collections.get(ref)?.model]
+    if (seen.has(ref)) {
+      yield document.finding('AML-E14B', `${ref} is listed twice: keep one grant.`, ...path, 'ref')
+    }
+    seen.add(ref)
+    if (!file) {
+      const message = `collections/${ref}.collection.md does not exist: add it, or correct the id.`
+      yield document.finding('AML-E101', message, ...path, 'ref')
+    } else if (model?.status === 'disabled') {
+      const message = `Collection ${ref} is disabled: remove it from this list.`
+      yield document.finding('AML-E102', message, ...path, 'ref')
+    }
+    if (model?.writeback.enabled === false && access.includes('write')) {
+      const what = `Collection ${ref} has writeback.enabled: false`
+      yield document.finding('AML-E108', `${what}: grant read access only.`, ...path, 'access')
+    }
+  }
+}

@@ -1,0 +1,56 @@
+// What a collection, an agent and its grants are: each field, its default and what it allows.
+//
+// The fields of a backend are in its own module, rules of more than one file in `check`.
+
+import { z } from 'zod'
+
+import { isBlank } from '../contract.ts'
+import { BackendConfig } from './backends.ts'
+import { text } from './fields.ts'
+
+const prose = z.string().refine((value) => !isBlank(value), 'Input should not be blank')
+const agentId = text('[a-z0-9_-]{1,64}', '1 to 64 characters of a-z 0-9 _ -')
+const collectionId = text('[a-z0-9_-]{3,64}', '3 to 64 characters of a-z 0-9 _ -')
+const version = text('(0|[1-9][0-9]{0,8})(\\.(0|[1-9][0-9]{0,8})){2}', 'a version like "1.0.0"')
+const lifetime = z.enum(['session', 'project', 'user'])
+
+const Meta = z.strictObject({
+  name: prose,
+  description: prose,
+  owner: prose,
+  tags: z.array(prose).default([]),
+  last_updated: z.iso.date().optional(),
+})
+
+export const Collection = z.strictObject({
+  spec_version: z.literal('1.2'),
+  collection_id: collectionId,
+  version,
+  status: z.enum(['draft', 'active', 'deprecated', 'disabled']),
+  meta: Meta,
+  scope: z.strictObject({ lifetime }),
+  backend: BackendConfig,
+  writeback: z.strictObject({ enabled: z.boolean() }),
+})
+
+/** agents/<agent_id>.agent.md; fields that other tools own are left alone. */
+export const Agent = z.object({
+  agent_id: agentId,
+  memory: z.object({
+    mode: z.enum(['none', ...lifetime.options]),
+    read_collections: z.array(z.string()).default([]),
+    write_collections: z.array(z.string()).default([]),
+  }),
+})
+
+/** iam/<agent_id>.iam.md: what its agent may do; without a grant it may do nothing. */
+export const Grants = z.object({
+  agent_id: agentId,
+  collections: z
+    .array(z.object({ ref: collectionId, access: z.enum(['read', 'write', 'read-write', 'deny']) }))
+    .default([]),
+})
+
+export type Collection = z.output<typeof Collection>
+export type Agent = z.output<typeof Agent>
+export type Grants = z.output<typeof Grants>

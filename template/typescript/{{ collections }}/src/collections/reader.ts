@@ -1,0 +1,210 @@
+// The front matter of a Markdown file, between its first line, ---, and the next: YAML 1.2.
+
+import { readFileSync, statSync } from 'node:fs'
+
+import { CST, isMap, isScalar, isSeq, Lexer, LineCounter, parseDocument } from 'yaml'
+import type { ParsedNode } from 'yaml'
+
+import { type Diagnostic, diagnostic } from '../settings.ts'
+
+const MAX_BYTES = 100_000
+const MAX_LEVELS = 32
+const MAX_MESSAGE_CHARS = 300
+// Characters that could move a cursor, reverse a text or end a line where findings are printed.
+const UNPRINTABLE =
+  // oxlint-disable-next-line no-control-regex
+  /[\x00-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]/gu
+// oxlint-disable-next-line no-control-regex
+const CONTROL = /[\x00-\x09\x0b-\x1f\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]/
+const ALIAS = 'Anchors and aliases (& and *) are refused: write the value out, or quote it.'
+const TAG = 'Tags such as !!str are refused: put text in quotes.'
+
+/** Where a value stands: keys of mappings and positions in lists, from the top. */
+export type Path = readonly PropertyKey[]
+type Fields = Record<string, unknown>
+export type Findings = Generator<Diagnostic>
+
+/** The values of a file and their lines; `data` is null where `errors` say why. */
+export class Document {
+  readonly file: string
+  readonly data: Fields | null
+  readonly errors: Diagnostic[]
+  readonly #lines: ReadonlyMap<string, number>
+
+  constructor(
+    file: string,
+    data: Fields | null,
+    errors: Diagnostic[],
+    lines: ReadonlyMap<string, number> = new Map(),
+  ) {
+    this.file = file
+    this.data = data
+    this.errors = errors
+    this.#lines = lines
+  }
+
+  /** The line of a key or an item; where it is absent, that of the mapping or list around it. */
+  line(path: Path): number {
+    const found = this.#lines.get(JSON.stringify(path))
+    return found ?? (path.length > 0 ? this.line(path.slice(0, -1)) : 1)
+  }
+
+  has(path: Path): boolean {
+    return this.#lines.has(JSON.stringify(path))
+  }
+
+  /** A finding about a field. */
+  finding(id: string, message: string, ...path: Path): Diagnostic {
+    return finding(id, this.file, this.line(path), message)
+  }
+}
+
+/** A finding in one printable line; E or W in its id is the severity. */
+export function finding(id: string, file: string, line: number, message: string): Diagnostic {
+  const text = [...message.replace(UNPRINTABLE, '\ufffd')]
+  const isLong = text.length > MAX_MESSAGE_CHARS
+  const shown = isLong ? `${text.slice(0, MAX_MESSAGE_CHARS - 1).join('')}…` : text.join('')
+  const severity = id.startsWith('AML-E') ? 'error' : 'warning'
+  return diagnostic(id, shown, severity, file.replace(UNPRINTABLE, '\ufffd'), line)
+}
+
+/** The front matter of the file at `path`, which diagnostics call `file`. Never throws. */
+export function readDocument(path: string, file: string): Document {
+  const refuse = (id: string, line: number, message: string) =>
+    new Document(file, null, [finding(id, file, line, message)])
+  let content: Buffer
+  try {
+    const status = statSync(path)
+    if (!status.isFile()) throw new Error('not a regular file')
+    if (status.size > MAX_BYTES) {
+      return refuse('AML-E00C', 1, `The file is larger than ${MAX_BYTES} bytes: shorten it.`)
+    }
+    content = readFileSync(path)
+  } catch {
+    return refuse('AML-E00E', 0, 'The file cannot be read: put a readable regular file here.')
+  }
+  let text: string
+  try {
+    text = new TextDecoder('utf-8', { fatal: true }).decode(content).replace(/\r\n?/g, '\n')
+  } catch {
+    return refuse('AML-E00B', 1, 'The file is not UTF-8: save it as UTF-8.')
+  }
+  const [first, ...rest] = text.split('\n').map((line) => line.replace(/^---[ \t]*$/, '---'))
+  const end = rest.indexOf('---')
+  if (first !== '---' || end < 0) {
+    const place = 'put it at the top of the file, between two lines of ---'
+    return refuse('AML-E001', 1, `The front matter is missing: ${place}.`)
+  }
+  return new Reader(file, `${rest.slice(0, end).join('\n')}\n`).read()
+}
+
+/** Reads one document from the tokens and nodes of the parser, and collects what is refused. */
+class Reader {
+  readonly #file: string
+  readonly #text: string
+  readonly #counter = new LineCounter()
+  readonly #lines = new Map<string, number>()
+  readonly #errors: Diagnostic[] = []
+
+  constructor(file: string, text: string) {
+    this.#file = file
+    this.#text = text
+  }
+
+  read(): Document {
+    let data: unknown = null
+    this.#checkTokens()
+    if (this.#errors.length === 0) {
+      try {
+        data = this.#parse()
+      } catch (error) {
+        if (!(error instanceof RangeError)) throw error // of the parser: its stack is exhausted
+        const what = `nested more than ${MAX_LEVELS} levels deep`
+        this.#refuse('AML-E00D', 1, `The front matter is ${what}: flatten it.`)
+      }
+    }
+    const isMapping = typeof data === 'object' && data !== null && !Array.isArray(data)
+    if (!isMapping && this.#errors.length === 0) {
+      const message = 'The front matter must be a mapping: write lines of `key: value`.'
+      this.#refuse('AML-E005', 1, message)
+    }
+    const fields = this.#errors.length === 0 ? (data as Fields) : null
+    return new Document(this.#file, fields, this.#errors, this.#lines)
+  }
+
+  #checkTokens(): void {
+    const control = CONTROL.exec(this.#text)
+    if (control) {
+      const place = this.#text.slice(0, control.index).split('\n').length + 1
+      const message = 'Tabs and control characters are refused: write spaces instead.'
+      return this.#refuse('AML-E0D1', place, message)
+    }
+    let [line, isScalar] = [2, false]
+    for (const token of new Lexer().lex(this.#text)) {
+      const type = isScalar ? 'scalar' : CST.tokenType(token)
+      if (type === 'alias' || type === 'anchor') this.#refuse('AML-E007', line, ALIAS)
+      if (type === 'tag') this.#refuse('AML-E008', line, TAG)
+      isScalar = token === CST.SCALAR // the next token is the scalar itself
+      line += token.split('\n').length - 1
+    }
+  }
+
+  #parse(): unknown {
+    const document = parseDocument(this.#text, {
+      lineCounter: this.#counter,
+      logLevel: 'error', // silent would accept a second document
+      prettyErrors: false,
+      uniqueKeys: false,
+    })
+    const [error] = document.errors
+    if (error) {
+      this.#refuse('AML-E002', this.#lineAt(error.pos[0]), `Invalid YAML: ${error.message}.`)
+      return null
+    }
+    return this.#value(document.contents, [], 1, 1)
+  }
+
+  #value(node: ParsedNode | null, path: Path, line: number, level: number): unknown {
+    if (level > MAX_LEVELS) throw new RangeError('too many levels')
+    this.#lines.set(JSON.stringify(path), line)
+    if (isMap<ParsedNode, ParsedNode | null>(node)) {
+      const values: Fields = Object.create(null) // so that __proto__ is a key like any other
+      for (const { key, value } of node.items) {
+        const at = this.#lineAt(key.range[0])
+        const name = this.#key(key, at, values)
+        if (name !== null) values[name] = this.#value(value, [...path, name], at, level + 1)
+      }
+      return values
+    }
+    if (isSeq<ParsedNode>(node)) {
+      return node.items.map((item, index) => {
+        // Parsers place an empty item differently.
+        const isEmpty = isScalar(item) && !item.source
+        const at = isEmpty ? line : this.#lineAt(item.range[0])
+        return this.#value(item, [...path, index], at, level + 1)
+      })
+    }
+    return isScalar(node) ? node.value : null
+  }
+
+  /** The name of a key, or null where it is refused. */
+  #key(key: ParsedNode, line: number, values: Fields): string | null {
+    if (!isScalar(key) || typeof key.value !== 'string') {
+      this.#refuse('AML-E00A', line, 'A key is not text: put it in quotes.')
+    } else if (key.value === '<<' && key.type === 'PLAIN') {
+      this.#refuse('AML-E009', line, 'Merge keys (<<) are refused: write the keys out.')
+    } else if (key.value in values) {
+      this.#refuse('AML-E006', line, `The key ${key.value} is repeated in its mapping: keep one.`)
+    } else return key.value
+    return null
+  }
+
+  #refuse(id: string, line: number, message: string): void {
+    this.#errors.push(finding(id, this.#file, line, message))
+  }
+
+  /** The line of an offset; the front matter starts in line 2 of its file. */
+  #lineAt(offset: number): number {
+    return this.#counter.linePos(offset).line + 1
+  }
+}

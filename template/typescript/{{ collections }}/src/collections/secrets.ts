@@ -1,0 +1,125 @@
+// Secrets by reference: from the environment or AWS Secrets Manager, cached.
+
+import { statSync } from 'node:fs'
+import { homedir } from 'node:os'
+import { join } from 'node:path'
+
+import { LRUCache } from 'lru-cache'
+
+import { describe } from '../contract.ts'
+import type { Settings } from '../settings.ts'
+import { secretRefs } from './backends.ts'
+import type { SecretRef } from './fields.ts'
+import type { Collection } from './models.ts'
+
+const TIMEOUT_MS = 5000
+const AWS_VARIABLES = [
+  'AWS_ACCESS_KEY_ID',
+  'AWS_PROFILE',
+  'AWS_WEB_IDENTITY_TOKEN_FILE',
+  'AWS_CONTAINER_CREDENTIALS_FULL_URI',
+  'AWS_CONTAINER_CREDENTIALS_RELATIVE_URI',
+]
+const AWS_FILES = { AWS_SHARED_CREDENTIALS_FILE: 'credentials', AWS_CONFIG_FILE: 'config' }
+
+/** A secret cannot be read; the text names the reference and the variable, never a value. */
+export class SecretError extends Error {
+  constructor(reference: string, why: string) {
+    const name = variableOf(reference)
+    super(`cannot read the secret '${reference}'${name && ` (variable ${name})`}: ${why}`)
+  }
+}
+
+/** The environment variable that replaces a reference; an ARN has none, and so ''. */
+export function variableOf(reference: string): string {
+  const [path = ''] = reference.split('#')
+  if (path.startsWith('env:')) return path.slice(4)
+  return path.startsWith('arn:') ? '' : path.replace(/[^A-Za-z0-9]+/g, '_').toUpperCase()
+}
+
+/** Whether a variable is in the environment, and not blank. */
+export function isSet(variable: string): boolean {
+  return Boolean(variable && process.env[variable]?.trim())
+}
+
+/** The variables to set before a collection is used; with a real model it always is. */
+export function unsetVariables(settings: Settings, collection: Collection): string[] {
+  if (settings.model !== 'offline') return []
+  const names = secretRefs(collection.backend).map(({ reference }) => variableOf(reference))
+  return names.filter((name) => name && !isSet(name))
+}
+
+/** Whether the environment or a file of this user has AWS credentials. */
+export function hasAwsCredentials(): boolean {
+  const files = Object.entries(AWS_FILES).map(
+    ([name, file]) => process.env[name] || join(homedir(), '.aws', file),
+  )
+  const isFile = (file: string) => statSync(file, { throwIfNoEntry: false })?.isFile()
+  return AWS_VARIABLES.some(isSet) || files.some(isFile)
+}
+
+/**
+ * The values of references; each is read again after `secretCacheSeconds`.
+ *
+ * A reference is `env:NAME`, an ARN, or a path: of the variable UPPER_SNAKE if that is set,
+ * else of AWS Secrets Manager. `#key` behind it takes a field of a secret that is JSON.
+ */
+export class Secrets {
+  readonly #cache: LRUCache<string, string>
+
+  constructor({ secretCacheSeconds }: Settings) {
+    // For the cache, 0 would mean without end.
+    this.#cache = new LRUCache({ max: 1000, ttl: secretCacheSeconds * 1000 || 1 })
+  }
+
+  /** Return the value of a secret. Throws SecretError. */
+  async get({ reference, key, region }: Omit<SecretRef, 'path'>): Promise<string> {
+    const id = JSON.stringify([reference, key, region])
+    const cached = this.#cache.get(id)
+    if (cached !== undefined) return cached
+    const field = key || (/#(.*)/s.exec(reference)?.[1] ?? '')
+    const value = await readSecret(reference, field, region)
+    this.#cache.set(id, value)
+    return value
+  }
+}
+
+async function readSecret(reference: string, field: string, region: string | null) {
+  const local = process.env[variableOf(reference)]?.trim()
+  if (!local && reference.startsWith('env:'))
+    throw new SecretError(reference, 'the variable is not set')
+  const text = local || (await askSecretsManager(reference, region))
+  let value: unknown = text
+  try {
+    if (field) value = Object.getOwnPropertyDescriptor(JSON.parse(text), field)?.value
+  } catch {
+    value = ''
+  }
+  if (typeof value === 'string' && value) return value
+  throw new SecretError(reference, field ? `it has no text in the field '${field}'` : 'it is empty')
+}
+
+async function askSecretsManager(reference: string, given: string | null): Promise<string> {
+  const [SecretId = ''] = reference.split('#')
+  const region = SecretId.startsWith('arn:') ? SecretId.split(':')[3] : given
+  const aws = await import('@aws-sdk/client-secrets-manager')
+  const client = new aws.SecretsManagerClient({ maxAttempts: 2, ...(region && { region }) })
+  try {
+    await client.config.region().catch(() => {
+      throw new SecretError(reference, 'no AWS region, set AWS_REGION')
+    })
+    const abortSignal = AbortSignal.timeout(TIMEOUT_MS)
+    const late = new Promise<never>((_, reject) => {
+      // The signal ends the request, but not a search for credentials.
+      abortSignal.addEventListener('abort', () => reject(abortSignal.reason))
+    })
+    const sent = client.send(new aws.GetSecretValueCommand({ SecretId }), { abortSignal })
+    const { SecretString = '' } = await Promise.race([sent, late])
+    return SecretString.trim()
+  } catch (error) {
+    if (error instanceof SecretError) throw error
+    throw new SecretError(reference, `AWS Secrets Manager failed with ${describe(error)}`)
+  } finally {
+    client.destroy()
+  }
+}

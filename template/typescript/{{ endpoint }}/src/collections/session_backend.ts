@@ -1,0 +1,159 @@
+// Sessions at an endpoint of one's own: what their collection declares.
+
+import { z } from 'zod'
+
+import { ENV, missingAddress, region, type SecretRef, text, whole } from './fields.ts'
+import type { Document, Findings } from './reader.ts'
+
+const ARN = 'arn:aws[a-z-]{0,10}:lambda:[a-z0-9-]{1,32}:[0-9]{1,20}:function:'
+const FUNCTION = '[A-Za-z0-9_-]{1,64}(:[A-Za-z0-9$_-]{1,128})?'
+const HOST = '(\\[[0-9A-Fa-f:.]{2,45}\\]|[A-Za-z0-9._-]{1,253})(:[0-9]{1,5})?'
+const URL = `https?://${HOST}(/[A-Za-z0-9._~:@!$&'()*+,;=%-]*)*(?<!/)`
+
+const TRANSPORT = ['backend', 'transport']
+const CREDENTIALS = [...TRANSPORT, 'credentials']
+// The fields that a scheme needs; those that a source allows, of which it needs the first.
+const SCHEME_FIELDS = {
+  none: [],
+  'iam-role': [],
+  'api-key': ['header', 'source'],
+  'bearer-token': ['source'],
+}
+const SOURCE_FIELDS = { env: ['name', 'key'], aws_secrets_manager: ['secret_id', 'region', 'key'] }
+
+const RetryPolicy = z.strictObject({
+  max_attempts: whole(1, 100).default(1),
+  on_status: z.array(whole(100, 599)).default([]),
+  backoff_ms: whole(0, 900_000).default(100),
+})
+
+/** How a request is authenticated; which fields a scheme and a source take is checked below. */
+const Credentials = z.strictObject({
+  scheme: z.enum(['none', 'api-key', 'bearer-token', 'iam-role']),
+  header: text("[A-Za-z0-9!#$%&'*+.^_`|~-]{1,128}", 'the name of an HTTP header').optional(),
+  source: z.enum(['env', 'aws_secrets_manager']).optional(),
+  name: text('[A-Za-z_][A-Za-z0-9_]{0,127}', 'the name of a variable').optional(),
+  secret_id: text('[A-Za-z0-9/_+=.@:!-]{1,512}', 'the name or ARN of a secret').optional(),
+  region: region.optional(),
+  key: text('[!-~]{1,128}', 'the name of a field in a JSON secret').optional(),
+})
+
+const calls = {
+  timeout_ms: whole(1, 900_000).default(3000),
+  retry_policy: RetryPolicy.prefault({}),
+  credentials: Credentials,
+}
+
+export const RestTransport = z.strictObject({
+  type: z.literal('rest-api'),
+  ...calls,
+  base_url: text(
+    `(?=.{1,2048}$)(${ENV}|${URL})`,
+    'env:NAME, or an http(s) URL without user, query, fragment and final slash',
+  ),
+})
+
+export const LambdaTransport = z.strictObject({
+  type: z.literal('lambda'),
+  ...calls,
+  function_arn: text(`${ENV}|${ARN}${FUNCTION}`, 'env:NAME or the ARN of a function').optional(),
+  provider: z.literal('aws').optional(),
+  function_id: text(
+    `${ENV}|(${ARN})?${FUNCTION}`,
+    'env:NAME, or the name or ARN of a function',
+  ).optional(),
+  invocation_type: z.literal('RequestResponse').default('RequestResponse'),
+  payload_format: z.literal('json').default('json'),
+})
+
+export const CustomConfig = z.strictObject({
+  type: z.literal('custom'),
+  transport: z.discriminatedUnion('type', [RestTransport, LambdaTransport]).optional(),
+})
+
+export type RestTransport = z.output<typeof RestTransport>
+export type LambdaTransport = z.output<typeof LambdaTransport>
+export type CustomConfig = z.output<typeof CustomConfig>
+type Transport = RestTransport | LambdaTransport
+
+/** Return the references that are read before the collection is used. */
+export function secretRefs({ transport }: CustomConfig): SecretRef[] {
+  if (!transport) return []
+  const refs: SecretRef[] = []
+  const add = (path: string[], reference = '', key = '', region = '') => {
+    if (reference) refs.push({ reference, key: key || null, region: region || null, path })
+  }
+  for (const [name, address = ''] of Object.entries(addressesOf(transport))) {
+    if (address.startsWith('env:')) add([...TRANSPORT, name], address)
+  }
+  const { source, name, secret_id: id, key, region } = transport.credentials
+  if (source === 'env') add([...CREDENTIALS, 'name'], `env:${name}`, key)
+  if (source === 'aws_secrets_manager') add([...CREDENTIALS, 'secret_id'], id, key, region)
+  return refs
+}
+
+/** The fields that say where the endpoint is. */
+function addressesOf(transport: Transport) {
+  return transport.type === 'rest-api'
+    ? { base_url: transport.base_url }
+    : { function_arn: transport.function_arn, function_id: transport.function_id }
+}
+
+/** Check what concerns more than one field. */
+export function* backendFindings(
+  document: Document,
+  { transport }: CustomConfig,
+  status: string,
+  lifetime: string,
+): Findings {
+  if (lifetime === 'session') {
+    const message = 'custom does not store lifetime session: use valkey or s3.'
+    yield document.finding('AML-E043', message, 'backend', 'type')
+  }
+  if (!transport) {
+    yield* missingAddress(document, 'transport', status)
+    return
+  }
+  for (const [name, address = 'env:'] of Object.entries(addressesOf(transport))) {
+    if (address.startsWith('env:')) continue
+    const message = 'This address is the same in all environments: use env:NAME.'
+    yield document.finding('AML-W224', message, ...TRANSPORT, name)
+  }
+  if (transport.type === 'lambda') yield* checkFunctionName(document, transport)
+  yield* checkCredentials(document, transport)
+}
+
+function* checkFunctionName(document: Document, transport: LambdaTransport): Findings {
+  const { function_arn: arn, provider, function_id: id } = transport
+  const form = 'function_arn, or provider and function_id'
+  if (!arn && !(provider && id)) {
+    const message = `The function is not named: add ${form}.`
+    yield document.finding('AML-E0B1', message, ...TRANSPORT)
+  } else if (arn && (provider || id)) {
+    const message = `The function is named twice: keep either ${form}.`
+    yield document.finding('AML-E0B2', message, ...TRANSPORT)
+  }
+}
+
+function* checkCredentials(document: Document, transport: Transport): Findings {
+  const { type, credentials } = transport
+  const { scheme, source } = credentials
+  if ((scheme === 'iam-role') !== (type === 'lambda')) {
+    const hint = type === 'lambda' ? 'iam-role' : 'none, api-key or bearer-token'
+    const message = `A ${type} transport does not support scheme ${scheme}: use ${hint}.`
+    yield document.finding('AML-E098', message, ...CREDENTIALS, 'scheme')
+    return
+  }
+  const ofScheme: string[] = SCHEME_FIELDS[scheme]
+  const ofSource = ofScheme.includes('source') && source ? SOURCE_FIELDS[source] : []
+  for (const field of [...ofScheme, ...ofSource.slice(0, 1)]) {
+    if (field in credentials) continue
+    yield document.finding('AML-E09C', `The credentials lack ${field}.`, ...CREDENTIALS, field)
+  }
+  if (ofScheme.includes('source') && !source) return // which fields apply is not known
+  for (const field of Object.keys(credentials)) {
+    if (['scheme', ...ofScheme, ...ofSource].includes(field)) continue
+    const message = `${field} does not apply to this scheme and source: delete it.`
+    yield document.finding('AML-E0A5', message, ...CREDENTIALS, field)
+  }
+}

@@ -1,0 +1,26 @@
+// Where sessions live beyond the process: an endpoint of your own.
+
+import type { Collection } from '../collections/models.ts'
+import type { Secrets } from '../collections/secrets.ts'
+import type { CustomConfig } from '../collections/session_backend.ts'
+import type { Settings } from '../settings.ts'
+import type { DurableStore } from './base.ts'
+import { EndpointClient, EndpointStore, RestTransport } from './endpoint.ts'
+import { LambdaTransport } from './endpoint_lambda.ts'
+
+/** Open the store of a collection; it connects at the first call. */
+export function openStore(
+  collection: Collection,
+  agentId: string,
+  settings: Settings,
+  secrets: Secrets,
+): DurableStore {
+  const { transport: declared } = collection.backend as CustomConfig
+  if (!declared) throw new Error(`collection '${collection.collection_id}' has no transport`)
+  const maxBytes = 8 * settings.maxSnapshotBytes // escapes can make JSON longer
+  const transport =
+    declared.type === 'lambda'
+      ? new LambdaTransport(declared, maxBytes)
+      : new RestTransport(declared, maxBytes, secrets)
+  return new EndpointStore(new EndpointClient(transport, declared), agentId)
+}

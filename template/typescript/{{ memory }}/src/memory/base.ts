@@ -1,0 +1,112 @@
+// What every long-term memory does, how it fails, and how a call of it is limited.
+
+import { describe } from '../contract.ts'
+import type { Namespace, Strategy, Who } from './namespaces.ts'
+
+/** The memory did not answer or could not do it; the text holds no secret and no prompt. */
+export class MemoryUnavailable extends Error {}
+
+/** The request is invalid, and always will be. */
+export class MemoryRefused extends MemoryUnavailable {}
+
+/** One text of a conversation. */
+export type Utterance = readonly [role: 'USER' | 'ASSISTANT', text: string]
+
+/** A record: its score is from 0 to 1, and 0 where nothing was searched for. */
+export interface MemoryRecord {
+  readonly id: string
+  readonly text: string
+  readonly score: number
+  readonly namespace: string
+  /** ISO 8601. */
+  readonly createdAt: string
+}
+
+/** What one write says; sent again with the same token it is the same event. */
+export interface MemoryEvent {
+  readonly who: Who
+  /** At most 100, each of at most 100,000 UTF-16 units. */
+  readonly utterances: readonly Utterance[]
+  readonly token: string
+  readonly at: Date
+  /** The value of {projectId}, if namespaces need it. */
+  readonly projectId: string | null
+}
+
+/** What GetMemory says of a memory. */
+export interface Resource {
+  readonly status: string
+  readonly strategies: readonly Strategy[]
+  readonly namespaceKeys: readonly string[]
+}
+
+/** The long-term memory of one collection. Every call is limited in time; MemoryUnavailable. */
+export interface Memory {
+  /** What it contacts, without secrets. */
+  readonly contact: string
+
+  /** Return at most `topK` (1 to 100) records for 1 to 10,000 UTF-16 units, best first. */
+  retrieve(namespace: Namespace, query: string, topK: number): Promise<MemoryRecord[]>
+
+  /** Send what was said; what is worth remembering is extracted later. */
+  createEvent(event: MemoryEvent): Promise<void>
+
+  /** Return the sessions of an actor, by their names in the memory. */
+  sessions(actor: string): Promise<string[]>
+
+  /** Return the ids of the events of such a session. */
+  events(actor: string, session: string): Promise<string[]>
+
+  /** Delete an event, if it is still there. */
+  deleteEvent(actor: string, session: string, event: string): Promise<void>
+
+  /** Return the ids of all records in a namespace. */
+  records(namespace: Namespace): Promise<string[]>
+
+  /** Delete records of this memory, and return how many were deleted. */
+  deleteRecords(ids: readonly string[]): Promise<number>
+
+  /** Return the resource; null for a memory that is none. */
+  describe(): Promise<Resource | null>
+}
+
+/** How many records a namespace gives, and how relevant they must be. */
+export type Wanted = { readonly top_k: number; readonly relevance_score: number }
+
+/** A collection of long-term memory as this agent uses it. */
+export interface MemoryCollection {
+  readonly id: string
+  readonly lifetime: string
+  readonly memory: Memory
+  readonly isRead: boolean
+  readonly isWritable: boolean
+  /** Up to this many utterances, turns that wait are joined to one event. */
+  readonly batchSize: number
+  readonly needsProject: boolean
+  /** The value of {projectId}, if it is needed. */
+  readonly projectId: string | null
+  /** What is wanted of each namespace template; null: the resource says which there are. */
+  namespaces: Record<string, Wanted> | null
+}
+
+/** Do the work, and throw MemoryUnavailable as soon as `stop` is aborted. */
+export async function bounded<T>(
+  stop: AbortSignal,
+  why: string,
+  work: () => Promise<T>,
+): Promise<T> {
+  const late = Promise.withResolvers<never>()
+  const giveUp = () => late.reject(new MemoryUnavailable(why))
+  stop.addEventListener('abort', giveUp, { once: true })
+  if (stop.aborted) giveUp()
+  try {
+    return await Promise.race([late.promise, work()])
+  } finally {
+    stop.removeEventListener('abort', giveUp)
+  }
+}
+
+/** Why it failed, for the log: never the text of an error that is not ours. */
+export function reasonOf(error: unknown): string {
+  return error instanceof MemoryUnavailable ? error.message : describe(error)
+}

@@ -1,0 +1,171 @@
+// A long-term memory in a file of this machine, for trying out: it stands in for AgentCore Memory.
+//
+// It remembers what people say, word for word, and finds it again by the words of a question.
+
+import { randomUUID } from 'node:crypto'
+import { appendFile, mkdir, readFile, rename, writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
+
+import { z } from 'zod'
+
+import { log } from '../contract.ts'
+import { type Memory, type MemoryEvent, type MemoryRecord, MemoryUnavailable } from './base.ts'
+import { eventSession, type Namespace, resolve } from './namespaces.ts'
+
+const MAX_ROWS = 10_000 // that are searched, the last ones
+const LITTLE =
+  'a an and are be did do does for how i in is it my of on or the to was what who you your'
+const COMMON = new Set(LITTLE.split(' '))
+
+const text = z.string()
+const EventRow = z.strictObject({
+  event: text,
+  token: text,
+  actor: text,
+  session: text,
+  at: text,
+  items: z.unknown(),
+})
+const RecordRow = z.strictObject({ record: text, namespace: text, text, at: text })
+type Rows = { events: z.infer<typeof EventRow>[]; records: z.infer<typeof RecordRow>[] }
+
+/** The rows of one file: what was said, and each text of a person in each of its namespaces. */
+export class LocalMemory implements Memory {
+  readonly contact: string
+  readonly #templates: readonly string[]
+  readonly #folder: string
+  readonly #path: string
+  #last: Promise<unknown> = Promise.resolve()
+  #hasWarned = false
+
+  /** `more` follows the path in `contact`. */
+  constructor(collectionId: string, templates: readonly string[], more = '', folder = '.memory') {
+    this.#templates = templates
+    this.#folder = folder
+    this.#path = join(folder, `${collectionId}.jsonl`)
+    this.contact = this.#path + more
+  }
+
+  async retrieve(namespace: Namespace, query: string, topK: number): Promise<MemoryRecord[]> {
+    const wanted = wordsOf(query)
+    const { records } = await this.#alone(() => this.#read(MAX_ROWS))
+    const found = records.flatMap(({ record: id, text, namespace: where, at: createdAt }) => {
+      if (!namespace.holds(where)) return []
+      const own = wordsOf(text)
+      const score = [...wanted].filter((word) => own.has(word)).length / (wanted.size || 1)
+      return score > 0 ? [{ id, text, score, namespace: where, createdAt }] : []
+    })
+    return found.toSorted((one, other) => other.score - one.score).slice(0, topK)
+  }
+
+  async createEvent({ who, utterances: items, token, at: time }: MemoryEvent): Promise<void> {
+    const [event, at] = [randomUUID(), time.toISOString()]
+    const session = eventSession(who.sessionId)
+    const rows: object[] = [{ event, token, actor: who.actor, session, at, items }]
+    for (const [role, text] of items) {
+      // The replies of the offline model quote what was said, and would be remembered as well.
+      if (role !== 'USER') continue
+      for (const template of this.#templates) {
+        rows.push({ record: randomUUID(), namespace: resolve(template, who).path, text, at })
+      }
+    }
+    await this.#alone(async () => {
+      const { events } = await this.#read()
+      if (events.some((one) => one.token === token)) return
+      await mkdir(this.#folder, { recursive: true })
+      await writeFile(join(this.#folder, '.gitignore'), '*\n')
+      await appendFile(this.#path, linesOf(rows), { mode: 0o600 })
+    })
+  }
+
+  async sessions(actor: string): Promise<string[]> {
+    const { events } = await this.#alone(() => this.#read())
+    const own = events.filter((row) => row.actor === actor)
+    return [...new Set(own.map(({ session }) => session))]
+  }
+
+  async events(actor: string, session: string): Promise<string[]> {
+    const { events } = await this.#alone(() => this.#read())
+    const own = events.filter((row) => row.actor === actor && row.session === session)
+    return own.map(({ event }) => event)
+  }
+
+  async deleteEvent(_actor: string, _session: string, event: string): Promise<void> {
+    await this.#delete((row) => row.event === event)
+  }
+
+  async records(namespace: Namespace): Promise<string[]> {
+    const { records } = await this.#alone(() => this.#read())
+    return records.filter((row) => namespace.holds(row.namespace)).map(({ record }) => record)
+  }
+
+  async deleteRecords(ids: readonly string[]): Promise<number> {
+    const all = new Set<unknown>(ids)
+    return await this.#delete((row) => all.has(row.record))
+  }
+
+  async describe(): Promise<null> {
+    return null
+  }
+
+  async #read(limit = Infinity): Promise<Rows> {
+    const rows: Rows = { events: [], records: [] }
+    const all = await readFile(this.#path, 'utf8').catch((error) => {
+      if (error.code !== 'ENOENT') throw error
+      return ''
+    })
+    const lines = all.split('\n').filter(Boolean)
+    for (const line of lines.slice(-Math.min(limit, lines.length))) {
+      const value = parseLine(line)
+      const [event, record] = [EventRow.safeParse(value), RecordRow.safeParse(value)]
+      if (event.success) rows.events.push(event.data)
+      else if (record.success) rows.records.push(record.data)
+      else if (!this.#hasWarned) {
+        this.#hasWarned = true
+        log('WARNING', `${this.#path} has unreadable lines; they are left out`)
+      }
+    }
+    return rows
+  }
+
+  async #delete(isGone: (row: Record<string, unknown>) => boolean): Promise<number> {
+    return await this.#alone(async () => {
+      const { events, records } = await this.#read()
+      const [rows, beside] = [[...events, ...records], `${this.#path}.tmp`]
+      const kept = rows.filter((row) => !isGone(row))
+      if (kept.length < rows.length) {
+        await writeFile(beside, linesOf(kept), { mode: 0o600 })
+        await rename(beside, this.#path)
+      }
+      return rows.length - kept.length
+    })
+  }
+
+  /** Do the work when all before it is done. Throws MemoryUnavailable. */
+  async #alone<T>(work: () => Promise<T>): Promise<T> {
+    const done = this.#last.then(work)
+    this.#last = done.catch(() => {})
+    return await done.catch((error) => {
+      throw error.code ? new MemoryUnavailable(`${this.#path}: ${error.code}`) : error
+    })
+  }
+}
+
+function parseLine(line: string): unknown {
+  try {
+    return JSON.parse(line)
+  } catch {
+    return null
+  }
+}
+
+function linesOf(rows: readonly object[]): string {
+  return rows.map((row) => `${JSON.stringify(row)}\n`).join('')
+}
+
+/** The words that tell a text from others, without the s of a plural. */
+function wordsOf(text: string): Set<string> {
+  const folded = text.toUpperCase().toLowerCase() // ß is ss
+  const found = (folded.match(/[\p{L}\p{N}_]+/gu) ?? []).filter((word) => !COMMON.has(word))
+  return new Set(found.map((word) => (/^.{2,}[^s]s$/u.test(word) ? word.slice(0, -1) : word)))
+}

@@ -1,0 +1,16 @@
+// What the sessions at an endpoint need in the IAM policy: a function is invoked.
+
+import type { Project } from '../collections/check.ts'
+import type { Collection } from '../collections/models.ts'
+import { ACCOUNT, allow, type Named, REGION } from './statements.ts'
+
+/** What a collection needs, each with its purpose; `arn` is the start of ARNs. */
+export function sessionStatements(_: Project, { backend }: Collection, arn: string): Named {
+  const transport = backend.type === 'custom' ? backend.transport : undefined
+  if (transport?.type !== 'lambda') return []
+  const given = transport.function_arn ?? transport.function_id ?? ''
+  const name = given.replace(/^env:(.*)/, (_, found) => `\${${found}}`)
+  const isArn = transport.function_arn !== undefined || name.startsWith('arn:')
+  const resource = isArn ? name : `${arn}:lambda:${REGION}:${ACCOUNT}:function:${name}`
+  return [['Invoke', allow('lambda', ['InvokeFunction'], resource)]]
+}

@@ -1,0 +1,110 @@
+// The sessions of a store with a cache in front of it; each save is compared and set.
+
+import { LRUCache } from 'lru-cache'
+import { v7 as uuid7 } from 'uuid'
+
+import { AgentError, log } from '../contract.ts'
+import { InProcess, type SessionStore, type Stored } from '../session_store.ts'
+import type { Settings } from '../settings.ts'
+import { Conflict, type DurableStore, StoreUnavailable } from './base.ts'
+import { isSame, readSnapshot } from './snapshot.ts'
+
+/**
+ * A DurableStore for turns: its failures are AgentErrors, and it caches what it has loaded.
+ *
+ * What cannot be read is quarantined. Where the agent may not write, sessions begin in the store
+ * and continue in this process.
+ */
+export class CachedStore implements SessionStore {
+  readonly #settings: Settings
+  readonly #store: DurableStore
+  readonly #cache: LRUCache<string, Stored>
+  /** What turns leave where the store is read-only; an empty snapshot is a session that ended. */
+  readonly #own: InProcess | null
+
+  constructor(settings: Settings, store: DurableStore, isWritable: boolean) {
+    this.#settings = settings
+    this.#store = store
+    const [max, ttl] = [settings.sessionCapacity, settings.sessionIdleSeconds * 1000]
+    this.#cache = new LRUCache({ max, ttl, updateAgeOnGet: true })
+    this.#own = isWritable ? null : new InProcess(settings)
+  }
+
+  /** As SessionStore. Throws `store_unavailable`, `session_corrupt` and `session_conflict`. */
+  async load(sessionId: string): Promise<Stored | null> {
+    const own = await this.#own?.load(sessionId)
+    if (own) return own.snapshot ? own : null
+    const known = this.#cache.get(sessionId) ?? null
+    const stored = await this.#store.load(sessionId, known).catch(fail)
+    if (stored === known) return known
+    this.#cache.delete(sessionId)
+    if (stored === null) return null
+    const snapshot = readSnapshot(stored.snapshot, this.#settings.maxSnapshotBytes)
+    if (snapshot === null) throw await this.#quarantine(sessionId, stored.revision)
+    const read = { revision: stored.revision, snapshot }
+    this.#cache.set(sessionId, read)
+    return read
+  }
+
+  /** As SessionStore. Throws `session_too_large`, `session_conflict` and `store_unavailable`. */
+  async save(sessionId: string, snapshot: string, expected: string | null): Promise<string | null> {
+    if (this.#own) return await this.#own.save(sessionId, snapshot)
+    const size = Buffer.byteLength(snapshot)
+    if (size > this.#settings.maxSnapshotBytes) {
+      throw new AgentError('session_too_large', '', `${size} bytes`)
+    }
+    const checkpoint = this.#settings.checkpoints > 0 ? uuid7() : null
+    let revision: string | null
+    try {
+      revision = await this.#store.save(sessionId, snapshot, expected, checkpoint)
+    } catch (error) {
+      const isUnknown = error instanceof StoreUnavailable && error.indeterminate
+      if (!isUnknown && !(error instanceof Conflict)) fail(error)
+      this.#cache.delete(sessionId)
+      revision = await this.#findSaved(sessionId, snapshot, error)
+      if (checkpoint) await this.#store.saveCheckpoint(sessionId, snapshot, checkpoint)
+    }
+    this.#cache.set(sessionId, { revision, snapshot })
+    return revision
+  }
+
+  /** As SessionStore; a session of a read-only store has ended for this process only. */
+  async end(sessionId: string): Promise<void> {
+    this.#cache.delete(sessionId)
+    if (this.#own) await this.#own.save(sessionId, '')
+    else await this.#store.end(sessionId).catch(fail)
+  }
+
+  /** Return the revision of a save of which only the reply was lost, or throw its error. */
+  async #findSaved(sessionId: string, snapshot: string, error: unknown): Promise<string | null> {
+    const stored = await this.#store.load(sessionId).catch((again) => {
+      // A retry would be answered with the turn that was saved.
+      log('ERROR', `session ${sessionId}: it is unknown whether the turn was saved`)
+      return fail(again)
+    })
+    if (stored && isSame(stored.snapshot, snapshot)) return stored.revision
+    return fail(error)
+  }
+
+  /** Quarantine what cannot be read, and return the error of the turn. */
+  async #quarantine(sessionId: string, revision: string | null): Promise<AgentError> {
+    try {
+      if (this.#own) throw new StoreUnavailable('the collection is read-only')
+      const name = await this.#store.quarantine(sessionId, revision)
+      log('ERROR', `session ${sessionId}: the stored snapshot is unreadable; it is now ${name}`)
+      return new AgentError('session_corrupt', '', name)
+    } catch (error) {
+      if (error instanceof Conflict) return new AgentError('session_conflict')
+      if (!(error instanceof StoreUnavailable)) throw error
+      const what = 'the stored snapshot is unreadable, and was not quarantined'
+      return new AgentError('store_unavailable', '', `${what}: ${error.message}`)
+    }
+  }
+}
+
+/** Throw the AgentError for an error of the store. */
+function fail(error: unknown): never {
+  if (error instanceof Conflict) throw new AgentError('session_conflict')
+  if (!(error instanceof StoreUnavailable)) throw error
+  throw new AgentError('store_unavailable', '', error.message)
+}

@@ -1,0 +1,192 @@
+// The commands `sessions list | show | restore | end`: the store, without a turn.
+
+import { parseArgs } from 'node:util'
+
+import { checkProject, loadProject } from '../collections/check.ts'
+import { Secrets, unsetVariables } from '../collections/secrets.ts'
+import { ACTOR_ID, ERRORS, SESSION_ID } from '../contract.ts'
+import { CommandError, readSettings, refuseErrors, type Settings } from '../settings.ts'
+import { Conflict, type DurableStore, StoreUnavailable, Unsupported } from './base.ts'
+import { eraseSessions, type SessionsErased } from './erase.ts'
+import { openStore } from './index.ts'
+import { readSnapshot } from './snapshot.ts'
+
+const USAGE = `Usage: node src/main.ts sessions COMMAND
+
+  list [--json]               print the ids of all sessions
+  show SESSION [--json]       print the last turn of a session, its checkpoints, and the
+                              snapshots that were quarantined
+  restore SESSION CHECKPOINT  continue a session from a checkpoint that \`show\` prints
+  end SESSION                 delete all that is stored of a session
+  end --actor ID              delete the sessions of an actor`
+
+const UUID7 = /^[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/
+// What could move a cursor or turn a text around.
+const UNPRINTABLE = /[\p{Cc}\p{Cs}\u200e\u200f\u2028-\u202e\u2066-\u2069]/gu
+
+/** Run `sessions` with these arguments. Throws CommandError. */
+export async function sessions([command, ...args]: string[]): Promise<void> {
+  if ([command, ...args].includes('--help')) return console.log(USAGE)
+  const [flag, text] = [{ type: 'boolean' }, { type: 'string' }] as const
+  const one = { args, allowPositionals: true } as const
+  if (command === 'list') {
+    await list(parseArgs({ args, options: { json: flag } }).values.json)
+  } else if (command === 'show') {
+    const { values, positionals } = parseArgs({ ...one, options: { json: flag } })
+    await show(take(positionals, 'SESSION')[0], values.json)
+  } else if (command === 'restore') {
+    await restore(...take(parseArgs(one).positionals, 'SESSION', 'CHECKPOINT'))
+  } else if (command === 'end') {
+    const { values, positionals } = parseArgs({ ...one, options: { actor: text } })
+    if (values.actor === undefined) await end(take(positionals, 'SESSION')[0])
+    else await endAll(values.actor)
+  } else {
+    const what = command ? `No such command '${command}'.` : 'Missing command.'
+    throw new CommandError(`${what}\n${USAGE}`, 2)
+  }
+}
+
+async function list(asJson = false): Promise<void> {
+  const ids = await withStore(({ store }) => store.sessions())
+  const lines = [...ids, `${ids.length} session${ids.length === 1 ? '' : 's'}`]
+  console.log(asJson ? JSON.stringify({ sessions: ids }) : lines.join('\n'))
+}
+
+async function show(session: string, asJson = false): Promise<void> {
+  const report = await withStore(async ({ store, settings }) => {
+    const stored = await store.load(session)
+    const checkpoints = []
+    for (const id of await store.checkpoints(session)) {
+      const snapshot = await store.loadCheckpoint(session, id)
+      checkpoints.push({ id, ...summarize(snapshot, settings) })
+    }
+    const quarantined = await store.quarantined(session)
+    const isStored = stored || checkpoints.length > 0 || quarantined.length > 0
+    if (!isStored) throw new CommandError(`Nothing is stored for session ${session}.`)
+    const latest = stored && summarize(stored.snapshot, settings)
+    return { session_id: session, ...(latest ?? NO_TURN), checkpoints, quarantined }
+  })
+  const { turn, bytes, checkpoints, quarantined } = report
+  const isEmpty = turn === null && bytes === 0
+  const lines = [`session ${session}: ${isEmpty ? 'no turn' : describeTurn(report)}`]
+  for (const one of checkpoints) lines.push(`checkpoint ${one.id}: ${describeTurn(one)}`)
+  for (const name of quarantined) lines.push(`quarantined ${name}`)
+  console.log(asJson ? JSON.stringify(report) : lines.join('\n'))
+}
+
+async function restore(session: string, checkpoint = ''): Promise<void> {
+  const turn = await withStore(async ({ store, settings }) => {
+    const { maxSnapshotBytes } = settings
+    const kept = await store.loadCheckpoint(session, checkpoint)
+    const snapshot = kept === null ? null : readSnapshot(kept, maxSnapshotBytes)
+    if (snapshot === null) {
+      const what = kept === null ? 'has no checkpoint' : 'has an unreadable checkpoint'
+      throw new CommandError(`Session ${session} ${what} ${checkpoint}.`)
+    }
+    const stored = await store.load(session)
+    let expected = stored?.revision ?? null
+    if (stored && readSnapshot(stored.snapshot, maxSnapshotBytes) === null) {
+      await store.quarantine(session, stored.revision) // a save would overwrite it
+      expected = null
+    }
+    const value = JSON.parse(snapshot)
+    // Its idempotency key would answer a new turn with the old reply.
+    value.app_data = { ...value.app_data, key: null, restored_from: checkpoint }
+    await store.save(session, JSON.stringify(value), expected)
+    return value.app_data.turn
+  }, true)
+  console.log(`Session ${session} is back at turn ${turn}.`)
+}
+
+async function end(session: string): Promise<void> {
+  await withStore(({ store }) => store.end(session), true)
+  console.log(`Session ${session} has ended.`)
+}
+
+async function endAll(actor: string): Promise<void> {
+  if (!ACTOR_ID.test(actor)) throw new CommandError(ERRORS.invalid_actor[1], 2)
+  const erased: SessionsErased = await withStore(
+    ({ store }) => eraseSessions(store, true, actor, []),
+    true,
+  )
+  for (const id of erased.ended) console.log(`Session ${id} has ended.`)
+  for (const note of erased.notes) console.error(`Note: ${note}.`)
+  if (erased.failures.length > 0) throw new CommandError(erased.failures.join('\n'))
+  console.log(`${erased.ended.length} sessions of actor ${actor} have ended.`)
+}
+
+/** Return the positional arguments, valid; throw where one is missing or too many are given. */
+function take(given: string[], ...names: string[]): [session: string, checkpoint?: string] {
+  const missing = names[given.length]
+  if (missing) throw new CommandError(`Missing argument '${missing}'.`, 2)
+  const surplus = given[names.length]
+  if (surplus !== undefined) throw new CommandError(`Unexpected argument '${surplus}'.`, 2)
+  const [session = '', checkpoint] = given
+  if (!SESSION_ID.test(session)) throw new CommandError(ERRORS.invalid_session_id[1], 2)
+  if (checkpoint === undefined) return [session]
+  if (!UUID7.test(checkpoint)) throw new CommandError('A checkpoint is a UUIDv7 in lower case.', 2)
+  return [session, checkpoint]
+}
+
+type Opened = { store: DurableStore; settings: Settings }
+
+/** Return what `work` returns; a failure of the store becomes a CommandError. */
+async function withStore<T>(work: (opened: Opened) => Promise<T>, isChange = false): Promise<T> {
+  const [settings, findings] = readSettings()
+  refuseErrors([...findings, ...checkProject('.', settings.agentId)])
+  const project = loadProject('.', settings.agentId)
+  const [collection] = project.sessionCollections()
+  if (!collection) throw new CommandError('There is no store: no collection in use keeps sessions.')
+  const [unset] = unsetVariables(settings, collection)
+  if (unset) throw new CommandError(`There is no store until ${unset} is set.`)
+  if (isChange && !project.isWritable(collection)) {
+    throw new CommandError(`Collection ${collection.collection_id} is read-only.`)
+  }
+  const store = openStore(collection, project.agentId, settings, new Secrets(settings))
+  try {
+    return await work({ store, settings })
+  } catch (error) {
+    if (error instanceof Conflict) {
+      throw new CommandError('Another process continued this session; nothing was changed.')
+    }
+    if (!(error instanceof StoreUnavailable || error instanceof Unsupported)) throw error
+    throw new CommandError(error.message)
+  } finally {
+    await store.close()
+  }
+}
+
+const NO_TURN = { turn: null, actor: null, created_at: null, restored_from: null, bytes: 0 }
+
+/** What is shown of a snapshot; its turn is null where it cannot be read. */
+interface Summary {
+  turn: number | null
+  actor: string | null
+  created_at: string | null
+  restored_from: string | null
+  bytes: number
+}
+
+function summarize(snapshot: string | null, { maxSnapshotBytes }: Settings): Summary {
+  const bytes = Buffer.byteLength(snapshot ?? '')
+  const text = readSnapshot(snapshot ?? '', maxSnapshotBytes)
+  if (text === null) return { ...NO_TURN, bytes }
+  const { created_at, app_data } = JSON.parse(text)
+  const { turn, actor, restored_from = null } = app_data
+  const time = String(created_at).replace(/\+00:00$/, 'Z')
+  return { turn, actor, created_at: time, restored_from, bytes }
+}
+
+/** Return a summary as one line, without what could move a cursor. */
+function describeTurn(summary: Summary): string {
+  const { turn, actor, created_at: time, restored_from: origin, bytes } = summary
+  if (turn === null) return `unreadable, the next turn quarantines it, ${bytes} bytes`
+  const who = actor === null ? 'no actor' : `actor ${actor}`
+  const line = printable(`turn ${turn}, ${who}, ${time}, ${bytes} bytes`)
+  return origin ? `${line}, restored from ${printable(origin)}` : line
+}
+
+function printable(value: unknown): string {
+  const text = [...String(value).replace(UNPRINTABLE, '\ufffd')]
+  return text.length <= 80 ? text.join('') : `${text.slice(0, 79).join('')}…`
+}

@@ -1,0 +1,182 @@
+"""Faults in what all renders in Python share: sessions, the server, and reading a request."""
+
+from tests.mutation.fault import Fault
+
+SESSIONS = "src/app/sessions.py"
+STORE = "src/app/session_store.py"
+SERVER = "src/app/server.py"
+REQUESTS = "src/app/requests.py"
+CONTRACT = "src/app/contract.py"
+LOCK = "            async with self._locks.setdefault(session_id, asyncio.Lock()):\n"
+ENTRIES = "TTLCache(capacity, idle)"
+OWNER = 'self.snapshot["app_data"]["actor"] != actor'
+ORIGIN = "        refuse_foreign(request, runtime)\n"
+DRAINING = '        if turns.is_draining:\n            raise AgentError("draining")\n'
+PROMPT = (
+    "    prompt = _read_prompt(contract.parse_json(raw), runtime.settings.max_prompt_chars)\n"
+    "    if prompt is None and is_new:\n"
+    '        raise AgentError("invalid_request", '
+    '"To end a session, send its id in the session header.")\n'
+)
+ACTOR = (
+    "    actor = read_header(request, *contract.ACTOR_HEADERS)\n"
+    "    if actor is None and runtime.actor_required:\n"
+    '        raise AgentError("actor_required")\n'
+    "    if actor is not None and not re.fullmatch(contract.ACTOR_ID, actor):\n"
+    '        raise AgentError("invalid_actor")\n'
+)
+
+FAULTS = [
+    # Sessions.
+    Fault(
+        "two turns of a session run at once",
+        SESSIONS,
+        LOCK,
+        "            if self._locks.setdefault(session_id, asyncio.Lock()):\n",
+    ),
+    Fault(
+        "all sessions wait for one lock",
+        SESSIONS,
+        LOCK,
+        LOCK.replace("asyncio.Lock()", 'self._locks.setdefault("", asyncio.Lock())'),
+    ),
+    Fault("one turn less may wait", SESSIONS, "> self._queue:", ">= self._queue:"),
+    Fault(
+        "a turn that is cancelled while it waits is counted for ever",
+        SESSIONS,
+        "        try:\n" + LOCK,
+        "        lock = self._locks.setdefault(session_id, asyncio.Lock())\n"
+        "        await lock.acquire()\n        lock.release()\n        try:\n" + LOCK,
+    ),
+    Fault(
+        "the lock of a session is never removed",
+        SESSIONS,
+        "del self._turns[session_id], self._locks[session_id]",
+        "del self._turns[session_id]",
+    ),
+    Fault("every session is kept", STORE, ENTRIES, "{}  # type: ignore"),
+    Fault("the oldest session goes first", STORE, ENTRIES, "TTLCache.__mro__[2](capacity)"),
+    Fault("an idle session is never forgotten", STORE, ENTRIES, "TTLCache(capacity, 10**9)"),
+    Fault(
+        "the idle time of a session begins with its last commit",
+        STORE,
+        "            self._entries[session_id] = stored  # restarts its idle time\n",
+        "            pass\n",
+    ),
+    Fault("no actor counts as anyone", SESSIONS, OWNER, f"actor and {OWNER}"),
+    Fault("the actor is not stored", SESSIONS, '"actor": self._actor', '"actor": None'),
+    Fault(
+        "a turn without a key is replayed to the next one without",
+        SESSIONS,
+        "if key is not None and key",
+        "if key",
+    ),
+    Fault(
+        "a replay needs no key that matches",
+        SESSIONS,
+        "key is not None and key ==",
+        "key is not None and None !=",
+    ),
+    Fault(
+        "a key is good until the next turn that has one",
+        SESSIONS,
+        '"key": key,',
+        '"key": key or (self.snapshot and self.snapshot["app_data"]["key"]),',
+    ),
+    Fault(
+        "turns are not counted", SESSIONS, "+ 1 if self.snapshot else 1", "if self.snapshot else 1"
+    ),
+    Fault("a session that ends is kept", STORE, "self._entries.pop(session_id, None)", "pass"),
+    # The server.
+    Fault(
+        "ping is never busy",
+        SERVER,
+        "if turns.tasks or runtime.is_waiting",
+        "if runtime.is_waiting",
+    ),
+    Fault("all callers without a session share one", SERVER, "str(uuid4())", '"default"'),
+    Fault("web pages from elsewhere may ping", SERVER, ORIGIN + "        status", "        status"),
+    Fault("a server that drains takes new turns", SERVER, DRAINING, ""),
+    Fault(
+        "a reply does not name its session",
+        SERVER,
+        "        response.headers[SESSION_HEADER] = session_id\n",
+        "",
+    ),
+    Fault(
+        "a session id that is not valid is echoed",
+        SERVER,
+        'if re.fullmatch(contract.SESSION_ID, getattr(request.state, "session_id", "")):',
+        'if getattr(request.state, "session_id", ""):',
+    ),
+    Fault(
+        "a turn goes on when its client has left",
+        SERVER,
+        "    watch.add_done_callback(lambda _: turn.cancel())\n",
+        "",
+    ),
+    Fault(
+        "Accept is ignored",
+        SERVER,
+        'held, is_stream = "", wants_events(request)',
+        'held, is_stream = "", True',
+    ),
+    Fault(
+        "events are sent before there is text",
+        SERVER,
+        "if is_stream and not contract.is_blank(chunk):",
+        "if is_stream:",
+    ),
+    Fault("blank text that is held back is lost", SERVER, "held += _event", "held = _event"),
+    Fault(
+        "a caller reads what an internal exception says",
+        SERVER,
+        'else AgentError("internal_error")',
+        'else AgentError("internal_error", str(error))',
+    ),
+    Fault(
+        "the log quotes what an internal exception says",
+        SERVER,
+        'log.error("%s\\n%s", describe(error)',
+        'log.error("%s\\n%s", error',
+    ),
+    Fault("a shutdown waits for ever", SERVER, "timeout=grace_seconds", "timeout=None"),
+    Fault(
+        "a shutdown leaves turns running",
+        SERVER,
+        "                task.cancel()\n",
+        "                self.tasks.discard(task)\n                break\n",
+    ),
+    Fault(
+        "a turn that a shutdown cancels gets no answer",
+        SERVER,
+        '        raise AgentError("draining")\n    return turn.result()',
+        "        pass\n    return turn.result()",
+    ),
+    Fault(
+        "anyone may end a session",
+        SERVER,
+        "        async with runtime.sessions.open(read.session_id, read.actor) as session:\n"
+        "            await session.end()\n",
+        "        await runtime.sessions._store.end(read.session_id)\n",
+    ),
+    # Reading a request.
+    Fault("only the host is checked", REQUESTS, ' + request.headers.getlist("origin")', ""),
+    Fault("a body of any size is read", REQUESTS, "    if size > max_bytes:\n", "    if False:\n"),
+    Fault("the actor is checked before the body", REQUESTS, PROMPT + ACTOR, ACTOR + PROMPT),
+    Fault(
+        "the custom actor header is ignored",
+        CONTRACT,
+        '(PREFIX + "User-Id", PREFIX + "Custom-Actor-Id")',
+        '(PREFIX + "User-Id",)',
+    ),
+    Fault("NaN is JSON", CONTRACT, "parse_constant=int, ", ""),
+    Fault("65 levels are not too deep", CONTRACT, "default=0) > 64:", "default=0) > 65:"),
+    Fault(
+        "text that is not UTF-8 is mended",
+        CONTRACT,
+        "body.decode()",
+        'body.decode(errors="replace")',
+    ),
+    Fault("a prompt may be too long", CONTRACT, " or len(value) > max_chars:", ":"),
+]

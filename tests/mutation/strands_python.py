@@ -1,0 +1,110 @@
+"""Faults in what the Strands render in Python has of its own: how a turn runs."""
+
+from tests.mutation.fault import Fault
+
+TURN = "src/app/turn.py"
+TIMEOUT = "asyncio.timeout(runtime.settings.turn_timeout_seconds)"
+OPENED = (
+    "    async with runtime.sessions.open(request.session_id, request.actor) as session:\n"
+    "        if last := session.replay(request.key):\n"
+    '            await emit(last["reply"])\n'
+    "            return last\n"
+    "        try:\n"
+    f"            async with {TIMEOUT}:\n"
+)
+COMMIT = 'session.commit(agent.take_snapshot(preset="session").to_dict(), "", request.key)'
+AFTER_TIMEOUT = '            raise AgentError("turn_timeout") from None\n'
+STOPS = '{"end_turn", "stop_sequence"}'
+
+FAULTS = [
+    Fault(
+        "every turn is committed, however it ended",
+        TURN,
+        AFTER_TIMEOUT,
+        f"{AFTER_TIMEOUT}        finally:\n            await {COMMIT}\n",
+    ),
+    Fault(
+        "a cancelled turn is committed",
+        TURN,
+        AFTER_TIMEOUT,
+        f"{AFTER_TIMEOUT}        except asyncio.CancelledError:\n"
+        f"            await {COMMIT}\n            raise\n",
+    ),
+    Fault(
+        "a turn is committed before it runs",
+        TURN,
+        "                before = len(agent.messages)\n",
+        f"                before = len(agent.messages)\n                await {COMMIT}\n",
+    ),
+    Fault("the commit is forgotten", TURN, "await session.commit(", "dict("),
+    Fault(
+        "one agent goes on from turn to turn",
+        TURN,
+        "    if committed:\n        agent.load_snapshot(",
+        "    agent = vars(runtime).setdefault(request.session_id, agent)\n"
+        "    if committed:\n        agent.load_snapshot(",
+    ),
+    Fault("a blank reply is a turn", TURN, "    if is_blank(", "    if not ("),
+    Fault(
+        "text before a tool call counts as the reply",
+        TURN,
+        'is_blank("".join(block.get("text", "") for block in result.message["content"]))',
+        'is_blank("".join(said))',
+    ),
+    Fault("a cut stream is a turn", TURN, "result is None or not is_whole", "result is None"),
+    Fault(
+        "a reply that is cut by its length is a turn",
+        TURN,
+        '        raise AgentError("reply_incomplete", detail="max_tokens") from None\n',
+        '        return "".join(said)\n',
+    ),
+    Fault("a filtered reply is a turn", TURN, STOPS, '{"end_turn", "content_filtered"}'),
+    Fault("steps are not limited", TURN, "Limits(turns=runtime.settings.max_steps)", "None"),
+    Fault("a turn may take for ever", TURN, TIMEOUT, "asyncio.timeout(None)"),
+    Fault(
+        "the time that a turn waits for its session is counted",
+        TURN,
+        OPENED,
+        "    arrived = asyncio.get_running_loop().time()\n"
+        + OPENED.replace("timeout(", "timeout_at(arrived + "),
+    ),
+    Fault(
+        "the system prompt is stored with the session",
+        TURN,
+        'take_snapshot(preset="session")',
+        'take_snapshot(preset="session", include=["system_prompt"])',
+    ),
+    Fault(
+        "a chunk is emitted twice",
+        TURN,
+        "await emit(said[-1])\n",
+        "await emit(said[-1])\n                    await emit(said[-1])\n",
+    ),
+    Fault(
+        "the reply is the text of the last step only",
+        TURN,
+        '    return "".join(said)\n',
+        '    return "".join(block.get("text", "") for block in result.message["content"])\n',
+    ),
+    Fault("the history is not cut", TURN, "runtime.settings.history_messages)", "10**9)"),
+    Fault(
+        "the history is one message shorter than allowed",
+        TURN,
+        "if len(messages) - s <= limit",
+        "if len(messages) - s < limit",
+    ),
+    Fault(
+        "the history is cut between a tool call and its result",
+        TURN,
+        'm["role"] == "user" and "text" in m["content"][0]',
+        'm["role"] == "user"',
+    ),
+    Fault("a long turn is forgotten", TURN, "starts[-1]) :]", "len(messages)) :]"),
+    Fault("a replay emits nothing", TURN, 'await emit(last["reply"])\n', "pass\n"),
+    Fault(
+        "a caller reads what the model's exception says",
+        TURN,
+        'raise AgentError("model_failed", detail=describe(error))',
+        'raise AgentError("model_failed", str(error))',
+    ),
+]

@@ -1,0 +1,72 @@
+"""Faults in what the Strands render in TypeScript has of its own: how a turn runs."""
+
+from tests.mutation.fault import Fault
+
+TURN = "src/turn.ts"
+STOPS = "stopReason !== 'endTurn' && stopReason !== 'stopSequence'"
+RUN = "stream(runtime, agent, prompt, emit, stop),\n    )\n"
+COMMIT = (
+    "await session.commit({ scope: 'agent', schema_version: '1.0', created_at: '', "
+    "data: agent.takeSnapshot({ preset: 'session' }).data }, '', key)"
+)
+
+FAULTS = [
+    Fault(
+        "a turn that fails is committed",
+        TURN,
+        RUN,
+        f"{RUN.rstrip()}.catch(async (error) => {{ {COMMIT}; throw error }})\n",
+    ),
+    Fault(
+        "the commit is forgotten",
+        TURN,
+        "await session.commit({ scope, schema_version, created_at, data }, reply, key)",
+        "{ actor, key, turn: (session.snapshot?.app_data.turn ?? 0) + 1, reply }",
+    ),
+    Fault(
+        "an empty reply is a turn",
+        TURN,
+        "  if (isBlank(texts.join(''))) throw new AgentError('empty_reply')\n",
+        "",
+    ),
+    Fault("a blank reply is a turn", TURN, "if (isBlank(texts.join('')))", "if (!texts.join(''))"),
+    Fault("text before a tool call counts as the reply", TURN, "isBlank(texts.", "isBlank(said."),
+    Fault(
+        "a reply that is cut by its length is a turn",
+        TURN,
+        "if (error instanceof MaxTokensError) throw new AgentError("
+        "'reply_incomplete', '', 'maxTokens')",
+        "if (error instanceof MaxTokensError) return said.join('')",
+    ),
+    Fault(
+        "a filtered reply is a turn", TURN, STOPS, f"{STOPS} && stopReason !== 'contentFiltered'"
+    ),
+    Fault("steps are not limited", TURN, "{ turns: runtime.settings.maxSteps }", "{}"),
+    Fault(
+        "the system prompt is stored with the session", TURN, ", exclude: ['systemPrompt'] }", " }"
+    ),
+    Fault(
+        "a chunk is emitted twice",
+        TURN,
+        "if (text) await emit(text)\n",
+        "if (text) await emit(text)\n        if (text) await emit(text)\n",
+    ),
+    Fault(
+        "the reply is the text of the last step only",
+        TURN,
+        "return said.join('')",
+        "return texts.join('')",
+    ),
+    Fault(
+        "the history is cut between a tool call and its result",
+        TURN,
+        "role === 'user' && content[0]?.type === 'textBlock'",
+        "role === 'user'",
+    ),
+    Fault(
+        "a caller reads what the model's exception says",
+        TURN,
+        "new AgentError('model_failed', '', ",
+        "new AgentError('model_failed', String(error), ",
+    ),
+]

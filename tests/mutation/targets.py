@@ -1,0 +1,97 @@
+"""The table of targets: which faults a render's own tests must find, and how they are run.
+
+A render shares a list with the other one in its language, and brings one for its own `turn`.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.installed import NODE
+from tests.mutation import (
+    python,
+    strands_python,
+    strands_typescript,
+    typescript,
+    vercel_python,
+    vercel_typescript,
+)
+from tests.mutation.fault import Fault
+
+
+@dataclass(frozen=True)
+class Target:
+    """How to run the tests of a copy of an installed render, which shares its dependencies.
+
+    `command` and `variables` are made of the installed render and of the copy.
+    """
+
+    variant: str
+    copied: tuple[str, ...]
+    command: Callable[[Path], list[str]]
+    variables: Callable[[Path], dict[str, str]]
+    failed: int  # the exit code that says: the tests ran, and one failed
+    own: list[Fault]
+    shared: list[Fault]  # with the other target of its language
+
+    @property
+    def faults(self) -> list[Fault]:
+        """All faults that the tests of the render must find."""
+        return self.own + self.shared
+
+
+def pytest_of(project: Path) -> list[str]:
+    """The render's pytest, which stops at the first failure and leaves no files."""
+    python = str(project / ".venv" / "bin" / "python")
+    return [python, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider"]
+
+
+def own_modules_first(copy: Path) -> dict[str, str]:
+    """The package `app` is the copy's, not that of the render that is installed."""
+    return {"PYTHONPATH": str(copy / "src"), "PYTHONDONTWRITEBYTECODE": "1"}
+
+
+def node_test_of(_: Path) -> list[str]:
+    """Node's tests, which stop at the first failure."""
+    reporter = Path(__file__).with_name("first_failure.mjs").as_uri()
+    # In one process, so that nothing is left of them.
+    return [str(NODE), "--test", "--test-isolation=none", f"--test-reporter={reporter}"]
+
+
+def nothing_more(_: Path) -> dict[str, str]:
+    """Modules are found beside the tests."""
+    return {}
+
+
+def python_target(variant: str, own: list[Fault]) -> Target:
+    """A render in Python."""
+    copied = ("src", "tests", "pyproject.toml")
+    return Target(variant, copied, pytest_of, own_modules_first, 1, own, python.FAULTS)
+
+
+def typescript_target(variant: str, own: list[Fault]) -> Target:
+    """A render in TypeScript."""
+    copied = ("src", "tests", "package.json", "node_modules")
+    return Target(variant, copied, node_test_of, nothing_more, 3, own, typescript.FAULTS)
+
+
+TARGETS = {
+    "strands-python": python_target("strands-python", strands_python.FAULTS),
+    "vercel-python": python_target("vercel-python", vercel_python.FAULTS),
+    "strands-typescript": typescript_target("strands-typescript", strands_typescript.FAULTS),
+    "vercel-typescript": typescript_target("vercel-typescript", vercel_typescript.FAULTS),
+}
+
+# What the usual run tries: of each kind of fault one, by name; the full run tries all of them.
+SAMPLE = {
+    "strands-python": {
+        "two turns of a session run at once",
+        "a cancelled turn is committed",
+    },
+    "vercel-python": {"only the reply of a turn is committed", "steps are not limited"},
+    "strands-typescript": {
+        "a caller reads what an internal exception says",
+        "a shutdown leaves turns running",
+    },
+    "vercel-typescript": {"a cut stream is a turn", "the commit is forgotten"},
+}

@@ -1,0 +1,126 @@
+"""Faults in what all renders in TypeScript share: sessions, the server, and reading a request."""
+
+from tests.mutation.fault import Fault
+
+SESSIONS = "src/sessions.ts"
+STORE = "src/session_store.ts"
+SERVER = "src/server.ts"
+REQUESTS = "src/requests.ts"
+CONTRACT = "src/contract.ts"
+DEADLINE = "src/deadline.ts"
+OWNER = "if (this.snapshot && this.snapshot.app_data.actor !== actor) {"
+ORIGIN = "    refuseForeign(request, runtime)\n"
+DRAINING = "    if (turns.isDraining) throw new AgentError('draining')\n"
+PROMPT = (
+    "  const prompt = readPrompt(contract.parseJson(raw), runtime.settings.maxPromptChars)\n"
+    "  if (prompt === null && isNew) {\n"
+    "    throw new AgentError('invalid_request', "
+    "'To end a session, send its id in the session header.')\n"
+    "  }\n"
+)
+ACTOR = (
+    "  const actor = readHeader(request, ...contract.ACTOR_HEADERS)\n"
+    "  if (actor === null && runtime.actorRequired) throw new AgentError('actor_required')\n"
+    "  if (actor !== null && !contract.ACTOR_ID.test(actor)) "
+    "throw new AgentError('invalid_actor')\n"
+)
+ABORT = "      for (const stop of this.tasks.values()) stop.abort(new AgentError('draining'))\n"
+
+FAULTS = [
+    # Sessions.
+    Fault("two turns of a session run at once", SESSIONS, "    if (!queue) {\n", "    if (1) {\n"),
+    Fault("one turn less may wait", SESSIONS, ">= this.#limit)", ">= this.#limit - 1)"),
+    Fault(
+        "who gave up waiting keeps the place",
+        SESSIONS,
+        "      if (place >= 0) queue.splice(place, 1)\n",
+        "",
+    ),
+    Fault("the last to come is the next", SESSIONS, "?.shift()", "?.pop()"),
+    Fault(
+        "the queue of a session is never removed",
+        SESSIONS,
+        "else this.queues.delete(sessionId)",
+        "else void 0",
+    ),
+    Fault("the oldest session goes first", STORE, "s.#entries.get(", "s.#entries.peek("),
+    Fault("an idle session is never forgotten", STORE, "max, ttl, update", "max, update"),
+    Fault(
+        "the idle time of a session begins with its last commit",
+        STORE,
+        "updateAgeOnGet: true",
+        "updateAgeOnGet: false",
+    ),
+    Fault("no actor counts as anyone", SESSIONS, OWNER, OWNER.replace("(", "(actor && ", 1)),
+    Fault(
+        "a session is ended in the name of nobody",
+        SERVER,
+        "read.actor, signal, (session) => session.end()",
+        "null, signal, (session) => session.end()",
+    ),
+    Fault("the actor is not stored", SESSIONS, "actor: this.#actor", "actor: null"),
+    Fault(
+        "a turn without a key is replayed to the next one without",
+        SESSIONS,
+        "key !== null && key",
+        "key",
+    ),
+    Fault("a replay needs no key that matches", SESSIONS, "key === last.key", "last.key"),
+    Fault(
+        "a key is good until the next turn that has one",
+        SESSIONS,
+        "turn, key, reply }",
+        "turn, reply, key: key ?? this.snapshot?.app_data.key ?? null }",
+    ),
+    Fault("turns are not counted", SESSIONS, "turn ?? 0) + 1", "turn ?? 1)"),
+    Fault("a session that ends is kept", STORE, "    this.#entries.delete(sessionId)\n", ""),
+    Fault("a turn may take for ever", DEADLINE, "seconds * 1000)", "seconds * 10_000)"),
+    # The server.
+    Fault("ping is never busy", SERVER, "turns.tasks.size > 0 || ", ""),
+    Fault("all callers without a session share one", SERVER, "?? randomUUID()", "?? 'default'"),
+    Fault("web pages from elsewhere may ping", SERVER, ORIGIN + "    const", "    const"),
+    Fault("a server that drains takes new turns", SERVER, DRAINING, ""),
+    Fault(
+        "a session id that is not valid is echoed", SERVER, "if (SESSION_ID.test(sessionId)) ", ""
+    ),
+    Fault(
+        "a turn goes on when its client has left",
+        SERVER,
+        "    response.once('close', () => stop.abort())\n",
+        "",
+    ),
+    Fault("Accept is ignored", SERVER, "= wantsEvents(request)", "= true"),
+    Fault("events are sent before there is text", SERVER, "isBlank(chunk) && ", "false && "),
+    Fault("blank text that is held back is lost", SERVER, "held += isStream", "held = isStream"),
+    Fault(
+        "a caller reads what an internal exception says",
+        SERVER,
+        "new AgentError('internal_error')",
+        "new AgentError('internal_error', String(error))",
+    ),
+    Fault(
+        "the log quotes what an internal exception says",
+        SERVER,
+        "stack.replace(text, '')",
+        "stack",
+    ),
+    Fault("a shutdown gives turns no time", SERVER, "sleep(graceSeconds * 1000,", "sleep(0,"),
+    Fault("a shutdown waits for ever", SERVER, ", grace])", "])"),
+    Fault("a shutdown leaves turns running", SERVER, ABORT, "      break\n"),
+    # Reading a request.
+    Fault("only the host is checked", REQUESTS, "[...host, ...origin]", "host"),
+    Fault("a body of any size is read", REQUESTS, "  if (size > maxBytes) {\n", "  if (false) {\n"),
+    Fault("the actor is checked before the body", REQUESTS, PROMPT + ACTOR, ACTOR + PROMPT),
+    Fault("any key is valid", REQUESTS, "(isNew || !contract.KEY.test(key))", "isNew"),
+    Fault(
+        "the custom actor header is ignored",
+        CONTRACT,
+        "[`${PREFIX}User-Id`, `${PREFIX}Custom-Actor-Id`]",
+        "[`${PREFIX}User-Id`]",
+    ),
+    Fault("65 levels are not too deep", CONTRACT, "level > 64)", "level > 65)"),
+    Fault("text that is not UTF-8 is mended", CONTRACT, "fatal: true", "fatal: false"),
+    Fault("U+FEFF is not blank", CONTRACT, "{White_Space}\\ufeff]", "{White_Space}]"),
+    Fault("a prompt may be too long", CONTRACT, " || [...value].length > maxChars)", ")"),
+    Fault("half a surrogate pair is a prompt", CONTRACT, "!value.isWellFormed()", "false"),
+]

@@ -1,0 +1,77 @@
+"""Faults in what the AI SDK's render in Python has of its own: how a turn runs."""
+
+from tests.mutation.fault import Fault
+
+TURN = "src/app/turn.py"
+COMMIT = 'session.commit(_snapshot([ai.user_message("x")]), "", request.key)'
+AFTER_TIMEOUT = '            raise AgentError("turn_timeout") from None\n'
+STAGED = "                staged = _stage(session.snapshot, runtime.settings.history_messages)\n"
+UNFINISHED = '    if reason != "stop" and not (calls and reason == "tool_call"):\n'
+
+FAULTS = [
+    Fault(
+        "a failed turn is committed",
+        TURN,
+        AFTER_TIMEOUT,
+        f"{AFTER_TIMEOUT}        except AgentError:\n"
+        f"            await {COMMIT}\n            raise\n",
+    ),
+    Fault(
+        "a turn is committed before it runs",
+        TURN,
+        STAGED,
+        f"{STAGED}                await {COMMIT}\n",
+    ),
+    Fault(
+        "only the reply of a turn is committed",
+        TURN,
+        "[prompt, *run.messages[len(messages) :]]",
+        "[prompt, run.messages[-1]]",
+    ),
+    Fault("a blank reply is a turn", TURN, "not is_blank(p.text)", "p.text"),
+    Fault(
+        "text before a tool call counts as the reply",
+        TURN,
+        "if not run.messages[-1].text:",
+        'if is_blank("".join(said)):',
+    ),
+    Fault(
+        "a filtered reply is a turn",
+        TURN,
+        UNFINISHED,
+        '    if reason not in {"stop", "tool_call", "content_filter"}:\n',
+    ),
+    Fault("steps are not limited", TURN, "range(self.max_steps)", "range(10**9)"),
+    Fault(
+        "errors stay in their groups",
+        TURN,
+        "        while isinstance(error, ExceptionGroup):\n"
+        "            error = error.exceptions[0]\n",
+        "",
+    ),
+    Fault(
+        "the reply is the text of the last step only",
+        TURN,
+        '    return "".join(said), ',
+        "    return run.messages[-1].text, ",
+    ),
+    Fault(
+        "the history may be a turn longer than allowed",
+        TURN,
+        "if len(stored) - s <= limit",
+        "if len(stored) - s <= limit + 2",
+    ),
+    Fault(
+        "the history is cut between a tool call and its result",
+        TURN,
+        'if message["role"] == "user"',
+        'if message["role"] in {"user", "tool"}',
+    ),
+    Fault("a long turn is forgotten", TURN, "<= limit), starts[-1])", "<= limit), len(stored))"),
+    Fault(
+        "a caller reads what the model's exception says",
+        TURN,
+        'raise AgentError("model_failed", detail=describe(error))',
+        'raise AgentError("model_failed", str(error))',
+    ),
+]

@@ -1,0 +1,83 @@
+"""Faults in what the AI SDK's render in TypeScript has of its own: how a turn runs."""
+
+from tests.mutation.fault import Fault
+
+TURN = "src/turn.ts"
+RUN = "stream(runtime, request, [...messages, prompt], emit, stop),\n    )\n"
+COMMIT = (
+    "await session.commit({ scope: 'agent', schema_version: '1.0', created_at: '', "
+    "data: { messages: [...messages, prompt] } }, '', key)"
+)
+
+FAULTS = [
+    Fault(
+        "a turn that fails is committed",
+        TURN,
+        RUN,
+        f"{RUN.rstrip()}.catch(async (error) => {{ {COMMIT}; throw error }})\n",
+    ),
+    Fault(
+        "the commit is forgotten",
+        TURN,
+        "await session.commit(snapshot, reply, key)",
+        "{ actor, key, turn: (session.snapshot?.app_data.turn ?? 0) + 1, reply } as Last",
+    ),
+    Fault(
+        "only the reply of a turn is committed",
+        TURN,
+        "const added = [prompt, ...answers]",
+        "const added = [prompt, ...answers.slice(-1)]",
+    ),
+    Fault(
+        "an empty reply is a turn",
+        TURN,
+        "    if (isBlank(text)) throw new AgentError('empty_reply')\n",
+        "",
+    ),
+    Fault(
+        "text before a tool call counts as the reply",
+        TURN,
+        "isBlank(text)) throw",
+        "isBlank(said.join(''))) throw",
+    ),
+    Fault(
+        "a cut stream is a turn",
+        TURN,
+        "    if (!ENDS.includes(finishReason)) throw",
+        "    if (false) throw",
+    ),
+    Fault(
+        "a turn that runs out of steps is a turn",
+        TURN,
+        "if (finishReason !== 'stop' || toolCalls.length > 0)",
+        "if (!['stop', 'tool-calls'].includes(finishReason))",
+    ),
+    Fault(
+        "steps are not limited", TURN, "isStepCount(runtime.settings.maxSteps)", "isStepCount(1000)"
+    ),
+    Fault(
+        "a chunk is emitted twice",
+        TURN,
+        "await emit(chunk)\n",
+        "await emit(chunk)\n        await emit(chunk)\n",
+    ),
+    Fault(
+        "the reply is the text of the last step only",
+        TURN,
+        "return [said.join(''),",
+        "return [text,",
+    ),
+    Fault(
+        "the history is cut in front of a reply",
+        TURN,
+        "(message.role === 'user' ?",
+        "(message.role !== 'tool' ?",
+    ),
+    Fault("a long turn is forgotten", TURN, "?? starts.at(-1))", "?? messages.length)"),
+    Fault(
+        "a caller reads what the model's exception says",
+        TURN,
+        "new AgentError('model_failed', '', describe(cause)",
+        "new AgentError('model_failed', String(cause), describe(cause)",
+    ),
+]

@@ -1,0 +1,263 @@
+"""Long-term memory for Strands: the memory manager of a turn, and the stores that it searches."""
+
+import asyncio
+import json
+import logging
+from collections import deque
+from collections.abc import AsyncIterable, Awaitable, Callable
+from itertools import count
+from typing import Any
+
+from strands.memory import (
+    AddMessagesContext,
+    ExtractorContext,
+    InjectionFormatContext,
+    MemoryAddToolConfig,
+    MemoryEntry,
+    MemoryInjectionConfig,
+    MemoryManager,
+    MemoryStore,
+    ModelExtractor,
+    SearchOptions,
+)
+from strands.models import Model
+from strands.types.content import Message, Messages
+from strands.types.streaming import StreamEvent
+from strands.types.tools import AgentTool
+
+from ..contract import describe, is_blank
+from ..offline_model import OfflineModel
+from ..settings import Settings
+from . import agentcore
+from .base import Record, Utterance
+from .namespaces import Namespace, Who, event_session
+from .own_stores import own_stores
+from .recall import MAX_QUERY_UNITS, Hit, MemoryTurn, Reader, best, current, memory_block
+from .record import Recorder
+
+log = logging.getLogger(__name__)
+ALL = 10_000  # entries to inject: how many there are at most, the files and stores say
+DEFAULT_RESULTS = 5  # of a store of the owner that does not say how many
+ARGUMENTS = {"search_memory": "query", "add_memory": "entries"}
+SEQUENCE = count()  # numbers messages: turns may share a store, which tells them apart by these
+
+
+class Clients(agentcore.Clients):
+    """The clients of the process; those that search are the SDK's."""
+
+    def connect(self, kind: agentcore.Kind, region: str) -> Any:
+        """Make a client."""
+        if kind != "recall":
+            return super().connect(kind, region)
+        from bedrock_agentcore.memory import MemoryClient
+
+        client = MemoryClient(region, "strands", boto3_session=self.session(kind))
+        event = "provide-client-params.bedrock-agentcore.RetrieveMemoryRecords"
+        client.gmdp_client.meta.events.register(event, _in_one_page)
+        return client
+
+
+def _in_one_page(params: dict[str, Any], **_: Any) -> dict[str, Any]:
+    # The SDK reads one page, which has 20 records unless more are asked for.
+    return {"maxResults": params["searchCriteria"]["topK"]} | params
+
+
+class AgentCore(agentcore.AgentCore):
+    """A memory that is searched by the SDK's store for it."""
+
+    async def retrieve(
+        self, who: Who, namespace: Namespace, query: str, limit: int
+    ) -> list[Record]:
+        """Return at most `limit` (1 to 100) records for a query of at most 10,000 UTF-16 units."""
+        given: dict[str, Any] = {"memory_id": await self.memory_id(), "actor_id": who.actor}
+        given["namespace_path" if namespace.is_subtree else "namespace"] = namespace.path
+        given["session_id"] = event_session(who.session_id)
+
+        def search(client: Any) -> list[MemoryEntry]:
+            from bedrock_agentcore.memory.integrations.strands import memorystore
+
+            store = memorystore.AgentCoreMemoryStore(client=client, **given)
+            # In a loop of its own: the store uses the default threads of its loop, as tools do.
+            return asyncio.run(store.search(query, {"max_search_results": limit}))
+
+        entries = await self.clients.run("recall", self.region, search)
+        hits = [_hit(entry, "") for entry in entries]
+        return [Record(it.id, it.text, it.score, it.namespace, it.created_at) for it in hits]
+
+
+class CollectionStore(MemoryStore):
+    """A collection as the memory manager sees it; its file says how much is found."""
+
+    description, max_search_results, extraction = None, None, None
+
+    def __init__(
+        self, name: str, turn: MemoryTurn, readers: list[Reader], *, writable: bool
+    ) -> None:
+        self.name, self.writable, self._turn, self._readers = name, writable, turn, readers
+
+    async def search(self, query: str, options: SearchOptions | None = None) -> list[MemoryEntry]:
+        """Return what fits a query; it ends in time, and does not raise."""
+        return [
+            MemoryEntry(
+                hit.text,
+                metadata={
+                    "_id": hit.id,
+                    "_score": hit.score,
+                    "_createdAt": hit.created_at,
+                    "_namespaces": [hit.namespace],
+                },
+            )
+            for hit in await self._turn.search(query, self._readers)
+        ]
+
+    async def add(self, content: str, metadata: Any = None) -> None:
+        """Remember a text when the turn commits."""
+        self._turn.add(content)
+
+
+class GuardedStore(MemoryStore):
+    """A store of the owner: bounded when it is searched, and told of committed turns only.
+
+    The memory manager must not write to it: it would do so for turns that fail, too.
+    """
+
+    writable, extraction = False, None
+
+    def __init__(self, store: MemoryStore, seconds: float) -> None:
+        self.name, self.description = store.name, store.description
+        self.max_search_results = store.max_search_results
+        self.store, self._seconds, self._is_ready = store, seconds, False
+
+    async def search(self, query: str, options: SearchOptions | None = None) -> list[MemoryEntry]:
+        """Return what fits a query; it ends in time, and does not raise."""
+        most = self.max_search_results or DEFAULT_RESULTS
+        most = min(most, (options or {}).get("max_search_results") or most)
+        try:
+            async with asyncio.timeout(self._seconds):
+                await self._prepare()
+                given = SearchOptions(max_search_results=most)
+                return await self.store.search(query[-MAX_QUERY_UNITS:], given)
+        except TimeoutError:
+            why = f"no answer within {self._seconds} s"
+        except Exception as error:  # noqa: BLE001 (the turn goes on, whatever it is)
+            why = describe(error)
+        log.warning("nothing recalled from store %s: %s", self.name, why)
+        return []
+
+    def get_tools(self) -> list[AgentTool]:
+        """Return the tools of the store."""
+        return self.store.get_tools() if hasattr(self.store, "get_tools") else []
+
+    def sending(self, messages: list[Message], model: Model) -> Callable[[], Awaitable[None]]:
+        """Return what sends a turn to the store; repeated, it sends only what is left."""
+        extraction: Any = getattr(self.store, "extraction", None)
+        extractor = extraction.get("extractor") if isinstance(extraction, dict) else None
+        own = getattr(type(self.store), "add_messages", None)
+        if extractor is None and own in (None, MemoryStore.add_messages):  # it accepts facts only
+            extractor = ModelExtractor()
+        numbers = [next(SEQUENCE) for _ in messages]
+        said = [one for one in messages if any("text" in block for block in one["content"])]
+        facts: deque[Any] | None = None
+
+        async def send() -> None:
+            nonlocal facts
+            await self._prepare()
+            if extractor is None:
+                await self.store.add_messages(messages, AddMessagesContext(numbers))
+                return
+            if facts is None:
+                context = ExtractorContext(default_model=model)
+                facts = deque(await extractor.extract(said, context))
+            while facts:
+                await self.store.add(facts[0].content, facts[0].metadata)
+                facts.popleft()
+
+        return send
+
+    async def _prepare(self) -> None:
+        if not self._is_ready and hasattr(self.store, "initialize"):
+            await self.store.initialize()
+        self._is_ready = True
+
+
+class RecallingModel(OfflineModel):
+    """The offline model, which says the memories after all else, and calls the memory's tools."""
+
+    async def stream(self, messages: Messages, *_: Any, **__: Any) -> AsyncIterable[StreamEvent]:
+        turn = current.get(None)
+        hits, last, tool = turn.shown if turn else [], messages[-1], ""
+        if hits and last["content"][-1].get("text", "").strip() == memory_block(hits):
+            messages = [*messages[:-1], {**last, "content": last["content"][:-1]}]
+        async for event in super().stream(messages):
+            start: Any = event.get("contentBlockStart", {}).get("start", {})
+            tool = start["toolUse"]["name"] if "toolUse" in start else tool
+            if "contentBlockStop" in event and not tool:
+                for hit in hits:
+                    text = f' I remember: "{hit.text}"'
+                    yield {"contentBlockDelta": {"delta": {"text": text}}}
+            if "contentBlockDelta" in event and tool in ARGUMENTS:
+                use: Any = event["contentBlockDelta"]["delta"]["toolUse"]
+                text = json.loads(use["input"])["text"]
+                use["input"] = json.dumps(
+                    {ARGUMENTS[tool]: [text] if tool == "add_memory" else text}
+                )
+            yield event
+
+
+def with_memory(model: Model) -> Model:
+    """Return the model as turns use it."""
+    return RecallingModel() if type(model) is OfflineModel else model
+
+
+def agent_options(turn: MemoryTurn, settings: Settings) -> dict[str, Any]:
+    """Return further arguments for the agent of a turn."""
+    seconds = settings.recall_timeout_seconds
+    turn.stores = [GuardedStore(store, seconds) for store in own_stores(turn.who)]
+    readers = {reader.collection_id: [reader] for reader in turn.readers}
+    adds = bool(settings.add_memory_tool) and turn.is_writable
+    if adds and not readers:
+        readers = {"memory": []}  # nothing is read: only a place for the tool
+    stores: list[Any] = [
+        CollectionStore(name, turn, some, writable=adds and name == next(iter(readers)))
+        for name, some in readers.items()
+    ]
+    if not stores + turn.stores:
+        return {}
+    injection = MemoryInjectionConfig(max_entries=ALL, format=_show)
+    tool: Any = MemoryAddToolConfig() if adds else False
+    manager = MemoryManager([*stores, *turn.stores], add_tool_config=tool, injection=injection)
+    return {"memory_manager": manager}
+
+
+def record(recorder: Recorder, turn: MemoryTurn, messages: list[Message], model: Model) -> None:
+    """Pass on a committed turn: its texts to the collections, all messages to further stores."""
+    said: list[Utterance] = [
+        ("USER" if message["role"] == "user" else "ASSISTANT", block["text"])
+        for message in messages
+        for block in message["content"]
+        if not is_blank(block.get("text", ""))
+    ]
+    recorder.record(turn.who, [*said, *turn.end()])
+    for one in turn.stores:
+        if getattr(one.store, "writable", False):
+            size = len(json.dumps(messages, default=str))
+            recorder.put(f"store {one.name}", one.sending(messages, model), size)
+
+
+def _show(context: InjectionFormatContext) -> str:
+    turn = current.get()
+    turn.shown = best([_hit(entry, entry.store_name or "") for entry in context.entries])
+    return memory_block(turn.shown)
+
+
+def _hit(entry: MemoryEntry, collection: str) -> Hit:
+    """Read an entry of a store; the score is 0 where the store has none."""
+    known = entry.metadata or {}
+    return Hit(
+        text=entry.content,
+        score=known.get("_score", 0.0),
+        namespace=next(iter(known.get("_namespaces", [])), ""),
+        collection=collection,
+        created_at=known.get("_createdAt", ""),
+        id=known.get("_id", ""),
+    )

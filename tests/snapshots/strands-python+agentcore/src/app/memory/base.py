@@ -1,0 +1,84 @@
+"""The protocol of a long-term memory, its data, and its errors."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Literal, Protocol
+
+from ..contract import describe
+from .namespaces import Namespace, Who
+
+Utterance = tuple[Literal["USER", "ASSISTANT"], str]  # who said it, and the text
+
+
+@dataclass(frozen=True)
+class Record:
+    """One memory; its score is from 0 to 1."""
+
+    id: str
+    text: str
+    score: float
+    namespace: str
+    created_at: str  # ISO 8601
+
+
+@dataclass(frozen=True)
+class Event:
+    """What is sent to a memory at once; the same token makes it the same event."""
+
+    who: Who
+    utterances: list[Utterance]  # at most 100, each of at most 100,000 UTF-16 units
+    token: str
+    at: datetime
+    project_id: str | None = None  # the value of {projectId}, if namespaces need it
+
+
+class MemoryUnavailable(Exception):
+    """The memory failed. The text is for the log: without secrets, prompts and replies."""
+
+    def __init__(self, what: str, *, transient: bool = True, code: str = "") -> None:
+        super().__init__(what)
+        self.transient, self.code = transient, code  # the error code of AWS
+
+
+class MemoryRefused(MemoryUnavailable):
+    """The memory refuses this request, and will refuse it again."""
+
+
+class Memory(Protocol):
+    """The long-term memory of one collection.
+
+    Each call ends in time. It raises MemoryUnavailable.
+    """
+
+    contact: str  # the file or service, without secrets
+
+    async def retrieve(
+        self, who: Who, namespace: Namespace, query: str, limit: int
+    ) -> list[Record]:
+        """Return at most `limit` (1 to 100) records for a query of at most 10,000 UTF-16 units."""
+
+    async def create_event(self, event: Event) -> None:
+        """Send what was said; the memory extracts the records from it."""
+
+    async def describe(self) -> dict[str, Any]:
+        """Return the resource as GetMemory does; {} for a file."""
+
+    async def sessions(self, actor: str) -> list[str]:
+        """Return the sessions of an actor, by their names in the memory."""
+
+    async def events(self, actor: str, session: str) -> list[str]:
+        """Return the ids of the events of such a session."""
+
+    async def delete_event(self, actor: str, session: str, event: str) -> None:
+        """Delete an event, known or not."""
+
+    async def records(self, namespace: Namespace) -> list[str]:
+        """Return the ids of all records in a namespace."""
+
+    async def delete_records(self, ids: list[str]) -> int:
+        """Delete records, and return how many were deleted."""
+
+
+def describe_failure(error: BaseException) -> str:
+    """Return why something failed, fit for the log."""
+    return str(error) if isinstance(error, MemoryUnavailable) else describe(error)

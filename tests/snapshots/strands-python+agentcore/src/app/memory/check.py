@@ -1,0 +1,110 @@
+"""The checks of long-term memory: its settings, its saved policy, and the resources themselves."""
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+from ..collections.check import Project, load_project
+from ..collections.memory_backend import AgentCoreConfig
+from ..collections.models import Collection
+from ..collections.reader import Document, finding, read_document
+from ..collections.secrets import has_aws_credentials
+from ..settings import Settings, diagnostic
+from .adapter import AgentCore
+from .base import MemoryRefused, MemoryUnavailable
+from .iam import is_filled_in, make_policy, policy_file
+from .namespaces import PLACEHOLDER, written_templates
+from .wiring import LongTermMemory, find_problem
+
+Findings = list[dict[str, Any]]
+CONFIG = ("backend", "retrieval_config")
+
+
+def check_memory(folder: Path, settings: Settings) -> Findings:
+    """Return what is wrong in a project in which `check_project` finds no error; no network."""
+    project, findings = load_project(folder, settings.agent_id), Findings()
+    if problem := find_problem(settings, project):
+        findings.append(diagnostic("SET-STORE", f"{problem}."))
+    file = policy_file(project)
+    if (folder / file).exists():
+        try:
+            saved = json.loads((folder / file).read_text("utf-8"))
+        except (OSError, ValueError, RecursionError):
+            saved = None
+        if not is_filled_in(saved, make_policy(project)):
+            message = "This is not the policy that `iam` prints: save it again with `iam --save`."
+            findings.append(finding("AML-W248", file, 1, message))
+    return findings
+
+
+async def check_resources(
+    project: Project, long_term: LongTermMemory, settings: Settings
+) -> Findings:
+    """Return where a memory on AWS is not as the files need it. Calls the service."""
+    found = Findings()
+    for id, memory in long_term.memories.items():
+        if isinstance(memory, AgentCore):
+            file = f"collections/{id}.collection.md"
+            document = read_document(Path(file), file)
+            found += await _check(project.collections[id], document, memory, settings)
+    return found
+
+
+async def _check(
+    collection: Collection, document: Document, memory: AgentCore, settings: Settings
+) -> Findings:
+    where = ("backend", "memory_id_secret")
+    try:
+        if not has_aws_credentials():
+            raise MemoryUnavailable("there are no AWS credentials")
+        resource = await memory.describe()
+    except MemoryUnavailable as error:
+        if isinstance(error, MemoryRefused) or error.code == "ResourceNotFoundException":
+            message = f"Create {memory.contact}, or correct the id: it does not exist."
+            return [document.finding("AML-E112", message, *where)]
+        message = f"The status and namespaces of the memory could not be verified: {error}."
+        return [document.finding("AML-W247", message, *where)]
+    if resource["status"] != "ACTIVE":
+        message = f"The memory is {resource['status']}, and cannot be used until it is ACTIVE."
+        return [document.finding("AML-W243", message, *where)]
+    if not all(written_templates({"strategies": [one]}) for one in resource.get("strategies", [])):
+        return []  # a strategy that writes to namespaces of its own choice
+    return _compare(collection, document, resource, settings.project_id)
+
+
+def _compare(
+    collection: Collection, document: Document, resource: dict[str, Any], project_id: str | None
+) -> Findings:
+    assert isinstance(collection.backend, AgentCoreConfig)
+    written, found = written_templates(resource), Findings()
+    if collection.backend.retrieval_config is None:
+        if collection.scope.lifetime == "user" and not any("{actorId}" in one for one in written):
+            message = "No strategy of the memory writes for each {actorId}: add one."
+            found.append(document.finding("AML-W246", message, *CONFIG))
+        return found
+    has_key = any(one["key"] == "projectid" for one in resource.get("namespaceKeys", []))
+    for template in collection.backend.retrieval_config:
+        asked = template.replace("{projectId}", project_id or "{projectId}")
+        if any(_is_written(asked, one) for one in written):
+            continue
+        if "{projectId}" in template and not has_key:
+            id, message = "AML-W245", "add the namespace key projectid to the memory"
+        else:
+            id, message = "AML-W244", f"they write to {', '.join(written) or 'nothing'}"
+        message = f"No strategy of the memory writes to {template}: {message}."
+        found.append(document.finding(id, message, *CONFIG, template))
+    return found
+
+
+def _is_written(template: str, written: str) -> bool:
+    """Whether a search by one template can find what is written by another."""
+    asked, wrote = (one.strip("/").split("/") for one in (template, written))
+    if asked[-1] == "*":
+        asked, wrote = asked[:-1], wrote[: len(asked) - 1]
+    return len(asked) == len(wrote) and all(map(_can_equal, asked, wrote))
+
+
+def _can_equal(segment: str, written: str) -> bool:
+    pattern = "[^/{}]+".join(map(re.escape, PLACEHOLDER.split(written)[::2]))
+    return segment == written or re.fullmatch(pattern, segment) is not None

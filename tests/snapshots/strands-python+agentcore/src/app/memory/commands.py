@@ -1,0 +1,73 @@
+"""The commands `forget`, which erases an actor, and `iam`, which prints the agent's policy."""
+
+import asyncio
+import json
+import re
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import click
+
+from ..collections.check import load_project
+from ..contract import ACTOR_ID, ERRORS
+from ..runtime import Runtime
+from ..settings import Settings, read_settings, refuse_errors
+from .erase import Erasure, Report
+from .iam import make_policy, policy_file
+
+
+def _actor(_: Any, __: Any, value: str) -> str:
+    if not re.fullmatch(ACTOR_ID, value):
+        raise click.BadParameter(ERRORS["invalid_actor"][1])
+    return value
+
+
+@click.command()
+@click.option("--actor", required=True, callback=_actor, metavar="ID", help="Who is forgotten.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def forget(actor: str, as_json: bool) -> None:
+    """Erase an actor's sessions, events and records; exit with 1 if some are left."""
+    report = asyncio.run(_forget(Runtime(_checked_settings()), actor))
+    text = json.dumps(asdict(report), ensure_ascii=False, separators=(",", ":"))
+    click.echo(text if as_json else "\n".join(report.lines()))
+    sys.exit(bool(report.could_not))
+
+
+async def _forget(runtime: Runtime, actor: str) -> Report:
+    erasure = Erasure(runtime.long_term, actor)
+    report = erasure.report
+    try:
+        candidates = await erasure.find_sessions()
+        if runtime.erase_sessions is None:
+            report.notes.append("no session store was searched: sessions live in the process")
+        else:
+            erased = await runtime.erase_sessions(actor, candidates)
+            report.sessions = len(erased.ended)
+            report.could_not += erased.failures
+            report.notes += erased.notes
+        return await erasure.erase()
+    finally:
+        await runtime.close()
+
+
+@click.command()
+@click.option("--save", is_flag=True, help="Write it to iam/<agent_id>.policy.json.")
+def iam(save: bool) -> None:
+    """Print the policy that the agent's role needs on AWS; envsubst fills in its variables."""
+    project = load_project(Path(), _checked_settings().agent_id)
+    text = json.dumps(make_policy(project), indent=2, ensure_ascii=False)
+    if save:
+        file = Path(policy_file(project))
+        file.parent.mkdir(exist_ok=True)
+        file.write_text(f"{text}\n", "utf-8")
+        text = f"Saved {file.as_posix()}."
+    click.echo(text)
+
+
+def _checked_settings() -> Settings:
+    settings, findings = read_settings()
+    findings += Runtime.check(settings)
+    refuse_errors(findings)
+    return settings

@@ -1,0 +1,198 @@
+"""Erasing what the memories have of one actor, and nothing that may belong to another."""
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+
+from ..collections.memory_backend import AgentCoreConfig
+from ..collections.models import Collection
+from .base import Memory, MemoryUnavailable
+from .local import LocalMemory
+from .namespaces import PLACEHOLDER, Namespace, Who, resolve, written_templates
+from .retry_queue import with_retries
+from .wiring import LongTermMemory, default_template
+
+AGAIN = "records of the last turns may still be extracted: run this again in some minutes"
+
+
+@dataclass
+class Report:
+    """What was erased of an actor, what could not be, and what else there is to know."""
+
+    actor: str
+    sessions: int = 0
+    events: int = 0
+    records: int = 0
+    could_not: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+    def lines(self) -> list[str]:
+        """Return the report as text."""
+        counts = [f"{name} erased: {getattr(self, name)}" for name in COUNTS]
+        failures = [f"could not: {what}" for what in self.could_not]
+        return [*counts, *failures, *[f"note: {what}" for what in self.notes]]
+
+
+COUNTS = ("sessions", "events", "records")
+
+
+@dataclass
+class Scope:
+    """The namespaces of one actor alone, and in words what else there is."""
+
+    namespaces: dict[str, Namespace] = field(default_factory=dict)
+    missing: list[str] = field(default_factory=list)  # what to set, to find more
+    shared: list[str] = field(default_factory=list)  # what cannot be told apart
+
+
+class Erasure:
+    """Erases an actor from all memories of an agent, as far as each of them allows."""
+
+    def __init__(self, long_term: LongTermMemory, actor: str) -> None:
+        self.report = Report(actor)
+        self._who = Who(actor, "", long_term.project_id)
+        self._memories: list[tuple[Collection, Memory]] = []
+        self._sessions: list[list[str]] = []  # of the actor, in each memory
+        for id, memory in long_term.memories.items():
+            collection, local = long_term.project.collections[id], LocalMemory(id, [])
+            self._memories.append((collection, memory))
+            if isinstance(memory, LocalMemory):
+                self.report.notes.append(f"collection {id} was searched in {memory.contact}")
+            elif local.exists:  # from trials without the service
+                self._memories.append((collection, local))
+
+    async def find_sessions(self) -> list[str]:
+        """Return the sessions of the actor that the memories know."""
+        for collection, memory in self._memories:
+            try:
+                self._sessions.append(await memory.sessions(self.report.actor))
+            except MemoryUnavailable as error:
+                self._sessions.append([])
+                where = f"events of collection {collection.collection_id}"
+                self.report.could_not.append(f"{where}: {error}")
+        return sorted({id for sessions in self._sessions for id in sessions})
+
+    async def erase(self) -> Report:
+        """Erase events and records, and report it; after `find_sessions`."""
+        for (collection, memory), sessions in zip(self._memories, self._sessions, strict=True):
+            await self._erase_memory(collection, memory, sessions)
+        self.report.notes[:] = dict.fromkeys(self.report.notes)
+        return self.report
+
+    async def _erase_memory(
+        self, collection: Collection, memory: Memory, sessions: list[str]
+    ) -> None:
+        report, where = self.report, f"of collection {collection.collection_id}"
+        scope = erasure_scope(await self._templates(collection, memory), self._who, sessions)
+        report.could_not += [f"{what} ({where})" for what in scope.missing]
+        report.notes += [f"{what} ({where})" for what in scope.shared]
+        namespaces = list(scope.namespaces.values())
+        try:
+            if not collection.writeback.enabled:
+                if await self._has_any(memory, sessions, namespaces):
+                    report.could_not.append(f"events and records {where}: it is read-only here")
+                return
+            for session in sessions:
+                for event in await memory.events(report.actor, session):
+                    await memory.delete_event(report.actor, session, event)
+                    report.events += 1
+                    if not isinstance(memory, LocalMemory):
+                        report.notes.append(AGAIN)
+        except MemoryUnavailable as error:
+            report.could_not.append(f"events {where}: {error}")
+        try:
+            for namespace in namespaces:
+                await erase_records(memory, namespace, report)
+        except MemoryUnavailable as error:
+            report.could_not.append(f"records {where}: {error}")
+
+    async def _templates(self, collection: Collection, memory: Memory) -> list[str]:
+        assert isinstance(collection.backend, AgentCoreConfig)
+        declared = [*(collection.backend.retrieval_config or {})]
+        if isinstance(memory, LocalMemory):
+            return declared or [default_template(collection)]
+        try:  # the service writes to namespaces that are not read, too
+            return declared + written_templates(await with_retries(memory.describe))
+        except MemoryUnavailable as error:
+            where = f"of collection {collection.collection_id} in all its namespaces"
+            self.report.could_not.append(f"records {where}: {error}")
+            return declared
+
+    async def _has_any(
+        self, memory: Memory, sessions: list[str], namespaces: list[Namespace]
+    ) -> bool:
+        for session in sessions:
+            if await memory.events(self.report.actor, session):
+                return True
+        for namespace in namespaces:
+            if await memory.records(namespace):
+                return True
+        return False
+
+
+async def erase_records(memory: Memory, namespace: Namespace, report: Report) -> None:
+    """Delete all records of a namespace, until it has none. Raises MemoryUnavailable."""
+    was_whole = False
+    while ids := await memory.records(namespace):
+        deleted = await memory.delete_records(ids)
+        report.records += deleted
+        if not deleted and was_whole:
+            return  # for a while, a list may show what was deleted before
+        if not deleted:
+            raise MemoryUnavailable(f"{len(ids)} in {namespace.path} were not deleted")
+        was_whole = deleted == len(ids)
+
+
+def erasure_scope(templates: Iterable[str], who: Who, sessions: list[str]) -> Scope:
+    """Return what lies below the {actorId} of each template; `sessions` are this actor's."""
+    scope, templates = Scope(), [*dict.fromkeys(templates)]
+    if "/" in who.actor:
+        scope.shared.append("no records are made for an actor id with a /")
+        return scope
+    for template in templates:
+        part = _actors_part(template)
+        if not part:
+            scope.shared.append(f"records in {template} are of all people")
+            continue
+        if "{projectId}" in part and not who.project_id:
+            scope.missing.append(f"records in {template}: PROJECT_ID is not set")
+            continue
+        if "{projectId}" in part:
+            scope.shared.append(
+                f"only records of project {who.project_id} are erased in {template}"
+            )
+        if "{sessionId}" in part:
+            scope.shared.append(f"only records of the listed sessions are erased in {template}")
+        for session in sessions if "{sessionId}" in part else [""]:
+            try:
+                namespace = resolve(part, replace(who, session_id=session))
+            except ValueError as error:
+                scope.shared.append(f"records in {error}")
+                break
+            if any(_may_be_of_others(namespace, one, who.actor) for one in templates):
+                scope.shared.append(f"records in {namespace.path} may be of others too")
+            else:
+                scope.namespaces[namespace.path] = namespace
+    return scope
+
+
+def _actors_part(template: str) -> str:
+    """Return the template up to its segment with {actorId}, and all below; or ""."""
+    segments = template.strip("/").split("/")
+    end = next((at for at, one in enumerate(segments, 1) if "{actorId}" in one), 0)
+    return "/".join(["", *segments[:end], "*"]) if end else ""
+
+
+def _may_be_of_others(namespace: Namespace, template: str, actor: str) -> bool:
+    """Whether a template, filled in for another actor, can lie in the namespace."""
+    above = template.strip("/").split("/")[: namespace.path.count("/") - 1]
+    pattern = ""
+    for at, part in enumerate(PLACEHOLDER.split("/".join(above))):
+        if at % 2 == 0:
+            pattern += re.escape(part)
+        elif part != "actorId":
+            pattern += "[^/]+"
+        else:
+            pattern += "(?P=actor)" if "<actor>" in pattern else "(?P<actor>[^/]+)"
+    match = re.fullmatch(pattern, namespace.path.strip("/"))
+    return match is not None and match.groupdict().get("actor") != actor

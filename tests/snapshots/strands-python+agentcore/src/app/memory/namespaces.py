@@ -1,0 +1,88 @@
+"""Whose memory it is, and where in a memory it lies: namespace templates, filled in."""
+
+import re
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import Any
+
+PLACEHOLDER = re.compile(r"\{(\w+)\}")
+
+
+@dataclass(frozen=True)
+class Who:
+    """The actor, and the session and project in which the actor speaks."""
+
+    actor: str
+    session_id: str
+    project_id: str | None = None
+
+
+@dataclass(frozen=True)
+class Namespace:
+    """A namespace: exactly this one, or with all below it."""
+
+    path: str  # such as /users/alice/
+    is_subtree: bool = False
+
+    @property
+    def parameter(self) -> dict[str, str]:
+        """The parameter that names it to AgentCore."""
+        return {"namespacePath" if self.is_subtree else "namespace": self.path}
+
+    def holds(self, path: str) -> bool:
+        """Whether a record of that namespace belongs here."""
+        path = f"/{path.strip('/')}/"
+        return path.startswith(self.path) if self.is_subtree else path == self.path
+
+
+def resolve(template: str, who: Who) -> Namespace:
+    """Fill in a template, in one pass; `/*` at its end means all below.
+
+    Raises ValueError, which says what is wrong: also for values that would make the namespaces of
+    two actors meet.
+    """
+    values = {
+        "actorId": who.actor,
+        "sessionId": event_session(who.session_id),
+        "projectId": who.project_id,
+    }
+    for segment in template.split("/"):
+        if "{actorId}" in segment and len(PLACEHOLDER.findall(segment)) > 1:
+            raise ValueError(f"{template}: {{actorId}} needs a segment without other placeholders")
+
+    def value_of(match: re.Match[str]) -> str:
+        name = match[1]
+        if name not in values:
+            return match[0]
+        value = values[name]
+        if not value:
+            raise ValueError(f"{template}: {{{name}}} has no value")
+        if re.search("[/*]", value):
+            raise ValueError(f"{template}: the value of {{{name}}} has a / or a *")
+        return value
+
+    is_subtree = template.endswith("/*")
+    path = PLACEHOLDER.sub(value_of, template.removesuffix("*") if is_subtree else template)
+    if left := re.search(r"\{\w*\}?|[}*]", path):
+        raise ValueError(f"{template}: {left[0]} is left over")
+    if not path.strip("/"):
+        raise ValueError(f"{template}: it names no namespace")
+    return Namespace(f"/{path.strip('/')}/", is_subtree)
+
+
+def event_session(session_id: str) -> str:
+    """Return the name of a session in AgentCore Memory, which allows 100 characters."""
+    if len(session_id) <= 100:
+        return session_id
+    return f"{session_id[:60]}-{sha256(session_id.encode()).hexdigest()[:32]}"
+
+
+def written_templates(memory: dict[str, Any]) -> list[str]:
+    """Return the templates to which the strategies of a memory write, as the files spell them."""
+    return [
+        template.replace("{memoryStrategyId}", strategy["strategyId"])
+        # The service allows keys in lower case only.
+        .replace("{projectid}", "{projectId}")
+        for strategy in memory.get("strategies", [])
+        for template in strategy.get("namespaceTemplates") or strategy.get("namespaces") or []
+    ]

@@ -1,0 +1,165 @@
+"""Recall: the best records of all namespaces that a turn may read, in time or not at all."""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Any
+
+from ..collections.memory_backend import NamespaceConfig
+from ..contract import is_blank
+from .base import Memory, Utterance, describe_failure
+from .namespaces import Who, resolve, written_templates
+
+log = logging.getLogger(__name__)
+MAX_QUERY_UNITS = 10_000  # UTF-16 units, as the service counts
+MAX_RESULTS = 100  # records of one call
+OVERFETCH = 4  # how many times more are asked for, as some are not relevant enough
+MAX_BLOCK_CHARS = 20_000
+ESCAPES = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;"})
+
+
+@dataclass(frozen=True)
+class Hit:
+    """A memory, how well it fits the query (0 to 1), and where it was found."""
+
+    text: str
+    score: float
+    namespace: str
+    collection: str
+    created_at: str
+    id: str
+
+
+@dataclass
+class Reader:
+    """A collection to search. `declared` is None where the resource names the namespaces."""
+
+    collection_id: str
+    lifetime: str
+    memory: Memory
+    declared: dict[str, NamespaceConfig] | None
+
+    async def namespaces(self) -> dict[str, NamespaceConfig]:
+        """Return what to search for in each namespace, by its template."""
+        if self.declared is not None:
+            return self.declared
+        templates = written_templates(await self.memory.describe())
+        is_own = self.lifetime == "user"  # then actors must not share a namespace
+        found = {one: NamespaceConfig() for one in templates if not is_own or "{actorId}" in one}
+        self.declared = found or None
+        return found
+
+
+class MemoryTurn:
+    """Long-term memory in one turn: what it recalls, and what it adds when it commits."""
+
+    def __init__(
+        self, who: Who, readers: Sequence[Reader], *, seconds: float, is_writable: bool
+    ) -> None:
+        self.who, self.readers = who, readers
+        self.added: list[str] = []
+        self.shown: list[Hit] = []  # to the model
+        self.stores: list[Any] = []  # of the owner
+        self.is_over = False
+        self._seconds, self.is_writable = seconds, is_writable
+        self._first: asyncio.Task[list[Hit]] | None = None
+
+    def add(self, text: str) -> None:
+        """Remember a text when the turn commits. Raises ValueError and RuntimeError."""
+        if is_blank(text):
+            raise ValueError("A blank text cannot be remembered.")
+        if not self.is_writable:
+            raise RuntimeError("This agent has no long-term memory that it may write to.")
+        if self.is_over:
+            raise RuntimeError("The turn is over.")
+        self.added.append(text)
+
+    def end(self) -> list[Utterance]:
+        """Return what the turn adds, now that it is committed."""
+        self.is_over = True
+        return [("USER", text) for text in self.added]
+
+    async def recall(self, query: str) -> list[Hit]:
+        """Search once per turn, for the query of its first model call."""
+        if self._first is None:
+            self._first = asyncio.create_task(self.search(query))
+        return await asyncio.shield(self._first)
+
+    async def search(self, query: str, readers: Sequence[Reader] | None = None) -> list[Hit]:
+        """Return what fits the end of a query, best first, within the timeout.
+
+        It does not raise: a memory that fails or is late is left out, with a line in the log.
+        """
+        units = query.encode("utf-16-le", "surrogatepass")[-2 * MAX_QUERY_UNITS :]
+        query = units.decode("utf-16-le", "ignore")
+        if is_blank(query):
+            return []
+        end = asyncio.get_running_loop().time() + self._seconds
+        readers = self.readers if readers is None else readers
+        found = await asyncio.gather(*[self._read(one, query, end) for one in readers])
+        return best([hit for hits in found for hit in hits])
+
+    async def _read(self, reader: Reader, query: str, end: float) -> list[Hit]:
+        namespaces: dict[str, NamespaceConfig] = {}
+        async with self._fail_open(f"{reader.collection_id}, its namespaces", end):
+            namespaces = await reader.namespaces()
+
+        async def read(template: str, config: NamespaceConfig) -> list[Hit]:
+            hits: list[Hit] = []
+            async with self._fail_open(f"{reader.collection_id}, {template}", end):
+                hits = await _retrieve(reader, template, config, self.who, query)
+            return hits
+
+        found = await asyncio.gather(*[read(*one) for one in namespaces.items()])
+        return [hit for hits in found for hit in hits]
+
+    @asynccontextmanager
+    async def _fail_open(self, where: str, end: float) -> AsyncIterator[None]:
+        try:
+            async with asyncio.timeout_at(end):
+                yield
+        except TimeoutError:
+            log.warning("nothing recalled from %s: no answer within %s s", where, self._seconds)
+        except Exception as error:  # noqa: BLE001 (the turn goes on, whatever it is)
+            log.warning("nothing recalled from %s: %s", where, describe_failure(error))
+
+
+current: ContextVar[MemoryTurn] = ContextVar("turn")  # inherited by the tools of the turn
+
+
+async def _retrieve(
+    reader: Reader, template: str, config: NamespaceConfig, who: Who, query: str
+) -> list[Hit]:
+    namespace = resolve(template, who)
+    limit = min(MAX_RESULTS, OVERFETCH * config.top_k)
+    records = await reader.memory.retrieve(who, namespace, query, limit)
+    return [
+        Hit(one.text, one.score, one.namespace, reader.collection_id, one.created_at, one.id)
+        for one in sorted(records, key=lambda one: -one.score)
+        if one.score >= config.relevance_score
+        and not is_blank(one.text)
+        and namespace.holds(one.namespace)
+    ][: config.top_k]
+
+
+def best(hits: Sequence[Hit]) -> list[Hit]:
+    """Return the hits in the order of their scores, each text once."""
+    unique: dict[str, Hit] = {}
+    for hit in sorted(hits, key=lambda hit: -hit.score):
+        unique.setdefault(hit.text, hit)
+    return list(unique.values())
+
+
+def memory_block(hits: Sequence[Hit]) -> str:
+    """Return the hits as text for a model, or ""; what exceeds the length is left out."""
+    lines, length = ["<memory>"], len("<memory>\n</memory>")
+    for hit in hits:
+        source, text = hit.collection.translate(ESCAPES), hit.text.translate(ESCAPES)
+        line = f'<entry source="{source}">{text}</entry>'
+        if length + len(line) + 1 <= MAX_BLOCK_CHARS:
+            lines.append(line)
+            length += len(line) + 1
+    return "\n".join([*lines, "</memory>"]) if len(lines) > 1 else ""

@@ -1,0 +1,110 @@
+"""Recording: committed turns go to long-term memory as events, outside the turns."""
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import partial
+from itertools import groupby
+from uuid import uuid4
+
+from ..contract import is_blank, well_formed
+from .base import Event, Memory, Utterance
+from .namespaces import Who
+from .retry_queue import RetryQueue, Waiting, Work
+
+MAX_TEXT_UNITS = 100_000  # UTF-16 units, as the service counts
+MAX_UTTERANCES = 100  # of one event
+
+
+@dataclass(frozen=True)
+class Writer:
+    """A collection to which committed turns are sent."""
+
+    collection_id: str
+    memory: Memory
+    batch_size: int = 1  # the texts up to which waiting turns are joined
+    project_id: str | None = None  # the value of {projectId}, if namespaces need it
+
+
+class Recorder:
+    """Sends what turns committed to all writers. It never raises, and delays no turn."""
+
+    def __init__(self, writers: Sequence[Writer]) -> None:
+        self._events = [RetryQueue(one.collection_id, partial(_next_event, one)) for one in writers]
+        self._others: dict[str, RetryQueue] = {}
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether something is still to be sent."""
+        return any(queue.is_waiting for queue in self._queues)
+
+    def record(self, who: Who, utterances: Sequence[Utterance]) -> None:
+        """Send the texts of one turn, in order; blank ones are left out."""
+        texts = split_utterances(utterances)
+        size = sum(len(text.encode()) for _, text in texts)
+        for queue in self._events if texts else ():
+            queue.put(Waiting((who, texts, datetime.now(UTC)), size))
+
+    def put(self, name: str, attempt: Callable[[], Awaitable[object]], size: int) -> None:
+        """Do other work for one turn, after what waits under that name, until it succeeds."""
+        self._others = {name: queue for name, queue in self._others.items() if queue.is_waiting}
+        queue = self._others.setdefault(
+            name, RetryQueue(name, lambda waiting: Work(waiting.popleft().what))
+        )
+        queue.put(Waiting(attempt, size))
+
+    async def close(self, seconds: float) -> None:
+        """Send what waits within this time; what is left is lost, with an error in the log."""
+        await asyncio.gather(*[queue.close(seconds) for queue in self._queues])
+
+    @property
+    def _queues(self) -> list[RetryQueue]:
+        return [*self._events, *self._others.values()]
+
+
+def split_utterances(utterances: Sequence[Utterance]) -> list[Utterance]:
+    """Return texts as the service accepts them: adjacent ones joined, long ones split."""
+    said = [(role, well_formed(text)) for role, text in utterances if not is_blank(text)]
+    return [
+        (role, piece)
+        for role, same in groupby(said, key=lambda one: one[0])
+        for piece in _split("\n\n".join(text for _, text in same))
+        if not is_blank(piece)
+    ]
+
+
+def _split(text: str) -> list[str]:
+    units = text.encode("utf-16-le")
+    pieces, start = [], 0
+    while start < len(units):
+        end = start + 2 * MAX_TEXT_UNITS
+        if end < len(units) and 0xDC <= units[end + 1] <= 0xDF:
+            end -= 2  # not inside a surrogate pair
+        pieces.append(units[start:end].decode("utf-16-le"))
+        start = end
+    return pieces
+
+
+def _next_event(writer: Writer, waiting: deque[Waiting]) -> Work:
+    """Make one event of the first turn that waits, and of more of the same session."""
+    who, texts, at = waiting.popleft().what
+    turns = 1
+    for other in [one for one in waiting if one.what[0] == who]:
+        more = other.what[1]
+        if len(texts) + len(more) > writer.batch_size:
+            break
+        texts, turns = [*texts, *more], turns + 1
+        waiting.remove(other)
+    # A turn of more texts than one event allows becomes several.
+    starts = range(0, len(texts), MAX_UTTERANCES)
+    parts = [texts[start : start + MAX_UTTERANCES] for start in starts]
+    events = deque(Event(who, part, str(uuid4()), at, writer.project_id) for part in parts)
+
+    async def attempt() -> None:
+        while events:
+            await writer.memory.create_event(events[0])
+            events.popleft()
+
+    return Work(attempt, turns)

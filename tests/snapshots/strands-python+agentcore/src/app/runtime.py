@@ -1,0 +1,99 @@
+"""What the turns of one process share: the model, the sessions and long-term memory."""
+
+import asyncio
+import re
+from pathlib import Path
+from typing import Any
+
+from .collections.check import check_project, load_project
+from .collections.secrets import SecretError, Secrets
+from .contract import AgentError, TurnRequest
+from .memory.adapter import with_memory
+from .memory.check import check_memory, check_resources
+from .memory.wiring import LongTermMemory
+from .model import build_model, check_model, model_endpoint
+from .session_store import InProcess
+from .sessions import Sessions
+from .settings import Settings
+
+
+class Runtime:
+    """The model, the collections of the agent, and what the commands report about them."""
+
+    erase_sessions = None  # sessions live in this process
+
+    def __init__(self, settings: Settings) -> None:
+        """Run `check` first: raises ValueError when the file of the agent is not valid."""
+        self.settings, self.model = settings, build_model(settings)
+        self.project = load_project(Path(), settings.agent_id)
+        self._secrets = Secrets(settings)
+        self.model = with_memory(self.model)
+        self.long_term = LongTermMemory(settings, self.project, self._secrets)
+        self.actor_required = self.long_term.actor_required
+        self.sessions = Sessions(settings, InProcess(settings))
+
+    @staticmethod
+    def check(settings: Settings, connect: bool = False) -> list[dict[str, Any]]:
+        """Return the findings about what the settings and the files name.
+
+        With `connect`, each store and service in use is called too.
+        """
+        findings = check_model(settings) + check_project(Path(), settings.agent_id)
+        if not any(one["severity"] == "error" for one in findings):
+            findings += check_memory(Path(), settings)
+        if connect and not any(one["severity"] == "error" for one in findings):
+            findings += asyncio.run(_connect(settings))
+        return findings
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether data of a committed turn is still to be written."""
+        return self.long_term.is_waiting
+
+    @property
+    def retention_notice(self) -> str:
+        """What was kept of a session, for whoever leaves it."""
+        recorded = self.long_term.retention_notice
+        if recorded:
+            return f"Sessions live in this process.{recorded}"
+        return "Nothing was kept: sessions live in this process."
+
+    def describe_endpoints(self) -> list[str]:
+        """Return what this process will contact, one line each, without passwords."""
+        where = "nothing" if self.settings.model == "offline" else model_endpoint(self.settings)
+        shown = re.sub("//[^/]*@", "//", where)
+        lines = [f"Model: {self.settings.model}, contacts {shown}"]
+        lines.append("Sessions: in this process")
+        return lines + self.long_term.describe_endpoints()
+
+    def agent_options(self, request: TurnRequest) -> dict[str, Any]:
+        """Return further arguments for the agent of one turn; may raise AgentError."""
+        return self.long_term.agent_options(request)
+
+    def record(self, request: TurnRequest, messages: list[Any]) -> None:
+        """Pass on the messages of a committed turn."""
+        self.long_term.record(messages, self.model)
+
+    async def open(self) -> None:
+        """Read the secrets that turns will need; raises AgentError for one that is missing."""
+        if self.settings.model != "offline":
+            try:
+                for collection in self.project.used():
+                    for ref in collection.backend.secret_refs():
+                        await self._secrets.get(ref)
+            except SecretError as error:
+                raise AgentError("store_unavailable", detail=str(error)) from None
+        await self.long_term.open()
+
+    async def close(self) -> None:
+        """Write what is still to be written, and disconnect."""
+        await self.long_term.close(self.settings.shutdown_grace_seconds)
+
+
+async def _connect(settings: Settings) -> list[dict[str, Any]]:
+    runtime, findings = Runtime(settings), list[dict[str, Any]]()
+    try:
+        findings += await check_resources(runtime.project, runtime.long_term, settings)
+    finally:
+        await runtime.close()
+    return findings

@@ -1,0 +1,15 @@
+"""Where sessions live beyond the process: an endpoint of your own."""
+
+from ..collections.models import Collection
+from ..collections.secrets import Secrets
+from ..settings import Settings
+from .base import DurableStore
+
+
+def open_store(
+    collection: Collection, agent_id: str, settings: Settings, secrets: Secrets
+) -> DurableStore:
+    """Return the store that a collection declares. It connects when it is first used."""
+    from .endpoint import EndpointStore  # its client takes a while to load
+
+    return EndpointStore(collection, agent_id, settings, secrets)

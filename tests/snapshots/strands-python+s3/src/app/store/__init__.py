@@ -1,0 +1,15 @@
+"""Where sessions live beyond the process: Amazon S3."""
+
+from ..collections.models import Collection
+from ..collections.secrets import Secrets
+from ..settings import Settings
+from .base import DurableStore
+
+
+def open_store(
+    collection: Collection, agent_id: str, settings: Settings, secrets: Secrets
+) -> DurableStore:
+    """Return the store that a collection declares. It connects when it is first used."""
+    from .s3 import S3Store  # its client takes a while to load
+
+    return S3Store(collection, agent_id, settings, secrets)

@@ -1,0 +1,1 @@
+"""Memory collections: the files that declare where an agent keeps its sessions and memories."""

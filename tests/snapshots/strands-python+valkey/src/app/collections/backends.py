@@ -1,0 +1,26 @@
+"""The backends that this project has code for, and the others that a file may name."""
+
+from typing import Literal
+
+from .fields import Extensible, SecretRef
+from .reader import Document, Findings
+from .session_backend import ValkeyConfig
+
+
+class OtherConfig(Extensible):
+    """A backend of a type that this project has no code for. Its other fields are not read."""
+
+    type: Literal["s3", "custom", "agentcore_memory"]
+
+    def secret_refs(self) -> list[SecretRef]:
+        """Return nothing: an agent that uses the collection does not start."""
+        return []
+
+    def findings(self, document: Document, status: str, lifetime: str) -> Findings:
+        """Yield nothing."""
+        yield from ()
+
+
+BackendConfig = ValkeyConfig | OtherConfig
+# The fields whose type selects one of several models.
+UNIONS = {("backend",)}

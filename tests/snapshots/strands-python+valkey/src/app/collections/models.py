@@ -1,0 +1,79 @@
+"""The fields of collection, agent and grant files: their types, defaults and limits.
+
+Those of a backend are in the module of that backend, rules of more than one file in `check`.
+"""
+
+from datetime import date
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from ..contract import is_blank
+from .backends import BackendConfig
+from .fields import Extensible, Strict, matches, satisfies
+
+
+def is_date(value: str) -> bool:
+    """Whether a text is a calendar date such as 2026-04-01."""
+    try:
+        return date.fromisoformat(value).isoformat() == value >= "1000"
+    except ValueError:
+        return False
+
+
+Prose = Annotated[str, satisfies(lambda value: not is_blank(value), "a text that is not blank")]
+Date = Annotated[str, satisfies(is_date, "a date such as 2026-04-01")]
+AgentId = Annotated[str, matches("[a-z0-9_-]{1,64}", "1 to 64 characters of a-z 0-9 _ -")]
+CollectionId = Annotated[str, matches("[a-z0-9_-]{3,64}", "3 to 64 characters of a-z 0-9 _ -")]
+Version = Annotated[
+    str,
+    matches(r"(0|[1-9][0-9]{0,8})(\.(0|[1-9][0-9]{0,8})){2}", "MAJOR.MINOR.PATCH such as 1.0.0"),
+]
+
+
+class Meta(Strict):
+    name: Prose
+    description: Prose
+    owner: Prose
+    tags: list[Prose] = Field(default=[])
+    last_updated: Date | None = None
+
+
+class Scope(Strict):
+    lifetime: Literal["session", "project", "user"]
+
+
+class Writeback(Strict):
+    enabled: bool
+
+
+class Collection(Strict):
+    spec_version: Literal["1.2"]
+    collection_id: CollectionId
+    version: Version
+    status: Literal["draft", "active", "deprecated", "disabled"]
+    meta: Meta
+    scope: Scope
+    backend: Annotated[BackendConfig, Field(discriminator="type")]
+    writeback: Writeback
+
+
+class AgentMemory(Extensible):
+    mode: Literal["none", "session", "project", "user"]
+    read_collections: list[str] = Field(default=[])
+    write_collections: list[str] = Field(default=[])
+
+
+class Agent(Extensible):
+    agent_id: AgentId
+    memory: AgentMemory
+
+
+class Grant(Extensible):
+    ref: CollectionId
+    access: Literal["read", "write", "read-write", "deny"]
+
+
+class Grants(Extensible):
+    agent_id: AgentId
+    collections: list[Grant] = Field(default=[])

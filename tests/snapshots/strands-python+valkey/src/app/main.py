@@ -1,0 +1,156 @@
+"""The commands of the agent, and the process that serves it."""
+
+import asyncio
+import json
+import logging
+import os
+import re
+import socket
+import sys
+from types import FrameType
+from uuid import uuid4
+
+import click
+import uvicorn
+
+from .contract import ACTOR_ID, ERRORS, SESSION_ID, AgentError, TurnRequest, check_prompt
+from .runtime import Runtime
+from .server import Turns, create_app
+from .settings import format_finding, read_settings, refuse_errors
+from .store.commands import sessions
+from .turn import take_turn
+
+
+@click.group()
+def cli() -> None:
+    """Talk to the agent here, serve it over HTTP, or check its settings."""
+    for stream in (sys.stdin, sys.stdout, sys.stderr):
+        stream.reconfigure(encoding="utf-8", errors="replace")  # type: ignore[union-attr]
+
+
+def start() -> Runtime:
+    """Return the runtime of this process; refuse to start when `check` finds an error."""
+    settings, findings = read_settings()
+    findings += Runtime.check(settings)
+    refuse_errors(findings)
+    for name in ("ai", "strands", "uvicorn"):  # their exceptions may quote prompts
+        logging.getLogger(name).setLevel("CRITICAL")
+    if settings.model == "offline":
+        click.echo("MODEL is not set: the offline model only echoes. See README.md to choose one.")
+    return Runtime(settings)
+
+
+@cli.command()
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@click.option("--connect", is_flag=True, help="Also call each store and service in use.")
+def check(as_json: bool, connect: bool) -> None:
+    """Report errors in the settings and collections; exit with 1 if there is one."""
+    settings, findings = read_settings()
+    findings += Runtime.check(settings, connect)
+    errors = sum(one["severity"] == "error" for one in findings)
+    warnings = len(findings) - errors
+    if as_json:
+        report = {"diagnostics": findings, "errors": errors, "warnings": warnings}
+        click.echo(json.dumps(report, ensure_ascii=False, separators=(",", ":")))
+    else:
+        lines = [*map(format_finding, findings), f"{errors} errors, {warnings} warnings"]
+        click.echo("\n".join(lines))
+    sys.exit(min(errors, 1))
+
+
+@cli.command()
+@click.option("--session", default=lambda: str(uuid4()), help="Continue this session.")
+@click.option("--actor", help="Speak as this actor.")
+def chat(session: str, actor: str | None) -> None:
+    """Talk to the agent here, also line by line from a pipe."""
+    if not re.fullmatch(SESSION_ID, session):
+        raise click.BadParameter(ERRORS["invalid_session_id"][1])
+    if actor is not None and not re.fullmatch(ACTOR_ID, actor):
+        raise click.BadParameter(ERRORS["invalid_actor"][1])
+    runtime, done, failed, is_piped = start(), 0, 0, not sys.stdin.isatty()
+    if runtime.actor_required and actor is None:
+        raise click.UsageError("An actor id is required: use --actor ID.")
+    with asyncio.Runner() as runner:
+        runner.run(_open(runtime))
+        while True:
+            try:
+                line = input("> ")
+                click.echo(f"{line}\n" if is_piped else "", nl=False)
+                prompt = check_prompt(line, runtime.settings.max_prompt_chars)
+                request = TurnRequest(session, actor, None, prompt)
+                runner.run(take_turn(runtime, request, _print))
+                done += 1
+                click.echo()
+            except AgentError as error:
+                failed += 1
+                click.echo(f"{error} ({error.__cause__ or error.detail or error.type})")
+            except (EOFError, KeyboardInterrupt):
+                break
+        runner.run(runtime.close())
+    notice = runtime.retention_notice if done else "It had no new turn."
+    click.echo(f"\nThis was session {session}. {notice}")
+    sys.exit(is_piped and failed > 0)
+
+
+async def _print(chunk: str) -> None:
+    # Without control characters: they could move the cursor or retitle the window.
+    click.echo(re.sub("[\x00-\x08\x0b-\x1f\x7f-\x9f]", "", chunk), nl=False)
+
+
+@cli.command()
+def serve() -> None:
+    """Serve the agent over HTTP on HOST and PORT."""
+    logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s")
+    logging.getLogger("app").setLevel("INFO")
+    asyncio.run(_serve(start()))
+
+
+async def _open(runtime: Runtime) -> None:
+    try:
+        await runtime.open()
+    except AgentError as error:
+        raise click.ClickException(error.detail) from None
+
+
+class _Server(uvicorn.Server):
+    """A server that drains at the first signal and exits at the second."""
+
+    def __init__(self, runtime: Runtime, turns: Turns) -> None:
+        app = create_app(runtime, turns)
+        config = uvicorn.Config(app, log_config=None, server_header=False)
+        config.timeout_graceful_shutdown = 1  # for clients that do not read their answer
+        super().__init__(config)
+        self.loop, self.signalled = asyncio.get_running_loop(), asyncio.Event()
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        if self.signalled.is_set():
+            os._exit(1)
+        self.loop.call_soon_threadsafe(self.signalled.set)
+
+
+async def _serve(runtime: Runtime) -> None:
+    settings, turns, host = runtime.settings, Turns(), runtime.settings.host
+    await _open(runtime)
+    try:
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        listener = socket.create_server((host, settings.port), family=family)
+    except OSError as error:
+        why = str(error.strerror).split(" (")[0].lower()
+        where = f"HOST {host}, PORT {settings.port}"
+        raise click.ClickException(f"Cannot listen on {where}: {why}.") from None
+    server = _Server(runtime, turns)
+    running = asyncio.create_task(server.serve([listener]))
+    if not settings.is_loopback:
+        click.echo(f"Warning: {host} is open to other machines, and callers are not authenticated.")
+    host, port = f"[{host}]" if ":" in host else host, listener.getsockname()[1]
+    click.echo("\n".join([*runtime.describe_endpoints(), f"Listening on http://{host}:{port}"]))
+    await server.signalled.wait()
+    await turns.drain(settings.shutdown_grace_seconds)
+    await runtime.close()
+    server.should_exit = True
+    await running
+    sys.stdout.flush()
+    os._exit(0)  # a thread that hangs in a tool or a client would keep the process alive
+
+
+cli.add_command(sessions)

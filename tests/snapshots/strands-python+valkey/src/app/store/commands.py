@@ -1,0 +1,191 @@
+"""The commands `sessions list | show | restore | end`, which use the store without a turn."""
+
+import asyncio
+import json
+import re
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import click
+
+from ..collections.check import check_project, load_project
+from ..collections.secrets import Secrets, unset_variables
+from ..contract import ACTOR_ID, ERRORS, SESSION_ID
+from ..settings import Settings, read_settings, refuse_errors
+from . import open_store
+from .base import UUID7, Conflict, DurableStore, StoreUnavailable, Unsupported
+from .erase import SessionsErased, erase_sessions
+from .snapshot import read_snapshot
+
+CONFLICT = "Another process continued this session; nothing was changed."
+UNREADABLE = "unreadable, so the next turn quarantines it"
+JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+Use = Callable[[DurableStore, Settings], Awaitable[Any]]
+
+
+def _matches(pattern: str, message: str) -> Callable[[Any, Any, str | None], str | None]:
+    def check(_: Any, __: Any, value: str | None) -> str | None:
+        if value is not None and not re.fullmatch(pattern, value):
+            raise click.BadParameter(message)
+        return value
+
+    return check
+
+
+_session = _matches(SESSION_ID, ERRORS["invalid_session_id"][1])
+_actor = _matches(ACTOR_ID, ERRORS["invalid_actor"][1])
+_checkpoint = _matches(UUID7, "A checkpoint is a UUIDv7 in lower case.")
+
+
+@click.group()
+def sessions() -> None:
+    """List the stored sessions, show one, restore a checkpoint, or end sessions."""
+
+
+@sessions.command("list")
+@JSON
+def list_sessions(as_json: bool) -> None:
+    """Print the ids of all sessions."""
+    ids: list[str] = _with_store(lambda store, _: store.sessions())
+    count = f"{len(ids)} session{'' if len(ids) == 1 else 's'}"
+    click.echo(_json({"sessions": ids}) if as_json else "\n".join([*ids, count]))
+
+
+@sessions.command()
+@click.argument("session", callback=_session)
+@JSON
+def show(session: str, as_json: bool) -> None:
+    """Print the last turn of SESSION, its checkpoints, and what was quarantined."""
+    report = _with_store(lambda store, settings: _report(store, session, settings))
+    if not (report["bytes"] or report["checkpoints"] or report["quarantined"]):
+        raise click.ClickException(f"Nothing is stored for session {session}.")
+    if as_json:
+        return click.echo(_json(report))
+    lines = [f"session {session}: {_describe(report) if report['bytes'] else 'no turn'}"]
+    lines += [f"checkpoint {one['id']}: {_describe(one)}" for one in report["checkpoints"]]
+    lines += [f"quarantined {name}" for name in report["quarantined"]]
+    return click.echo("\n".join(lines))
+
+
+@sessions.command()
+@click.argument("session", callback=_session)
+@click.argument("checkpoint", callback=_checkpoint)
+def restore(session: str, checkpoint: str) -> None:
+    """Take SESSION back to CHECKPOINT, an id that `sessions show` prints."""
+    turn = _with_store(
+        lambda store, settings: _restore(store, session, checkpoint, settings), changes=True
+    )
+    click.echo(f"Session {session} is back at turn {turn}.")
+
+
+@sessions.command()
+@click.argument("session", required=False, callback=_session)
+@click.option("--actor", callback=_actor, help="End all sessions of this actor.")
+def end(session: str | None, actor: str | None) -> None:
+    """Delete everything stored for SESSION, or for all sessions of an actor."""
+    if (session is None) == (actor is None):
+        raise click.UsageError("Name a session, or an actor with --actor ID.")
+    if session is not None:
+        _with_store(lambda store, _: store.end(session), changes=True)
+        return click.echo(f"Session {session} has ended.")
+    report: SessionsErased = _with_store(
+        lambda store, _: erase_sessions(store, True, actor or "", []), changes=True
+    )
+    for id in report.ended:
+        click.echo(f"Session {id} has ended.")
+    for note in report.notes:
+        click.echo(f"Note: {note}.", err=True)
+    if report.failures:
+        raise click.ClickException("\n".join(report.failures))
+    return click.echo(f"{len(report.ended)} sessions of actor {actor} have ended.")
+
+
+def _with_store(use: Use, changes: bool = False) -> Any:
+    """Return the result of `use`; a failure is one line on standard error and the exit code 1."""
+    settings, findings = read_settings()
+    findings += check_project(Path(), settings.agent_id)
+    refuse_errors(findings)
+    try:
+        return asyncio.run(_run(use, settings, changes))
+    except Conflict:
+        raise click.ClickException(CONFLICT) from None
+    except (StoreUnavailable, Unsupported) as error:
+        raise click.ClickException(str(error)) from None
+
+
+async def _run(use: Use, settings: Settings, changes: bool) -> Any:
+    project = load_project(Path(), settings.agent_id)
+    collection = next(iter(project.session_collections()), None)
+    if collection is None:
+        raise Unsupported("There is no store: no collection in use keeps sessions.")
+    if unset := unset_variables(settings, collection):
+        raise Unsupported(f"There is no store until {unset[0]} is set.")
+    if changes and not project.is_writable(collection):
+        raise Unsupported(f"Collection {collection.collection_id} is read-only.")
+    store = open_store(collection, project.agent_id, settings, Secrets(settings))
+    try:
+        return await use(store, settings)
+    finally:
+        await store.close()
+
+
+async def _report(store: DurableStore, session_id: str, settings: Settings) -> dict[str, Any]:
+    stored = await store.load(session_id)
+    checkpoints = [
+        {"id": id, **_summary(await store.load_checkpoint(session_id, id) or b"", settings)}
+        for id in await store.checkpoints(session_id)
+    ]
+    return {
+        "session_id": session_id,
+        **_summary(stored.snapshot if stored else b"", settings),
+        "checkpoints": checkpoints,
+        "quarantined": await store.quarantined(session_id),
+    }
+
+
+def _summary(snapshot: bytes, settings: Settings) -> dict[str, Any]:
+    """Return what is shown of a snapshot; `turn` is None when it is unreadable."""
+    summary: dict[str, Any] = dict.fromkeys(("turn", "actor", "created_at", "restored_from"))
+    readable = read_snapshot(snapshot, settings.max_snapshot_bytes)
+    if readable is not None:
+        value = json.loads(readable)
+        summary |= {key: (value | value["app_data"]).get(key) for key in summary}
+        summary["created_at"] = re.sub(r"[+]00:00$", "Z", str(summary["created_at"]))
+    return summary | {"bytes": len(snapshot)}
+
+
+def _describe(summary: dict[str, Any]) -> str:
+    """Return a summary in one line, without characters that could move the cursor."""
+    if summary["turn"] is None:
+        return f"{UNREADABLE}, {summary['bytes']} bytes"
+    actor = f"actor {summary['actor']}" if summary["actor"] is not None else "no actor"
+    line = f"turn {summary['turn']}, {actor}, {summary['created_at']}, {summary['bytes']} bytes"
+    origin = summary["restored_from"]
+    line += f", restored from {origin}" if origin else ""
+    return "".join(char if char.isprintable() else "?" for char in line)
+
+
+async def _restore(
+    store: DurableStore, session_id: str, checkpoint: str, settings: Settings
+) -> int:
+    """Save a checkpoint as the latest snapshot, and return its turn."""
+    kept = await store.load_checkpoint(session_id, checkpoint)
+    snapshot = read_snapshot(kept, settings.max_snapshot_bytes) if kept else None
+    if snapshot is None:
+        what = "has no checkpoint" if kept is None else "has an unreadable checkpoint"
+        raise Unsupported(f"Session {session_id} {what} {checkpoint}.")
+    stored = await store.load(session_id)
+    expected = stored.revision if stored else None
+    if stored and read_snapshot(stored.snapshot, settings.max_snapshot_bytes) is None:
+        await store.quarantine(session_id, stored.revision)
+        expected = None
+    value = json.loads(snapshot)
+    # Without its idempotency key, with which a new turn would get the old reply.
+    value["app_data"] |= {"key": None, "restored_from": checkpoint}
+    await store.save(session_id, json.dumps(value, ensure_ascii=False).encode(), expected)
+    return int(value["app_data"]["turn"])
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))

@@ -1,0 +1,234 @@
+"""Sessions in a store: continued anywhere, never merged, never lost without a word."""
+
+import asyncio
+import json
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from click.testing import CliRunner
+from store_server import PASSWORD, StoreServer
+from test_turn import Client
+
+from app.collections.models import Collection
+from app.collections.secrets import Secrets
+from app.main import cli
+from app.sessions import Sessions
+from app.settings import Settings
+from app.store import open_store
+from app.store.base import Conflict, DurableStore, StoreUnavailable, Unsupported
+from app.store.cached import CachedStore
+from app.store.erase import erase_sessions
+
+IDS = [f"01890000-0000-7000-8000-00000000000{number}" for number in range(3)]
+META = {"name": "Sessions", "description": "Keeps sessions.", "owner": "tests"}
+NAMES = {"spec_version": "1.2", "collection_id": "sessions", "version": "1.0.0", "meta": META}
+DAMAGES: list[dict[str, Any]] = [
+    {"schema_version": "2.0"},
+    {"data": {"messages": []}},
+    {"app_data": {"actor": None, "turn": 0, "key": None, "reply": ""}},
+    {"more": "x" * 9000},
+]
+
+
+class Home:
+    """An agent of its own name, whose sessions are in the server."""
+
+    def __init__(self, server: StoreServer, kind: str) -> None:
+        self.server, self.agent_id = server, f"agent-{uuid4().hex[:8]}"
+        more = {"scope": {"lifetime": server.lifetime}, "backend": server.backend(kind)}
+        self.fields: dict[str, Any] = (
+            NAMES | more | {"status": "active", "writeback": {"enabled": True}}
+        )
+        self.collection = Collection.model_validate(self.fields)
+
+    def store(self, **settings: Any) -> DurableStore:
+        """Open a store, as another process does."""
+        options = Settings(max_snapshot_bytes=8000, **settings)
+        return open_store(self.collection, self.agent_id, options, Secrets(options))
+
+    def replica(self, *script: Any, is_writable: bool = True, **settings: Any) -> Any:
+        """Return a client of the agent in another process."""
+        client: Any = Client(*script)
+        client.store, options = (
+            self.store(**settings),
+            Settings(max_snapshot_bytes=8000, **settings),
+        )
+        cached = CachedStore(options, client.store, is_writable)
+        client.runtime.sessions = Sessions(options, cached)
+        return client
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[StoreServer]:
+    with StoreServer() as server:
+        yield server
+
+
+@pytest.fixture(params=StoreServer.kinds)
+def home(request: Any, server: StoreServer, monkeypatch: pytest.MonkeyPatch) -> Home:
+    for name, value in server.environment(server.port).items():
+        monkeypatch.setenv(name, value)
+    return Home(server, request.param)
+
+
+def snapshot(turn: int) -> bytes:
+    return json.dumps({"data": {"messages": []}, "app_data": {"turn": turn}}).encode()
+
+
+async def test_a_save_replaces_the_expected_revision_only(home: Home) -> None:
+    store, other = home.store(), home.store()
+    assert await store.load("s") is None
+    first = await store.save("s", snapshot(1), None)
+    loaded = await other.load("s")
+    assert loaded and loaded.revision == first and json.loads(loaded.snapshot)["app_data"]["turn"]
+    assert await other.load("s", loaded) is loaded
+    second = await other.save("s", snapshot(2), first)
+    for expected in (None, first):
+        with pytest.raises(Conflict):
+            await store.save("s", snapshot(3), expected)
+    changed = await other.load("s", loaded)
+    assert changed and (changed.revision, changed == loaded) == (second, False)
+    await store.end("s")
+    with pytest.raises(Conflict):
+        await store.save("s", snapshot(3), second)
+    saves = [(store, other)[n % 2].save("s", snapshot(n), None) for n in range(6)]
+    results = await asyncio.gather(*saves, return_exceptions=True)
+    assert sorted(type(it).__name__ for it in results) == ["Conflict"] * 5 + ["str"]
+
+
+async def test_checkpoints_are_kept_and_an_unreadable_snapshot_is_quarantined(home: Home) -> None:
+    store, revision = home.store(checkpoints=2), None
+    for number, id in enumerate(IDS):
+        revision = await store.save("s", snapshot(number + 1), revision, id)
+    assert (await store.checkpoints("s"))[-2:] == IDS[1:]
+    kept = await store.load_checkpoint("s", IDS[1])
+    assert kept and json.loads(kept)["app_data"] == {"turn": 2}
+    name = await store.quarantine("s", revision)
+    assert [await store.load("s"), await store.quarantined("s")] == [None, [name]]
+    await store.save("s", snapshot(1), None)
+    assert await store.quarantined("s") == [name]
+    await store.close()
+    store = home.store()
+    if home.server.is_listing:
+        assert await store.sessions() == ["s"]
+    else:
+        with pytest.raises(Unsupported):
+            await store.sessions()
+    await store.end("s")
+    assert not await store.checkpoints("s") + await store.quarantined("s")
+
+
+async def test_a_session_continues_after_a_restart_and_in_another_process(home: Home) -> None:
+    one, two = home.replica(), home.replica()
+    assert [await it.say("s", str(n)) for n, it in enumerate([one, two, one, one])] == list("1234")
+    restarted = home.replica()
+    assert await restarted.say("s", "4") == "5"
+    assert restarted.model.calls == ["0 ok 1 ok 2 ok 3 ok 4"]
+    assert await two.say("s!") == "end"
+    assert [await one.say("s"), await two.say("s")] == ["1", "2"]
+    if home.server.expire("s", home.agent_id):
+        assert await one.say("s") == "1"
+
+
+@pytest.mark.parametrize(("address", "outcome"), [("s", "2"), ("s!", "end")])
+async def test_a_turn_is_refused_when_another_process_was_faster(
+    address: str, outcome: str, home: Home
+) -> None:
+    slow, fast = home.replica(["a"], [0.7, "b"]), home.replica()
+    assert [await slow.say("s"), await fast.say("other")] == ["1", "1"]
+    late = asyncio.create_task(slow.say("s", "2"))
+    await asyncio.sleep(0.3)
+    assert [await fast.say(address, "x"), await late] == [outcome, "session_conflict"]
+    assert await slow.say("s", "y") == {"2": "3", "end": "1"}[outcome]
+    assert slow.model.calls[-1] == {"2": "hi a x ok y", "end": "y"}[outcome]
+
+
+async def test_no_turn_continues_from_a_damaged_snapshot(home: Home) -> None:
+    one, two = home.replica(), home.replica()
+    for number, damage in enumerate(DAMAGES):
+        assert await one.say("s") == "1"
+        damaged = json.loads(home.server.read("s", home.agent_id)) | damage
+        home.server.overwrite("s", home.agent_id, json.dumps(damaged).encode())
+        assert [await two.say("s"), two.model.calls] == ["session_corrupt", []]
+        assert len(await one.store.quarantined("s")) == number + 1
+
+
+async def test_a_store_that_is_down_fails_the_turn_before_the_model(
+    home: Home, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        for port in (9, silent.getsockname()[1]):
+            for name, value in home.server.environment(port).items():
+                monkeypatch.setenv(name, value)
+            client = home.replica(store_timeout_seconds=1)
+            assert [await client.say("s"), client.model.calls] == ["store_unavailable", []]
+    assert "store_unavailable" in caplog.text and PASSWORD not in caplog.text
+
+
+@pytest.mark.parametrize("is_saved", [True, False])
+async def test_a_lost_reply_of_a_save_is_found_out(is_saved: bool, home: Home) -> None:
+    client = home.replica(["a"], ["b"], checkpoints=9)
+    assert await client.say("s") == "1"
+    save = client.store.save
+
+    async def fail(*values: Any) -> None:
+        if is_saved:
+            await save(*values)
+        raise StoreUnavailable("no answer")
+
+    client.store.save = fail
+    assert await client.say("s#k", "2") == ("2" if is_saved else "store_unavailable")
+    client.store.save = save
+    assert [await client.say("s#k", "2"), await client.say("s", "3")] == ["2", "3"]
+    assert len(await client.store.checkpoints("s")) == 3
+
+
+async def test_a_store_that_is_not_writable_stays_as_it_is(home: Home) -> None:
+    assert await home.replica().say("s") == "1"
+    client = home.replica(is_writable=False)
+    said = [await client.say(it) for it in ("s", "s", "s!", "s", "new!", "new")]
+    assert said == ["2", "3", "end", "1", "end", "1"]
+    assert await home.replica().say("s") == "2"
+
+
+async def test_the_sessions_of_an_actor_are_erased(home: Home) -> None:
+    client = home.replica()
+    said = [await client.say(it) for it in ("one@ada", "two@ada", "three@bob", "four")]
+    report = await erase_sessions(home.store(), True, "ada", ["one", "two", "three", "unknown"])
+    assert (sorted(report.ended), report.failures, said) == (["one", "two"], [], ["1"] * 4)
+    assert [await client.say(it) for it in ("one@ada", "three@bob", "four")] == ["1", "2", "2"]
+
+
+def test_the_commands_show_a_session_and_restore_it(home: Home, apart: Path) -> None:
+    def run(*words: str) -> tuple[int, str]:
+        done = CliRunner().invoke(cli, words)
+        return done.exit_code, done.stdout or done.output
+
+    async def talk() -> None:
+        client = home.replica(["a"], ["x" * 9000], checkpoints=9)
+        assert [await client.say("s") for _ in "123"] == ["1", "session_too_large", "2"]
+        await client.store.close()
+
+    asyncio.run(talk())
+    uses = {"mode": "user", "read_collections": ["sessions"], "write_collections": ["sessions"]}
+    grants = [{"ref": "sessions", "access": "read-write"}]
+    files = {"collections/sessions.collection": home.fields}
+    files["agents/apart.agent"] = {"agent_id": home.agent_id, "memory": uses}
+    files["iam/apart.iam"] = {"agent_id": home.agent_id, "collections": grants}
+    for path, fields in files.items():
+        path = path.replace("apart", home.agent_id)
+        (apart / f"{path}.md").write_text(f"---\n{json.dumps(fields)}\n---\n")
+    (apart / "agents" / "apart.agent.md").unlink()
+    assert run("check", "--connect")[0] == 0
+    shown = json.loads(run("sessions", "show", "s", "--json")[1])
+    assert [it["turn"] for it in (shown, *shown["checkpoints"])] == [2, 1, 2]
+    first = shown["checkpoints"][0]["id"]
+    assert run("sessions", "restore", "s", first) == (0, "Session s is back at turn 1.\n")
+    assert f", restored from {first}" in run("sessions", "show", "s")[1]
+    assert run("sessions", "list")[0] == (0 if home.server.is_listing else 1)
+    assert run("sessions", "end", "s") == (0, "Session s has ended.\n")
+    assert run("sessions", "show", "s")[0] == 1

@@ -1,0 +1,106 @@
+// Long-term memory in AgentCore Memory: what its collection declares.
+
+import { z } from 'zod'
+
+import { missingAddress, reference, region, type SecretRef, whole } from './fields.ts'
+import type { Document, Findings } from './reader.ts'
+
+// The id of a memory looks like a path, and is no reference to a secret.
+const MEMORY_ID = /^[A-Za-z][A-Za-z0-9_-]{0,99}-[A-Za-z0-9]{10}$/
+const NAMESPACE = /^(?=.{1,512}$)\/?[A-Za-z0-9_{}-]+(\/[A-Za-z0-9_{}-]+)*(\/\*?)?$/
+const PLACEHOLDER = /\{(?:actorId|projectId|sessionId)\}/g
+// In {actorId}-{sessionId}, actor a-b with session c has the namespace of actor a with b-c.
+const AMBIGUOUS = /\{actorId\}[^/]*\{|\}[^/]*\{actorId\}/
+const MAX_RECORDS = 100
+
+const NamespaceConfig = z.strictObject({
+  top_k: whole(1, 1000).default(10),
+  relevance_score: z.number().min(0).max(1).default(0.2),
+})
+
+/** A mapping as a Map: zod's own record type would skip the key __proto__. */
+function asMap(value: unknown): unknown {
+  const isMapping = typeof value === 'object' && value !== null && !Array.isArray(value)
+  return isMapping ? new Map(Object.entries(value)) : value
+}
+
+export const AgentCoreConfig = z.strictObject({
+  type: z.literal('agentcore_memory'),
+  memory_id_secret: reference
+    .refine((value) => !MEMORY_ID.test(value), "Input should be a reference, not a memory's id")
+    .optional(),
+  region,
+  retrieval_config: z
+    .preprocess(asMap, z.map(z.string(), NamespaceConfig))
+    .refine((config) => config.size > 0, 'Input should have at least one namespace')
+    .transform((config) => Object.fromEntries(config))
+    .optional(),
+  batch_size: whole(1, 100).default(1),
+})
+
+export type AgentCoreConfig = z.output<typeof AgentCoreConfig>
+
+/** Return the references that are read before the collection is used. */
+export function secretRefs({ memory_id_secret: reference }: AgentCoreConfig): SecretRef[] {
+  const path = ['backend', 'memory_id_secret']
+  return reference ? [{ reference, key: null, region: null, path }] : []
+}
+
+/** Check what concerns more than one field. */
+export function* backendFindings(
+  document: Document,
+  { memory_id_secret: id, retrieval_config: config, batch_size: size }: AgentCoreConfig,
+  status: string,
+  lifetime: string,
+): Findings {
+  const place = ['backend', 'retrieval_config']
+  if (!id) yield* missingAddress(document, 'memory_id_secret', status)
+  if (lifetime === 'session') {
+    const message = 'agentcore_memory does not store lifetime session: use valkey or s3.'
+    yield document.finding('AML-E043', message, 'backend', 'type')
+  }
+  if (config === undefined) {
+    const message = `${place.join('.')} is missing: the namespaces of the memory resource apply.`
+    yield document.finding('AML-W207', message, ...place)
+  }
+  if (size > 1) {
+    const loss = 'a killed process loses messages that were not sent yet'
+    const message = `With batch_size ${size}, ${loss}.`
+    yield document.finding('AML-W225', message, 'backend', 'batch_size')
+  }
+  for (const [namespace, { top_k: topK }] of Object.entries(config ?? {})) {
+    for (const [id, message] of checkNamespace(namespace, lifetime)) {
+      yield document.finding(id, message, ...place, namespace)
+    }
+    if (topK > MAX_RECORDS) {
+      const cut = `top_k ${topK} is reduced to ${MAX_RECORDS}`
+      const message = `AgentCore Memory returns at most ${MAX_RECORDS} records: ${cut}.`
+      yield document.finding('AML-W220', message, ...place, namespace, 'top_k')
+    }
+  }
+}
+
+function* checkNamespace(namespace: string, lifetime: string): Generator<[string, string]> {
+  if (!NAMESPACE.test(namespace)) {
+    const form = 'parts of A-Z a-z 0-9 _ - between slashes, and may end in /*'
+    return yield ['AML-E052', `Namespace ${namespace} must consist of ${form}.`]
+  }
+  if (/[{}]/.test(namespace.replace(PLACEHOLDER, ''))) {
+    const names = '{actorId}, {projectId} and {sessionId}'
+    return yield ['AML-E053', `Only ${names} are placeholders of a namespace.`]
+  }
+  if (AMBIGUOUS.test(namespace)) {
+    const rule = 'A slash must separate {actorId} from the next placeholder'
+    return yield ['AML-E05B', `${rule}: otherwise two actors can share a namespace.`]
+  }
+  const [hasActor, hasProject] = ['{actorId}', '{projectId}'].map((it) => namespace.includes(it))
+  const own = `this collection has lifetime ${lifetime}.`
+  if (lifetime === 'project') {
+    if (hasActor) yield ['AML-W221', `{actorId} belongs to lifetime user, and ${own}`]
+    if (!hasProject) yield ['AML-W228', 'All projects share this namespace: add {projectId}.']
+  }
+  if (lifetime === 'user') {
+    if (hasProject) yield ['AML-W221', `{projectId} belongs to lifetime project, and ${own}`]
+    if (!hasActor) yield ['AML-E231', 'All users share this namespace: add {actorId}.']
+  }
+}

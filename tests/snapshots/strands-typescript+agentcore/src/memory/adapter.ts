@@ -1,0 +1,253 @@
+// Long-term memory for an agent of Strands: its memory manager, and the stores that it searches.
+
+import {
+  type ExtractionResult,
+  type MemoryEntry,
+  Message,
+  ModelExtractor,
+} from '@strands-agents/sdk'
+import type { MemoryStore, MessageData, Model, ModelStreamEvent } from '@strands-agents/sdk'
+import type { SearchOptions, StreamOptions, Tool } from '@strands-agents/sdk'
+
+import { isBlank, log, type TurnRequest } from '../contract.ts'
+import { OfflineModel } from '../offline_model.ts'
+import type { Settings } from '../settings.ts'
+import { AgentCore } from './agentcore.ts'
+import { bounded, type MemoryCollection, reasonOf, type Utterance } from './base.ts'
+import { eventSession } from './namespaces.ts'
+import { ownStores } from './own_stores.ts'
+import { type Hit, memoryBlock, type MemoryTurn } from './recall.ts'
+import type { LongTermMemory } from './wiring.ts'
+
+const MAX_ENTRIES = 10_000 // of the block: the files say how many there are
+const DEFAULT_RESULTS = 5 // of an owner's store that does not say
+const MAX_QUERY_CHARS = 10_000 // UTF-16 units, as for the collections
+
+const guarded = new WeakMap<MemoryTurn, GuardedStore[]>()
+let sequence = 0 // of messages: a store that turns share knows them by their numbers
+
+/** Return what the agent of a turn is made with. */
+export function agentOptions(
+  longTerm: LongTermMemory,
+  turn: MemoryTurn,
+  settings: Settings,
+  model: Model,
+): object {
+  turn.retrieve = sdkRetrieve(turn)
+  const own = ownStores(turn.who).map((it) => new GuardedStore(it, settings.recallTimeoutSeconds))
+  guarded.set(turn, own)
+  const adds = settings.addMemoryTool > 0 && longTerm.written.length > 0
+  const shown = longTerm.read.length > 0 || !adds ? longTerm.read : longTerm.written.slice(0, 1)
+  const stores: MemoryStore[] = shown.map(
+    (it, at) => new CollectionStore(it, turn, adds && at === 0),
+  )
+  stores.push(...own)
+  if (stores.length === 0) return {}
+  const hits: Hit[] = []
+  const format = ({ entries }: { entries: MemoryEntry[] }) => {
+    const found = entries.map((entry) => hitOf(entry, entry.storeName ?? ''))
+    hits.splice(0, hits.length, ...turn.best(found))
+    return memoryBlock(hits)
+  }
+  const injection = { maxEntries: MAX_ENTRIES, format }
+  const memoryManager = { stores, addToolConfig: adds, injection }
+  const isOffline = model.constructor === OfflineModel
+  return { memoryManager, ...(isOffline && { model: new RecallingOfflineModel(hits) }) }
+}
+
+/** Record a committed turn: its texts in the collections, its messages in the owner's stores. */
+export function record(
+  longTerm: LongTermMemory,
+  request: TurnRequest,
+  added: unknown[],
+  model: Model,
+): void {
+  const messages = added as Message[]
+  const turn = longTerm.record(request, utterancesOf(messages))
+  const all = messages.map((message) => message.toJSON())
+  for (const one of (turn && guarded.get(turn)) ?? []) {
+    if (!one.store.writable) continue
+    const size = Buffer.byteLength(JSON.stringify(all))
+    longTerm.recorder.put(`store ${one.name}`, one.recording(all, model), size)
+  }
+}
+
+/** The texts of messages, without those of tools. */
+function utterancesOf(messages: readonly Message[]): Utterance[] {
+  return messages.flatMap(({ role, content }) =>
+    content.flatMap((block): Utterance[] => {
+      if (block.type !== 'textBlock' || isBlank(block.text)) return []
+      return [[role === 'user' ? 'USER' : 'ASSISTANT', block.text]]
+    }),
+  )
+}
+
+/** A collection as a store of the SDK; texts that it is given wait for the commit. */
+class CollectionStore implements MemoryStore {
+  readonly name: string
+  readonly writable: boolean
+  readonly #turn: MemoryTurn
+  readonly #collections: MemoryCollection[]
+
+  constructor(collection: MemoryCollection, turn: MemoryTurn, writable: boolean) {
+    this.name = collection.id
+    this.writable = writable
+    this.#turn = turn
+    this.#collections = collection.isRead ? [collection] : []
+  }
+
+  /** Return what fits a query, in time. It does not throw. */
+  async search(query: string): Promise<MemoryEntry[]> {
+    const hits = await this.#turn.search(query, this.#collections)
+    return hits.map(({ text, id, score, namespace, createdAt }) => {
+      const metadata = { _id: id, _score: score, _namespaces: [namespace], _createdAt: createdAt }
+      return { content: text, metadata }
+    })
+  }
+
+  /** Remember a text when the turn commits. */
+  async add(content: string): Promise<void> {
+    this.#turn.add(content)
+  }
+}
+
+/** Searches one namespace by the store that the SDK has for AgentCore Memory. */
+function sdkRetrieve({ who, retrieve }: MemoryTurn): MemoryTurn['retrieve'] {
+  const { actor: actorId, sessionId } = who
+  return async (collection, namespace, wanted, query) => {
+    const { id, memory } = collection
+    if (!(memory instanceof AgentCore)) return await retrieve(collection, namespace, wanted, query)
+    const { AgentCoreMemoryStore } = await import('bedrock-agentcore/memory/strands')
+    const store = new AgentCoreMemoryStore({
+      memoryId: await memory.memoryId(),
+      actorId,
+      sessionId: eventSession(sessionId),
+      ...namespace.wire,
+      maxSearchResults: wanted.top_k,
+      minScore: wanted.relevance_score,
+      client: await memory.clients.get('recall', memory.region),
+    })
+    const hits = (await store.search(query)).map((entry) => hitOf(entry, id))
+    return hits.filter((hit) => !isBlank(hit.text) && namespace.holds(hit.namespace))
+  }
+}
+
+/** An entry of a store as a hit; its score is 0 where the store does not say. */
+function hitOf({ content, metadata = {} }: MemoryEntry, collection: string): Hit {
+  const { _id = '', _score = 0, _namespaces: namespaces = [], _createdAt = '' } = metadata
+  const [namespace = ''] = namespaces as string[]
+  const known = { id: String(_id), score: Number(_score), createdAt: String(_createdAt) }
+  return { text: content, namespace, collection, ...known }
+}
+
+/**
+ * A store of the owner's in a turn, which the SDK only searches: its search is limited in time.
+ *
+ * The SDK would also write to it, even in turns that fail.
+ */
+export class GuardedStore implements MemoryStore {
+  readonly name: string
+  readonly description: string
+  readonly maxSearchResults: number
+  readonly writable = false
+  readonly store: MemoryStore
+  readonly #seconds: number
+  #isReady = false
+
+  constructor(store: MemoryStore, seconds: number) {
+    const { name, description = '', maxSearchResults = DEFAULT_RESULTS } = store
+    this.name = name
+    this.description = description
+    this.maxSearchResults = maxSearchResults
+    this.store = store
+    this.#seconds = seconds
+  }
+
+  /** Return what fits a query, in time. It does not throw. */
+  async search(query: string, options: SearchOptions = {}): Promise<MemoryEntry[]> {
+    const { maxSearchResults: wanted = DEFAULT_RESULTS } = options
+    const given = { maxSearchResults: Math.min(this.maxSearchResults, wanted) }
+    const stop = AbortSignal.timeout(this.#seconds * 1000)
+    try {
+      return await bounded(stop, `no answer within ${this.#seconds} s`, async () => {
+        await this.#initialize()
+        return await this.store.search(query.slice(-MAX_QUERY_CHARS), given)
+      })
+    } catch (error) {
+      log('WARNING', `nothing recalled from store ${this.name}: ${reasonOf(error)}`)
+      return []
+    }
+  }
+
+  getTools(): Tool[] {
+    return this.store.getTools?.() ?? []
+  }
+
+  /** Return the work that writes a turn to the store, and after a failure only the rest of it. */
+  recording(messages: MessageData[], model: Model): () => Promise<unknown> {
+    const { extraction } = this.store
+    let extractor = typeof extraction === 'object' ? extraction.extractor : undefined
+    if (!this.store.addMessages) extractor ??= new ModelExtractor()
+    const sequenceNumbers = messages.map(() => sequence++)
+    let facts: ExtractionResult[] | null = null
+    return async () => {
+      await this.#initialize()
+      if (!extractor) return await this.store.addMessages!(messages, { sequenceNumbers })
+      facts ??= await extractor.extract(messages, { defaultModel: model })
+      for (let fact = facts[0]; fact; fact = facts[0]) {
+        await this.store.add!(fact.content, fact.metadata)
+        if (facts[0] === fact) facts.shift() // or a later attempt has written it
+      }
+    }
+  }
+
+  async #initialize(): Promise<void> {
+    if (!this.#isReady) await this.store.initialize?.()
+    this.#isReady = true
+  }
+}
+
+/** The offline model of one turn: it says what it remembers after all else. */
+class RecallingOfflineModel extends OfflineModel {
+  readonly #hits: readonly Hit[]
+
+  constructor(hits: readonly Hit[]) {
+    super()
+    this.#hits = hits
+  }
+
+  override async *stream(
+    messages: Message[],
+    options?: StreamOptions,
+  ): AsyncIterable<ModelStreamEvent> {
+    let name = ''
+    const plain = withoutBlock(messages, memoryBlock(this.#hits))
+    for await (const event of super.stream(plain, options)) {
+      if (event.type === 'modelContentBlockStartEvent') name = event.start?.name ?? ''
+      if (event.type === 'modelContentBlockStopEvent' && !name) {
+        for (const one of this.#hits) {
+          const delta = { type: 'textDelta' as const, text: ` I remember: "${one.text}"` }
+          yield { type: 'modelContentBlockDeltaEvent', delta }
+        }
+      }
+      if (
+        event.type === 'modelContentBlockDeltaEvent' &&
+        event.delta.type === 'toolUseInputDelta'
+      ) {
+        const { text } = JSON.parse(event.delta.input)
+        if (name === 'search_memory') event.delta.input = JSON.stringify({ query: text })
+        if (name === 'add_memory') event.delta.input = JSON.stringify({ entries: [text] })
+      }
+      yield event
+    }
+  }
+}
+
+/** The messages without the block at the end of the last one. */
+function withoutBlock(messages: Message[], block: string): Message[] {
+  const last = messages.at(-1)
+  const end = last?.content.at(-1)
+  if (!last || !block || end?.type !== 'textBlock' || end.text.trim() !== block) return messages
+  const plain = new Message({ role: last.role, content: last.content.slice(0, -1) })
+  return [...messages.slice(0, -1), plain]
+}

@@ -1,0 +1,244 @@
+// AgentCore Memory: one memory by the id in a secret, and the clients that all of them share.
+
+import type { BedrockAgentCore, MemoryRecordSummary } from '@aws-sdk/client-bedrock-agentcore'
+import type { BedrockAgentCoreControl } from '@aws-sdk/client-bedrock-agentcore-control'
+
+import type { SecretRef } from '../collections/fields.ts'
+import { SecretError, type Secrets } from '../collections/secrets.ts'
+import { describe } from '../contract.ts'
+import {
+  bounded,
+  type Memory,
+  type MemoryEvent,
+  type MemoryRecord,
+  MemoryRefused,
+  MemoryUnavailable,
+  type Resource,
+} from './base.ts'
+import { eventSession, type Namespace } from './namespaces.ts'
+
+const PAGE = 100 // the most that the service gives, or takes, at once
+const WRITE_SECONDS = 10
+const INVALID = ['ValidationException', 'InvalidInputException', 'SerializationException']
+
+interface Client {
+  recall: BedrockAgentCore
+  record: BedrockAgentCore
+  control: BedrockAgentCoreControl
+}
+type Page = { memoryId: string; maxResults: number; nextToken: string | undefined }
+type Stop = { abortSignal: AbortSignal }
+
+/** One client of each kind and region, imported when it is used. Each tries once, in its time. */
+export class Clients {
+  readonly #recallSeconds: number
+  readonly #clients = new Map<string, Promise<Client[keyof Client]>>()
+
+  constructor(recallSeconds: number) {
+    this.#recallSeconds = recallSeconds
+  }
+
+  get<K extends keyof Client>(kind: K, region: string): Promise<Client[K]> {
+    const name = `${kind} ${region}`
+    const known = this.#clients.get(name) ?? this.#connect(kind, region)
+    this.#clients.set(name, known)
+    return known as Promise<Client[K]>
+  }
+
+  secondsOf(kind: keyof Client): number {
+    return kind === 'recall' ? this.#recallSeconds : WRITE_SECONDS
+  }
+
+  /** Close the connections. */
+  async close(): Promise<void> {
+    const clients = await Promise.allSettled(this.#clients.values())
+    this.#clients.clear()
+    for (const client of clients) if (client.status === 'fulfilled') client.value.destroy()
+  }
+
+  async #connect(kind: keyof Client, region: string): Promise<Client[keyof Client]> {
+    const milliseconds = this.secondsOf(kind) * 1000
+    const requestHandler = {
+      connectionTimeout: milliseconds,
+      requestTimeout: milliseconds,
+      socketTimeout: milliseconds,
+      throwOnRequestTimeout: true,
+      socketAcquisitionWarningTimeout: 1, // its timer would outlive a failure
+    }
+    const config = { region, maxAttempts: 1, requestHandler }
+    if (kind === 'control') {
+      const aws = await import('@aws-sdk/client-bedrock-agentcore-control')
+      return new aws.BedrockAgentCoreControl(config)
+    }
+    const aws = await import('@aws-sdk/client-bedrock-agentcore')
+    const client = new aws.BedrockAgentCore(config)
+    // A search has all its records on one page, also that of the SDK of Strands.
+    const onePage = { name: 'onePage', step: 'initialize' } as const
+    client.middlewareStack.add(
+      (next) => async (args) => {
+        const input = args.input as { searchCriteria?: { topK?: number } }
+        const maxResults = input.searchCriteria?.topK
+        return await next(maxResults ? { ...args, input: { ...args.input, maxResults } } : args)
+      },
+      onePage,
+    )
+    return client
+  }
+}
+
+/** The memory whose id or ARN is the value of a secret. */
+export class AgentCore implements Memory {
+  readonly contact: string
+  readonly region: string
+  readonly clients: Clients
+  readonly #ref: SecretRef
+  readonly #secrets: Secrets
+  #resource: Promise<Resource> | null = null
+
+  constructor(ref: SecretRef, region: string, secrets: Secrets, clients: Clients) {
+    this.#ref = ref
+    this.#secrets = secrets
+    this.region = region
+    this.clients = clients
+    this.contact = `the AgentCore memory of secret '${ref.reference}' in ${region}`
+  }
+
+  /** Return the id or the ARN of the memory. Throws MemoryUnavailable. */
+  async memoryId(): Promise<string> {
+    try {
+      return await this.#secrets.get(this.#ref)
+    } catch (error) {
+      throw error instanceof SecretError ? new MemoryUnavailable(error.message) : error
+    }
+  }
+
+  async retrieve(namespace: Namespace, query: string, topK: number): Promise<MemoryRecord[]> {
+    const asked = { ...namespace.wire, searchCriteria: { searchQuery: query, topK } }
+    const reply = await this.#call('recall', (client, memoryId, stop) =>
+      client.retrieveMemoryRecords({ memoryId, ...asked }, stop),
+    )
+    return (reply.memoryRecordSummaries ?? []).map(recordOf)
+  }
+
+  async createEvent({ who, utterances, token, at, projectId }: MemoryEvent): Promise<void> {
+    const event = {
+      actorId: who.actor,
+      sessionId: eventSession(who.sessionId),
+      eventTimestamp: at,
+      payload: utterances.map(([role, text]) => ({ conversational: { role, content: { text } } })),
+      clientToken: token,
+    }
+    // The service allows keys in lower case only.
+    const variables = { extractionConfig: { namespaceVariables: { projectid: projectId ?? '' } } }
+    await this.#call('record', (client, memoryId, stop) =>
+      client.createEvent({ memoryId, ...event, ...(projectId !== null && variables) }, stop),
+    )
+  }
+
+  async sessions(actor: string): Promise<string[]> {
+    const replies = await this.#pages((client, page, stop) =>
+      client.listSessions({ ...page, actorId: actor }, stop),
+    )
+    return replies.flatMap(({ sessionSummaries: all = [] }) => all.map((one) => one.sessionId!))
+  }
+
+  async events(actor: string, session: string): Promise<string[]> {
+    const which = { actorId: actor, sessionId: session, includePayloads: false }
+    const replies = await this.#pages((client, page, stop) =>
+      client.listEvents({ ...page, ...which }, stop),
+    )
+    return replies.flatMap(({ events: all = [] }) => all.map((one) => one.eventId!))
+  }
+
+  async deleteEvent(actor: string, session: string, event: string): Promise<void> {
+    const which = { actorId: actor, sessionId: session, eventId: event }
+    await this.#call('record', async (client, memoryId, stop) => {
+      await client.deleteEvent({ memoryId, ...which }, stop).catch((error) => {
+        if (error.$metadata?.httpStatusCode !== 404) throw error
+      })
+    })
+  }
+
+  async records(namespace: Namespace): Promise<string[]> {
+    const replies = await this.#pages((client, page, stop) =>
+      client.listMemoryRecords({ ...page, ...namespace.wire }, stop),
+    )
+    const rows = replies.flatMap(({ memoryRecordSummaries: all = [] }) => all)
+    const held = rows.filter((row) => row.namespaces?.some((one) => namespace.holds(one)))
+    return held.map((row) => row.memoryRecordId!)
+  }
+
+  async deleteRecords(ids: readonly string[]): Promise<number> {
+    let deleted = 0
+    for (let start = 0; start < ids.length; start += PAGE) {
+      const records = ids.slice(start, start + PAGE).map((id) => ({ memoryRecordId: id }))
+      const reply = await this.#call('record', (client, memoryId, stop) =>
+        client.batchDeleteMemoryRecords({ memoryId, records }, stop),
+      )
+      deleted += reply.successfulRecords?.length ?? 0
+    }
+    return deleted
+  }
+
+  /** Return the resource as GetMemory describes it; an answer is kept. */
+  async describe(): Promise<Resource> {
+    this.#resource ??= this.#call('control', async (client, memoryId, stop) => {
+      const name = memoryId.split('/').at(-1) ?? '' // the control plane takes no ARN
+      const { memory } = await client.getMemory({ memoryId: name }, stop)
+      const { status = '', strategies = [], namespaceKeys: keys = [] } = memory ?? {}
+      const all = strategies.map((one) => {
+        const templates = one.namespaceTemplates?.length ? one.namespaceTemplates : one.namespaces
+        return { id: one.strategyId!, namespaces: templates ?? [] }
+      })
+      if (status !== 'ACTIVE') this.#resource = null // it will be another soon
+      return { status, strategies: all, namespaceKeys: keys.map(({ key }) => key!) }
+    })
+    return await this.#resource.catch((error) => {
+      this.#resource = null
+      throw error
+    })
+  }
+
+  async #pages<T extends { nextToken?: string | undefined }>(
+    ask: (client: BedrockAgentCore, page: Page, stop: Stop) => Promise<T>,
+  ): Promise<T[]> {
+    const replies: T[] = []
+    do {
+      const asked = { maxResults: PAGE, nextToken: replies.at(-1)?.nextToken }
+      const reply = await this.#call('record', (client, memoryId, stop) =>
+        ask(client, { memoryId, ...asked }, stop),
+      )
+      replies.push(reply)
+    } while (replies.at(-1)?.nextToken)
+    return replies
+  }
+
+  async #call<K extends keyof Client, T>(
+    kind: K,
+    use: (client: Client[K], memoryId: string, stop: Stop) => Promise<T>,
+  ): Promise<T> {
+    const [memoryId, seconds] = [await this.memoryId(), this.clients.secondsOf(kind)]
+    const abortSignal = AbortSignal.timeout(seconds * 1000)
+    const why = `AgentCore Memory: no answer within ${seconds} s`
+    try {
+      return await bounded(abortSignal, why, async () =>
+        use(await this.clients.get(kind, this.region), memoryId, { abortSignal }),
+      )
+    } catch (error) {
+      if (error instanceof MemoryUnavailable) throw error
+      const isInvalid = error instanceof Error && INVALID.includes(error.name)
+      const Failure = isInvalid ? MemoryRefused : MemoryUnavailable
+      throw new Failure(`AgentCore Memory: ${describe(error)}`, { cause: error })
+    }
+  }
+}
+
+function recordOf(summary: MemoryRecordSummary): MemoryRecord {
+  return {
+    id: summary.memoryRecordId ?? '',
+    text: summary.content?.text ?? '',
+    score: summary.score ?? 0,
+    namespace: summary.namespaces?.[0] ?? '',
+    createdAt: summary.createdAt?.toISOString() ?? '',
+  }
+}

@@ -1,0 +1,102 @@
+// The checks of long-term memory: its settings, its saved policy, and the resources themselves.
+
+import { loadProject, type Project } from '../collections/check.ts'
+import { type Document, finding, readDocument } from '../collections/reader.ts'
+import { hasAwsCredentials, Secrets } from '../collections/secrets.ts'
+import { type Diagnostic, diagnostic, type Settings } from '../settings.ts'
+import { AgentCore } from './agentcore.ts'
+import { type MemoryCollection, MemoryRefused, MemoryUnavailable } from './base.ts'
+import { isSavedPolicyCurrent, policyFile } from './iam.ts'
+import { segmentsOf, writtenTemplates } from './namespaces.ts'
+import { LongTermMemory } from './wiring.ts'
+
+const CONFIG = ['backend', 'retrieval_config']
+
+/** Return what is wrong in a project in which `checkProject` finds no error; without a network. */
+export function checkMemory(folder: string, settings: Settings): Diagnostic[] {
+  const project = loadProject(folder, settings.agentId)
+  const { problem } = new LongTermMemory(settings, project, new Secrets(settings))
+  const findings = problem ? [diagnostic('SET-STORE', `${problem}.`)] : []
+  if (!isSavedPolicyCurrent(folder, project)) {
+    const message = 'This is not the policy that `iam` prints: save it again with `iam --save`.'
+    findings.push(finding('AML-W248', policyFile(project), 1, message))
+  }
+  return findings
+}
+
+/** Return where a memory on AWS is not as the files need it. Calls the service. */
+export async function checkResources(
+  _project: Project,
+  longTerm: LongTermMemory,
+  settings: Settings,
+): Promise<Diagnostic[]> {
+  const findings: Diagnostic[] = []
+  for (const collection of longTerm.collections) {
+    if (!(collection.memory instanceof AgentCore)) continue
+    const file = `collections/${collection.id}.collection.md`
+    const document = readDocument(file, file)
+    findings.push(...(await check(collection, document, settings.projectId)))
+  }
+  return findings
+}
+
+async function check(
+  { memory, namespaces: declared, lifetime }: MemoryCollection,
+  document: Document,
+  projectId: string | null,
+): Promise<Diagnostic[]> {
+  const secret = ['backend', 'memory_id_secret']
+  let resource
+  try {
+    if (!hasAwsCredentials()) throw new MemoryUnavailable('there are no AWS credentials')
+    resource = (await memory.describe())!
+  } catch (error) {
+    if (!(error instanceof MemoryUnavailable)) throw error
+    const isAbsent = error instanceof MemoryRefused || error.message.includes('ResourceNotFound')
+    if (isAbsent) {
+      const message = `Create ${memory.contact}, or correct the id: it does not exist.`
+      return [document.finding('AML-E112', message, ...secret)]
+    }
+    const what = 'The status and namespaces of the memory could not be verified'
+    return [document.finding('AML-W247', `${what}: ${error.message}.`, ...secret)]
+  }
+  const { status, strategies, namespaceKeys } = resource
+  if (status !== 'ACTIVE') {
+    const message = `The memory is ${status}, and cannot be used until it is ACTIVE.`
+    return [document.finding('AML-W243', message, ...secret)]
+  }
+  // A strategy without templates writes to namespaces of its own choice.
+  if (strategies.some(({ namespaces }) => namespaces.length === 0)) return []
+  const written = writtenTemplates(strategies)
+  if (!declared) {
+    if (lifetime !== 'user' || written.some((one) => one.includes('{actorId}'))) return []
+    const message = 'No strategy of the memory writes for each {actorId}: add one.'
+    return [document.finding('AML-W246', message, ...CONFIG)]
+  }
+  return Object.keys(declared).flatMap((name) => {
+    const asked = name.replaceAll('{projectId}', projectId ?? '{projectId}')
+    if (written.some((one) => isWritten(asked, one))) return []
+    const [id, why] =
+      name.includes('{projectId}') && !namespaceKeys.includes('projectid')
+        ? ['AML-W245', 'add the namespace key projectid to the memory']
+        : ['AML-W244', `they write to ${written.join(', ') || 'nothing'}`]
+    const message = `No strategy of the memory writes to ${name}: ${why}.`
+    return [document.finding(id, message, ...CONFIG, name)]
+  })
+}
+
+/** Whether what is written by one template may be found by another. */
+function isWritten(template: string, written: string): boolean {
+  let [asked, wrote] = [segmentsOf(template), segmentsOf(written)]
+  if (asked.at(-1) === '*') {
+    asked = asked.slice(0, -1)
+    wrote = wrote.slice(0, asked.length)
+  }
+  return asked.length === wrote.length && asked.every((one, at) => meets(one, wrote[at]!))
+}
+
+/** Whether a segment is the other, or what the other may become. */
+function meets(segment: string, written: string): boolean {
+  const pattern = written.split(/\{\w+\}/).join('[^/{}]+')
+  return segment === written || new RegExp(`^${pattern}$`).test(segment)
+}

@@ -1,0 +1,153 @@
+// Recall: the best records of all namespaces for a query, in time or not at all.
+
+import { AsyncLocalStorage } from 'node:async_hooks'
+
+import { isBlank, log } from '../contract.ts'
+import { bounded, type MemoryCollection, reasonOf, type Wanted } from './base.ts'
+import { type Namespace, resolve, type Who, writtenTemplates } from './namespaces.ts'
+
+const MAX_QUERY_CHARS = 10_000 // UTF-16 units, as the service counts
+const MAX_RESULTS = 100 // of one call
+const OVERFETCH = 4 // some records are not relevant enough
+const DEFAULT = { top_k: 10, relevance_score: 0.2 }
+const MAX_BLOCK_CHARS = 20_000
+const ESCAPES: Record<string, string> = { '&': '&amp;', '<': '&lt;', '>': '&gt;', '"': '&quot;' }
+
+/** A text that was recalled, how well it fits (0 to 1), and where it was found. */
+export interface Hit {
+  readonly text: string
+  readonly score: number
+  readonly namespace: string
+  readonly collection: string
+  readonly createdAt: string
+  readonly id: string
+}
+
+/** Searches one namespace of a collection. */
+type Retrieve = (
+  collection: MemoryCollection,
+  namespace: Namespace,
+  wanted: Wanted,
+  query: string,
+) => Promise<Hit[]>
+
+/** Return what is wanted of each namespace, by its template. Throws MemoryUnavailable. */
+async function namespacesOf(collection: MemoryCollection): Promise<Record<string, Wanted>> {
+  if (collection.namespaces) return collection.namespaces
+  const resource = await collection.memory.describe()
+  const templates = writtenTemplates(resource?.strategies ?? [])
+  const isOwn = collection.lifetime === 'user' // people would share the others
+  const kept = templates.filter((one) => !isOwn || one.includes('{actorId}'))
+  const wanted = Object.fromEntries(kept.map((one) => [one, DEFAULT]))
+  if (kept.length > 0) collection.namespaces = wanted // else it is asked again
+  return wanted
+}
+
+/** Long-term memory in one turn: what it recalls, and what it adds when it commits. */
+export class MemoryTurn {
+  readonly who: Who
+  readonly collections: readonly MemoryCollection[]
+  readonly added: string[] = []
+  isOver = false
+  retrieve: Retrieve = retrieve
+  readonly #isWritable: boolean
+  readonly #seconds: number
+  #first: Promise<Hit[]> | null = null
+
+  /** `collections` are read; `isWritable` tells whether there is one to write to. */
+  constructor(
+    who: Who,
+    collections: readonly MemoryCollection[],
+    options: { isWritable: boolean; seconds: number },
+  ) {
+    this.who = who
+    this.collections = collections
+    this.#isWritable = options.isWritable
+    this.#seconds = options.seconds
+  }
+
+  /** Remember a text when the turn commits. Throws RangeError for a blank text, and Error. */
+  add(text: string): void {
+    if (isBlank(text)) throw new RangeError('A blank text cannot be remembered.')
+    if (!this.#isWritable)
+      throw new Error('This agent has no long-term memory that it may write to.')
+    if (this.isOver) throw new Error('The turn is over.')
+    this.added.push(text)
+  }
+
+  /** Search once per turn, for the query of its first model call. */
+  recall(query: string): Promise<Hit[]> {
+    return (this.#first ??= this.search(query))
+  }
+
+  /**
+   * Return what fits the end of a query, best first, in time.
+   *
+   * It does not throw: a namespace that fails or is late is left out, with a line in the log.
+   */
+  async search(query: string, collections = this.collections): Promise<Hit[]> {
+    const end = query.slice(-MAX_QUERY_CHARS).replace(/^[\udc00-\udfff]/, '')
+    if (isBlank(end)) return []
+    const stop = new AbortController()
+    const timer = setTimeout(() => stop.abort(), this.#seconds * 1000)
+    try {
+      const found = collections.map((one) => this.#searchAll(one, end.toWellFormed(), stop.signal))
+      return this.best((await Promise.all(found)).flat())
+    } finally {
+      clearTimeout(timer)
+    }
+  }
+
+  /** Sort what was found, best first, with each text once. */
+  best(hits: readonly Hit[]): Hit[] {
+    const unique = new Map<string, Hit>()
+    for (const hit of hits.toSorted((one, other) => other.score - one.score)) {
+      if (!unique.has(hit.text)) unique.set(hit.text, hit)
+    }
+    return [...unique.values()]
+  }
+
+  async #searchAll(one: MemoryCollection, query: string, stop: AbortSignal): Promise<Hit[]> {
+    const inTime = async <T>(where: string, work: () => Promise<T[]>): Promise<T[]> => {
+      try {
+        return await bounded(stop, `no answer within ${this.#seconds} s`, work)
+      } catch (error) {
+        log('WARNING', `nothing recalled from ${one.id}, ${where}: ${reasonOf(error)}`)
+        return []
+      }
+    }
+    const all = await inTime('its namespaces', async () => Object.entries(await namespacesOf(one)))
+    const found = all.map(([template, wanted]) =>
+      inTime(template, async () => this.retrieve(one, resolve(template, this.who), wanted, query)),
+    )
+    return (await Promise.all(found)).flat()
+  }
+}
+
+/** The turn that runs the present code, such as a tool. */
+export const current = new AsyncLocalStorage<MemoryTurn>()
+
+/** Search one namespace by its memory. Throws MemoryUnavailable. */
+const retrieve: Retrieve = async ({ id, memory }, namespace, wanted, query) => {
+  const count = Math.min(MAX_RESULTS, OVERFETCH * wanted.top_k)
+  const records = await memory.retrieve(namespace, query, count)
+  const fitting = records.filter(({ score, text, namespace: where }) => {
+    return score >= wanted.relevance_score && !isBlank(text) && namespace.holds(where)
+  })
+  const sorted = fitting.toSorted((one, other) => other.score - one.score)
+  return sorted.slice(0, wanted.top_k).map((record) => ({ ...record, collection: id }))
+}
+
+/** Return what was found as text for a model, or ''; what does not fit in is left out. */
+export function memoryBlock(hits: readonly Hit[]): string {
+  const escape = (text: string) => text.replace(/[&<>"]/g, (one) => ESCAPES[one]!)
+  const lines = ['<memory>']
+  let length = '<memory>\n</memory>'.length
+  for (const { collection, text } of hits) {
+    const line = `<entry source="${escape(collection)}">${escape(text)}</entry>`
+    if (length + line.length + 1 > MAX_BLOCK_CHARS) continue
+    lines.push(line)
+    length += line.length + 1
+  }
+  return lines.length > 1 ? [...lines, '</memory>'].join('\n') : ''
+}

@@ -1,0 +1,112 @@
+// What the turns of one process share: the model, the sessions and long-term memory.
+
+import { secretRefs } from './collections/backends.ts'
+import { checkProject, loadProject, type Project } from './collections/check.ts'
+import { SecretError, Secrets } from './collections/secrets.ts'
+import { AgentError, type TurnRequest } from './contract.ts'
+import { agentOptions, record } from './memory/adapter.ts'
+import { checkMemory, checkResources } from './memory/check.ts'
+import { LongTermMemory } from './memory/wiring.ts'
+import { buildModel, checkModel, modelEndpoint } from './model.ts'
+import { InProcess } from './session_store.ts'
+import { Sessions } from './sessions.ts'
+import { type Diagnostic, type Settings } from './settings.ts'
+
+/** The model, the collections of the agent, and what the commands report about them. */
+export class Runtime {
+  /** Whether every caller must send an actor id. */
+  readonly actorRequired: boolean
+  /** Sessions live in this process. */
+  readonly eraseSessions = null
+  readonly settings: Settings
+  readonly project: Project
+  readonly longTerm: LongTermMemory
+  readonly sessions: Sessions
+  model: ReturnType<typeof buildModel>
+  readonly #secrets: Secrets
+
+  /** Run `check` first: invalid files make this throw arbitrary errors. */
+  constructor(settings: Settings) {
+    this.settings = settings
+    this.model = buildModel(settings)
+    this.project = loadProject('.', settings.agentId)
+    this.#secrets = new Secrets(settings)
+    this.longTerm = new LongTermMemory(settings, this.project, this.#secrets)
+    this.actorRequired = this.longTerm.actorRequired
+    this.sessions = new Sessions(settings, new InProcess(settings))
+  }
+
+  /**
+   * Return the findings about what the settings and the files name.
+   *
+   * With `connect`, each store and service in use is called too.
+   */
+  static async check(settings: Settings, connect = false): Promise<Diagnostic[]> {
+    const findings = [...(await checkModel(settings)), ...checkProject('.', settings.agentId)]
+    const hasErrors = () => findings.some(({ severity }) => severity === 'error')
+    if (!hasErrors()) findings.push(...checkMemory('.', settings))
+    if (connect && !hasErrors()) findings.push(...(await callAll(settings)))
+    return findings
+  }
+
+  /** Whether data of a committed turn is still to be written. */
+  get isWaiting(): boolean {
+    return this.longTerm.isWaiting
+  }
+
+  /** What was kept of a session, for whoever leaves it. */
+  get retentionNotice(): string {
+    const heard = this.longTerm.retentionNotice
+    if (heard) return `Sessions live in this process.${heard}`
+    return 'Nothing was kept: sessions live in this process.'
+  }
+
+  /** Return what this process will contact, one line each, without passwords. */
+  async describeEndpoints(): Promise<string[]> {
+    const { model } = this.settings
+    const where = model === 'offline' ? 'nothing' : await modelEndpoint(this.settings)
+    const lines = [`Model: ${model}, contacts ${where.replace(/\/\/[^/]*@/, '//')}`]
+    lines.push('Sessions: in this process')
+    return [...lines, ...this.longTerm.describeEndpoints()]
+  }
+
+  /** Return further options for the agent of one turn. Throws AgentError. */
+  agentOptions(request: TurnRequest): object {
+    const turn = this.longTerm.begin(request)
+    return agentOptions(this.longTerm, turn, this.settings, this.model)
+  }
+
+  /** Pass on the messages of a committed turn. */
+  record(request: TurnRequest, messages: unknown[]): void {
+    record(this.longTerm, request, messages, this.model)
+  }
+
+  /** Read the secrets that turns will need; throws AgentError for one that is missing. */
+  async open(): Promise<void> {
+    const isOffline = this.settings.model === 'offline'
+    const refs = isOffline ? [] : this.project.used().flatMap(({ backend }) => secretRefs(backend))
+    try {
+      for (const ref of refs) await this.#secrets.get(ref)
+    } catch (error) {
+      if (!(error instanceof SecretError)) throw error
+      throw new AgentError('store_unavailable', '', error.message)
+    }
+    await this.longTerm.open()
+  }
+
+  /** Write what is still to be written, and disconnect. */
+  async close(): Promise<void> {
+    await this.longTerm.close(this.settings.shutdownGraceSeconds)
+  }
+}
+
+async function callAll(settings: Settings): Promise<Diagnostic[]> {
+  const runtime = new Runtime(settings)
+  const findings: Diagnostic[] = []
+  try {
+    findings.push(...(await checkResources(runtime.project, runtime.longTerm, settings)))
+  } finally {
+    await runtime.close()
+  }
+  return findings
+}

@@ -1,0 +1,42 @@
+// Sessions in Amazon S3: what their collection declares.
+
+import { z } from 'zod'
+
+import { missingAddress, reference, region, type SecretRef, text, whole } from './fields.ts'
+import type { Document, Findings } from './reader.ts'
+
+export const S3Config = z.strictObject({
+  type: z.literal('s3'),
+  bucket_secret: reference.optional(),
+  region,
+  prefix: text(
+    '(?=.{1,256}$)[A-Za-z0-9_.-]+(/[A-Za-z0-9_.-]+)*',
+    'parts of A-Z a-z 0-9 _ . - with single slashes between them',
+  ).optional(),
+  ttl_days: whole(1, 2_147_483_647).optional(),
+})
+export type S3Config = z.output<typeof S3Config>
+
+/** Return the references that are read before the collection is used. */
+export function secretRefs({ bucket_secret: reference }: S3Config): SecretRef[] {
+  const path = ['backend', 'bucket_secret']
+  return reference ? [{ reference, key: null, region: null, path }] : []
+}
+
+/** Check what concerns more than one field. */
+export function* backendFindings(
+  document: Document,
+  config: S3Config,
+  status: string,
+  lifetime: string,
+): Findings {
+  if (!config.bucket_secret) yield* missingAddress(document, 'bucket_secret', status)
+  if (lifetime !== 'session') {
+    const hint = `use custom or agentcore_memory for lifetime ${lifetime}`
+    const message = `s3 stores only lifetime session: ${hint}.`
+    yield document.finding('AML-E042', message, 'backend', 'type')
+  } else if (config.ttl_days === undefined) {
+    const message = 'backend.ttl_days is missing: sessions never expire.'
+    yield document.finding('AML-W206', message, 'backend', 'ttl_days')
+  }
+}

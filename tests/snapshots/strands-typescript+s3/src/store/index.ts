@@ -1,0 +1,17 @@
+// Where sessions live beyond the process: Amazon S3.
+
+import type { Collection } from '../collections/models.ts'
+import type { Secrets } from '../collections/secrets.ts'
+import type { Settings } from '../settings.ts'
+import type { DurableStore } from './base.ts'
+import { S3Store } from './s3.ts'
+
+/** Open the store of a collection; it connects at the first call. */
+export function openStore(
+  collection: Collection,
+  agentId: string,
+  settings: Settings,
+  secrets: Secrets,
+): DurableStore {
+  return new S3Store(collection, agentId, settings, secrets)
+}

@@ -1,0 +1,114 @@
+// The protocol of a session store, its errors, and the time limit of its calls.
+
+import { SecretError } from '../collections/secrets.ts'
+import { describe } from '../contract.ts'
+import type { SessionStore, Stored } from '../session_store.ts'
+
+/** The stored revision is not the expected one; nothing was changed. */
+export class Conflict extends Error {}
+
+/** The store has no such operation; the message is for the owner of the agent. */
+export class Unsupported extends Error {}
+
+/** The store failed. Unless `indeterminate`, nothing can have been changed. */
+export class StoreUnavailable extends Error {
+  readonly indeterminate: boolean
+
+  /** The message is logged: it must not contain a secret. */
+  constructor(what: string, { indeterminate = true } = {}) {
+    super(what)
+    this.indeterminate = indeterminate
+  }
+}
+
+/**
+ * The sessions of one agent in one collection. Every call is bounded in time.
+ *
+ * Each method throws StoreUnavailable. A checkpoint is a UUIDv7 in lower case; they sort by time.
+ */
+export interface DurableStore extends SessionStore {
+  /** What it connects to, without secrets. */
+  readonly contact: string
+
+  /** Return what was saved last, or null; `known` itself where that is unchanged. */
+  load(sessionId: string, known?: Stored | null): Promise<Stored | null>
+
+  /** As SessionStore; also keeps the snapshot as a checkpoint. Throws Conflict. */
+  save(
+    sessionId: string,
+    snapshot: string,
+    expected: string | null,
+    checkpoint?: string | null,
+  ): Promise<string | null>
+
+  /** Add the checkpoint of a save whose reply was lost; a failure is only a warning. */
+  saveCheckpoint(sessionId: string, snapshot: string, checkpoint: string): Promise<void>
+
+  loadCheckpoint(sessionId: string, checkpoint: string): Promise<string | null>
+
+  /** The ids of the checkpoints, oldest first. */
+  checkpoints(sessionId: string): Promise<string[]>
+
+  /**
+   * Move the snapshot of this revision to where nothing overwrites it, and return its name.
+   *
+   * Afterwards `load` finds nothing. Throws Conflict.
+   */
+  quarantine(sessionId: string, revision: string | null): Promise<string>
+
+  /** The names of the quarantined snapshots. */
+  quarantined(sessionId: string): Promise<string[]>
+
+  /** The ids of all sessions. Throws Unsupported. */
+  sessions(): Promise<string[]>
+
+  /** Check that the store can be used. */
+  ping(): Promise<void>
+
+  close(): Promise<void>
+}
+
+// Errors before anything was sent.
+const UNSENT =
+  /^(ECONNREFUSED|ENOTFOUND|EAI_\w+|ENETUNREACH|EHOSTUNREACH|EADDRNOTAVAIL|\w*ProviderError)$/
+
+/** Return the error of a failed call; `isRefused`: the store answered, and changed nothing. */
+export function unavailable(what: string, error: unknown, isRefused = false): StoreUnavailable {
+  const isOwn = error instanceof StoreUnavailable || error instanceof SecretError
+  const isCertain = error instanceof StoreUnavailable ? !error.indeterminate : isUnsent(error)
+  const text = `${what}: ${isOwn ? error.message : describe(error)}`
+  return new StoreUnavailable(text, { indeterminate: !isRefused && !isCertain })
+}
+
+function isUnsent(error: unknown): boolean {
+  if (error instanceof SecretError) return true
+  if (!(error instanceof Error)) return false
+  const { code, name, cause, errors = [] } = error as Partial<AggregateError> & { code?: string }
+  return UNSENT.test(code ?? '') || UNSENT.test(name ?? '') || [cause, ...errors].some(isUnsent)
+}
+
+/** Do the work; after `seconds` throw StoreUnavailable, and abort its signal. */
+export async function withinSeconds<T>(
+  seconds: number,
+  work: (stop: AbortSignal) => Promise<T>,
+): Promise<T> {
+  const [own, late] = [new AbortController(), Promise.withResolvers<never>()]
+  const timer = setTimeout(() => {
+    late.reject(new StoreUnavailable(`no answer within ${Number(seconds.toFixed(1))} s`))
+  }, seconds * 1000)
+  try {
+    return await Promise.race([work(own.signal), late.promise])
+  } finally {
+    clearTimeout(timer)
+    own.abort() // also ends what was left open, such as a body that was not read
+  }
+}
+
+/** Return the bytes as text; '', which is not a snapshot, where they are not UTF-8. */
+export function decode(bytes: Uint8Array): string {
+  try {
+    return new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(bytes)
+  } catch {
+    return ''
+  }
+}

@@ -1,0 +1,17 @@
+// Where sessions live beyond the process: Valkey or Redis.
+
+import type { Collection } from '../collections/models.ts'
+import type { Secrets } from '../collections/secrets.ts'
+import type { Settings } from '../settings.ts'
+import type { DurableStore } from './base.ts'
+import { ValkeyStore } from './valkey.ts'
+
+/** Open the store of a collection; it connects at the first call. */
+export function openStore(
+  collection: Collection,
+  agentId: string,
+  settings: Settings,
+  secrets: Secrets,
+): DurableStore {
+  return new ValkeyStore(collection, agentId, settings, secrets)
+}

@@ -1,0 +1,324 @@
+// Sessions in Valkey or Redis: one hash for each, changed by scripts that compare first.
+
+import { unescape } from 'node:querystring' // never throws, unlike decodeURIComponent
+
+import { Cluster, Redis, type RedisOptions } from 'iovalkey'
+import { v7 as uuid7 } from 'uuid'
+
+import type { Collection } from '../collections/models.ts'
+import type { Secrets } from '../collections/secrets.ts'
+import type { ValkeyConfig } from '../collections/session_backend.ts'
+import { SESSION_ID } from '../contract.ts'
+import type { Stored } from '../session_store.ts'
+import type { Settings } from '../settings.ts'
+import { Conflict, decode, type DurableStore, StoreUnavailable } from './base.ts'
+import { unavailable, withinSeconds } from './base.ts'
+
+// Fields of a hash: `latest` and its revision `rev`, `manifest`, `h:<uuid7>` for each checkpoint,
+// `aside:<uuid7>` for each quarantined snapshot. '' is the revision where there is no `latest`.
+const REVISION = `
+local is_there = redis.call('HEXISTS', KEYS[1], 'latest') == 1
+local revision = is_there and (redis.call('HGET', KEYS[1], 'rev') or '-') or ''
+`
+const EXPIRE = `
+if tonumber(ARGV[1]) > 0 then redis.call('EXPIRE', KEYS[1], ARGV[1])
+else redis.call('PERSIST', KEYS[1]) end
+return 1`
+// ARGV: field, known revision, most bytes. A longer snapshot is returned as '', which is invalid.
+const LOAD = `${REVISION}
+if redis.call('HEXISTS', KEYS[1], ARGV[1]) == 0 then return false end
+if revision == ARGV[2] then return {revision} end
+if redis.call('HSTRLEN', KEYS[1], ARGV[1]) > tonumber(ARGV[3]) then return {revision, ''} end
+return {revision, redis.call('HGET', KEYS[1], ARGV[1])}`
+// ARGV: seconds to live or 0, expected and new revision, snapshot, manifest, field of the
+// checkpoint or '', number of checkpoints to keep.
+const SAVE = `${REVISION}
+if revision ~= ARGV[2] then return 0 end
+redis.call('HSET', KEYS[1], 'latest', ARGV[4], 'rev', ARGV[3], 'manifest', ARGV[5])
+if ARGV[6] ~= '' then
+  redis.call('HSET', KEYS[1], ARGV[6], ARGV[4])
+  local kept = {}
+  for _, field in ipairs(redis.call('HKEYS', KEYS[1])) do
+    if string.sub(field, 1, 2) == 'h:' then table.insert(kept, field) end
+  end
+  table.sort(kept)
+  for i = 1, #kept - tonumber(ARGV[7]) do redis.call('HDEL', KEYS[1], kept[i]) end
+end
+${EXPIRE}`
+// ARGV: seconds to live or 0, expected revision, field to move the snapshot to.
+const QUARANTINE = `${REVISION}
+if revision ~= ARGV[2] then return 0 end
+redis.call('HSET', KEYS[1], ARGV[3], redis.call('HGET', KEYS[1], 'latest'))
+redis.call('HDEL', KEYS[1], 'latest', 'rev')
+${EXPIRE}`
+
+/** The hashes `<key_prefix>:<session_id>:agent:<agent_id>`. */
+export class ValkeyStore implements DurableStore {
+  readonly contact: string
+  readonly #prefix: string
+  readonly #suffix: string
+  readonly #secondsToLive: number
+  readonly #settings: Settings
+  readonly #connection: Connection
+
+  constructor(collection: Collection, agentId: string, settings: Settings, secrets: Secrets) {
+    const declared = collection.backend as ValkeyConfig
+    const { endpoint_secret: reference = '', port } = declared
+    this.#prefix = `${declared.key_prefix}:`
+    this.#suffix = `:agent:${agentId}`
+    this.#secondsToLive = declared.ttl_seconds ?? 0
+    this.#settings = settings
+    this.#connection = new Connection(reference, port, settings.storeTimeoutSeconds, secrets)
+    this.contact = `the server of secret '${reference}'`
+  }
+
+  async load(sessionId: string, known: Stored | null = null): Promise<Stored | null> {
+    const revision = known?.revision ?? '?'
+    const found = await this.#eval(LOAD, sessionId, 'latest', revision, this.#maxBytes)
+    if (!found) return null
+    const [current, snapshot] = found as [Buffer, Buffer?]
+    return snapshot ? { revision: current.toString(), snapshot: decode(snapshot) } : known
+  }
+
+  async save(
+    sessionId: string,
+    snapshot: string,
+    expected: string | null,
+    checkpoint: string | null = null,
+  ): Promise<string> {
+    const [revision, now] = [uuid7(), new Date().toISOString()]
+    const manifest = JSON.stringify({ schema_version: '1.0', updated_at: now })
+    const field = checkpoint ? `h:${checkpoint}` : ''
+    const values = [revision, snapshot, manifest, field, this.#settings.checkpoints]
+    const first = [this.#secondsToLive, expected ?? '']
+    if (!(await this.#eval(SAVE, sessionId, ...first, ...values))) throw new Conflict()
+    return revision
+  }
+
+  async saveCheckpoint(): Promise<void> {} // `save` did both at once
+
+  async loadCheckpoint(sessionId: string, checkpoint: string): Promise<string | null> {
+    const found = await this.#eval(LOAD, sessionId, `h:${checkpoint}`, '?', this.#maxBytes)
+    const [, snapshot] = (found ?? []) as [Buffer?, Buffer?]
+    return snapshot ? decode(snapshot) : null
+  }
+
+  async checkpoints(sessionId: string): Promise<string[]> {
+    return (await this.#fields(sessionId, 'h:')).map((field) => field.slice('h:'.length))
+  }
+
+  async quarantine(sessionId: string, revision: string | null): Promise<string> {
+    const [field, life] = [`aside:${uuid7()}`, this.#secondsToLive]
+    const isDone = await this.#eval(QUARANTINE, sessionId, life, revision ?? '?', field)
+    if (!isDone) throw new Conflict()
+    return `${this.#key(sessionId)} ${field}`
+  }
+
+  async quarantined(sessionId: string): Promise<string[]> {
+    const fields = await this.#fields(sessionId, 'aside:')
+    return fields.map((field) => `${this.#key(sessionId)} ${field}`)
+  }
+
+  async end(sessionId: string): Promise<void> {
+    await this.#connection.run((client) => client.unlink(this.#key(sessionId)))
+  }
+
+  async sessions(): Promise<string[]> {
+    const escaped = [this.#prefix, this.#suffix].map((it) => it.replace(/[\][*?\\]/g, '\\$&'))
+    const keys = await this.#connection.keys(escaped.join('*'))
+    const ids = [...keys].map((key) => key.slice(this.#prefix.length, -this.#suffix.length))
+    return ids.filter((id) => SESSION_ID.test(id)).sort()
+  }
+
+  async ping(): Promise<void> {
+    await this.#connection.run((client) => client.ping())
+  }
+
+  async close(): Promise<void> {
+    this.#connection.close()
+  }
+
+  get #maxBytes(): number {
+    return this.#settings.maxSnapshotBytes
+  }
+
+  #key(sessionId: string): string {
+    return this.#prefix + sessionId + this.#suffix
+  }
+
+  #eval(script: string, sessionId: string, ...values: (string | number)[]): Promise<unknown> {
+    const given = [script, 1, this.#key(sessionId), ...values]
+    return this.#connection.run((client) => client.callBuffer('eval', ...given))
+  }
+
+  async #fields(sessionId: string, start: string): Promise<string[]> {
+    const fields = await this.#connection.run((client) => client.hkeys(this.#key(sessionId)))
+    return fields.filter((field) => field.startsWith(start)).sort()
+  }
+}
+
+type Client = Redis | Cluster
+
+/** A connection that is open or being opened; `end` is aborted when it breaks. */
+interface Open {
+  readonly address: string
+  readonly client: Promise<Client>
+  readonly end: AbortController
+  /** The error that broke it, if any. */
+  readonly failure: { cause?: Error }
+}
+
+// A broken connection is not mended, and nothing is sent twice: the next call opens another one.
+const ONCE = {
+  lazyConnect: true,
+  enableReadyCheck: false,
+  autoResendUnfulfilledCommands: false,
+  maxRetriesPerRequest: 0,
+  family: 0,
+} as const
+
+/** A server, or the cluster that it is of; its address is a secret, which may change. */
+class Connection {
+  readonly #reference: string
+  readonly #port: number
+  readonly #seconds: number
+  readonly #secrets: Secrets
+  #name: string
+  #open: Open | null = null
+
+  constructor(reference: string, port: number, seconds: number, secrets: Secrets) {
+    this.#reference = reference
+    this.#port = port
+    this.#seconds = seconds
+    this.#secrets = secrets
+    this.#name = `valkey of secret '${reference}'`
+  }
+
+  /** Return what `use` returns. Throws StoreUnavailable. */
+  async run<T>(use: (client: Client) => Promise<T>): Promise<T> {
+    let open: Open | null = null
+    let isSent = false
+    try {
+      return await withinSeconds(this.#seconds, async (stop) => {
+        const ref = { reference: this.#reference, key: null, region: null }
+        open = this.#connect(await this.#secrets.get(ref))
+        const client = await open.client
+        stop.throwIfAborted()
+        isSent = true
+        return await use(client)
+      })
+    } catch (error) {
+      if (!isReply(error)) this.#retire(open)
+      const why = isReply(error) ? error : ((open as Open | null)?.failure.cause ?? error)
+      // Only the first word of a reply, as its text may quote what was sent.
+      const reply = isReply(why) && (/^[A-Z]{3,}(?= )/.exec(why.message)?.[0] ?? 'ERR')
+      const message = reply ? `${this.#name}: ${reply}` : unavailable(this.#name, why).message
+      throw new StoreUnavailable(message, { indeterminate: isSent && !isReply(error) })
+    }
+  }
+
+  /** Return all keys that match the pattern. Each call of the scan is bounded in time. */
+  async keys(pattern: string): Promise<Set<string>> {
+    const found = new Set<string>()
+    const servers = await this.run(async (it) => ('nodes' in it ? it.nodes('master') : [it]))
+    for (const server of servers) {
+      let cursor = '0'
+      do {
+        const scan = () => server.scan(cursor, 'MATCH', pattern, 'COUNT', 1000)
+        const [next, keys] = await this.run(scan)
+        for (const key of keys) found.add(key)
+        cursor = next
+      } while (cursor !== '0')
+    }
+    return found
+  }
+
+  close(): void {
+    this.#open?.end.abort()
+  }
+
+  #connect(address: string): Open {
+    const old = this.#open
+    if (old?.address === address && !old.end.signal.aborted) return old
+    const { server, access, name } = readAddress(address, this.#reference, this.#port)
+    this.#name = name
+    this.#retire(old)
+    const [end, failure] = [new AbortController(), {}]
+    this.#open = { address, client: connect(server, access, end, failure), end, failure }
+    return this.#open
+  }
+
+  /** Let later calls connect anew; what was sent here may still be answered in time. */
+  #retire(open: Open | null): void {
+    if (this.#open === open) this.#open = null
+    if (open) setTimeout(() => open.end.abort(), this.#seconds * 1000).unref()
+  }
+}
+
+/** Connect to a server, or to the cluster that it is of. */
+async function connect(
+  server: Server,
+  access: RedisOptions,
+  end: AbortController,
+  failure: Open['failure'],
+) {
+  const options = { ...ONCE, ...access }
+  const first = new Redis({ ...options, ...server, retryStrategy: () => null })
+  await start(first, end, failure)
+  const slots = await first.cluster('SLOTS').catch((error: Error) => {
+    if (isReply(error)) return [] // it is not of a cluster, or must not be asked
+    throw error
+  })
+  // A node of a cluster that knows no other one does not name itself.
+  if (slots.every(([, , node]) => !node?.[0])) return first
+  first.removeAllListeners('end').disconnect()
+  const cluster = new Cluster([server], {
+    lazyConnect: true,
+    redisOptions: options,
+    retryDelayOnFailover: 0,
+    clusterRetryStrategy: () => null,
+    dnsLookup: (name, done) => done(null, name), // certificates are for names
+  })
+  await start(cluster, end, failure)
+  return cluster
+}
+
+async function start(client: Client, end: AbortController, failure: Open['failure']) {
+  client.on('error', (error: Error) => (failure.cause = error)) // it would be printed otherwise
+  client.once('end', () => {
+    failure.cause ??= new StoreUnavailable('the connection was closed')
+    end.abort()
+  })
+  end.signal.throwIfAborted()
+  end.signal.addEventListener('abort', () => client.status !== 'end' && client.disconnect())
+  await client.connect()
+}
+
+function isReply(error: unknown): error is Error {
+  return (error as Error).name === 'ReplyError'
+}
+
+const HOST = /^((?:[\w-]{1,63}\.)*[\w-]{1,63}\.?|[0-9A-Fa-f.]*:[0-9A-Fa-f:.]*)$/
+
+type Server = { host: string; port: number; db: number }
+
+/** Read a secret that is a URL or, with this port, a host; `name` is for errors. */
+function readAddress(secret: string, reference: string, given: number) {
+  const isUrl = secret.includes('://')
+  const isBareIPv6 = /^[^[/]*:.*:[^/]*$/.test(secret)
+  const url = URL.parse(isUrl ? secret : `valkey://${isBareIPv6 ? `[${secret}]` : secret}`)
+  const [, secure] = /^(?:valkey|redis)(s?):$/.exec(url?.protocol ?? '') ?? []
+  const host = url?.hostname.replace(/^\[|\]$/g, '') ?? ''
+  // With an @ further on, a part of the password would be taken for the host.
+  const isSplit = /@/.test(`${url?.pathname}${url?.search}${url?.hash}`)
+  if (!url || secure === undefined || isSplit || !HOST.test(host)) {
+    const what = 'it is not an address such as valkeys://user:p%40ss@host:6379'
+    throw new StoreUnavailable(what, { indeterminate: false })
+  }
+  const [username, password] = [url.username, url.password].map((text) => unescape(text))
+  const access = { username, password, ...(secure && { tls: {} }) } as RedisOptions
+  const [db, port] = [Number(url.pathname.slice(1)) || 0, Number(url.port) || given]
+  // A secret that is not a URL could be a password, by mistake.
+  const name = isUrl ? `valkey at ${url.hostname}:${port}` : `valkey of secret '${reference}'`
+  return { server: { host, port, db }, access, name }
+}

@@ -1,0 +1,17 @@
+"""The form of stored messages in the AI SDK."""
+
+from typing import Any
+
+import ai
+from pydantic import TypeAdapter, ValidationError
+
+_MESSAGES = TypeAdapter(list[ai.messages.Message])
+
+
+def are_messages(messages: Any) -> bool:
+    """Whether these are messages of this framework with a prompt among them."""
+    try:
+        read = _MESSAGES.validate_python(messages)
+    except ValidationError:
+        return False
+    return any(message.role == "user" for message in read)

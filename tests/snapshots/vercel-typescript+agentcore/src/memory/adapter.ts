@@ -1,0 +1,135 @@
+// Long-term memory for an agent of the AI SDK: its tools, and what its model is shown.
+
+import { type LanguageModel, type LanguageModelMiddleware, tool, wrapLanguageModel } from 'ai'
+import type { ModelMessage } from 'ai'
+import { z } from 'zod'
+
+import { TOOLS } from '../agent.ts'
+import { isBlank, type TurnRequest } from '../contract.ts'
+import { type Call, OfflineModel, type Part } from '../offline_model.ts'
+import type { Settings } from '../settings.ts'
+import type { Utterance } from './base.ts'
+import { type Hit, memoryBlock, type MemoryTurn } from './recall.ts'
+import type { LongTermMemory } from './wiring.ts'
+
+const SEARCH = 'Search long-term memory for facts, preferences or context of earlier conversations.'
+const ADD = 'Add facts, preferences or decisions that are worth recalling in later conversations.'
+
+type Wrapped = Parameters<typeof wrapLanguageModel>[0]['model']
+
+/** Return what the model of a turn is called with. */
+export function agentOptions(
+  longTerm: LongTermMemory,
+  turn: MemoryTurn,
+  settings: Settings,
+  model: LanguageModel,
+): object {
+  const reads = longTerm.read.length > 0
+  const adds = settings.addMemoryTool > 0 && longTerm.written.length > 0
+  if (!reads && !adds) return {}
+  const more = {
+    ...(reads && { search_memory: searchTool(turn) }),
+    ...(adds && { add_memory: addTool(turn) }),
+  }
+  return { model: withMemory(model, turn), tools: { ...TOOLS, ...more } }
+}
+
+/** Record the messages of a committed turn. */
+export function record(
+  longTerm: LongTermMemory,
+  request: TurnRequest,
+  messages: unknown[],
+  _model: LanguageModel,
+): void {
+  longTerm.record(request, utterancesOf(messages as ModelMessage[]))
+}
+
+/** The texts of messages, without those of tools. */
+function utterancesOf(messages: readonly ModelMessage[]): Utterance[] {
+  return messages.flatMap(({ role, content }) => {
+    if (role !== 'user' && role !== 'assistant') return []
+    const parts = typeof content === 'string' ? [{ type: 'text', text: content } as const] : content
+    return parts.flatMap((part): Utterance[] => {
+      if (part.type !== 'text' || isBlank(part.text)) return []
+      return [[role === 'user' ? 'USER' : 'ASSISTANT', part.text]]
+    })
+  })
+}
+
+/** The model of one turn, which each of its calls shows what is remembered. */
+function withMemory(model: LanguageModel, turn: MemoryTurn): LanguageModel {
+  if (model.constructor === OfflineModel) return new RecallingOfflineModel(turn)
+  const middleware: LanguageModelMiddleware = {
+    async transformParams({ params }) {
+      const block = memoryBlock(await turn.recall(promptOf(params)))
+      params.abortSignal?.throwIfAborted()
+      return block ? { ...params, prompt: withBlock(params, block) } : params
+    },
+  }
+  // For the SDK a model could also be a name, which no `buildModel` returns.
+  return wrapLanguageModel({ model: model as Wrapped, middleware })
+}
+
+/** The offline model of one turn: it says what it remembers after all else. */
+class RecallingOfflineModel extends OfflineModel {
+  readonly #turn: MemoryTurn
+
+  constructor(turn: MemoryTurn) {
+    super()
+    this.#turn = turn
+  }
+
+  override async *answer(options: Call): AsyncGenerator<Part> {
+    const hits = await this.#turn.recall(promptOf(options))
+    for await (const part of super.answer(options)) {
+      if (part.type === 'text-end') {
+        for (const { text } of hits) {
+          yield { type: 'text-delta', id: part.id, delta: ` I remember: "${text}"` }
+        }
+      }
+      if (part.type === 'tool-call') {
+        const { text } = JSON.parse(part.input)
+        if (part.toolName === 'search_memory') part.input = JSON.stringify({ query: text })
+        if (part.toolName === 'add_memory') part.input = JSON.stringify({ entries: [text] })
+      }
+      yield part
+    }
+  }
+}
+
+/** The text of the last user message. */
+function promptOf({ prompt }: Call): string {
+  const last = prompt.findLast(({ role }) => role === 'user')
+  const parts = last?.role === 'user' ? last.content : []
+  return parts.map((part) => (part.type === 'text' ? part.text : '')).join('')
+}
+
+/** A copy of the messages with the block: it never becomes part of the session. */
+function withBlock({ prompt }: Call, block: string): Call['prompt'] {
+  const place = prompt.findLastIndex(({ role }) => role === 'user')
+  return prompt.map((message, index) => {
+    if (index !== place || message.role !== 'user') return message
+    const text = { type: 'text' as const, text: `\n\n${block}` }
+    return { ...message, content: [...message.content, text] }
+  })
+}
+
+function searchTool(turn: MemoryTurn) {
+  const inputSchema = z.object({ query: z.string().describe('What to search for') })
+  const execute = async ({ query }: { query: string }) => (await turn.search(query)).map(entryOf)
+  return tool({ description: SEARCH, inputSchema, execute })
+}
+
+function addTool(turn: MemoryTurn) {
+  const inputSchema = z.object({ entries: z.array(z.string()).describe('What to remember') })
+  const execute = ({ entries }: { entries: string[] }) => {
+    for (const text of entries) turn.add(text)
+    return { stored: entries.length }
+  }
+  return tool({ description: ADD, inputSchema, execute })
+}
+
+function entryOf({ text, collection, id, score, namespace, createdAt }: Hit) {
+  const metadata = { _id: id, _score: score, _namespaces: [namespace], _createdAt: createdAt }
+  return { content: text, storeName: collection, metadata }
+}

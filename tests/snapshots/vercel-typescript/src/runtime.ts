@@ -1,0 +1,53 @@
+// What the turns of one process share: the model and the sessions, which live in memory.
+
+import type { TurnRequest } from './contract.ts'
+import { buildModel, checkModel, modelEndpoint } from './model.ts'
+import { InProcess } from './session_store.ts'
+import { Sessions } from './sessions.ts'
+import type { Diagnostic, Settings } from './settings.ts'
+
+/** The model, the sessions, and what the commands report about them. */
+export class Runtime {
+  /** Whether every caller must send an actor id. */
+  readonly actorRequired = false
+  /** Whether data of a committed turn is still to be written. */
+  readonly isWaiting = false
+  readonly retentionNotice = 'Nothing was kept: sessions live in this process.'
+
+  readonly settings: Settings
+  readonly sessions: Sessions
+  model: ReturnType<typeof buildModel>
+
+  constructor(settings: Settings) {
+    this.settings = settings
+    this.model = buildModel(settings)
+    this.sessions = new Sessions(settings, new InProcess(settings))
+  }
+
+  /** Return the findings about what the settings name. */
+  static async check(settings: Settings): Promise<Diagnostic[]> {
+    return checkModel(settings)
+  }
+
+  /** Return what this process will contact, one line each, without passwords. */
+  async describeEndpoints(): Promise<string[]> {
+    const { model } = this.settings
+    const where = model === 'offline' ? 'nothing' : await modelEndpoint(this.settings)
+    const shown = where.replace(/\/\/[^/]*@/, '//')
+    return [`Model: ${model}, contacts ${shown}`, 'Sessions: in this process']
+  }
+
+  /** Return further options for the agent of one turn. */
+  agentOptions(_request: TurnRequest): object {
+    return {}
+  }
+
+  /** Pass on the messages of a committed turn. */
+  record(_request: TurnRequest, _messages: unknown[]): void {}
+
+  /** Connect; throws AgentError for what cannot work. */
+  async open(): Promise<void> {}
+
+  /** Write what is still to be written, and disconnect. */
+  async close(): Promise<void> {}
+}

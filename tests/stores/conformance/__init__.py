@@ -1,1 +1,0 @@
-"""The conformance suite once more, with the sessions of each target in each store."""

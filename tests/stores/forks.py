@@ -1,0 +1,120 @@
+"""Commands of a Python render as forks of one process: what `subprocess.Popen` is, and quicker."""
+
+import atexit
+import json
+import os
+import select
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import IO, Any
+
+from tests.installed import CACHE, clean_environment
+
+START_SECONDS = 60.0
+COMPILED = CACHE / "compiled"
+ZYGOTE = Path(__file__).with_name("zygote.py")
+
+
+@cache
+def zygote(python: Path) -> tuple[str, "subprocess.Popen[bytes]"]:
+    """Where the process of a render listens; it ends with this one, whose pipe it reads."""
+    path = f"{tempfile.mkdtemp()}/socket"
+    command = [str(python), "-u", str(ZYGOTE), path]
+    environment = clean_environment()
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, env=environment)
+    deadline = time.monotonic() + START_SECONDS
+    while not Path(path).exists():
+        assert process.poll() is None, "the render cannot be imported"
+        assert time.monotonic() < deadline, "the render is never imported"
+        time.sleep(0.02)
+    atexit.register(_end, process, Path(path).parent)
+    return path, process
+
+
+def _end(process: "subprocess.Popen[bytes]", folder: Path) -> None:
+    process.communicate()  # closes its stdin, and waits
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+class Fork:
+    """A process that runs `command`, a script of a render's environment, as Popen would."""
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        *,
+        cwd: Path,
+        env: Mapping[str, str],
+        stdin: IO[str] | int = subprocess.DEVNULL,
+        **_: Any,
+    ) -> None:
+        script, *words = command
+        path, _process = zygote(Path(script).with_name("python"))
+        self.args = list(command)
+        self.returncode: int | None = None
+        self._end = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._end.connect(path)
+        pipes = [os.pipe() for _ in range(2)]
+        request = {"words": [script, *words], "folder": str(cwd), "environment": dict(env)}
+        given = [] if isinstance(stdin, int) else [stdin.fileno()]
+        given += [sink for _, sink in pipes]
+        socket.send_fds(self._end, [json.dumps(request).encode()], given)
+        self.stdout, self.stderr = (_reader(source) for source, _ in pipes)
+        self.pid = int(self._end.recv(32))
+        for pipe in pipes:
+            os.close(pipe[1])
+
+    def poll(self) -> int | None:
+        return self._ended_within(0)
+
+    def wait(self, timeout: float | None = None) -> int:
+        code = self._ended_within(timeout)
+        if code is None:
+            raise subprocess.TimeoutExpired(self.args, timeout or 0)
+        return code
+
+    def _ended_within(self, seconds: float | None) -> int | None:
+        if self.returncode is None:
+            poll = select.poll()
+            poll.register(self._end, select.POLLIN)
+            if poll.poll(None if seconds is None else 1000 * seconds):
+                self.returncode = int(self._end.recv(32))
+                self._end.close()
+        return self.returncode
+
+    def send_signal(self, number: signal.Signals) -> None:
+        if self.poll() is None:
+            os.kill(self.pid, number)
+
+    def kill(self) -> None:
+        self.send_signal(signal.SIGKILL)
+
+    def communicate(self, timeout: float | None = None) -> tuple[str, str]:
+        """Wait for its end, and return all that it has written."""
+        errors: list[str] = []
+        reader = threading.Thread(target=lambda: errors.append(self.stderr.read()), daemon=True)
+        reader.start()
+        output = self.stdout.read()
+        self.wait(timeout)
+        reader.join(timeout)
+        return output, "".join(errors)
+
+
+def _reader(descriptor: int) -> IO[str]:
+    return os.fdopen(descriptor, encoding="utf-8", errors="backslashreplace")
+
+
+def start(command: Sequence[str], **options: Any) -> "subprocess.Popen[str] | Fork":
+    """Start a command of a render: Python's as a fork, Node's with what it has compiled before."""
+    if Path(command[0]).with_name("python").exists():
+        return Fork(command, **options)
+    options["env"] = {**options["env"], "NODE_COMPILE_CACHE": str(COMPILED)}
+    return subprocess.Popen(command, **options)

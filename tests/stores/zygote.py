@@ -1,0 +1,98 @@
+"""A process of a Python render that has imported it, and forks whenever a command is to run.
+
+Importing a framework and a vendor's client takes a second or two. Run by the render's own Python
+as `python zygote.py SOCKET`. A request is {"words", "folder", "environment"} with the descriptors
+of stdout and stderr, and of stdin before them if it has one; the replies are the id of the new
+process and, at its end, its exit code. It ends when its stdin does, which is when the tests end.
+"""
+
+import json
+import os
+import pkgutil
+import selectors
+import signal
+import socket
+import sys
+from contextlib import suppress
+from importlib import import_module
+
+LATE = ("boto3", "openai.resources.chat")  # which a render imports with its first turn
+
+
+def next_command(path: str) -> tuple[dict[str, object], list[int]]:
+    """Serve the tests; return, in each forked process, what that process is to run."""
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    listener.bind(path)
+    listener.listen(64)
+    woken, wake = socket.socketpair()
+    for end in (woken, wake):
+        end.setblocking(False)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    signal.set_wakeup_fd(wake.fileno())
+    running: dict[int, socket.socket] = {}
+    with selectors.DefaultSelector() as selector:
+        for source in (listener, woken, sys.stdin):
+            selector.register(source, selectors.EVENT_READ)
+        while True:
+            ready = [key.fileobj for key, _ in selector.select()]
+            if sys.stdin in ready:
+                sys.exit()
+            if woken in ready:
+                woken.recv(4096)
+                tell_ends(running)
+            if listener in ready:
+                client, _ = listener.accept()
+                request, descriptors, _, _ = socket.recv_fds(client, 1 << 17, 3)
+                pid = os.fork()
+                if pid == 0:
+                    break
+                for descriptor in descriptors:
+                    os.close(descriptor)
+                client.send(b"%d" % pid)
+                running[pid] = client
+    signal.set_wakeup_fd(-1)
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    for other in (listener, woken, wake, client, *running.values()):
+        other.close()
+    return json.loads(request), descriptors
+
+
+def tell_ends(running: dict[int, socket.socket]) -> None:
+    """Reply to those whose process has ended."""
+    while running:
+        pid, status = os.waitpid(-1, os.WNOHANG)
+        if pid == 0:
+            return
+        with running.pop(pid) as client, suppress(OSError):
+            client.send(b"%d" % os.waitstatus_to_exitcode(status))
+
+
+def become(request: dict[str, object], descriptors: list[int]) -> None:
+    """Take the folder, the environment and the streams of the command."""
+    if len(descriptors) == 2:
+        descriptors = [os.open(os.devnull, os.O_RDONLY), *descriptors]
+    for number, descriptor in enumerate(descriptors):
+        os.dup2(descriptor, number)
+        os.close(descriptor)
+    sys.stdin = os.fdopen(0, encoding="utf-8")
+    sys.stdout, sys.stderr = (os.fdopen(number, "w", 1, encoding="utf-8") for number in (1, 2))
+    os.chdir(str(request["folder"]))
+    os.environ.clear()
+    os.environ.update(request["environment"])  # type: ignore[call-overload]
+    sys.argv = list(request["words"])  # type: ignore[call-overload]
+
+
+if __name__ == "__main__":
+    import app  # type: ignore[import-not-found]
+
+    for module in pkgutil.walk_packages(app.__path__, "app."):
+        import_module(module.name)
+    for name in LATE:
+        with suppress(ImportError):
+            import_module(name)
+    become(*next_command(sys.argv[1]))
+    try:
+        import_module("app.main").cli()
+    except SystemExit as end:  # taking the imported modules down would cost half a second
+        sys.stdout.flush()
+        os._exit(end.code if isinstance(end.code, int) else 1)
