@@ -19,6 +19,8 @@ export const KEY = 'Idempotency-Key'
 export const POST = 'POST /invocations'
 export const JSON_ONLY = { Host: '127.0.0.1:8080', Accept: 'application/json' }
 
+const LATE = () => AbortSignal.timeout(60_000)
+
 mock.method(console, 'error', () => {}) // the log
 
 // The developer's own settings do not affect a test.
@@ -38,14 +40,13 @@ export class Client {
     this.model = this.runtime.model = new ScriptedModel(script)
   }
 
-  /** Return status, session and text of the answer; the client leaves after `patience` seconds. */
-  async send(route: string, headers: object, body = Buffer.of(), patience = 5): Promise<Answer> {
+  /** Return status, session and text of the answer; the client leaves at the signal. */
+  async send(route: string, headers: object, body = Buffer.of(), leave = LATE()): Promise<Answer> {
     const server = createServer(createApp(this.runtime, this.turns)).listen(0, '127.0.0.1')
     await once(server, 'listening')
     const [method, path] = route.split(' ')
     const { port } = server.address() as AddressInfo
-    const signal = AbortSignal.timeout(patience * 1000)
-    const options = { port, method, path, signal, setHost: false, headers: { ...headers } }
+    const options = { port, method, path, signal: leave, setHost: false, headers: { ...headers } }
     try {
       const [response] = await once(request(options).end(body), 'response')
       return [response.statusCode, response.headers[SESSION.toLowerCase()], await text(response)]
@@ -55,7 +56,7 @@ export class Client {
   }
 
   /** Return the outcome of a turn in session@actor#key, or with a ! of ending that session. */
-  async say(address: string, prompt = 'hi', patience = 5): Promise<string> {
+  async say(address: string, prompt = 'hi', leave = LATE()): Promise<string> {
     await sleep(600 * (address.split('~').length - 1))
     const names: Record<string, string> = { '': SESSION, '@': ACTOR, '#': KEY }
     const found = address.matchAll(/([@#]?)([\p{L}\p{N}]+)/gu)
@@ -63,7 +64,7 @@ export class Client {
     const headers = { ...JSON_ONLY, ...Object.fromEntries(values) }
     const body = JSON.stringify(address.includes('!') ? { end_session: true } : { prompt })
     try {
-      const [, , text] = await this.send(POST, headers, Buffer.from(body), patience)
+      const [, , text] = await this.send(POST, headers, Buffer.from(body), leave)
       const { turn, error } = JSON.parse(text)
       return String(turn ?? error?.type ?? 'end')
     } catch (error) {

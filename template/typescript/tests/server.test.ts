@@ -73,10 +73,11 @@ test('a failure is a status until there is text, and quotes nothing', async (con
 
 test('a shutdown lets turns finish and then cancels them', async () => {
   const client = new Client([[0.2, 'done'], [3]])
-  const turns = [client.say('a')]
-  await sleep(50)
-  turns.push(client.say('b'))
-  await sleep(50)
+  const turns = []
+  for (const session of ['a', 'b']) {
+    turns.push(client.say(session))
+    while (client.model.calls.length < turns.length) await sleep(5)
+  }
   const [, , busy] = await client.send('GET /ping', JSON_ONLY)
   const drain = client.turns.drain(0.4)
   assert.equal(await client.say('c'), 'draining')

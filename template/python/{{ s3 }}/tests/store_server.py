@@ -45,8 +45,8 @@ class StoreServer:
         self._server.shutdown()
         self._s3.buckets.clear()
 
-    def backend(self, kind: str) -> dict[str, Any]:
-        """The `backend` of a collection."""
+    def backend(self, kind: str, seconds: int) -> dict[str, Any]:
+        """The `backend` of a collection; settings.py has the seconds that a call may take."""
         where = {"bucket_secret": "secrets/s3/tests", "region": "us-east-1", "prefix": "tests"}
         return {"type": kind, "ttl_days": 7, **where}
 

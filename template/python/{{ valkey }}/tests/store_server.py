@@ -38,8 +38,8 @@ class StoreServer:
         self._process.kill()
         self._process.wait()
 
-    def backend(self, kind: str) -> dict[str, Any]:
-        """The `backend` of a collection."""
+    def backend(self, kind: str, seconds: int) -> dict[str, Any]:
+        """The `backend` of a collection; settings.py has the seconds that a call may take."""
         return {"type": kind, "endpoint_secret": "secrets/valkey/tests", "ttl_seconds": 100}
 
     def environment(self, port: int) -> dict[str, str]:

@@ -3,7 +3,6 @@
 import assert from 'node:assert/strict'
 import { randomUUID } from 'node:crypto'
 import { after, describe, test } from 'node:test'
-import { setTimeout as sleep } from 'node:timers/promises'
 
 import { v7 as uuid7 } from 'uuid'
 
@@ -19,7 +18,11 @@ import { Client } from './client.ts'
 import type { Step } from './scripted_model.ts'
 import { backend, broken, startServer } from './store_server.ts'
 
-const SETTINGS = createSettings({ maxSnapshotBytes: 8000, checkpoints: 3 })
+const SETTINGS = createSettings({
+  maxSnapshotBytes: 8000,
+  checkpoints: 3,
+  storeTimeoutSeconds: 30,
+})
 const AGENT = `test-${randomUUID()}`
 const SNAPSHOT = JSON.stringify({
   scope: 'agent',
@@ -141,13 +144,16 @@ describe('a turn', { skip: missing || false, concurrency: true }, () => {
 
   test('is refused when another process continued or ended the session', async () => {
     for (const [end, outcome, next] of [['', '2', '3'] as const, ['!', 'end', '1'] as const]) {
-      const id = newId()
-      const [slow, fast] = [replica([['a'], [0.3, 'b']]), replica()]
+      const [id, store, fast] = [newId(), open(), replica()]
+      const slow = replica([], store)
       assert.equal(await slow.say(id), '1')
-      const late = slow.say(id, '2')
-      await sleep(100)
-      assert.equal(await fast.say(`${id}${end}`, 'x'), outcome)
-      assert.equal(await late, 'session_conflict')
+      const save = store.save.bind(store)
+      store.save = async (...values) => {
+        store.save = save
+        assert.equal(await fast.say(`${id}${end}`, 'x'), outcome)
+        return await save(...values)
+      }
+      assert.equal(await slow.say(id, '2'), 'session_conflict')
       assert.equal(await slow.say(id), next)
     }
   })
@@ -185,14 +191,15 @@ describe('a turn', { skip: missing || false, concurrency: true }, () => {
   })
 
   test('is committed although its client left during the save', async () => {
-    const [id, store, gone] = [newId(), open(), Promise.withResolvers<void>()]
+    const [id, store, leave] = [newId(), open(), new AbortController()]
+    const [client, gone] = [replica([], store), Promise.withResolvers<void>()]
     const save = store.save.bind(store)
     store.save = async (...values) => {
+      leave.abort()
       await gone.promise
       return await save(...values)
     }
-    const client = replica([], store)
-    assert.equal(await client.say(id, 'hi', 0.5), 'gone')
+    assert.equal(await client.say(id, 'hi', leave.signal), 'gone')
     gone.resolve()
     await client.turns.drain(1)
     assert.equal(await replica().say(id), '2')

@@ -41,9 +41,9 @@ class StoreServer:
         self._server.shutdown()
         self._server.server_close()
 
-    def backend(self, kind: str) -> dict[str, Any]:
-        """The `backend` of a collection."""
-        transport = {"timeout_ms": 1000, **(REST if kind == "rest-api" else LAMBDA)}
+    def backend(self, kind: str, seconds: int) -> dict[str, Any]:
+        """The `backend` of a collection, whose calls may take so long."""
+        transport = {"timeout_ms": seconds * 1000, **(REST if kind == "rest-api" else LAMBDA)}
         return {"type": "custom", "transport": transport}
 
     def environment(self, port: int) -> dict[str, str]:

@@ -6,7 +6,8 @@ import type { AddressInfo } from 'node:net'
 import { createEndpoint } from './reference_endpoint.ts'
 
 const token = { scheme: 'bearer-token', source: 'env', name: 'TEST_TOKEN' }
-const transport = { type: 'rest-api', base_url: 'env:TEST_STORE', credentials: token }
+const where = { type: 'rest-api', base_url: 'env:TEST_STORE', credentials: token }
+const transport = { ...where, timeout_ms: 30_000 }
 export const backend = { type: 'custom', transport }
 /** A backend that cannot be reached. */
 export const broken = { ...backend, transport: { ...transport, base_url: 'http://127.0.0.1:2' } }

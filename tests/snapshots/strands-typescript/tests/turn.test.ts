@@ -57,16 +57,18 @@ test('turns of a session run one by one, and a full queue refuses', async () => 
   const limits = { sessionQueue: 2, turnTimeoutSeconds: 1 }
   const client = new Client([['half', 3], ['ok'], [0.4, 'ok']], limits)
   const turns: Promise<string>[] = []
-  const start = async (address: string, prompt: string, patience = 5) => {
-    turns.push(client.say(address, prompt, patience))
-    await sleep(50) // so that they arrive in this order
+  const start = async (address: string, prompt: string, seconds = 60) => {
+    const { tasks } = client.turns
+    const before = tasks.size
+    turns.push(client.say(address, prompt, AbortSignal.timeout(seconds * 1000)))
+    while (tasks.size === before) await sleep(5) // so that they arrive in this order
   }
   await start('s', '1', 0.9)
   await start('s', '2')
-  await start('s', '3', 0.2)
-  await start('s', '4')
+  await start('s', '3', 0.6)
+  turns.push(Promise.resolve(await client.say('s', '4')))
   await start('t', 'hi')
-  await turns[0]
+  while (client.model.calls.length < 3) await sleep(5)
   await start('s', '5')
   await start('s', '6')
   assert.equal((await Promise.all(turns)).join(' '), 'gone 1 gone session_busy 1 2 3')

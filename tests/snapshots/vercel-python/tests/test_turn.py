@@ -47,7 +47,7 @@ class Client:
         self.runtime, self.turns = Runtime(Settings(**settings)), Turns()
         self.runtime.model = self.model = ScriptedModel(script)
 
-    async def send(self, route: str, headers: Any, body: bytes, patience: float = 5) -> Any:
+    async def send(self, route: str, headers: Any, body: bytes, patience: float = 60) -> Any:
         """The status, session and text of the answer; the client leaves when out of patience."""
         method, path = route.split()
         scope = {"type": "http", "method": method, "path": path, "headers": Headers(headers).raw}
@@ -60,7 +60,7 @@ class Client:
         text = b"".join(part["body"] for part in parts).decode()
         return start["status"], Headers(raw=start["headers"]).get(SESSION), text
 
-    async def say(self, address: str, prompt: str = "hi", patience: float = 5) -> str:
+    async def say(self, address: str, prompt: str = "hi", patience: float = 60) -> str:
         """What a turn in session@actor#key comes to, or with a ! the end of that session."""
         await asyncio.sleep(0.6 * address.count("~"))
         names = {"": SESSION, "@": ACTOR, "#": KEY}
