@@ -62,11 +62,14 @@ def test_all_sessions_are_listed_where_the_store_can(
     for some in (chat, beside, other):
         some.say("Hello.")
     result = one.home.run("sessions", "list")
+    ended = one.home.run("sessions", "end", "--actor", "someone-else")
     if one.home.store.name.startswith("custom"):
         assert (result.returncode, result.stdout) == (1, "")
         assert result.stderr.startswith("Error: ")
         assert "no operation" in result.stderr
+        assert (ended.returncode, ended.stdout, ended.stderr) == (1, "", result.stderr)
     else:
+        assert (ended.returncode, ended.stdout.startswith("0 sessions ")) == (0, True), ended
         foreign = type(one.home.store)(agents.backing, f"other-{one.home.agent_id}")
         foreign.write("session-of-another-agent", b"{}")
         result = one.home.run("sessions", "list", "--json")
@@ -89,6 +92,17 @@ def test_a_session_that_was_quarantined_is_shown(chat: Chat, one: Replica) -> No
     (name,) = store.quarantine_names(chat.session)
     (quarantined,) = json.loads(shown.stdout)["quarantined"]
     assert name in quarantined
+
+
+@pytest.mark.one_each
+def test_a_session_that_no_turn_can_read_is_shown(chat: Chat, one: Replica) -> None:
+    is_custom = one.home.store.name.startswith("custom")  # there an empty body is no answer
+    chat.say("One.")
+    for stored in (b'"%s"' % (b"x" * 9_000_000), b'{"schema_version":"9"}' if is_custom else b""):
+        one.home.store.write(chat.session, stored)
+        shown = one.home.run("sessions", "show", chat.session)
+        assert shown.returncode == 0, shown
+        assert shown.stdout.startswith(f"session {chat.session}: unreadable, "), shown
 
 
 @pytest.mark.one_each
