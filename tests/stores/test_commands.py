@@ -98,11 +98,19 @@ def test_a_session_that_was_quarantined_is_shown(chat: Chat, one: Replica) -> No
 def test_a_session_that_no_turn_can_read_is_shown(chat: Chat, one: Replica) -> None:
     is_custom = one.home.store.name.startswith("custom")  # there an empty body is no answer
     chat.say("One.")
-    for stored in (b'"%s"' % (b"x" * 9_000_000), b'{"schema_version":"9"}' if is_custom else b""):
+    for stored in (b'{"data":"%s"}' % (b"x" * 9_000_000), b"{}" if is_custom else b""):
         one.home.store.write(chat.session, stored)
         shown = one.home.run("sessions", "show", chat.session)
         assert shown.returncode == 0, shown
         assert shown.stdout.startswith(f"session {chat.session}: unreadable, "), shown
+
+
+@pytest.mark.one_each
+def test_the_start_says_what_the_store_contacts(one: Replica) -> None:
+    (line,) = [line for line in one.server.log.splitlines() if line.startswith("Sessions: ")]
+    assert " contacts " in line
+    assert "env:" not in line
+    assert_clean(line)
 
 
 @pytest.mark.one_each

@@ -1,4 +1,4 @@
-"""Sessions in Valkey or Redis, also in a cluster: one hash each, changed by scripts."""
+"""Sessions in Valkey or Redis, also in a cluster: one hash each with a TTL, changed by scripts."""
 
 import asyncio
 import json
