@@ -22,7 +22,7 @@ from app.settings import Settings
 from app.store import open_store
 from app.store.base import Conflict, DurableStore, StoreUnavailable, Unsupported
 from app.store.cached import CachedStore
-from app.store.erase import erase_sessions
+from app.store.owner import owner_of
 
 IDS = [f"01890000-0000-7000-8000-00000000000{number}" for number in range(3)]
 META = {"name": "Sessions", "description": "Keeps sessions.", "owner": "tests"}
@@ -202,12 +202,11 @@ async def test_a_store_that_is_not_writable_stays_as_it_is(home: Home) -> None:
     assert await home.replica().say("s") == "2"
 
 
-async def test_the_sessions_of_an_actor_are_erased(home: Home) -> None:
+async def test_the_actor_of_a_session_is_found(home: Home) -> None:
     client = home.replica()
-    said = [await client.say(it) for it in ("one@ada", "two@ada", "three@bob", "four")]
-    report = await erase_sessions(home.store(), True, "ada", ["one", "two", "three", "unknown"])
-    assert (sorted(report.ended), report.failures, said) == (["one", "two"], [], ["1"] * 4)
-    assert [await client.say(it) for it in ("one@ada", "three@bob", "four")] == ["1", "2", "2"]
+    assert [await client.say(it) for it in ("one@ada", "two@bob", "three")] == ["1"] * 3
+    ids = ("one", "two", "three", "unknown")
+    assert [await owner_of(home.store(), id) for id in ids] == ["ada", "bob", None, None]
 
 
 def test_the_commands_show_a_session_and_restore_it(home: Home, apart: Path) -> None:
@@ -236,6 +235,7 @@ def test_the_commands_show_a_session_and_restore_it(home: Home, apart: Path) -> 
     first = shown["checkpoints"][0]["id"]
     assert run("sessions", "restore", "s", first) == (0, "Session s is back at turn 1.\n")
     assert f", restored from {first}" in run("sessions", "show", "s")[1]
-    assert run("sessions", "list")[0] == (0 if home.server.is_listing else 1)
+    for words in (["list"], ["end", "--actor", "ada"]):
+        assert run("sessions", *words)[0] == (0 if home.server.is_listing else 1)
     assert run("sessions", "end", "s") == (0, "Session s has ended.\n")
     assert run("sessions", "show", "s")[0] == 1

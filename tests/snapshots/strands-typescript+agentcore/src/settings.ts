@@ -72,14 +72,14 @@ export class CommandError extends Error {
 }
 
 /** Return a finding as one line. */
-export function format({ file, line, id, message }: Diagnostic): string {
+export function formatFinding({ file, line, id, message }: Diagnostic): string {
   return `${file}:${line} ${id} ${message}`
 }
 
 /** Throw CommandError when one of the findings is an error. */
 export function refuseErrors(findings: readonly Diagnostic[]): void {
   const errors = findings.filter(({ severity }) => severity === 'error')
-  const lines = errors.map((it) => (it.file === 'environment' ? it.message : format(it)))
+  const lines = errors.map((it) => (it.file === 'environment' ? it.message : formatFinding(it)))
   if (lines.length > 0) throw new CommandError(lines.join('\n'))
 }
 

@@ -60,7 +60,7 @@ export class Runtime {
     const findings = [...(await checkModel(settings)), ...checkProject('.', settings.agentId)]
     const hasErrors = () => findings.some(({ severity }) => severity === 'error')
     if (!hasErrors()) findings.push(...checkMemory('.', settings))
-    if (connect && !hasErrors()) findings.push(...(await callAll(settings)))
+    if (connect && !hasErrors()) findings.push(...(await callServices(settings)))
     return findings
   }
 
@@ -134,7 +134,7 @@ export class Runtime {
   }
 }
 
-async function callAll(settings: Settings): Promise<Diagnostic[]> {
+async function callServices(settings: Settings): Promise<Diagnostic[]> {
   const runtime = new Runtime(settings)
   const findings: Diagnostic[] = []
   try {

@@ -11,7 +11,7 @@ import { getSystemErrorMessage, parseArgs } from 'node:util'
 import { ACTOR_ID, AgentError, checkPrompt, ERRORS, logging, SESSION_ID } from './contract.ts'
 import { Runtime } from './runtime.ts'
 import { createApp, Turns } from './server.ts'
-import { CommandError, format, isLoopback, readSettings, refuseErrors } from './settings.ts'
+import { CommandError, formatFinding, isLoopback, readSettings, refuseErrors } from './settings.ts'
 import { sessions } from './store/commands.ts'
 import { takeTurn } from './turn.ts'
 
@@ -49,7 +49,7 @@ async function check(args: string[]): Promise<void> {
   findings.push(...(await Runtime.check(settings, connect)))
   const errors = findings.filter(({ severity }) => severity === 'error').length
   const warnings = findings.length - errors
-  const lines = [...findings.map(format), `${errors} errors, ${warnings} warnings`]
+  const lines = [...findings.map(formatFinding), `${errors} errors, ${warnings} warnings`]
   const report = { diagnostics: findings, errors, warnings }
   console.log(json ? JSON.stringify(report) : lines.join('\n'))
   process.exitCode = Math.min(errors, 1)
@@ -116,7 +116,8 @@ async function serve(args: string[]): Promise<void> {
     throw new CommandError(`Cannot listen on HOST ${host}, PORT ${port}: ${why}.`)
   }
   if (!isLoopback(runtime.settings)) {
-    console.log(`Warning: ${host} is open to other machines, and callers are not authenticated.`)
+    const place = `${host} is reachable from other machines`
+    console.log(`Warning: ${place}, and callers are not authenticated.`)
   }
   const [name, address] = [host.includes(':') ? `[${host}]` : host, server.address() as AddressInfo]
   const listening = `Listening on http://${name}:${address.port}`

@@ -53,7 +53,7 @@ export class Runtime {
   static async check(settings: Settings, connect = false): Promise<Diagnostic[]> {
     const findings = [...(await checkModel(settings)), ...checkProject('.', settings.agentId)]
     const hasErrors = () => findings.some(({ severity }) => severity === 'error')
-    if (connect && !hasErrors()) findings.push(...(await callAll(settings)))
+    if (connect && !hasErrors()) findings.push(...(await callServices(settings)))
     return findings
   }
 
@@ -110,7 +110,7 @@ export class Runtime {
   }
 }
 
-async function callAll(settings: Settings): Promise<Diagnostic[]> {
+async function callServices(settings: Settings): Promise<Diagnostic[]> {
   const runtime = new Runtime(settings)
   const findings: Diagnostic[] = []
   try {

@@ -42,7 +42,7 @@ class Runtime:
         if not any(one["severity"] == "error" for one in findings):
             findings += check_memory(Path(), settings)
         if connect and not any(one["severity"] == "error" for one in findings):
-            findings += asyncio.run(_connect(settings))
+            findings += asyncio.run(_call_services(settings))
         return findings
 
     @property
@@ -90,7 +90,7 @@ class Runtime:
         await self.long_term.close(self.settings.shutdown_grace_seconds)
 
 
-async def _connect(settings: Settings) -> list[dict[str, Any]]:
+async def _call_services(settings: Settings) -> list[dict[str, Any]]:
     runtime, findings = Runtime(settings), list[dict[str, Any]]()
     try:
         findings += await check_resources(runtime.project, runtime.long_term, settings)

@@ -142,7 +142,8 @@ async def _serve(runtime: Runtime) -> None:
     server = _Server(runtime, turns)
     running = asyncio.create_task(server.serve([listener]))
     if not settings.is_loopback:
-        click.echo(f"Warning: {host} is open to other machines, and callers are not authenticated.")
+        place = f"{host} is reachable from other machines"
+        click.echo(f"Warning: {place}, and callers are not authenticated.")
     host, port = f"[{host}]" if ":" in host else host, listener.getsockname()[1]
     click.echo("\n".join([*runtime.describe_endpoints(), f"Listening on http://{host}:{port}"]))
     await server.signalled.wait()

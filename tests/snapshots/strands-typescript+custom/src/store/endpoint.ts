@@ -157,7 +157,7 @@ export class EndpointStore implements DurableStore {
   }
 
   async sessions(): Promise<string[]> {
-    throw new Unsupported('The contract of an endpoint has no operation that lists sessions.')
+    throw new Unsupported('The contract of a custom backend has no operation that lists sessions.')
   }
 
   async ping(): Promise<void> {
@@ -357,8 +357,8 @@ export class EndpointClient {
     try {
       return await pRetry(attempt, {
         retries: policy.max_attempts - 1,
-        minTimeout: policy.backoff_ms,
-        randomize: true,
+        minTimeout: policy.backoff_ms / 2,
+        randomize: true, // once to twice as long
         maxRetryTime: policy.max_attempts * time,
         shouldRetry: async ({ error, retryDelay }) => {
           const pause = error instanceof Failed ? error.retryAfter - retryDelay : 0

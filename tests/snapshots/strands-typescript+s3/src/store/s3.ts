@@ -1,4 +1,4 @@
-// Sessions in Amazon S3: one object for each, replaced only where nobody else did so.
+// Sessions in Amazon S3: one object each, replaced on the condition that nobody else did.
 
 import { Readable } from 'node:stream'
 import { isDeepStrictEqual } from 'node:util'

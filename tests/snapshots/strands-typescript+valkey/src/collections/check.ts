@@ -55,7 +55,7 @@ export class Project {
 
   /** The used collections that can store sessions: at most one where `checkProject` is content. */
   sessionCollections(): Collection[] {
-    return this.used().filter(canStoreSessions)
+    return this.used().filter(storesSessions)
   }
 
   isWritable({ writeback, collection_id: id }: Collection): boolean {
@@ -64,7 +64,7 @@ export class Project {
 }
 
 /**
- * Return the findings in a project's files: errors first, then by file, line and id.
+ * Return the findings in a project: errors first, then by file, line and id.
  *
  * `agentId` is the agent that runs, by default the only one. Never throws, whatever the files
  * contain.
@@ -72,7 +72,7 @@ export class Project {
 export function checkProject(folder: string, agentId: string | null): Diagnostic[] {
   const files = readFiles(folder)
   const findings = [...checkFolders(folder), ...checkFiles(files)]
-  findings.push(...checkRunning(files, agentId))
+  findings.push(...checkRunningAgent(files, agentId))
   const hasError = findings.some(({ severity }) => severity === 'error')
   if (!hasError) findings.push(...checkEnvironment(files, projectOf(files, agentId)))
   const unique = new Map(findings.map((one) => [JSON.stringify(one), one]))
@@ -153,25 +153,25 @@ function* checkFiles(files: Files): Findings {
   for (const file of files.collections.values()) {
     yield* file.errors
     if (!file.model) continue
-    yield* nameRule(file, 'collection_id', `collections/${file.model.collection_id}.collection.md`)
-    yield* collectionRules(file.document, file.model)
+    yield* checkFileName(file, 'collection_id', file.model.collection_id)
+    yield* checkCollection(file.document, file.model)
   }
   for (const file of files.agents.values()) {
     yield* file.errors
     if (!file.model) continue
-    yield* nameRule(file, 'agent_id', `agents/${file.model.agent_id}.agent.md`)
-    yield* agentRules(file, file.model, files)
+    yield* checkFileName(file, 'agent_id', file.model.agent_id)
+    yield* checkAgent(file, file.model, files)
   }
   for (const file of files.grants.values()) {
     yield* file.errors
     if (!file.model) continue
-    yield* nameRule(file, 'agent_id', `iam/${file.model.agent_id}.iam.md`)
-    yield* grantRules(file.document, file.model, files)
+    yield* checkFileName(file, 'agent_id', file.model.agent_id)
+    yield* checkGrants(file.document, file.model, files)
   }
 }
 
 /** The agent that runs, and whether there is code for its collections. */
-function* checkRunning(files: Files, agentId: string | null): Findings {
+function* checkRunningAgent(files: Files, agentId: string | null): Findings {
   const { agents, collections } = files
   if (agents.size === 0) {
     const message = 'The folder agents has no <agent_id>.agent.md: add one.'
@@ -219,13 +219,15 @@ function* checkEnvironment({ collections }: Files, project: Project): Findings {
   }
 }
 
-function* nameRule({ document }: File<unknown>, field: string, expected: string): Findings {
+function* checkFileName({ document }: File<unknown>, field: string, id: string): Findings {
+  const [folder, kind] = [document.file.split('/')[0], document.file.split('.').at(-2)]
+  const expected = `${folder}/${id}.${kind}.md`
   if (document.file === expected) return
   const message = `The file name must be ${expected}: rename the file, or correct the id.`
   yield document.finding('AML-E004', message, field)
 }
 
-function* collectionRules(document: Document, collection: Collection): Findings {
+function* checkCollection(document: Document, collection: Collection): Findings {
   const { backend, meta, scope, status } = collection
   if (meta.last_updated === undefined) {
     const message = 'meta.last_updated is missing: add the date of the last change.'
@@ -247,11 +249,11 @@ function referencesOf({ memory }: Agent): Reference[] {
   })
 }
 
-function canStoreSessions({ scope, backend }: Collection): boolean {
+function storesSessions({ scope, backend }: Collection): boolean {
   return scope.lifetime === 'session' || backend.type === 'custom'
 }
 
-function* agentRules(file: File<Agent>, agent: Agent, { collections, grants }: Files): Findings {
+function* checkAgent(file: File<Agent>, agent: Agent, { collections, grants }: Files): Findings {
   const { document } = file
   let first: string | null = null // the collection that stores the sessions
   const writers = new Map<string, string>()
@@ -263,10 +265,10 @@ function* agentRules(file: File<Agent>, agent: Agent, { collections, grants }: F
       yield document.finding('AML-E101', message, ...path)
       continue
     }
-    yield* accessRules(file, agent, reference, grants)
+    yield* checkAccess(file, agent, reference, grants)
     if (!found.model) continue
-    yield* referenceRules(document, agent, reference, found.model)
-    if (canStoreSessions(found.model)) {
+    yield* checkReference(document, agent, reference, found.model)
+    if (storesSessions(found.model)) {
       first ??= id
       if (id !== first) {
         const message = `${id} and ${first} could both store the sessions: use one of them.`
@@ -287,7 +289,7 @@ function* agentRules(file: File<Agent>, agent: Agent, { collections, grants }: F
   }
 }
 
-function* referenceRules(
+function* checkReference(
   document: Document,
   { memory: { mode } }: Agent,
   [access, path, id]: Reference,
@@ -314,7 +316,7 @@ function* referenceRules(
 }
 
 /** Whether the grants of an agent, of which the first for a collection counts, allow access. */
-function* accessRules(
+function* checkAccess(
   { name, document }: File<Agent>,
   agent: Agent,
   [access, path, id]: Reference,
@@ -337,7 +339,7 @@ function* accessRules(
   }
 }
 
-function* grantRules(document: Document, { collections: grants }: Grants, files: Files): Findings {
+function* checkGrants(document: Document, { collections: grants }: Grants, files: Files): Findings {
   const seen = new Set<string>()
   for (const [index, { ref, access }] of grants.entries()) {
     const path = ['collections', index]

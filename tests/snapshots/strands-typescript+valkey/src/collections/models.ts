@@ -1,6 +1,6 @@
-// What a collection, an agent and its grants are: each field, its default and what it allows.
+// The fields of collection, agent and grant files: their types, defaults and limits.
 //
-// The fields of a backend are in its own module, rules of more than one file in `check`.
+// Those of a backend are in the module of that backend, rules of more than one file in `check`.
 
 import { z } from 'zod'
 

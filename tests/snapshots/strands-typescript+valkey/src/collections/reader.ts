@@ -8,7 +8,7 @@ import type { ParsedNode } from 'yaml'
 import { type Diagnostic, diagnostic } from '../settings.ts'
 
 const MAX_BYTES = 100_000
-const MAX_LEVELS = 32
+const MAX_DEPTH = 32
 const MAX_MESSAGE_CHARS = 300
 // Characters that could move a cursor, reverse a text or end a line where findings are printed.
 const UNPRINTABLE =
@@ -119,7 +119,7 @@ class Reader {
         data = this.#parse()
       } catch (error) {
         if (!(error instanceof RangeError)) throw error // of the parser: its stack is exhausted
-        const what = `nested more than ${MAX_LEVELS} levels deep`
+        const what = `nested more than ${MAX_DEPTH} levels deep`
         this.#refuse('AML-E00D', 1, `The front matter is ${what}: flatten it.`)
       }
     }
@@ -165,7 +165,7 @@ class Reader {
   }
 
   #value(node: ParsedNode | null, path: Path, line: number, level: number): unknown {
-    if (level > MAX_LEVELS) throw new RangeError('too many levels')
+    if (level > MAX_DEPTH) throw new RangeError('too many levels')
     this.#lines.set(JSON.stringify(path), line)
     if (isMap<ParsedNode, ParsedNode | null>(node)) {
       const values: Fields = Object.create(null) // so that __proto__ is a key like any other

@@ -12,7 +12,7 @@ import { secretRefs } from './backends.ts'
 import type { SecretRef } from './fields.ts'
 import type { Collection } from './models.ts'
 
-const TIMEOUT_MS = 5000
+const AWS_TIMEOUT_MS = 5000
 const AWS_VARIABLES = [
   'AWS_ACCESS_KEY_ID',
   'AWS_PROFILE',
@@ -108,7 +108,7 @@ async function askSecretsManager(reference: string, given: string | null): Promi
     await client.config.region().catch(() => {
       throw new SecretError(reference, 'no AWS region, set AWS_REGION')
     })
-    const abortSignal = AbortSignal.timeout(TIMEOUT_MS)
+    const abortSignal = AbortSignal.timeout(AWS_TIMEOUT_MS)
     const late = new Promise<never>((_, reject) => {
       // The signal ends the request, but not a search for credentials.
       abortSignal.addEventListener('abort', () => reject(abortSignal.reason))

@@ -1,4 +1,4 @@
-// The protocol of a session store, its errors, and the time limit of its calls.
+// The protocol of a durable session store, its errors, and the time limit of its calls.
 
 import { SecretError } from '../collections/secrets.ts'
 import { describe } from '../contract.ts'

@@ -1,4 +1,4 @@
-// The sessions of a store with a cache in front of it; each save is compared and set.
+// A cache in front of a durable store: a lost race is 409, a lost reply found, junk quarantined.
 
 import { LRUCache } from 'lru-cache'
 import { v7 as uuid7 } from 'uuid'

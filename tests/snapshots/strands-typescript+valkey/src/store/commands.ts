@@ -7,8 +7,8 @@ import { Secrets, unsetVariables } from '../collections/secrets.ts'
 import { ACTOR_ID, ERRORS, SESSION_ID } from '../contract.ts'
 import { CommandError, readSettings, refuseErrors, type Settings } from '../settings.ts'
 import { Conflict, type DurableStore, StoreUnavailable, Unsupported } from './base.ts'
-import { eraseSessions, type SessionsErased } from './erase.ts'
 import { openStore } from './index.ts'
+import { ownerOf, UNREADABLE } from './owner.ts'
 import { readSnapshot } from './snapshot.ts'
 
 const USAGE = `Usage: node src/main.ts sessions COMMAND
@@ -21,6 +21,7 @@ const USAGE = `Usage: node src/main.ts sessions COMMAND
   end --actor ID              delete the sessions of an actor`
 
 const UUID7 = /^[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/
+const TOO_LARGE = 'empty or larger than MAX_SNAPSHOT_BYTES' // of those, a store returns no bytes
 // What could move a cursor or turn a text around.
 const UNPRINTABLE = /[\p{Cc}\p{Cs}\u200e\u200f\u2028-\u202e\u2066-\u2069]/gu
 
@@ -58,17 +59,17 @@ async function show(session: string, asJson = false): Promise<void> {
     const checkpoints = []
     for (const id of await store.checkpoints(session)) {
       const snapshot = await store.loadCheckpoint(session, id)
-      checkpoints.push({ id, ...summarize(snapshot, settings) })
+      checkpoints.push({ id, ...summarize(snapshot ?? '', settings) })
     }
     const quarantined = await store.quarantined(session)
     const isStored = stored || checkpoints.length > 0 || quarantined.length > 0
     if (!isStored) throw new CommandError(`Nothing is stored for session ${session}.`)
-    const latest = stored && summarize(stored.snapshot, settings)
-    return { session_id: session, ...(latest ?? NO_TURN), checkpoints, quarantined }
+    const latest = summarize(stored?.snapshot ?? '', settings)
+    return { session_id: session, stored: stored !== null, ...latest, checkpoints, quarantined }
   })
-  const { turn, bytes, checkpoints, quarantined } = report
-  const isEmpty = turn === null && bytes === 0
-  const lines = [`session ${session}: ${isEmpty ? 'no turn' : describeTurn(report)}`]
+  const { stored, turn, checkpoints, quarantined } = report
+  const outcome = turn === null ? ', so the next turn quarantines it' : ''
+  const lines = [`session ${session}: ${stored ? describeTurn(report) + outcome : 'no turn'}`]
   for (const one of checkpoints) lines.push(`checkpoint ${one.id}: ${describeTurn(one)}`)
   for (const name of quarantined) lines.push(`quarantined ${name}`)
   console.log(asJson ? JSON.stringify(report) : lines.join('\n'))
@@ -105,14 +106,20 @@ async function end(session: string): Promise<void> {
 
 async function endAll(actor: string): Promise<void> {
   if (!ACTOR_ID.test(actor)) throw new CommandError(ERRORS.invalid_actor[1], 2)
-  const erased: SessionsErased = await withStore(
-    ({ store }) => eraseSessions(store, true, actor, []),
-    true,
-  )
-  for (const id of erased.ended) console.log(`Session ${id} has ended.`)
-  for (const note of erased.notes) console.error(`Note: ${note}.`)
-  if (erased.failures.length > 0) throw new CommandError(erased.failures.join('\n'))
-  console.log(`${erased.ended.length} sessions of actor ${actor} have ended.`)
+  let count = 0
+  await withStore(async ({ store }) => {
+    for (const id of await store.sessions()) {
+      const owner = await ownerOf(store, id)
+      if (owner === UNREADABLE) {
+        console.error(`Note: session ${id} is unreadable, so it may belong to anyone.`)
+      } else if (owner === actor) {
+        await store.end(id)
+        console.log(`Session ${id} has ended.`)
+        count++
+      }
+    }
+  }, true)
+  console.log(`${count} sessions of actor ${actor} have ended.`)
 }
 
 /** Return the positional arguments, valid; throw where one is missing or too many are given. */
@@ -156,7 +163,7 @@ async function withStore<T>(work: (opened: Opened) => Promise<T>, isChange = fal
   }
 }
 
-const NO_TURN = { turn: null, actor: null, created_at: null, restored_from: null, bytes: 0 }
+const UNREADABLE_TURN = { turn: null, actor: null, created_at: null, restored_from: null }
 
 /** What is shown of a snapshot; its turn is null where it cannot be read. */
 interface Summary {
@@ -167,10 +174,10 @@ interface Summary {
   bytes: number
 }
 
-function summarize(snapshot: string | null, { maxSnapshotBytes }: Settings): Summary {
-  const bytes = Buffer.byteLength(snapshot ?? '')
-  const text = readSnapshot(snapshot ?? '', maxSnapshotBytes)
-  if (text === null) return { ...NO_TURN, bytes }
+function summarize(snapshot: string, { maxSnapshotBytes }: Settings): Summary {
+  const bytes = Buffer.byteLength(snapshot)
+  const text = readSnapshot(snapshot, maxSnapshotBytes)
+  if (text === null) return { ...UNREADABLE_TURN, bytes }
   const { created_at, app_data } = JSON.parse(text)
   const { turn, actor, restored_from = null } = app_data
   const time = String(created_at).replace(/\+00:00$/, 'Z')
@@ -180,7 +187,7 @@ function summarize(snapshot: string | null, { maxSnapshotBytes }: Settings): Sum
 /** Return a summary as one line, without what could move a cursor. */
 function describeTurn(summary: Summary): string {
   const { turn, actor, created_at: time, restored_from: origin, bytes } = summary
-  if (turn === null) return `unreadable, the next turn quarantines it, ${bytes} bytes`
+  if (turn === null) return `unreadable, ${bytes > 0 ? `${bytes} bytes` : TOO_LARGE}`
   const who = actor === null ? 'no actor' : `actor ${actor}`
   const line = printable(`turn ${turn}, ${who}, ${time}, ${bytes} bytes`)
   return origin ? `${line}, restored from ${printable(origin)}` : line

@@ -1,4 +1,4 @@
-// What a stored snapshot must be before a turn continues from it.
+// The conditions that stored bytes must meet before a turn continues from them.
 
 import { isDeepStrictEqual } from 'node:util'
 

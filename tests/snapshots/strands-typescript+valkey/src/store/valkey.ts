@@ -1,4 +1,4 @@
-// Sessions in Valkey or Redis: one hash for each, changed by scripts that compare first.
+// Sessions in Valkey or Redis, also in a cluster: one hash each with a TTL, changed by scripts.
 
 import { unescape } from 'node:querystring' // never throws, unlike decodeURIComponent
 

@@ -9,10 +9,12 @@ import asyncio
 import base64
 import json
 import logging
+import os
 import random
 import re
 from dataclasses import dataclass, replace
 from typing import Any, cast
+from uuid import uuid4
 
 import httpx
 from tenacity import (
@@ -35,7 +37,7 @@ from .base import UUID7, Conflict, StoreUnavailable, Unsupported, now
 from .snapshot import parse
 
 log = logging.getLogger(__name__)
-LATEST, PAGE, PAGES = "latest", 1000, 100
+LATEST, PAGE, MAX_PAGES = "latest", 1000, 100
 ETAG = "(?![*]$)[!-~]{1,256}"
 UNREADABLE = object()  # the value of a stored snapshot that is not JSON
 UNSENT = httpx.ConnectError | httpx.ConnectTimeout
@@ -138,7 +140,7 @@ class EndpointStore:
         await self._endpoint.delete_session(session_id)
 
     async def ping(self) -> None:
-        await self._endpoint.load_snapshot("ping", self._agent, LATEST)
+        await self._endpoint.load_snapshot(f"check-{uuid4()}", self._agent, LATEST)
 
     async def close(self) -> None:
         await self._endpoint.close()
@@ -179,12 +181,15 @@ class EndpointClient:
         self._transport, self._secrets = config.transport, secrets
         self._seconds = config.transport.timeout_ms / 1000
         self._max_bytes = 8 * settings.max_snapshot_bytes
-        if isinstance(config.transport, RestTransport):
-            self._address = config.transport.base_url
-        else:
-            self._address = config.transport.function_arn or config.transport.function_id or ""
         self._http: httpx.AsyncClient | None = None
-        self.contact = f"the endpoint {self._address}"
+        given = next(iter(config.transport.addresses().values()))
+        self._address = _resolve(given)
+        if not isinstance(config.transport, RestTransport):
+            self.contact = f"Lambda function {self._address or given}"
+        elif url := _service_url(self._address):
+            self.contact = f"{url.scheme}://{url.netloc.decode()}"
+        else:
+            self.contact = f"the address {given}"
 
     async def save_snapshot(
         self,
@@ -225,7 +230,7 @@ class EndpointClient:
     async def snapshot_ids(self, session_id: str, scope_id: str) -> list[str]:
         """Return the ids of all snapshots that were saved for good, ascending."""
         ids: list[str] = []
-        for _ in range(PAGES):
+        for _ in range(MAX_PAGES):
             last = ids[-1] if ids else None
             request = _request("list_snapshot_ids", session_id, scope_id)
             request |= {"limit": PAGE, "start_after": last}
@@ -319,39 +324,25 @@ class EndpointClient:
             left_out = {"operation", "scope"} | {key for key in query if query[key] is None}
             sent["params"] = {key: query[key] for key in query if key not in left_out}
         headers |= await self._authorization()
-        http = await self._connected()
+        self._http = self._http or self._connect()
         try:
-            async with http.stream(method, path, headers=headers, **sent) as response:
+            async with self._http.stream(method, path, headers=headers, **sent) as response:
                 return _answer(response, await self._read(response))
         except httpx.HTTPStatusError as error:  # of AWS, not of the endpoint
             raise _failed(error.response, str(error)) from None
         except httpx.HTTPError as error:
             raise _Failed(describe(error), indeterminate=not isinstance(error, UNSENT)) from None
 
-    async def _connected(self) -> httpx.AsyncClient:
-        address = self._address
-        if self._http is None and address.startswith("env:"):
-            address = await self._secrets.get(SecretRef(address))
-        if self._http is None:
-            self._http = self._connect(address)
-        return self._http
-
-    def _connect(self, address: str) -> httpx.AsyncClient:
+    def _connect(self) -> httpx.AsyncClient:
         if not isinstance(self._transport, RestTransport):
             from .endpoint_lambda import LambdaFunction  # which imports boto3
 
-            self.contact = f"Lambda function {address}"
-            function = LambdaFunction(address, self._seconds, self._max_bytes)
+            function = LambdaFunction(self._address, self._seconds, self._max_bytes)
             return httpx.AsyncClient(transport=function, base_url="http://lambda", timeout=None)
-        try:
-            url = httpx.URL(address)
-        except httpx.InvalidURL:
-            url = httpx.URL()
-        is_wrong = not url.host or url.query or url.fragment or (url.port or 80) > 65_535
-        if url.scheme not in {"http", "https"} or is_wrong:
+        url = _service_url(self._address)
+        if url is None:
             what = "base_url is not the http:// or https:// address of a service"
             raise StoreUnavailable(what, indeterminate=False)
-        self.contact = f"{url.scheme}://{url.netloc.decode()}"
         is_basic = self._transport.credentials.scheme == "none" and url.userinfo
         return httpx.AsyncClient(
             base_url=url.copy_with(userinfo=b""),
@@ -411,6 +402,22 @@ class _Failed(StoreUnavailable):
     ) -> None:
         super().__init__(what, indeterminate=indeterminate)
         self.status, self.retry_after = status, retry_after
+
+
+def _resolve(address: str) -> str:
+    """Return the address itself, or what the variable in `env:NAME` is set to."""
+    is_variable = address.startswith("env:")
+    return os.environ.get(address[4:], "").strip() if is_variable else address
+
+
+def _service_url(address: str) -> httpx.URL | None:
+    """Return the http or https URL of a service, or None when the address is not one."""
+    try:
+        url = httpx.URL(address)
+    except httpx.InvalidURL:
+        return None
+    is_wrong = not url.host or url.query or url.fragment or (url.port or 80) > 65_535
+    return None if is_wrong or url.scheme not in {"http", "https"} else url
 
 
 def _failed(response: httpx.Response, why: str) -> _Failed:

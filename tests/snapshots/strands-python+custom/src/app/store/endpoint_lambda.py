@@ -48,6 +48,10 @@ class LambdaFunction(httpx.AsyncBaseTransport):
             self._invoke, request, payload, abandon_on_cancel=True, limiter=self._limiter
         )
 
+    async def aclose(self) -> None:
+        if "_client" in self.__dict__:  # cached_property: it was used
+            self._client.close()
+
     def _invoke(self, request: httpx.Request, payload: dict[str, Any]) -> httpx.Response:
         try:
             reply = self._client.invoke(

@@ -27,7 +27,7 @@ def matches(pattern: str, what: str) -> AfterValidator:
     return satisfies(re.compile(pattern).fullmatch, what)
 
 
-# An integer in any notation: TypeScript does not distinguish 5.0 from 5.
+# An integer in any notation: in YAML's JSON schema 5.0 is one too.
 INTEGRAL = BeforeValidator(lambda n: int(n) if isinstance(n, float) and n.is_integer() else n)
 ENV = "env:[A-Za-z_][A-Za-z0-9_]{0,127}"
 # The ARN of a secret or its path, which a URL, host:port and an ARN of something else are not.

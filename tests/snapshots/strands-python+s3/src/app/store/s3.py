@@ -151,6 +151,8 @@ class S3Store:
     async def close(self) -> None:
         if self._tidying:
             await asyncio.wait(self._tidying, timeout=self._seconds)
+        if self._s3:
+            self._s3.close()
 
     def _folder(self, session_id: str) -> str:
         return f"{self._root}{session_id}{self._middle}"

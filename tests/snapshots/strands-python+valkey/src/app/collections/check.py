@@ -71,24 +71,24 @@ def check_project(folder: Path, agent_id: str | None) -> list[dict[str, Any]]:
     `agent_id` is the agent that runs, by default the only one.
     """
     files = _read_files(folder)
-    found = [*_folders(folder), *_running_agent(files, agent_id)]
+    found = [*_check_folders(folder), *_check_running_agent(files, agent_id)]
     for kind in (files.collections, files.agents, files.grants):
         for name, file in kind.items():
             found += file.document.errors
-            found += _file_name(file.document, name, file.value) if file.value else []
+            found += _check_file_name(file.document, name, file.value) if file.value else []
     for collection in files.collections.values():
         if collection.value:
-            found += _collection(collection.document, collection.value)
+            found += _check_collection(collection.document, collection.value)
     for name, agent in files.agents.items():
         if agent.value:
-            found += _agent(name, agent.document, agent.value, files)
+            found += _check_agent(name, agent.document, agent.value, files)
     for grants in files.grants.values():
         if grants.value:
-            found += _grants(grants.document, grants.value, files)
+            found += _check_grants(grants.document, grants.value, files)
     if project := _project(files, agent_id):
-        found += _backends(project, files)
+        found += _check_backends(project, files)
         if not any(one["severity"] == "error" for one in found):
-            found += _environment(project, files)
+            found += _check_environment(project, files)
     order = ("severity", "file", "line", "id", "message")  # "error" sorts before "warning"
     unique = {tuple(one[name] for name in order): one for one in found}
     return [unique[key] for key in sorted(unique)]
@@ -171,7 +171,7 @@ def _field_path(location: FieldPath, type: str) -> FieldPath:
     return (*path, "type") if type.startswith("union_tag") else path
 
 
-def _folders(folder: Path) -> Findings:
+def _check_folders(folder: Path) -> Findings:
     for name in ("collections", "agents", "iam"):
         is_needed = name == "collections" or (folder / name).exists()
         if is_needed and not _is_folder(folder / name):
@@ -179,7 +179,7 @@ def _folders(folder: Path) -> Findings:
             yield finding("AML-E00F", name, 0, message)
 
 
-def _running_agent(files: Files, agent_id: str | None) -> Findings:
+def _check_running_agent(files: Files, agent_id: str | None) -> Findings:
     if not files.agents:
         message = "The folder agents has no <agent_id>.agent.md: add one."
         yield finding("AML-E131", "agents", 0, message)
@@ -191,7 +191,7 @@ def _running_agent(files: Files, agent_id: str | None) -> Findings:
         yield finding("AML-E133", "agents", 0, message + "correct one of them.")
 
 
-def _file_name(document: Document, name: str, value: BaseModel) -> Findings:
+def _check_file_name(document: Document, name: str, value: BaseModel) -> Findings:
     folder, kind = document.file.split("/")[0], document.file.split(".")[-2]
     field = "collection_id" if isinstance(value, Collection) else "agent_id"
     if (id := getattr(value, field)) != name:
@@ -199,7 +199,7 @@ def _file_name(document: Document, name: str, value: BaseModel) -> Findings:
         yield document.finding("AML-E004", message + "rename the file, or correct the id.", field)
 
 
-def _collection(document: Document, collection: Collection) -> Findings:
+def _check_collection(document: Document, collection: Collection) -> Findings:
     meta = collection.meta
     if meta.last_updated is None:
         message = "meta.last_updated is missing: add the date of the last change."
@@ -212,7 +212,7 @@ def _collection(document: Document, collection: Collection) -> Findings:
     yield from backend.findings(document, collection.status, lifetime)
 
 
-def _agent(name: str, document: Document, agent: Agent, files: Files) -> Findings:
+def _check_agent(name: str, document: Document, agent: Agent, files: Files) -> Findings:
     """Check the references of an agent, each at its list item."""
     lists = {"read": agent.memory.read_collections, "write": agent.memory.write_collections}
     store, memories = None, dict[SecretRef, str]()
@@ -224,12 +224,12 @@ def _agent(name: str, document: Document, agent: Agent, files: Files) -> Finding
                 yield document.finding("AML-E101", message + "or correct the id.", *path)
                 continue
             needed = [one for one, others in lists.items() if id in others]
-            for rule, message in _grant_errors(name, id, access, needed, files):
+            for rule, message in _check_access(name, id, access, needed, files):
                 yield document.finding(rule, message, *path)
             collection = files.collections[id].value
             if collection is None:
                 continue
-            for rule, message in _reference_errors(agent, collection, access):
+            for rule, message in _check_reference(agent, collection, access):
                 yield document.finding(rule, message, *path)
             if stores_sessions(collection):
                 store = store or id
@@ -247,7 +247,7 @@ def _agent(name: str, document: Document, agent: Agent, files: Files) -> Finding
                         yield document.finding("AML-E111", message + "write to one of them.", *path)
 
 
-def _reference_errors(
+def _check_reference(
     agent: Agent, collection: Collection, access: str
 ) -> Iterator[tuple[str, str]]:
     id, lifetime, mode = collection.collection_id, collection.scope.lifetime, agent.memory.mode
@@ -265,7 +265,7 @@ def _reference_errors(
         yield "AML-E107", message + "remove it from write_collections."
 
 
-def _grant_errors(
+def _check_access(
     agent_id: str, id: str, access: str, needed: list[str], files: Files
 ) -> Iterator[tuple[str, str]]:
     """Compare one reference with the grants of its agent; what is not granted is denied."""
@@ -282,7 +282,7 @@ def _grant_errors(
             yield rule, f"{file} does not grant {access} access to {id}."
 
 
-def _grants(document: Document, grants: Grants, files: Files) -> Findings:
+def _check_grants(document: Document, grants: Grants, files: Files) -> Findings:
     seen: set[str] = set()
     for index, grant in enumerate(grants.collections):
         id, path = grant.ref, ("collections", index)
@@ -302,7 +302,7 @@ def _grants(document: Document, grants: Grants, files: Files) -> Findings:
                 yield document.finding("AML-E108", message, *path, "access")
 
 
-def _backends(project: Project, files: Files) -> Findings:
+def _check_backends(project: Project, files: Files) -> Findings:
     for collection in project.used():
         if isinstance(collection.backend, OtherConfig):
             type = collection.backend.type
@@ -314,7 +314,7 @@ def _backends(project: Project, files: Files) -> Findings:
             yield document.finding("AML-E10D", message, "backend", "type")
 
 
-def _environment(project: Project, files: Files) -> Findings:
+def _check_environment(project: Project, files: Files) -> Findings:
     """Look for the secrets of the used collections, without a network."""
     has_aws = has_aws_credentials()
     for collection in project.used():

@@ -21,7 +21,7 @@ from ..settings import diagnostic
 
 MAX_BYTES = 100_000
 MAX_DEPTH = 32
-MAX_MESSAGE = 300
+MAX_MESSAGE_CHARS = 300
 CONTROL = re.compile("[\x00-\x09\x0b\x0c\x0e-\x1f\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
 # Characters that could move a cursor, reverse a text or end a line where findings are printed.
 UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
@@ -76,7 +76,7 @@ def finding(id: str, file: str, line: int, message: str) -> dict[str, Any]:
     """Return a diagnostic whose texts fit in one line; E or W in its id is the severity."""
     severity = "error" if id[4] == "E" else "warning"
     text = UNPRINTABLE.sub("\ufffd", message)
-    text = text if len(text) <= MAX_MESSAGE else text[: MAX_MESSAGE - 1] + "…"
+    text = text if len(text) <= MAX_MESSAGE_CHARS else text[: MAX_MESSAGE_CHARS - 1] + "…"
     return diagnostic(id, text, severity, UNPRINTABLE.sub("\ufffd", file), line)
 
 

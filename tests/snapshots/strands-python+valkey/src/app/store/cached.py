@@ -1,4 +1,4 @@
-"""A cache in front of a durable store; it turns failures into AgentErrors (conflict -> 409)."""
+"""A cache in front of a durable store: a lost race is 409, a lost reply found, junk quarantined."""
 
 import asyncio
 import logging

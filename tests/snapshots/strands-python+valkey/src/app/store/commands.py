@@ -1,4 +1,4 @@
-"""The commands `sessions list | show | restore | end`, which use the store without a turn."""
+"""The commands `sessions list | show | restore | end`: the store, without a turn."""
 
 import asyncio
 import json
@@ -15,11 +15,10 @@ from ..contract import ACTOR_ID, ERRORS, SESSION_ID
 from ..settings import Settings, read_settings, refuse_errors
 from . import open_store
 from .base import UUID7, Conflict, DurableStore, StoreUnavailable, Unsupported
-from .erase import SessionsErased, erase_sessions
+from .owner import UNREADABLE, owner_of
 from .snapshot import read_snapshot
 
-CONFLICT = "Another process continued this session; nothing was changed."
-UNREADABLE = "unreadable, so the next turn quarantines it"
+TOO_LARGE = "empty or larger than MAX_SNAPSHOT_BYTES"  # of those, a store returns no bytes
 JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 Use = Callable[[DurableStore, Settings], Awaitable[Any]]
 
@@ -58,11 +57,14 @@ def list_sessions(as_json: bool) -> None:
 def show(session: str, as_json: bool) -> None:
     """Print the last turn of SESSION, its checkpoints, and what was quarantined."""
     report = _with_store(lambda store, settings: _report(store, session, settings))
-    if not (report["bytes"] or report["checkpoints"] or report["quarantined"]):
+    if not (report["stored"] or report["checkpoints"] or report["quarantined"]):
         raise click.ClickException(f"Nothing is stored for session {session}.")
     if as_json:
         return click.echo(_json(report))
-    lines = [f"session {session}: {_describe(report) if report['bytes'] else 'no turn'}"]
+    latest = _describe(report) if report["stored"] else "no turn"
+    if report["stored"] and report["turn"] is None:
+        latest += ", so the next turn quarantines it"
+    lines = [f"session {session}: {latest}"]
     lines += [f"checkpoint {one['id']}: {_describe(one)}" for one in report["checkpoints"]]
     lines += [f"quarantined {name}" for name in report["quarantined"]]
     return click.echo("\n".join(lines))
@@ -89,16 +91,22 @@ def end(session: str | None, actor: str | None) -> None:
     if session is not None:
         _with_store(lambda store, _: store.end(session), changes=True)
         return click.echo(f"Session {session} has ended.")
-    report: SessionsErased = _with_store(
-        lambda store, _: erase_sessions(store, True, actor or "", []), changes=True
-    )
-    for id in report.ended:
-        click.echo(f"Session {id} has ended.")
-    for note in report.notes:
-        click.echo(f"Note: {note}.", err=True)
-    if report.failures:
-        raise click.ClickException("\n".join(report.failures))
-    return click.echo(f"{len(report.ended)} sessions of actor {actor} have ended.")
+    count = _with_store(lambda store, _: _end_all(store, actor), changes=True)
+    return click.echo(f"{count} sessions of actor {actor} have ended.")
+
+
+async def _end_all(store: DurableStore, actor: str | None) -> int:
+    """End the sessions of an actor, and return their number."""
+    count = 0
+    for id in await store.sessions():
+        owner = await owner_of(store, id)
+        if owner is UNREADABLE:
+            click.echo(f"Note: session {id} is unreadable, so it may belong to anyone.", err=True)
+        elif owner == actor:
+            await store.end(id)
+            click.echo(f"Session {id} has ended.")
+            count += 1
+    return count
 
 
 def _with_store(use: Use, changes: bool = False) -> Any:
@@ -109,7 +117,8 @@ def _with_store(use: Use, changes: bool = False) -> Any:
     try:
         return asyncio.run(_run(use, settings, changes))
     except Conflict:
-        raise click.ClickException(CONFLICT) from None
+        what = "Another process continued this session; nothing was changed."
+        raise click.ClickException(what) from None
     except (StoreUnavailable, Unsupported) as error:
         raise click.ClickException(str(error)) from None
 
@@ -118,11 +127,11 @@ async def _run(use: Use, settings: Settings, changes: bool) -> Any:
     project = load_project(Path(), settings.agent_id)
     collection = next(iter(project.session_collections()), None)
     if collection is None:
-        raise Unsupported("There is no store: no collection in use keeps sessions.")
+        raise click.ClickException("There is no store: no collection in use keeps sessions.")
     if unset := unset_variables(settings, collection):
-        raise Unsupported(f"There is no store until {unset[0]} is set.")
+        raise click.ClickException(f"There is no store until {unset[0]} is set.")
     if changes and not project.is_writable(collection):
-        raise Unsupported(f"Collection {collection.collection_id} is read-only.")
+        raise click.ClickException(f"Collection {collection.collection_id} is read-only.")
     store = open_store(collection, project.agent_id, settings, Secrets(settings))
     try:
         return await use(store, settings)
@@ -138,6 +147,7 @@ async def _report(store: DurableStore, session_id: str, settings: Settings) -> d
     ]
     return {
         "session_id": session_id,
+        "stored": stored is not None,
         **_summary(stored.snapshot if stored else b"", settings),
         "checkpoints": checkpoints,
         "quarantined": await store.quarantined(session_id),
@@ -158,7 +168,8 @@ def _summary(snapshot: bytes, settings: Settings) -> dict[str, Any]:
 def _describe(summary: dict[str, Any]) -> str:
     """Return a summary in one line, without characters that could move the cursor."""
     if summary["turn"] is None:
-        return f"{UNREADABLE}, {summary['bytes']} bytes"
+        size = f"{summary['bytes']} bytes" if summary["bytes"] else TOO_LARGE
+        return f"unreadable, {size}"
     actor = f"actor {summary['actor']}" if summary["actor"] is not None else "no actor"
     line = f"turn {summary['turn']}, {actor}, {summary['created_at']}, {summary['bytes']} bytes"
     origin = summary["restored_from"]
@@ -174,7 +185,7 @@ async def _restore(
     snapshot = read_snapshot(kept, settings.max_snapshot_bytes) if kept else None
     if snapshot is None:
         what = "has no checkpoint" if kept is None else "has an unreadable checkpoint"
-        raise Unsupported(f"Session {session_id} {what} {checkpoint}.")
+        raise click.ClickException(f"Session {session_id} {what} {checkpoint}.")
     stored = await store.load(session_id)
     expected = stored.revision if stored else None
     if stored and read_snapshot(stored.snapshot, settings.max_snapshot_bytes) is None:

@@ -1,4 +1,4 @@
-"""Sessions in Valkey or Redis, also in a cluster: one hash each, changed by scripts."""
+"""Sessions in Valkey or Redis, also in a cluster: one hash each with a TTL, changed by scripts."""
 
 import asyncio
 import json
@@ -86,7 +86,7 @@ class ValkeyStore:
         config = cast(ValkeyConfig, collection.backend)
         self._prefix, self._suffix = f"{config.key_prefix}:", f":agent:{agent_id}"
         self._live, self._settings = config.ttl_seconds or 0, settings
-        self._server = _Server(
+        self._connection = _Connection(
             config.endpoint_secret or "", config.port, settings.store_timeout_seconds, secrets
         )
         self.contact = f"the server of secret {config.endpoint_secret!r}"
@@ -131,22 +131,23 @@ class ValkeyStore:
 
     async def sessions(self) -> list[str]:
         prefix, suffix = (re.sub(r"([][*?\\])", r"\\\1", it) for it in (self._prefix, self._suffix))
-        async with self._server.client(is_bounded=False) as client:  # each of its calls is bounded
+        # Each call of the scan is bounded by itself.
+        async with self._connection.client(is_bounded=False) as client:
             pages = client.scan_iter(match=f"{prefix}*{suffix}", count=1000)
             keys = {key.decode("utf-8", "replace") async for key in pages}
         ids = [key.removeprefix(self._prefix).removesuffix(self._suffix) for key in keys]
         return sorted(id for id in ids if re.fullmatch(SESSION_ID, id))
 
     async def end(self, session_id: str) -> None:
-        async with self._server.client() as client:
+        async with self._connection.client() as client:
             await client.execute_command("UNLINK", self._key(session_id))
 
     async def ping(self) -> None:
-        async with self._server.client() as client:
+        async with self._connection.client() as client:
             await client.ping()
 
     async def close(self) -> None:
-        await self._server.close()
+        await self._connection.close()
 
     def _key(self, session_id: str) -> str:
         return f"{self._prefix}{session_id}{self._suffix}"
@@ -156,18 +157,18 @@ class ValkeyStore:
         return await self._run(LOAD, session_id, field, known or "?", max_bytes)
 
     async def _run(self, script: str, session_id: str, *values: Any) -> Any:
-        async with self._server.client() as client:
+        async with self._connection.client() as client:
             return await client.eval(script, 1, self._key(session_id), *values)
 
     async def _fields(self, session_id: str, start: str) -> list[str]:
-        async with self._server.client() as client:
+        async with self._connection.client() as client:
             names = await client.hkeys(self._key(session_id))
         return sorted(
             it.decode("utf-8", "replace") for it in names if it.startswith(start.encode())
         )
 
 
-class _Server:
+class _Connection:
     """The connections to the server or cluster that a secret names; replaced when it changes."""
 
     def __init__(self, reference: str, port: int, seconds: int, secrets: Secrets) -> None:
