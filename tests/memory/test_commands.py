@@ -2,6 +2,7 @@
 
 import json
 import re
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -100,6 +101,8 @@ def test_forget_says_what_it_could_not(agent: Agent, who: str) -> None:
     agent.service.faults.fail("ListSessions", times=None, where=of(agent.team))
     result = agent.run("forget", "--actor", who)
     assert result.returncode == 1, result
+    denied = [call for call in agent.service.calls.of("DeleteEvent") if of(agent.notes)(call.given)]
+    assert len(denied) == 1, "it cannot succeed, so it is not tried again"
     assert re.search("could not: events of collection notes: .*AccessDenied", result.stdout)
     assert re.search("could not: events of collection team: .*503", result.stdout)
     assert "events erased: 0" in result.stdout
@@ -108,6 +111,34 @@ def test_forget_says_what_it_could_not(agent: Agent, who: str) -> None:
     assert agent.service.service.texts(agent.notes, f"/users/{who}") == []
     agent.service.faults.clear()
     assert agent.run("forget", "--actor", who).returncode == 0
+    assert agent.said(agent.notes, who) == agent.said(agent.team, who) == []
+
+
+@pytest.mark.usual("strands-python-valkey", "vercel-typescript-alone")
+def test_forget_goes_on_until_nothing_is_left(agent: Agent, who: str) -> None:
+    agent.learn_nothing()
+    chat, facts = agent.chat(who), f"/users/{who}/facts"
+    assert chat.say("The tea is green.").status == 200
+    agent.idle()
+    agent.service.remember(agent.notes, facts, *(f"Fact {number}." for number in range(250)))
+    agent.service.calls.clear()
+    event = agent.service.faults.hold("DeleteEvent", where=of(agent.notes))
+    page = agent.service.faults.hold("BatchDeleteMemoryRecords")
+    agent.service.faults.fail("BatchDeleteMemoryRecords")
+    with ThreadPoolExecutor() as pool:
+        running = pool.submit(agent.run, "forget", "--actor", who, "--json")
+        event.wait_reached()
+        assert chat.say("It is hot.").status == 200
+        agent.idle()
+        event.release()
+        page.wait_reached()
+        assert agent.service.calls.count("ListMemoryRecords") == 1, "a page is deleted at once"
+        agent.service.remember(agent.notes, facts, "The newest fact.")
+        page.release()
+        result = running.result()
+    assert result.returncode == 0, result
+    report = json.loads(result.stdout)
+    assert (report["events"], report["records"]) == (4, 251), "what was made meanwhile, too"
     assert agent.said(agent.notes, who) == agent.said(agent.team, who) == []
 
 
