@@ -40,8 +40,12 @@ def test_a_trial_needs_no_account(trial: Home) -> None:
     assert 'I remember: "My cat is called Miso."' in second.stdout
     assert (trial.folder / ".memory" / ".gitignore").read_text().strip() == "*"
     assert "robin" in trial.local()
-    forgotten = trial.run("forget", "--actor", "robin")
+    with (trial.folder / ".memory" / "memories.jsonl").open("a") as file:
+        file.write('{"event": "torn')
+    trial.run("chat", "--actor", "robin", typed="Thank you.\n")
+    forgotten = trial.run("forget", "--actor", "robin", "--json")
     assert forgotten.returncode == 0, forgotten
+    assert json.loads(forgotten.stdout)["events"] == 3, "a torn line takes none with it"
     assert "robin" not in trial.local()
     assert "Miso" not in trial.local()
 

@@ -30,6 +30,11 @@ interface Client {
 }
 type Page = { memoryId: string; maxResults: number; nextToken: string | undefined }
 type Stop = { abortSignal: AbortSignal }
+type Use<K extends keyof Client, T> = (
+  client: Client[K],
+  memoryId: string,
+  stop: Stop,
+) => Promise<T>
 type Failed = { name: string; $metadata?: { httpStatusCode?: number } }
 
 /** One client of each kind and region, imported when it is used. Each tries once, in its time. */
@@ -160,16 +165,11 @@ export class AgentCore implements Memory {
 
   async deleteEvent(actor: string, session: string, event: string): Promise<void> {
     const which = { actorId: actor, sessionId: session, eventId: event }
-    const call = () =>
-      this.#call('record', (client, memoryId, stop) =>
-        client.deleteEvent({ memoryId, ...which }, stop),
-      )
-    try {
-      await withRetries(call)
-    } catch (error) {
-      const isGone = error instanceof MemoryUnavailable && error.code === 'ResourceNotFoundException'
-      if (!isGone) throw error
-    }
+    await this.#retry(async (client, memoryId, stop) => {
+      await client.deleteEvent({ memoryId, ...which }, stop).catch((error) => {
+        if (error.name !== 'ResourceNotFoundException') throw error
+      })
+    })
   }
 
   async *records(namespace: Namespace): AsyncGenerator<string[]> {
@@ -184,11 +184,9 @@ export class AgentCore implements Memory {
 
   async deleteRecords(ids: readonly string[]): Promise<string[]> {
     const records = ids.map((id) => ({ memoryRecordId: id }))
-    const call = () =>
-      this.#call('record', (client, memoryId, stop) =>
-        client.batchDeleteMemoryRecords({ memoryId, records }, stop),
-      )
-    const { successfulRecords: deleted = [] } = await withRetries(call)
+    const { successfulRecords: deleted = [] } = await this.#retry((client, memoryId, stop) =>
+      client.batchDeleteMemoryRecords({ memoryId, records }, stop),
+    )
     return deleted.map((one) => one.memoryRecordId!)
   }
 
@@ -217,18 +215,19 @@ export class AgentCore implements Memory {
     let nextToken: string | undefined
     do {
       const asked = { maxResults: PAGE, nextToken }
-      const call = () =>
-        this.#call('record', (client, memoryId, stop) => ask(client, { memoryId, ...asked }, stop))
-      const reply = await withRetries(call)
+      const reply = await this.#retry((client, memoryId, stop) =>
+        ask(client, { memoryId, ...asked }, stop),
+      )
       yield reply
       nextToken = reply.nextToken
     } while (nextToken)
   }
 
-  async #call<K extends keyof Client, T>(
-    kind: K,
-    use: (client: Client[K], memoryId: string, stop: Stop) => Promise<T>,
-  ): Promise<T> {
+  async #retry<T>(use: Use<'record', T>): Promise<T> {
+    return await withRetries(() => this.#call('record', use))
+  }
+
+  async #call<K extends keyof Client, T>(kind: K, use: Use<K, T>): Promise<T> {
     const [memoryId, seconds] = [await this.memoryId(), this.clients.secondsOf(kind)]
     const abortSignal = AbortSignal.timeout(seconds * 1000)
     const why = `AgentCore Memory: no answer within ${seconds} s`

@@ -10,14 +10,14 @@ import { join } from 'node:path'
 import { z } from 'zod'
 
 import { log } from '../contract.ts'
-import { type Memory, type MemoryEvent, type MemoryRecord, MemoryUnavailable } from './base.ts'
-import type { Resource } from './base.ts'
+import { type Memory, type MemoryEvent, MemoryUnavailable } from './base.ts'
+import type { MemoryRecord, Resource } from './base.ts'
 import { eventSession, type Namespace, resolve } from './namespaces.ts'
 
+const FOLDER = '.memory'
 const MAX_ROWS = 10_000 // that are searched, the last ones
-const STOP_WORDS =
+const STOP =
   'a an and are be did do does for how i in is it my of on or the to was what who you your'
-const STOP = new Set(STOP_WORDS.split(' '))
 
 const text = z.string()
 const EventRow = z.strictObject({
@@ -40,16 +40,14 @@ type Rows = {
 export class LocalMemory implements Memory {
   readonly contact: string
   readonly #templates: readonly string[]
-  readonly #folder: string
   readonly #path: string
   #last: Promise<unknown> = Promise.resolve()
   #hasWarned = false
 
   /** `more` follows the path in `contact`. */
-  constructor(collectionId: string, templates: readonly string[], more = '', folder = '.memory') {
+  constructor(collectionId: string, templates: readonly string[], more = '') {
     this.#templates = templates
-    this.#folder = folder
-    this.#path = join(folder, `${collectionId}.jsonl`)
+    this.#path = join(FOLDER, `${collectionId}.jsonl`)
     this.contact = this.#path + more
   }
 
@@ -84,10 +82,9 @@ export class LocalMemory implements Memory {
     await this.#alone(async () => {
       const { events, isTorn } = await this.#read()
       if (events.some((one) => one.token === token)) return
-      await mkdir(this.#folder, { recursive: true })
-      await writeFile(join(this.#folder, '.gitignore'), '*\n')
-      const lines = (isTorn ? '\n' : '') + linesOf(rows)
-      await appendFile(this.#path, lines, { mode: 0o600 })
+      await mkdir(FOLDER, { recursive: true })
+      await writeFile(join(FOLDER, '.gitignore'), '*\n')
+      await appendFile(this.#path, (isTorn ? '\n' : '') + linesOf(rows), { mode: 0o600 })
     })
   }
 
@@ -146,13 +143,12 @@ export class LocalMemory implements Memory {
       const [ids, beside] = [new Set(given), `${this.#path}.tmp`]
       const idOf = (row: { event?: string; record?: string }) => row[kind] ?? ''
       const rows = [...events, ...records]
-      const deleted = rows.map(idOf).filter((id) => ids.has(id))
-      if (deleted.length > 0) {
-        const kept = rows.filter((row) => !ids.has(idOf(row)))
+      const kept = rows.filter((row) => !ids.has(idOf(row)))
+      if (kept.length < rows.length) {
         await writeFile(beside, linesOf(kept), { mode: 0o600 })
         await rename(beside, this.#path)
       }
-      return deleted
+      return rows.map(idOf).filter((id) => ids.has(id))
     })
   }
 
@@ -180,7 +176,8 @@ function linesOf(rows: readonly object[]): string {
 
 /** The words that tell a text from others, without the s of a plural. */
 function wordsOf(text: string): Set<string> {
+  const stop = new Set(STOP.split(' '))
   const folded = text.toUpperCase().toLowerCase() // ß is ss
-  const found = (folded.match(/[\p{L}\p{N}_]+/gu) ?? []).filter((word) => !STOP.has(word))
+  const found = (folded.match(/[\p{L}\p{N}_]+/gu) ?? []).filter((word) => !stop.has(word))
   return new Set(found.map((word) => (/^.{2,}[^s]s$/u.test(word) ? word.slice(0, -1) : word)))
 }

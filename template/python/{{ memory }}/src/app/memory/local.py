@@ -21,7 +21,7 @@ Row = dict[str, Any]
 FOLDER = Path(".memory")
 MAX_ROWS = 10_000  # that a search reads, the last ones
 EVENT, RECORD = ("event", "token", "actor", "session", "at"), ("record", "namespace", "text", "at")
-STOP_WORDS = "a an and are be did do does for how i in is it my of on or the to was what who you your"
+STOP = "a an and are be did do does for how i in is it my of on or the to was what who you your"
 
 
 class LocalMemory:
@@ -155,5 +155,5 @@ def _is_in(namespace: Namespace, row: Row) -> bool:
 
 def _words(text: str) -> set[str]:
     """Return the words that tell a text from others, without the s of a plural."""
-    words = set(re.findall(r"\w+", text.casefold())) - set(STOP_WORDS.split())
+    words = set(re.findall(r"\w+", text.casefold())) - set(STOP.split())
     return {word[:-1] if len(word) > 3 and word[-1] == "s" != word[-2] else word for word in words}

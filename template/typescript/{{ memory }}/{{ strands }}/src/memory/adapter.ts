@@ -39,8 +39,9 @@ export function agentOptions(
   turn.retrieve = sdkRetrieve(turn)
   const own = ownStores(turn.who).map((it) => new GuardedStore(it, settings.recallTimeoutSeconds))
   guarded.set(turn, own)
-  const adds = settings.addMemoryTool > 0 && longTerm.writers.length > 0
-  const shown = longTerm.readers.length > 0 || !adds ? longTerm.readers : longTerm.writers.slice(0, 1)
+  const { readers, writers } = longTerm
+  const adds = settings.addMemoryTool > 0 && writers.length > 0
+  const shown = readers.length > 0 || !adds ? readers : writers.slice(0, 1)
   const stores: MemoryStore[] = shown.map(
     (it, at) => new CollectionStore(it, turn, adds && at === 0),
   )
@@ -119,8 +120,9 @@ function sdkRetrieve({ who, retrieve }: MemoryTurn): MemoryTurn['retrieve'] {
   const { actor: actorId, sessionId } = who
   return async (collection, namespace, wanted, query, stop) => {
     const { id, memory } = collection
-    if (!(memory instanceof AgentCore))
+    if (!(memory instanceof AgentCore)) {
       return await retrieve(collection, namespace, wanted, query, stop)
+    }
     const client = await memory.clients.get('recall', memory.region)
     const { AgentCoreMemoryStore } = await import('bedrock-agentcore/memory/strands')
     const store = new AgentCoreMemoryStore({
@@ -215,13 +217,11 @@ export class GuardedStore implements MemoryStore {
         facts.shift()
       }
     }
-    return async () => {
-      task ??= send().catch((error) => {
+    return () =>
+      (task ??= send().catch((error) => {
         task = null
         throw error
-      })
-      return await task
-    }
+      }))
   }
 
   async #initialize(): Promise<void> {
