@@ -8,6 +8,7 @@ from strands.memory import MemoryEntry, MemoryStore
 from test_memory import Chat, project
 
 from app.memory import adapter
+from app.offline_model import OfflineModel
 
 __all__ = ["project"]  # a fixture
 
@@ -44,4 +45,8 @@ async def test_a_store_is_searched_and_told_of_committed_turns(
     assert await chat.say("ada", "Hello!") == "fine"
     assert told == ["Hello!", "fine"]
     assert '<entry source="manuals">manuals &lt;knows&gt;</entry>' in chat.model.calls[-1]
+    messages: list[Any] = [{"role": "user", "content": [{"text": "Late."}]}]
+    attempt = adapter.GuardedStore(stores[0], 1).recording(messages, OfflineModel())
+    await asyncio.gather(attempt(), attempt())
+    assert told[2:] == ["Late."], "work that is late is not repeated"
     assert "nothing recalled from store slow: no answer within 1 s" in caplog.messages

@@ -6,6 +6,7 @@ import { SecretError, Secrets } from './collections/secrets.ts'
 import { AgentError, type TurnRequest } from './contract.ts'
 import { agentOptions, record } from './memory/adapter.ts'
 import { checkMemory, checkResources } from './memory/check.ts'
+import type { Report } from './memory/erase.ts'
 import { LongTermMemory } from './memory/wiring.ts'
 import { buildModel, checkModel, modelEndpoint } from './model.ts'
 import { InProcess } from './session_store.ts'
@@ -16,8 +17,6 @@ import { type Diagnostic, type Settings } from './settings.ts'
 export class Runtime {
   /** Whether every caller must send an actor id. */
   readonly actorRequired: boolean
-  /** Sessions live in this process. */
-  readonly eraseSessions = null
   readonly settings: Settings
   readonly project: Project
   readonly longTerm: LongTermMemory
@@ -56,8 +55,8 @@ export class Runtime {
 
   /** What was kept of a session, for whoever leaves it. */
   get retentionNotice(): string {
-    const heard = this.longTerm.retentionNotice
-    if (heard) return `Sessions live in this process.${heard}`
+    const recorded = this.longTerm.retentionNotice
+    if (recorded) return `Sessions live in this process.${recorded}`
     return 'Nothing was kept: sessions live in this process.'
   }
 
@@ -79,6 +78,11 @@ export class Runtime {
   /** Pass on the messages of a committed turn. */
   record(request: TurnRequest, messages: unknown[]): void {
     record(this.longTerm, request, messages, this.model)
+  }
+
+  /** End an actor's sessions; `candidates` are tried where the store cannot list them. */
+  async eraseSessions(report: Report, _candidates: string[]): Promise<void> {
+    report.notes.push('no session store was searched: sessions live in the process')
   }
 
   /** Read the secrets that turns will need; throws AgentError for one that is missing. */
@@ -104,7 +108,7 @@ async function callServices(settings: Settings): Promise<Diagnostic[]> {
   const runtime = new Runtime(settings)
   const findings: Diagnostic[] = []
   try {
-    findings.push(...(await checkResources(runtime.project, runtime.longTerm, settings)))
+    findings.push(...(await checkResources(runtime.longTerm, settings)))
   } finally {
     await runtime.close()
   }

@@ -11,8 +11,8 @@ import { loadProject } from '../src/collections/check.ts'
 import { AgentCore } from '../src/memory/agentcore.ts'
 import { MemoryRefused, MemoryUnavailable } from '../src/memory/base.ts'
 import { checkMemory, checkResources } from '../src/memory/check.ts'
-import { erase, erasureScope } from '../src/memory/erase.ts'
-import { policyOf } from '../src/memory/iam.ts'
+import { Erasure, erasureScope } from '../src/memory/erase.ts'
+import { makePolicy } from '../src/memory/iam.ts'
 import { LocalMemory } from '../src/memory/local.ts'
 import { add, type Hit, search } from '../src/memory/memory.ts'
 import { resolve } from '../src/memory/namespaces.ts'
@@ -240,10 +240,10 @@ test('a template is filled in from valid values only', () => {
 test('erasing an actor takes nothing of others', async () => {
   const talk = new Talk([['one'], ['two'], ['three']])
   for (const actor of ['alice', 'alice', 'alice2']) await talk.say(actor, `I am ${actor}.`)
-  const { notes, ...report } = await erase(talk.runtime, 'alice')
-  const { sessions: _, ...counts } = report
-  assert.deepEqual(counts, { actor: 'alice', events: 2, records: 2, could_not: [] })
-  assert.match(notes.join('\n'), /no session store/)
+  const erasure = new Erasure(talk.runtime.longTerm, 'alice')
+  assert.deepEqual(await erasure.findSessions(), ['s-alice'])
+  const { events: gone, records, could_not } = await erasure.erase()
+  assert.deepEqual([gone, records, could_not], [2, 2, []])
   assert.deepEqual(events(), ['USER: I am alice2.', 'ASSISTANT: three'])
 })
 
@@ -267,7 +267,7 @@ test('a namespace is erased only when it can be of nobody else', () => {
 })
 
 test('the policy allows what the collections need', () => {
-  const { Statement: all } = policyOf(loadProject('.', null)) as { Statement: { Sid: string }[] }
+  const { Statement: all } = makePolicy(loadProject('.', null)) as { Statement: { Sid: string }[] }
   assert.deepEqual(
     all.map(({ Sid }) => Sid),
     ['RecallNotes', 'RecordNotes', 'Secrets'],
@@ -292,7 +292,7 @@ test('a memory is compared with its collection', async (context) => {
     const strategies = [{ id: 's', namespaces: [namespace] }]
     const resource = { status, strategies, namespaceKeys: [] }
     context.mock.method(AgentCore.prototype, 'describe', async () => resource)
-    const found = await checkResources(runtime.project, runtime.longTerm, runtime.settings)
+    const found = await checkResources(runtime.longTerm, runtime.settings)
     assert.deepEqual(
       found.map(({ id }) => id),
       ids,

@@ -37,4 +37,7 @@ test('a store of the owner gets a turn until it succeeds, and only once', async 
   isDown = false
   await recorder.close(5)
   assert.deepEqual(told, [MESSAGES])
+  const attempt = store.recording([...MESSAGES] as never, new OfflineModel())
+  await Promise.all([attempt(), attempt()])
+  assert.equal(told.length, 2, 'work that is late is not repeated')
 })

@@ -7,6 +7,7 @@ import { SecretError, Secrets, unsetVariables } from './collections/secrets.ts'
 import { AgentError, type TurnRequest } from './contract.ts'
 import { agentOptions, record } from './memory/adapter.ts'
 import { checkMemory, checkResources } from './memory/check.ts'
+import type { Report } from './memory/erase.ts'
 import { LongTermMemory } from './memory/wiring.ts'
 import { buildModel, checkModel, modelEndpoint } from './model.ts'
 import { InProcess, type SessionStore } from './session_store.ts'
@@ -14,7 +15,7 @@ import { Sessions } from './sessions.ts'
 import { type Diagnostic, diagnostic, type Settings } from './settings.ts'
 import { type DurableStore, StoreUnavailable } from './store/base.ts'
 import { CachedStore } from './store/cached.ts'
-import { eraseSessions, type SessionsErased } from './store/erase.ts'
+import { eraseSessions } from './store/erase.ts'
 import { openStore } from './store/index.ts'
 
 /** The model, the collections of the agent, and what the commands report about them. */
@@ -71,10 +72,10 @@ export class Runtime {
 
   /** What was kept of a session, for whoever leaves it. */
   get retentionNotice(): string {
-    const heard = this.longTerm.retentionNotice
+    const recorded = this.longTerm.retentionNotice
     const isKept = this.store && this.collection && this.project.isWritable(this.collection)
-    if (isKept) return `Its turns are kept: continue with --session.${heard}`
-    if (heard) return `Sessions live in this process.${heard}`
+    if (isKept) return `Its turns are kept: continue with --session.${recorded}`
+    if (recorded) return `Sessions live in this process.${recorded}`
     if (this.store) return 'Nothing was kept: the session store is read-only.'
     return 'Nothing was kept: sessions live in this process.'
   }
@@ -104,14 +105,17 @@ export class Runtime {
     record(this.longTerm, request, messages, this.model)
   }
 
-  /** End the sessions of an actor; `candidates` are tried where the store cannot list them. */
-  async eraseSessions(actor: string, candidates: string[]): Promise<SessionsErased> {
-    if (!this.store || !this.collection) {
-      const notes = ['no session store was searched: none is in use']
-      return { ended: [], failures: [], notes }
+  /** End an actor's sessions; `candidates` are tried where the store cannot list them. */
+  async eraseSessions(report: Report, candidates: string[]): Promise<void> {
+    if (this.store && this.collection) {
+      const isWritable = this.project.isWritable(this.collection)
+      const erased = await eraseSessions(this.store, isWritable, report.actor, candidates)
+      report.sessions = erased.ended.length
+      report.could_not.push(...erased.failures)
+      report.notes.push(...erased.notes)
+      return
     }
-    const isWritable = this.project.isWritable(this.collection)
-    return await eraseSessions(this.store, isWritable, actor, candidates)
+    report.notes.push('no session store was searched: sessions live in the process')
   }
 
   /** Read the secrets that turns will need; throws AgentError for one that is missing. */
@@ -145,7 +149,7 @@ async function callServices(settings: Settings): Promise<Diagnostic[]> {
       const file = `collections/${runtime.collection?.collection_id}.collection.md`
       findings.push(diagnostic('AML-E160', `${error.message}.`, 'error', file, 1))
     }
-    findings.push(...(await checkResources(runtime.project, runtime.longTerm, settings)))
+    findings.push(...(await checkResources(runtime.longTerm, settings)))
   } finally {
     await runtime.close()
   }

@@ -10,6 +10,7 @@ from .collections.secrets import SecretError, Secrets
 from .contract import AgentError, TurnRequest
 from .memory.adapter import with_memory
 from .memory.check import check_memory, check_resources
+from .memory.erase import Report
 from .memory.wiring import LongTermMemory
 from .model import build_model, check_model, model_endpoint
 from .session_store import InProcess
@@ -19,8 +20,6 @@ from .settings import Settings
 
 class Runtime:
     """The model, the collections of the agent, and what the commands report about them."""
-
-    erase_sessions = None  # sessions live in this process
 
     def __init__(self, settings: Settings) -> None:
         """Run `check` first: raises ValueError when the file of the agent is not valid."""
@@ -74,6 +73,10 @@ class Runtime:
         """Pass on the messages of a committed turn."""
         self.long_term.record(messages, self.model)
 
+    async def erase_sessions(self, report: Report, candidates: list[str]) -> None:
+        """End an actor's sessions; `candidates` are tried where the store cannot list them."""
+        report.notes.append("no session store was searched: sessions live in the process")
+
     async def open(self) -> None:
         """Read the secrets that turns will need; raises AgentError for one that is missing."""
         if self.settings.model != "offline":
@@ -93,7 +96,7 @@ class Runtime:
 async def _call_services(settings: Settings) -> list[dict[str, Any]]:
     runtime, findings = Runtime(settings), list[dict[str, Any]]()
     try:
-        findings += await check_resources(runtime.project, runtime.long_term, settings)
+        findings += await check_resources(runtime.long_term, settings)
     finally:
         await runtime.close()
     return findings

@@ -10,6 +10,7 @@ from .collections.secrets import SecretError, Secrets, unset_variables
 from .contract import AgentError, TurnRequest
 from .memory.adapter import with_memory
 from .memory.check import check_memory, check_resources
+from .memory.erase import Report
 from .memory.wiring import LongTermMemory
 from .model import build_model, check_model, model_endpoint
 from .session_store import InProcess, SessionStore
@@ -18,7 +19,7 @@ from .settings import Settings, diagnostic
 from .store import open_store
 from .store.base import DurableStore, StoreUnavailable
 from .store.cached import CachedStore
-from .store.erase import SessionsErased, erase_sessions
+from .store.erase import erase_sessions
 
 
 class Runtime:
@@ -96,12 +97,16 @@ class Runtime:
         """Pass on the messages of a committed turn."""
         self.long_term.record(messages, self.model)
 
-    async def erase_sessions(self, actor: str, candidates: list[str]) -> SessionsErased:
-        """End the sessions of an actor; `candidates` are tried where the store cannot list them."""
-        if self.store is None or self.collection is None:
-            return SessionsErased(notes=["no session store was searched: none is in use"])
-        is_writable = self.project.is_writable(self.collection)
-        return await erase_sessions(self.store, is_writable, actor, candidates)
+    async def erase_sessions(self, report: Report, candidates: list[str]) -> None:
+        """End an actor's sessions; `candidates` are tried where the store cannot list them."""
+        if self.store and self.collection:
+            is_writable = self.project.is_writable(self.collection)
+            erased = await erase_sessions(self.store, is_writable, report.actor, candidates)
+            report.sessions = len(erased.ended)
+            report.could_not += erased.failures
+            report.notes += erased.notes
+            return
+        report.notes.append("no session store was searched: sessions live in the process")
 
     async def open(self) -> None:
         """Read the secrets that turns will need; raises AgentError for one that is missing."""
@@ -130,7 +135,7 @@ async def _call_services(settings: Settings) -> list[dict[str, Any]]:
             except StoreUnavailable as error:
                 file = f"collections/{runtime.collection.collection_id}.collection.md"
                 findings.append(diagnostic("AML-E160", f"{error}.", file=file, line=1))
-        findings += await check_resources(runtime.project, runtime.long_term, settings)
+        findings += await check_resources(runtime.long_term, settings)
     finally:
         await runtime.close()
     return findings

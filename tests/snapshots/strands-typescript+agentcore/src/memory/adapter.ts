@@ -1,5 +1,9 @@
 // Long-term memory for an agent of Strands: its memory manager, and the stores that it searches.
 
+import type {
+  BedrockAgentCoreClient,
+  RetrieveMemoryRecordsCommand,
+} from '@aws-sdk/client-bedrock-agentcore'
 import {
   type ExtractionResult,
   type MemoryEntry,
@@ -13,15 +17,14 @@ import { isBlank, log, type TurnRequest } from '../contract.ts'
 import { OfflineModel } from '../offline_model.ts'
 import type { Settings } from '../settings.ts'
 import { AgentCore } from './agentcore.ts'
-import { bounded, type MemoryCollection, reasonOf, type Utterance } from './base.ts'
+import { bounded, type MemoryCollection, describeFailure, type Utterance } from './base.ts'
 import { eventSession } from './namespaces.ts'
 import { ownStores } from './own_stores.ts'
-import { type Hit, memoryBlock, type MemoryTurn } from './recall.ts'
+import { type Hit, MAX_QUERY_CHARS, memoryBlock, type MemoryTurn } from './recall.ts'
 import type { LongTermMemory } from './wiring.ts'
 
 const MAX_ENTRIES = 10_000 // of the block: the files say how many there are
 const DEFAULT_RESULTS = 5 // of an owner's store that does not say
-const MAX_QUERY_CHARS = 10_000 // UTF-16 units, as for the collections
 
 const guarded = new WeakMap<MemoryTurn, GuardedStore[]>()
 let sequence = 0 // of messages: a store that turns share knows them by their numbers
@@ -36,8 +39,9 @@ export function agentOptions(
   turn.retrieve = sdkRetrieve(turn)
   const own = ownStores(turn.who).map((it) => new GuardedStore(it, settings.recallTimeoutSeconds))
   guarded.set(turn, own)
-  const adds = settings.addMemoryTool > 0 && longTerm.written.length > 0
-  const shown = longTerm.read.length > 0 || !adds ? longTerm.read : longTerm.written.slice(0, 1)
+  const { readers, writers } = longTerm
+  const adds = settings.addMemoryTool > 0 && writers.length > 0
+  const shown = readers.length > 0 || !adds ? readers : writers.slice(0, 1)
   const stores: MemoryStore[] = shown.map(
     (it, at) => new CollectionStore(it, turn, adds && at === 0),
   )
@@ -114,9 +118,12 @@ class CollectionStore implements MemoryStore {
 /** Searches one namespace by the store that the SDK has for AgentCore Memory. */
 function sdkRetrieve({ who, retrieve }: MemoryTurn): MemoryTurn['retrieve'] {
   const { actor: actorId, sessionId } = who
-  return async (collection, namespace, wanted, query) => {
+  return async (collection, namespace, wanted, query, stop) => {
     const { id, memory } = collection
-    if (!(memory instanceof AgentCore)) return await retrieve(collection, namespace, wanted, query)
+    if (!(memory instanceof AgentCore)) {
+      return await retrieve(collection, namespace, wanted, query, stop)
+    }
+    const client = await memory.clients.get('recall', memory.region)
     const { AgentCoreMemoryStore } = await import('bedrock-agentcore/memory/strands')
     const store = new AgentCoreMemoryStore({
       memoryId: await memory.memoryId(),
@@ -125,11 +132,17 @@ function sdkRetrieve({ who, retrieve }: MemoryTurn): MemoryTurn['retrieve'] {
       ...namespace.wire,
       maxSearchResults: wanted.top_k,
       minScore: wanted.relevance_score,
-      client: await memory.clients.get('recall', memory.region),
+      client: stoppable(client, stop),
     })
     const hits = (await store.search(query)).map((entry) => hitOf(entry, id))
     return hits.filter((hit) => !isBlank(hit.text) && namespace.holds(hit.namespace))
   }
+}
+
+/** The client for one search: the SDK itself passes no signal to it. */
+function stoppable(client: BedrockAgentCoreClient, abortSignal: AbortSignal) {
+  const send = (command: RetrieveMemoryRecordsCommand) => client.send(command, { abortSignal })
+  return { send } as unknown as BedrockAgentCoreClient
 }
 
 /** An entry of a store as a hit; its score is 0 where the store does not say. */
@@ -174,7 +187,7 @@ export class GuardedStore implements MemoryStore {
         return await this.store.search(query.slice(-MAX_QUERY_CHARS), given)
       })
     } catch (error) {
-      log('WARNING', `nothing recalled from store ${this.name}: ${reasonOf(error)}`)
+      log('WARNING', `nothing recalled from store ${this.name}: ${describeFailure(error)}`)
       return []
     }
   }
@@ -183,22 +196,32 @@ export class GuardedStore implements MemoryStore {
     return this.store.getTools?.() ?? []
   }
 
-  /** Return the work that writes a turn to the store, and after a failure only the rest of it. */
+  /**
+   * Return the work that records a turn in the store.
+   *
+   * After a failure it does only the rest. Work that is late is awaited, not repeated.
+   */
   recording(messages: MessageData[], model: Model): () => Promise<unknown> {
     const { extraction } = this.store
     let extractor = typeof extraction === 'object' ? extraction.extractor : undefined
     if (!this.store.addMessages) extractor ??= new ModelExtractor()
     const sequenceNumbers = messages.map(() => sequence++)
     let facts: ExtractionResult[] | null = null
-    return async () => {
+    let task: Promise<unknown> | null = null
+    const send = async () => {
       await this.#initialize()
       if (!extractor) return await this.store.addMessages!(messages, { sequenceNumbers })
       facts ??= await extractor.extract(messages, { defaultModel: model })
       for (let fact = facts[0]; fact; fact = facts[0]) {
         await this.store.add!(fact.content, fact.metadata)
-        if (facts[0] === fact) facts.shift() // or a later attempt has written it
+        facts.shift()
       }
     }
+    return () =>
+      (task ??= send().catch((error) => {
+        task = null
+        throw error
+      }))
   }
 
   async #initialize(): Promise<void> {

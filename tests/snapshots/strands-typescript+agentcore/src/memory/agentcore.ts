@@ -16,10 +16,12 @@ import {
   type Resource,
 } from './base.ts'
 import { eventSession, type Namespace } from './namespaces.ts'
+import { withRetries } from './retry_queue.ts'
 
 const PAGE = 100 // the most that the service gives, or takes, at once
 const WRITE_SECONDS = 10
-const INVALID = ['ValidationException', 'InvalidInputException', 'SerializationException']
+const REFUSED = ['ValidationException', 'InvalidInputException', 'SerializationException']
+const BUSY = [409, 429]
 
 interface Client {
   recall: BedrockAgentCore
@@ -28,6 +30,12 @@ interface Client {
 }
 type Page = { memoryId: string; maxResults: number; nextToken: string | undefined }
 type Stop = { abortSignal: AbortSignal }
+type Use<K extends keyof Client, T> = (
+  client: Client[K],
+  memoryId: string,
+  stop: Stop,
+) => Promise<T>
+type Failed = { name: string; $metadata?: { httpStatusCode?: number } }
 
 /** One client of each kind and region, imported when it is used. Each tries once, in its time. */
 export class Clients {
@@ -108,7 +116,8 @@ export class AgentCore implements Memory {
     try {
       return await this.#secrets.get(this.#ref)
     } catch (error) {
-      throw error instanceof SecretError ? new MemoryUnavailable(error.message) : error
+      if (!(error instanceof SecretError)) throw error
+      throw new MemoryUnavailable(error.message, { isTransient: false })
     }
   }
 
@@ -136,48 +145,49 @@ export class AgentCore implements Memory {
   }
 
   async sessions(actor: string): Promise<string[]> {
-    const replies = await this.#pages((client, page, stop) =>
+    const replies = this.#pages((client, page, stop) =>
       client.listSessions({ ...page, actorId: actor }, stop),
     )
-    return replies.flatMap(({ sessionSummaries: all = [] }) => all.map((one) => one.sessionId!))
+    const found: string[] = []
+    for await (const { sessionSummaries: all = [] } of replies) {
+      found.push(...all.map((one) => one.sessionId!))
+    }
+    return found
   }
 
-  async events(actor: string, session: string): Promise<string[]> {
+  async *events(actor: string, session: string): AsyncGenerator<string[]> {
     const which = { actorId: actor, sessionId: session, includePayloads: false }
-    const replies = await this.#pages((client, page, stop) =>
+    const replies = this.#pages((client, page, stop) =>
       client.listEvents({ ...page, ...which }, stop),
     )
-    return replies.flatMap(({ events: all = [] }) => all.map((one) => one.eventId!))
+    for await (const { events = [] } of replies) yield events.map((one) => one.eventId!)
   }
 
   async deleteEvent(actor: string, session: string, event: string): Promise<void> {
     const which = { actorId: actor, sessionId: session, eventId: event }
-    await this.#call('record', async (client, memoryId, stop) => {
+    await this.#retry(async (client, memoryId, stop) => {
       await client.deleteEvent({ memoryId, ...which }, stop).catch((error) => {
-        if (error.$metadata?.httpStatusCode !== 404) throw error
+        if (error.name !== 'ResourceNotFoundException') throw error
       })
     })
   }
 
-  async records(namespace: Namespace): Promise<string[]> {
-    const replies = await this.#pages((client, page, stop) =>
+  async *records(namespace: Namespace): AsyncGenerator<string[]> {
+    const replies = this.#pages((client, page, stop) =>
       client.listMemoryRecords({ ...page, ...namespace.wire }, stop),
     )
-    const rows = replies.flatMap(({ memoryRecordSummaries: all = [] }) => all)
-    const held = rows.filter((row) => row.namespaces?.some((one) => namespace.holds(one)))
-    return held.map((row) => row.memoryRecordId!)
+    for await (const { memoryRecordSummaries: all = [] } of replies) {
+      const held = all.filter((row) => row.namespaces?.some((one) => namespace.holds(one)))
+      yield held.map((row) => row.memoryRecordId!)
+    }
   }
 
-  async deleteRecords(ids: readonly string[]): Promise<number> {
-    let deleted = 0
-    for (let start = 0; start < ids.length; start += PAGE) {
-      const records = ids.slice(start, start + PAGE).map((id) => ({ memoryRecordId: id }))
-      const reply = await this.#call('record', (client, memoryId, stop) =>
-        client.batchDeleteMemoryRecords({ memoryId, records }, stop),
-      )
-      deleted += reply.successfulRecords?.length ?? 0
-    }
-    return deleted
+  async deleteRecords(ids: readonly string[]): Promise<string[]> {
+    const records = ids.map((id) => ({ memoryRecordId: id }))
+    const { successfulRecords: deleted = [] } = await this.#retry((client, memoryId, stop) =>
+      client.batchDeleteMemoryRecords({ memoryId, records }, stop),
+    )
+    return deleted.map((one) => one.memoryRecordId!)
   }
 
   /** Return the resource as GetMemory describes it; an answer is kept. */
@@ -199,24 +209,25 @@ export class AgentCore implements Memory {
     })
   }
 
-  async #pages<T extends { nextToken?: string | undefined }>(
+  async *#pages<T extends { nextToken?: string | undefined }>(
     ask: (client: BedrockAgentCore, page: Page, stop: Stop) => Promise<T>,
-  ): Promise<T[]> {
-    const replies: T[] = []
+  ): AsyncGenerator<T> {
+    let nextToken: string | undefined
     do {
-      const asked = { maxResults: PAGE, nextToken: replies.at(-1)?.nextToken }
-      const reply = await this.#call('record', (client, memoryId, stop) =>
+      const asked = { maxResults: PAGE, nextToken }
+      const reply = await this.#retry((client, memoryId, stop) =>
         ask(client, { memoryId, ...asked }, stop),
       )
-      replies.push(reply)
-    } while (replies.at(-1)?.nextToken)
-    return replies
+      yield reply
+      nextToken = reply.nextToken
+    } while (nextToken)
   }
 
-  async #call<K extends keyof Client, T>(
-    kind: K,
-    use: (client: Client[K], memoryId: string, stop: Stop) => Promise<T>,
-  ): Promise<T> {
+  async #retry<T>(use: Use<'record', T>): Promise<T> {
+    return await withRetries(() => this.#call('record', use))
+  }
+
+  async #call<K extends keyof Client, T>(kind: K, use: Use<K, T>): Promise<T> {
     const [memoryId, seconds] = [await this.memoryId(), this.clients.secondsOf(kind)]
     const abortSignal = AbortSignal.timeout(seconds * 1000)
     const why = `AgentCore Memory: no answer within ${seconds} s`
@@ -226,9 +237,10 @@ export class AgentCore implements Memory {
       )
     } catch (error) {
       if (error instanceof MemoryUnavailable) throw error
-      const isInvalid = error instanceof Error && INVALID.includes(error.name)
-      const Failure = isInvalid ? MemoryRefused : MemoryUnavailable
-      throw new Failure(`AgentCore Memory: ${describe(error)}`, { cause: error })
+      const { name: code, $metadata: { httpStatusCode: status = 500 } = {} } = error as Failed
+      const isTransient = status >= 500 || BUSY.includes(status)
+      const Failure = REFUSED.includes(code) ? MemoryRefused : MemoryUnavailable
+      throw new Failure(`AgentCore Memory: ${describe(error)}`, { isTransient, code })
     }
   }
 }

@@ -3,10 +3,20 @@
 import { describe } from '../contract.ts'
 import type { Namespace, Strategy, Who } from './namespaces.ts'
 
-/** The memory did not answer or could not do it; the text holds no secret and no prompt. */
-export class MemoryUnavailable extends Error {}
+/** The memory failed. The text is for the log: without secrets, prompts and replies. */
+export class MemoryUnavailable extends Error {
+  readonly isTransient: boolean
+  /** The error code of AWS. */
+  readonly code: string
 
-/** The request is invalid, and always will be. */
+  constructor(what: string, { isTransient = true, code = '' } = {}) {
+    super(what)
+    this.isTransient = isTransient
+    this.code = code
+  }
+}
+
+/** The memory refuses this request, and will refuse it again. */
 export class MemoryRefused extends MemoryUnavailable {}
 
 /** One text of a conversation. */
@@ -54,20 +64,20 @@ export interface Memory {
   /** Return the sessions of an actor, by their names in the memory. */
   sessions(actor: string): Promise<string[]>
 
-  /** Return the ids of the events of such a session. */
-  events(actor: string, session: string): Promise<string[]>
+  /** Yield the ids of the events of such a session, page by page. */
+  events(actor: string, session: string): AsyncIterable<string[]>
 
-  /** Delete an event, if it is still there. */
+  /** Delete an event, known or not. */
   deleteEvent(actor: string, session: string, event: string): Promise<void>
 
-  /** Return the ids of all records in a namespace. */
-  records(namespace: Namespace): Promise<string[]>
+  /** Yield the ids of all records in a namespace, page by page. */
+  records(namespace: Namespace): AsyncIterable<string[]>
 
-  /** Delete records of this memory, and return how many were deleted. */
-  deleteRecords(ids: readonly string[]): Promise<number>
+  /** Delete a page of records, and return the ids that the memory reports as deleted. */
+  deleteRecords(ids: readonly string[]): Promise<string[]>
 
-  /** Return the resource; null for a memory that is none. */
-  describe(): Promise<Resource | null>
+  /** Return the resource as GetMemory describes it; an empty one for a file. */
+  describe(): Promise<Resource>
 }
 
 /** How many records a namespace gives, and how relevant they must be. */
@@ -106,7 +116,7 @@ export async function bounded<T>(
   }
 }
 
-/** Why it failed, for the log: never the text of an error that is not ours. */
-export function reasonOf(error: unknown): string {
+/** Return why something failed, fit for the log. */
+export function describeFailure(error: unknown): string {
   return error instanceof MemoryUnavailable ? error.message : describe(error)
 }

@@ -1,6 +1,6 @@
 // The checks of long-term memory: its settings, its saved policy, and the resources themselves.
 
-import { loadProject, type Project } from '../collections/check.ts'
+import { loadProject } from '../collections/check.ts'
 import { type Document, finding, readDocument } from '../collections/reader.ts'
 import { hasAwsCredentials, Secrets } from '../collections/secrets.ts'
 import { type Diagnostic, diagnostic, type Settings } from '../settings.ts'
@@ -26,7 +26,6 @@ export function checkMemory(folder: string, settings: Settings): Diagnostic[] {
 
 /** Return where a memory on AWS is not as the files need it. Calls the service. */
 export async function checkResources(
-  _project: Project,
   longTerm: LongTermMemory,
   settings: Settings,
 ): Promise<Diagnostic[]> {
@@ -49,11 +48,10 @@ async function check(
   let resource
   try {
     if (!hasAwsCredentials()) throw new MemoryUnavailable('there are no AWS credentials')
-    resource = (await memory.describe())!
+    resource = await memory.describe()
   } catch (error) {
     if (!(error instanceof MemoryUnavailable)) throw error
-    const isAbsent = error instanceof MemoryRefused || error.message.includes('ResourceNotFound')
-    if (isAbsent) {
+    if (error instanceof MemoryRefused || error.code === 'ResourceNotFoundException') {
       const message = `Create ${memory.contact}, or correct the id: it does not exist.`
       return [document.finding('AML-E112', message, ...secret)]
     }

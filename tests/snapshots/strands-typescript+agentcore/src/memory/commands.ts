@@ -7,8 +7,8 @@ import { loadProject } from '../collections/check.ts'
 import { ACTOR_ID, ERRORS } from '../contract.ts'
 import { Runtime } from '../runtime.ts'
 import { CommandError, readSettings, refuseErrors, type Settings } from '../settings.ts'
-import { erase, linesOf } from './erase.ts'
-import { policyOf, policyFile } from './iam.ts'
+import { Erasure, linesOf } from './erase.ts'
+import { makePolicy, policyFile } from './iam.ts'
 
 /** Erase an actor's sessions, events and records; exit with 1 if some are left. */
 export async function forget(args: string[]): Promise<void> {
@@ -18,7 +18,9 @@ export async function forget(args: string[]): Promise<void> {
   if (!ACTOR_ID.test(actor)) throw new CommandError(ERRORS.invalid_actor[1], 2)
   const runtime = new Runtime(await checkedSettings())
   try {
-    const report = await erase(runtime, actor)
+    const erasure = new Erasure(runtime.longTerm, actor)
+    await runtime.eraseSessions(erasure.report, await erasure.findSessions())
+    const report = await erasure.erase()
     console.log(json ? JSON.stringify(report) : linesOf(report).join('\n'))
     process.exitCode = Math.min(report.could_not.length, 1)
   } finally {
@@ -30,7 +32,7 @@ export async function forget(args: string[]): Promise<void> {
 export async function iam(args: string[]): Promise<void> {
   const { save } = parseArgs({ args, options: { save: { type: 'boolean' } } }).values
   const project = loadProject('.', (await checkedSettings()).agentId)
-  const text = JSON.stringify(policyOf(project), null, 2)
+  const text = JSON.stringify(makePolicy(project), null, 2)
   if (!save) return console.log(text)
   mkdirSync('iam', { recursive: true })
   writeFileSync(policyFile(project), `${text}\n`)

@@ -25,14 +25,14 @@ export function isSavedPolicyCurrent(folder: string, project: Project): boolean 
   const file = join(folder, policyFile(project))
   if (!existsSync(file)) return true
   try {
-    return isFilledIn(JSON.parse(readFileSync(file, 'utf8')), policyOf(project))
+    return isFilledIn(JSON.parse(readFileSync(file, 'utf8')), makePolicy(project))
   } catch {
     return false
   }
 }
 
 /** The policy for what the collections of the agent need. */
-export function policyOf(project: Project): object {
+export function makePolicy(project: Project): object {
   const [first] = project.sessionCollections()
   const used = project.used().filter((one) => {
     return one === first || one.backend.type === 'agentcore_memory'

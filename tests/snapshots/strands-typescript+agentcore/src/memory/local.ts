@@ -3,19 +3,21 @@
 // It remembers what people say, word for word, and finds it again by the words of a question.
 
 import { randomUUID } from 'node:crypto'
+import { existsSync } from 'node:fs'
 import { appendFile, mkdir, readFile, rename, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 
 import { z } from 'zod'
 
 import { log } from '../contract.ts'
-import { type Memory, type MemoryEvent, type MemoryRecord, MemoryUnavailable } from './base.ts'
+import { type Memory, type MemoryEvent, MemoryUnavailable } from './base.ts'
+import type { MemoryRecord, Resource } from './base.ts'
 import { eventSession, type Namespace, resolve } from './namespaces.ts'
 
+const FOLDER = '.memory'
 const MAX_ROWS = 10_000 // that are searched, the last ones
-const LITTLE =
+const STOP =
   'a an and are be did do does for how i in is it my of on or the to was what who you your'
-const COMMON = new Set(LITTLE.split(' '))
 
 const text = z.string()
 const EventRow = z.strictObject({
@@ -27,23 +29,31 @@ const EventRow = z.strictObject({
   items: z.unknown(),
 })
 const RecordRow = z.strictObject({ record: text, namespace: text, text, at: text })
-type Rows = { events: z.infer<typeof EventRow>[]; records: z.infer<typeof RecordRow>[] }
+type Rows = {
+  events: z.infer<typeof EventRow>[]
+  records: z.infer<typeof RecordRow>[]
+  /** Whether the last line has no end. */
+  isTorn: boolean
+}
 
 /** The rows of one file: what was said, and each text of a person in each of its namespaces. */
 export class LocalMemory implements Memory {
   readonly contact: string
   readonly #templates: readonly string[]
-  readonly #folder: string
   readonly #path: string
   #last: Promise<unknown> = Promise.resolve()
   #hasWarned = false
 
   /** `more` follows the path in `contact`. */
-  constructor(collectionId: string, templates: readonly string[], more = '', folder = '.memory') {
+  constructor(collectionId: string, templates: readonly string[], more = '') {
     this.#templates = templates
-    this.#folder = folder
-    this.#path = join(folder, `${collectionId}.jsonl`)
+    this.#path = join(FOLDER, `${collectionId}.jsonl`)
     this.contact = this.#path + more
+  }
+
+  /** Whether something was kept here. */
+  get exists(): boolean {
+    return existsSync(this.#path)
   }
 
   async retrieve(namespace: Namespace, query: string, topK: number): Promise<MemoryRecord[]> {
@@ -70,11 +80,11 @@ export class LocalMemory implements Memory {
       }
     }
     await this.#alone(async () => {
-      const { events } = await this.#read()
+      const { events, isTorn } = await this.#read()
       if (events.some((one) => one.token === token)) return
-      await mkdir(this.#folder, { recursive: true })
-      await writeFile(join(this.#folder, '.gitignore'), '*\n')
-      await appendFile(this.#path, linesOf(rows), { mode: 0o600 })
+      await mkdir(FOLDER, { recursive: true })
+      await writeFile(join(FOLDER, '.gitignore'), '*\n')
+      await appendFile(this.#path, (isTorn ? '\n' : '') + linesOf(rows), { mode: 0o600 })
     })
   }
 
@@ -84,36 +94,35 @@ export class LocalMemory implements Memory {
     return [...new Set(own.map(({ session }) => session))]
   }
 
-  async events(actor: string, session: string): Promise<string[]> {
+  async *events(actor: string, session: string): AsyncGenerator<string[]> {
     const { events } = await this.#alone(() => this.#read())
     const own = events.filter((row) => row.actor === actor && row.session === session)
-    return own.map(({ event }) => event)
+    yield own.map(({ event }) => event)
   }
 
   async deleteEvent(_actor: string, _session: string, event: string): Promise<void> {
-    await this.#delete((row) => row.event === event)
+    await this.#delete('event', [event])
   }
 
-  async records(namespace: Namespace): Promise<string[]> {
+  async *records(namespace: Namespace): AsyncGenerator<string[]> {
     const { records } = await this.#alone(() => this.#read())
-    return records.filter((row) => namespace.holds(row.namespace)).map(({ record }) => record)
+    yield records.filter((row) => namespace.holds(row.namespace)).map(({ record }) => record)
   }
 
-  async deleteRecords(ids: readonly string[]): Promise<number> {
-    const all = new Set<unknown>(ids)
-    return await this.#delete((row) => all.has(row.record))
+  async deleteRecords(ids: readonly string[]): Promise<string[]> {
+    return await this.#delete('record', ids)
   }
 
-  async describe(): Promise<null> {
-    return null
+  async describe(): Promise<Resource> {
+    return { status: '', strategies: [], namespaceKeys: [] }
   }
 
   async #read(limit = Infinity): Promise<Rows> {
-    const rows: Rows = { events: [], records: [] }
     const all = await readFile(this.#path, 'utf8').catch((error) => {
       if (error.code !== 'ENOENT') throw error
       return ''
     })
+    const rows: Rows = { events: [], records: [], isTorn: all !== '' && !all.endsWith('\n') }
     const lines = all.split('\n').filter(Boolean)
     for (const line of lines.slice(-Math.min(limit, lines.length))) {
       const value = parseLine(line)
@@ -122,22 +131,24 @@ export class LocalMemory implements Memory {
       else if (record.success) rows.records.push(record.data)
       else if (!this.#hasWarned) {
         this.#hasWarned = true
-        log('WARNING', `${this.#path} has unreadable lines; they are left out`)
+        log('WARNING', `${this.#path} has lines that cannot be read; they are left out`)
       }
     }
     return rows
   }
 
-  async #delete(isGone: (row: Record<string, unknown>) => boolean): Promise<number> {
+  async #delete(kind: 'event' | 'record', given: readonly string[]): Promise<string[]> {
     return await this.#alone(async () => {
       const { events, records } = await this.#read()
-      const [rows, beside] = [[...events, ...records], `${this.#path}.tmp`]
-      const kept = rows.filter((row) => !isGone(row))
+      const [ids, beside] = [new Set(given), `${this.#path}.tmp`]
+      const idOf = (row: { event?: string; record?: string }) => row[kind] ?? ''
+      const rows = [...events, ...records]
+      const kept = rows.filter((row) => !ids.has(idOf(row)))
       if (kept.length < rows.length) {
         await writeFile(beside, linesOf(kept), { mode: 0o600 })
         await rename(beside, this.#path)
       }
-      return rows.length - kept.length
+      return rows.map(idOf).filter((id) => ids.has(id))
     })
   }
 
@@ -165,7 +176,8 @@ function linesOf(rows: readonly object[]): string {
 
 /** The words that tell a text from others, without the s of a plural. */
 function wordsOf(text: string): Set<string> {
+  const stop = new Set(STOP.split(' '))
   const folded = text.toUpperCase().toLowerCase() // ß is ss
-  const found = (folded.match(/[\p{L}\p{N}_]+/gu) ?? []).filter((word) => !COMMON.has(word))
+  const found = (folded.match(/[\p{L}\p{N}_]+/gu) ?? []).filter((word) => !stop.has(word))
   return new Set(found.map((word) => (/^.{2,}[^s]s$/u.test(word) ? word.slice(0, -1) : word)))
 }

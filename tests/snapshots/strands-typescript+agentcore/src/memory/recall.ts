@@ -3,13 +3,13 @@
 import { AsyncLocalStorage } from 'node:async_hooks'
 
 import { isBlank, log } from '../contract.ts'
-import { bounded, type MemoryCollection, reasonOf, type Wanted } from './base.ts'
+import { bounded, type MemoryCollection, describeFailure, type Wanted } from './base.ts'
 import { type Namespace, resolve, type Who, writtenTemplates } from './namespaces.ts'
 
-const MAX_QUERY_CHARS = 10_000 // UTF-16 units, as the service counts
+export const MAX_QUERY_CHARS = 10_000 // UTF-16 units, as the service counts
 const MAX_RESULTS = 100 // of one call
 const OVERFETCH = 4 // some records are not relevant enough
-const DEFAULT = { top_k: 10, relevance_score: 0.2 }
+export const DEFAULT = { top_k: 10, relevance_score: 0.2 }
 const MAX_BLOCK_CHARS = 20_000
 const ESCAPES: Record<string, string> = { '&': '&amp;', '<': '&lt;', '>': '&gt;', '"': '&quot;' }
 
@@ -29,13 +29,14 @@ type Retrieve = (
   namespace: Namespace,
   wanted: Wanted,
   query: string,
+  stop: AbortSignal,
 ) => Promise<Hit[]>
 
 /** Return what is wanted of each namespace, by its template. Throws MemoryUnavailable. */
 async function namespacesOf(collection: MemoryCollection): Promise<Record<string, Wanted>> {
   if (collection.namespaces) return collection.namespaces
   const resource = await collection.memory.describe()
-  const templates = writtenTemplates(resource?.strategies ?? [])
+  const templates = writtenTemplates(resource.strategies)
   const isOwn = collection.lifetime === 'user' // people would share the others
   const kept = templates.filter((one) => !isOwn || one.includes('{actorId}'))
   const wanted = Object.fromEntries(kept.map((one) => [one, DEFAULT]))
@@ -52,7 +53,6 @@ export class MemoryTurn {
   retrieve: Retrieve = retrieve
   readonly #isWritable: boolean
   readonly #seconds: number
-  #first: Promise<Hit[]> | null = null
 
   /** `collections` are read; `isWritable` tells whether there is one to write to. */
   constructor(
@@ -73,11 +73,6 @@ export class MemoryTurn {
       throw new Error('This agent has no long-term memory that it may write to.')
     if (this.isOver) throw new Error('The turn is over.')
     this.added.push(text)
-  }
-
-  /** Search once per turn, for the query of its first model call. */
-  recall(query: string): Promise<Hit[]> {
-    return (this.#first ??= this.search(query))
   }
 
   /**
@@ -112,13 +107,15 @@ export class MemoryTurn {
       try {
         return await bounded(stop, `no answer within ${this.#seconds} s`, work)
       } catch (error) {
-        log('WARNING', `nothing recalled from ${one.id}, ${where}: ${reasonOf(error)}`)
+        log('WARNING', `nothing recalled from ${one.id}, ${where}: ${describeFailure(error)}`)
         return []
       }
     }
     const all = await inTime('its namespaces', async () => Object.entries(await namespacesOf(one)))
     const found = all.map(([template, wanted]) =>
-      inTime(template, async () => this.retrieve(one, resolve(template, this.who), wanted, query)),
+      inTime(template, async () =>
+        this.retrieve(one, resolve(template, this.who), wanted, query, stop),
+      ),
     )
     return (await Promise.all(found)).flat()
   }

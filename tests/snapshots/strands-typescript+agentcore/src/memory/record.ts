@@ -19,7 +19,7 @@ export class Recorder {
   readonly #others = new Map<string, RetryQueue<Attempt>>()
 
   constructor(collections: readonly MemoryCollection[]) {
-    this.#events = collections.map((one) => new RetryQueue(one.id, joining(one)))
+    this.#events = collections.map((one) => new RetryQueue(one.id, nextEvent(one)))
   }
 
   /** Whether something is still to be recorded. */
@@ -82,7 +82,7 @@ function split(text: string): string[] {
 }
 
 /** Make one event of the first turn that waits, and of more turns of the same session. */
-function joining(collection: MemoryCollection): (waiting: Waiting<Said>[]) => Work {
+function nextEvent(collection: MemoryCollection): (waiting: Waiting<Said>[]) => Work {
   const { memory, batchSize, projectId } = collection
   return (waiting) => {
     const { who, utterances: first, at } = waiting.shift()!.what

@@ -6,15 +6,16 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import pRetry, { type Options } from 'p-retry'
 
 import { describe, log } from '../contract.ts'
-import { bounded, MemoryRefused, MemoryUnavailable, reasonOf } from './base.ts'
+import { bounded, describeFailure, MemoryRefused, MemoryUnavailable } from './base.ts'
 
 const [MAX_TURNS, MAX_BYTES] = [1000, 16_777_216] // that may wait
 const MAX_WORK = 600_000 // milliseconds for all attempts
 
 // How work is retried: while the process runs, and when it ends. In milliseconds.
 const RUNNING = { minTimeout: 500, maxTimeout: 30_000, maxRetryTime: MAX_WORK, unref: true }
-const ENDING = { minTimeout: 200, factor: 1, maxRetryTime: MAX_WORK }
-const [ATTEMPT, LAST_ATTEMPT] = [30_000, 2000]
+const CLOSING = { minTimeout: 200, factor: 1, maxRetryTime: MAX_WORK }
+const [MAX_ATTEMPT, CLOSING_ATTEMPT] = [30_000, 2000]
+const THREE_TIMES = { retries: 2, minTimeout: 500, factor: 4 }
 const OUTSIDE = AsyncLocalStorage.snapshot()
 
 /** What a turn left to do; `size` is its bytes of text. */
@@ -34,9 +35,9 @@ export class RetryQueue<T> {
   readonly name: string
   readonly #take: (waiting: Waiting<T>[]) => Work
   readonly #waiting: Waiting<T>[] = []
-  readonly #ending = new AbortController() // ends pauses
-  readonly #late = new AbortController() // ends the attempt that ran when the ending began
-  readonly #over = new AbortController() // ends everything
+  readonly #closing = new AbortController() // ends pauses
+  readonly #late = new AbortController() // ends the attempt that ran when the closing began
+  readonly #closed = new AbortController() // ends everything
   #size = 0
   #work: Work | null = null // that is tried
   #why = '' // its last attempt failed
@@ -55,7 +56,7 @@ export class RetryQueue<T> {
 
   /** Add what is to be done, and begin. */
   put(waiting: Waiting<T>): void {
-    if (this.#over.signal.aborted) return this.#lose(1, 'the process ends')
+    if (this.#closed.signal.aborted) return this.#lose(1, 'the process ends')
     this.#waiting.push(waiting)
     this.#size += waiting.size
     let dropped = 0
@@ -69,14 +70,14 @@ export class RetryQueue<T> {
 
   /** Do what waits within this time; what cannot be done is lost, with a line in the log. */
   async close(seconds: number): Promise<void> {
-    this.#ending.abort()
+    this.#closing.abort()
     const done = new AbortController()
     const after = (time: number) => sleep(time, null, { signal: done.signal }).catch(() => {})
-    void after(LAST_ATTEMPT).then(() => this.#late.abort())
+    void after(CLOSING_ATTEMPT).then(() => this.#late.abort())
     if (this.#task) await Promise.race([this.#task, after(seconds * 1000)])
     done.abort()
     const lost = this.#waiting.splice(0).length + (this.#work?.turns ?? 0)
-    this.#over.abort()
+    this.#closed.abort()
     await this.#task
     this.#lose(lost, this.#why || 'the process ends')
   }
@@ -99,32 +100,35 @@ export class RetryQueue<T> {
       isDone = true
     }
     for (const [options, { signal }] of [
-      [RUNNING, this.#ending],
-      [ENDING, this.#over],
+      [RUNNING, this.#closing],
+      [CLOSING, this.#closed],
     ] as const) {
       if (signal.aborted) continue
       try {
-        return await withRetries(attempt, {
+        return await withRetries(attempt, (error) => !(error instanceof MemoryRefused), {
           ...options,
           signal,
           retries: Infinity,
           randomize: true,
-          onFailedAttempt: ({ error }) => void (this.#why = reasonOf(error)),
+          onFailedAttempt: ({ error }) => void (this.#why = describeFailure(error)),
         })
       } catch (error) {
-        if (!signal.aborted) return this.#lose(work.turns, reasonOf(error))
+        if (!signal.aborted) return this.#lose(work.turns, describeFailure(error))
       }
     }
   }
 
   async #attempt(work: Work): Promise<void> {
-    const isEnding = this.#ending.signal.aborted
+    const isClosing = this.#closing.signal.aborted
     const own = new AbortController()
-    const limit = AbortSignal.timeout(isEnding ? LAST_ATTEMPT : ATTEMPT)
-    const ends = [limit, own.signal, this.#over.signal]
-    const stop = AbortSignal.any(isEnding ? ends : [...ends, this.#late.signal])
+    const limit = AbortSignal.timeout(isClosing ? CLOSING_ATTEMPT : MAX_ATTEMPT)
+    const ends = [limit, own.signal, this.#closed.signal]
+    const stop = AbortSignal.any(isClosing ? ends : [...ends, this.#late.signal])
     try {
       await bounded(stop, 'no answer in time', () => work.attempt(stop))
+    } catch (error) {
+      // p-retry gives up at a TypeError.
+      throw error instanceof MemoryUnavailable ? error : new MemoryUnavailable(describe(error))
     } finally {
       own.abort()
     }
@@ -135,18 +139,16 @@ export class RetryQueue<T> {
   }
 }
 
-/** Do the work, and again after a failure. Throws MemoryUnavailable, or why `signal` aborted. */
-export async function withRetries<T>(work: () => Promise<T>, options: Options): Promise<T> {
-  const attempt = async () => {
-    try {
-      return await work()
-    } catch (error) {
-      if (error instanceof MemoryUnavailable) throw error
-      throw new MemoryUnavailable(describe(error), { cause: error })
-    }
-  }
-  return await pRetry(attempt, {
-    ...options,
-    shouldRetry: ({ error }) => !(error instanceof MemoryRefused),
-  })
+/** Whether the memory may succeed when it is asked again soon. */
+function isTransient(error: unknown): boolean {
+  return error instanceof MemoryUnavailable && error.isTransient
+}
+
+/** Return what `work` returns, now or after some attempts; throw its last error. */
+export async function withRetries<T>(
+  work: () => Promise<T>,
+  isRetried: (error: unknown) => boolean = isTransient,
+  options: Options = THREE_TIMES,
+): Promise<T> {
+  return await pRetry(work, { ...options, shouldRetry: ({ error }) => isRetried(error) })
 }

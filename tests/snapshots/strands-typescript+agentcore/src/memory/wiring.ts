@@ -7,10 +7,10 @@ import { type Secrets, unsetVariables } from '../collections/secrets.ts'
 import { AgentError, type TurnRequest } from '../contract.ts'
 import type { Settings } from '../settings.ts'
 import { AgentCore, Clients } from './agentcore.ts'
-import { type MemoryCollection, MemoryUnavailable, type Utterance, type Wanted } from './base.ts'
+import { type MemoryCollection, MemoryUnavailable, type Utterance } from './base.ts'
 import { LocalMemory } from './local.ts'
 import { resolve, type Who } from './namespaces.ts'
-import { current, MemoryTurn } from './recall.ts'
+import { current, DEFAULT, MemoryTurn } from './recall.ts'
 import { Recorder } from './record.ts'
 
 const SLASH = 'An actor id must not contain /: the namespaces of two actors could meet.'
@@ -20,27 +20,31 @@ export class LongTermMemory {
   readonly collections: readonly MemoryCollection[]
   readonly recorder: Recorder
   readonly actorRequired: boolean
+  readonly project: Project
+  readonly projectId: string | null
   readonly #settings: Settings
   readonly #clients: Clients
   readonly #turns = new WeakMap<TurnRequest, MemoryTurn>()
 
   constructor(settings: Settings, project: Project, secrets: Secrets) {
+    this.project = project
+    this.projectId = settings.projectId
     this.#settings = settings
     this.#clients = new Clients(settings.recallTimeoutSeconds)
     this.collections = project.used().flatMap((collection) => {
-      return this.#build(collection, project, secrets) ?? []
+      return this.#build(collection, secrets) ?? []
     })
-    this.recorder = new Recorder(this.written)
+    this.recorder = new Recorder(this.writers)
     this.actorRequired = this.collections.length > 0
   }
 
   /** The collections that are read. */
-  get read(): MemoryCollection[] {
+  get readers(): MemoryCollection[] {
     return this.collections.filter(({ isRead }) => isRead)
   }
 
   /** The collections that are written to. */
-  get written(): MemoryCollection[] {
+  get writers(): MemoryCollection[] {
     return this.collections.filter(({ isWritable }) => isWritable)
   }
 
@@ -51,7 +55,7 @@ export class LongTermMemory {
 
   /** Where what was said goes, for whoever leaves a session; '' for nowhere. */
   get retentionNotice(): string {
-    return this.written
+    return this.writers
       .map(({ memory }) => ` Its texts are recorded in ${memory.contact}.`)
       .join('')
   }
@@ -74,9 +78,9 @@ export class LongTermMemory {
     const { actor, sessionId } = request
     if (this.actorRequired && !actor) throw new AgentError('actor_required')
     if (this.actorRequired && actor?.includes('/')) throw new AgentError('invalid_actor', SLASH)
-    const who: Who = { actor: actor ?? '', sessionId, projectId: this.#settings.projectId }
+    const who: Who = { actor: actor ?? '', sessionId, projectId: this.projectId }
     const seconds = this.#settings.recallTimeoutSeconds
-    const turn = new MemoryTurn(who, this.read, { isWritable: this.written.length > 0, seconds })
+    const turn = new MemoryTurn(who, this.readers, { isWritable: this.writers.length > 0, seconds })
     this.#turns.set(request, turn)
     current.enterWith(turn)
     return turn
@@ -117,12 +121,13 @@ export class LongTermMemory {
     await this.#clients.close()
   }
 
-  #build(collection: Collection, project: Project, secrets: Secrets): MemoryCollection | null {
+  #build(collection: Collection, secrets: Secrets): MemoryCollection | null {
     const { collection_id: id, backend, scope } = collection
     if (backend.type !== 'agentcore_memory') return null
     const declared = backend.retrieval_config ?? null
     const [unset] = unsetVariables(this.#settings, collection)
-    const namespaces = unset ? (declared ?? defaultOf(scope.lifetime)) : declared
+    const local = { [defaultTemplate(collection)]: DEFAULT }
+    const namespaces = declared ?? (unset ? local : null)
     const templates = Object.keys(namespaces ?? {})
     const needsProject = scope.lifetime === 'project' || templates.join().includes('{projectId}')
     const memory = unset
@@ -132,20 +137,19 @@ export class LongTermMemory {
       id,
       lifetime: scope.lifetime,
       memory,
-      isRead: project.reads.includes(id),
-      isWritable: project.isWritable(collection),
+      isRead: this.project.reads.includes(id),
+      isWritable: this.project.isWritable(collection),
       batchSize: backend.batch_size,
       needsProject,
-      projectId: needsProject ? this.#settings.projectId : null,
+      projectId: needsProject ? this.projectId : null,
       namespaces,
     }
   }
 }
 
-/** The namespaces of a local memory for which the file declares none. */
-export function defaultOf(lifetime: string): Record<string, Wanted> {
-  const template = lifetime === 'user' ? '/users/{actorId}' : '/projects/{projectId}'
-  return { [template]: { top_k: 10, relevance_score: 0.2 } }
+/** Return the namespace of a local memory whose collection declares none. */
+export function defaultTemplate({ scope }: Collection): string {
+  return scope.lifetime === 'user' ? '/users/{actorId}' : '/projects/{projectId}'
 }
 
 function problemOf({ id, needsProject, namespaces, projectId }: MemoryCollection): string {

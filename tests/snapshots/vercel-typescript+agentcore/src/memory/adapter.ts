@@ -24,8 +24,8 @@ export function agentOptions(
   settings: Settings,
   model: LanguageModel,
 ): object {
-  const reads = longTerm.read.length > 0
-  const adds = settings.addMemoryTool > 0 && longTerm.written.length > 0
+  const reads = longTerm.readers.length > 0
+  const adds = settings.addMemoryTool > 0 && longTerm.writers.length > 0
   if (!reads && !adds) return {}
   const more = {
     ...(reads && { search_memory: searchTool(turn) }),
@@ -58,10 +58,13 @@ function utterancesOf(messages: readonly ModelMessage[]): Utterance[] {
 
 /** The model of one turn, which each of its calls shows what is remembered. */
 function withMemory(model: LanguageModel, turn: MemoryTurn): LanguageModel {
-  if (model.constructor === OfflineModel) return new RecallingOfflineModel(turn)
+  let first: Promise<Hit[]> | null = null
+  // One search per turn, for the query of its first model call.
+  const recall = (call: Call) => (first ??= turn.search(promptOf(call)))
+  if (model.constructor === OfflineModel) return new RecallingOfflineModel(recall)
   const middleware: LanguageModelMiddleware = {
     async transformParams({ params }) {
-      const block = memoryBlock(await turn.recall(promptOf(params)))
+      const block = memoryBlock(await recall(params))
       params.abortSignal?.throwIfAborted()
       return block ? { ...params, prompt: withBlock(params, block) } : params
     },
@@ -72,15 +75,15 @@ function withMemory(model: LanguageModel, turn: MemoryTurn): LanguageModel {
 
 /** The offline model of one turn: it says what it remembers after all else. */
 class RecallingOfflineModel extends OfflineModel {
-  readonly #turn: MemoryTurn
+  readonly #recall: (call: Call) => Promise<Hit[]>
 
-  constructor(turn: MemoryTurn) {
+  constructor(recall: (call: Call) => Promise<Hit[]>) {
     super()
-    this.#turn = turn
+    this.#recall = recall
   }
 
   override async *answer(options: Call): AsyncGenerator<Part> {
-    const hits = await this.#turn.recall(promptOf(options))
+    const hits = await this.#recall(options)
     for await (const part of super.answer(options)) {
       if (part.type === 'text-end') {
         for (const { text } of hits) {

@@ -32,11 +32,11 @@ from . import agentcore
 from .base import Record, Utterance
 from .namespaces import Namespace, Who, event_session
 from .own_stores import own_stores
-from .recall import MAX_QUERY_UNITS, Hit, MemoryTurn, Reader, best, current, memory_block
+from .recall import MAX_QUERY_CHARS, Hit, MemoryTurn, Reader, best, current, memory_block
 from .record import Recorder
 
 log = logging.getLogger(__name__)
-ALL = 10_000  # entries to inject: how many there are at most, the files and stores say
+MAX_ENTRIES = 10_000  # entries to inject: how many there are at most, the files and stores say
 DEFAULT_RESULTS = 5  # of a store of the owner that does not say how many
 ARGUMENTS = {"search_memory": "query", "add_memory": "entries"}
 SEQUENCE = count()  # numbers messages: turns may share a store, which tells them apart by these
@@ -136,7 +136,7 @@ class GuardedStore(MemoryStore):
             async with asyncio.timeout(self._seconds):
                 await self._prepare()
                 given = SearchOptions(max_search_results=most)
-                return await self.store.search(query[-MAX_QUERY_UNITS:], given)
+                return await self.store.search(query[-MAX_QUERY_CHARS:], given)
         except TimeoutError:
             why = f"no answer within {self._seconds} s"
         except Exception as error:  # noqa: BLE001 (the turn goes on, whatever it is)
@@ -148,8 +148,11 @@ class GuardedStore(MemoryStore):
         """Return the tools of the store."""
         return self.store.get_tools() if hasattr(self.store, "get_tools") else []
 
-    def sending(self, messages: list[Message], model: Model) -> Callable[[], Awaitable[None]]:
-        """Return what sends a turn to the store; repeated, it sends only what is left."""
+    def recording(self, messages: list[Message], model: Model) -> Callable[[], Awaitable[None]]:
+        """Return the work that records a turn in the store.
+
+        After a failure it does only the rest. Work that is late is awaited, not repeated.
+        """
         extraction: Any = getattr(self.store, "extraction", None)
         extractor = extraction.get("extractor") if isinstance(extraction, dict) else None
         own = getattr(type(self.store), "add_messages", None)
@@ -158,6 +161,7 @@ class GuardedStore(MemoryStore):
         numbers = [next(SEQUENCE) for _ in messages]
         said = [one for one in messages if any("text" in block for block in one["content"])]
         facts: deque[Any] | None = None
+        task: asyncio.Task[None] | None = None
 
         async def send() -> None:
             nonlocal facts
@@ -172,7 +176,13 @@ class GuardedStore(MemoryStore):
                 await self.store.add(facts[0].content, facts[0].metadata)
                 facts.popleft()
 
-        return send
+        async def attempt() -> None:
+            nonlocal task
+            if task is None or (task.done() and task.exception()):
+                task = asyncio.create_task(send())
+            await asyncio.shield(task)
+
+        return attempt
 
     async def _prepare(self) -> None:
         if not self._is_ready and hasattr(self.store, "initialize"):
@@ -223,7 +233,7 @@ def agent_options(turn: MemoryTurn, settings: Settings) -> dict[str, Any]:
     ]
     if not stores + turn.stores:
         return {}
-    injection = MemoryInjectionConfig(max_entries=ALL, format=_show)
+    injection = MemoryInjectionConfig(max_entries=MAX_ENTRIES, format=_show)
     tool: Any = MemoryAddToolConfig() if adds else False
     manager = MemoryManager([*stores, *turn.stores], add_tool_config=tool, injection=injection)
     return {"memory_manager": manager}
@@ -241,7 +251,7 @@ def record(recorder: Recorder, turn: MemoryTurn, messages: list[Message], model:
     for one in turn.stores:
         if getattr(one.store, "writable", False):
             size = len(json.dumps(messages, default=str))
-            recorder.put(f"store {one.name}", one.sending(messages, model), size)
+            recorder.put(f"store {one.name}", one.recording(messages, model), size)
 
 
 def _show(context: InjectionFormatContext) -> str:

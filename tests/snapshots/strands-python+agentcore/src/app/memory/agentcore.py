@@ -1,7 +1,7 @@
 """One memory of Amazon Bedrock AgentCore: its calls, and what its answers and errors mean."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
 from functools import partial
 from threading import Lock
@@ -79,7 +79,8 @@ class Clients:
             failure = MemoryRefused if code in REFUSED else MemoryUnavailable
             raise failure(what, transient=status >= 500 or status in BUSY, code=code) from None
         except exceptions.ParamValidationError:
-            raise MemoryRefused("AgentCore Memory: the id or another value is not valid") from None
+            what = "AgentCore Memory: the id or another value is not valid"
+            raise MemoryRefused(what, transient=False) from None
         except (exceptions.BotoCoreError, OSError, ValueError) as error:
             raise MemoryUnavailable(f"AgentCore Memory: {describe(error)}") from None
 
@@ -152,13 +153,14 @@ class AgentCore:
 
     async def sessions(self, actor: str) -> list[str]:
         """Return the sessions of an actor, by their names in the memory."""
-        found = await self._pages("list_sessions", "sessionSummaries", actorId=actor)
-        return [one["sessionId"] for one in found]
+        pages = self._pages("list_sessions", "sessionSummaries", actorId=actor)
+        return [one["sessionId"] async for page in pages for one in page]
 
-    async def events(self, actor: str, session: str) -> list[str]:
-        """Return the ids of the events of such a session."""
+    async def events(self, actor: str, session: str) -> AsyncIterator[list[str]]:
+        """Yield the ids of the events of such a session, page by page."""
         given = {"actorId": actor, "sessionId": session, "includePayloads": False}
-        return [one["eventId"] for one in await self._pages("list_events", "events", **given)]
+        async for page in self._pages("list_events", "events", **given):
+            yield [one["eventId"] for one in page]
 
     async def delete_event(self, actor: str, session: str, event: str) -> None:
         """Delete an event, known or not."""
@@ -169,33 +171,29 @@ class AgentCore:
             if error.code != "ResourceNotFoundException":
                 raise
 
-    async def records(self, namespace: Namespace) -> list[str]:
-        """Return the ids of all records in a namespace."""
+    async def records(self, namespace: Namespace) -> AsyncIterator[list[str]]:
+        """Yield the ids of all records in a namespace, page by page."""
         key = "memoryRecordSummaries"
-        found = await self._pages("list_memory_records", key, **namespace.parameter)
-        return [
-            one["memoryRecordId"] for one in found if any(map(namespace.holds, one["namespaces"]))
-        ]
+        async for page in self._pages("list_memory_records", key, **namespace.parameter):
+            held = [one for one in page if any(map(namespace.holds, one["namespaces"]))]
+            yield [one["memoryRecordId"] for one in held]
 
-    async def delete_records(self, ids: list[str]) -> int:
-        """Delete records, and return how many were deleted."""
-        deleted = 0
-        for start in range(0, len(ids), PAGE):
-            given = {"records": [{"memoryRecordId": id} for id in ids[start : start + PAGE]]}
-            call = partial(self._call, "record", "batch_delete_memory_records", **given)
-            deleted += len((await with_retries(call))["successfulRecords"])
-        return deleted
+    async def delete_records(self, ids: list[str]) -> list[str]:
+        """Delete a page of records, and return the ids that the memory reports as deleted."""
+        given = {"records": [{"memoryRecordId": id} for id in ids]}
+        call = partial(self._call, "record", "batch_delete_memory_records", **given)
+        return [one["memoryRecordId"] for one in (await with_retries(call))["successfulRecords"]]
 
-    async def _pages(self, operation: str, key: str, **given: Any) -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = []
-        more: dict[str, Any] = {"maxResults": PAGE}
+    async def _pages(
+        self, operation: str, key: str, **given: Any
+    ) -> AsyncIterator[list[dict[str, Any]]]:
+        given["maxResults"] = PAGE
         while True:
-            call = partial(self._call, "record", operation, **given, **more)
-            reply = await with_retries(call)
-            found += reply[key]
+            reply = await with_retries(partial(self._call, "record", operation, **given))
+            yield reply[key]
             if not reply.get("nextToken"):
-                return found
-            more["nextToken"] = reply["nextToken"]
+                return
+            given["nextToken"] = reply["nextToken"]
 
     async def _call(self, kind: Kind, operation: str, **given: Any) -> Any:
         id = await self.memory_id()

@@ -1,5 +1,6 @@
 """The protocol of a long-term memory, its data, and its errors."""
 
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal, Protocol
@@ -66,17 +67,17 @@ class Memory(Protocol):
     async def sessions(self, actor: str) -> list[str]:
         """Return the sessions of an actor, by their names in the memory."""
 
-    async def events(self, actor: str, session: str) -> list[str]:
-        """Return the ids of the events of such a session."""
+    def events(self, actor: str, session: str) -> AsyncIterator[list[str]]:
+        """Yield the ids of the events of such a session, page by page."""
 
     async def delete_event(self, actor: str, session: str, event: str) -> None:
         """Delete an event, known or not."""
 
-    async def records(self, namespace: Namespace) -> list[str]:
-        """Return the ids of all records in a namespace."""
+    def records(self, namespace: Namespace) -> AsyncIterator[list[str]]:
+        """Yield the ids of all records in a namespace, page by page."""
 
-    async def delete_records(self, ids: list[str]) -> int:
-        """Delete records, and return how many were deleted."""
+    async def delete_records(self, ids: list[str]) -> list[str]:
+        """Delete a page of records, and return the ids that the memory reports as deleted."""
 
 
 def describe_failure(error: BaseException) -> str:

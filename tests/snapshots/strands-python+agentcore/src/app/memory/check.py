@@ -5,7 +5,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from ..collections.check import Project, load_project
+from ..collections.check import load_project
 from ..collections.memory_backend import AgentCoreConfig
 from ..collections.models import Collection
 from ..collections.reader import Document, finding, read_document
@@ -38,16 +38,15 @@ def check_memory(folder: Path, settings: Settings) -> Findings:
     return findings
 
 
-async def check_resources(
-    project: Project, long_term: LongTermMemory, settings: Settings
-) -> Findings:
+async def check_resources(long_term: LongTermMemory, settings: Settings) -> Findings:
     """Return where a memory on AWS is not as the files need it. Calls the service."""
     found = Findings()
     for id, memory in long_term.memories.items():
         if isinstance(memory, AgentCore):
             file = f"collections/{id}.collection.md"
             document = read_document(Path(file), file)
-            found += await _check(project.collections[id], document, memory, settings)
+            collection = long_term.project.collections[id]
+            found += await _check(collection, document, memory, settings)
     return found
 
 

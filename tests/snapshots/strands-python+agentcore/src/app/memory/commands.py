@@ -37,16 +37,8 @@ def forget(actor: str, as_json: bool) -> None:
 
 async def _forget(runtime: Runtime, actor: str) -> Report:
     erasure = Erasure(runtime.long_term, actor)
-    report = erasure.report
     try:
-        candidates = await erasure.find_sessions()
-        if runtime.erase_sessions is None:
-            report.notes.append("no session store was searched: sessions live in the process")
-        else:
-            erased = await runtime.erase_sessions(actor, candidates)
-            report.sessions = len(erased.ended)
-            report.could_not += erased.failures
-            report.notes += erased.notes
+        await runtime.erase_sessions(erasure.report, await erasure.find_sessions())
         return await erasure.erase()
     finally:
         await runtime.close()

@@ -1,8 +1,9 @@
 """Erasing what the memories have of one actor, and nothing that may belong to another."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from ..collections.memory_backend import AgentCoreConfig
 from ..collections.models import Collection
@@ -13,6 +14,7 @@ from .retry_queue import with_retries
 from .wiring import LongTermMemory, default_template
 
 AGAIN = "records of the last turns may still be extracted: run this again in some minutes"
+MAX_LISTS = 10  # how often one list is read from its start
 
 
 @dataclass
@@ -93,18 +95,33 @@ class Erasure:
                     report.could_not.append(f"events and records {where}: it is read-only here")
                 return
             for session in sessions:
-                for event in await memory.events(report.actor, session):
-                    await memory.delete_event(report.actor, session, event)
-                    report.events += 1
-                    if not isinstance(memory, LocalMemory):
-                        report.notes.append(AGAIN)
+                await self._erase_events(memory, session)
         except MemoryUnavailable as error:
             report.could_not.append(f"events {where}: {error}")
         try:
             for namespace in namespaces:
-                await erase_records(memory, namespace, report)
+                await self._erase_records(memory, namespace)
         except MemoryUnavailable as error:
             report.could_not.append(f"records {where}: {error}")
+
+    async def _erase_events(self, memory: Memory, session: str) -> None:
+        async def delete(ids: list[str]) -> list[str]:
+            for id in ids:
+                await memory.delete_event(self.report.actor, session, id)
+                self.report.events += 1
+            if not isinstance(memory, LocalMemory):
+                self.report.notes.append(AGAIN)
+            return ids
+
+        await erase_all(partial(memory.events, self.report.actor, session), delete)
+
+    async def _erase_records(self, memory: Memory, namespace: Namespace) -> None:
+        async def delete(ids: list[str]) -> list[str]:
+            deleted = await memory.delete_records(ids)
+            self.report.records += len(deleted)
+            return deleted
+
+        await erase_all(partial(memory.records, namespace), delete)
 
     async def _templates(self, collection: Collection, memory: Memory) -> list[str]:
         assert isinstance(collection.backend, AgentCoreConfig)
@@ -121,26 +138,33 @@ class Erasure:
     async def _has_any(
         self, memory: Memory, sessions: list[str], namespaces: list[Namespace]
     ) -> bool:
-        for session in sessions:
-            if await memory.events(self.report.actor, session):
-                return True
-        for namespace in namespaces:
-            if await memory.records(namespace):
-                return True
+        lists = [memory.events(self.report.actor, session) for session in sessions]
+        lists += [memory.records(namespace) for namespace in namespaces]
+        for pages in lists:
+            async for page in pages:
+                if page:
+                    return True
         return False
 
 
-async def erase_records(memory: Memory, namespace: Namespace, report: Report) -> None:
-    """Delete all records of a namespace, until it has none. Raises MemoryUnavailable."""
-    was_whole = False
-    while ids := await memory.records(namespace):
-        deleted = await memory.delete_records(ids)
-        report.records += deleted
-        if not deleted and was_whole:
-            return  # for a while, a list may show what was deleted before
-        if not deleted:
-            raise MemoryUnavailable(f"{len(ids)} in {namespace.path} were not deleted")
-        was_whole = deleted == len(ids)
+async def erase_all(
+    list_pages: Callable[[], AsyncIterator[list[str]]],
+    delete: Callable[[list[str]], Awaitable[list[str]]],
+) -> None:
+    """Delete each page of a list, and list again from the start, until nothing is left.
+
+    `delete` returns what was deleted. Raises MemoryUnavailable.
+    """
+    deleted: set[str] = set()  # for a while, a list may still show it
+    for _ in range(MAX_LISTS):
+        left = 0
+        async for page in list_pages():
+            if ids := [id for id in page if id not in deleted]:
+                deleted.update(await delete(ids))
+                left += len(ids)
+        if not left:
+            return
+    raise MemoryUnavailable(f"{left} were not deleted")
 
 
 def erasure_scope(templates: Iterable[str], who: Who, sessions: list[str]) -> Scope:

@@ -4,7 +4,7 @@ import json
 import logging
 import re
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from threading import RLock
@@ -73,21 +73,21 @@ class LocalMemory:
         rows = await self._rows(lambda row: row.get("actor") == actor)
         return list(dict.fromkeys(row["session"] for row in rows))
 
-    async def events(self, actor: str, session: str) -> list[str]:
-        """Return the ids of the events of such a session."""
+    async def events(self, actor: str, session: str) -> AsyncIterator[list[str]]:
+        """Yield the ids of the events of such a session, at once."""
         own = {"actor": actor, "session": session}
-        return [row["event"] for row in await self._rows(lambda row: own.items() <= row.items())]
+        yield [row["event"] for row in await self._rows(lambda row: own.items() <= row.items())]
 
     async def delete_event(self, actor: str, session: str, event: str) -> None:
         """Delete an event, known or not."""
         await anyio.to_thread.run_sync(self._delete, "event", {event})
 
-    async def records(self, namespace: Namespace) -> list[str]:
-        """Return the ids of all records in a namespace."""
-        return [row["record"] for row in await self._rows(lambda row: _is_in(namespace, row))]
+    async def records(self, namespace: Namespace) -> AsyncIterator[list[str]]:
+        """Yield the ids of all records in a namespace, at once."""
+        yield [row["record"] for row in await self._rows(lambda row: _is_in(namespace, row))]
 
-    async def delete_records(self, ids: list[str]) -> int:
-        """Delete records, and return how many were deleted."""
+    async def delete_records(self, ids: list[str]) -> list[str]:
+        """Delete records, and return the ids of those that were here."""
         return await anyio.to_thread.run_sync(self._delete, "record", set(ids))
 
     async def _rows(self, is_wanted: Callable[[Row], bool], last: int | None = None) -> list[Row]:
@@ -111,19 +111,21 @@ class LocalMemory:
             FOLDER.mkdir(exist_ok=True)
             (FOLDER / ".gitignore").write_text("*\n")
             self._path.touch(0o600)
+            is_torn = self._path.read_bytes()[-1:] not in (b"", b"\n")
             with self._path.open("ab", buffering=0) as file:
-                file.write(_lines(rows))  # at once, so that no other process writes in between
+                # At once, so that no other process writes in between.
+                file.write((b"\n" if is_torn else b"") + _lines(rows))
 
-    def _delete(self, kind: str, ids: set[str]) -> int:
+    def _delete(self, kind: str, ids: set[str]) -> list[str]:
         with self._alone():
             rows = self._read()
-            kept = [row for row in rows if row.get(kind) not in ids]
-            beside = self._path.with_suffix(".tmp")
-            if len(kept) < len(rows):
+            deleted = [row[kind] for row in rows if row.get(kind) in ids]
+            if deleted:
+                beside = self._path.with_suffix(".tmp")
                 beside.touch(0o600)
-                beside.write_bytes(_lines(kept))
+                beside.write_bytes(_lines(row for row in rows if row.get(kind) not in ids))
                 beside.replace(self._path)
-        return len(rows) - len(kept)
+        return deleted
 
     @contextmanager
     def _alone(self) -> Iterator[None]:

@@ -14,7 +14,7 @@ from .base import Memory, Utterance, describe_failure
 from .namespaces import Who, resolve, written_templates
 
 log = logging.getLogger(__name__)
-MAX_QUERY_UNITS = 10_000  # UTF-16 units, as the service counts
+MAX_QUERY_CHARS = 10_000  # UTF-16 units, as the service counts
 MAX_RESULTS = 100  # records of one call
 OVERFETCH = 4  # how many times more are asked for, as some are not relevant enough
 MAX_BLOCK_CHARS = 20_000
@@ -65,7 +65,6 @@ class MemoryTurn:
         self.stores: list[Any] = []  # of the owner
         self.is_over = False
         self._seconds, self.is_writable = seconds, is_writable
-        self._first: asyncio.Task[list[Hit]] | None = None
 
     def add(self, text: str) -> None:
         """Remember a text when the turn commits. Raises ValueError and RuntimeError."""
@@ -82,18 +81,12 @@ class MemoryTurn:
         self.is_over = True
         return [("USER", text) for text in self.added]
 
-    async def recall(self, query: str) -> list[Hit]:
-        """Search once per turn, for the query of its first model call."""
-        if self._first is None:
-            self._first = asyncio.create_task(self.search(query))
-        return await asyncio.shield(self._first)
-
     async def search(self, query: str, readers: Sequence[Reader] | None = None) -> list[Hit]:
         """Return what fits the end of a query, best first, within the timeout.
 
         It does not raise: a memory that fails or is late is left out, with a line in the log.
         """
-        units = query.encode("utf-16-le", "surrogatepass")[-2 * MAX_QUERY_UNITS :]
+        units = query.encode("utf-16-le", "surrogatepass")[-2 * MAX_QUERY_CHARS :]
         query = units.decode("utf-16-le", "ignore")
         if is_blank(query):
             return []

@@ -14,7 +14,7 @@ from .base import Event, Memory, Utterance
 from .namespaces import Who
 from .retry_queue import RetryQueue, Waiting, Work
 
-MAX_TEXT_UNITS = 100_000  # UTF-16 units, as the service counts
+MAX_TEXT_CHARS = 100_000  # UTF-16 units, as the service counts
 MAX_UTTERANCES = 100  # of one event
 
 
@@ -79,7 +79,7 @@ def _split(text: str) -> list[str]:
     units = text.encode("utf-16-le")
     pieces, start = [], 0
     while start < len(units):
-        end = start + 2 * MAX_TEXT_UNITS
+        end = start + 2 * MAX_TEXT_CHARS
         if end < len(units) and 0xDC <= units[end + 1] <= 0xDF:
             end -= 2  # not inside a surrogate pair
         pieces.append(units[start:end].decode("utf-16-le"))

@@ -1,9 +1,11 @@
 """Long-term memory for the AI SDK: the tools of a turn, and a model that sees memories."""
 
+import asyncio
 import json
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from typing import Any, Literal
+from weakref import WeakKeyDictionary
 
 import ai
 from ai import events
@@ -20,6 +22,7 @@ from .recall import Hit, MemoryTurn, current, memory_block
 from .record import Recorder
 
 __all__ = ["AgentCore", "Clients", "agent_options", "record", "with_memory"]
+RECALLS = WeakKeyDictionary[MemoryTurn, asyncio.Task[list[Hit]]]()
 ARGUMENTS = {"search_memory": "query", "add_memory": "entries"}
 
 
@@ -49,7 +52,7 @@ class RecallingProvider(ai.Provider[None]):
         inner, turn, hits = self._model, current.get(None), list[Hit]()
         last = max((n for n, one in enumerate(messages) if one.role == "user"), default=None)
         if turn and last is not None:
-            hits = await turn.recall(messages[last].text)
+            hits = await _recall(turn, messages[last].text)
         if type(inner) is OfflineModel:
             stream = _say_memories(inner.provider.stream(inner, messages, **options), hits)
         else:
@@ -62,6 +65,13 @@ class RecallingProvider(ai.Provider[None]):
         async with aclosing(stream):
             async for event in stream:
                 yield event
+
+
+async def _recall(turn: MemoryTurn, query: str) -> list[Hit]:
+    """Search once per turn, for the query of its first model call."""
+    if turn not in RECALLS:
+        RECALLS[turn] = asyncio.create_task(turn.search(query))
+    return await asyncio.shield(RECALLS[turn])
 
 
 async def _say_memories(
