@@ -38,8 +38,8 @@ ANSWERS_TEMPLATE = "{{ _copier_conf.answers_file }}.jinja"
 LINES = {
     (False, False): {"python": 1530, "typescript": 1650},
     (True, False): {"python": 4400, "typescript": 4550},
-    (False, True): {"python": 5000, "typescript": 5330},
-    (True, True): {"python": 6300, "typescript": 6660},
+    (False, True): {"python": 5000, "typescript": 5350},
+    (True, True): {"python": 6320, "typescript": 6690},
 }
 COLUMNS = 100
 
