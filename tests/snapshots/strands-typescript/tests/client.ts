@@ -57,7 +57,7 @@ export class Client {
 
   /** Return the outcome of a turn in session@actor#key, or with a ! of ending that session. */
   async say(address: string, prompt = 'hi', leave = LATE()): Promise<string> {
-    await sleep(600 * (address.split('~').length - 1))
+    await sleep(1200 * (address.split('~').length - 1))
     const names: Record<string, string> = { '': SESSION, '@': ACTOR, '#': KEY }
     const found = address.matchAll(/([@#]?)([\p{L}\p{N}]+)/gu)
     const values = [...found].map(([, mark = '', value]) => [names[mark], value])
