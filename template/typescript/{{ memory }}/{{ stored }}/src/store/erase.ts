@@ -4,7 +4,7 @@ import { type DurableStore, StoreUnavailable, Unsupported } from './base.ts'
 import { ownerOf, UNREADABLE } from './owner.ts'
 
 /** The ids of the ended sessions; sentences about failures, and about what may be left. */
-export interface SessionsErased {
+interface SessionsErased {
   readonly ended: string[]
   readonly failures: string[]
   readonly notes: string[]
