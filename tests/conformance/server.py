@@ -14,7 +14,7 @@ from tests.conformance.provider import PATIENCE
 from tests.conformance.targets import Target
 from tests.installed import installed
 
-ADDRESS = re.compile(r"Listening on http://127\.0\.0\.1:(\d+)\s*$")
+ADDRESS = re.compile(r"Listening on http://[0-9.]+:(\d+)\s*$")
 
 
 class Server:

@@ -7,7 +7,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 
 import { AgentError, describe, type EndSession, isBlank, log } from './contract.ts'
 import { SESSION_HEADER, SESSION_ID, type TurnRequest } from './contract.ts'
-import { readBody, readHeader, refuseForeign, wantsEvents } from './requests.ts'
+import { authorize, readBody, readHeader, refuseForeign, wantsEvents } from './requests.ts'
 import type { Runtime } from './runtime.ts'
 import { takeTurn } from './turn.ts'
 
@@ -47,7 +47,22 @@ export class Turns {
 }
 
 export function createApp(runtime: Runtime, turns: Turns): RequestListener {
+  const pages = runtime.settings.allowedOrigins.toLowerCase().split(/[, ]+/)
+
+  /** Answer a listed page as CORS asks; return whether that was all. */
+  function answerPage({ request, response }: Exchange): boolean {
+    const { origin, 'access-control-request-headers': headers = '' } = request.headers
+    if (!origin || !pages.includes(origin)) return false
+    response.setHeader('Access-Control-Allow-Origin', origin).setHeader('Vary', 'Origin')
+    response.setHeader('Access-Control-Expose-Headers', SESSION_HEADER)
+    if (request.method !== 'OPTIONS') return false
+    response.setHeader('Access-Control-Allow-Methods', 'GET, POST')
+    response.setHeader('Access-Control-Allow-Headers', headers).end('OK')
+    return true
+  }
+
   async function route({ request, response }: Exchange): Promise<void> {
+    if (answerPage({ request, response })) return
     const path = request.url?.split('?')[0] ?? ''
     const allowed = METHODS[path]
     if (!allowed) throw new AgentError('not_found')
@@ -69,6 +84,7 @@ export function createApp(runtime: Runtime, turns: Turns): RequestListener {
     const sessionId = given ?? randomUUID()
     if (SESSION_ID.test(sessionId)) response.setHeader(SESSION_HEADER, sessionId)
     refuseForeign(request, runtime)
+    authorize(request, runtime)
     if (turns.isDraining) throw new AgentError('draining')
     const read = await readBody(request, runtime, sessionId, given === null)
     await relay({ request, response }, read)
@@ -134,6 +150,7 @@ function fail({ request, response }: Exchange, error: unknown): void {
     log('ERROR', `${describe(error)}\n${stack.replace(text, '')}`)
   }
   const { type, status, message } = failure
+  if (status === 401) response.setHeader('WWW-Authenticate', 'Bearer')
   const body = { error: { type, message } }
   if (response.headersSent) response.end(event('event: error\n', body))
   else send(response, body, status)

@@ -13,13 +13,15 @@ from uuid import uuid4
 import anyio
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
+from starlette.middleware import Middleware
+from starlette.middleware.cors import CORSMiddleware
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from . import contract
 from .contract import SESSION_HEADER, AgentError, EndSession, TurnRequest, describe
-from .requests import client_left, read_body, read_header, refuse_foreign, wants_events
+from .requests import authorize, client_left, read_body, read_header, refuse_foreign, wants_events
 from .runtime import Runtime
 from .turn import take_turn
 
@@ -66,6 +68,7 @@ def create_app(runtime: Runtime, turns: Turns) -> Starlette:
         given_id = read_header(request, SESSION_HEADER)
         request.state.session_id = str(uuid4()) if given_id is None else given_id
         refuse_foreign(request, runtime)
+        authorize(request, runtime)
         if turns.is_draining:
             raise AgentError("draining")
         session_id = request.state.session_id
@@ -74,8 +77,13 @@ def create_app(runtime: Runtime, turns: Turns) -> Starlette:
         response.headers[SESSION_HEADER] = session_id
         return response
 
+    pages = re.findall("[^, ]+", runtime.settings.allowed_origins.lower())
+    cors = Middleware(
+        CORSMiddleware, pages, ["GET", "POST"], ["*"], expose_headers=[SESSION_HEADER]
+    )
     app = Starlette(
         routes=[Route("/ping", ping), Route("/invocations", invocations, methods=["POST"])],
+        middleware=[cors] if pages else [],
         exception_handlers={AgentError: _fail, HTTPException: _fail, Exception: _fail},
     )
     app.router.redirect_slashes = False
@@ -140,12 +148,16 @@ async def _fail(request: Request, error: Exception) -> Response:
     response = JSONResponse(failure.body, failure.status)
     if re.fullmatch(contract.SESSION_ID, getattr(request.state, "session_id", "")):
         response.headers[SESSION_HEADER] = request.state.session_id
+    if failure.status == 401:
+        response.headers["WWW-Authenticate"] = "Bearer"
     if failure.status == 405:
         response.headers["Allow"] = "POST" if request.url.path == "/invocations" else "GET, HEAD"
     return response
 
 
 def _failure(error: Exception) -> AgentError:
+    if isinstance(error, ClientDisconnect):  # it left before the end of its request
+        return AgentError("request_timeout")
     if isinstance(error, HTTPException):
         return AgentError("method_not_allowed" if error.status_code == 405 else "not_found")
     if not isinstance(error, AgentError):

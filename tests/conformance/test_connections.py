@@ -1,0 +1,204 @@
+"""What a client may send, and how long it may take: REQUEST_TIMEOUT_SECONDS and the parser."""
+
+import statistics
+import subprocess
+import time
+from contextlib import suppress
+from dataclasses import replace
+
+import pytest
+
+from tests.conformance.chat import Chat, assert_done, assert_failed
+from tests.conformance.client import JSON, Exchange
+from tests.conformance.provider import PATIENCE
+from tests.conformance.server import Fleet, Server
+from tests.conformance.steps import HANG, Drip
+
+pytestmark = pytest.mark.about("the server")
+
+HEAD = b"POST /invocations HTTP/1.1\r\nHost: 127.0.0.1\r\n"
+HALF_BODY = HEAD + b'Content-Length: 100\r\n\r\n{"prompt": '
+HALF_CHUNK = HEAD + b'Transfer-Encoding: chunked\r\n\r\n40\r\n{"prompt": '
+
+
+@pytest.fixture
+def impatient(fleet: Fleet) -> Server:
+    """A server whose clients have a second for each request."""
+    return fleet.shared(REQUEST_TIMEOUT_SECONDS=1)
+
+
+def sent(server: Server, data: bytes) -> Exchange:
+    exchange = Exchange(server.address)
+    exchange.socket.settimeout(PATIENCE / 2)  # it was for ever
+    exchange.write(data)
+    return exchange
+
+
+def rest_of(exchange: Exchange) -> bytes:
+    """What comes until the server closes the connection."""
+    data = b""
+    with suppress(ConnectionResetError):
+        while more := exchange.socket.recv(65536):
+            data += more
+    return data
+
+
+def assert_refused(exchange: Exchange, status: int, error: str) -> None:
+    """The request got this answer, and the server closes the connection."""
+    reply = exchange.reply(keep=True)
+    assert_failed(reply, status, error, None)
+    assert reply.headers["Connection"] == "close"
+    assert rest_of(exchange) == b""
+    exchange.leave()
+
+
+SLOW = {"nothing": b"", "half a head": HEAD, "half a body": HALF_BODY, "half a chunk": HALF_CHUNK}
+
+
+@pytest.mark.parametrize("what", SLOW)
+def test_a_client_that_stops_sending_gets_408(impatient: Server, what: str) -> None:
+    assert_refused(sent(impatient, SLOW[what]), 408, "request_timeout")
+
+
+@pytest.mark.parametrize(
+    ("begin", "more"), [(HEAD, b"X-More: 1\r\n"), (HALF_BODY, b" ")], ids=["head", "body"]
+)
+def test_a_client_that_sends_too_slowly_gets_408(
+    impatient: Server, begin: bytes, more: bytes
+) -> None:
+    exchange, deadline = sent(impatient, begin), time.monotonic() + PATIENCE / 2
+    while not exchange.answered(within=0.2):
+        assert time.monotonic() < deadline, "it goes on for ever"
+        exchange.write(more)
+    assert_refused(exchange, 408, "request_timeout")
+
+
+def test_an_idle_connection_is_closed_without_a_word(impatient: Server) -> None:
+    exchange = Exchange(impatient.address)
+    exchange.send("GET", "/ping")
+    assert exchange.reply(keep=True).status == 200
+    assert rest_of(exchange) == b""
+
+
+def test_a_connection_of_which_only_the_end_of_a_line_comes_is_closed(impatient: Server) -> None:
+    exchange = Exchange(impatient.address)
+    exchange.send("GET", "/ping")
+    assert exchange.reply(keep=True).status == 200
+    exchange.socket.settimeout(PATIENCE / 2)
+    exchange.write(b"\r\n")
+    rest_of(exchange)
+
+
+def test_a_turn_may_take_longer_than_its_request(impatient: Server, chat: Chat) -> None:
+    patient = Chat(impatient, chat.provider)
+    reply = patient.say("Hello.", [Drip(60, 50)])
+    assert_done(reply, ["."] * 60, turn=1, session=patient.session)
+    reply = patient.say("Again.", [Drip(60, 50)], headers=JSON)
+    assert reply.turn == 2
+
+
+def test_idle_connections_do_not_stop_the_server(fleet: Fleet) -> None:
+    few = 'ulimit -n 256; exec "$@"'
+    target = replace(
+        fleet.target,
+        command=lambda project: ["sh", "-c", few, "sh", *fleet.target.command(project)],
+        start=subprocess.Popen,
+    )
+    server = Server(target, fleet.folder, None, {"REQUEST_TIMEOUT_SECONDS": 2})
+    try:
+        kinds = list(SLOW.values())
+        held = [sent(server, kinds[number % len(kinds)]) for number in range(300)]
+        assert pinged(server), "it never answers again"
+        time.sleep(2)
+        assert len(server.log) < 10_000
+        for exchange in held:
+            exchange.leave()
+    finally:
+        server.stop()
+
+
+def pinged(server: Server) -> bool:
+    deadline = time.monotonic() + PATIENCE / 2
+    while time.monotonic() < deadline:
+        with suppress(OSError, ValueError):
+            exchange = Exchange(server.address)
+            exchange.socket.settimeout(1)
+            exchange.send("GET", "/ping")
+            return exchange.reply().status == 200
+        time.sleep(0.1)
+    return False
+
+
+def test_a_kept_connection_is_as_fast_as_a_fresh_one(fleet: Fleet) -> None:
+    server = fleet.shared(offline=True)
+    kept: Exchange | None = Exchange(server.address)
+    times: dict[bool, list[float]] = {True: [], False: []}
+    for _ in range(15):
+        for is_kept in times:
+            began = time.monotonic()
+            exchange = kept if is_kept and kept else Exchange(server.address)
+            exchange.send("POST", "/invocations", JSON, {"prompt": "Hello."})
+            assert exchange.reply(keep=is_kept).status == 200
+            times[is_kept].append(time.monotonic() - began)
+    # What is waited for is a delayed ACK, of 40 ms; a turn takes a tenth of that.
+    assert statistics.median(times[True]) < statistics.median(times[False]) + 0.02
+
+
+BODY = b'{"prompt": "Hello."}'
+SIZE = b"Content-Length: %d\r\n" % len(BODY)
+CHUNKED = b"Transfer-Encoding: chunked\r\n"
+CHUNKS = b"%x\r\n%s\r\n0\r\n\r\n" % (len(BODY), BODY)
+REFUSED = {
+    "length and chunks": HEAD + SIZE + CHUNKED + b"\r\n" + CHUNKS,
+    "chunks and length": HEAD + CHUNKED + SIZE + b"\r\n" + CHUNKS,
+    "two lengths": HEAD + SIZE + SIZE + b"\r\n" + BODY,
+    "bare line feeds": (HEAD + SIZE + b"\r\n").replace(b"\r\n", b"\n") + BODY,
+    "one bare line feed": HEAD + b"X-Other: 1\n" + SIZE + b"\r\n" + BODY,
+    "a bare line feed in a chunk": HEAD + CHUNKED + b"\r\n" + CHUNKS.replace(b"\r\n", b"\n", 1),
+    "a bare line feed at the end": HEAD + CHUNKED + b"\r\n" + CHUNKS[:-2] + b"\n",
+    "a folded header": HEAD + b"X-Other: 1\r\n 2\r\n" + SIZE + b"\r\n" + BODY,
+    "version 1.2": HEAD.replace(b"1.1", b"1.2") + SIZE + b"\r\n" + BODY,
+    "version 3.0": HEAD.replace(b"1.1", b"3.0") + SIZE + b"\r\n" + BODY,
+    "a large header": HEAD + SIZE + b"X-Other: " + b"x" * 20_000 + b"\r\n\r\n" + BODY,
+    "an endless header": HEAD + SIZE + b"X-Other: " + b"x" * 20_000,
+}
+
+
+@pytest.mark.parametrize("what", REFUSED)
+def test_a_request_that_others_may_read_differently_is_refused(server: Server, what: str) -> None:
+    assert_refused(sent(server, REFUSED[what]), 400, "invalid_request")
+
+
+HOSTS = {
+    "two": HEAD + b"Host: 127.0.0.1\r\n" + SIZE + b"\r\n" + BODY,
+    "none": HEAD.replace(b"Host: 127.0.0.1\r\n", b"") + SIZE + b"\r\n" + BODY,
+}
+
+
+@pytest.mark.parametrize("what", HOSTS)
+def test_a_request_has_one_host(server: Server, what: str) -> None:
+    reply = sent(server, HOSTS[what]).reply()
+    assert_failed(reply, 400, "invalid_request", reply.session)
+
+
+def test_a_client_that_leaves_in_its_body_is_a_line_of_the_log_or_none(chat: Chat) -> None:
+    chat.server.settle()
+    before = len(chat.server.log.splitlines())
+    for data in (HALF_BODY, HALF_CHUNK) * 3:
+        exchange = sent(chat.server, data)
+        chat.server.settle()
+        exchange.leave()
+    chat.server.settle()
+    time.sleep(0.2)  # the log comes through a pipe
+    assert len(chat.server.log.splitlines()) - before <= 6
+
+
+def test_a_client_that_leaves_in_its_reply_leaves_no_traceback(chat: Chat) -> None:
+    for number in range(5):
+        exchange = chat.start(f"Hello {number}.", ["Well, ", HANG])
+        exchange.event()
+        exchange.leave()
+        chat.gone(f"Hello {number}.")
+    chat.server.settle()
+    assert "Traceback" not in chat.server.log
+    assert "detach context" not in chat.server.log
