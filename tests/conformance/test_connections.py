@@ -181,6 +181,22 @@ def test_a_request_has_one_host(server: Server, what: str) -> None:
     assert_failed(reply, 400, "invalid_request", reply.session)
 
 
+UPGRADE = b"Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABk\r\n"
+
+
+@pytest.mark.parametrize("cut", [0, 40, len(HEAD + UPGRADE) + 30])
+def test_a_wish_for_another_protocol_is_not_heeded(server: Server, cut: int) -> None:
+    """Java's HttpClient and `curl --http2` send it with each request to http://."""
+    request = HEAD + UPGRADE + b"Accept: application/json\r\n" + SIZE + b"\r\n" + BODY
+    exchange = sent(server, request[:cut])
+    for data in (request[cut:], request):
+        server.settle()
+        exchange.write(data)
+        assert exchange.reply(keep=True).text == "You said: Hello."
+    exchange.write(b"CONNECT 127.0.0.1:80 HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
+    rest_of(exchange)
+
+
 def test_a_client_that_leaves_in_its_body_is_a_line_of_the_log_or_none(chat: Chat) -> None:
     chat.server.settle()
     before = len(chat.server.log.splitlines())

@@ -5,7 +5,7 @@ import time
 from asyncio import Transport
 from http import HTTPStatus
 
-from httptools import HttpParserError
+from httptools import HttpParserError, HttpParserUpgrade, HttpRequestParser
 from starlette.responses import JSONResponse
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
@@ -26,7 +26,13 @@ class Connection(HttpToolsProtocol):
         self.since = time.monotonic()
 
     def data_received(self, data: bytes) -> None:
-        super().data_received(data)
+        self._unset_keepalive_if_required()
+        try:
+            self.parser.feed_data(data)
+        except HttpParserUpgrade as upgrade:
+            return self._read_without_upgrade(data[upgrade.args[0] :])
+        except HttpParserError:
+            return self._refuse("invalid_request")
         is_head = self.scope and "path" not in self.scope
         self.head_bytes = self.head_bytes + len(data) if is_head else 0
         if self.head_bytes > MAX_HEAD_BYTES:
@@ -37,18 +43,28 @@ class Connection(HttpToolsProtocol):
         self.since = time.monotonic()
 
     def on_headers_complete(self) -> None:
-        if sum(len(name) + len(value) for name, value in self.headers) > MAX_HEAD_BYTES:
-            raise HttpParserError("the head is too large")
-        super().on_headers_complete()
+        size = sum(len(name) + len(value) for name, value in self.headers)
+        if size > MAX_HEAD_BYTES or self.parser.get_method() == b"CONNECT":
+            raise HttpParserError("too large, or for a proxy")
+        if not self.parser.should_upgrade():
+            super().on_headers_complete()
 
-    def send_400_response(self, msg: str) -> None:
-        self._refuse("invalid_request")
+    def on_message_complete(self) -> None:
+        if not self.parser.should_upgrade():
+            super().on_message_complete()
 
     def check_time(self) -> None:
         """Close the connection when its client takes too long; idle ones uvicorn closes."""
         is_late = time.monotonic() - self.since > self.timeout_keep_alive
         if is_late and not self._is_answering and not self.timeout_keep_alive_task:
             self._refuse("request_timeout")
+
+    def _read_without_upgrade(self, rest: bytes) -> None:
+        # The parser skips the body of a request for another protocol, as Java and curl send it.
+        head = [b"%s %s HTTP/1.1" % (self.parser.get_method(), self.url)]
+        head += [b"%s: %s" % header for header in self.headers if header[0] != b"upgrade"]
+        self.parser = HttpRequestParser(self)
+        self.data_received(b"\r\n".join([*head, b"", rest]))
 
     @property
     def _is_answering(self) -> bool:
