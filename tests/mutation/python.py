@@ -11,7 +11,7 @@ LOCK = "            async with self._locks.setdefault(session_id, asyncio.Lock()
 ENTRIES = "TTLCache(capacity, idle)"
 OWNER = 'self.snapshot["app_data"]["actor"] != actor'
 ORIGIN = "        refuse_foreign(request, runtime)\n"
-DRAINING = '        if turns.is_draining:\n            raise AgentError("draining")\n'
+DRAINING = '        if self.is_draining:\n            raise AgentError("draining")\n'
 PROMPT = (
     "    prompt = _read_prompt(contract.parse_json(raw), runtime.settings.max_prompt_chars)\n"
     "    if prompt is None and is_new:\n"

@@ -10,7 +10,7 @@ CONTRACT = "src/contract.ts"
 DEADLINE = "src/deadline.ts"
 OWNER = "if (this.snapshot && this.snapshot.app_data.actor !== actor) {"
 ORIGIN = "    refuseForeign(request, runtime)\n"
-DRAINING = "    if (turns.isDraining) throw new AgentError('draining')\n"
+DRAINING = "    if (this.isDraining) throw new AgentError('draining')\n"
 PROMPT = (
     "  const prompt = readPrompt(contract.parseJson(raw), runtime.settings.maxPromptChars)\n"
     "  if (prompt === null && isNew) {\n"

@@ -24,6 +24,12 @@ export class Turns {
   changed = now()
   isDraining = false
 
+  /** Throw AgentError when no turn may start: `draining` or `server_busy`. */
+  checkRoom(maxTurns: number): void {
+    if (this.isDraining) throw new AgentError('draining')
+    if (this.tasks.size >= maxTurns) throw new AgentError('server_busy')
+  }
+
   /** Register a started turn, which `stop` cancels. */
   start<T>(work: Promise<T>, stop: AbortController): Promise<T> {
     const task = work.finally(() => {
@@ -85,8 +91,9 @@ export function createApp(runtime: Runtime, turns: Turns): RequestListener {
     if (SESSION_ID.test(sessionId)) response.setHeader(SESSION_HEADER, sessionId)
     refuseForeign(request, runtime)
     authorize(request, runtime)
-    if (turns.isDraining) throw new AgentError('draining')
+    turns.checkRoom(runtime.settings.maxTurns)
     const read = await readBody(request, runtime, sessionId, given === null)
+    turns.checkRoom(runtime.settings.maxTurns) // others started meanwhile
     await relay({ request, response }, read)
   }
 
@@ -152,6 +159,7 @@ function fail({ request, response }: Exchange, error: unknown): void {
   const { type, status, message } = failure
   if (status === 401) response.setHeader('WWW-Authenticate', 'Bearer')
   const body = { error: { type, message } }
+  if (type === 'server_busy' && !response.headersSent) response.setHeader('Retry-After', '1')
   if (response.headersSent) response.end(event('event: error\n', body))
   else send(response, body, status)
 }

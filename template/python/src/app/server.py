@@ -38,6 +38,13 @@ class Turns:
         self.changed = int(time.time())
         self.is_draining = False
 
+    def check_room(self, max_turns: int) -> None:
+        """Raise AgentError when no turn may start: `draining` or `server_busy`."""
+        if self.is_draining:
+            raise AgentError("draining")
+        if len(self.tasks) >= max_turns:
+            raise AgentError("server_busy")
+
     def start(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
         """Start a turn."""
         task = asyncio.create_task(work)
@@ -69,10 +76,10 @@ def create_app(runtime: Runtime, turns: Turns) -> Starlette:
         request.state.session_id = str(uuid4()) if given_id is None else given_id
         refuse_foreign(request, runtime)
         authorize(request, runtime)
-        if turns.is_draining:
-            raise AgentError("draining")
+        turns.check_room(runtime.settings.max_turns)
         session_id = request.state.session_id
         read = await read_body(request, runtime, session_id, is_new=given_id is None)
+        turns.check_room(runtime.settings.max_turns)  # others started meanwhile
         response = await _relay(request, turns, runtime, read)
         response.headers[SESSION_HEADER] = session_id
         return response
@@ -150,6 +157,8 @@ async def _fail(request: Request, error: Exception) -> Response:
         response.headers[SESSION_HEADER] = request.state.session_id
     if failure.status == 401:
         response.headers["WWW-Authenticate"] = "Bearer"
+    if failure.type == "server_busy":
+        response.headers["Retry-After"] = "1"
     if failure.status == 405:
         response.headers["Allow"] = "POST" if request.url.path == "/invocations" else "GET, HEAD"
     return response

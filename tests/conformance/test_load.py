@@ -1,0 +1,77 @@
+"""More turns at once than a process takes: the rest is refused, and it stays awake."""
+
+import threading
+import time
+
+import pytest
+
+from tests.conformance.chat import assert_failed
+from tests.conformance.client import JSON, Exchange
+from tests.conformance.conftest import NewChat
+from tests.conformance.provider import Provider
+from tests.conformance.server import Fleet, Server
+from tests.conformance.steps import Hold
+
+pytestmark = pytest.mark.about("turns")
+
+MAX_TURNS = 64  # the default
+BURST = 300
+SLOW = 1.0  # seconds: a busy machine is not meant, but a server that does all it is sent
+
+
+@pytest.fixture
+def server(fleet: Fleet) -> Server:
+    """A server with room for two turns."""
+    return fleet.shared(MAX_TURNS=2)
+
+
+def test_a_turn_that_waits_has_a_place_too(new_chat: NewChat, gate: threading.Event) -> None:
+    chat, other = new_chat(), new_chat()
+    running = chat.start("One.", [Hold(gate), "Done."])
+    chat.call("One.")
+    waiting = chat.start("Two.")
+    chat.server.settle()
+    refused = other.say("One too many.")
+    assert_failed(refused, 503, "server_busy", other.session)
+    assert int(refused.headers["Retry-After"]) > 0
+    assert_failed(other.end(), 503, "server_busy", other.session)
+    assert chat.server.get("/ping").json["status"] == "HealthyBusy"
+    gate.set()
+    assert [exchange.reply().turn for exchange in (running, waiting)] == [1, 2]
+    assert other.calls("One too many.") == []
+    assert other.say("Now there is room.").turn == 1
+
+
+def test_it_is_refused_before_its_body_is_read(new_chat: NewChat, gate: threading.Event) -> None:
+    chats = [new_chat(), new_chat()]
+    running = [chat.start("One.", [Hold(gate), "Done."]) for chat in chats]
+    for chat in chats:
+        chat.call("One.")
+    late = Exchange(chats[0].server.address)
+    late.write(f"POST /invocations HTTP/1.1\r\nHost: {late.host}\r\n".encode())
+    late.write(b"Content-Length: 1000\r\n\r\n")
+    assert late.reply().error == "server_busy"
+    gate.set()
+    assert [exchange.reply().turn for exchange in running] == [1, 1]
+
+
+def test_a_server_that_is_full_answers_pings(
+    fleet: Fleet, provider: Provider, gate: threading.Event
+) -> None:
+    server, prompt = fleet.fresh(), f"All at once, {fleet.target.name}."
+    assert server.post({"prompt": "Wake up."}).status == 200
+    provider.script(prompt, [Hold(gate), "Done."], endless=True)
+    running = [server.send({"prompt": prompt}, JSON) for _ in range(MAX_TURNS)]
+    provider.wait("a full server", lambda: len(provider.calls_for(prompt)) == MAX_TURNS)
+    refused = [server.send({"prompt": prompt}, JSON) for _ in range(BURST)]
+    slowest = 0.0
+    for _ in range(20):
+        began = time.monotonic()
+        assert server.get("/ping").json["status"] == "HealthyBusy"
+        slowest = max(slowest, time.monotonic() - began)
+    print(f"{fleet.target.name}: the slowest ping took {slowest * 1000:.0f} ms")
+    assert {one.reply().error for one in refused} == {"server_busy"}
+    gate.set()
+    assert {one.reply().status for one in running} == {200}
+    assert len(provider.calls_for(prompt)) == MAX_TURNS
+    assert slowest < SLOW
