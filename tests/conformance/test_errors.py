@@ -74,7 +74,7 @@ def test_of_two_broken_rules_the_first_is_told(server: Server, first: str, secon
         assert reply.session is None
 
 
-def test_the_queue_is_looked_at_after_the_request_and_before_the_owner(
+def test_the_owner_is_looked_at_after_the_request_and_before_the_queue(
     new_chat: NewChat, gate: threading.Event
 ) -> None:
     ada = new_chat(actor="ada")
@@ -84,7 +84,8 @@ def test_the_queue_is_looked_at_after_the_request_and_before_the_owner(
     waiting += [ada.start("Two.") for _ in range(8)]
     ada.server.settle()
     bob = new_chat(actor="bob", session=ada.session)
-    assert_failed(bob.say("Hello."), 429, "session_busy", ada.session)
+    assert_failed(bob.say("Hello."), 403, "session_forbidden", ada.session)
+    assert_failed(ada.say("Hello."), 429, "session_busy", ada.session)
     assert_failed(bob.say("Hello.", headers={KEY: "a b"}), 400, "invalid_request", ada.session)
     gate.set()
     assert all(exchange.reply().status == 200 for exchange in waiting)

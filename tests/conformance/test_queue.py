@@ -70,6 +70,21 @@ def test_a_full_queue_is_refused_and_nothing_else(new_chat: NewChat, gate: threa
     assert chat.say("Now there is room.").turn == QUEUE + 2
 
 
+def test_another_actor_gets_no_place_in_the_queue(new_chat: NewChat, gate: threading.Event) -> None:
+    ada = new_chat(actor="ada")
+    ada.say("It is mine.")
+    running = ada.start("One.", [Hold(gate), "Done."])
+    ada.call("One.")
+    for bob in [new_chat(actor="bob", session=ada.session) for _ in range(QUEUE + 1)]:
+        for exchange in (bob.start("Mine!"), bob.server.send({"end_session": True}, bob.headers)):
+            assert exchange.answered(within=5), "it waits for the turn of another actor"
+            assert_failed(exchange.reply(), 403, "session_forbidden", ada.session)
+    waiting = ada.start("Two.")
+    ada.server.settle()
+    gate.set()
+    assert [exchange.reply().turn for exchange in (running, waiting)] == [2, 3]
+
+
 def test_a_waiter_that_leaves_frees_its_place(chat: Chat, gate: threading.Event) -> None:
     first = chat.start("Turn 0.", [Hold(gate), "Done."])
     chat.call("Turn 0.")

@@ -40,7 +40,7 @@ FAULTS = [
     Fault(
         "the queue of a session is never removed",
         SESSIONS,
-        "else this.queues.delete(sessionId)",
+        "    this.queues.delete(sessionId)\n",
         "else void 0",
     ),
     Fault("the oldest session goes first", STORE, "s.#entries.get(", "s.#entries.peek("),
