@@ -29,7 +29,7 @@ class Call:
 
 @dataclass(frozen=True)
 class End:
-    """The model finishes: "stop", "tool", "length" or "filter"."""
+    """The model finishes: "stop", "tool", "length" or "filter"; others are sent as they are."""
 
     reason: str
 

@@ -32,6 +32,7 @@ MID_STREAM: dict[str, tuple[Step, str, int]] = {
     "has an error": (["Well, ", "so", ERROR], "model_failed", 1),
     "reaches its length": (["Well, ", "so", End("length")], "reply_incomplete", 1),
     "is filtered": (["Well, ", "so", End("filter")], "reply_incomplete", 1),
+    "ends for a new reason": (["Well, ", "so", End("new")], "reply_incomplete", 1),
     "fades in a tool call": (
         ["Well, ", "so", Call("word_count", raw='{"text": "a'), FADE],
         "model_failed",

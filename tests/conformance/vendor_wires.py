@@ -52,7 +52,7 @@ class Messages:
         return opening + b"".join(deltas) + self._close()
 
     def finish(self, reason: str) -> bytes:
-        delta = {"stop_reason": self.reasons[reason], "stop_sequence": None}
+        delta = {"stop_reason": self.reasons.get(reason, reason), "stop_sequence": None}
         ending = self._event("message_delta", {"delta": delta, "usage": {"output_tokens": 1}})
         return self._close() + ending + self._event("message_stop", {})
 
@@ -119,7 +119,7 @@ class Converse:
     def finish(self, reason: str) -> bytes:
         usage = {"inputTokens": 1, "outputTokens": 1, "totalTokens": 2}
         metadata = frame("metadata", {"usage": usage, "metrics": {"latencyMs": 1}})
-        stop = frame("messageStop", {"stopReason": self.reasons[reason]})
+        stop = frame("messageStop", {"stopReason": self.reasons.get(reason, reason)})
         return self._close() + stop + metadata
 
     def error(self, message: str) -> bytes:
@@ -143,7 +143,13 @@ class Gateway:
 
     path = "/v4/ai/language-model"
     content_type = "text/event-stream"
-    reasons = {"stop": "stop", "tool": "tool-calls", "length": "length", "filter": "content-filter"}
+    reasons = {
+        "stop": "stop",
+        "tool": "tool-calls",
+        "length": "length",
+        "filter": "content-filter",
+        "new": "other",
+    }
 
     def __init__(self) -> None:
         self.is_open = False
@@ -178,7 +184,8 @@ class Gateway:
 
     def finish(self, reason: str) -> bytes:
         usage = {"inputTokens": {"total": 1}, "outputTokens": {"total": 1}}
-        finish = {"finishReason": {"unified": self.reasons[reason], "raw": "raw"}, "usage": usage}
+        unified = self.reasons.get(reason, reason)
+        finish = {"finishReason": {"unified": unified, "raw": reason}, "usage": usage}
         return self._close() + self._part("finish", finish) + b"data: [DONE]\n\n"
 
     def error(self, message: str) -> bytes:

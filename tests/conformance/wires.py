@@ -68,7 +68,7 @@ class ChatCompletions:
         return self._chunk({"tool_calls": [head]}) + self._chunk({"tool_calls": [tail]})
 
     def finish(self, reason: str) -> bytes:
-        end = self._chunk({}, self.reasons[reason])
+        end = self._chunk({}, self.reasons.get(reason, reason))
         if self.usage:
             usage = {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2}
             end += self._data({**self._frame(), "choices": [], "usage": usage})

@@ -43,8 +43,8 @@ FAULTS = [
     Fault(
         "a cut stream is a turn",
         TURN,
-        "    if (!ENDS.includes(finishReason)) throw",
-        "    if (false) throw",
+        "    if (!isOver || ['interrupted', 'error'].includes(finishReason)) {",
+        "    if (false) {",
     ),
     Fault(
         "a turn that runs out of steps is a turn",

@@ -12,9 +12,6 @@ import type { LastTurn, Snapshot } from './sessions.ts'
 type Emit = (chunk: string) => Promise<void>
 type Part = { type: string; text: string; providerOptions?: unknown }
 
-// The finish reasons of a whole message; any other means that the stream was cut.
-const ENDS = ['stop', 'tool-calls', 'length', 'content-filter']
-
 const Data = z.object({ messages: z.array(modelMessageSchema) })
 
 /**
@@ -98,8 +95,11 @@ async function stream(
         await emit(chunk)
       }
     }
-    const { finishReason, text, toolCalls } = await result.finalStep
-    if (!ENDS.includes(finishReason)) throw new AgentError('model_failed', '', 'the stream was cut')
+    const { finishReason, rawFinishReason, text, toolCalls } = await result.finalStep
+    const isOver = rawFinishReason !== undefined || finishReason !== 'other'
+    if (!isOver || ['interrupted', 'error'].includes(finishReason)) {
+      throw new AgentError('model_failed', '', 'the stream was cut')
+    }
     if (finishReason !== 'stop' || toolCalls.length > 0) {
       throw new AgentError('reply_incomplete', '', finishReason)
     }

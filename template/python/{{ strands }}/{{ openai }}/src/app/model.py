@@ -11,13 +11,18 @@ from .offline_model import OfflineModel
 from .settings import Settings, diagnostic
 
 
+REASONS = {"stop", "tool_calls", "length", "content_filter"}
+
+
 class ChatModel(OpenAIModel):
     """OpenAI's Chat Completions, as OpenAI, Ollama, vLLM and others serve them."""
 
     def format_chunk(self, event: dict[str, Any], **kwargs: Any) -> StreamEvent:
-        # The base class takes a stream that just stops for one that ended well.
+        # The base class takes for a good end: a stream that just stops, and an unknown reason.
         if event["chunk_type"] == "message_stop" and event["data"] == "end_turn":
             raise ConnectionError("the stream ended without a finish reason")
+        if event["chunk_type"] == "message_stop" and event["data"] not in REASONS:
+            return {"messageStop": {"stopReason": event["data"]}}
         return super().format_chunk(event, **kwargs)
 
 
