@@ -1,0 +1,42 @@
+// Runs turns in a render's own process: `node growth.mjs TURNS`.
+// Prints the bytes that a turn adds to the heap. The tool listens to the signal of the turn for ever.
+import { createRequire } from 'node:module'
+import { pathToFileURL } from 'node:url'
+
+const [project, turns] = [process.argv[2], Number(process.argv[3])]
+const load = (name) => import(pathToFileURL(`${project}/src/${name}.ts`).href)
+const { TOOLS } = await load('agent')
+const { Runtime } = await load('runtime')
+const { takeTurn } = await load('turn')
+const { createSettings } = await load('settings')
+
+const listen = (signal) => signal.addEventListener('abort', () => Buffer.alloc(1))
+if (Array.isArray(TOOLS)) {
+  const { tool } = await import(createRequire(`${project}/`).resolve('@strands-agents/sdk'))
+  TOOLS[0] = tool({
+    name: 'word_count',
+    description: 'Listens.',
+    inputSchema: { type: 'object', properties: { text: { type: 'string' } } },
+    callback: (_, { agent }) => (listen(agent.cancelSignal), 2),
+  })
+} else {
+  TOOLS.word_count.execute = (_, { abortSignal }) => (listen(abortSignal), 2)
+}
+
+const runtime = new Runtime(createSettings({ sessionCapacity: 8 }))
+await runtime.open()
+
+/** Take turns, each with a signal of its own as the server has one, and return the heap in use. */
+async function used(count) {
+  for (let turn = 0; turn < count; turn++) {
+    const request = { sessionId: `s${turn % 16}`, actor: 'ada', key: null, prompt: 'use word_count: a b' }
+    await takeTurn(runtime, request, async () => {}, new AbortController().signal)
+  }
+  await new Promise((resolve) => setTimeout(resolve, 100))
+  for (let round = 0; round < 4; round++) globalThis.gc()
+  return process.memoryUsage().heapUsed
+}
+
+const before = await used(turns)
+console.log(Math.round(((await used(turns)) - before) / turns))
+process.exit(0)
