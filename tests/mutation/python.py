@@ -8,7 +8,7 @@ SERVER = "src/app/server.py"
 REQUESTS = "src/app/requests.py"
 CONTRACT = "src/app/contract.py"
 LOCK = "            async with self._locks.setdefault(session_id, asyncio.Lock()):\n"
-ENTRIES = "TTLCache(capacity, idle)"
+ENTRIES = "settings.session_idle_seconds\n"
 OWNER = 'self.snapshot["app_data"]["actor"] != actor'
 ORIGIN = "        refuse_foreign(request, runtime)\n"
 DRAINING = '        if self.is_draining:\n            raise AgentError("draining")\n'
@@ -54,13 +54,13 @@ FAULTS = [
         "del self._turns[session_id], self._locks[session_id]",
         "del self._turns[session_id]",
     ),
-    Fault("every session is kept", STORE, ENTRIES, "{}  # type: ignore"),
-    Fault("the oldest session goes first", STORE, ENTRIES, "TTLCache.__mro__[2](capacity)"),
-    Fault("an idle session is never forgotten", STORE, ENTRIES, "TTLCache(capacity, 10**9)"),
+    Fault("every session is kept", STORE, "if len(self) > self._capacity:", "if False:"),
+    Fault("the oldest session goes first", STORE, "self.popitem()", "self.pop(max(self))"),
+    Fault("an idle session is never forgotten", STORE, ENTRIES, "10**9\n"),
     Fault(
         "the idle time of a session begins with its last commit",
         STORE,
-        "            self._entries[session_id] = stored  # restarts its idle time\n",
+        "            self._entries.keep(session_id, stored)\n",
         "            pass\n",
     ),
     Fault("no actor counts as anyone", SESSIONS, OWNER, f"actor and {OWNER}"),

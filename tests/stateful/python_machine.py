@@ -74,10 +74,8 @@ class Schedules(RuleBasedStateMachine):
         config = Settings(session_queue=20, session_capacity=CAPACITY, history_messages=100_000)
         self.runtime = Runtime(config)
         self.store = InProcess(config)
-        self.entries: TTLCache[str, Stored] = TTLCache(
-            CAPACITY, IDLE_SECONDS, timer=lambda: self.now
-        )
-        self.store._entries = self.entries
+        self.entries: TTLCache[str, Stored] = self.store._entries
+        TTLCache.__init__(self.entries, 2**30, IDLE_SECONDS, timer=lambda: self.now)
         self.runtime.sessions = Sessions(config, self.store)
         self.runtime.model = self.model = ScriptedModel([])
         self.plans = self.model.script = Plans(self.model)

@@ -1,0 +1,84 @@
+"""What a model sends and what a process keeps are bounded in bytes."""
+
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.conformance.chat import Chat, assert_failed
+from tests.conformance.client import JSON
+from tests.conformance.conftest import NewChat
+from tests.conformance.provider import Provider
+from tests.conformance.server import Fleet, Server
+from tests.conformance.steps import Call, Step
+
+pytestmark = pytest.mark.about("turns")
+
+MEGABYTE = 2**20
+MOST_MEGABYTES = 400  # of the process; it took more than 1,000
+TEXT = "x" * 3000
+COUNT = Call("word_count", {"text": TEXT})
+
+
+@pytest.fixture
+def server(fleet: Fleet) -> Server:
+    return fleet.shared(MAX_REPLY_BYTES=5000, MAX_SNAPSHOT_BYTES=16_384)
+
+
+@pytest.mark.parametrize(
+    "steps",
+    [
+        [[TEXT, TEXT]],
+        [[Call("word_count", {"text": 2 * TEXT})], ["Two."]],
+        [[Call("word_count", raw=2 * TEXT)], ["Not JSON."]],
+        [[COUNT, COUNT], ["Two words."]],
+        [[COUNT], [TEXT]],
+        [["\u00e9" * 2600]],
+    ],
+)
+def test_a_reply_has_a_greatest_size(chat: Chat, steps: list[Step]) -> None:
+    reply = chat.say("One.", *steps, headers=JSON)
+    assert_failed(reply, 502, "reply_incomplete", chat.session)
+    assert chat.recalled() == []
+
+
+def test_a_reply_of_less_is_whole(chat: Chat) -> None:
+    assert chat.say("One.", [TEXT, Call("word_count", {"text": "a"})], ["x" * 1900]).turn == 1
+
+
+def test_sessions_in_memory_are_bounded_in_bytes(fleet: Fleet, new_chat: NewChat) -> None:
+    if fleet.target.store:
+        pytest.skip("what a store keeps, tests.stores looks at")
+    chat = new_chat()
+    reply = chat.say("x" * 17_000, ["Long."], headers=JSON)
+    assert_failed(reply, 413, "session_too_large", chat.session)
+    chats = [new_chat() for _ in range(40)]
+    assert {chat.say("x" * 8000, ["Long."]).turn for chat in chats} == {1}
+    assert [chats[-1].say("Again.").turn, chats[0].say("Again.").turn] == [2, 1]
+
+
+@pytest.mark.parametrize(
+    ("step", "slow"),
+    [
+        (["x" * (100 * MEGABYTE)], 10.0),  # most of it is the provider's own time
+        ([Call("word_count", raw="x" * (32 * MEGABYTE))], 1.0),  # it took 3 and more
+    ],
+    ids=["100 MB in one line", "arguments of 32 MB"],
+)
+def test_a_provider_that_sends_much_takes_no_process_down(
+    fleet: Fleet, provider: Provider, step: Step, slow: float
+) -> None:
+    server = fleet.fresh()
+    assert server.post({"prompt": "Wake up."}).status == 200
+    chat, slowest = Chat(server, provider), 0.0
+    exchange = chat.start("Much.", step, headers=JSON)
+    while not exchange.answered(within=0.01):
+        began = time.monotonic()
+        assert server.get("/ping").status == 200
+        slowest = max(slowest, time.monotonic() - began)
+    status = Path(f"/proc/{server._process.pid}/status").read_text()
+    (peak,) = (line.split()[1] for line in status.splitlines() if line.startswith("VmHWM:"))
+    print(f"{fleet.target.name}: {int(peak) // 1024} MB, a ping of {slowest * 1000:.0f} ms")
+    assert_failed(exchange.reply(), 502, "reply_incomplete", chat.session)
+    assert int(peak) / 1024 < MOST_MEGABYTES
+    assert slowest < slow
