@@ -7,7 +7,7 @@ import pytest
 from tests.conformance.chat import CANARY, Chat
 from tests.conformance.provider import PATIENCE
 from tests.conformance.server import Fleet, Server
-from tests.conformance.steps import CUT, ERROR, HANG, Call, Refuse, Step
+from tests.conformance.steps import CUT, ERROR, HANG, Call, End, Refuse, Step
 
 pytestmark = pytest.mark.about("turns")
 
@@ -19,6 +19,8 @@ def test_a_log_holds_no_prompt_and_no_reply(chat: Chat) -> None:
     chat.say(secret, [Call("word_count", {"wrong": secret})], ["I see."])
     chat.say(secret, [Call("no_such_tool", {"text": secret})], ["I see."])
     chat.say(secret, [Call("word_count", raw=CANARY)], ["I see."])
+    chat.say(secret, [Call(CANARY, {"text": "a"})], ["I see."])
+    chat.say(secret, ["So", End(CANARY)])
     steps: list[Step] = [[Refuse(400)], [Refuse(401)], ["Well, ", CUT], [ERROR], ["So", ERROR], []]
     for step in steps:
         assert b"event: done" not in chat.say(secret, step).body

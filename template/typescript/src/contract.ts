@@ -124,12 +124,16 @@ export function describe(error: unknown): string {
   return error.cause === undefined ? shown : `${shown} < ${describe(error.cause)}`
 }
 
+/** Control characters but tab and line feed: they could move the cursor or retitle the window. */
+export const CONTROL = /(?![\t\n])\p{Cc}/gu
+
 /** The log goes to stderr; only `serve` logs INFO. */
 export const logging = { isVerbose: false }
 
 /** Write a line to the log. It must contain no prompt and no reply. */
 export function log(level: 'INFO' | 'WARNING' | 'ERROR', line: string): void {
   if (logging.isVerbose || level !== 'INFO') {
-    console.error(`${new Date().toISOString()} ${level} ${line}`)
+    const text = line.replace(CONTROL, '\ufffd').replaceAll('\n', '\n  ')
+    console.error(`${new Date().toISOString()} ${level} ${text}`)
   }
 }
