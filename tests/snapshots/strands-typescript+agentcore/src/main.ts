@@ -2,13 +2,14 @@
 
 import { randomUUID } from 'node:crypto'
 import { once } from 'node:events'
-import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { createInterface } from 'node:readline'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { getSystemErrorMessage, parseArgs } from 'node:util'
 
-import { ACTOR_ID, AgentError, checkPrompt, ERRORS, logging, SESSION_ID } from './contract.ts'
+import { createHttpServer } from './connection.ts'
+import { ACTOR_ID, AgentError, checkPrompt, CONTROL, ERRORS, logging } from './contract.ts'
+import { SESSION_ID } from './contract.ts'
 import { forget, iam } from './memory/commands.ts'
 import { Runtime } from './runtime.ts'
 import { createApp, Turns } from './server.ts'
@@ -24,9 +25,6 @@ const USAGE = `Usage: node src/main.ts COMMAND
   check [--json] [--connect]        report errors in the settings and collections`
 
 const COMMANDS = new Map(Object.entries({ serve, chat, check, forget, iam }))
-
-// All control characters but tab and line feed: they could move the cursor or retitle the window.
-const CONTROL = /(?![\t\n])\p{Cc}/gu
 
 /** Return the runtime of this process; refuse to start when `check` finds an error. */
 async function start(): Promise<Runtime> {
@@ -103,20 +101,20 @@ async function serve(args: string[]): Promise<void> {
   parseArgs({ args })
   logging.isVerbose = true
   const [runtime, turns] = [await start(), new Turns()]
-  const { host, port, shutdownGraceSeconds } = runtime.settings
+  const { host, port, requestTimeoutSeconds, shutdownGraceSeconds } = runtime.settings
   const signalled = new Promise((resolve) => {
     for (const name of ['SIGTERM', 'SIGINT']) {
       process.on(name, () => (turns.isDraining ? process.exit(1) : resolve(name)))
     }
   })
-  const server = createServer(createApp(runtime, turns))
+  const server = createHttpServer(createApp(runtime, turns), requestTimeoutSeconds)
   try {
     await once(server.listen(port, host), 'listening')
   } catch (error) {
     const why = getSystemErrorMessage((error as { errno: number }).errno)
     throw new CommandError(`Cannot listen on HOST ${host}, PORT ${port}: ${why}.`)
   }
-  if (!isLoopback(runtime.settings)) {
+  if (!isLoopback(runtime.settings) && !runtime.settings.apiToken) {
     const place = `${host} is reachable from other machines`
     console.log(`Warning: ${place}, and callers are not authenticated.`)
   }

@@ -4,14 +4,23 @@ import Anthropic from '@anthropic-ai/sdk'
 import type { Message, Model, ModelStreamEvent, StreamOptions } from '@strands-agents/sdk'
 import { AnthropicModel } from '@strands-agents/sdk/models/anthropic'
 
+import { AgentError } from './contract.ts'
 import { OfflineModel } from './offline_model.ts'
+import { boundedFetch } from './provider.ts'
 import { type Diagnostic, diagnostic, type Settings } from './settings.ts'
 
 const MAX_TOKENS = 8192 // of one answer; Anthropic requires a limit
 
 /** The base class reads on when nobody listens, and fails for a call with broken arguments. */
 class MessagesModel extends AnthropicModel {
-  readonly #messages = new Anthropic().messages
+  readonly #messages: Anthropic.Messages
+  readonly #maxBytes: number
+
+  constructor(settings: Settings) {
+    super({ modelId: settings.model, maxTokens: MAX_TOKENS })
+    this.#messages = new Anthropic({ fetch: boundedFetch(settings) }).messages
+    this.#maxBytes = settings.maxReplyBytes
+  }
 
   override async *stream(
     messages: Message[],
@@ -30,6 +39,7 @@ class MessagesModel extends AnthropicModel {
         event.delta.type === 'toolUseInputDelta'
       ) {
         input += event.delta.input
+        if (input.length > this.#maxBytes) throw new AgentError('reply_incomplete')
         continue
       }
       if (event.type === 'modelContentBlockStopEvent' && input) {
@@ -54,7 +64,7 @@ function mend(input: string): string {
 /** The model of this process. */
 export function buildModel(settings: Settings): Model {
   if (settings.model === 'offline') return new OfflineModel()
-  return new MessagesModel({ modelId: settings.model, maxTokens: MAX_TOKENS })
+  return new MessagesModel(settings)
 }
 
 /** What keeps this model from answering, as far as the environment can tell. */

@@ -6,7 +6,9 @@ import type { ToolResultBlock } from '@strands-agents/sdk'
 import OpenAI from 'openai'
 import type { ChatCompletionMessageParam } from 'openai/resources/chat/completions'
 
+import { AgentError } from './contract.ts'
 import { OfflineModel } from './offline_model.ts'
+import { boundedFetch } from './provider.ts'
 import { type Diagnostic, diagnostic, type Settings } from './settings.ts'
 
 const STOPS: Record<string, StopReason> = {
@@ -24,12 +26,16 @@ const STOPS: Record<string, StopReason> = {
  */
 class ChatModel extends Model {
   #config: BaseModelConfig
-  // A server of your own may want no key, but the client insists on one.
-  readonly #client = new OpenAI({ apiKey: process.env.OPENAI_API_KEY || 'none' })
+  readonly #client: OpenAI
+  readonly #maxBytes: number
 
-  constructor(modelId: string) {
+  constructor(settings: Settings) {
     super()
-    this.#config = { modelId }
+    this.#config = { modelId: settings.model }
+    this.#maxBytes = settings.maxReplyBytes
+    // A server of your own may want no key, but the client insists on one.
+    const apiKey = process.env.OPENAI_API_KEY || 'none'
+    this.#client = new OpenAI({ apiKey, fetch: boundedFetch(settings) })
   }
 
   updateConfig(config: BaseModelConfig): void {
@@ -68,6 +74,7 @@ class ChatModel extends Model {
         call.id ||= part.id ?? ''
         call.name ||= part.function?.name ?? ''
         call.input += part.function?.arguments ?? ''
+        if (call.input.length > this.#maxBytes) throw new AgentError('reply_incomplete')
       }
       reason = finish_reason ?? reason
     }
@@ -125,7 +132,7 @@ function mend(input: string): string {
 
 /** The model of this process. */
 export function buildModel(settings: Settings): Model {
-  return settings.model === 'offline' ? new OfflineModel() : new ChatModel(settings.model)
+  return settings.model === 'offline' ? new OfflineModel() : new ChatModel(settings)
 }
 
 /** What keeps this model from answering, as far as the environment can tell. */

@@ -9,34 +9,56 @@ const INTEGERS = {
   sessionCapacity: [128, 1, 1_000_000],
   sessionIdleSeconds: [3600, 1, 31_536_000],
   sessionQueue: [8, 0, 10_000],
+  maxTurns: [64, 1, 100_000],
   historyMessages: [40, 1, 100_000],
   maxSteps: [10, 1, 1_000],
   turnTimeoutSeconds: [300, 1, 86_400],
   maxPromptChars: [100_000, 1, 100_000_000],
   maxBodyBytes: [1_048_576, 1, 1_000_000_000],
+  requestTimeoutSeconds: [30, 1, 86_400],
+  maxReplyBytes: [1_048_576, 1, 1_000_000_000],
+  maxSnapshotBytes: [8_388_608, 1024, 1_000_000_000],
   shutdownGraceSeconds: [8, 0, 86_400],
   secretCacheSeconds: [300, 0, 86_400],
   storeTimeoutSeconds: [3, 1, 60],
-  maxSnapshotBytes: [8_388_608, 1024, 1_000_000_000],
   checkpoints: [0, 0, 1000],
   recallTimeoutSeconds: [2, 1, 60],
   addMemoryTool: [0, 0, 1],
 } as const
 
-// The settings that are texts; agentId null is the only file in agents/.
-type Texts = { model: string; host: string; agentId: string | null; projectId: string | null }
-
-// AgentCore Memory allows no other values of a namespace variable.
+const NAME = '[A-Za-z0-9_.:\\[\\]-]+' // of a host, with or without its port
 const PROJECT_ID = '[a-z0-9][a-z0-9_-]{0,63}'
 
+// The settings that are texts of a form, and the form in words.
+const FORMS: Record<string, [form: string, allowed: string]> = {
+  allowedHosts: [`${NAME}( *, *${NAME})*`, 'a list like agent.example.com,10.0.0.5:80'],
+  allowedOrigins: [
+    `https?://${NAME}( *, *https?://${NAME})*`,
+    'a list like https://www.example.com',
+  ],
+  apiToken: ['[!-~]{1,4096}', 'a text of visible ASCII characters'],
+  // AgentCore Memory allows no other values of a namespace variable.
+  projectId: [PROJECT_ID, `a text like ${PROJECT_ID}`],
+}
+
+// The settings that are texts, and their defaults.
+const TEXTS = {
+  model: 'offline',
+  host: '127.0.0.1',
+  allowedHosts: '',
+  allowedOrigins: '',
+  apiToken: '',
+  agentId: null as string | null, // null: the only file in agents/
+  projectId: null as string | null,
+}
+
 /** The settings of one process; README.md explains each. */
-export type Settings = Readonly<Texts & Record<keyof typeof INTEGERS, number>>
+export type Settings = Readonly<typeof TEXTS & Record<keyof typeof INTEGERS, number>>
 
 /** Settings with the defaults for those that are not given. */
 export function createSettings(given: Partial<Settings> = {}): Settings {
   const integers = Object.entries(INTEGERS).map(([name, [value]]) => [name, value])
-  const texts: Texts = { model: 'offline', host: '127.0.0.1', agentId: null, projectId: null }
-  return { ...texts, ...Object.fromEntries(integers), ...given }
+  return { ...TEXTS, ...Object.fromEntries(integers), ...given }
 }
 
 /** Whether only programs of this machine can reach the server. */
@@ -100,15 +122,14 @@ export function readSettings(): [Settings, Diagnostic[]] {
     const name = setting.replace(/[A-Z]/g, '_$&').toUpperCase()
     const text = process.env[name]?.trim() ?? ''
     const [, low, high] = INTEGERS[setting as keyof typeof INTEGERS] ?? [null, 0, 0]
-    const form = setting === 'projectId' ? PROJECT_ID : '.*'
-    const allowed = high ? `a whole number from ${low} to ${high}` : `a text like ${form}`
-    if (text && !high && RegExp(`^${form}$`, 's').test(text)) {
+    const [form, allowed] = FORMS[setting] ?? ['.*', `a whole number from ${low} to ${high}`]
+    if (text && !high && RegExp(`^(${form})$`, 's').test(text)) {
       values[setting] = text
     } else if (/^[0-9]{1,10}$/.test(text) && low <= Number(text) && Number(text) <= high) {
       values[setting] = Number(text)
     } else if (text) {
-      const message = `${name} is ${inspect(text.slice(0, 80))}: allowed is ${allowed}.`
-      findings.push(diagnostic(`SET-${name}`, message))
+      const shown = name === 'API_TOKEN' ? 'invalid' : inspect(text.slice(0, 80))
+      findings.push(diagnostic(`SET-${name}`, `${name} is ${shown}: allowed is ${allowed}.`))
     }
   }
   return [createSettings(values), findings]

@@ -17,10 +17,12 @@ export const ERRORS = {
   invalid_session_id: [400, 'A session id must match [A-Za-z0-9][A-Za-z0-9_-]{0,255}.'],
   actor_required: [400, `An actor id is required: set the header ${ACTOR_HEADERS[0]}.`],
   invalid_actor: [400, 'An actor id is 1 to 255 of A-Z a-z 0-9 _ - / : (e-mails: SHA-256).'],
+  unauthorized: [401, 'Send the header Authorization: Bearer with the token.'],
   session_forbidden: [403, 'This session belongs to another actor.'],
-  origin_forbidden: [403, 'Only pages and programs of this machine may call this address.'],
+  origin_forbidden: [403, 'This Host or Origin may not call this address.'],
   not_found: [404, 'Not found: use POST /invocations or GET /ping.'],
   method_not_allowed: [405, 'This path does not support this method.'],
+  request_timeout: [408, 'The request was not complete in time.'],
   session_conflict: [409, 'Another process continued this session; this turn was not kept.'],
   session_corrupt: [409, 'The stored session is unreadable and was quarantined; start anew.'],
   payload_too_large: [413, 'The body is too large.'],
@@ -30,6 +32,7 @@ export const ERRORS = {
   model_failed: [502, 'The model failed; this turn was not kept.'],
   empty_reply: [502, 'The model sent an empty reply; this turn was not kept.'],
   reply_incomplete: [502, 'The model did not finish its reply; this turn was not kept.'],
+  server_busy: [503, 'Too many turns are running; retry later.'],
   draining: [503, 'The server is shutting down.'],
   store_unavailable: [503, 'The session store failed; retry with the same idempotency key.'],
   turn_timeout: [504, 'The turn timed out; it was not kept.'],
@@ -121,12 +124,16 @@ export function describe(error: unknown): string {
   return error.cause === undefined ? shown : `${shown} < ${describe(error.cause)}`
 }
 
+/** Control characters but tab and line feed: they could move the cursor or retitle the window. */
+export const CONTROL = /(?![\t\n])\p{Cc}/gu
+
 /** The log goes to stderr; only `serve` logs INFO. */
 export const logging = { isVerbose: false }
 
 /** Write a line to the log. It must contain no prompt and no reply. */
 export function log(level: 'INFO' | 'WARNING' | 'ERROR', line: string): void {
   if (logging.isVerbose || level !== 'INFO') {
-    console.error(`${new Date().toISOString()} ${level} ${line}`)
+    const text = line.replace(CONTROL, '\ufffd').replaceAll('\n', '\n  ')
+    console.error(`${new Date().toISOString()} ${level} ${text}`)
   }
 }

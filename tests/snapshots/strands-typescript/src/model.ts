@@ -5,11 +5,14 @@ import { NodeHttpHandler } from '@smithy/node-http-handler'
 import type { Message, Model, ModelStreamEvent, StreamOptions } from '@strands-agents/sdk'
 import { BedrockModel } from '@strands-agents/sdk/models/bedrock'
 
+import { AgentError } from './contract.ts'
 import { OfflineModel } from './offline_model.ts'
 import { type Diagnostic, diagnostic, type Settings } from './settings.ts'
 
 /** The base class fails a turn for a tool call with broken arguments. */
 class ConverseModel extends BedrockModel {
+  maxBytes = Infinity
+
   override async *stream(
     messages: Message[],
     options?: StreamOptions,
@@ -21,6 +24,7 @@ class ConverseModel extends BedrockModel {
         event.delta.type === 'toolUseInputDelta'
       ) {
         input += event.delta.input
+        if (input.length > this.maxBytes) throw new AgentError('reply_incomplete')
         continue
       }
       if (event.type === 'modelContentBlockStopEvent' && input) {
@@ -47,7 +51,9 @@ export function buildModel(settings: Settings): Model {
   if (settings.model === 'offline') return new OfflineModel()
   // HTTP/1.1, which goes through proxies too; at most two more tries, before the first byte.
   const clientConfig = { region, maxAttempts: 3, requestHandler: new NodeHttpHandler() }
-  return new ConverseModel({ modelId: settings.model, clientConfig })
+  const model = new ConverseModel({ modelId: settings.model, clientConfig })
+  model.maxBytes = settings.maxReplyBytes
+  return model
 }
 
 /** What keeps the model from answering, as far as the environment tells. */

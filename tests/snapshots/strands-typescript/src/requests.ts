@@ -1,5 +1,6 @@
 // Reading a request: the checks before a turn, in the order of the HTTP contract.
 
+import { createHash, timingSafeEqual } from 'node:crypto'
 import type { IncomingMessage } from 'node:http'
 
 import * as contract from './contract.ts'
@@ -15,13 +16,36 @@ export function readHeader(request: IncomingMessage, ...names: string[]): string
   return sent.find((values) => values)?.join(', ') ?? null
 }
 
-/** Throw `origin_forbidden` when a foreign web page may be calling a local agent. */
-export function refuseForeign(request: IncomingMessage, runtime: Runtime): void {
-  const { host = [], origin = [] } = request.headersDistinct
-  const isOwn = [...host, ...origin].every((value) => OWN_ADDRESS.test(value))
-  if (isLoopback(runtime.settings) && !isOwn) {
+/** Throw AgentError when a web page may be calling that ALLOWED_ORIGINS does not list. */
+export function refuseForeign(request: IncomingMessage, { settings }: Runtime): void {
+  const { host = [], origin = [], 'content-type': types = [] } = request.headersDistinct
+  if (host.length !== 1) throw new AgentError('invalid_request', 'Send one Host header.')
+  const hosts = isLoopback(settings) || settings.allowedHosts ? host : []
+  if (
+    !hosts.every((value) => isAllowed(value, settings.allowedHosts)) ||
+    !origin.every((value) => isAllowed(value, settings.allowedOrigins))
+  ) {
     throw new AgentError('origin_forbidden')
   }
+  const isJson = types.every((type) => /^ *application\/json *(;|$)/i.test(type))
+  if (origin.length > 0 && !isJson) {
+    throw new AgentError('invalid_request', 'With an Origin, send Content-Type: application/json.')
+  }
+}
+
+function isAllowed(value: string, listed: string): boolean {
+  const name = value.toLowerCase()
+  const names = [name, name.replace(/^([^/]+):\d+$/, '$1')] // a host: any port
+  const isListed = (listed.toLowerCase().match(/[^, ]+/g) ?? []).some((it) => names.includes(it))
+  return isListed || OWN_ADDRESS.test(value)
+}
+
+/** Throw `unauthorized` unless the caller sends the API_TOKEN, if there is one. */
+export function authorize(request: IncomingMessage, { settings }: Runtime): void {
+  const given = (readHeader(request, 'authorization') ?? '').replace(/^bearer /i, 'Bearer ')
+  const digest = (text: string) => createHash('sha256').update(text).digest() // of equal length
+  const isSame = timingSafeEqual(digest(given), digest(`Bearer ${settings.apiToken}`))
+  if (settings.apiToken && !isSame) throw new AgentError('unauthorized')
 }
 
 /** Whether to stream the reply: always, unless the client accepts only JSON. */

@@ -2,6 +2,7 @@
 
 import { LRUCache } from 'lru-cache'
 
+import { AgentError } from './contract.ts'
 import type { Settings } from './settings.ts'
 
 /** A snapshot as a store holds it: JSON, and the revision of that save. */
@@ -22,13 +23,22 @@ export interface SessionStore {
   end(sessionId: string): Promise<void>
 }
 
+/** Snapshots in memory, limited in number and in bytes; drops the least recently used first. */
+export function createCache(settings: Settings): LRUCache<string, Stored> {
+  const [max, ttl] = [settings.sessionCapacity, settings.sessionIdleSeconds * 1000]
+  const maxSize = 16 * settings.maxSnapshotBytes
+  const sizeCalculation = ({ snapshot }: Stored) => Buffer.byteLength(snapshot) || 1
+  return new LRUCache({ max, ttl, updateAgeOnGet: true, maxSize, sizeCalculation })
+}
+
 /** A SessionStore in memory; it drops the least recently used session first. */
 export class InProcess implements SessionStore {
   readonly #entries: LRUCache<string, Stored>
+  readonly #maxBytes: number
 
   constructor(settings: Settings) {
-    const [max, ttl] = [settings.sessionCapacity, settings.sessionIdleSeconds * 1000]
-    this.#entries = new LRUCache({ max, ttl, updateAgeOnGet: true })
+    this.#entries = createCache(settings)
+    this.#maxBytes = settings.maxSnapshotBytes
   }
 
   async load(sessionId: string): Promise<Stored | null> {
@@ -36,6 +46,8 @@ export class InProcess implements SessionStore {
   }
 
   async save(sessionId: string, snapshot: string): Promise<null> {
+    const size = Buffer.byteLength(snapshot)
+    if (size > this.#maxBytes) throw new AgentError('session_too_large', '', `${size} bytes`)
     this.#entries.set(sessionId, { revision: null, snapshot })
     return null
   }

@@ -71,6 +71,8 @@ export class Sessions {
   readonly #store: SessionStore
   /** For each session with a running turn: the functions that wake the waiting ones. */
   readonly queues = new Map<string, (() => void)[]>()
+  /** What the running turn of each session has loaded. */
+  readonly #loads = new Map<string, Promise<Stored | null>>()
 
   constructor(settings: Settings, store: SessionStore) {
     this.#limit = settings.sessionQueue
@@ -80,8 +82,9 @@ export class Sessions {
   /**
    * Wait for the turns before this one, then load what is committed and use it.
    *
-   * Throws AgentError: `session_busy` at once when too many wait; `session_forbidden` when
-   * another actor had the first turn (no actor counts as one); and what the store throws.
+   * Throws AgentError: `session_forbidden`, before the wait too, when another actor had the first
+   * turn (no actor counts as one); `session_busy` at once when too many wait; and what the store
+   * throws.
    * An abort ends the wait.
    */
   async open<T>(
@@ -90,10 +93,14 @@ export class Sessions {
     signal: AbortSignal,
     use: (session: Session) => Promise<T>,
   ): Promise<T> {
+    const loaded = this.#loads.get(sessionId)?.catch(() => null)
+    // Other actors get no place in the queue.
+    if (loaded) new Session(sessionId, actor, this.#store, await loaded)
     await this.#enter(sessionId, signal)
     try {
-      const stored = await this.#store.load(sessionId)
-      const session = new Session(sessionId, actor, this.#store, stored)
+      const load = this.#store.load(sessionId)
+      this.#loads.set(sessionId, load)
+      const session = new Session(sessionId, actor, this.#store, await load)
       signal.throwIfAborted()
       return await use(session)
     } finally {
@@ -122,8 +129,9 @@ export class Sessions {
 
   #leave(sessionId: string): void {
     const wake = this.queues.get(sessionId)?.shift()
-    if (wake) wake()
-    else this.queues.delete(sessionId)
+    if (wake) return wake()
+    this.queues.delete(sessionId)
+    this.#loads.delete(sessionId)
   }
 }
 

@@ -12,6 +12,8 @@ import type { LastTurn, Snapshot } from './sessions.ts'
 
 type Emit = (chunk: string) => Promise<void>
 
+const STOPS = ['toolUse', 'maxTokens', 'contentFiltered', 'guardrailIntervened', 'limitTurns']
+
 // The default logs the text of errors, which may quote prompts.
 configureLogging({ debug() {}, info() {}, warn() {}, error() {} })
 
@@ -84,6 +86,7 @@ async function stream(
   stop: AbortSignal,
 ): Promise<string> {
   const said: string[] = []
+  let size = 0
   const limits = { turns: runtime.settings.maxSteps }
   const events = agent.stream(prompt, { cancelSignal: stop, limits })
   let next
@@ -91,6 +94,11 @@ async function stream(
     for (next = await events.next(); !next.done; next = await events.next()) {
       stop.throwIfAborted()
       const event = next.value.type === 'modelStreamUpdateEvent' ? next.value.event : null
+      if (event?.type === 'modelContentBlockDeltaEvent') {
+        if (event.delta.type === 'textDelta') size += Buffer.byteLength(event.delta.text)
+        if (event.delta.type === 'toolUseInputDelta') size += Buffer.byteLength(event.delta.input)
+        if (size > runtime.settings.maxReplyBytes) throw new AgentError('reply_incomplete')
+      }
       if (event?.type === 'modelContentBlockDeltaEvent' && event.delta.type === 'textDelta') {
         const text = event.delta.text.toWellFormed()
         said.push(text)
@@ -99,11 +107,13 @@ async function stream(
     }
   } catch (error) {
     if (error instanceof MaxTokensError) throw new AgentError('reply_incomplete', '', 'maxTokens')
-    throw new AgentError('model_failed', '', describe(error), { cause: error })
+    const limit = [error, (error as Error).cause].find((it) => it instanceof AgentError)
+    throw limit ?? new AgentError('model_failed', '', describe(error), { cause: error })
   }
   const { stopReason, lastMessage } = next.value
   if (stopReason !== 'endTurn' && stopReason !== 'stopSequence') {
-    throw new AgentError('reply_incomplete', '', stopReason)
+    // A reason that is not known is a text of the provider, and not logged.
+    throw new AgentError('reply_incomplete', '', STOPS.includes(stopReason) ? stopReason : 'other')
   }
   const texts = lastMessage.content.map((block) => (block.type === 'textBlock' ? block.text : ''))
   if (isBlank(texts.join(''))) throw new AgentError('empty_reply')

@@ -4,6 +4,7 @@ import { createAnthropic } from '@ai-sdk/anthropic'
 import { defaultSettingsMiddleware, type LanguageModel, wrapLanguageModel } from 'ai'
 
 import { OfflineModel } from './offline_model.ts'
+import { boundedFetch } from './provider.ts'
 import { type Diagnostic, diagnostic, type Settings } from './settings.ts'
 
 const MAX_TOKENS = 8192 // of one answer; Anthropic requires a limit
@@ -11,7 +12,8 @@ const MAX_TOKENS = 8192 // of one answer; Anthropic requires a limit
 /** The model of this process. */
 export function buildModel(settings: Settings): LanguageModel {
   if (settings.model === 'offline') return new OfflineModel()
-  const anthropic = createAnthropic({ baseURL: `${modelEndpoint(settings)}/v1` })
+  const baseURL = `${modelEndpoint(settings)}/v1`
+  const anthropic = createAnthropic({ baseURL, fetch: boundedFetch(settings) })
   return wrapLanguageModel({
     model: anthropic(settings.model),
     middleware: defaultSettingsMiddleware({ settings: { maxOutputTokens: MAX_TOKENS } }),

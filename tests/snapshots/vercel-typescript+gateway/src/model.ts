@@ -3,12 +3,14 @@
 import { createGateway, type LanguageModel } from 'ai'
 
 import { OfflineModel } from './offline_model.ts'
+import { boundedFetch } from './provider.ts'
 import { type Diagnostic, diagnostic, type Settings } from './settings.ts'
 
 /** The model of this process. */
 export function buildModel(settings: Settings): LanguageModel {
   if (settings.model === 'offline') return new OfflineModel()
-  return createGateway({ baseURL: modelEndpoint(settings) })(settings.model)
+  const [baseURL, fetch] = [modelEndpoint(settings), boundedFetch(settings)]
+  return createGateway({ baseURL, fetch })(settings.model)
 }
 
 /** What keeps this model from answering, as far as the environment can tell. */

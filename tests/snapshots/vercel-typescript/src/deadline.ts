@@ -8,16 +8,20 @@ export async function withinTime<T>(
   signal: AbortSignal,
   work: (stop: AbortSignal) => Promise<T>,
 ): Promise<T> {
+  signal.throwIfAborted()
+  // AbortSignal.any would keep every listener that a tool or a provider does not remove.
   const own = new AbortController()
-  const stop = AbortSignal.any([signal, own.signal])
+  const forward = () => own.abort(signal.reason)
+  signal.addEventListener('abort', forward)
   const stopped = new Promise<never>((_, reject) => {
-    stop.addEventListener('abort', () => reject(stop.reason), { once: true })
+    own.signal.addEventListener('abort', () => reject(own.signal.reason), { once: true })
   })
   const timer = setTimeout(() => own.abort(new AgentError('turn_timeout')), seconds * 1000)
   try {
-    return await Promise.race([work(stop), stopped])
+    return await Promise.race([work(own.signal), stopped])
   } finally {
     clearTimeout(timer)
+    signal.removeEventListener('abort', forward)
     own.abort() // ends the model call, whatever ended the turn
   }
 }

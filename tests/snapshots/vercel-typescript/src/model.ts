@@ -9,6 +9,7 @@ import {
 } from 'ai'
 
 import { OfflineModel } from './offline_model.ts'
+import { boundedFetch } from './provider.ts'
 import { type Diagnostic, diagnostic, type Settings } from './settings.ts'
 
 /** The client would also try again when a stream breaks off before it says anything. */
@@ -29,7 +30,8 @@ export function buildModel(settings: Settings): LanguageModel {
   if (settings.model === 'offline') return new OfflineModel()
   // A server of your own may want no key, but the client insists on one.
   const apiKey = process.env.OPENAI_API_KEY || 'none'
-  const openai = createOpenAI({ apiKey, baseURL: modelEndpoint(settings) })
+  const baseURL = modelEndpoint(settings)
+  const openai = createOpenAI({ apiKey, baseURL, fetch: boundedFetch(settings) })
   return wrapLanguageModel({ model: openai.chat(settings.model), middleware })
 }
 

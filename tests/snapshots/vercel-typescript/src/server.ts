@@ -7,7 +7,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 
 import { AgentError, describe, type EndSession, isBlank, log } from './contract.ts'
 import { SESSION_HEADER, SESSION_ID, type TurnRequest } from './contract.ts'
-import { readBody, readHeader, refuseForeign, wantsEvents } from './requests.ts'
+import { authorize, readBody, readHeader, refuseForeign, wantsEvents } from './requests.ts'
 import type { Runtime } from './runtime.ts'
 import { takeTurn } from './turn.ts'
 
@@ -23,6 +23,12 @@ export class Turns {
   readonly tasks = new Map<Promise<unknown>, AbortController>()
   changed = now()
   isDraining = false
+
+  /** Throw AgentError when no turn may start: `draining` or `server_busy`. */
+  checkRoom(maxTurns: number): void {
+    if (this.isDraining) throw new AgentError('draining')
+    if (this.tasks.size >= maxTurns) throw new AgentError('server_busy')
+  }
 
   /** Register a started turn, which `stop` cancels. */
   start<T>(work: Promise<T>, stop: AbortController): Promise<T> {
@@ -47,7 +53,22 @@ export class Turns {
 }
 
 export function createApp(runtime: Runtime, turns: Turns): RequestListener {
+  const pages = runtime.settings.allowedOrigins.toLowerCase().split(/[, ]+/)
+
+  /** Answer a listed page as CORS asks; return whether that was all. */
+  function answerPage({ request, response }: Exchange): boolean {
+    const { origin, 'access-control-request-headers': headers = '' } = request.headers
+    if (!origin || !pages.includes(origin)) return false
+    response.setHeader('Access-Control-Allow-Origin', origin).setHeader('Vary', 'Origin')
+    response.setHeader('Access-Control-Expose-Headers', SESSION_HEADER)
+    if (request.method !== 'OPTIONS') return false
+    response.setHeader('Access-Control-Allow-Methods', 'GET, POST')
+    response.setHeader('Access-Control-Allow-Headers', headers).end('OK')
+    return true
+  }
+
   async function route({ request, response }: Exchange): Promise<void> {
+    if (answerPage({ request, response })) return
     const path = request.url?.split('?')[0] ?? ''
     const allowed = METHODS[path]
     if (!allowed) throw new AgentError('not_found')
@@ -69,8 +90,10 @@ export function createApp(runtime: Runtime, turns: Turns): RequestListener {
     const sessionId = given ?? randomUUID()
     if (SESSION_ID.test(sessionId)) response.setHeader(SESSION_HEADER, sessionId)
     refuseForeign(request, runtime)
-    if (turns.isDraining) throw new AgentError('draining')
+    authorize(request, runtime)
+    turns.checkRoom(runtime.settings.maxTurns)
     const read = await readBody(request, runtime, sessionId, given === null)
+    turns.checkRoom(runtime.settings.maxTurns) // others started meanwhile
     await relay({ request, response }, read)
   }
 
@@ -134,7 +157,9 @@ function fail({ request, response }: Exchange, error: unknown): void {
     log('ERROR', `${describe(error)}\n${stack.replace(text, '')}`)
   }
   const { type, status, message } = failure
+  if (status === 401) response.setHeader('WWW-Authenticate', 'Bearer')
   const body = { error: { type, message } }
+  if (type === 'server_busy' && !response.headersSent) response.setHeader('Retry-After', '1')
   if (response.headersSent) response.end(event('event: error\n', body))
   else send(response, body, status)
 }

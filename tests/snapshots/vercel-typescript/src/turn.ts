@@ -12,9 +12,6 @@ import type { LastTurn, Snapshot } from './sessions.ts'
 type Emit = (chunk: string) => Promise<void>
 type Part = { type: string; text: string; providerOptions?: unknown }
 
-// The finish reasons of a whole message; any other means that the stream was cut.
-const ENDS = ['stop', 'tool-calls', 'length', 'content-filter']
-
 const Data = z.object({ messages: z.array(modelMessageSchema) })
 
 /**
@@ -72,6 +69,7 @@ async function stream(
   stop: AbortSignal,
 ): Promise<[string, ModelMessage[]]> {
   const said: string[] = []
+  let size = 0
   try {
     const result = streamText({
       model: runtime.model,
@@ -88,9 +86,14 @@ async function stream(
     for await (const part of result.stream) {
       stop.throwIfAborted()
       if (part.type === 'error') throw part.error
+      if (part.type === 'text-delta') size += Buffer.byteLength(part.text)
+      if (part.type === 'tool-input-delta') size += Buffer.byteLength(part.delta)
+      if (size > runtime.settings.maxReplyBytes) throw new AgentError('reply_incomplete')
       if (part.type === 'tool-error') {
         const kind = typeof part.error === 'string' ? 'not a valid call' : describe(part.error)
-        log('WARNING', `tool ${part.toolName}: ${kind}`)
+        // A name that the model made up is not logged.
+        const name = Object.hasOwn(TOOLS, part.toolName) ? part.toolName : 'that does not exist'
+        log('WARNING', `tool ${name}: ${kind}`)
       }
       if (part.type === 'text-delta') {
         const chunk = part.text.toWellFormed()
@@ -98,16 +101,21 @@ async function stream(
         await emit(chunk)
       }
     }
-    const { finishReason, text, toolCalls } = await result.finalStep
-    if (!ENDS.includes(finishReason)) throw new AgentError('model_failed', '', 'the stream was cut')
+    const { finishReason, rawFinishReason, text, toolCalls } = await result.finalStep
+    const isOver = rawFinishReason !== undefined || finishReason !== 'other'
+    if (!isOver || ['interrupted', 'error'].includes(finishReason)) {
+      throw new AgentError('model_failed', '', 'the stream was cut')
+    }
     if (finishReason !== 'stop' || toolCalls.length > 0) {
       throw new AgentError('reply_incomplete', '', finishReason)
     }
     if (isBlank(text)) throw new AgentError('empty_reply')
     return [said.join(''), selfContained(await result.responseMessages)]
   } catch (error) {
-    if (error instanceof AgentError) throw error
     const cause = RetryError.isInstance(error) ? error.lastError : error
+    let limit = cause
+    while (limit instanceof Error && !(limit instanceof AgentError)) limit = limit.cause
+    if (limit instanceof AgentError) throw limit
     throw new AgentError('model_failed', '', describe(cause), { cause })
   }
 }

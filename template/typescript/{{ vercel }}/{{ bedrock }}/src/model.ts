@@ -5,6 +5,7 @@ import { fromNodeProviderChain } from '@aws-sdk/credential-providers'
 import type { LanguageModel } from 'ai'
 
 import { OfflineModel } from './offline_model.ts'
+import { boundedFetch } from './provider.ts'
 import { type Diagnostic, diagnostic, type Settings } from './settings.ts'
 
 /** The model of this process. */
@@ -12,8 +13,8 @@ export function buildModel(settings: Settings): LanguageModel {
   if (settings.model === 'offline') return new OfflineModel()
   // The chain knows profiles and roles; the client's own way knows two variables.
   const credentialProvider = fromNodeProviderChain()
-  const bedrock = createAmazonBedrock({ region: region(), credentialProvider })
-  return bedrock(settings.model)
+  const fetch = boundedFetch(settings)
+  return createAmazonBedrock({ region: region(), credentialProvider, fetch })(settings.model)
 }
 
 /** What keeps the model from answering, as far as the environment tells. */

@@ -4,9 +4,9 @@ import os
 from typing import Any
 
 from strands.models import Model
-from strands.models.anthropic import AnthropicModel
 
 from .offline_model import OfflineModel
+from .provider import event_hooks
 from .settings import Settings, diagnostic
 
 MAX_TOKENS = 8192  # of one answer; Anthropic requires a limit
@@ -16,7 +16,11 @@ def build_model(settings: Settings) -> Model:
     """The model of this process."""
     if settings.model == "offline":
         return OfflineModel()
-    return AnthropicModel(model_id=settings.model, max_tokens=MAX_TOKENS)
+    from anthropic import DefaultAsyncHttpxClient  # takes a second
+    from strands.models.anthropic import AnthropicModel
+
+    client_args = {"http_client": DefaultAsyncHttpxClient(event_hooks=event_hooks(settings))}
+    return AnthropicModel(client_args=client_args, model_id=settings.model, max_tokens=MAX_TOKENS)
 
 
 def check_model(settings: Settings) -> list[dict[str, Any]]:

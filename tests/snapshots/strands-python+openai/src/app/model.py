@@ -4,32 +4,18 @@ import os
 from typing import Any
 
 from strands.models import Model
-from strands.models.openai import OpenAIModel
-from strands.types.streaming import StreamEvent
 
 from .offline_model import OfflineModel
 from .settings import Settings, diagnostic
-
-
-class ChatModel(OpenAIModel):
-    """OpenAI's Chat Completions, as OpenAI, Ollama, vLLM and others serve them."""
-
-    def format_chunk(self, event: dict[str, Any], **kwargs: Any) -> StreamEvent:
-        # The base class takes a stream that just stops for one that ended well.
-        if event["chunk_type"] == "message_stop" and event["data"] == "end_turn":
-            raise ConnectionError("the stream ended without a finish reason")
-        return super().format_chunk(event, **kwargs)
 
 
 def build_model(settings: Settings) -> Model:
     """The model of this process."""
     if settings.model == "offline":
         return OfflineModel()
-    # A server of your own may want no key, but the client insists on one.
-    return ChatModel(
-        client_args={"api_key": os.environ.get("OPENAI_API_KEY") or "none"},
-        model_id=settings.model,
-    )
+    from .chat_model import ChatModel  # imports openai, which takes a second
+
+    return ChatModel(settings)
 
 
 def check_model(settings: Settings) -> list[dict[str, Any]]:

@@ -13,6 +13,7 @@ from uuid import uuid4
 import click
 import uvicorn
 
+from .connection import Connection
 from .contract import ACTOR_ID, ERRORS, SESSION_ID, AgentError, TurnRequest, check_prompt
 from .memory.commands import forget, iam
 from .runtime import Runtime
@@ -20,6 +21,9 @@ from .server import Turns, create_app
 from .settings import format_finding, read_settings, refuse_errors
 from .store.commands import sessions
 from .turn import take_turn
+
+# Control characters but tab and line feed: they could move the cursor or retitle the window.
+CONTROL = "[\x00-\x08\x0b-\x1f\x7f-\x9f]"
 
 
 @click.group()
@@ -34,7 +38,8 @@ def start() -> Runtime:
     settings, findings = read_settings()
     findings += Runtime.check(settings)
     refuse_errors(findings)
-    for name in ("ai", "strands", "uvicorn"):  # their exceptions may quote prompts
+    # Their exceptions may quote prompts; asyncio logs each connection that it cannot accept.
+    for name in ("ai", "asyncio", "opentelemetry", "strands", "uvicorn"):
         logging.getLogger(name).setLevel("CRITICAL")
     if settings.model == "offline":
         click.echo("MODEL is not set: the offline model only echoes. See README.md to choose one.")
@@ -94,14 +99,22 @@ def chat(session: str, actor: str | None) -> None:
 
 
 async def _print(chunk: str) -> None:
-    # Without control characters: they could move the cursor or retitle the window.
-    click.echo(re.sub("[\x00-\x08\x0b-\x1f\x7f-\x9f]", "", chunk), nl=False)
+    click.echo(re.sub(CONTROL, "", chunk), nl=False)
+
+
+class _Formatter(logging.Formatter):
+    """Only the first line of an entry begins at the margin, so that no text can forge an entry."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return re.sub(CONTROL, "\ufffd", super().format(record)).replace("\n", "\n  ")
 
 
 @cli.command()
 def serve() -> None:
     """Serve the agent over HTTP on HOST and PORT."""
-    logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s")
+    handler = logging.StreamHandler()
+    handler.setFormatter(_Formatter("%(asctime)s %(levelname)s %(message)s"))
+    logging.basicConfig(handlers=[handler])
     logging.getLogger("app").setLevel("INFO")
     asyncio.run(_serve(start()))
 
@@ -118,7 +131,8 @@ class _Server(uvicorn.Server):
 
     def __init__(self, runtime: Runtime, turns: Turns) -> None:
         app = create_app(runtime, turns)
-        config = uvicorn.Config(app, log_config=None, server_header=False)
+        config = uvicorn.Config(app, http=Connection, log_config=None, server_header=False)
+        config.timeout_keep_alive = runtime.settings.request_timeout_seconds
         config.timeout_graceful_shutdown = 1  # for clients that do not read their answer
         super().__init__(config)
         self.loop, self.signalled = asyncio.get_running_loop(), asyncio.Event()
@@ -127,6 +141,12 @@ class _Server(uvicorn.Server):
         if self.signalled.is_set():
             os._exit(1)
         self.loop.call_soon_threadsafe(self.signalled.set)
+
+    async def on_tick(self, counter: int) -> bool:
+        for connection in list(self.server_state.connections):
+            if isinstance(connection, Connection):
+                connection.check_time()
+        return await super().on_tick(counter)
 
 
 async def _serve(runtime: Runtime) -> None:
@@ -141,7 +161,7 @@ async def _serve(runtime: Runtime) -> None:
         raise click.ClickException(f"Cannot listen on {where}: {why}.") from None
     server = _Server(runtime, turns)
     running = asyncio.create_task(server.serve([listener]))
-    if not settings.is_loopback:
+    if not settings.is_loopback and not settings.api_token:
         place = f"{host} is reachable from other machines"
         click.echo(f"Warning: {place}, and callers are not authenticated.")
     host, port = f"[{host}]" if ":" in host else host, listener.getsockname()[1]

@@ -8,10 +8,17 @@ from typing import Any
 import click
 from dotenv import dotenv_values
 
+NAME = r"[A-Za-z0-9_.:\[\]-]+"  # of a host, with or without its port
+
 
 def integer(default: int, lowest: int, highest: int) -> Any:
     """Declare a setting that is a whole number from `lowest` to `highest`."""
     return field(default=default, metadata={"range": (lowest, highest)})
+
+
+def text(form: str, allowed: str, default: str | None = "") -> Any:
+    """Declare a setting that is a text of this form; `allowed` describes it."""
+    return field(default=default, repr=False, metadata={"form": (form, allowed)})
 
 
 @dataclass(frozen=True)
@@ -24,16 +31,24 @@ class Settings:
     session_capacity: int = integer(128, 1, 1_000_000)
     session_idle_seconds: int = integer(3600, 1, 31_536_000)
     session_queue: int = integer(8, 0, 10_000)
+    max_turns: int = integer(64, 1, 100_000)
     history_messages: int = integer(40, 1, 100_000)
     max_steps: int = integer(10, 1, 1_000)
     turn_timeout_seconds: int = integer(300, 1, 86_400)
     max_prompt_chars: int = integer(100_000, 1, 100_000_000)
     max_body_bytes: int = integer(1_048_576, 1, 1_000_000_000)
+    request_timeout_seconds: int = integer(30, 1, 86_400)
+    max_reply_bytes: int = integer(1_048_576, 1, 1_000_000_000)
+    max_snapshot_bytes: int = integer(8_388_608, 1024, 1_000_000_000)
     shutdown_grace_seconds: int = integer(8, 0, 86_400)
+    allowed_hosts: str = text(f"{NAME}( *, *{NAME})*", "a list like agent.example.com,10.0.0.5:80")
+    allowed_origins: str = text(
+        f"https?://{NAME}( *, *https?://{NAME})*", "a list like https://www.example.com"
+    )
+    api_token: str = text("[!-~]{1,4096}", "a text of visible ASCII characters")
     agent_id: str | None = None  # None: the only file in agents/
     secret_cache_seconds: int = integer(300, 0, 86_400)
     store_timeout_seconds: int = integer(3, 1, 60)
-    max_snapshot_bytes: int = integer(8_388_608, 1024, 1_000_000_000)
     checkpoints: int = integer(0, 0, 1000)
 
     @property
@@ -75,11 +90,13 @@ def read_settings() -> tuple[Settings, list[dict[str, Any]]]:
         name, text = setting.name.upper(), os.environ.get(setting.name.upper(), "").strip()
         low, high = setting.metadata.get("range", (0, 0))
         allowed = f"a whole number from {low} to {high}"
-        if text and not high:
+        form, allowed = setting.metadata.get("form", ("(?s:.*)", allowed))
+        if text and not high and re.fullmatch(form, text):
             values[setting.name] = text
         elif re.fullmatch("[0-9]{1,10}", text) and low <= int(text) <= high:
             values[setting.name] = int(text)
         elif text:
-            message = f"{name} is {text[:80]!r}: allowed is {allowed}."
+            shown = "invalid" if name == "API_TOKEN" else repr(text[:80])
+            message = f"{name} is {shown}: allowed is {allowed}."
             findings.append(diagnostic(f"SET-{name}", message))
     return Settings(**values), findings

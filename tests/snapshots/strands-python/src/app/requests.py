@@ -1,6 +1,7 @@
 """Reading a request: the checks before a turn, in the order of the HTTP contract."""
 
 import re
+from secrets import compare_digest
 from typing import Any
 
 from starlette.requests import Request
@@ -19,10 +20,33 @@ def read_header(request: Request, *names: str) -> str | None:
 
 
 def refuse_foreign(request: Request, runtime: Runtime) -> None:
-    """Raise `origin_forbidden` when a foreign web page may be calling a local agent."""
-    for value in request.headers.getlist("host") + request.headers.getlist("origin"):
-        if runtime.settings.is_loopback and not re.fullmatch(OWN_ADDRESS, value, re.IGNORECASE):
-            raise AgentError("origin_forbidden")
+    """Raise AgentError when a web page may be calling that ALLOWED_ORIGINS does not list."""
+    settings, get = runtime.settings, request.headers.getlist
+    if len(get("host")) != 1:
+        raise AgentError("invalid_request", "Send one Host header.")
+    hosts = get("host") if settings.is_loopback or settings.allowed_hosts else []
+    allowed = [_is_allowed(host, settings.allowed_hosts) for host in hosts]
+    allowed += [_is_allowed(origin, settings.allowed_origins) for origin in get("origin")]
+    if not all(allowed):
+        raise AgentError("origin_forbidden")
+    types = get("content-type")
+    is_json = all(value.split(";")[0].strip().lower() == "application/json" for value in types)
+    if get("origin") and not is_json:
+        raise AgentError("invalid_request", "With an Origin, send Content-Type: application/json.")
+
+
+def _is_allowed(value: str, listed: str) -> bool:
+    names = {value.lower(), re.sub(r"^([^/]+):\d+$", r"\1", value.lower())}  # a host: any port
+    is_listed = not names.isdisjoint(re.findall("[^, ]+", listed.lower()))
+    return is_listed or re.fullmatch(OWN_ADDRESS, value, re.IGNORECASE) is not None
+
+
+def authorize(request: Request, runtime: Runtime) -> None:
+    """Raise `unauthorized` unless the caller sends the API_TOKEN, if there is one."""
+    given = re.sub("^(?i:bearer) ", "Bearer ", read_header(request, "authorization") or "")
+    expected = f"Bearer {runtime.settings.api_token}"
+    if runtime.settings.api_token and not compare_digest(given.encode(), expected.encode()):
+        raise AgentError("unauthorized")
 
 
 def wants_events(request: Request) -> bool:

@@ -53,23 +53,31 @@ class Sessions:
     def __init__(self, settings: Settings, store: SessionStore) -> None:
         self._queue, self._store = settings.session_queue, store
         self._locks: dict[str, asyncio.Lock] = {}
+        self._loads: dict[str, asyncio.Task[Stored | None]] = {}  # the latest; while in use
         self._turns: Counter[str] = Counter()  # running or waiting
 
     @asynccontextmanager
     async def open(self, session_id: str, actor: str | None) -> AsyncIterator[Session]:
         """Wait for the turns before this one, then load what is committed.
 
-        Raises AgentError: `session_busy` at once when too many wait; `session_forbidden` when
-        another actor had the first turn (no actor counts as one); and what the store raises.
+        Raises AgentError: `session_forbidden`, before the wait too, when another actor had the
+        first turn (no actor counts as one); `session_busy` at once when too many wait; and what the
+        store raises.
         """
+        if load := self._loads.get(session_id):  # other actors get no place in the queue
+            await asyncio.wait({load})
+            if not load.cancelled() and not load.exception():
+                Session(session_id, actor, self._store, load.result())
         if self._turns[session_id] > self._queue:
             raise AgentError("session_busy")
         self._turns[session_id] += 1
         try:
             async with self._locks.setdefault(session_id, asyncio.Lock()):
-                stored = await self._store.load(session_id)
-                yield Session(session_id, actor, self._store, stored)
+                load = asyncio.create_task(self._store.load(session_id))
+                self._loads[session_id] = load
+                yield Session(session_id, actor, self._store, await load)
         finally:
             self._turns[session_id] -= 1
             if not self._turns[session_id]:
                 del self._turns[session_id], self._locks[session_id]
+                self._loads.pop(session_id, None)

@@ -4,12 +4,13 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from contextlib import aclosing
-from typing import Any
+from typing import Any, get_args
 
 from strands import Agent, Snapshot
 from strands.agent.conversation_manager import NullConversationManager
 from strands.hooks import AfterToolCallEvent
 from strands.types.agent import Limits
+from strands.types.event_loop import StopReason
 from strands.types.exceptions import MaxTokensReachedException
 
 from .agent import SYSTEM_PROMPT, TOOLS
@@ -67,11 +68,14 @@ def _stage(runtime: Runtime, request: TurnRequest, committed: dict[str, Any] | N
 async def _stream(runtime: Runtime, agent: Agent, prompt: str, emit: Emit) -> str:
     """Run the agent and return the emitted text; raise AgentError unless it ended well."""
     said: list[str] = []
-    result, is_whole = None, False
+    result, is_whole, size = None, False, 0
     events = agent.stream_async(prompt, limits=Limits(turns=runtime.settings.max_steps))
     try:
         async with aclosing(events):  # type: ignore[type-var]
             async for event in events:
+                size += _size(event)
+                if size > runtime.settings.max_reply_bytes:
+                    raise AgentError("reply_incomplete", detail="MAX_REPLY_BYTES")
                 if text := event.get("data"):
                     said.append(well_formed(text))
                     await emit(said[-1])
@@ -81,14 +85,26 @@ async def _stream(runtime: Runtime, agent: Agent, prompt: str, emit: Emit) -> st
     except MaxTokensReachedException:
         raise AgentError("reply_incomplete", detail="max_tokens") from None
     except Exception as error:
+        for limit in (error, error.__cause__):
+            if isinstance(limit, AgentError):
+                raise limit from None
         raise AgentError("model_failed", detail=describe(error)) from error
     if result is None or not is_whole:
         raise AgentError("model_failed", detail="the stream was cut")
     if result.stop_reason not in {"end_turn", "stop_sequence"}:
-        raise AgentError("reply_incomplete", detail=result.stop_reason)
+        # A reason that is not known is a text of the provider, and not logged.
+        known = result.stop_reason in get_args(StopReason)
+        raise AgentError("reply_incomplete", detail=result.stop_reason if known else "other")
     if is_blank("".join(block.get("text", "") for block in result.message["content"])):
         raise AgentError("empty_reply")
     return "".join(said)
+
+
+def _size(event: dict[str, Any]) -> int:
+    """Return how many bytes of text or tool arguments an event brings."""
+    delta = event.get("event", {}).get("contentBlockDelta", {}).get("delta", {})
+    text = delta.get("text") or delta.get("toolUse", {}).get("input") or ""
+    return len(text.encode(errors="replace"))
 
 
 def _last_turns(messages: list[Any], limit: int) -> list[Any]:

@@ -1,10 +1,10 @@
 // A cache in front of a durable store: a lost race is 409, a lost reply found, junk quarantined.
 
-import { LRUCache } from 'lru-cache'
+import type { LRUCache } from 'lru-cache'
 import { v7 as uuid7 } from 'uuid'
 
 import { AgentError, log } from '../contract.ts'
-import { InProcess, type SessionStore, type Stored } from '../session_store.ts'
+import { createCache, InProcess, type SessionStore, type Stored } from '../session_store.ts'
 import type { Settings } from '../settings.ts'
 import { Conflict, type DurableStore, StoreUnavailable } from './base.ts'
 import { isSame, readSnapshot } from './snapshot.ts'
@@ -25,8 +25,7 @@ export class CachedStore implements SessionStore {
   constructor(settings: Settings, store: DurableStore, isWritable: boolean) {
     this.#settings = settings
     this.#store = store
-    const [max, ttl] = [settings.sessionCapacity, settings.sessionIdleSeconds * 1000]
-    this.#cache = new LRUCache({ max, ttl, updateAgeOnGet: true })
+    this.#cache = createCache(settings)
     this.#own = isWritable ? null : new InProcess(settings)
   }
 

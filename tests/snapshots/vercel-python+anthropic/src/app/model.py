@@ -6,6 +6,7 @@ from typing import Any
 import ai
 
 from .offline_model import OfflineModel
+from .provider import event_hooks
 from .settings import Settings, diagnostic
 
 
@@ -13,7 +14,10 @@ def build_model(settings: Settings) -> ai.Model:
     """The model of this process."""
     if settings.model == "offline":
         return OfflineModel()
-    return ai.Model(id=settings.model, provider=ai.get_provider("anthropic"))
+    from anthropic import DefaultAsyncHttpxClient  # takes a second
+
+    client = DefaultAsyncHttpxClient(event_hooks=event_hooks(settings))
+    return ai.Model(id=settings.model, provider=ai.get_provider("anthropic", client=client))
 
 
 def check_model(settings: Settings) -> list[dict[str, Any]]:

@@ -7,8 +7,8 @@ import ai
 import boto3  # type: ignore[import-untyped]
 from botocore.config import Config  # type: ignore[import-untyped]
 
-from .bedrock import BedrockProvider
 from .offline_model import OfflineModel
+from .provider import BedrockProvider
 from .settings import Settings, diagnostic
 
 

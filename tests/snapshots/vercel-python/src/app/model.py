@@ -10,6 +10,7 @@ import ai
 from ai.providers.openai import OpenAIChatCompletionsProtocol
 
 from .offline_model import OfflineModel
+from .provider import event_hooks
 from .settings import Settings, diagnostic
 
 
@@ -37,9 +38,12 @@ def build_model(settings: Settings) -> ai.Model:
     """The model of this process."""
     if settings.model == "offline":
         return OfflineModel()
+    from openai import DefaultAsyncHttpxClient  # takes a second
+
     # A server of your own may want no key, but the client insists on one.
     key = os.environ.get("OPENAI_API_KEY") or "none"
-    provider = ai.get_provider("openai", api_key=key, protocol=ChatProtocol())
+    client = DefaultAsyncHttpxClient(event_hooks=event_hooks(settings))
+    provider = ai.get_provider("openai", api_key=key, client=client, protocol=ChatProtocol())
     return ai.Model(id=settings.model, provider=provider)
 
 

@@ -13,13 +13,15 @@ from uuid import uuid4
 import anyio
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
+from starlette.middleware import Middleware
+from starlette.middleware.cors import CORSMiddleware
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from . import contract
 from .contract import SESSION_HEADER, AgentError, EndSession, TurnRequest, describe
-from .requests import client_left, read_body, read_header, refuse_foreign, wants_events
+from .requests import authorize, client_left, read_body, read_header, refuse_foreign, wants_events
 from .runtime import Runtime
 from .turn import take_turn
 
@@ -35,6 +37,13 @@ class Turns:
         self.tasks: set[asyncio.Task[Any]] = set()
         self.changed = int(time.time())
         self.is_draining = False
+
+    def check_room(self, max_turns: int) -> None:
+        """Raise AgentError when no turn may start: `draining` or `server_busy`."""
+        if self.is_draining:
+            raise AgentError("draining")
+        if len(self.tasks) >= max_turns:
+            raise AgentError("server_busy")
 
     def start(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
         """Start a turn."""
@@ -66,16 +75,22 @@ def create_app(runtime: Runtime, turns: Turns) -> Starlette:
         given_id = read_header(request, SESSION_HEADER)
         request.state.session_id = str(uuid4()) if given_id is None else given_id
         refuse_foreign(request, runtime)
-        if turns.is_draining:
-            raise AgentError("draining")
+        authorize(request, runtime)
+        turns.check_room(runtime.settings.max_turns)
         session_id = request.state.session_id
         read = await read_body(request, runtime, session_id, is_new=given_id is None)
+        turns.check_room(runtime.settings.max_turns)  # others started meanwhile
         response = await _relay(request, turns, runtime, read)
         response.headers[SESSION_HEADER] = session_id
         return response
 
+    pages = re.findall("[^, ]+", runtime.settings.allowed_origins.lower())
+    cors = Middleware(
+        CORSMiddleware, pages, ["GET", "POST"], ["*"], expose_headers=[SESSION_HEADER]
+    )
     app = Starlette(
         routes=[Route("/ping", ping), Route("/invocations", invocations, methods=["POST"])],
+        middleware=[cors] if pages else [],
         exception_handlers={AgentError: _fail, HTTPException: _fail, Exception: _fail},
     )
     app.router.redirect_slashes = False
@@ -140,12 +155,18 @@ async def _fail(request: Request, error: Exception) -> Response:
     response = JSONResponse(failure.body, failure.status)
     if re.fullmatch(contract.SESSION_ID, getattr(request.state, "session_id", "")):
         response.headers[SESSION_HEADER] = request.state.session_id
+    if failure.status == 401:
+        response.headers["WWW-Authenticate"] = "Bearer"
+    if failure.type == "server_busy":
+        response.headers["Retry-After"] = "1"
     if failure.status == 405:
         response.headers["Allow"] = "POST" if request.url.path == "/invocations" else "GET, HEAD"
     return response
 
 
 def _failure(error: Exception) -> AgentError:
+    if isinstance(error, ClientDisconnect):  # it left before the end of its request
+        return AgentError("request_timeout")
     if isinstance(error, HTTPException):
         return AgentError("method_not_allowed" if error.status_code == 405 else "not_found")
     if not isinstance(error, AgentError):

@@ -5,6 +5,7 @@ from typing import Protocol
 
 from cachetools import TTLCache
 
+from .contract import AgentError
 from .settings import Settings
 
 
@@ -35,6 +36,21 @@ class SessionStore(Protocol):
         """Delete the session, known or not."""
 
 
+class Snapshots(TTLCache[str, Stored]):
+    """Snapshots in memory, limited in number and in bytes; drops the least recently used first."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._capacity = settings.session_capacity
+        size, idle = 16 * settings.max_snapshot_bytes, settings.session_idle_seconds
+        super().__init__(size, idle, getsizeof=lambda stored: len(stored.snapshot))
+
+    def keep(self, session_id: str, stored: Stored) -> None:
+        """Add or replace a snapshot; this restarts its idle time."""
+        self[session_id] = stored
+        if len(self) > self._capacity:
+            self.popitem()
+
+
 class InProcess:
     """A SessionStore in memory; the least recently used session is forgotten first.
 
@@ -42,17 +58,18 @@ class InProcess:
     """
 
     def __init__(self, settings: Settings) -> None:
-        capacity, idle = settings.session_capacity, settings.session_idle_seconds
-        self._entries: TTLCache[str, Stored] = TTLCache(capacity, idle)
+        self._max_bytes, self._entries = settings.max_snapshot_bytes, Snapshots(settings)
 
     async def load(self, session_id: str) -> Stored | None:
         stored = self._entries.get(session_id)
         if stored is not None:
-            self._entries[session_id] = stored  # restarts its idle time
+            self._entries.keep(session_id, stored)
         return stored
 
     async def save(self, session_id: str, snapshot: bytes, expected: str | None) -> str | None:
-        self._entries[session_id] = Stored(None, snapshot)
+        if len(snapshot) > self._max_bytes:
+            raise AgentError("session_too_large", detail=f"{len(snapshot)} bytes")
+        self._entries.keep(session_id, Stored(None, snapshot))
         return None
 
     async def end(self, session_id: str) -> None:

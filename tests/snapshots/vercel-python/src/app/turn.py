@@ -65,7 +65,7 @@ async def _stream(
     runtime: Runtime, request: TurnRequest, staged: list[Message], emit: Emit
 ) -> tuple[str, list[Message]]:
     """Run the agent; return the emitted text and the messages of the turn."""
-    said: list[str] = []
+    said, size = list[str](), 0
     prompt = ai.user_message(request.prompt)
     messages = [ai.system_message(SYSTEM_PROMPT), *staged, prompt]
     agent = _Agent(**{"tools": TOOLS, **runtime.agent_options(request)})
@@ -73,6 +73,10 @@ async def _stream(
     try:
         async with agent.run(runtime.model, messages) as run:
             async for event in run:
+                if isinstance(event, ai.events.TextDelta | ai.events.ToolDelta):
+                    size += len(event.chunk.encode(errors="replace"))
+                if size > runtime.settings.max_reply_bytes:
+                    raise AgentError("reply_incomplete", detail="MAX_REPLY_BYTES")
                 if isinstance(event, ai.events.TextDelta) and event.chunk:
                     said.append(well_formed(event.chunk))
                     await emit(said[-1])

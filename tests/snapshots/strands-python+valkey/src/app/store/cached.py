@@ -5,11 +5,10 @@ import logging
 from collections.abc import Coroutine
 from typing import Any, cast
 
-from cachetools import TTLCache
 from uuid_utils import uuid7
 
 from ..contract import AgentError
-from ..session_store import InProcess, Stored
+from ..session_store import InProcess, Snapshots, Stored
 from ..settings import Settings
 from .base import Conflict, DurableStore, StoreUnavailable
 from .snapshot import is_same, read_snapshot
@@ -26,8 +25,7 @@ class CachedStore:
     def __init__(self, settings: Settings, store: DurableStore, is_writable: bool) -> None:
         self._settings, self._store = settings, store
         self._own = None if is_writable else InProcess(settings)
-        capacity, idle = settings.session_capacity, settings.session_idle_seconds
-        self._known: TTLCache[str, Stored] = TTLCache(capacity, idle)
+        self._known = Snapshots(settings)
 
     async def load(self, session_id: str) -> Stored | None:
         """Return the committed snapshot, or None.
@@ -51,7 +49,7 @@ class CachedStore:
             if snapshot is None:
                 raise await _uncancelled(self._quarantine(session_id, stored.revision))
             stored = Stored(stored.revision, snapshot)
-        self._known[session_id] = stored  # restarts its idle time
+        self._known.keep(session_id, stored)
         return stored
 
     async def save(self, session_id: str, snapshot: bytes, expected: str | None) -> str | None:
@@ -88,7 +86,7 @@ class CachedStore:
             revision = await self._look_up(session_id, snapshot, error)
             if checkpoint:
                 await self._store.save_checkpoint(session_id, snapshot, checkpoint)
-        self._known[session_id] = Stored(revision, snapshot)
+        self._known.keep(session_id, Stored(revision, snapshot))
         return revision
 
     async def _look_up(

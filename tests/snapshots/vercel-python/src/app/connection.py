@@ -1,0 +1,80 @@
+"""One HTTP connection: what its client may send, and how long that may take."""
+
+import socket
+import time
+from asyncio import Transport
+from http import HTTPStatus
+
+from httptools import HttpParserError, HttpParserUpgrade, HttpRequestParser
+from starlette.responses import JSONResponse
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from .contract import AgentError
+
+MAX_HEAD_BYTES = 16_384  # as in Node, which has the same parser
+
+
+class Connection(HttpToolsProtocol):
+    """A connection whose client has `timeout_keep_alive` seconds to send each request."""
+
+    head_bytes = 0  # received of an incomplete head
+
+    def connection_made(self, transport: Transport) -> None:  # type: ignore[override]
+        # asyncio does not do it for this listener, and answers would wait for an ACK.
+        transport.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        super().connection_made(transport)
+        self.since = time.monotonic()
+
+    def data_received(self, data: bytes) -> None:
+        self._unset_keepalive_if_required()
+        try:
+            self.parser.feed_data(data)
+        except HttpParserUpgrade as upgrade:
+            return self._read_without_upgrade(data[upgrade.args[0] :])
+        except HttpParserError:
+            return self._refuse("invalid_request")
+        is_head = self.scope and "path" not in self.scope
+        self.head_bytes = self.head_bytes + len(data) if is_head else 0
+        if self.head_bytes > MAX_HEAD_BYTES:
+            self._refuse("invalid_request")
+
+    def on_message_begin(self) -> None:
+        super().on_message_begin()
+        self.since = time.monotonic()
+
+    def on_headers_complete(self) -> None:
+        size = sum(len(name) + len(value) for name, value in self.headers)
+        if size > MAX_HEAD_BYTES or self.parser.get_method() == b"CONNECT":
+            raise HttpParserError("too large, or for a proxy")
+        if not self.parser.should_upgrade():
+            super().on_headers_complete()
+
+    def on_message_complete(self) -> None:
+        if not self.parser.should_upgrade():
+            super().on_message_complete()
+
+    def check_time(self) -> None:
+        """Close the connection when its client takes too long; idle ones uvicorn closes."""
+        is_late = time.monotonic() - self.since > self.timeout_keep_alive
+        if is_late and not self._is_answering and not self.timeout_keep_alive_task:
+            self._refuse("request_timeout")
+
+    def _read_without_upgrade(self, rest: bytes) -> None:
+        # The parser skips the body of a request for another protocol, as Java and curl send it.
+        head = [b"%s %s HTTP/1.1" % (self.parser.get_method(), self.url)]
+        head += [b"%s: %s" % header for header in self.headers if header[0] != b"upgrade"]
+        self.parser = HttpRequestParser(self)
+        self.data_received(b"\r\n".join([*head, b"", rest]))
+
+    @property
+    def _is_answering(self) -> bool:
+        return bool(self.cycle) and not (self.cycle.more_body or self.cycle.response_complete)
+
+    def _refuse(self, type: str) -> None:
+        if self._is_answering:
+            return self.shutdown()  # as soon as the answer is complete
+        error = AgentError(type)
+        status = f"HTTP/1.1 {error.status} {HTTPStatus(error.status).phrase}\r\n"
+        head = status + "Connection: close\r\nContent-Type: application/json\r\n\r\n"
+        self.transport.write(head.encode() + bytes(JSONResponse(error.body).body))
+        self.transport.close()

@@ -1,0 +1,30 @@
+"""HTTP to the provider of the model, with a limit for what it sends."""
+
+from typing import Any
+
+from .contract import AgentError
+from .settings import Settings
+
+
+def event_hooks(settings: Settings) -> dict[str, Any]:
+    """Return the event hooks of an HTTPX client that ends a call whose answer is too large.
+
+    A byte of a reply takes up to six in JSON, and a short chunk comes with much around it.
+    """
+    longest, most = 6 * settings.max_reply_bytes + 65_536, 64 * settings.max_reply_bytes + 65_536
+
+    async def limit(response: Any) -> None:
+        read = response.aiter_bytes
+
+        async def bounded(chunk_size: int | None = None) -> Any:
+            line = total = 0
+            async for chunk in read(chunk_size):
+                total += len(chunk)
+                line = len(chunk) - chunk.rfind(b"\n") - 1 + (0 if b"\n" in chunk else line)
+                if line > longest or total > most:
+                    raise AgentError("reply_incomplete", detail="MAX_REPLY_BYTES")
+                yield chunk
+
+        response.aiter_bytes = bounded
+
+    return {"response": [limit]}
