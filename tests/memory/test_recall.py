@@ -144,6 +144,19 @@ def test_people_who_talk_at_once_are_kept_apart(
         assert said == [("USER", f"tea{chat.tag}"), ("ASSISTANT", "Done."), ("USER", "It is mine.")]
 
 
+def test_each_model_call_of_a_turn_sees_what_one_search_recalled(agent: Agent, who: str) -> None:
+    agent.service.remember(agent.notes, f"/users/{who}/facts", "Her cat is called Miso.")
+    chat, count = agent.chat(who), Call("word_count", {"text": "a b"})
+    assert chat.say("Which cat?", ["Let me see. ", count], [count], ["Miso."]).turn == 1
+    calls = chat.calls("Which cat?")
+    assert len(calls) == 3
+    assert [agent.provider.remembered(call) for call in calls] == [
+        [("notes", "Her cat is called Miso.")]
+    ] * 3
+    assert [chat.history(call)[0] for call in calls] == [("user", "Which cat?")] * 3
+    assert agent.service.calls.count("RetrieveMemoryRecords") == 3, "one for each namespace"
+
+
 @pytest.mark.parametrize("searches", [0, 2])
 def test_what_a_turn_costs(agent: Agent, who: str, searches: int) -> None:
     agent.service.remember(agent.notes, f"/users/{who}/facts", "Her cat is called Miso.")

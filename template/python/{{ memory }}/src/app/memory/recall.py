@@ -61,7 +61,7 @@ class MemoryTurn:
     ) -> None:
         self.who, self.readers = who, readers
         self.added: list[str] = []
-        self.shown: list[Hit] = []  # to the model
+        self.shown: list[Hit] | None = None  # to the model; None: not yet searched for
         self.stores: list[Any] = []  # of the owner
         self.is_over = False
         self._seconds, self.is_writable = seconds, is_writable
