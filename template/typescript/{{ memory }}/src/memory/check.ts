@@ -18,7 +18,7 @@ export function checkMemory(folder: string, settings: Settings): Diagnostic[] {
   const { problem } = new LongTermMemory(settings, project, new Secrets(settings))
   const findings = problem ? [diagnostic('SET-STORE', `${problem}.`)] : []
   if (!isSavedPolicyCurrent(folder, project)) {
-    const message = 'This is not the policy that `iam` prints: save it again with `iam --save`.'
+    const message = 'This is not the policy that `iam` prints: save it again with `iam -- --save`.'
     findings.push(finding('AML-W248', policyFile(project), 1, message))
   }
   return findings
