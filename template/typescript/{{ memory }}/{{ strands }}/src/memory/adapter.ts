@@ -20,7 +20,7 @@ import type { SearchOptions, StreamOptions, Tool } from '@strands-agents/sdk'
 import { isBlank, log, type TurnRequest } from '../contract.ts'
 import { OfflineModel } from '../offline_model.ts'
 import type { Settings } from '../settings.ts'
-import { AgentCore } from './agentcore.ts'
+import { AgentCore, type Clients } from './agentcore.ts'
 import { bounded, type MemoryCollection, describeFailure, type Utterance } from './base.ts'
 import { eventSession } from './namespaces.ts'
 import { ownStores } from './own_stores.ts'
@@ -32,6 +32,11 @@ const DEFAULT_RESULTS = 5 // of an owner's store that does not say
 
 const guarded = new WeakMap<MemoryTurn, GuardedStore[]>()
 let sequence = 0 // of messages: a store that turns share knows them by their numbers
+
+/** Make what the first search needs: this takes longer than it may. */
+export async function warmUp(clients: Clients, region: string): Promise<void> {
+  await Promise.all([clients.get('recall', region), import('bedrock-agentcore/memory/strands')])
+}
 
 /** Return what the agent of a turn is made with. */
 export function agentOptions(

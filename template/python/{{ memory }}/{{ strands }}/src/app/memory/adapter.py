@@ -51,6 +51,7 @@ class Clients(agentcore.Clients):
         if kind != "recall":
             return super().connect(kind, region)
         from bedrock_agentcore.memory import MemoryClient
+        from bedrock_agentcore.memory.integrations.strands import memorystore  # noqa: F401 (slow)
 
         client = MemoryClient(region, "strands", boto3_session=self.session(kind))
         event = "provide-client-params.bedrock-agentcore.RetrieveMemoryRecords"
