@@ -16,6 +16,7 @@ line of a YAML error is the parser's, and written as -.
 import base64
 import json
 import re
+import resource
 import subprocess
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -148,8 +149,13 @@ def in_renders(language: str, driver: str, projects: list[dict[str, Any]]) -> li
     return found
 
 
-def run_in_render(language: str, render: str, driver: str, request: Any) -> Any:
-    """The answer of a driver beside the vectors, which is run in a render of that language."""
+def run_in_render(
+    language: str, render: str, driver: str, request: Any, cpu_seconds: int = 300
+) -> Any:
+    """The answer of a driver beside the vectors, which is run in a render of that language.
+
+    The driver is killed when it has used so much CPU time.
+    """
     project = installed(f"strands-{language}+{render}")
     python = project / ".venv" / "bin" / "python"
     program, suffix = (python, "py") if language == "python" else (NODE, "mjs")
@@ -162,6 +168,7 @@ def run_in_render(language: str, render: str, driver: str, request: Any) -> Any:
         text=True,
         timeout=300,
         check=False,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_CPU, (cpu_seconds, cpu_seconds)),
     )
     assert result.returncode == 0, result.stderr
     return json.loads(result.stdout)

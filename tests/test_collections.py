@@ -1,6 +1,7 @@
 """Every rule of memory collections, in both languages: the same verdict, ids, files and lines."""
 
 import re
+from pathlib import Path
 
 import pytest
 
@@ -14,6 +15,7 @@ from tests.collections_check import (
     findings,
     findings_of_both,
     ids,
+    run_in_render,
 )
 from tests.conftest import Once, Rendered
 
@@ -97,6 +99,48 @@ def test_no_two_vectors_are_the_same() -> None:
 
 def test_the_examples_are_of_each_backend() -> None:
     assert EXAMPLES == ["agentcore", "lambda", "rest", "s3", "valkey"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("language", LANGUAGES)
+@pytest.mark.parametrize("render", ["agentcore", "valkey", "s3", "custom"])
+def test_no_pattern_needs_more_than_linear_time(language: str, render: str) -> None:
+    """A quadratic one needs ten seconds and more of CPU time for 100 kB."""
+    folders = ["collections", "memory"] if render == "agentcore" else ["collections"]
+    request = {"folders": folders, "texts": hostile_texts(100_000), "seconds": 2}
+    found = run_in_render(language, render, "patterns", request)
+    assert found["slow"] == []
+    assert found["tried"] > 15
+
+
+def hostile_texts(size: int) -> list[str]:
+    """Texts of parts that repeat, behind something that patterns begin with, with a wrong end."""
+    parts = [*" -./:;,!?_#@{}[]()*+='", "a", "0", "a.", "a-", "a/", "a:", ". ", "{a", "{a}", "0a"]
+    parts += ["}{", "/{actorId}", "{actorId}", "-{a}", "---\n", "arn:aws:", "%40"]
+    starts = ["", "{", "arn:aws:", "1.0.0-"]
+    return [start + part * (size // len(part)) + "\0" for start in starts for part in parts]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_a_long_description_does_not_keep_check_busy(language: str, tmp_path: Path) -> None:
+    """It took 40 s of CPU time for the first of them; reading the file takes some."""
+    cases = [
+        Case(
+            "",
+            "valkey",
+            [['"Sessions"', "Sessions"], _described(part * (80_000 // len(part.encode())))],
+            [],
+        )
+        for part in ("..", "!.?", "a. ", ". . ", "\u3002")
+    ]
+    projects = [case.write(tmp_path / str(number)) for number, case in enumerate(cases)]
+    found = run_in_render(language, "valkey", "check", projects, cpu_seconds=25)
+    assert [[one["id"] for one in each] for each in found] == [["AML-W222"]] * len(cases)
+
+
+def _described(text: str) -> dict[str, object]:
+    return {"cut": ["  description:", "  owner:"], "by": f"  description: '{text}x'\n"}
 
 
 def _ids(case: Case) -> set[str]:
