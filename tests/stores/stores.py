@@ -182,7 +182,7 @@ class ValkeyStore(Store):
 
     @staticmethod
     def is_save(request: bytes) -> bool:
-        return bool(re.search(rb"\r\neval\r\n", request, re.I)) and b"manifest" in request
+        return bool(re.search(rb"\r\neval\r\n", request, re.I)) and b"'rev', ARGV[3]" in request
 
     @cached_property
     def client(self) -> Any:

@@ -32,8 +32,7 @@ def test_a_session_is_one_hash_of_valkey(chat: Chat, one: Replica) -> None:
     assert store.client.type(key) == b"hash"
     fields = sorted(name.decode() for name in store.client.hkeys(key))
     assert len([name for name in fields if UUID7.fullmatch(name.removeprefix("h:"))]) == CHECKPOINTS
-    assert {name for name in fields if not name.startswith("h:")} <= {"latest", "manifest", "rev"}
-    assert {"latest", "manifest", "rev"} <= set(fields)
+    assert {name for name in fields if not name.startswith("h:")} == {"latest", "rev"}
     store.client.expire(key, TTL // 2)
     assert chat.say("Five.").turn == 5
     assert TTL // 2 < store.client.ttl(key) <= TTL, "the time begins anew with every turn"
@@ -54,7 +53,7 @@ def test_a_session_is_a_folder_of_the_bucket(agents: Agents, provider: Provider)
         folder = f"{prefix}{chat.session}/agent/{home.agent_id}/snapshots/"
         objects = partial(store.keys, f"{prefix}{chat.session}/")
         # Those that are too many are deleted after the turn.
-        wait_for("two checkpoints, a manifest and the latest", partial(has, objects, 4))
+        wait_for("two checkpoints and the latest", partial(has, objects, 3))
         keys = objects()
         assert all(key.startswith(folder) for key in keys), keys
         names = [key.removeprefix(folder) for key in keys]
@@ -63,7 +62,7 @@ def test_a_session_is_a_folder_of_the_bucket(agents: Agents, provider: Provider)
         for name in history:
             id = name.removeprefix("immutable_history/snapshot_").removesuffix(".json")
             assert UUID7.fullmatch(id), name
-        assert sorted(set(names) - set(history)) == ["manifest.json", "snapshot_latest.json"]
+        assert sorted(set(names) - set(history)) == ["snapshot_latest.json"]
 
 
 @pytest.mark.spread

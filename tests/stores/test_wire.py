@@ -118,12 +118,15 @@ def test_the_operations_are_the_json_of_the_contract(agents: Agents, provider: P
     assert condition(latest[0], "if-match") is None
     assert condition(latest[1], "if-match")
     assert condition(latest[1], "if-none-match") is None
-    (manifest,) = of(replica, "save_manifest")
-    told = manifest[1]["manifest"]
-    assert manifest[1] == base(home, chat, "save_manifest") | {"manifest": told}
-    assert set(told) == {"schema_version", "updated_at"}
-    assert told["schema_version"] == "1.0"
-    assert TIME.fullmatch(told["updated_at"])
+    manifests = of(replica, "save_manifest")
+    assert len(manifests) == len(latest), "each commit updates it"
+    for manifest, save in zip(manifests, latest, strict=True):
+        told = manifest[1]["manifest"]
+        assert manifest[1] == base(home, chat, "save_manifest") | {"manifest": told}
+        assert set(told) == {"schema_version", "updated_at"}
+        assert told["schema_version"] == "1.0"
+        assert TIME.fullmatch(told["updated_at"])
+        assert told["updated_at"] >= save[1]["snapshot"]["created_at"]
     chat.end()
     (end,) = of(replica, "delete_session")
     assert end[1] == {"operation": "delete_session", "session_id": chat.session}
