@@ -80,7 +80,7 @@ const FINDINGS: [old: string, by: string, found: string[]][] = [
 ]
 for (const [old, by, expected] of FINDINGS) {
   test(`finds ${expected.join(', ')} after ${JSON.stringify(by)}`, (context) => {
-    const folder = project(context, { SESSIONS: 'x' }, old, by)
+    const folder = project(context, { SESSIONS: 'h', BAD: 'a b' }, old, by)
     const found = checkProject(folder, null)
     const lines = found.map(({ id, file, line }) => `${id} ${file.slice(0, 5)}:${line}`)
     assert.deepEqual(lines, expected)

@@ -76,11 +76,12 @@ const FINDINGS: [old: string, by: string, found: string[]][] = [
   ['enabled: true', 'enabled: false', ['AML-E107 agent:6', 'AML-E108 iam/h:3']],
   ['"read-write"', '"read"', ['AML-E106 agent:6']],
   ['read_collections: ["sessions"]', 'read_collections: []', ['AML-E10C agent:6']],
+  ['env:SESSIONS', 'env:BAD', ['AML-E113 colle:16']],
   ['env:SESSIONS', 'env:OTHER', ['AML-W240 colle:16']],
 ]
 for (const [old, by, expected] of FINDINGS) {
   test(`finds ${expected.join(', ')} after ${JSON.stringify(by)}`, (context) => {
-    const folder = project(context, { SESSIONS: 'x' }, old, by)
+    const folder = project(context, { SESSIONS: 'https://h', BAD: 'a b' }, old, by)
     const found = checkProject(folder, null)
     const lines = found.map(({ id, file, line }) => `${id} ${file.slice(0, 5)}:${line}`)
     assert.deepEqual(lines, expected)

@@ -9,7 +9,7 @@ import type { ChatCompletionMessageParam } from 'openai/resources/chat/completio
 import { AgentError } from './contract.ts'
 import { OfflineModel } from './offline_model.ts'
 import { boundedFetch } from './provider.ts'
-import { type Diagnostic, diagnostic, type Settings } from './settings.ts'
+import { type Diagnostic, diagnostic, isPlainHttp, type Settings } from './settings.ts'
 
 const STOPS: Record<string, StopReason> = {
   stop: 'endTurn',
@@ -137,8 +137,13 @@ export function buildModel(settings: Settings): Model {
 
 /** What keeps this model from answering, as far as the environment can tell. */
 export function checkModel(settings: Settings): Diagnostic[] {
-  const known = process.env.OPENAI_API_KEY || process.env.OPENAI_BASE_URL
-  if (settings.model === 'offline' || known) return []
+  const { OPENAI_API_KEY: key, OPENAI_BASE_URL: url } = process.env
+  if (settings.model === 'offline') return []
+  if (key && isPlainHttp(modelEndpoint(settings))) {
+    const hint = 'OPENAI_API_KEY travels over plain http to another host: use https.'
+    return [diagnostic('SET-OPENAI_BASE_URL', hint, 'warning')]
+  }
+  if (key || url) return []
   const hint = 'Set OPENAI_API_KEY, or OPENAI_BASE_URL for a server of your own: MODEL needs it.'
   return [diagnostic('SET-OPENAI_API_KEY', hint)]
 }

@@ -60,12 +60,14 @@ async function check(args: string[]): Promise<void> {
 async function chat(args: string[]): Promise<void> {
   const text = { type: 'string' } as const
   const { values } = parseArgs({ args, options: { session: text, actor: text } })
-  const { session: sessionId = randomUUID(), actor = null } = values
+  const { session: sessionId = randomUUID() } = values
+  let { actor = null } = values
   if (!SESSION_ID.test(sessionId)) throw new CommandError(ERRORS.invalid_session_id[1], 2)
   if (actor !== null && !ACTOR_ID.test(actor)) throw new CommandError(ERRORS.invalid_actor[1], 2)
   const runtime = await start()
   if (runtime.actorRequired && actor === null) {
-    throw new CommandError('An actor id is required: use --actor ID.', 2)
+    actor = 'local-user'
+    console.log(`You are ${actor}; -- --actor ID names another.`)
   }
   const [isPiped, stop] = [!process.stdin.isTTY, new AbortController()]
   const output = isPiped ? undefined : process.stdout

@@ -74,7 +74,7 @@ export class Runtime {
   get retentionNotice(): string {
     const recorded = this.longTerm.retentionNotice
     const isKept = this.store && this.collection && this.project.isWritable(this.collection)
-    if (isKept) return `Its turns are kept: continue with --session.${recorded}`
+    if (isKept) return `Its turns are kept: continue with -- --session.${recorded}`
     if (recorded) return `Sessions live in this process.${recorded}`
     if (this.store) return 'Nothing was kept: the session store is read-only.'
     return 'Nothing was kept: sessions live in this process.'

@@ -65,7 +65,7 @@ export class Runtime {
   /** What was kept of a session, for whoever leaves it. */
   get retentionNotice(): string {
     const isKept = this.store && this.collection && this.project.isWritable(this.collection)
-    if (isKept) return 'Its turns are kept: continue with --session.'
+    if (isKept) return 'Its turns are kept: continue with -- --session.'
     if (this.store) return 'Nothing was kept: the session store is read-only.'
     return 'Nothing was kept: sessions live in this process.'
   }

@@ -5,7 +5,7 @@ import { defaultSettingsMiddleware, type LanguageModel, wrapLanguageModel } from
 
 import { OfflineModel } from './offline_model.ts'
 import { boundedFetch } from './provider.ts'
-import { type Diagnostic, diagnostic, type Settings } from './settings.ts'
+import { type Diagnostic, diagnostic, isPlainHttp, type Settings } from './settings.ts'
 
 const MAX_TOKENS = 8192 // of one answer; Anthropic requires a limit
 
@@ -22,7 +22,12 @@ export function buildModel(settings: Settings): LanguageModel {
 
 /** What keeps this model from answering, as far as the environment can tell. */
 export function checkModel(settings: Settings): Diagnostic[] {
-  if (settings.model === 'offline' || process.env.ANTHROPIC_API_KEY) return []
+  if (settings.model === 'offline') return []
+  if (process.env.ANTHROPIC_API_KEY) {
+    if (!isPlainHttp(modelEndpoint(settings))) return []
+    const hint = 'ANTHROPIC_API_KEY travels over plain http to another host: use https.'
+    return [diagnostic('SET-ANTHROPIC_BASE_URL', hint, 'warning')]
+  }
   const hint = 'ANTHROPIC_API_KEY is not set: MODEL needs it.'
   return [diagnostic('SET-ANTHROPIC_API_KEY', hint)]
 }

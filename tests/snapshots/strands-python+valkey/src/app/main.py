@@ -74,7 +74,8 @@ def chat(session: str, actor: str | None) -> None:
         raise click.BadParameter(ERRORS["invalid_actor"][1])
     runtime, done, failed, is_piped = start(), 0, 0, not sys.stdin.isatty()
     if runtime.actor_required and actor is None:
-        raise click.UsageError("An actor id is required: use --actor ID.")
+        actor = "local-user"
+        click.echo(f"You are {actor}; --actor ID names another.")
     with asyncio.Runner() as runner:
         runner.run(_open(runtime))
         while True:

@@ -10,7 +10,7 @@ const MEMORY_ID = /^[A-Za-z][A-Za-z0-9_-]{0,99}-[A-Za-z0-9]{10}$/
 const NAMESPACE = /^(?=.{1,512}$)\/?[A-Za-z0-9_{}-]+(\/[A-Za-z0-9_{}-]+)*(\/\*?)?$/
 const PLACEHOLDER = /\{(?:actorId|projectId|sessionId)\}/g
 // In {actorId}-{sessionId}, actor a-b with session c has the namespace of actor a with b-c.
-const AMBIGUOUS = /\{actorId\}[^/]*\{|\}[^/]*\{actorId\}/
+const AMBIGUOUS = /\{actorId\}[^/{]*\{|\}[^/{}]*\{actorId\}/
 const MAX_RECORDS = 100
 
 const NamespaceConfig = z.strictObject({

@@ -6,28 +6,37 @@ import type {
 } from '@aws-sdk/client-bedrock-agentcore'
 import {
   type ExtractionResult,
+  InvokeModelStage,
+  MemoryManager,
   type MemoryEntry,
   Message,
   ModelExtractor,
+  TextBlock,
 } from '@strands-agents/sdk'
+import type { InvokeModelContext, LocalAgent, MemoryManagerConfig } from '@strands-agents/sdk'
 import type { MemoryStore, MessageData, Model, ModelStreamEvent } from '@strands-agents/sdk'
 import type { SearchOptions, StreamOptions, Tool } from '@strands-agents/sdk'
 
 import { isBlank, log, type TurnRequest } from '../contract.ts'
 import { OfflineModel } from '../offline_model.ts'
 import type { Settings } from '../settings.ts'
-import { AgentCore } from './agentcore.ts'
+import { AgentCore, type Clients } from './agentcore.ts'
 import { bounded, type MemoryCollection, describeFailure, type Utterance } from './base.ts'
 import { eventSession } from './namespaces.ts'
 import { ownStores } from './own_stores.ts'
 import { type Hit, MAX_QUERY_CHARS, memoryBlock, type MemoryTurn } from './recall.ts'
 import type { LongTermMemory } from './wiring.ts'
 
-const MAX_ENTRIES = 10_000 // of the block: the files say how many there are
+const MAX_ENTRIES = 10_000 // to show: the files say how many there are
 const DEFAULT_RESULTS = 5 // of an owner's store that does not say
 
 const guarded = new WeakMap<MemoryTurn, GuardedStore[]>()
 let sequence = 0 // of messages: a store that turns share knows them by their numbers
+
+/** Make what the first search needs: this takes longer than it may. */
+export async function warmUp(clients: Clients, region: string): Promise<void> {
+  await Promise.all([clients.get('recall', region), import('bedrock-agentcore/memory/strands')])
+}
 
 /** Return what the agent of a turn is made with. */
 export function agentOptions(
@@ -47,16 +56,10 @@ export function agentOptions(
   )
   stores.push(...own)
   if (stores.length === 0) return {}
-  const hits: Hit[] = []
-  const format = ({ entries }: { entries: MemoryEntry[] }) => {
-    const found = entries.map((entry) => hitOf(entry, entry.storeName ?? ''))
-    hits.splice(0, hits.length, ...turn.best(found))
-    return memoryBlock(hits)
-  }
-  const injection = { maxEntries: MAX_ENTRIES, format }
-  const memoryManager = { stores, addToolConfig: adds, injection }
+  const config = { stores, addToolConfig: adds, injection: false }
+  const memoryManager = new TurnManager(config, turn)
   const isOffline = model.constructor === OfflineModel
-  return { memoryManager, ...(isOffline && { model: new RecallingOfflineModel(hits) }) }
+  return { memoryManager, ...(isOffline && { model: new RecallingOfflineModel(memoryManager) }) }
 }
 
 /** Record a committed turn: its texts in the collections, its messages in the owner's stores. */
@@ -230,13 +233,48 @@ export class GuardedStore implements MemoryStore {
   }
 }
 
+/** The memory manager of a turn: each model call sees what one search recalled. */
+class TurnManager extends MemoryManager {
+  /** What the models of the turn are shown; null: not yet searched for. */
+  hits: readonly Hit[] | null = null
+  readonly #turn: MemoryTurn
+
+  constructor(config: MemoryManagerConfig, turn: MemoryTurn) {
+    super(config)
+    this.#turn = turn
+  }
+
+  /** Show the memories to the models of an agent. */
+  override async initAgent(agent: LocalAgent): Promise<void> {
+    await super.initAgent(agent)
+    agent.addMiddleware(InvokeModelStage.Input, (context) => this.#show(context))
+  }
+
+  async #show(context: InvokeModelContext): Promise<InvokeModelContext> {
+    const place = context.messages.findLastIndex(
+      ({ role, content }) => role === 'user' && content[0]?.type !== 'toolResultBlock',
+    )
+    const prompt = context.messages[place]!
+    if (this.hits === null) {
+      const texts = prompt.content.map((block) => (block.type === 'textBlock' ? block.text : ''))
+      const entries = await this.search(texts.join(''), { maxSearchResults: MAX_ENTRIES })
+      this.hits = this.#turn.best(entries.map((entry) => hitOf(entry, entry.storeName ?? '')))
+    }
+    if (this.hits.length === 0 || context.model instanceof RecallingOfflineModel) return context
+    // A copy: memories never become part of the session.
+    const block = new TextBlock(`\n\n${memoryBlock(this.hits)}`)
+    const asked = new Message({ role: 'user', content: [...prompt.content, block] })
+    return { ...context, messages: context.messages.with(place, asked) }
+  }
+}
+
 /** The offline model of one turn: it says what it remembers after all else. */
 class RecallingOfflineModel extends OfflineModel {
-  readonly #hits: readonly Hit[]
+  readonly #manager: TurnManager
 
-  constructor(hits: readonly Hit[]) {
+  constructor(manager: TurnManager) {
     super()
-    this.#hits = hits
+    this.#manager = manager
   }
 
   override async *stream(
@@ -244,11 +282,10 @@ class RecallingOfflineModel extends OfflineModel {
     options?: StreamOptions,
   ): AsyncIterable<ModelStreamEvent> {
     let name = ''
-    const plain = withoutBlock(messages, memoryBlock(this.#hits))
-    for await (const event of super.stream(plain, options)) {
+    for await (const event of super.stream(messages, options)) {
       if (event.type === 'modelContentBlockStartEvent') name = event.start?.name ?? ''
       if (event.type === 'modelContentBlockStopEvent' && !name) {
-        for (const one of this.#hits) {
+        for (const one of this.#manager.hits ?? []) {
           const delta = { type: 'textDelta' as const, text: ` I remember: "${one.text}"` }
           yield { type: 'modelContentBlockDeltaEvent', delta }
         }
@@ -264,13 +301,4 @@ class RecallingOfflineModel extends OfflineModel {
       yield event
     }
   }
-}
-
-/** The messages without the block at the end of the last one. */
-function withoutBlock(messages: Message[], block: string): Message[] {
-  const last = messages.at(-1)
-  const end = last?.content.at(-1)
-  if (!last || !block || end?.type !== 'textBlock' || end.text.trim() !== block) return messages
-  const plain = new Message({ role: last.role, content: last.content.slice(0, -1) })
-  return [...messages.slice(0, -1), plain]
 }

@@ -16,9 +16,9 @@ const CONFIG = ['backend', 'retrieval_config']
 export function checkMemory(folder: string, settings: Settings): Diagnostic[] {
   const project = loadProject(folder, settings.agentId)
   const { problem } = new LongTermMemory(settings, project, new Secrets(settings))
-  const findings = problem ? [diagnostic('SET-STORE', `${problem}.`)] : []
+  const findings = problem ? [diagnostic('SET-PROJECT_ID', `${problem}.`, 'warning')] : []
   if (!isSavedPolicyCurrent(folder, project)) {
-    const message = 'This is not the policy that `iam` prints: save it again with `iam --save`.'
+    const message = 'This is not the policy that `iam` prints: save it again with `iam -- --save`.'
     findings.push(finding('AML-W248', policyFile(project), 1, message))
   }
   return findings

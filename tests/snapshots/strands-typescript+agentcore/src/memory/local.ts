@@ -56,16 +56,24 @@ export class LocalMemory implements Memory {
     return existsSync(this.#path)
   }
 
+  /** Return at most `topK` records for a query, best first; of equal texts the newest. */
   async retrieve(namespace: Namespace, query: string, topK: number): Promise<MemoryRecord[]> {
     const wanted = wordsOf(query)
     const { records } = await this.#alone(() => this.#read(MAX_ROWS))
-    const found = records.flatMap(({ record: id, text, namespace: where, at: createdAt }) => {
-      if (!namespace.holds(where)) return []
+    const newest = new Map<string, MemoryRecord>()
+    for (const { record: id, text, namespace: where, at: createdAt } of records.toReversed()) {
+      if (!namespace.holds(where) || newest.has(text)) continue
       const own = wordsOf(text)
       const score = [...wanted].filter((word) => own.has(word)).length / (wanted.size || 1)
-      return score > 0 ? [{ id, text, score, namespace: where, createdAt }] : []
-    })
-    return found.toSorted((one, other) => other.score - one.score).slice(0, topK)
+      newest.set(text, { id, text, score, namespace: where, createdAt })
+    }
+    const found = [...newest.values()].filter(({ score }) => score > 0)
+    const isQuestion = ({ text }: MemoryRecord) => Number(text.endsWith('?'))
+    found.sort((one, other) => isQuestion(one) - isQuestion(other) || other.score - one.score)
+    // An earlier question has the words of this one: it is never better than a fact.
+    let lowest = 1
+    const ranked = found.map((one) => ({ ...one, score: (lowest = Math.min(lowest, one.score)) }))
+    return ranked.slice(0, topK)
   }
 
   async createEvent({ who, utterances: items, token, at: time }: MemoryEvent): Promise<void> {

@@ -33,7 +33,7 @@ function recallStatements(memory: string, { retrieval_config: declared }: AgentC
     const templates = Object.keys(declared).filter((one) => one.endsWith('/*') === isSubtree)
     const paths = templates.map((one) => {
       const path = one.replace(/\/\*$/, '').replace(/\{\w+\}/g, '*')
-      return `/${path.replace(/^\/+|\/+$/g, '')}/`
+      return `/${path.replace(/^\/+|(?<!\/)\/+$/g, '')}/`
     })
     const [parameter] = Object.keys(new Namespace('', isSubtree).wire) // each has its own key
     const StringLike = { [`bedrock-agentcore:${parameter}`]: [...new Set(paths)].toSorted() }

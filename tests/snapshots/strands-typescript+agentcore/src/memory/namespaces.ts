@@ -82,12 +82,12 @@ export function eventSession(sessionId: string): string {
 }
 
 function normalised(path: string): string {
-  return `/${path.replace(/^\/+|\/+$/g, '')}/`
+  return `/${path.replace(/^\/+|(?<!\/)\/+$/g, '')}/`
 }
 
 /** The parts of a path between its slashes. */
 export function segmentsOf(path: string): string[] {
-  return path.replace(/^\/+|\/+$/g, '').split('/')
+  return path.replace(/^\/+|(?<!\/)\/+$/g, '').split('/')
 }
 
 /** The templates by which the strategies of a resource write, in the words of the files. */

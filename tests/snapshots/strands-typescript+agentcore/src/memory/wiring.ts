@@ -6,6 +6,7 @@ import type { Collection } from '../collections/models.ts'
 import { type Secrets, unsetVariables } from '../collections/secrets.ts'
 import { AgentError, type TurnRequest } from '../contract.ts'
 import type { Settings } from '../settings.ts'
+import { warmUp } from './adapter.ts'
 import { AgentCore, Clients } from './agentcore.ts'
 import { type MemoryCollection, MemoryUnavailable, type Utterance } from './base.ts'
 import { LocalMemory } from './local.ts'
@@ -101,13 +102,14 @@ export class LongTermMemory {
     try {
       if (this.problem) throw new MemoryUnavailable(this.problem)
       const names = new Map<string, string>()
-      for (const { id, memory, isWritable } of this.collections) {
+      for (const { id, memory, isWritable, namespaces } of this.collections) {
         if (!(memory instanceof AgentCore)) continue
         const [name = ''] = (await memory.memoryId()).split('/').slice(-1)
         const other = names.get(`${memory.region} ${name}`)
         if (isWritable && other) throw new MemoryUnavailable(twice(other, id))
         if (isWritable) names.set(`${memory.region} ${name}`, id)
-        await this.#clients.get('recall', memory.region)
+        await warmUp(this.#clients, memory.region)
+        if (!namespaces) await this.#clients.get('control', memory.region)
       }
     } catch (error) {
       if (!(error instanceof MemoryUnavailable)) throw error

@@ -20,12 +20,18 @@ export const region = text(
 )
 export const ENV = 'env:[A-Za-z_][A-Za-z0-9_]{0,127}'
 
-/** A secret that a collection names: `path` is the field that does. */
+/**
+ * A secret that a collection names: `path` is the field that does.
+ *
+ * `accepts` refuses values that cannot be what is `expected`.
+ */
 export interface SecretRef {
   readonly reference: string
   readonly key: string | null
   readonly region: string | null
   readonly path: readonly string[]
+  readonly expected?: string
+  readonly accepts?: (value: string) => boolean
 }
 
 /** Tell that a backend lacks the field that says what to connect to. */

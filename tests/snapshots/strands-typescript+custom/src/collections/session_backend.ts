@@ -2,13 +2,14 @@
 
 import { z } from 'zod'
 
+import { isPlainHttp } from '../settings.ts'
 import { ENV, missingAddress, region, type SecretRef, text, whole } from './fields.ts'
 import type { Document, Findings } from './reader.ts'
 
 const ARN = 'arn:aws[a-z-]{0,10}:lambda:[a-z0-9-]{1,32}:[0-9]{1,20}:function:'
 const FUNCTION = '[A-Za-z0-9_-]{1,64}(:[A-Za-z0-9$_-]{1,128})?'
 const HOST = '(\\[[0-9A-Fa-f:.]{2,45}\\]|[A-Za-z0-9._-]{1,253})(:[0-9]{1,5})?'
-const URL = `https?://${HOST}(/[A-Za-z0-9._~:@!$&'()*+,;=%-]*)*(?<!/)`
+const BASE_URL = `https?://${HOST}(/[A-Za-z0-9._~:@!$&'()*+,;=%-]*)*(?<!/)`
 
 const TRANSPORT = ['backend', 'transport']
 const CREDENTIALS = [...TRANSPORT, 'credentials']
@@ -48,7 +49,7 @@ export const RestTransport = z.strictObject({
   type: z.literal('rest-api'),
   ...calls,
   base_url: text(
-    `(?=.{1,2048}$)(${ENV}|${URL})`,
+    `(?=.{1,2048}$)(${ENV}|${BASE_URL})`,
     'env:NAME, or an http(s) URL without user, query, fragment and final slash',
   ),
 })
@@ -76,6 +77,22 @@ export type LambdaTransport = z.output<typeof LambdaTransport>
 export type CustomConfig = z.output<typeof CustomConfig>
 type Transport = RestTransport | LambdaTransport
 
+/** Return the address itself, or the environment variable that `env:NAME` names. */
+export function resolve(reference: string): string {
+  return reference.startsWith('env:') ? (process.env[reference.slice(4)]?.trim() ?? '') : reference
+}
+
+/** Return the http or https URL of a service, or null. */
+export function serviceUrl(address: string): URL | null {
+  const url = URL.parse(address)
+  return url && /^https?:$/.test(url.protocol) && !url.search && !url.hash ? url : null
+}
+
+const IS_URL = {
+  expected: 'the http:// or https:// address of a service',
+  accepts: (value: string) => serviceUrl(value) !== null,
+}
+
 /** Return the references that are read before the collection is used. */
 export function secretRefs({ transport }: CustomConfig): SecretRef[] {
   if (!transport) return []
@@ -84,7 +101,8 @@ export function secretRefs({ transport }: CustomConfig): SecretRef[] {
     if (reference) refs.push({ reference, key: key || null, region: region || null, path })
   }
   for (const [name, address = ''] of Object.entries(addressesOf(transport))) {
-    if (address.startsWith('env:')) add([...TRANSPORT, name], address)
+    const ref = { reference: address, key: null, region: null, path: [...TRANSPORT, name] }
+    if (address.startsWith('env:')) refs.push({ ...ref, ...(name === 'base_url' && IS_URL) })
   }
   const { source, name, secret_id: id, key, region } = transport.credentials
   if (source === 'env') add([...CREDENTIALS, 'name'], `env:${name}`, key)
@@ -120,7 +138,17 @@ export function* backendFindings(
     yield document.finding('AML-W224', message, ...TRANSPORT, name)
   }
   if (transport.type === 'lambda') yield* checkFunctionName(document, transport)
+  else if (isExposed(transport)) {
+    const message = 'Credentials travel over plain http to another host: use https.'
+    yield document.finding('AML-W226', message, ...TRANSPORT, 'base_url')
+  }
   yield* checkCredentials(document, transport)
+}
+
+/** Whether credentials travel over plain http to another host. */
+function isExposed({ base_url: reference, credentials }: RestTransport): boolean {
+  const address = resolve(reference)
+  return isPlainHttp(address) && (credentials.scheme !== 'none' || address.includes('@'))
 }
 
 function* checkFunctionName(document: Document, transport: LambdaTransport): Findings {

@@ -10,9 +10,11 @@ import pRetry from 'p-retry'
 import { v7 as uuid7 } from 'uuid'
 
 import type { Secrets } from '../collections/secrets.ts'
-import type {
-  LambdaTransport,
-  RestTransport as RestConfig,
+import {
+  type LambdaTransport,
+  resolve,
+  type RestTransport as RestConfig,
+  serviceUrl,
 } from '../collections/session_backend.ts'
 import { log } from '../contract.ts'
 import type { Stored } from '../session_store.ts'
@@ -108,11 +110,9 @@ export class EndpointStore implements DurableStore {
       if (!etag || !isMarker(value)) throw error
       revision = await this.#replace(sessionId, wire, etag)
     }
-    if (wire.app_data.turn === 1) {
-      await this.#client.saveManifest(sessionId, this.#agent).catch((error: Error) => {
-        log('WARNING', `session ${sessionId}: no manifest: ${error.message}`)
-      })
-    }
+    await this.#client.saveManifest(sessionId, this.#agent).catch((error: Error) => {
+      log('WARNING', `session ${sessionId}: no manifest: ${error.message}`)
+    })
     if (checkpoint) await this.saveCheckpoint(sessionId, snapshot, checkpoint)
     return revision
   }
@@ -183,7 +183,7 @@ export class EndpointStore implements DurableStore {
 }
 
 /** A snapshot as the contract has it, with all that its `data` must have. */
-function toWire(snapshot: string): Fields & { app_data: { turn?: number } } {
+function toWire(snapshot: string): Fields {
   const value = JSON.parse(snapshot)
   const { state = {}, system_prompt = null } = value.data
   return { ...value, data: { ...value.data, state, system_prompt } }
@@ -307,7 +307,7 @@ export class EndpointClient {
     if (answer.status !== 404) this.#expectOk(asked, answer)
   }
 
-  /** Save the manifest, which has the schema of the snapshots. */
+  /** Save the manifest: the schema of the snapshots, and when the latest was committed. */
   async saveManifest(sessionId: string, scopeId: string): Promise<void> {
     const manifest = { schema_version: '1.0', updated_at: now() }
     const asked = { ...request('save_manifest', sessionId, scopeId), manifest }
@@ -414,11 +414,9 @@ export class RestTransport implements Transport {
   readonly #secrets: Secrets
 
   constructor(declared: RestConfig, maxBytes: number, secrets: Secrets) {
-    const url = URL.parse(resolve(declared.base_url))
-    const isValid = url && /^https?:$/.test(url.protocol) && !url.search && !url.hash
-    this.contact = isValid ? url.origin : `the address ${declared.base_url}`
+    this.#url = serviceUrl(resolve(declared.base_url))
+    this.contact = this.#url?.origin ?? `the address ${declared.base_url}`
     this.#declared = declared
-    this.#url = isValid ? url : null
     this.#maxBytes = maxBytes
     this.#secrets = secrets
   }
@@ -488,11 +486,6 @@ function judge({ status, ok, headers }: Response, raw: Buffer): Answer {
     }
     throw new StoreUnavailable(`HTTP ${status}, but the body is not JSON`)
   }
-}
-
-/** Return the address itself, or the environment variable that `env:NAME` names. */
-export function resolve(reference: string): string {
-  return reference.startsWith('env:') ? (process.env[reference.slice(4)]?.trim() ?? '') : reference
 }
 
 /** Return the value of a JSON text in UTF-8, or throw. */

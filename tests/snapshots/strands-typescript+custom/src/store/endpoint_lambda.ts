@@ -2,11 +2,11 @@
 
 import { InvokeCommand, LambdaClient, type LambdaServiceException } from '@aws-sdk/client-lambda'
 
-import type { LambdaTransport as LambdaConfig } from '../collections/session_backend.ts'
+import { type LambdaTransport as LambdaConfig, resolve } from '../collections/session_backend.ts'
 import { describe } from '../contract.ts'
 import { StoreUnavailable } from './base.ts'
 import { type Answer, checkEtag, type Condition, parse, readBody } from './endpoint.ts'
-import { type Request, resolve, type Transport } from './endpoint.ts'
+import type { Request, Transport } from './endpoint.ts'
 
 /** A function that finds the operation in its payload, and the conditions of a save too. */
 export class LambdaTransport implements Transport {

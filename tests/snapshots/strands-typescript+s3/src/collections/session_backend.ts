@@ -5,6 +5,9 @@ import { z } from 'zod'
 import { missingAddress, reference, region, type SecretRef, text, whole } from './fields.ts'
 import type { Document, Findings } from './reader.ts'
 
+// A bucket, or the ARN of an access point.
+const BUCKET = /^([A-Za-z0-9._-]{1,255}|arn:[A-Za-z0-9:/._-]{1,255})$/
+
 export const S3Config = z.strictObject({
   type: z.literal('s3'),
   bucket_secret: reference.optional(),
@@ -20,7 +23,9 @@ export type S3Config = z.output<typeof S3Config>
 /** Return the references that are read before the collection is used. */
 export function secretRefs({ bucket_secret: reference }: S3Config): SecretRef[] {
   const path = ['backend', 'bucket_secret']
-  return reference ? [{ reference, key: null, region: null, path }] : []
+  const accepts = (name: string) => BUCKET.test(name)
+  const expected = 'the name of a bucket'
+  return reference ? [{ reference, key: null, region: null, path, expected, accepts }] : []
 }
 
 /** Check what concerns more than one field. */

@@ -9,7 +9,7 @@ import { v7 as uuid7 } from 'uuid'
 
 import type { Collection } from '../collections/models.ts'
 import type { Secrets } from '../collections/secrets.ts'
-import type { S3Config } from '../collections/session_backend.ts'
+import { type S3Config, secretRefs } from '../collections/session_backend.ts'
 import { log, SESSION_ID } from '../contract.ts'
 import type { Stored } from '../session_store.ts'
 import type { Settings } from '../settings.ts'
@@ -17,7 +17,6 @@ import { Conflict, decode, type DurableStore, StoreUnavailable } from './base.ts
 import { unavailable, withinSeconds } from './base.ts'
 
 const [LATEST, HISTORY, QUARANTINE] = ['snapshot_latest.json', 'immutable_history/', 'set_aside/']
-const BUCKET = /^([A-Za-z0-9._-]{1,255}|arn:[A-Za-z0-9:/._-]{1,255})$/
 const DAY = 86_400_000
 
 /**
@@ -64,8 +63,6 @@ export class S3Store implements DurableStore {
     const folder = this.#folder(sessionId)
     const revision = await this.#run(async (bucket) => {
       if (expected) return await bucket.put(folder + LATEST, snapshot, { IfMatch: expected })
-      const manifest = { schema_version: '1.0', updated_at: new Date().toISOString() }
-      await bucket.put(`${folder}manifest.json`, JSON.stringify(manifest))
       return await bucket.create(folder + LATEST, snapshot)
     })
     if (checkpoint) await this.saveCheckpoint(sessionId, snapshot, checkpoint)
@@ -145,10 +142,7 @@ export class S3Store implements DurableStore {
     let name = `bucket of secret '${reference}'`
     try {
       return await withinSeconds(this.#settings.storeTimeoutSeconds, async (abortSignal) => {
-        const Bucket = await this.#secrets.get({ reference, key: null, region: null })
-        if (!BUCKET.test(Bucket)) {
-          throw new StoreUnavailable('this is not the name of a bucket', { indeterminate: false })
-        }
+        const Bucket = await this.#secrets.get(secretRefs(this.#declared)[0]!)
         name = `bucket '${Bucket}' in ${region}`
         this.#client ??= connect(region)
         return await use(new Objects(this.#client, Bucket, { abortSignal }, days))

@@ -10,10 +10,10 @@ import type { Diagnostic } from '../settings.ts'
 import { backendFindings, OtherConfig, secretRefs } from './backends.ts'
 import { Agent, Collection, Grants } from './models.ts'
 import { type Document, finding, type Findings, type Path, readDocument } from './reader.ts'
-import { hasAwsCredentials, isSet, variableOf } from './secrets.ts'
+import { hasAwsCredentials, isSet, readVariable, SecretError, variableOf } from './secrets.ts'
 
 const UPDATE = 'uvx copier update --defaults -r :current: -d'
-const SENTENCE_END = /[.!?]+(?:[ \t\n]+|$)|[。！？]+/
+const SENTENCE_END = /(?<![.!?])[.!?]+(?:[ \t\n]+|$)|[。！？]+/
 const BREADTH = { none: 0, session: 1, project: 2, user: 3 }
 
 type Reference = readonly [access: 'read' | 'write', path: Path, id: string]
@@ -203,10 +203,17 @@ function* checkRunningAgent(files: Files, agentId: string | null): Findings {
 function* checkEnvironment({ collections }: Files, project: Project): Findings {
   for (const collection of project.used()) {
     const { document } = collections.get(collection.collection_id)!
-    for (const { reference, path } of secretRefs(collection.backend)) {
+    for (const ref of secretRefs(collection.backend)) {
+      const { reference, path } = ref
       const variable = variableOf(reference)
-      if (isSet(variable)) continue
-      if (reference.startsWith('env:')) {
+      if (isSet(variable)) {
+        try {
+          readVariable(ref)
+        } catch (error) {
+          if (!(error instanceof SecretError)) throw error
+          yield document.finding('AML-E113', `${error.message}.`, ...path)
+        }
+      } else if (reference.startsWith('env:')) {
         const hint = 'set it before the agent starts with a model'
         const message = `The variable ${variable} is not set: ${hint}.`
         yield document.finding('AML-W240', message, ...path)
@@ -257,6 +264,8 @@ function* checkAgent(file: File<Agent>, agent: Agent, { collections, grants }: F
   const { document } = file
   let first: string | null = null // the collection that stores the sessions
   const writers = new Map<string, string>()
+  const named = referencesOf(agent).map(([, , id]) => collections.get(id)?.model)
+  const own = named.find((one) => one?.scope.lifetime === 'user' && !storesSessions(one))
   for (const reference of referencesOf(agent)) {
     const [access, path, id] = reference
     const found = collections.get(id)
@@ -284,6 +293,12 @@ function* checkAgent(file: File<Agent>, agent: Agent, { collections, grants }: F
         if (other === id) continue
         const message = `${id} and ${other} write to the same memory: write to one of them.`
         yield document.finding('AML-E111', message, ...path)
+      }
+      if (found.model.scope.lifetime === 'project' && own) {
+        const what = `also what it quotes from ${own.collection_id}`
+        const hint = `remove ${id} from write_collections`
+        const message = `Each turn is recorded in ${id} for all users, ${what}: ${hint}.`
+        yield document.finding('AML-W229', message, ...path)
       }
     }
   }

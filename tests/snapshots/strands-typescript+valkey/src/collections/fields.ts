@@ -24,12 +24,18 @@ export const reference = text(
   'env:NAME, or the ARN or path of a secret',
 )
 
-/** A secret that a collection names: `path` is the field that does. */
+/**
+ * A secret that a collection names: `path` is the field that does.
+ *
+ * `accepts` refuses values that cannot be what is `expected`.
+ */
 export interface SecretRef {
   readonly reference: string
   readonly key: string | null
   readonly region: string | null
   readonly path: readonly string[]
+  readonly expected?: string
+  readonly accepts?: (value: string) => boolean
 }
 
 /** Tell that a backend lacks the field that says what to connect to. */

@@ -11,7 +11,13 @@ import { text } from './fields.ts'
 const prose = z.string().refine((value) => !isBlank(value), 'Input should not be blank')
 const agentId = text('[a-z0-9_-]{1,64}', '1 to 64 characters of a-z 0-9 _ -')
 const collectionId = text('[a-z0-9_-]{3,64}', '3 to 64 characters of a-z 0-9 _ -')
-const version = text('(0|[1-9][0-9]{0,8})(\\.(0|[1-9][0-9]{0,8})){2}', 'a version like "1.0.0"')
+const NUMBER = '(0|[1-9][0-9]{0,8})'
+const LABEL = '(0|[1-9][0-9]*|[0-9]*[A-Za-z-][0-9A-Za-z-]*)'
+const BUILD = '[0-9A-Za-z-]+(\\.[0-9A-Za-z-]+)*'
+const version = text(
+  `${NUMBER}\\.${NUMBER}\\.${NUMBER}(-${LABEL}(\\.${LABEL})*)?(\\+${BUILD})?`,
+  'a semantic version such as 1.0.0',
+)
 const lifetime = z.enum(['session', 'project', 'user'])
 
 const Meta = z.strictObject({

@@ -73,30 +73,42 @@ export class Secrets {
   }
 
   /** Return the value of a secret. Throws SecretError. */
-  async get({ reference, key, region }: Omit<SecretRef, 'path'>): Promise<string> {
-    const id = JSON.stringify([reference, key, region])
+  async get(ref: Omit<SecretRef, 'path'>): Promise<string> {
+    const id = JSON.stringify([ref.reference, ref.key, ref.region])
     const cached = this.#cache.get(id)
     if (cached !== undefined) return cached
-    const field = key || (/#(.*)/s.exec(reference)?.[1] ?? '')
-    const value = await readSecret(reference, field, region)
+    const value = await readSecret(ref)
     this.#cache.set(id, value)
     return value
   }
 }
 
-async function readSecret(reference: string, field: string, region: string | null) {
-  const local = process.env[variableOf(reference)]?.trim()
-  if (!local && reference.startsWith('env:'))
-    throw new SecretError(reference, 'the variable is not set')
-  const text = local || (await askSecretsManager(reference, region))
+async function readSecret(ref: Omit<SecretRef, 'path'>): Promise<string> {
+  if (isSet(variableOf(ref.reference))) return readVariable(ref)
+  if (ref.reference.startsWith('env:'))
+    throw new SecretError(ref.reference, 'the variable is not set')
+  return valueIn(await askSecretsManager(ref.reference, ref.region), ref)
+}
+
+/** Return the secret that the variable of a reference holds. Throws SecretError. */
+export function readVariable(ref: Omit<SecretRef, 'path'>): string {
+  return valueIn(process.env[variableOf(ref.reference)]!.trim(), ref)
+}
+
+function valueIn(text: string, { reference, key, expected, accepts }: Omit<SecretRef, 'path'>) {
+  const field = key || (/#(.*)/s.exec(reference)?.[1] ?? '')
   let value: unknown = text
   try {
     if (field) value = Object.getOwnPropertyDescriptor(JSON.parse(text), field)?.value
   } catch {
     value = ''
   }
-  if (typeof value === 'string' && value) return value
-  throw new SecretError(reference, field ? `it has no text in the field '${field}'` : 'it is empty')
+  if (typeof value !== 'string' || !value) {
+    const why = field ? `it has no text in the field '${field}'` : 'it is empty'
+    throw new SecretError(reference, why)
+  }
+  if (accepts?.(value) === false) throw new SecretError(reference, `it is not ${expected}`)
+  return value
 }
 
 async function askSecretsManager(reference: string, given: string | null): Promise<string> {

@@ -1,5 +1,7 @@
 // Sessions in Valkey or Redis: what their collection declares.
 
+import { unescape } from 'node:querystring' // never throws, unlike decodeURIComponent
+
 import { z } from 'zod'
 
 import { missingAddress, reference, type SecretRef, text, whole } from './fields.ts'
@@ -20,7 +22,9 @@ export type ValkeyConfig = z.output<typeof ValkeyConfig>
 /** Return the references that are read before the collection is used. */
 export function secretRefs({ endpoint_secret: reference }: ValkeyConfig): SecretRef[] {
   const path = ['backend', 'endpoint_secret']
-  return reference ? [{ reference, key: null, region: null, path }] : []
+  const accepts = (secret: string) => readAddress(secret, 0) !== null
+  const expected = 'an address such as valkeys://user:p%40ss@host:6379'
+  return reference ? [{ reference, key: null, region: null, path, expected, accepts }] : []
 }
 
 /** Check what concerns more than one field. */
@@ -39,4 +43,23 @@ export function* backendFindings(
     const message = 'backend.ttl_seconds is missing: sessions never expire.'
     yield document.finding('AML-W206', message, 'backend', 'ttl_seconds')
   }
+}
+
+const HOST = /^((?:[\w-]{1,63}\.)*[\w-]{1,63}\.?|[0-9A-Fa-f.]*:[0-9A-Fa-f:.]*)$/
+
+/** Read a secret that is a URL or, with this port, a host; null where it is neither. */
+export function readAddress(secret: string, given: number) {
+  const isBareIPv6 = secret.split(':').length > 2 && !/[[\]/]/.test(secret)
+  const text = isBareIPv6 ? `[${secret}]` : secret
+  const url = URL.parse(text.includes('://') ? text : `valkey://${text}`)
+  const [, secure] = /^(?:valkey|redis)(s?):$/.exec(url?.protocol ?? '') ?? []
+  const host = url?.hostname.replace(/^\[|\]$/g, '') ?? ''
+  // With an @ further on, a part of the password would be taken for the host.
+  const isSplit = /@/.test(`${url?.pathname}${url?.search}${url?.hash}`)
+  const isHost = HOST.test(host) && !/^[0-9]+$/.test(host) && !isSplit
+  if (!url || secure === undefined || !isHost) return null
+  const [username, password] = [unescape(url.username), unescape(url.password)]
+  const access = { username, password, ...(secure && { tls: {} }) }
+  const [db, port] = [Number(url.pathname.slice(1)) || 0, Number(url.port) || given]
+  return { server: { host, port, db }, access }
 }

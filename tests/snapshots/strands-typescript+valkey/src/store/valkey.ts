@@ -1,20 +1,19 @@
 // Sessions in Valkey or Redis, also in a cluster: one hash each with a TTL, changed by scripts.
 
-import { unescape } from 'node:querystring' // never throws, unlike decodeURIComponent
-
 import { Cluster, Redis, type RedisOptions } from 'iovalkey'
 import { v7 as uuid7 } from 'uuid'
 
+import type { SecretRef } from '../collections/fields.ts'
 import type { Collection } from '../collections/models.ts'
 import type { Secrets } from '../collections/secrets.ts'
-import type { ValkeyConfig } from '../collections/session_backend.ts'
+import { readAddress, secretRefs, type ValkeyConfig } from '../collections/session_backend.ts'
 import { SESSION_ID } from '../contract.ts'
 import type { Stored } from '../session_store.ts'
 import type { Settings } from '../settings.ts'
 import { Conflict, decode, type DurableStore, StoreUnavailable } from './base.ts'
 import { unavailable, withinSeconds } from './base.ts'
 
-// Fields of a hash: `latest` and its revision `rev`, `manifest`, `h:<uuid7>` for each checkpoint,
+// Fields of a hash: `latest` and its revision `rev`, `h:<uuid7>` for each checkpoint,
 // `aside:<uuid7>` for each quarantined snapshot. '' is the revision where there is no `latest`.
 const REVISION = `
 local is_there = redis.call('HEXISTS', KEYS[1], 'latest') == 1
@@ -30,19 +29,19 @@ if redis.call('HEXISTS', KEYS[1], ARGV[1]) == 0 then return false end
 if revision == ARGV[2] then return {revision} end
 if redis.call('HSTRLEN', KEYS[1], ARGV[1]) > tonumber(ARGV[3]) then return {revision, ''} end
 return {revision, redis.call('HGET', KEYS[1], ARGV[1])}`
-// ARGV: seconds to live or 0, expected and new revision, snapshot, manifest, field of the
-// checkpoint or '', number of checkpoints to keep.
+// ARGV: seconds to live or 0, expected and new revision, snapshot, field of the checkpoint or '',
+// number of checkpoints to keep.
 const SAVE = `${REVISION}
 if revision ~= ARGV[2] then return 0 end
-redis.call('HSET', KEYS[1], 'latest', ARGV[4], 'rev', ARGV[3], 'manifest', ARGV[5])
-if ARGV[6] ~= '' then
-  redis.call('HSET', KEYS[1], ARGV[6], ARGV[4])
+redis.call('HSET', KEYS[1], 'latest', ARGV[4], 'rev', ARGV[3])
+if ARGV[5] ~= '' then
+  redis.call('HSET', KEYS[1], ARGV[5], ARGV[4])
   local kept = {}
   for _, field in ipairs(redis.call('HKEYS', KEYS[1])) do
     if string.sub(field, 1, 2) == 'h:' then table.insert(kept, field) end
   end
   table.sort(kept)
-  for i = 1, #kept - tonumber(ARGV[7]) do redis.call('HDEL', KEYS[1], kept[i]) end
+  for i = 1, #kept - tonumber(ARGV[6]) do redis.call('HDEL', KEYS[1], kept[i]) end
 end
 ${EXPIRE}`
 // ARGV: seconds to live or 0, expected revision, field to move the snapshot to.
@@ -63,13 +62,12 @@ export class ValkeyStore implements DurableStore {
 
   constructor(collection: Collection, agentId: string, settings: Settings, secrets: Secrets) {
     const declared = collection.backend as ValkeyConfig
-    const { endpoint_secret: reference = '', port } = declared
     this.#prefix = `${declared.key_prefix}:`
     this.#suffix = `:agent:${agentId}`
     this.#secondsToLive = declared.ttl_seconds ?? 0
     this.#settings = settings
-    this.#connection = new Connection(reference, port, settings.storeTimeoutSeconds, secrets)
-    this.contact = `the server of secret '${reference}'`
+    this.#connection = new Connection(declared, settings.storeTimeoutSeconds, secrets)
+    this.contact = `the server of secret '${declared.endpoint_secret}'`
   }
 
   async load(sessionId: string, known: Stored | null = null): Promise<Stored | null> {
@@ -86,10 +84,9 @@ export class ValkeyStore implements DurableStore {
     expected: string | null,
     checkpoint: string | null = null,
   ): Promise<string> {
-    const [revision, now] = [uuid7(), new Date().toISOString()]
-    const manifest = JSON.stringify({ schema_version: '1.0', updated_at: now })
+    const revision = uuid7()
     const field = checkpoint ? `h:${checkpoint}` : ''
-    const values = [revision, snapshot, manifest, field, this.#settings.checkpoints]
+    const values = [revision, snapshot, field, this.#settings.checkpoints]
     const first = [this.#secondsToLive, expected ?? '']
     if (!(await this.#eval(SAVE, sessionId, ...first, ...values))) throw new Conflict()
     return revision
@@ -179,19 +176,19 @@ const ONCE = {
 
 /** A server, or the cluster that it is of; its address is a secret, which may change. */
 class Connection {
-  readonly #reference: string
+  readonly #ref: SecretRef
   readonly #port: number
   readonly #seconds: number
   readonly #secrets: Secrets
   #name: string
   #open: Open | null = null
 
-  constructor(reference: string, port: number, seconds: number, secrets: Secrets) {
-    this.#reference = reference
-    this.#port = port
+  constructor(declared: ValkeyConfig, seconds: number, secrets: Secrets) {
+    this.#ref = secretRefs(declared)[0]!
+    this.#port = declared.port
     this.#seconds = seconds
     this.#secrets = secrets
-    this.#name = `valkey of secret '${reference}'`
+    this.#name = `valkey of secret '${this.#ref.reference}'`
   }
 
   /** Return what `use` returns. Throws StoreUnavailable. */
@@ -200,8 +197,7 @@ class Connection {
     let isSent = false
     try {
       return await withinSeconds(this.#seconds, async (stop) => {
-        const ref = { reference: this.#reference, key: null, region: null }
-        open = this.#connect(await this.#secrets.get(ref))
+        open = this.#connect(await this.#secrets.get(this.#ref))
         const client = await open.client
         stop.throwIfAborted()
         isSent = true
@@ -240,8 +236,12 @@ class Connection {
   #connect(address: string): Open {
     const old = this.#open
     if (old?.address === address && !old.end.signal.aborted) return old
-    const { server, access, name } = readAddress(address, this.#reference, this.#port)
-    this.#name = name
+    const { server, access } = readAddress(address, this.#port)!
+    // A secret that is not a URL could be a password, by mistake.
+    const host = server.host.includes(':') ? `[${server.host}]` : server.host
+    const where = `at ${host}:${server.port}`
+    const isUrl = address.includes('://')
+    this.#name = `valkey ${isUrl ? where : `of secret '${this.#ref.reference}'`}`
     this.#retire(old)
     const [end, failure] = [new AbortController(), {}]
     this.#open = { address, client: connect(server, access, end, failure), end, failure }
@@ -255,9 +255,11 @@ class Connection {
   }
 }
 
+type Address = NonNullable<ReturnType<typeof readAddress>>
+
 /** Connect to a server, or to the cluster that it is of. */
 async function connect(
-  server: Server,
+  server: Address['server'],
   access: RedisOptions,
   end: AbortController,
   failure: Open['failure'],
@@ -296,29 +298,4 @@ async function start(client: Client, end: AbortController, failure: Open['failur
 
 function isReply(error: unknown): error is Error {
   return (error as Error).name === 'ReplyError'
-}
-
-const HOST = /^((?:[\w-]{1,63}\.)*[\w-]{1,63}\.?|[0-9A-Fa-f.]*:[0-9A-Fa-f:.]*)$/
-
-type Server = { host: string; port: number; db: number }
-
-/** Read a secret that is a URL or, with this port, a host; `name` is for errors. */
-function readAddress(secret: string, reference: string, given: number) {
-  const isUrl = secret.includes('://')
-  const isBareIPv6 = /^[^[/]*:.*:[^/]*$/.test(secret)
-  const url = URL.parse(isUrl ? secret : `valkey://${isBareIPv6 ? `[${secret}]` : secret}`)
-  const [, secure] = /^(?:valkey|redis)(s?):$/.exec(url?.protocol ?? '') ?? []
-  const host = url?.hostname.replace(/^\[|\]$/g, '') ?? ''
-  // With an @ further on, a part of the password would be taken for the host.
-  const isSplit = /@/.test(`${url?.pathname}${url?.search}${url?.hash}`)
-  if (!url || secure === undefined || isSplit || !HOST.test(host)) {
-    const what = 'it is not an address such as valkeys://user:p%40ss@host:6379'
-    throw new StoreUnavailable(what, { indeterminate: false })
-  }
-  const [username, password] = [url.username, url.password].map((text) => unescape(text))
-  const access = { username, password, ...(secure && { tls: {} }) } as RedisOptions
-  const [db, port] = [Number(url.pathname.slice(1)) || 0, Number(url.port) || given]
-  // A secret that is not a URL could be a password, by mistake.
-  const name = isUrl ? `valkey at ${url.hostname}:${port}` : `valkey of secret '${reference}'`
-  return { server: { host, port, db }, access, name }
 }

@@ -7,7 +7,7 @@ import ai
 
 from .offline_model import OfflineModel
 from .provider import event_hooks
-from .settings import Settings, diagnostic
+from .settings import Settings, diagnostic, is_plain_http
 
 
 def build_model(settings: Settings) -> ai.Model:
@@ -22,9 +22,15 @@ def build_model(settings: Settings) -> ai.Model:
 
 def check_model(settings: Settings) -> list[dict[str, Any]]:
     """What keeps this model from answering, as far as the environment can tell."""
-    if settings.model == "offline" or os.environ.get("ANTHROPIC_API_KEY"):
+    if settings.model == "offline":
         return []
-    return [diagnostic("SET-ANTHROPIC_API_KEY", "ANTHROPIC_API_KEY is not set: MODEL needs it.")]
+    if not os.environ.get("ANTHROPIC_API_KEY"):
+        hint = "ANTHROPIC_API_KEY is not set: MODEL needs it."
+        return [diagnostic("SET-ANTHROPIC_API_KEY", hint)]
+    if is_plain_http(model_endpoint(settings)):
+        hint = "ANTHROPIC_API_KEY travels over plain http to another host: use https."
+        return [diagnostic("SET-ANTHROPIC_BASE_URL", hint, "warning")]
+    return []
 
 
 def model_endpoint(settings: Settings) -> str:

@@ -11,7 +11,7 @@ from ai.providers.openai import OpenAIChatCompletionsProtocol
 
 from .offline_model import OfflineModel
 from .provider import event_hooks
-from .settings import Settings, diagnostic
+from .settings import Settings, diagnostic, is_plain_http
 
 
 class ChatProtocol(OpenAIChatCompletionsProtocol):
@@ -49,8 +49,13 @@ def build_model(settings: Settings) -> ai.Model:
 
 def check_model(settings: Settings) -> list[dict[str, Any]]:
     """What keeps this model from answering, as far as the environment can tell."""
-    known = os.environ.get("OPENAI_API_KEY") or os.environ.get("OPENAI_BASE_URL")
-    if settings.model == "offline" or known:
+    key = os.environ.get("OPENAI_API_KEY")
+    if settings.model == "offline":
+        return []
+    if key and is_plain_http(model_endpoint(settings)):
+        hint = "OPENAI_API_KEY travels over plain http to another host: use https."
+        return [diagnostic("SET-OPENAI_BASE_URL", hint, "warning")]
+    if key or os.environ.get("OPENAI_BASE_URL"):
         return []
     hint = "Set OPENAI_API_KEY, or OPENAI_BASE_URL for a server of your own: MODEL needs it."
     return [diagnostic("SET-OPENAI_API_KEY", hint)]

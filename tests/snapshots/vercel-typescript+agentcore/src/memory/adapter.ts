@@ -8,6 +8,7 @@ import { TOOLS } from '../agent.ts'
 import { isBlank, type TurnRequest } from '../contract.ts'
 import { type Call, OfflineModel, type Part } from '../offline_model.ts'
 import type { Settings } from '../settings.ts'
+import type { Clients } from './agentcore.ts'
 import type { Utterance } from './base.ts'
 import { type Hit, memoryBlock, type MemoryTurn } from './recall.ts'
 import type { LongTermMemory } from './wiring.ts'
@@ -16,6 +17,11 @@ const SEARCH = 'Search long-term memory for facts, preferences or context of ear
 const ADD = 'Add facts, preferences or decisions that are worth recalling in later conversations.'
 
 type Wrapped = Parameters<typeof wrapLanguageModel>[0]['model']
+
+/** Make what the first search needs: this takes longer than it may. */
+export async function warmUp(clients: Clients, region: string): Promise<void> {
+  await clients.get('recall', region)
+}
 
 /** Return what the model of a turn is called with. */
 export function agentOptions(

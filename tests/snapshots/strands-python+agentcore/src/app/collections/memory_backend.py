@@ -16,7 +16,7 @@ MemoryReference = Annotated[
 NAMESPACE = re.compile("(?=.{1,512}$)/?[A-Za-z0-9_{}-]+(/[A-Za-z0-9_{}-]+)*(/[*]?)?")
 PLACEHOLDER = re.compile(r"\{(?:actorId|projectId|sessionId)\}")
 # In {actorId}-{sessionId}, actor a-b with session c has the namespace of actor a with b-c.
-AMBIGUOUS = re.compile(r"\{actorId\}[^/]*\{|\}[^/]*\{actorId\}")
+AMBIGUOUS = re.compile(r"\{actorId\}[^/{]*\{|\}[^/{}]*\{actorId\}")
 MAX_RECORDS = 100
 
 

@@ -8,18 +8,19 @@ from collections.abc import AsyncIterable, Awaitable, Callable
 from itertools import count
 from typing import Any
 
+from strands import Agent
 from strands.memory import (
     AddMessagesContext,
     ExtractorContext,
-    InjectionFormatContext,
     MemoryAddToolConfig,
     MemoryEntry,
-    MemoryInjectionConfig,
     MemoryManager,
+    MemorySearchOptions,
     MemoryStore,
     ModelExtractor,
     SearchOptions,
 )
+from strands.middleware import InvokeModelContext, InvokeModelStage
 from strands.models import Model
 from strands.types.content import Message, Messages
 from strands.types.streaming import StreamEvent
@@ -36,7 +37,7 @@ from .recall import MAX_QUERY_CHARS, Hit, MemoryTurn, Reader, best, current, mem
 from .record import Recorder
 
 log = logging.getLogger(__name__)
-MAX_ENTRIES = 10_000  # entries to inject: how many there are at most, the files and stores say
+MAX_ENTRIES = 10_000  # entries to show: how many there are at most, the files and stores say
 DEFAULT_RESULTS = 5  # of a store of the owner that does not say how many
 ARGUMENTS = {"search_memory": "query", "add_memory": "entries"}
 SEQUENCE = count()  # numbers messages: turns may share a store, which tells them apart by these
@@ -50,6 +51,7 @@ class Clients(agentcore.Clients):
         if kind != "recall":
             return super().connect(kind, region)
         from bedrock_agentcore.memory import MemoryClient
+        from bedrock_agentcore.memory.integrations.strands import memorystore  # noqa: F401 (slow)
 
         client = MemoryClient(region, "strands", boto3_session=self.session(kind))
         event = "provide-client-params.bedrock-agentcore.RetrieveMemoryRecords"
@@ -190,14 +192,37 @@ class GuardedStore(MemoryStore):
         self._is_ready = True
 
 
+class TurnManager(MemoryManager):
+    """The memory manager of a turn: each model call sees what one search recalled."""
+
+    async def init_agent(self, agent: Agent) -> None:
+        """Show the memories to the models of an agent."""
+        await super().init_agent(agent)
+        agent.add_middleware(InvokeModelStage.Input, self._show)
+
+    async def _show(self, context: InvokeModelContext) -> InvokeModelContext:
+        turn, messages = current.get(), context.messages
+        users = [n for n, message in enumerate(messages) if message["role"] == "user"]
+        place = max(n for n in users if "toolResult" not in messages[n]["content"][0])
+        content = messages[place]["content"]
+        if turn.shown is None:
+            query = "\n".join(block["text"] for block in content if "text" in block)
+            entries = await self.search(query, MemorySearchOptions(max_search_results=MAX_ENTRIES))
+            turn.shown = best([_hit(entry, entry.store_name or "") for entry in entries])
+        if not turn.shown or isinstance(context.model, RecallingModel):
+            return context
+        # A copy: memories never become part of the session.
+        asked = messages[place].copy()
+        asked["content"] = [*content, {"text": f"\n\n{memory_block(turn.shown)}"}]
+        return context.replace(messages=[*messages[:place], asked, *messages[place + 1 :]])
+
+
 class RecallingModel(OfflineModel):
     """The offline model, which says the memories after all else, and calls the memory's tools."""
 
     async def stream(self, messages: Messages, *_: Any, **__: Any) -> AsyncIterable[StreamEvent]:
-        turn = current.get(None)
-        hits, last, tool = turn.shown if turn else [], messages[-1], ""
-        if hits and last["content"][-1].get("text", "").strip() == memory_block(hits):
-            messages = [*messages[:-1], {**last, "content": last["content"][:-1]}]
+        turn, tool = current.get(None), ""
+        hits = turn.shown or [] if turn else []
         async for event in super().stream(messages):
             start: Any = event.get("contentBlockStart", {}).get("start", {})
             tool = start["toolUse"]["name"] if "toolUse" in start else tool
@@ -233,9 +258,8 @@ def agent_options(turn: MemoryTurn, settings: Settings) -> dict[str, Any]:
     ]
     if not stores + turn.stores:
         return {}
-    injection = MemoryInjectionConfig(max_entries=MAX_ENTRIES, format=_show)
     tool: Any = MemoryAddToolConfig() if adds else False
-    manager = MemoryManager([*stores, *turn.stores], add_tool_config=tool, injection=injection)
+    manager = TurnManager([*stores, *turn.stores], add_tool_config=tool, injection=False)
     return {"memory_manager": manager}
 
 
@@ -252,12 +276,6 @@ def record(recorder: Recorder, turn: MemoryTurn, messages: list[Message], model:
         if getattr(one.store, "writable", False):
             size = len(json.dumps(messages, default=str))
             recorder.put(f"store {one.name}", one.recording(messages, model), size)
-
-
-def _show(context: InjectionFormatContext) -> str:
-    turn = current.get()
-    turn.shown = best([_hit(entry, entry.store_name or "") for entry in context.entries])
-    return memory_block(turn.shown)
 
 
 def _hit(entry: MemoryEntry, collection: str) -> Hit:

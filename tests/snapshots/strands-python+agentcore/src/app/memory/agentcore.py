@@ -44,6 +44,11 @@ class Clients:
         except TimeoutError:
             raise MemoryUnavailable(f"AgentCore Memory: no answer within {seconds} s") from None
 
+    async def make(self, kind: Kind, region: str) -> None:
+        """Make a client in a thread."""
+        make, limiter = partial(self.get, kind, region), self._limiters[kind]
+        await anyio.to_thread.run_sync(make, abandon_on_cancel=True, limiter=limiter)
+
     def get(self, kind: Kind, region: str) -> Any:
         """Return a client; the first time this takes a while."""
         with self._lock:
@@ -100,12 +105,10 @@ class AgentCore:
         except SecretError as error:
             raise MemoryUnavailable(str(error), transient=False) from None
 
-    async def warm_up(self) -> None:
-        """Make the clients, so that the first turn need not wait for them."""
-        kinds: list[Kind] = ["recall", "record"]
-        with suppress(MemoryUnavailable):
-            for kind in kinds:
-                await self.clients.run(kind, self.region, lambda _: None)
+    async def warm_up(self, kind: Kind) -> None:
+        """Make a client, however long it takes; a call says why it cannot be made."""
+        with suppress(Exception):
+            await self.clients.make(kind, self.region)
 
     async def retrieve(
         self, who: Who, namespace: Namespace, query: str, limit: int

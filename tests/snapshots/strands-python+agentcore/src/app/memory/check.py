@@ -25,7 +25,7 @@ def check_memory(folder: Path, settings: Settings) -> Findings:
     """Return what is wrong in a project in which `check_project` finds no error; no network."""
     project, findings = load_project(folder, settings.agent_id), Findings()
     if problem := find_problem(settings, project):
-        findings.append(diagnostic("SET-STORE", f"{problem}."))
+        findings.append(diagnostic("SET-PROJECT_ID", f"{problem}.", "warning"))
     file = policy_file(project)
     if (folder / file).exists():
         try:

@@ -6,6 +6,8 @@ import re
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
+from itertools import accumulate
 from pathlib import Path
 from threading import RLock
 from typing import Any
@@ -40,15 +42,19 @@ class LocalMemory:
     async def retrieve(
         self, who: Who, namespace: Namespace, query: str, limit: int
     ) -> list[Record]:
-        """Return at most `limit` records for a query, best first."""
-        wanted = _words(query)
-        rows = await self._rows(lambda row: _is_in(namespace, row), MAX_ROWS)
+        """Return at most `limit` records for a query, best first; of equal texts the newest."""
+        wanted, newest = _words(query), dict[str, Row]()
+        for row in reversed(await self._rows(lambda row: _is_in(namespace, row), MAX_ROWS)):
+            newest.setdefault(row["text"], row)
         found = [
-            Record(row["record"], row["text"], score, row["namespace"], row["at"])
-            for row in rows
-            if (score := len(wanted & _words(row["text"])) / max(1, len(wanted)))
+            Record(row["record"], text, score, row["namespace"], row["at"])
+            for text, row in newest.items()
+            if (score := len(wanted & _words(text)) / max(1, len(wanted)))
         ]
-        return sorted(found, key=lambda record: -record.score)[:limit]
+        found.sort(key=lambda record: (record.text.endswith("?"), -record.score))
+        # An earlier question has the words of this one: it is never better than a fact.
+        scores = accumulate((record.score for record in found), min)
+        return [replace(one, score=score) for one, score in zip(found, scores, strict=True)][:limit]
 
     async def create_event(self, event: Event) -> None:
         """Keep what was said; the same event is kept once."""

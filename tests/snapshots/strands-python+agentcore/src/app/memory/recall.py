@@ -57,14 +57,20 @@ class MemoryTurn:
     """Long-term memory in one turn: what it recalls, and what it adds when it commits."""
 
     def __init__(
-        self, who: Who, readers: Sequence[Reader], *, seconds: float, is_writable: bool
+        self,
+        who: Who,
+        readers: Sequence[Reader],
+        *,
+        warming: Sequence[asyncio.Task[None]] = (),
+        seconds: float,
+        is_writable: bool,
     ) -> None:
         self.who, self.readers = who, readers
         self.added: list[str] = []
-        self.shown: list[Hit] = []  # to the model
+        self.shown: list[Hit] | None = None  # to the model; None: not yet searched for
         self.stores: list[Any] = []  # of the owner
         self.is_over = False
-        self._seconds, self.is_writable = seconds, is_writable
+        self._warming, self._seconds, self.is_writable = warming, seconds, is_writable
 
     def add(self, text: str) -> None:
         """Remember a text when the turn commits. Raises ValueError and RuntimeError."""
@@ -90,6 +96,8 @@ class MemoryTurn:
         query = units.decode("utf-16-le", "ignore")
         if is_blank(query):
             return []
+        if self._warming:  # the first turn must not lose its memories to an import
+            await asyncio.wait(self._warming)
         end = asyncio.get_running_loop().time() + self._seconds
         readers = self.readers if readers is None else readers
         found = await asyncio.gather(*[self._read(one, query, end) for one in readers])

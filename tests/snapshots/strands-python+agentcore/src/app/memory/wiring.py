@@ -9,7 +9,7 @@ from ..collections.models import Collection
 from ..collections.secrets import Secrets, unset_variables
 from ..contract import AgentError, TurnRequest
 from ..settings import Settings
-from . import adapter
+from . import adapter, agentcore
 from .base import Memory, MemoryUnavailable
 from .local import LocalMemory
 from .namespaces import Who, resolve
@@ -34,6 +34,7 @@ class LongTermMemory:
                 self._add(collection, collection.backend, secrets)
         self.recorder = Recorder(self.writers)
         self.actor_required = bool(self.memories)
+        self._warming: list[asyncio.Task[None]] = []
 
     def _add(self, collection: Collection, backend: AgentCoreConfig, secrets: Secrets) -> None:
         id, lifetime = collection.collection_id, collection.scope.lifetime
@@ -69,7 +70,7 @@ class LongTermMemory:
         ]
 
     async def open(self) -> None:
-        """Read the ids of the memories, and make the clients that turns will need.
+        """Read the ids of the memories, and begin to make the clients that turns will need.
 
         Raises AgentError where the memories cannot work as declared.
         """
@@ -79,8 +80,13 @@ class LongTermMemory:
             await self._check_writers()
         except MemoryUnavailable as error:
             raise AgentError("store_unavailable", detail=f"{error}.") from None
-        remote = [it for it in self.memories.values() if isinstance(it, adapter.AgentCore)]
-        self._warming = [asyncio.create_task(memory.warm_up()) for memory in remote]
+        needed: list[tuple[agentcore.Kind, Memory]] = []
+        needed += [("recall", reader.memory) for reader in self.readers]
+        needed += [("control", reader.memory) for reader in self.readers if not reader.declared]
+        needed += [("record", writer.memory) for writer in self.writers]
+        for kind, memory in needed:
+            if isinstance(memory, adapter.AgentCore):
+                self._warming.append(asyncio.create_task(memory.warm_up(kind)))
 
     async def _check_writers(self) -> None:
         """Refuse two collections that write to one memory: events belong to no namespace."""
@@ -107,6 +113,7 @@ class LongTermMemory:
         turn = MemoryTurn(
             who,
             self.readers,
+            warming=self._warming,
             seconds=self._settings.recall_timeout_seconds,
             is_writable=bool(self.writers),
         )

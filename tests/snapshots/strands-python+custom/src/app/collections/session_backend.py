@@ -1,9 +1,12 @@
 """Sessions at an endpoint of one's own: what their collection declares."""
 
-from typing import Annotated, Literal
+import os
+from typing import Annotated, Any, Literal
+from urllib.parse import urlsplit
 
 from pydantic import Field
 
+from ..settings import is_plain_http
 from .fields import ENV, INTEGRAL, Region, SecretRef, Strict, matches, missing_address
 from .reader import Document, Findings
 
@@ -41,6 +44,28 @@ SCHEME_FIELDS = {"api-key": ("header", "source"), "bearer-token": ("source",)}
 SOURCE_FIELDS = {"env": ("name", "key"), "aws_secrets_manager": ("secret_id", "region", "key")}
 
 
+def resolve(address: str) -> str:
+    """Return the address itself, or what the variable in `env:NAME` is set to."""
+    is_variable = address.startswith("env:")
+    return os.environ.get(address[4:], "").strip() if is_variable else address
+
+
+def is_service_url(address: str) -> bool:
+    """Whether an address is the http or https URL of a service."""
+    try:
+        url = urlsplit(address)
+        is_wrong = not url.hostname or url.query or url.fragment or url.port == 0
+    except ValueError:
+        return False
+    return not is_wrong and url.scheme in {"http", "https"}
+
+
+IS_URL: dict[str, Any] = {
+    "expected": "the http:// or https:// address of a service",
+    "accepts": is_service_url,
+}
+
+
 class RetryPolicy(Strict):
     max_attempts: Annotated[int, INTEGRAL, Field(ge=1, le=100)] = 1  # counts the first
     on_status: list[Annotated[int, INTEGRAL, Field(ge=100, le=599)]] = Field(default=[])
@@ -73,6 +98,11 @@ class RestTransport(Transport):
         """Return what says where the endpoint is, by field."""
         return {"base_url": self.base_url}
 
+    def is_exposed(self) -> bool:
+        """Whether credentials travel over plain http to another host."""
+        address = resolve(self.base_url)
+        return is_plain_http(address) and (self.credentials.scheme != "none" or "@" in address)
+
 
 class LambdaTransport(Transport):
     type: Literal["lambda"]
@@ -97,7 +127,7 @@ class CustomConfig(Strict):
         if self.transport is None:
             return []
         refs = [
-            SecretRef(address, path=(*TRANSPORT, name))
+            SecretRef(address, path=(*TRANSPORT, name), **IS_URL if name == "base_url" else {})
             for name, address in self.transport.addresses().items()
             if address.startswith("env:")
         ]
@@ -124,6 +154,9 @@ class CustomConfig(Strict):
                 yield document.finding("AML-W224", message, *TRANSPORT, name)
         if isinstance(self.transport, LambdaTransport):
             yield from _function_name(document, self.transport)
+        elif self.transport.is_exposed():
+            message = "Credentials travel over plain http to another host: use https."
+            yield document.finding("AML-W226", message, *TRANSPORT, "base_url")
         yield from _credentials(document, self.transport.credentials, self.transport.type)
 
 

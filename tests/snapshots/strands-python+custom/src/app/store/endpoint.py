@@ -9,10 +9,10 @@ import asyncio
 import base64
 import json
 import logging
-import os
 import random
 import re
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from typing import Any, cast
 from uuid import uuid4
 
@@ -29,11 +29,11 @@ from uuid_utils import uuid7
 from ..collections.fields import SecretRef
 from ..collections.models import Collection
 from ..collections.secrets import SecretError, Secrets
-from ..collections.session_backend import CustomConfig, RestTransport
+from ..collections.session_backend import CustomConfig, RestTransport, resolve
 from ..contract import describe, well_formed
 from ..session_store import Stored
 from ..settings import Settings
-from .base import UUID7, Conflict, StoreUnavailable, Unsupported, now
+from .base import UUID7, Conflict, StoreUnavailable, Unsupported
 from .snapshot import parse
 
 log = logging.getLogger(__name__)
@@ -98,11 +98,10 @@ class EndpointStore:
             if expected or found.etag is None or not _is_marker(found.value):
                 raise
             revision = await self._replace(session_id, wire, found.etag)
-        if wire["app_data"]["turn"] == 1:
-            try:
-                await self._endpoint.save_manifest(session_id, self._agent)
-            except StoreUnavailable as error:  # the turn is committed without it
-                log.warning("session %s: %s", session_id, error)
+        try:
+            await self._endpoint.save_manifest(session_id, self._agent)
+        except StoreUnavailable as error:  # the turn is committed without it
+            log.warning("session %s: no manifest: %s", session_id, error)
         if checkpoint:
             await self.save_checkpoint(session_id, snapshot, checkpoint)
         return revision
@@ -183,7 +182,7 @@ class EndpointClient:
         self._max_bytes = 8 * settings.max_snapshot_bytes
         self._http: httpx.AsyncClient | None = None
         given = next(iter(config.transport.addresses().values()))
-        self._address = _resolve(given)
+        self._address = resolve(given)
         if not isinstance(config.transport, RestTransport):
             self.contact = f"Lambda function {self._address or given}"
         elif url := _service_url(self._address):
@@ -253,7 +252,7 @@ class EndpointClient:
             self._expect_ok(request, answer)
 
     async def save_manifest(self, session_id: str, scope_id: str) -> None:
-        """State the schema of the snapshots."""
+        """Save the manifest: the schema of the snapshots, and when the latest was committed."""
         manifest = {"schema_version": "1.0", "updated_at": now()}
         request = _request("save_manifest", session_id, scope_id) | {"manifest": manifest}
         self._expect_ok(request, await self._call(request))
@@ -389,6 +388,11 @@ class EndpointClient:
         return StoreUnavailable(what, indeterminate=answer.status // 100 != 4)
 
 
+def now() -> str:
+    """Return the current time as snapshots and manifests state it."""
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
 class _Failed(StoreUnavailable):
     """One attempt that failed, with the status of its answer, and the seconds to wait after it."""
 
@@ -402,12 +406,6 @@ class _Failed(StoreUnavailable):
     ) -> None:
         super().__init__(what, indeterminate=indeterminate)
         self.status, self.retry_after = status, retry_after
-
-
-def _resolve(address: str) -> str:
-    """Return the address itself, or what the variable in `env:NAME` is set to."""
-    is_variable = address.startswith("env:")
-    return os.environ.get(address[4:], "").strip() if is_variable else address
 
 
 def _service_url(address: str) -> httpx.URL | None:

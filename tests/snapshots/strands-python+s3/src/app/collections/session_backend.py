@@ -1,5 +1,6 @@
 """Sessions in Amazon S3: what their collection declares."""
 
+import re
 from typing import Annotated, Literal
 
 from pydantic import Field
@@ -14,6 +15,8 @@ ObjectPrefix = Annotated[
         "parts of A-Z a-z 0-9 _ . - with single slashes between them",
     ),
 ]
+# A bucket, or the ARN of an access point.
+BUCKET = re.compile("[A-Za-z0-9._-]{1,255}|arn:[A-Za-z0-9:/._-]{1,255}")
 
 
 class S3Config(Strict):
@@ -26,7 +29,9 @@ class S3Config(Strict):
     def secret_refs(self) -> list[SecretRef]:
         """Return the references that are read before the collection is used."""
         reference, path = self.bucket_secret, ("backend", "bucket_secret")
-        return [SecretRef(reference, path=path)] if reference else []
+        accepts, what = BUCKET.fullmatch, "the name of a bucket"
+        ref = SecretRef(reference or "", path=path, expected=what, accepts=accepts)
+        return [ref] if reference else []
 
     def findings(self, document: Document, status: str, lifetime: str) -> Findings:
         """Check what concerns more than one field."""

@@ -1,7 +1,6 @@
 """Sessions in Amazon S3: one object each, replaced on the condition that nobody else did."""
 
 import asyncio
-import json
 import logging
 import os
 import re
@@ -18,20 +17,18 @@ from botocore import exceptions  # type: ignore[import-untyped]
 from botocore.config import Config  # type: ignore[import-untyped]
 from uuid_utils import uuid7
 
-from ..collections.fields import SecretRef
 from ..collections.models import Collection
 from ..collections.secrets import SecretError, Secrets
 from ..collections.session_backend import S3Config
 from ..contract import SESSION_ID, describe
 from ..session_store import Stored
 from ..settings import Settings
-from .base import Conflict, StoreUnavailable, now
+from .base import Conflict, StoreUnavailable
 
 log = logging.getLogger(__name__)
 Result = TypeVar("Result")
 THREADS = 32  # of its own: threads that hang must not keep those of the model from running
 LATEST, HISTORY, ASIDE = "snapshot_latest.json", "immutable_history/", "set_aside/"
-BUCKET = "[A-Za-z0-9._-]{1,255}|arn:[A-Za-z0-9:/._-]{1,255}"
 # Errors by which nothing was sent.
 UNSENT = (
     exceptions.NoRegionError,
@@ -45,9 +42,9 @@ UNSENT = (
 class S3Store:
     """A DurableStore of the objects `<prefix>/<session_id>/agent/<agent_id>/snapshots/…`.
 
-    They are `snapshot_latest.json`, `manifest.json`, `immutable_history/snapshot_<uuid7>.json` for
-    each checkpoint, and `set_aside/snapshot_<uuid7>.json` for each quarantined snapshot. A revision
-    is an ETag. An object older than `ttl_days` counts as absent, whether S3 has deleted it or not.
+    They are `snapshot_latest.json`, `immutable_history/snapshot_<uuid7>.json` for each checkpoint,
+    and `set_aside/snapshot_<uuid7>.json` for each quarantined snapshot. A revision is an ETag. An
+    object older than `ttl_days` counts as absent, whether S3 has deleted it or not.
     """
 
     def __init__(
@@ -57,14 +54,14 @@ class S3Store:
         self._id, self._days, self._settings = collection.collection_id, config.ttl_days, settings
         self._root = f"{config.prefix}/" if config.prefix else ""
         self._middle = f"/agent/{agent_id}/snapshots/"
-        self._reference, self._region = config.bucket_secret or "", config.region
+        (self._ref,), self._region = config.secret_refs(), config.region
         self._secrets, self._seconds = secrets, settings.store_timeout_seconds
         self._s3: Any = None
         self._lock, self._limiter = asyncio.Lock(), CapacityLimiter(THREADS)
         self._tidying = set[asyncio.Task[None]]()
         # Without a prefix a lifecycle rule would delete the objects of others.
         self._is_rule_set = not self._root
-        self.contact = f"the bucket of secret {self._reference!r} in {config.region}"
+        self.contact = f"the bucket of secret {self._ref.reference!r} in {config.region}"
 
     async def load(self, session_id: str, known: Stored | None = None) -> Stored | None:
         key, max_bytes = self._folder(session_id) + LATEST, self._settings.max_snapshot_bytes
@@ -74,12 +71,10 @@ class S3Store:
         self, session_id: str, snapshot: bytes, expected: str | None, checkpoint: str | None = None
     ) -> str:
         folder = self._folder(session_id)
-        manifest = json.dumps({"schema_version": "1.0", "updated_at": now()}).encode()
 
         def save(bucket: _Bucket) -> str:
             if expected:
                 return bucket.put(folder + LATEST, snapshot, IfMatch=expected)
-            bucket.put(f"{folder}manifest.json", manifest)
             return bucket.create(folder + LATEST, snapshot)
 
         revision = await self._run(save)
@@ -171,13 +166,10 @@ class S3Store:
 
     async def _run(self, use: Callable[["_Bucket"], Result]) -> Result:
         """Return the result of `use` in a thread; raise StoreUnavailable, at the latest in time."""
-        where = f"secret {self._reference!r}"
+        where = f"secret {self._ref.reference!r}"
         try:
             async with asyncio.timeout(self._seconds):
-                name = await self._secrets.get(SecretRef(self._reference, None, None))
-                if not re.fullmatch(BUCKET, name):
-                    what = f"secret {self._reference!r} is not the name of a bucket"
-                    raise StoreUnavailable(what, indeterminate=False)
+                name = await self._secrets.get(self._ref)
                 where = f"bucket {name!r} in {self._region}"
                 async with self._lock:
                     self._s3 = self._s3 or await self._in_thread(self._connect)

@@ -13,9 +13,9 @@ from .backends import UNIONS, OtherConfig
 from .fields import SecretRef
 from .models import Agent, Collection, Grants
 from .reader import Document, FieldPath, Findings, finding, read_document
-from .secrets import has_aws_credentials, is_set, variable_of
+from .secrets import SecretError, has_aws_credentials, is_set, read_variable, variable_of
 
-SENTENCE_END = re.compile("[.!?]+(?:[ \t\n]+|$)|[\u3002\uff01\uff1f]+")
+SENTENCE_END = re.compile("(?<![.!?])[.!?]+(?:[ \t\n]+|$)|[\u3002\uff01\uff1f]+")
 BREADTH = {"none": 0, "session": 1, "project": 2, "user": 3}
 ANSWERS = {"agentcore_memory": "long_term_memory=agentcore"}
 
@@ -216,6 +216,9 @@ def _check_agent(name: str, document: Document, agent: Agent, files: Files) -> F
     """Check the references of an agent, each at its list item."""
     lists = {"read": agent.memory.read_collections, "write": agent.memory.write_collections}
     store, memories = None, dict[SecretRef, str]()
+    references = [*lists["read"], *lists["write"]]
+    named = [files.collections[id].value for id in references if id in files.collections]
+    private = [one.collection_id for one in named if one and _is_private(one)]
     for access, ids in lists.items():
         for index, id in enumerate(ids):
             path = ("memory", f"{access}_collections", index)
@@ -245,6 +248,15 @@ def _check_agent(name: str, document: Document, agent: Agent, files: Files) -> F
                     if memories.setdefault(memory, id) != id:
                         message = f"{id} and {memories[memory]} write to the same memory: "
                         yield document.finding("AML-E111", message + "write to one of them.", *path)
+                if collection.scope.lifetime == "project" and private:
+                    message = f"Each turn is recorded in {id} for all users, also what it quotes "
+                    message += f"from {private[0]}: remove {id} from write_collections."
+                    yield document.finding("AML-W229", message, *path)
+
+
+def _is_private(collection: Collection) -> bool:
+    """Whether a collection is a long-term memory that each user has apart."""
+    return collection.scope.lifetime == "user" and not stores_sessions(collection)
 
 
 def _check_reference(
@@ -322,6 +334,10 @@ def _check_environment(project: Project, files: Files) -> Findings:
         for ref in collection.backend.secret_refs():
             variable = variable_of(ref.reference)
             if is_set(variable):
+                try:
+                    read_variable(ref)
+                except SecretError as error:
+                    yield document.finding("AML-E113", f"{error}.", *ref.path)
                 continue
             if ref.reference.startswith("env:"):
                 message = f"The variable {variable} is not set: "

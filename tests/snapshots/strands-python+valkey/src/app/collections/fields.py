@@ -60,12 +60,17 @@ class Strict(Extensible):
 
 @dataclass(frozen=True)
 class SecretRef:
-    """A reference, with the JSON field and the AWS region that a collection adds to it."""
+    """A reference, with the JSON field and the AWS region that a collection adds to it.
+
+    `accepts` refuses values that cannot be what is `expected`.
+    """
 
     reference: str
     key: str | None = None
     region: str | None = None
     path: tuple[str, ...] = field(default=(), compare=False)  # the field that holds the reference
+    expected: str = field(default="a text", compare=False)
+    accepts: Callable[[str], object] = field(default=bool, compare=False)
 
 
 def missing_address(document: Document, name: str, status: str) -> Findings:

@@ -25,9 +25,15 @@ Prose = Annotated[str, satisfies(lambda value: not is_blank(value), "a text that
 Date = Annotated[str, satisfies(is_date, "a date such as 2026-04-01")]
 AgentId = Annotated[str, matches("[a-z0-9_-]{1,64}", "1 to 64 characters of a-z 0-9 _ -")]
 CollectionId = Annotated[str, matches("[a-z0-9_-]{3,64}", "3 to 64 characters of a-z 0-9 _ -")]
+NUMBER = "(0|[1-9][0-9]{0,8})"
+BUILD = r"[0-9A-Za-z-]+(\.[0-9A-Za-z-]+)*"
+LABEL = "(0|[1-9][0-9]*|[0-9]*[A-Za-z-][0-9A-Za-z-]*)"
 Version = Annotated[
     str,
-    matches(r"(0|[1-9][0-9]{0,8})(\.(0|[1-9][0-9]{0,8})){2}", "MAJOR.MINOR.PATCH such as 1.0.0"),
+    matches(
+        rf"{NUMBER}\.{NUMBER}\.{NUMBER}(-{LABEL}(\.{LABEL})*)?(\+{BUILD})?",
+        "a semantic version such as 1.0.0",
+    ),
 ]
 
 

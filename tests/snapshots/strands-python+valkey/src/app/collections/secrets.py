@@ -84,22 +84,14 @@ class Secrets:
         return value
 
     async def _read(self, ref: SecretRef) -> str:
-        name, _, key = ref.reference.partition("#")
-        key = ref.key or key
-        value = os.environ.get(variable_of(ref.reference), "").strip()
-        if not value and ref.reference.startswith("env:"):
+        if is_set(variable_of(ref.reference)):
+            return read_variable(ref)
+        if ref.reference.startswith("env:"):
             raise SecretError(ref.reference, "the variable is not set")
-        value = value or await self._ask_aws(ref, name)
-        try:
-            value = json.loads(value)[key] if key else value
-        except (ValueError, TypeError, KeyError):
-            value = ""
-        if not isinstance(value, str) or not value:
-            reason = f"it has no text in the field {key!r}" if key else "it is empty"
-            raise SecretError(ref.reference, reason)
-        return value
+        return _value_in(await self._ask_aws(ref), ref)
 
-    async def _ask_aws(self, ref: SecretRef, name: str) -> str:
+    async def _ask_aws(self, ref: SecretRef) -> str:
+        name = ref.reference.partition("#")[0]
         try:
             with anyio.fail_after(AWS_TIMEOUT_SECONDS * AWS_ATTEMPTS):
                 ask = _ask_secrets_manager
@@ -107,6 +99,25 @@ class Secrets:
         except Exception as error:  # noqa: BLE001 (boto3's errors have no common class)
             reason = f"AWS Secrets Manager failed with {describe(error)}"
             raise SecretError(ref.reference, reason) from None
+
+
+def read_variable(ref: SecretRef) -> str:
+    """Return the secret that the variable of a reference holds. Raises SecretError."""
+    return _value_in(os.environ[variable_of(ref.reference)].strip(), ref)
+
+
+def _value_in(text: str, ref: SecretRef) -> str:
+    key = ref.key or ref.reference.partition("#")[2]
+    try:
+        value = json.loads(text)[key] if key else text
+    except (ValueError, TypeError, KeyError):
+        value = ""
+    if not isinstance(value, str) or not value:
+        reason = f"it has no text in the field {key!r}" if key else "it is empty"
+        raise SecretError(ref.reference, reason)
+    if not ref.accepts(value):
+        raise SecretError(ref.reference, f"it is not {ref.expected}")
+    return value
 
 
 def _ask_secrets_manager(name: str, region: str | None) -> str:

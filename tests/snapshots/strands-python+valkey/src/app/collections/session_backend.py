@@ -1,6 +1,8 @@
 """Sessions in Valkey or Redis: what their collection declares."""
 
+import re
 from typing import Annotated, Literal
+from urllib.parse import urlsplit
 
 from pydantic import Field
 
@@ -10,6 +12,8 @@ from .reader import Document, Findings
 KeyPrefix = Annotated[
     str, matches("[A-Za-z0-9_.:/-]{1,128}", "1 to 128 characters of A-Z a-z 0-9 _ . : / -")
 ]
+ADDRESS = "an address such as valkeys://user:p%40ss@host:6379"
+HOST = r"(?:[\w-]{1,63}\.)*[\w-]{1,63}\.?|[0-9A-Fa-f.]*:[0-9A-Fa-f:.]*"
 
 
 class ValkeyConfig(Strict):
@@ -22,7 +26,8 @@ class ValkeyConfig(Strict):
     def secret_refs(self) -> list[SecretRef]:
         """Return the references that are read before the collection is used."""
         reference, path = self.endpoint_secret, ("backend", "endpoint_secret")
-        return [SecretRef(reference, path=path)] if reference else []
+        ref = SecretRef(reference or "", path=path, expected=ADDRESS, accepts=url_of)
+        return [ref] if reference else []
 
     def findings(self, document: Document, status: str, lifetime: str) -> Findings:
         """Check what concerns more than one field."""
@@ -35,3 +40,18 @@ class ValkeyConfig(Strict):
         elif self.ttl_seconds is None:
             message = "backend.ttl_seconds is missing: sessions never expire."
             yield document.finding("AML-W206", message, "backend", "ttl_seconds")
+
+
+def url_of(secret: str) -> str | None:
+    """Return the URL that a secret is, or is the host of; None where it is neither."""
+    is_bare_ipv6 = secret.count(":") > 1 and not re.search("[][/]", secret)
+    url = secret if "://" in secret else f"valkey://{f'[{secret}]' if is_bare_ipv6 else secret}"
+    try:
+        parts = urlsplit(url)
+        host, _ = parts.hostname or "", parts.port
+    except ValueError:
+        return None
+    # Otherwise a password with a raw / or # would be taken for the host and quoted.
+    is_split = "@" in parts.path + parts.query + parts.fragment
+    is_host = re.fullmatch(HOST, host, re.ASCII) and not host.isdigit() and not is_split
+    return url if is_host and re.match("(valkey|redis)s?://", url) else None

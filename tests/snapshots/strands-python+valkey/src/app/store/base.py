@@ -1,6 +1,5 @@
 """The protocol of a durable session store, and the ways in which one fails."""
 
-from datetime import UTC, datetime
 from typing import Protocol
 
 from ..session_store import SessionStore, Stored
@@ -79,8 +78,3 @@ class DurableStore(SessionStore, Protocol):
 
     async def close(self) -> None:
         """Finish what was started, and disconnect."""
-
-
-def now() -> str:
-    """Return the current time as snapshots and manifests state it."""
-    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -1,7 +1,6 @@
 """Sessions in Valkey or Redis, also in a cluster: one hash each with a TTL, changed by scripts."""
 
 import asyncio
-import json
 import re
 import socket
 from collections.abc import AsyncIterator
@@ -14,16 +13,14 @@ from valkey import exceptions
 from valkey.asyncio import Valkey
 from valkey.asyncio.cluster import ValkeyCluster
 
-from ..collections.fields import SecretRef
 from ..collections.models import Collection
 from ..collections.secrets import SecretError, Secrets
-from ..collections.session_backend import ValkeyConfig
+from ..collections.session_backend import ValkeyConfig, url_of
 from ..contract import SESSION_ID, describe
 from ..session_store import Stored
 from ..settings import Settings
-from .base import Conflict, StoreUnavailable, now
+from .base import Conflict, StoreUnavailable
 
-HOST = r"(?:[\w-]{1,63}\.)*[\w-]{1,63}\.?|[0-9A-Fa-f.]*:[0-9A-Fa-f:.]*"
 # Errors by which the server says that it did nothing.
 REFUSALS = (
     exceptions.ResponseError,
@@ -32,7 +29,7 @@ REFUSALS = (
     exceptions.BusyLoadingError,
 )
 
-# Fields of a hash: `latest` and its revision `rev`, `manifest`, `h:<uuid7>` for each checkpoint,
+# Fields of a hash: `latest` and its revision `rev`, `h:<uuid7>` for each checkpoint,
 # `aside:<uuid7>` for each quarantined snapshot. Without `latest` the revision is ''.
 REVISION = """
 local is_there = redis.call('HEXISTS', KEYS[1], 'latest') == 1
@@ -50,19 +47,19 @@ if revision == ARGV[2] then return {{revision}} end
 if redis.call('HSTRLEN', KEYS[1], ARGV[1]) > tonumber(ARGV[3]) then return {{revision, ''}} end
 return {{revision, redis.call('HGET', KEYS[1], ARGV[1])}}
 """
-# ARGV: seconds to live or 0, expected revision, new revision, snapshot, manifest, field of the
-# checkpoint or '', how many checkpoints to keep.
+# ARGV: seconds to live or 0, expected revision, new revision, snapshot, field of the checkpoint
+# or '', how many checkpoints to keep.
 SAVE = f"""{REVISION}
 if revision ~= ARGV[2] then return 0 end
-redis.call('HSET', KEYS[1], 'latest', ARGV[4], 'rev', ARGV[3], 'manifest', ARGV[5])
-if ARGV[6] ~= '' then
-  redis.call('HSET', KEYS[1], ARGV[6], ARGV[4])
+redis.call('HSET', KEYS[1], 'latest', ARGV[4], 'rev', ARGV[3])
+if ARGV[5] ~= '' then
+  redis.call('HSET', KEYS[1], ARGV[5], ARGV[4])
   local kept = {{}}
   for _, field in ipairs(redis.call('HKEYS', KEYS[1])) do
     if string.sub(field, 1, 2) == 'h:' then table.insert(kept, field) end
   end
   table.sort(kept)
-  for i = 1, #kept - tonumber(ARGV[7]) do redis.call('HDEL', KEYS[1], kept[i]) end
+  for i = 1, #kept - tonumber(ARGV[6]) do redis.call('HDEL', KEYS[1], kept[i]) end
 end
 {LIVE}"""
 # ARGV: seconds to live or 0, expected revision, field to move it to.
@@ -86,9 +83,7 @@ class ValkeyStore:
         config = cast(ValkeyConfig, collection.backend)
         self._prefix, self._suffix = f"{config.key_prefix}:", f":agent:{agent_id}"
         self._live, self._settings = config.ttl_seconds or 0, settings
-        self._connection = _Connection(
-            config.endpoint_secret or "", config.port, settings.store_timeout_seconds, secrets
-        )
+        self._connection = _Connection(config, settings.store_timeout_seconds, secrets)
         self.contact = f"the server of secret {config.endpoint_secret!r}"
 
     async def load(self, session_id: str, known: Stored | None = None) -> Stored | None:
@@ -102,9 +97,8 @@ class ValkeyStore:
         self, session_id: str, snapshot: bytes, expected: str | None, checkpoint: str | None = None
     ) -> str:
         revision = str(uuid7())
-        manifest = json.dumps({"schema_version": "1.0", "updated_at": now()})
         field = f"h:{checkpoint}" if checkpoint else ""
-        values = (revision, snapshot, manifest, field, self._settings.checkpoints)
+        values = (revision, snapshot, field, self._settings.checkpoints)
         if not await self._run(SAVE, session_id, self._live, expected or "", *values):
             raise Conflict
         return revision
@@ -171,12 +165,13 @@ class ValkeyStore:
 class _Connection:
     """The connections to the server or cluster that a secret names; replaced when it changes."""
 
-    def __init__(self, reference: str, port: int, seconds: int, secrets: Secrets) -> None:
-        self._reference, self._port, self._seconds = reference, port, seconds
+    def __init__(self, config: ValkeyConfig, seconds: int, secrets: Secrets) -> None:
+        (self._ref,) = config.secret_refs()
+        self._port, self._seconds = config.port, seconds
         self._secrets, self._lock = secrets, asyncio.Lock()
         self._client: Any = None
         self._secret, self._closing = "", set[asyncio.Task[None]]()
-        self._name = f"valkey of secret {reference!r}"
+        self._name = f"valkey of secret {self._ref.reference!r}"
 
     @asynccontextmanager
     async def client(self, is_bounded: bool = True) -> AsyncIterator[Any]:
@@ -209,7 +204,7 @@ class _Connection:
         await asyncio.gather(*self._closing, return_exceptions=True)
 
     async def _connected(self) -> Any:
-        secret = await self._secrets.get(SecretRef(self._reference, None, None))
+        secret = await self._secrets.get(self._ref)
         async with self._lock:
             if self._client is None or secret != self._secret:
                 self._retire(self._client, self._seconds)
@@ -217,12 +212,17 @@ class _Connection:
             return self._client
 
     async def _connect(self, secret: str) -> Any:
-        url, self._name = _read_address(secret, self._reference, self._port)
+        url = url_of(secret) or ""
+        self._name = f"valkey of secret {self._ref.reference!r}"
+        if url == secret:  # otherwise it could be a password, by mistake
+            parts = urlsplit(url)
+            host = f"[{parts.hostname}]" if ":" in (parts.hostname or "") else parts.hostname
+            self._name = f"valkey at {host}:{parts.port or self._port}"
         limits: Any = {"socket_timeout": self._seconds, "socket_connect_timeout": self._seconds}
         try:
             client = Valkey.from_url(url, port=self._port, **limits)
         except ValueError:
-            what = f"secret {self._reference!r} has an option that is not valid"
+            what = f"secret {self._ref.reference!r} has an option that is not valid"
             raise StoreUnavailable(what, indeterminate=False) from None
         try:
             is_cluster = (await client.info("cluster")).get("cluster_enabled")
@@ -248,26 +248,3 @@ class _Connection:
             self._client = None
             self._closing.add(task := asyncio.create_task(close()))
             task.add_done_callback(self._closing.discard)
-
-
-def _read_address(secret: str, reference: str, port: int) -> tuple[str, str]:
-    """Return the URL that a secret is, or is the host of, and its name without a password.
-
-    Raises StoreUnavailable when it is neither.
-    """
-    is_bare_ipv6 = re.fullmatch(r"[^\[/]*:.*:[^/]*", secret)
-    url = secret if "://" in secret else f"valkey://{f'[{secret}]' if is_bare_ipv6 else secret}"
-    try:
-        parts = urlsplit(url)
-        host, port = parts.hostname or "", parts.port or port
-        # Otherwise a password with a raw / or # would be taken for the host and quoted.
-        is_split = "@" in parts.path + parts.query + parts.fragment
-        is_host = re.fullmatch(HOST, host, re.ASCII) and not is_split
-        if not is_host or not re.match("(valkey|redis)s?://", url):
-            raise ValueError
-    except ValueError:
-        what = f"secret {reference!r} is not an address such as valkeys://user:p%40ss@host:6379"
-        raise StoreUnavailable(what, indeterminate=False) from None
-    if url != secret:  # it could be a password, by mistake
-        return url, f"valkey of secret {reference!r}"
-    return url, f"valkey at {f'[{host}]' if ':' in host else host}:{port}"
