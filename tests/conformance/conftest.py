@@ -121,6 +121,12 @@ def hasty(fleet: Fleet) -> Server:
 
 
 @pytest.fixture
+def generous(fleet: Fleet) -> Server:
+    """A server that reads as much of a reply as its client does."""
+    return fleet.shared(MAX_REPLY_BYTES=1_000_000_000)
+
+
+@pytest.fixture
 def chat(server: Server, provider: Provider) -> Chat:
     return Chat(server, provider)
 

@@ -90,7 +90,10 @@ def start_and_do_not_read(chat: Chat, text: str) -> Exchange:
     return chat.server.send({"prompt": prompt}, chat.headers, receive_buffer=4096)
 
 
-def test_the_model_is_read_no_faster_than_its_reader_reads(chat: Chat) -> None:
+def test_the_model_is_read_no_faster_than_its_reader_reads(
+    generous: Server, provider: Provider
+) -> None:
+    chat = Chat(generous, provider)
     chat.say("One.")
     sleeper = start_and_do_not_read(chat, "Two.")
     call = chat.call("Two.")

@@ -10,7 +10,10 @@ from tests.conformance.server import Server
 from tests.memory.agents import HUNG, Agent, unique
 
 FIRST = 10
-MOST_FILES, MOST_MEGABYTES = 5, 20
+MOST_FILES = 5
+# Node frees memory when it needs to: in a small heap it has to.
+MOST_MEGABYTES = {"python": 20, "typescript": 64}
+HEAP = "--max-old-space-size=64"
 
 
 def used(server: Server) -> tuple[int, float]:
@@ -33,7 +36,8 @@ def use(server: Server, first: int, last: int) -> None:
 
 
 def grows_little(agent: Agent, last: int) -> None:
-    server = agent.fresh()
+    language = agent.target.name.split("-")[1]
+    server = agent.fresh(**({"NODE_OPTIONS": HEAP} if language == "typescript" else {}))
     use(server, 0, FIRST)
     files, megabytes = used(server)
     use(server, FIRST, last)
@@ -43,7 +47,7 @@ def grows_little(agent: Agent, last: int) -> None:
     server.signal()
     assert server.exit_code(within=HUNG) == 0
     assert more_files - files <= MOST_FILES
-    assert more_megabytes - megabytes <= MOST_MEGABYTES
+    assert more_megabytes - megabytes <= MOST_MEGABYTES[language]
 
 
 @pytest.mark.usual("vercel-python-valkey", "strands-typescript-alone")

@@ -161,7 +161,9 @@ FAULTS = [
         "        await runtime.sessions._store.end(read.session_id)\n",
     ),
     # Reading a request.
-    Fault("only the host is checked", REQUESTS, ' + request.headers.getlist("origin")', ""),
+    Fault(
+        "only the host is checked", REQUESTS, 'for origin in get("origin")]', "for origin in ()]"
+    ),
     Fault("a body of any size is read", REQUESTS, "    if size > max_bytes:\n", "    if False:\n"),
     Fault("the actor is checked before the body", REQUESTS, PROMPT + ACTOR, ACTOR + PROMPT),
     Fault(

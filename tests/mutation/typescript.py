@@ -43,7 +43,7 @@ FAULTS = [
         "    this.queues.delete(sessionId)\n",
         "else void 0",
     ),
-    Fault("the oldest session goes first", STORE, "s.#entries.get(", "s.#entries.peek("),
+    Fault("the oldest session goes first", STORE, "s.entries.get(", "s.entries.peek("),
     Fault("an idle session is never forgotten", STORE, "max, ttl, update", "max, update"),
     Fault(
         "the idle time of a session begins with its last commit",
@@ -73,7 +73,7 @@ FAULTS = [
         "turn, reply, key: key ?? this.snapshot?.app_data.key ?? null }",
     ),
     Fault("turns are not counted", SESSIONS, "turn ?? 0) + 1", "turn ?? 1)"),
-    Fault("a session that ends is kept", STORE, "    this.#entries.delete(sessionId)\n", ""),
+    Fault("a session that ends is kept", STORE, "    this.entries.delete(sessionId)\n", ""),
     Fault("a turn may take for ever", DEADLINE, "seconds * 1000)", "seconds * 10_000)"),
     # The server.
     Fault("ping is never busy", SERVER, "turns.tasks.size > 0 || ", ""),
@@ -108,7 +108,7 @@ FAULTS = [
     Fault("a shutdown waits for ever", SERVER, ", grace])", "])"),
     Fault("a shutdown leaves turns running", SERVER, ABORT, "      break\n"),
     # Reading a request.
-    Fault("only the host is checked", REQUESTS, "[...host, ...origin]", "host"),
+    Fault("only the host is checked", REQUESTS, "!origin.every(", "![].every("),
     Fault("a body of any size is read", REQUESTS, "  if (size > maxBytes) {\n", "  if (false) {\n"),
     Fault("the actor is checked before the body", REQUESTS, PROMPT + ACTOR, ACTOR + PROMPT),
     Fault("any key is valid", REQUESTS, "(isNew || !contract.KEY.test(key))", "isNew"),

@@ -23,36 +23,31 @@ export interface SessionStore {
   end(sessionId: string): Promise<void>
 }
 
-/** Snapshots in memory, limited in number and in bytes; drops the least recently used first. */
-export function createCache(settings: Settings): LRUCache<string, Stored> {
-  const [max, ttl] = [settings.sessionCapacity, settings.sessionIdleSeconds * 1000]
-  const maxSize = 16 * settings.maxSnapshotBytes
-  const sizeCalculation = ({ snapshot }: Stored) => Buffer.byteLength(snapshot) || 1
-  return new LRUCache({ max, ttl, updateAgeOnGet: true, maxSize, sizeCalculation })
-}
-
-/** A SessionStore in memory; it drops the least recently used session first. */
+/** A SessionStore in memory, limited in sessions and bytes; drops the least recently used first. */
 export class InProcess implements SessionStore {
-  readonly #entries: LRUCache<string, Stored>
+  readonly entries: LRUCache<string, Stored>
   readonly #maxBytes: number
 
   constructor(settings: Settings) {
-    this.#entries = createCache(settings)
+    const [max, ttl] = [settings.sessionCapacity, settings.sessionIdleSeconds * 1000]
+    const maxSize = 16 * settings.maxSnapshotBytes
+    const sizeCalculation = ({ snapshot }: Stored) => Buffer.byteLength(snapshot) || 1
+    this.entries = new LRUCache({ max, ttl, updateAgeOnGet: true, maxSize, sizeCalculation })
     this.#maxBytes = settings.maxSnapshotBytes
   }
 
   async load(sessionId: string): Promise<Stored | null> {
-    return this.#entries.get(sessionId) ?? null
+    return this.entries.get(sessionId) ?? null
   }
 
   async save(sessionId: string, snapshot: string): Promise<null> {
     const size = Buffer.byteLength(snapshot)
     if (size > this.#maxBytes) throw new AgentError('session_too_large', '', `${size} bytes`)
-    this.#entries.set(sessionId, { revision: null, snapshot })
+    this.entries.set(sessionId, { revision: null, snapshot })
     return null
   }
 
   async end(sessionId: string): Promise<void> {
-    this.#entries.delete(sessionId)
+    this.entries.delete(sessionId)
   }
 }

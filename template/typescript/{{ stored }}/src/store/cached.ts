@@ -4,7 +4,7 @@ import type { LRUCache } from 'lru-cache'
 import { v7 as uuid7 } from 'uuid'
 
 import { AgentError, log } from '../contract.ts'
-import { createCache, InProcess, type SessionStore, type Stored } from '../session_store.ts'
+import { InProcess, type SessionStore, type Stored } from '../session_store.ts'
 import type { Settings } from '../settings.ts'
 import { Conflict, type DurableStore, StoreUnavailable } from './base.ts'
 import { isSame, readSnapshot } from './snapshot.ts'
@@ -25,7 +25,7 @@ export class CachedStore implements SessionStore {
   constructor(settings: Settings, store: DurableStore, isWritable: boolean) {
     this.#settings = settings
     this.#store = store
-    this.#cache = createCache(settings)
+    this.#cache = new InProcess(settings).entries
     this.#own = isWritable ? null : new InProcess(settings)
   }
 
