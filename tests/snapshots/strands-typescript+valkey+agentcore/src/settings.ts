@@ -66,13 +66,6 @@ export function isLoopback({ host }: Settings): boolean {
   return ['localhost', '::1'].includes(host) || host.startsWith('127.')
 }
 
-const PLAIN_HTTP = /^http:\/\/(?!([^/?#]*@)?(localhost|127\.[0-9.]+|\[::1\])(:[0-9]+)?([/?#]|$))/i
-
-/** Whether what is sent to a URL can be read on its way to another host. */
-export function isPlainHttp(url: string): boolean {
-  return PLAIN_HTTP.test(url)
-}
-
 /** One finding of `check`; line 0 is no line. */
 export interface Diagnostic {
   id: string

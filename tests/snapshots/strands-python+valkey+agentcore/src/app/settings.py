@@ -8,9 +8,6 @@ from typing import Any
 import click
 from dotenv import dotenv_values
 
-PLAIN_HTTP = re.compile(
-    r"(?i)http://(?!([^/?#]*@)?(localhost|127\.[0-9.]+|\[::1\])(:[0-9]+)?([/?#]|$))"
-)
 NAME = r"[A-Za-z0-9_.:\[\]-]+"  # of a host, with or without its port
 PROJECT_ID = "[a-z0-9][a-z0-9_-]{0,63}"
 
@@ -63,11 +60,6 @@ class Settings:
     def is_loopback(self) -> bool:
         """Whether only programs of this machine can reach the server."""
         return self.host in {"localhost", "::1"} or self.host.startswith("127.")
-
-
-def is_plain_http(url: str) -> bool:
-    """Whether what is sent to a URL can be read on its way to another host."""
-    return PLAIN_HTTP.match(url) is not None
 
 
 def diagnostic(
