@@ -26,7 +26,11 @@ for (const folder of folders.filter((it) => existsSync(join('src', it)))) {
       if (/^\s*(\/\/|\*|\/\*)/.test(line)) continue
       for (const [literal] of line.matchAll(LITERAL)) {
         const end = literal.lastIndexOf('/')
-        built.set(`${path} ${literal}`, new Original(literal.slice(1, end), literal.slice(end + 1)))
+        try {
+          built.set(`${path} ${literal}`, new Original(literal.slice(1, end), literal.slice(end + 1)))
+        } catch {
+          // Two slashes in a text: what is built from that is seen above.
+        }
       }
     }
   }

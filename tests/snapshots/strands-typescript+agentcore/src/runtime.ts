@@ -4,7 +4,7 @@ import { secretRefs } from './collections/backends.ts'
 import { checkProject, loadProject, type Project } from './collections/check.ts'
 import { SecretError, Secrets } from './collections/secrets.ts'
 import { AgentError, type TurnRequest } from './contract.ts'
-import { agentOptions, record } from './memory/adapter.ts'
+import { agentOptions, record, warmUp } from './memory/adapter.ts'
 import { checkMemory, checkResources } from './memory/check.ts'
 import type { Report } from './memory/erase.ts'
 import { LongTermMemory } from './memory/wiring.ts'
@@ -95,7 +95,7 @@ export class Runtime {
       if (!(error instanceof SecretError)) throw error
       throw new AgentError('store_unavailable', '', error.message)
     }
-    await this.longTerm.open()
+    await this.longTerm.open(warmUp)
   }
 
   /** Write what is still to be written, and disconnect. */

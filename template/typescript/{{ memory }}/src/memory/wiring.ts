@@ -6,7 +6,6 @@ import type { Collection } from '../collections/models.ts'
 import { type Secrets, unsetVariables } from '../collections/secrets.ts'
 import { AgentError, type TurnRequest } from '../contract.ts'
 import type { Settings } from '../settings.ts'
-import { warmUp } from './adapter.ts'
 import { AgentCore, Clients } from './agentcore.ts'
 import { type MemoryCollection, MemoryUnavailable, type Utterance } from './base.ts'
 import { LocalMemory } from './local.ts'
@@ -97,8 +96,8 @@ export class LongTermMemory {
     return turn
   }
 
-  /** Look up the ids and import the clients. Throws AgentError; its detail is for the owner. */
-  async open(): Promise<void> {
+  /** Look up the ids and `warmUp` the clients. Throws AgentError; its detail is for the owner. */
+  async open(warmUp: (clients: Clients, region: string) => Promise<void>): Promise<void> {
     try {
       if (this.problem) throw new MemoryUnavailable(this.problem)
       const names = new Map<string, string>()
