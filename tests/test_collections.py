@@ -103,7 +103,10 @@ def test_the_examples_are_of_each_backend() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("language", LANGUAGES)
-@pytest.mark.parametrize("render", ["agentcore", "valkey", "s3", "custom"])
+@pytest.mark.parametrize(
+    "render",
+    ["agentcore", "custom", *(pytest.param(it, marks=pytest.mark.full) for it in ("valkey", "s3"))],
+)
 def test_no_pattern_needs_more_than_linear_time(language: str, render: str) -> None:
     """A quadratic one needs ten seconds and more of CPU time for 100 kB."""
     folders = ["collections", "memory"] if render == "agentcore" else ["collections"]

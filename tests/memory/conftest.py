@@ -22,9 +22,11 @@ from tests.stores.stores import Backing
 
 STORES = {"valkey": "valkey", "alone": ""}
 ROWS = [(target, store) for target in TARGETS for store in STORES]
-USUAL = {f"{target.name}-valkey" for target in TARGETS} | {
+USUAL = {
+    "strands-python-valkey",
     "vercel-python-alone",
     "strands-typescript-alone",
+    "vercel-typescript-valkey",
 }
 SLOW, FULL = (pytest.mark.slow,), (pytest.mark.slow, pytest.mark.full)
 

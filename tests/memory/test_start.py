@@ -36,12 +36,7 @@ registerHooks({
 """
 
 
-@pytest.mark.usual(
-    "strands-python-alone",
-    "vercel-python-alone",
-    "strands-typescript-alone",
-    "vercel-typescript-alone",
-)
+@pytest.mark.usual("strands-python-alone", "strands-typescript-alone")
 def test_the_first_turn_recalls_where_modules_load_slowly(
     resting: Agent, who: str, tmp_path: Path
 ) -> None:

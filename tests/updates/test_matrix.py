@@ -22,6 +22,7 @@ SAMPLES = {
     "0.1.0": {"strands-python"},
     "0.2.0": {"vercel-typescript"},
     "0.3.0": {"strands-typescript+valkey"},
+    "0.4.0": {"strands-python+valkey+agentcore", "vercel-typescript+valkey"},
     LATER: {
         "strands-python+valkey+agentcore",
         "strands-typescript+s3",
