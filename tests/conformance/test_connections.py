@@ -89,6 +89,7 @@ def test_a_connection_of_which_only_the_end_of_a_line_comes_is_closed(impatient:
     rest_of(exchange)
 
 
+@pytest.mark.slow
 def test_a_turn_may_take_longer_than_its_request(impatient: Server, chat: Chat) -> None:
     patient = Chat(impatient, chat.provider)
     reply = patient.say("Hello.", [Drip(60, 50)])
@@ -97,6 +98,7 @@ def test_a_turn_may_take_longer_than_its_request(impatient: Server, chat: Chat) 
     assert reply.turn == 2
 
 
+@pytest.mark.slow
 def test_idle_connections_do_not_stop_the_server(fleet: Fleet) -> None:
     if fleet.target.store:
         pytest.skip("a store changes nothing here")

@@ -57,6 +57,7 @@ def test_sessions_in_memory_are_bounded_in_bytes(fleet: Fleet, new_chat: NewChat
     assert [chats[-1].say("Again.").turn, chats[0].say("Again.").turn] == [2, 1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("step", "slow"),
     [
