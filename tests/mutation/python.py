@@ -60,7 +60,7 @@ FAULTS = [
     Fault(
         "the idle time of a session begins with its last commit",
         STORE,
-        "            self._entries.keep(session_id, stored)\n",
+        "            self._entries.put(session_id, stored)\n",
         "            pass\n",
     ),
     Fault("no actor counts as anyone", SESSIONS, OWNER, f"actor and {OWNER}"),
@@ -156,9 +156,9 @@ FAULTS = [
     Fault(
         "anyone may end a session",
         SERVER,
-        "        async with runtime.sessions.open(read.session_id, read.actor) as session:\n"
+        "        async with runtime.sessions.open(call.session_id, call.actor) as session:\n"
         "            await session.end()\n",
-        "        await runtime.sessions._store.end(read.session_id)\n",
+        "        await runtime.sessions._store.end(call.session_id)\n",
     ),
     # Reading a request.
     Fault(

@@ -55,7 +55,7 @@ FAULTS = [
     Fault(
         "a session is ended in the name of nobody",
         SERVER,
-        "read.actor, signal, (session) => session.end()",
+        "call.actor, signal, (session) => session.end()",
         "null, signal, (session) => session.end()",
     ),
     Fault("the actor is not stored", SESSIONS, "actor: this.#actor", "actor: null"),

@@ -7,12 +7,13 @@ import { setTimeout as sleep } from 'node:timers/promises'
 
 import { AgentError, describe, type EndSession, isBlank, log } from './contract.ts'
 import { SESSION_HEADER, SESSION_ID, type TurnRequest } from './contract.ts'
-import { authorize, readBody, readHeader, refuseForeign, wantsEvents } from './requests.ts'
+import { authorize, readCall, readHeader, refuseForeign, wantsEvents } from './requests.ts'
 import type { Runtime } from './runtime.ts'
+import { splitList } from './settings.ts'
 import { takeTurn } from './turn.ts'
 
 type Exchange = { request: IncomingMessage; response: ServerResponse }
-type Read = TurnRequest | EndSession
+type Call = TurnRequest | EndSession
 type Emit = (chunk: string) => Promise<void>
 
 const EVENT_STREAM = 'text/event-stream; charset=utf-8'
@@ -53,7 +54,7 @@ export class Turns {
 }
 
 export function createApp(runtime: Runtime, turns: Turns): RequestListener {
-  const pages = runtime.settings.allowedOrigins.toLowerCase().split(/[, ]+/)
+  const pages = splitList(runtime.settings.allowedOrigins)
 
   /** Answer a listed page as CORS asks; return whether that was all. */
   function answerPage({ request, response }: Exchange): boolean {
@@ -92,13 +93,13 @@ export function createApp(runtime: Runtime, turns: Turns): RequestListener {
     refuseForeign(request, runtime)
     authorize(request, runtime)
     turns.checkRoom(runtime.settings.maxTurns)
-    const read = await readBody(request, runtime, sessionId, given === null)
+    const call = await readCall(request, runtime, sessionId, given === null)
     turns.checkRoom(runtime.settings.maxTurns) // others started meanwhile
-    await relay({ request, response }, read)
+    await relay({ request, response }, call)
   }
 
   /** Run what was requested, relay its output, and cancel it when the client leaves. */
-  async function relay({ request, response }: Exchange, read: Read): Promise<void> {
+  async function relay({ request, response }: Exchange, call: Call): Promise<void> {
     const stop = new AbortController()
     response.once('close', () => stop.abort())
     const isStream = wantsEvents(request)
@@ -112,22 +113,22 @@ export function createApp(runtime: Runtime, turns: Turns): RequestListener {
       held = ''
       if (!hasRoom) await once(response, 'drain', { signal: stop.signal })
     }
-    const result = await turns.start(run(read, emit, stop.signal), stop)
+    const result = await turns.start(run(call, emit, stop.signal), stop)
     if (!response.headersSent) send(response, result)
     else response.end(event('event: done\n', { ...result, reply: undefined }))
   }
 
-  async function run(read: Read, emit: Emit, signal: AbortSignal): Promise<object> {
+  async function run(call: Call, emit: Emit, signal: AbortSignal): Promise<object> {
     try {
-      if ('prompt' in read) {
-        const { turn, reply } = await takeTurn(runtime, read, emit, signal)
-        return { session_id: read.sessionId, turn, reply }
+      if ('prompt' in call) {
+        const { turn, reply } = await takeTurn(runtime, call, emit, signal)
+        return { session_id: call.sessionId, turn, reply }
       }
-      await runtime.sessions.open(read.sessionId, read.actor, signal, (session) => session.end())
-      return { session_id: read.sessionId, ended: true }
+      await runtime.sessions.open(call.sessionId, call.actor, signal, (session) => session.end())
+      return { session_id: call.sessionId, ended: true }
     } catch (error) {
       if (error instanceof AgentError) {
-        log('WARNING', `session ${read.sessionId}: ${error.type} ${error.detail}`)
+        log('WARNING', `session ${call.sessionId}: ${error.type} ${error.detail}`)
       }
       throw error
     }

@@ -44,7 +44,7 @@ class Snapshots(TTLCache[str, Stored]):
         size, idle = 16 * settings.max_snapshot_bytes, settings.session_idle_seconds
         super().__init__(size, idle, getsizeof=lambda stored: len(stored.snapshot))
 
-    def keep(self, session_id: str, stored: Stored) -> None:
+    def put(self, session_id: str, stored: Stored) -> None:
         """Add or replace a snapshot; this restarts its idle time."""
         self[session_id] = stored
         if len(self) > self._capacity:
@@ -63,13 +63,13 @@ class InProcess:
     async def load(self, session_id: str) -> Stored | None:
         stored = self._entries.get(session_id)
         if stored is not None:
-            self._entries.keep(session_id, stored)
+            self._entries.put(session_id, stored)
         return stored
 
     async def save(self, session_id: str, snapshot: bytes, expected: str | None) -> str | None:
         if len(snapshot) > self._max_bytes:
             raise AgentError("session_too_large", detail=f"{len(snapshot)} bytes")
-        self._entries.keep(session_id, Stored(None, snapshot))
+        self._entries.put(session_id, Stored(None, snapshot))
         return None
 
     async def end(self, session_id: str) -> None:

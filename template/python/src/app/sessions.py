@@ -18,12 +18,15 @@ Snapshot = dict[str, Any]
 """
 
 
+Loaded = tuple[Stored | None, Snapshot | None]
+
+
 class Session:
     """A session during one turn: the committed snapshot, and the only way to replace it."""
 
-    def __init__(self, id: str, actor: str | None, store: SessionStore, stored: Stored | None):
-        self._id, self._actor, self._store, self._stored = id, actor, store, stored
-        self.snapshot: Snapshot | None = json.loads(stored.snapshot) if stored else None
+    def __init__(self, id: str, actor: str | None, store: SessionStore, loaded: Loaded):
+        self._id, self._actor, self._store = id, actor, store
+        self._stored, self.snapshot = loaded
         if self.snapshot and self.snapshot["app_data"]["actor"] != actor:
             raise AgentError("session_forbidden")
 
@@ -53,7 +56,7 @@ class Sessions:
     def __init__(self, settings: Settings, store: SessionStore) -> None:
         self._queue, self._store = settings.session_queue, store
         self._locks: dict[str, asyncio.Lock] = {}
-        self._loads: dict[str, asyncio.Task[Stored | None]] = {}  # the latest; while in use
+        self._loads: dict[str, asyncio.Task[Loaded]] = {}  # the latest; while in use
         self._turns: Counter[str] = Counter()  # running or waiting
 
     @asynccontextmanager
@@ -73,7 +76,7 @@ class Sessions:
         self._turns[session_id] += 1
         try:
             async with self._locks.setdefault(session_id, asyncio.Lock()):
-                load = asyncio.create_task(self._store.load(session_id))
+                load = asyncio.create_task(self._load(session_id))
                 self._loads[session_id] = load
                 yield Session(session_id, actor, self._store, await load)
         finally:
@@ -81,3 +84,7 @@ class Sessions:
             if not self._turns[session_id]:
                 del self._turns[session_id], self._locks[session_id]
                 self._loads.pop(session_id, None)
+
+    async def _load(self, session_id: str) -> Loaded:
+        stored = await self._store.load(session_id)
+        return stored, json.loads(stored.snapshot) if stored else None

@@ -63,6 +63,11 @@ export function isPlainHttp(url: string): boolean {
   return PLAIN_HTTP.test(url)
 }
 
+/** Return the items of a setting that is a list, in lower case. */
+export function splitList(text: string): string[] {
+  return text.toLowerCase().match(/[^, ]+/g) ?? []
+}
+
 /** One finding of `check`; line 0 is no line. */
 export interface Diagnostic {
   id: string

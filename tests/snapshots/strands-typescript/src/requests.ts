@@ -6,7 +6,7 @@ import type { IncomingMessage } from 'node:http'
 import * as contract from './contract.ts'
 import { AgentError, type EndSession, type TurnRequest } from './contract.ts'
 import type { Runtime } from './runtime.ts'
-import { isLoopback } from './settings.ts'
+import { isLoopback, splitList } from './settings.ts'
 
 const OWN_ADDRESS = /^(https?:\/\/)?(localhost|127(\.\d+){3}|\[::1\])(:\d+)?$/i
 
@@ -36,16 +36,18 @@ export function refuseForeign(request: IncomingMessage, { settings }: Runtime): 
 function isAllowed(value: string, listed: string): boolean {
   const name = value.toLowerCase()
   const names = [name, name.replace(/^([^/]+):\d+$/, '$1')] // a host: any port
-  const isListed = (listed.toLowerCase().match(/[^, ]+/g) ?? []).some((it) => names.includes(it))
+  const isListed = splitList(listed).some((it) => names.includes(it))
   return isListed || OWN_ADDRESS.test(value)
 }
 
 /** Throw `unauthorized` unless the caller sends the API_TOKEN, if there is one. */
 export function authorize(request: IncomingMessage, { settings }: Runtime): void {
+  if (!settings.apiToken) return
   const given = (readHeader(request, 'authorization') ?? '').replace(/^bearer /i, 'Bearer ')
   const digest = (text: string) => createHash('sha256').update(text).digest() // of equal length
-  const isSame = timingSafeEqual(digest(given), digest(`Bearer ${settings.apiToken}`))
-  if (settings.apiToken && !isSame) throw new AgentError('unauthorized')
+  if (!timingSafeEqual(digest(given), digest(`Bearer ${settings.apiToken}`))) {
+    throw new AgentError('unauthorized')
+  }
 }
 
 /** Whether to stream the reply: always, unless the client accepts only JSON. */
@@ -56,7 +58,7 @@ export function wantsEvents(request: IncomingMessage): boolean {
 }
 
 /** Read what is requested; throw AgentError for the first check that fails. */
-export async function readBody(
+export async function readCall(
   request: IncomingMessage,
   runtime: Runtime,
   sessionId: string,

@@ -21,6 +21,8 @@ export interface Snapshot {
   app_data: LastTurn
 }
 
+type Loaded = [Stored | null, Snapshot | null]
+
 /** A session during one turn: the committed snapshot, and the only way to replace it. */
 class Session {
   readonly snapshot: Snapshot | null
@@ -29,12 +31,11 @@ class Session {
   readonly #store: SessionStore
   readonly #stored: Stored | null
 
-  constructor(id: string, actor: string | null, store: SessionStore, stored: Stored | null) {
+  constructor(id: string, actor: string | null, store: SessionStore, loaded: Loaded) {
     this.#id = id
     this.#actor = actor
     this.#store = store
-    this.#stored = stored
-    this.snapshot = stored && JSON.parse(stored.snapshot)
+    ;[this.#stored, this.snapshot] = loaded
     if (this.snapshot && this.snapshot.app_data.actor !== actor) {
       throw new AgentError('session_forbidden')
     }
@@ -72,7 +73,7 @@ export class Sessions {
   /** For each session with a running turn: the functions that wake the waiting ones. */
   readonly queues = new Map<string, (() => void)[]>()
   /** What the running turn of each session has loaded. */
-  readonly #loads = new Map<string, Promise<Stored | null>>()
+  readonly #loads = new Map<string, Promise<Loaded>>()
 
   constructor(settings: Settings, store: SessionStore) {
     this.#limit = settings.sessionQueue
@@ -93,12 +94,12 @@ export class Sessions {
     signal: AbortSignal,
     use: (session: Session) => Promise<T>,
   ): Promise<T> {
-    const loaded = this.#loads.get(sessionId)?.catch(() => null)
+    const loaded = await this.#loads.get(sessionId)?.catch(() => null)
     // Other actors get no place in the queue.
-    if (loaded) new Session(sessionId, actor, this.#store, await loaded)
+    if (loaded) new Session(sessionId, actor, this.#store, loaded)
     await this.#enter(sessionId, signal)
     try {
-      const load = this.#store.load(sessionId)
+      const load = this.#load(sessionId)
       this.#loads.set(sessionId, load)
       const session = new Session(sessionId, actor, this.#store, await load)
       signal.throwIfAborted()
@@ -125,6 +126,11 @@ export class Sessions {
     }
     signal.addEventListener('abort', giveUp, { once: true })
     await promise
+  }
+
+  async #load(sessionId: string): Promise<Loaded> {
+    const stored = await this.#store.load(sessionId)
+    return [stored, stored && JSON.parse(stored.snapshot)]
   }
 
   #leave(sessionId: string): void {

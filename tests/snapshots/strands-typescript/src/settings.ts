@@ -56,6 +56,11 @@ export function isLoopback({ host }: Settings): boolean {
   return ['localhost', '::1'].includes(host) || host.startsWith('127.')
 }
 
+/** Return the items of a setting that is a list, in lower case. */
+export function splitList(text: string): string[] {
+  return text.toLowerCase().match(/[^, ]+/g) ?? []
+}
+
 /** One finding of `check`; line 0 is no line. */
 export interface Diagnostic {
   id: string

@@ -21,13 +21,14 @@ from starlette.routing import Route
 
 from . import contract
 from .contract import SESSION_HEADER, AgentError, EndSession, TurnRequest, describe
-from .requests import authorize, client_left, read_body, read_header, refuse_foreign, wants_events
+from .requests import authorize, client_left, read_call, read_header, refuse_foreign, wants_events
 from .runtime import Runtime
+from .settings import split_list
 from .turn import take_turn
 
 log = logging.getLogger(__name__)
 Chunks = AsyncIterator[str]
-Read = TurnRequest | EndSession
+Call = TurnRequest | EndSession
 
 
 class Turns:
@@ -78,13 +79,13 @@ def create_app(runtime: Runtime, turns: Turns) -> Starlette:
         authorize(request, runtime)
         turns.check_room(runtime.settings.max_turns)
         session_id = request.state.session_id
-        read = await read_body(request, runtime, session_id, is_new=given_id is None)
+        call = await read_call(request, runtime, session_id, is_new=given_id is None)
         turns.check_room(runtime.settings.max_turns)  # others started meanwhile
-        response = await _relay(request, turns, runtime, read)
+        response = await _relay(request, turns, runtime, call)
         response.headers[SESSION_HEADER] = session_id
         return response
 
-    pages = re.findall("[^, ]+", runtime.settings.allowed_origins.lower())
+    pages = split_list(runtime.settings.allowed_origins)
     cors = Middleware(
         CORSMiddleware, pages, ["GET", "POST"], ["*"], expose_headers=[SESSION_HEADER]
     )
@@ -97,10 +98,10 @@ def create_app(runtime: Runtime, turns: Turns) -> Starlette:
     return app
 
 
-async def _relay(request: Request, turns: Turns, runtime: Runtime, read: Read) -> Response:
+async def _relay(request: Request, turns: Turns, runtime: Runtime, call: Call) -> Response:
     """Run what was requested, relay its output, and cancel it when the client leaves."""
     writer, chunks = anyio.create_memory_object_stream[str](64)
-    turn = turns.start(_run(runtime, read, writer.send))
+    turn = turns.start(_run(runtime, call, writer.send))
     watch = asyncio.create_task(client_left(request))
     watch.add_done_callback(lambda _: turn.cancel())
     turn.add_done_callback(lambda _: watch.cancel())
@@ -114,18 +115,18 @@ async def _relay(request: Request, turns: Turns, runtime: Runtime, read: Read) -
 
 
 async def _run(
-    runtime: Runtime, read: Read, emit: Callable[[str], Awaitable[None]]
+    runtime: Runtime, call: Call, emit: Callable[[str], Awaitable[None]]
 ) -> dict[str, Any]:
     try:
-        if isinstance(read, TurnRequest):
-            last = await take_turn(runtime, read, emit)
-            return {"session_id": read.session_id, "turn": last["turn"], "reply": last["reply"]}
-        async with runtime.sessions.open(read.session_id, read.actor) as session:
+        if isinstance(call, TurnRequest):
+            last = await take_turn(runtime, call, emit)
+            return {"session_id": call.session_id, "turn": last["turn"], "reply": last["reply"]}
+        async with runtime.sessions.open(call.session_id, call.actor) as session:
             await session.end()
     except AgentError as error:
-        log.warning("session %s: %s %s", read.session_id, error.type, error.detail)
+        log.warning("session %s: %s %s", call.session_id, error.type, error.detail)
         raise
-    return {"session_id": read.session_id, "ended": True}
+    return {"session_id": call.session_id, "ended": True}
 
 
 async def _result(turn: asyncio.Task[dict[str, Any]]) -> dict[str, Any]:

@@ -53,6 +53,11 @@ class Settings:
         return self.host in {"localhost", "::1"} or self.host.startswith("127.")
 
 
+def split_list(text: str) -> list[str]:
+    """Return the items of a setting that is a list, in lower case."""
+    return re.findall("[^, ]+", text.lower())
+
+
 def diagnostic(
     id: str, message: str, severity: str = "error", file: str = "environment", line: int = 0
 ) -> dict[str, Any]:

@@ -70,6 +70,11 @@ def is_plain_http(url: str) -> bool:
     return PLAIN_HTTP.match(url) is not None
 
 
+def split_list(text: str) -> list[str]:
+    """Return the items of a setting that is a list, in lower case."""
+    return re.findall("[^, ]+", text.lower())
+
+
 def diagnostic(
     id: str, message: str, severity: str = "error", file: str = "environment", line: int = 0
 ) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from starlette.requests import Request
 from . import contract
 from .contract import AgentError, EndSession, TurnRequest
 from .runtime import Runtime
+from .settings import split_list
 
 OWN_ADDRESS = r"(https?://)?(localhost|127(\.\d+){3}|\[::1\])(:\d+)?"
 
@@ -37,7 +38,7 @@ def refuse_foreign(request: Request, runtime: Runtime) -> None:
 
 def _is_allowed(value: str, listed: str) -> bool:
     names = {value.lower(), re.sub(r"^([^/]+):\d+$", r"\1", value.lower())}  # a host: any port
-    is_listed = not names.isdisjoint(re.findall("[^, ]+", listed.lower()))
+    is_listed = not names.isdisjoint(split_list(listed))
     return is_listed or re.fullmatch(OWN_ADDRESS, value, re.IGNORECASE) is not None
 
 
@@ -62,7 +63,7 @@ async def client_left(request: Request) -> None:
         pass
 
 
-async def read_body(
+async def read_call(
     request: Request, runtime: Runtime, session_id: str, *, is_new: bool
 ) -> TurnRequest | EndSession:
     """Read what is requested; raise AgentError for the first check that fails."""

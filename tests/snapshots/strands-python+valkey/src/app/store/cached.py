@@ -49,7 +49,7 @@ class CachedStore:
             if snapshot is None:
                 raise await _uncancelled(self._quarantine(session_id, stored.revision))
             stored = Stored(stored.revision, snapshot)
-        self._known.keep(session_id, stored)
+        self._known.put(session_id, stored)
         return stored
 
     async def save(self, session_id: str, snapshot: bytes, expected: str | None) -> str | None:
@@ -86,7 +86,7 @@ class CachedStore:
             revision = await self._look_up(session_id, snapshot, error)
             if checkpoint:
                 await self._store.save_checkpoint(session_id, snapshot, checkpoint)
-        self._known.keep(session_id, Stored(revision, snapshot))
+        self._known.put(session_id, Stored(revision, snapshot))
         return revision
 
     async def _look_up(
