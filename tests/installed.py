@@ -246,7 +246,7 @@ def python_for(project: Path) -> str:
     The tests run on 3.11, which not every framework does.
     """
     manifest = tomllib.loads((project / "pyproject.toml").read_text("utf-8"))
-    needed = manifest["project"]["requires-python"].removeprefix(">=")
+    needed = manifest["project"]["requires-python"].partition(",")[0].removeprefix(">=")
     here = f"{sys.version_info.major}.{sys.version_info.minor}"
     return needed if Version(here) < Version(needed) else sys.executable
 

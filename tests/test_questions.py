@@ -21,8 +21,8 @@ ASKED = {
 }
 CHOICES = {name: list(load(ROOT).choices(name, {})) for name in ASKED if "choices" in ASKED[name]}
 
-FORM = "Use 1 to 40 lowercase letters, digits and single hyphens, and start with a letter"
-TAKEN = "A package or command that the project needs has that name"
+FORM = "Like my-agent: a letter, then letters a-z, digits or single hyphens; 40 at most"
+TAKEN = "a package or command that it needs has that name"
 NO_TEXT = "Could not convert|Invalid answer"
 NAMES: dict[str, list[Any]] = {
     FORM: [

@@ -118,6 +118,7 @@ def describe(error: BaseException) -> str:
     response, status = getattr(error, "response", None), getattr(error, "status_code", None)
     if isinstance(response, dict) and "Error" in response:  # of an AWS client
         details += [response["Error"].get("Code")]
+        status = response.get("ResponseMetadata", {}).get("HTTPStatusCode")
     if status:
         details += [f"HTTP {status}"]
     if isinstance(error, OSError) and (error.errno or 0) > 0:

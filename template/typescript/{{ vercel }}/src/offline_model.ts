@@ -30,7 +30,8 @@ export class OfflineModel implements Model {
     const results = last?.role === 'tool' ? last.content : []
     const call = results.length ? null : /^use ([\p{L}\p{N}_]+): (.*)$/su.exec(told.at(-1) ?? '')
     if (call?.[1]) {
-      const input = JSON.stringify({ text: call[2] })
+      const tool = tools.find(({ name }) => name === call[1])
+      const input = toArguments(call[2], tool)
       const toolCallId = `call_${prompt.length}`
       yield { type: 'tool-call', toolCallId, toolName: call[1], input }
     } else {
@@ -51,6 +52,18 @@ export class OfflineModel implements Model {
     }
     yield finish(call ? 'tool-calls' : 'stop')
   }
+}
+
+/** Return a JSON object as it is; any other text is the value of the tool's first parameter. */
+function toArguments(text = '', tool?: object): string {
+  const schema = tool && 'inputSchema' in tool ? tool.inputSchema : {}
+  const [name = 'text'] = Object.keys(Object(schema).properties ?? {})
+  try {
+    if (text.startsWith('{') && JSON.parse(text)) return text
+  } catch {
+    // It is a text.
+  }
+  return JSON.stringify({ [name]: text })
 }
 
 /** The part that ends a stream. */

@@ -9,6 +9,9 @@ import { OfflineModel } from './offline_model.ts'
 import { boundedFetch } from './provider.ts'
 import { type Diagnostic, diagnostic, isPlainHttp, type Settings } from './settings.ts'
 
+// What to look at when the provider refuses a call, and when it is not reached.
+export const [CREDENTIALS, ADDRESS] = ['ANTHROPIC_API_KEY', 'ANTHROPIC_BASE_URL']
+
 const MAX_TOKENS = 8192 // of one answer; Anthropic requires a limit
 
 /** The base class reads on when nobody listens, and fails for a call with broken arguments. */

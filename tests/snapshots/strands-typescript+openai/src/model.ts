@@ -11,6 +11,9 @@ import { OfflineModel } from './offline_model.ts'
 import { boundedFetch } from './provider.ts'
 import { type Diagnostic, diagnostic, isPlainHttp, type Settings } from './settings.ts'
 
+// What to look at when the provider refuses a call, and when it is not reached.
+export const [CREDENTIALS, ADDRESS] = ['OPENAI_API_KEY', 'OPENAI_BASE_URL']
+
 const STOPS: Record<string, StopReason> = {
   stop: 'endTurn',
   tool_calls: 'toolUse',

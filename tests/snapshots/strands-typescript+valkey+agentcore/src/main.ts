@@ -2,7 +2,7 @@
 
 import { randomUUID } from 'node:crypto'
 import { once } from 'node:events'
-import type { AddressInfo } from 'node:net'
+import { type AddressInfo, createServer, type Server } from 'node:net'
 import { createInterface } from 'node:readline'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { getSystemErrorMessage, parseArgs } from 'node:util'
@@ -11,9 +11,11 @@ import { createHttpServer } from './connection.ts'
 import { ACTOR_ID, AgentError, checkPrompt, CONTROL, ERRORS, logging } from './contract.ts'
 import { SESSION_ID } from './contract.ts'
 import { forget, iam } from './memory/commands.ts'
+import { ADDRESS, CREDENTIALS } from './model.ts'
 import { Runtime } from './runtime.ts'
 import { createApp, Turns } from './server.ts'
-import { CommandError, formatFinding, isLoopback, readSettings, refuseErrors } from './settings.ts'
+import { CommandError, diagnostic, formatFinding, isLoopback } from './settings.ts'
+import { readSettings, refuseErrors, type Settings } from './settings.ts'
 import { sessions } from './store/commands.ts'
 import { takeTurn } from './turn.ts'
 
@@ -48,6 +50,15 @@ async function check(args: string[]): Promise<void> {
   const { json, connect } = parseArgs({ args, options: { json: flag, connect: flag } }).values
   const [settings, findings] = readSettings()
   findings.push(...(await Runtime.check(settings, connect)))
+  const probe = createServer()
+  try {
+    await listen(probe, settings)
+    probe.close()
+  } catch (error) {
+    const { message, cause } = error as Error & { cause: { code: string } }
+    const isTaken = cause.code === 'EADDRINUSE' // by this agent, perhaps
+    if (!isTaken) findings.push(diagnostic('SET-HOST', message))
+  }
   const errors = findings.filter(({ severity }) => severity === 'error').length
   const warnings = findings.length - errors
   const lines = [...findings.map(formatFinding), `${errors} errors, ${warnings} warnings`]
@@ -90,7 +101,7 @@ async function chat(args: string[]): Promise<void> {
       if (!(error instanceof AgentError)) throw error
       failed++
       const cause = error.cause instanceof Error ? error.cause.message : ''
-      print(`${error.message} (${cause || error.detail || error.type})\n`)
+      print(`${error.message} (${cause || error.detail || error.type})\n${advise(error)}`)
     }
     showPrompt()
   }
@@ -100,24 +111,40 @@ async function chat(args: string[]): Promise<void> {
   process.exit(isPiped && failed > 0 ? 1 : 0)
 }
 
+/** Return a line that names the settings to look at when the model fails, or nothing. */
+function advise({ type, detail }: AgentError): string {
+  const hints: [RegExp, string][] = [
+    [/HTTP 40[13]|Credential/, CREDENTIALS],
+    [/HTTP 40[04]/, `MODEL and ${ADDRESS}`],
+    [/Connect|ECONN|ENOTFOUND|EAI_AGAIN/, `${ADDRESS} and the network`],
+  ]
+  const [, names] = hints.find(([form]) => type === 'model_failed' && form.test(detail)) ?? []
+  return names ? `${detail}: look at ${names}.\n` : ''
+}
+
+async function listen(server: Server, { host, port }: Settings): Promise<void> {
+  try {
+    await once(server.listen(port, host), 'listening')
+  } catch (error) {
+    const why = getSystemErrorMessage((error as { errno: number }).errno)
+    const message = `Cannot listen on HOST ${host}, PORT ${port}: ${why}.`
+    throw Object.assign(new CommandError(message), { cause: error })
+  }
+}
+
 /** Serve the agent over HTTP on HOST and PORT. */
 async function serve(args: string[]): Promise<void> {
   parseArgs({ args })
   logging.isVerbose = true
   const [runtime, turns] = [await start(), new Turns()]
-  const { host, port, requestTimeoutSeconds, shutdownGraceSeconds } = runtime.settings
+  const { host, requestTimeoutSeconds, shutdownGraceSeconds } = runtime.settings
   const signalled = new Promise((resolve) => {
     for (const name of ['SIGTERM', 'SIGINT']) {
       process.on(name, () => (turns.isDraining ? process.exit(1) : resolve(name)))
     }
   })
   const server = createHttpServer(createApp(runtime, turns), requestTimeoutSeconds)
-  try {
-    await once(server.listen(port, host), 'listening')
-  } catch (error) {
-    const why = getSystemErrorMessage((error as { errno: number }).errno)
-    throw new CommandError(`Cannot listen on HOST ${host}, PORT ${port}: ${why}.`)
-  }
+  await listen(server, runtime.settings)
   if (!isLoopback(runtime.settings) && !runtime.settings.apiToken) {
     const place = `${host} is reachable from other machines`
     console.log(`Warning: ${place}, and callers are not authenticated.`)

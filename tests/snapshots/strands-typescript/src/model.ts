@@ -9,6 +9,9 @@ import { AgentError } from './contract.ts'
 import { OfflineModel } from './offline_model.ts'
 import { type Diagnostic, diagnostic, type Settings } from './settings.ts'
 
+// What to look at when the provider refuses a call, and when it is not reached.
+export const [CREDENTIALS, ADDRESS] = ['the AWS credentials', 'AWS_REGION']
+
 /** The base class fails a turn for a tool call with broken arguments. */
 class ConverseModel extends BedrockModel {
   maxBytes = Infinity

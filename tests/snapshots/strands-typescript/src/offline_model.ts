@@ -1,6 +1,6 @@
 // A model without a network: it echoes the conversation, and calls a tool when asked to.
 
-import { type BaseModelConfig, type Message, Model } from '@strands-agents/sdk'
+import { type BaseModelConfig, type JSONSchema, type Message, Model } from '@strands-agents/sdk'
 import type { ModelStreamEvent, StreamOptions, ToolResultBlock } from '@strands-agents/sdk'
 
 /** Answers the same conversation with the same text, every time and everywhere. */
@@ -18,12 +18,12 @@ export class OfflineModel extends Model {
     const last = messages.at(-1)?.content ?? []
     const results = last.filter((block) => block.type === 'toolResultBlock')
     const asked = /^use ([\p{L}\p{N}_]+): (.*)$/su.exec(told.at(-1) ?? '')
-    const isKnown = options?.toolSpecs?.some((spec) => spec.name === asked?.[1]) ?? false
+    const tool = options?.toolSpecs?.find((spec) => spec.name === asked?.[1])
     const call = results.length ? null : asked
     yield { type: 'modelMessageStartEvent', role: 'assistant' }
     if (call?.[1]) {
       const start = { name: call[1], toolUseId: `call_${messages.length}` }
-      const input = JSON.stringify({ text: call[2] })
+      const input = toArguments(call[2], tool?.inputSchema)
       yield { type: 'modelContentBlockStartEvent', start: { type: 'toolUseStart', ...start } }
       yield { type: 'modelContentBlockDeltaEvent', delta: { type: 'toolUseInputDelta', input } }
     } else {
@@ -32,7 +32,7 @@ export class OfflineModel extends Model {
       reply.push(...told.slice(-5, -1).map((text) => ` Earlier you said: "${text}"`))
       reply.push(` Now you said: "${told.at(-1)}"`)
       for (const result of results) {
-        const answer = isKnown ? textOf(result) : `Unknown tool: ${asked?.[1]}`
+        const answer = tool ? textOf(result) : `Unknown tool: ${asked?.[1]}`
         reply.push(` The tool answered: ${answer}`)
       }
       for (const text of reply) {
@@ -42,6 +42,17 @@ export class OfflineModel extends Model {
     yield { type: 'modelContentBlockStopEvent' }
     yield { type: 'modelMessageStopEvent', stopReason: call ? 'toolUse' : 'endTurn' }
   }
+}
+
+/** Return a JSON object as it is; any other text is the value of the tool's first parameter. */
+function toArguments(text = '', schema?: JSONSchema): string {
+  const [name = 'text'] = Object.keys(Object(schema).properties ?? {})
+  try {
+    if (text.startsWith('{') && JSON.parse(text)) return text
+  } catch {
+    // It is a text.
+  }
+  return JSON.stringify({ [name]: text })
 }
 
 function textOf(result: ToolResultBlock): string {

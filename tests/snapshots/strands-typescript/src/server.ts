@@ -8,6 +8,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { AgentError, describe, type EndSession, isBlank, log } from './contract.ts'
 import { SESSION_HEADER, SESSION_ID, type TurnRequest } from './contract.ts'
 import { authorize, readCall, readHeader, refuseForeign, wantsEvents } from './requests.ts'
+import { type Handler, ROUTES } from './routes.ts'
 import type { Runtime } from './runtime.ts'
 import { splitList } from './settings.ts'
 import { takeTurn } from './turn.ts'
@@ -17,7 +18,6 @@ type Call = TurnRequest | EndSession
 type Emit = (chunk: string) => Promise<void>
 
 const EVENT_STREAM = 'text/event-stream; charset=utf-8'
-const METHODS: Record<string, string> = { '/ping': 'GET, HEAD', '/invocations': 'POST' }
 
 /** The turns that run or wait in this process, each in its own task. */
 export class Turns {
@@ -68,16 +68,31 @@ export function createApp(runtime: Runtime, turns: Turns): RequestListener {
     return true
   }
 
+  function checked(handler: Handler) {
+    return async ({ request, response }: Exchange): Promise<void> => {
+      refuseForeign(request, runtime)
+      authorize(request, runtime)
+      await handler(request, response, runtime)
+    }
+  }
+
+  const own = Object.entries(ROUTES).map(([name, handler]) => [name, checked(handler)])
+  const routes: Record<string, (exchange: Exchange) => Promise<void>> = {
+    ...Object.fromEntries(own),
+    'GET /ping': ping,
+    'POST /invocations': invocations,
+  }
+
   async function route({ request, response }: Exchange): Promise<void> {
     if (answerPage({ request, response })) return
     const path = request.url?.split('?')[0] ?? ''
-    const allowed = METHODS[path]
-    if (!allowed) throw new AgentError('not_found')
-    if (!allowed.split(', ').includes(request.method ?? '')) {
-      response.setHeader('Allow', allowed)
-      throw new AgentError('method_not_allowed')
-    }
-    await (path === '/ping' ? ping : invocations)({ request, response })
+    const handle = routes[`${request.method?.replace(/^HEAD$/, 'GET')} ${path}`]
+    if (handle) return handle({ request, response })
+    const allowed = Object.keys(routes).filter((name) => name.split(' ')[1] === path)
+    if (allowed.length === 0) throw new AgentError('not_found')
+    const methods = allowed.map((name) => name.split(' ')[0]).join(', ')
+    response.setHeader('Allow', methods.replace('GET', 'GET, HEAD'))
+    throw new AgentError('method_not_allowed')
   }
 
   async function ping({ request, response }: Exchange): Promise<void> {

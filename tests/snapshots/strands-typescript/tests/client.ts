@@ -1,5 +1,6 @@
 // A client of a server whose model plays a script.
 
+import { spawnSync } from 'node:child_process'
 import { once } from 'node:events'
 import { createServer, request } from 'node:http'
 import type { AddressInfo } from 'node:net'
@@ -72,4 +73,14 @@ export class Client {
       return 'gone'
     }
   }
+}
+
+// The developer's own .env does not affect a test.
+const NO_FILE = '--import=data:text/javascript,process.loadEnvFile=()=>{}'
+
+/** Run a command of the agent with this input. */
+export function run(command: string[], input: string, environment: object = {}) {
+  const main = `${import.meta.dirname}/../src/main.ts`
+  const env = { ...process.env, ...environment }
+  return spawnSync(process.execPath, [NO_FILE, main, ...command], { input, env, encoding: 'utf8' })
 }

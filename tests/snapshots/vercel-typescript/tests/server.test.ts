@@ -1,12 +1,11 @@
 // The HTTP contract, and what the settings allow.
 
 import assert from 'node:assert/strict'
-import { spawnSync } from 'node:child_process'
 import { test } from 'node:test'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { inspect } from 'node:util'
 
-import { ACTOR, Client, JSON_ONLY, KEY, POST, SESSION } from './client.ts'
+import { ACTOR, Client, JSON_ONLY, KEY, POST, run, SESSION } from './client.ts'
 
 const EVENTS = { Host: '[::1]:8080', [SESSION]: 's' }
 const EVIL = { Host: 'localhost.evil.example' }
@@ -87,15 +86,6 @@ test('a shutdown lets turns finish and then cancels them', async () => {
   assert.match(busy, /HealthyBusy/)
   assert.match(ping, /^{"status":"Healthy",".*":\d+}$/)
 })
-
-// The developer's own .env does not affect a test.
-const NO_FILE = '--import=data:text/javascript,process.loadEnvFile=()=>{}'
-
-function run(command: string[], input: string, environment: object = {}) {
-  const main = `${import.meta.dirname}/../src/main.ts`
-  const env = { ...process.env, ...environment }
-  return spawnSync(process.execPath, [NO_FILE, main, ...command], { input, env, encoding: 'utf8' })
-}
 
 test('a bad setting is named with what is allowed', () => {
   const { status, stdout } = run(['check', '--json'], '', { PORT: '70000' })

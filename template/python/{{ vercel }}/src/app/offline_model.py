@@ -2,7 +2,8 @@
 
 import json
 import re
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import suppress
 from typing import Any, Literal
 
 import ai
@@ -17,14 +18,21 @@ class Offline(ai.Provider[None]):
     default_base_url: str = ""
 
     async def stream(
-        self, model: ai.Model, messages: list[ai.messages.Message], **_: Any
+        self,
+        model: ai.Model,
+        messages: list[ai.messages.Message],
+        *,
+        tools: Sequence[ai.Tool] | None = None,
+        **_: Any,
     ) -> AsyncGenerator[events.Event]:
         told = [message.text for message in messages if message.role == "user"]
         results = messages[-1].tool_results
         call = None if results else re.fullmatch(r"use (\w+): (.*)", told[-1], re.DOTALL)
         yield events.StreamStart()
         if call:
-            id, arguments = f"call_{len(messages)}", json.dumps({"text": call[2]})
+            schemas = {tool.name: tool.spec.params for tool in tools or [] if tool.spec}
+            arguments = _arguments(call[2], schemas.get(call[1], {}))
+            id = f"call_{len(messages)}"
             yield events.ToolStart(tool_call_id=id, tool_name=call[1])
             yield events.ToolDelta(tool_call_id=id, chunk=arguments)
             yield events.ToolEnd(tool_call_id=id, tool_call=ai.messages.DUMMY_TOOL_CALL)
@@ -38,6 +46,14 @@ class Offline(ai.Provider[None]):
                 yield events.TextDelta(chunk=sentence)
             yield events.TextEnd()
         yield events.StreamEnd(finish_reason="tool_call" if call else "stop")
+
+
+def _arguments(text: str, schema: dict[str, Any]) -> str:
+    """Return a JSON object as it is; any other text is the value of the tool's first parameter."""
+    with suppress(ValueError):
+        if isinstance(json.loads(text), dict):
+            return text
+    return json.dumps({next(iter(schema.get("properties", {})), "text"): text})
 
 
 class OfflineModel(ai.Model):

@@ -6,6 +6,9 @@ import { OfflineModel } from './offline_model.ts'
 import { boundedFetch } from './provider.ts'
 import { type Diagnostic, diagnostic, type Settings } from './settings.ts'
 
+// What to look at when the provider refuses a call, and when it is not reached.
+export const [CREDENTIALS, ADDRESS] = ['AI_GATEWAY_API_KEY', 'any proxy']
+
 /** The model of this process. */
 export function buildModel(settings: Settings): LanguageModel {
   if (settings.model === 'offline') return new OfflineModel()

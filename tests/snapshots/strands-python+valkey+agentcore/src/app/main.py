@@ -1,6 +1,7 @@
 """The commands of the agent, and the process that serves it."""
 
 import asyncio
+import errno
 import json
 import logging
 import os
@@ -16,9 +17,10 @@ import uvicorn
 from .connection import Connection
 from .contract import ACTOR_ID, ERRORS, SESSION_ID, AgentError, TurnRequest, check_prompt
 from .memory.commands import forget, iam
+from .model import ADDRESS, CREDENTIALS
 from .runtime import Runtime
 from .server import Turns, create_app
-from .settings import format_finding, read_settings, refuse_errors
+from .settings import Settings, diagnostic, format_finding, read_settings, refuse_errors
 from .store.commands import sessions
 from .turn import take_turn
 
@@ -53,6 +55,11 @@ def check(as_json: bool, connect: bool) -> None:
     """Report errors in the settings and collections; exit with 1 if there is one."""
     settings, findings = read_settings()
     findings += Runtime.check(settings, connect)
+    try:
+        _listen(settings).close()
+    except click.ClickException as error:
+        if getattr(error.__cause__, "errno", None) != errno.EADDRINUSE:  # by this agent, perhaps
+            findings.append(diagnostic("SET-HOST", error.message))
     errors = sum(one["severity"] == "error" for one in findings)
     warnings = len(findings) - errors
     if as_json:
@@ -91,12 +98,26 @@ def chat(session: str, actor: str | None) -> None:
             except AgentError as error:
                 failed += 1
                 click.echo(f"{error} ({error.__cause__ or error.detail or error.type})")
+                click.echo(_advise(error), nl=False)
             except (EOFError, KeyboardInterrupt):
                 break
         runner.run(runtime.close())
     notice = runtime.retention_notice if done else "It had no new turn."
     click.echo(f"\nThis was session {session}. {notice}")
     sys.exit(is_piped and failed > 0)
+
+
+def _advise(error: AgentError) -> str:
+    """Return a line that names the settings to look at when the model fails, or nothing."""
+    hints = {
+        "HTTP 40[13]|Credential": CREDENTIALS,
+        "HTTP 40[04]": f"MODEL and {ADDRESS}",
+        "Connect|OSError": f"{ADDRESS} and the network",
+    }
+    for form, names in hints.items():
+        if error.type == "model_failed" and re.search(form, error.detail):
+            return f"{error.detail}: look at {names}.\n"
+    return ""
 
 
 async def _print(chunk: str) -> None:
@@ -150,16 +171,20 @@ class _Server(uvicorn.Server):
         return await super().on_tick(counter)
 
 
+def _listen(settings: Settings) -> socket.socket:
+    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
+    try:
+        return socket.create_server((settings.host, settings.port), family=family)
+    except OSError as error:
+        why = str(error.strerror).split(" (")[0].lower()
+        where = f"HOST {settings.host}, PORT {settings.port}"
+        raise click.ClickException(f"Cannot listen on {where}: {why}.") from error
+
+
 async def _serve(runtime: Runtime) -> None:
     settings, turns, host = runtime.settings, Turns(), runtime.settings.host
     await _open(runtime)
-    try:
-        family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        listener = socket.create_server((host, settings.port), family=family)
-    except OSError as error:
-        why = str(error.strerror).split(" (")[0].lower()
-        where = f"HOST {host}, PORT {settings.port}"
-        raise click.ClickException(f"Cannot listen on {where}: {why}.") from None
+    listener = _listen(settings)
     server = _Server(runtime, turns)
     running = asyncio.create_task(server.serve([listener]))
     if not settings.is_loopback and not settings.api_token:

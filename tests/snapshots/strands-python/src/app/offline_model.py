@@ -3,11 +3,13 @@
 import json
 import re
 from collections.abc import AsyncGenerator, AsyncIterable
+from contextlib import suppress
 from typing import Any
 
 from strands.models import Model
 from strands.types.content import Messages
 from strands.types.streaming import StreamEvent
+from strands.types.tools import ToolSpec
 
 
 class OfflineModel(Model):
@@ -22,7 +24,9 @@ class OfflineModel(Model):
     def structured_output(self, *args: Any, **kwargs: Any) -> AsyncGenerator[Any, None]:
         raise NotImplementedError
 
-    async def stream(self, messages: Messages, *_: Any, **__: Any) -> AsyncIterable[StreamEvent]:
+    async def stream(
+        self, messages: Messages, tool_specs: list[ToolSpec] | None = None, *_: Any, **__: Any
+    ) -> AsyncIterable[StreamEvent]:
         said = [block for m in messages if m["role"] == "user" for block in m["content"]]
         told = [block["text"] for block in said if "text" in block]
         results = [b["toolResult"]["content"] for b in messages[-1]["content"] if "toolResult" in b]
@@ -31,7 +35,8 @@ class OfflineModel(Model):
         if call:
             tool: Any = {"name": call[1], "toolUseId": f"call_{len(messages)}"}
             yield {"contentBlockStart": {"start": {"toolUse": tool}}}
-            arguments = json.dumps({"text": call[2]})
+            schemas = {spec["name"]: spec["inputSchema"]["json"] for spec in tool_specs or []}
+            arguments = _arguments(call[2], schemas.get(call[1], {}))
             yield {"contentBlockDelta": {"delta": {"toolUse": {"input": arguments}}}}
         else:
             yield {"contentBlockStart": {"start": {}}}
@@ -43,3 +48,11 @@ class OfflineModel(Model):
                 yield {"contentBlockDelta": {"delta": {"text": sentence}}}
         yield {"contentBlockStop": {}}
         yield {"messageStop": {"stopReason": "tool_use" if call else "end_turn"}}
+
+
+def _arguments(text: str, schema: dict[str, Any]) -> str:
+    """Return a JSON object as it is; any other text is the value of the tool's first parameter."""
+    with suppress(ValueError):
+        if isinstance(json.loads(text), dict):
+            return text
+    return json.dumps({next(iter(schema.get("properties", {})), "text"): text})

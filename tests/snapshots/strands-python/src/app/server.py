@@ -22,6 +22,7 @@ from starlette.routing import Route
 from . import contract
 from .contract import SESSION_HEADER, AgentError, EndSession, TurnRequest, describe
 from .requests import authorize, client_left, read_call, read_header, refuse_foreign, wants_events
+from .routes import ROUTES, Handler
 from .runtime import Runtime
 from .settings import split_list
 from .turn import take_turn
@@ -85,12 +86,24 @@ def create_app(runtime: Runtime, turns: Turns) -> Starlette:
         response.headers[SESSION_HEADER] = session_id
         return response
 
+    def checked(handler: Handler) -> Callable[[Request], Awaitable[Response]]:
+        async def respond(request: Request) -> Response:
+            refuse_foreign(request, runtime)
+            authorize(request, runtime)
+            return await handler(request, runtime)
+
+        return respond
+
+    routes = [Route("/ping", ping), Route("/invocations", invocations, methods=["POST"])]
+    for name, handler in ROUTES.items():
+        method, path = name.split()
+        routes.append(Route(path, checked(handler), methods=[method]))
     pages = split_list(runtime.settings.allowed_origins)
     cors = Middleware(
         CORSMiddleware, pages, ["GET", "POST"], ["*"], expose_headers=[SESSION_HEADER]
     )
     app = Starlette(
-        routes=[Route("/ping", ping), Route("/invocations", invocations, methods=["POST"])],
+        routes=routes,
         middleware=[cors] if pages else [],
         exception_handlers={AgentError: _fail, HTTPException: _fail, Exception: _fail},
     )
@@ -160,8 +173,8 @@ async def _fail(request: Request, error: Exception) -> Response:
         response.headers["WWW-Authenticate"] = "Bearer"
     if failure.type == "server_busy":
         response.headers["Retry-After"] = "1"
-    if failure.status == 405:
-        response.headers["Allow"] = "POST" if request.url.path == "/invocations" else "GET, HEAD"
+    if isinstance(error, HTTPException) and error.headers:
+        response.headers["Allow"] = ", ".join(sorted(error.headers["Allow"].split(", ")))
     return response
 
 

@@ -1,15 +1,20 @@
 """Which model answers: MODEL on Amazon Bedrock, or the offline model while MODEL is unset."""
 
 import os
+from functools import cache
 from typing import Any
 
 import ai
 import boto3  # type: ignore[import-untyped]
 from botocore.config import Config  # type: ignore[import-untyped]
+from botocore.exceptions import BotoCoreError  # type: ignore[import-untyped]
 
 from .offline_model import OfflineModel
 from .provider import BedrockProvider
 from .settings import Settings, diagnostic
+
+# What to look at when the provider refuses a call, and when it is not reached.
+CREDENTIALS, ADDRESS = "the AWS credentials", "AWS_REGION"
 
 
 def build_model(settings: Settings) -> ai.Model:
@@ -21,8 +26,14 @@ def build_model(settings: Settings) -> ai.Model:
 
 def check_model(settings: Settings) -> list[dict[str, Any]]:
     """What keeps the model from answering, as far as the environment tells."""
-    if settings.model == "offline" or _region():
+    if settings.model == "offline":
         return []
+    try:
+        if _region():
+            _client()
+            return []
+    except (BotoCoreError, ValueError) as error:
+        return [diagnostic("SET-AWS", f"MODEL has no client of Bedrock: {error}")]
     return [diagnostic("SET-AWS_REGION", "AWS_REGION is not set: MODEL needs it, as in us-east-1.")]
 
 
@@ -31,6 +42,7 @@ def model_endpoint(settings: Settings) -> str:
     return str(_client().meta.endpoint_url)
 
 
+@cache
 def _client() -> Any:
     # At most two more tries, by the AWS client and before the first byte.
     config = Config(retries={"total_max_attempts": 3, "mode": "standard"}, read_timeout=120)

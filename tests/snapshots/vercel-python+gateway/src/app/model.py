@@ -7,6 +7,9 @@ import ai
 from .offline_model import OfflineModel
 from .settings import Settings, diagnostic
 
+# What to look at when the provider refuses a call, and when it is not reached.
+CREDENTIALS, ADDRESS = "AI_GATEWAY_API_KEY", "any proxy"
+
 
 def build_model(settings: Settings) -> ai.Model:
     """The model of this process."""

@@ -13,6 +13,9 @@ from .offline_model import OfflineModel
 from .provider import event_hooks
 from .settings import Settings, diagnostic, is_plain_http
 
+# What to look at when the provider refuses a call, and when it is not reached.
+CREDENTIALS, ADDRESS = "OPENAI_API_KEY", "OPENAI_BASE_URL"
+
 
 class ChatProtocol(OpenAIChatCompletionsProtocol):
     """OpenAI's Chat Completions, as OpenAI, Ollama, vLLM and others serve them."""

@@ -11,6 +11,9 @@ from .settings import Settings, diagnostic, is_plain_http
 
 MAX_TOKENS = 8192  # of one answer; Anthropic requires a limit
 
+# What to look at when the provider refuses a call, and when it is not reached.
+CREDENTIALS, ADDRESS = "ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL"
+
 
 def build_model(settings: Settings) -> Model:
     """The model of this process."""

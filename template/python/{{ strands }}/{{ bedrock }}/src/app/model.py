@@ -4,16 +4,21 @@ import os
 from collections.abc import AsyncGenerator
 from contextlib import aclosing, suppress
 from contextvars import ContextVar
+from functools import cache
 from typing import Any
 
 import boto3  # type: ignore[import-untyped]
 from botocore.config import Config  # type: ignore[import-untyped]
+from botocore.exceptions import BotoCoreError  # type: ignore[import-untyped]
 from strands.models import Model
 from strands.models.bedrock import BedrockModel
 from urllib3 import HTTPResponse
 
 from .offline_model import OfflineModel
 from .settings import Settings, diagnostic
+
+# What to look at when the provider refuses a call, and when it is not reached.
+CREDENTIALS, ADDRESS = "the AWS credentials", "AWS_REGION"
 
 CALL: ContextVar["Call | None"] = ContextVar("CALL", default=None)
 
@@ -61,8 +66,14 @@ def build_model(settings: Settings) -> Model:
 
 def check_model(settings: Settings) -> list[dict[str, Any]]:
     """What keeps the model from answering, as far as the environment tells."""
-    if settings.model == "offline" or _region():
+    if settings.model == "offline":
         return []
+    try:
+        if _region():
+            _bedrock(settings)
+            return []
+    except (BotoCoreError, ValueError) as error:
+        return [diagnostic("SET-AWS", f"MODEL has no client of Bedrock: {error}")]
     return [diagnostic("SET-AWS_REGION", "AWS_REGION is not set: MODEL needs it, as in us-east-1.")]
 
 
@@ -71,6 +82,7 @@ def model_endpoint(settings: Settings) -> str:
     return str(_bedrock(settings).client.meta.endpoint_url)
 
 
+@cache
 def _bedrock(settings: Settings) -> BedrockModel:
     # At most two more tries, by the AWS client and before the first byte.
     config = Config(retries={"total_max_attempts": 3, "mode": "standard"}, read_timeout=120)

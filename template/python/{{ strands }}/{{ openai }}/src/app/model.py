@@ -8,6 +8,9 @@ from strands.models import Model
 from .offline_model import OfflineModel
 from .settings import Settings, diagnostic, is_plain_http
 
+# What to look at when the provider refuses a call, and when it is not reached.
+CREDENTIALS, ADDRESS = "OPENAI_API_KEY", "OPENAI_BASE_URL"
+
 
 def build_model(settings: Settings) -> Model:
     """The model of this process."""

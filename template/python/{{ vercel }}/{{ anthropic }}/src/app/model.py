@@ -9,6 +9,9 @@ from .offline_model import OfflineModel
 from .provider import event_hooks
 from .settings import Settings, diagnostic, is_plain_http
 
+# What to look at when the provider refuses a call, and when it is not reached.
+CREDENTIALS, ADDRESS = "ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL"
+
 
 def build_model(settings: Settings) -> ai.Model:
     """The model of this process."""
