@@ -166,7 +166,7 @@ def union_of_packages(manifests: Iterable[dict[str, Any]]) -> str:
     """A package.json for all. Raises ValueError where two want different versions."""
     wanted = dict(NODE_TOOLS)
     for manifest in manifests:
-        for group in ("dependencies", "devDependencies"):
+        for group in ("dependencies", "optionalDependencies", "devDependencies"):
             for name, version in manifest.get(group, {}).items():
                 if wanted.setdefault(name, version) != version:
                     raise ValueError(f"{name} is wanted as {wanted[name]} and as {version}")

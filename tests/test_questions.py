@@ -121,8 +121,8 @@ def test_a_project_may_not_be_called_like_what_it_depends_on(
     project = rendered(variant)
     if (project / "package.json").exists():
         manifest = json.loads((project / "package.json").read_text())
-        every = manifest["dependencies"] | manifest["devDependencies"]
-        names = {name for name in every if not name.startswith("@")}
+        every = [manifest[group] for group in manifest if group.lower().endswith("dependencies")]
+        names = {name for group in every for name in group if not name.startswith("@")}
     else:
         data = tomllib.loads((project / "pyproject.toml").read_text())
         groups = [data["project"]["dependencies"], *data.get("dependency-groups", {}).values()]
