@@ -154,7 +154,7 @@ def test_only_answers_are_recorded_and_nothing_derived_from_them(rendered: Rende
 def test_a_question_is_short_and_takes_only_what_it_can_use(name: str) -> None:
     question = ASKED[name]
     assert question["type"] == "str"
-    assert len(question["help"]) <= 60
+    assert len(question["help"]) <= 80
     assert {"choices", "validator"} & question.keys()
 
 

@@ -19,6 +19,12 @@ UNSAFE = 4
 FIRST, *OTHERS = [name for name in VARIANTS if "+" not in name]
 TARGETS = [FIRST, *(pytest.param(name, marks=pytest.mark.full) for name in OTHERS)]
 
+WHO = {
+    f"GIT_{role}_{field}": value
+    for role in ("AUTHOR", "COMMITTER")
+    for field, value in {"NAME": "Ada", "EMAIL": "ada@example.com"}.items()
+}
+
 
 def run(*command: str | Path, cwd: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
@@ -130,7 +136,8 @@ def test_a_template_that_needs_trust_would_be_seen_here(
 
 def test_the_message_names_the_next_commands(questions: Path, tmp_path: Path) -> None:
     result = copier("copy", "--defaults", questions, "my-agent", cwd=tmp_path)
-    assert commands(result) == ["cd my-agent", "uv run my-agent chat"]
+    start = 'git init && git add . && git commit -m "Start"    # updates need a commit'
+    assert commands(result) == ["cd my-agent", start, "uv run my-agent chat"]
 
 
 @pytest.mark.slow
@@ -140,7 +147,7 @@ def test_the_next_commands_work_when_pasted(folder: str, template: Path, tmp_pat
     result = subprocess.run(
         ["bash", "-e", "-c", "\n".join(commands(copied))],
         cwd=tmp_path,
-        env=with_uv(),
+        env=with_uv() | WHO,
         input="My name is Ada.\nWhat is my name?\n",
         capture_output=True,
         text=True,
