@@ -1,5 +1,6 @@
 """The code of this repository is held to what it asks of a render."""
 
+import hashlib
 import subprocess
 import sys
 import tomllib
@@ -44,3 +45,18 @@ def test_ci_fetches_the_whole_history() -> None:
     jobs = yaml.safe_load((ROOT / ".github" / "workflows" / "ci.yml").read_text())["jobs"]
     for job in jobs.values():
         assert job["steps"][0]["with"]["fetch-depth"] == 0
+
+
+# Files that owners fill, and that never change: an update that meets them would conflict.
+OWNED = {
+    "python/src/app/routes.py": "89bf2e9a5466cf32",
+    "python/tests/test_agent.py": "0a966d357b931e60",
+    "typescript/src/routes.ts": "d33832625727fd3a",
+    "typescript/tests/agent.test.ts": "9f936d515e70eda7",
+}
+
+
+@pytest.mark.parametrize("path", OWNED)
+def test_files_that_updates_leave_alone_never_change(path: str) -> None:
+    digest = hashlib.sha256((ROOT / "template" / path).read_bytes()).hexdigest()
+    assert digest.startswith(OWNED[path])
