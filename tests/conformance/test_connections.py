@@ -2,6 +2,7 @@
 
 import statistics
 import subprocess
+import threading
 import time
 from contextlib import suppress
 from dataclasses import replace
@@ -10,9 +11,9 @@ import pytest
 
 from tests.conformance.chat import Chat, assert_done, assert_failed
 from tests.conformance.client import JSON, Exchange
-from tests.conformance.provider import PATIENCE
+from tests.conformance.provider import PATIENCE, Provider
 from tests.conformance.server import Fleet, Server
-from tests.conformance.steps import HANG, Drip
+from tests.conformance.steps import HANG, Drip, Hold
 
 pytestmark = pytest.mark.about("the server")
 
@@ -96,6 +97,27 @@ def test_a_turn_may_take_longer_than_its_request(impatient: Server, chat: Chat) 
     assert_done(reply, ["."] * 60, turn=1, session=patient.session)
     reply = patient.say("Again.", [Drip(60, 50)], headers=JSON)
     assert reply.turn == 2
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("more", "is_wrong"),
+    [(b"GARBAGE\r\n\r\n", True), (HEAD, False), (HALF_BODY, False)],
+    ids=["garbage", "half a head", "half a body"],
+)
+def test_what_follows_a_request_is_not_answered_in_its_answer(
+    impatient: Server, provider: Provider, gate: threading.Event, more: bytes, is_wrong: bool
+) -> None:
+    chat = Chat(impatient, provider)
+    exchange = chat.start("One.", ["Well, ", Hold(gate), "done."])
+    exchange.socket.settimeout(PATIENCE / 2)
+    assert exchange.answered(within=PATIENCE)
+    exchange.write(more)
+    time.sleep(2.5)  # more than REQUEST_TIMEOUT_SECONDS, and both servers look each second
+    gate.set()
+    _, first, *others = rest_of(exchange).split(b"HTTP/1.1 ")
+    exchange.leave()
+    assert first.endswith(b"0\r\n\r\n") or (is_wrong and others == [])
 
 
 @pytest.mark.slow
