@@ -15,6 +15,7 @@ from pytest_copie.plugin import Copie
 from hooks.rendering import without_git
 from hooks.variants import PROJECT_NAME
 from tests.installed import rendered as render_once
+from tests.stores import forks
 
 ROOT = Path(__file__).parents[1]
 
@@ -52,7 +53,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def isolated(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+def isolated(tmp_path_factory: pytest.TempPathFactory, shared: Path) -> Iterator[None]:
     """Keep the developer's Copier settings, Git settings and model accounts out of every test."""
     folder = tmp_path_factory.mktemp("settings")
     # Copier does not take an empty file.
@@ -71,6 +72,7 @@ def isolated(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         for role in ("AUTHOR", "COMMITTER"):
             patch.setenv(f"GIT_{role}_NAME", "Test")
             patch.setenv(f"GIT_{role}_EMAIL", "test@example.com")
+        patch.setenv(forks.FOLDER, str(shared))
         yield
 
 

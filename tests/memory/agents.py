@@ -18,7 +18,7 @@ from tests.agentcore.server import AgentCore
 from tests.conformance.chat import CANARY, Chat
 from tests.conformance.server import Server
 from tests.conformance.targets import Target
-from tests.installed import CACHE, installed
+from tests.installed import installed
 from tests.memory.provider import MemoryProvider
 from tests.stores.agents import command
 from tests.stores.forks import start
@@ -36,8 +36,6 @@ SETTINGS: dict[str, int | str] = {
     "MAX_BODY_BYTES": 4_000_000,
 }
 RECALL = 3  # seconds that the turns of a hasty server wait for what is remembered
-# Each start compiles a render's modules anew; this keeps what Node made of them.
-COMPILED = {"NODE_COMPILE_CACHE": str(CACHE / "compiled")}
 HUNG = 120  # seconds after which a process that should have ended is said to hang
 _numbers = itertools.count(1)
 
@@ -138,7 +136,7 @@ class Home:
         self, *words: str, typed: str = "", **variables: str
     ) -> subprocess.CompletedProcess[str]:
         """Run a command of the render here, with these variables and no others."""
-        own = {"PATH": os.environ["PATH"], "HOME": str(self.folder), **COMPILED}
+        own = {"PATH": os.environ["PATH"], "HOME": str(self.folder)}
         with TemporaryFile("w+") as file:
             file.write(typed)
             file.seek(0)
@@ -213,7 +211,7 @@ class Agent:
 
     def fresh(self, **settings: int | str) -> Server:
         """A server of its own, for a scenario that ends it."""
-        given = {**SETTINGS, **COMPILED, **self.variables, **settings}
+        given = {**SETTINGS, **self.variables, **settings}
         server = Server(self.target, self.home.folder, self.provider.origin, given)
         self._all.append(server)
         return server

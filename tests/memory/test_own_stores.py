@@ -13,7 +13,8 @@ from tests.conformance.chat import Chat, echoed
 from tests.conformance.client import JSON
 from tests.conformance.server import Server
 from tests.conformance.steps import CUT
-from tests.memory.agents import COMPILED, RECALL, SETTINGS, Agent, ping, unique
+from tests.installed import COMPILED
+from tests.memory.agents import RECALL, SETTINGS, Agent, ping, unique
 from tests.stores.agents import command
 from tests.stores.servers import wait_for
 
@@ -133,8 +134,9 @@ def bookshop(resting: Agent, tmp_path: Path) -> Iterator[Server]:
         (tmp_path / "src" / "app" / "memory" / "own_stores.py").write_text(PYTHON)
         code = "from app.main import cli; cli()"
         serve = [str(project / ".venv" / "bin" / "python"), "-c", code, "serve"]
+    here["NODE_COMPILE_CACHE"] = str(COMPILED)
     target = replace(resting.target, command=lambda _: serve, start=subprocess.Popen)
-    given = {**SETTINGS, **COMPILED, **resting.variables, **here, "RECALL_TIMEOUT_SECONDS": RECALL}
+    given = {**SETTINGS, **resting.variables, **here, "RECALL_TIMEOUT_SECONDS": RECALL}
     server = Server(target, resting.home.folder, resting.provider.origin, given)
     yield server
     server.stop()

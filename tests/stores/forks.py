@@ -1,10 +1,8 @@
 """Commands of a Python render as forks of one process: what `subprocess.Popen` is, and quicker."""
 
-import atexit
 import json
 import os
 import select
-import shutil
 import signal
 import socket
 import subprocess
@@ -12,36 +10,50 @@ import tempfile
 import threading
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import IO, Any
 
-from tests.installed import CACHE, clean_environment
+from filelock import FileLock
+
+from tests.installed import COMPILED, clean_environment
 
 START_SECONDS = 60.0
-COMPILED = CACHE / "compiled"
 ZYGOTE = Path(__file__).with_name("zygote.py")
+FOLDER = "ZYGOTES"  # the variable that names the folder in which the processes of a run find it
 
 
 @cache
-def zygote(python: Path) -> tuple[str, "subprocess.Popen[bytes]"]:
-    """Where the process of a render listens; it ends with this one, whose pipe it reads."""
-    path = f"{tempfile.mkdtemp()}/socket"
-    command = [str(python), "-u", str(ZYGOTE), path]
-    environment = clean_environment()
-    process = subprocess.Popen(command, stdin=subprocess.PIPE, env=environment)
-    deadline = time.monotonic() + START_SECONDS
-    while not Path(path).exists():
-        assert process.poll() is None, "the render cannot be imported"
-        assert time.monotonic() < deadline, "the render is never imported"
-        time.sleep(0.02)
-    atexit.register(_end, process, Path(path).parent)
-    return path, process
+def zygote(shared: Path) -> tuple[str, "subprocess.Popen[bytes] | None"]:
+    """Where the process of an environment listens, and that process if it was started here.
 
-
-def _end(process: "subprocess.Popen[bytes]", folder: Path) -> None:
-    process.communicate()  # closes its stdin, and waits
-    shutil.rmtree(folder, ignore_errors=True)
+    The test processes of a run share it, and it ends when the last of them does: all of them keep
+    its stdin open.
+    """
+    folder = Path(os.environ.get(FOLDER) or tempfile.mkdtemp()) / f"zygote-{shared.parent.name}"
+    folder.mkdir(parents=True, exist_ok=True)
+    pipe, path = folder / "pipe", folder / "socket"
+    with FileLock(folder / "lock"):
+        with suppress(OSError):  # nobody reads from it
+            os.open(pipe, os.O_WRONLY | os.O_NONBLOCK)
+            return str(path), None
+        for old in (pipe, path):
+            old.unlink(missing_ok=True)
+        os.mkfifo(pipe)
+        os.open(pipe, os.O_RDWR)
+        with pipe.open("rb", buffering=0) as end:
+            command = [str(shared / "bin" / "python"), "-Pu", str(ZYGOTE), str(path)]
+            environment = clean_environment()
+            process = subprocess.Popen(
+                command, stdin=end, stdout=subprocess.DEVNULL, env=environment
+            )
+        deadline = time.monotonic() + START_SECONDS
+        while not path.exists():
+            assert process.poll() is None, "the environment cannot be used"
+            assert time.monotonic() < deadline, "its process never listens"
+            time.sleep(0.02)
+    return str(path), process
 
 
 class Fork:
@@ -57,13 +69,15 @@ class Fork:
         **_: Any,
     ) -> None:
         script, *words = command
-        path, _process = zygote(Path(script).with_name("python"))
+        venv = Path(script).parents[1]
+        path, _process = zygote((venv / "shared").resolve())
         self.args = list(command)
         self.returncode: int | None = None
         self._end = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._end.connect(path)
         pipes = [os.pipe() for _ in range(2)]
-        request = {"words": [script, *words], "folder": str(cwd), "environment": dict(env)}
+        request: dict[str, Any] = {"words": [script, *words], "source": str(venv.parent / "src")}
+        request |= {"folder": str(cwd), "environment": dict(env)}
         given = [] if isinstance(stdin, int) else [stdin.fileno()]
         given += [sink for _, sink in pipes]
         socket.send_fds(self._end, [json.dumps(request).encode()], given)

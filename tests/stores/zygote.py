@@ -1,29 +1,55 @@
-"""A process of a Python render that has imported it, and forks whenever a command is to run.
+"""A process that has imported what renders in Python need, and forks whenever one is to run.
 
-Importing a framework and a vendor's client takes a second or two. Run by the render's own Python
-as `python zygote.py SOCKET`. A request is {"words", "folder", "environment"} with the descriptors
-of stdout and stderr, and of stdin before them if it has one; the replies are the id of the new
-process and, at its end, its exit code. It ends when its stdin does, which is when the tests end.
+Importing a framework and a vendor's client takes three seconds. Run by the Python of an environment
+as `python zygote.py SOCKET`. A request is {"words", "source", "folder", "environment"} with the
+descriptors of stdout and stderr, and of stdin before them if it has one; the replies are the id of
+the new process and, at its end, its exit code. What is in the folder `source`, which is the
+render's own, is imported by the new process, and only there. It ends when its stdin does.
 """
 
+import ast
+import gc
 import json
 import os
-import pkgutil
 import selectors
 import signal
 import socket
 import sys
 from contextlib import suppress
+from functools import cache
 from importlib import import_module
+from pathlib import Path
 
 LATE = ("boto3", "openai.resources.chat")  # which a render imports with its first turn
+
+
+@cache
+def prepare(source: str) -> None:
+    """Import what the modules of a render import, but for these modules themselves."""
+    for path in Path(source).rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            if isinstance(node, ast.Import):
+                load(*(each.name for each in node.names))
+            elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+                load(node.module, *(f"{node.module}.{each.name}" for each in node.names))
+    load(*LATE)
+    gc.collect()
+    gc.freeze()
+
+
+def load(*names: str) -> None:
+    """Import modules, and leave out what cannot be imported: a command will say so itself."""
+    for name in names:
+        with suppress(ImportError):
+            import_module(name)
 
 
 def next_command(path: str) -> tuple[dict[str, object], list[int]]:
     """Serve the tests; return, in each forked process, what that process is to run."""
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    listener.bind(path)
+    listener.bind(f"{path}.new")
     listener.listen(64)
+    Path(f"{path}.new").rename(path)
     woken, wake = socket.socketpair()
     for end in (woken, wake):
         end.setblocking(False)
@@ -36,13 +62,15 @@ def next_command(path: str) -> tuple[dict[str, object], list[int]]:
         while True:
             ready = [key.fileobj for key, _ in selector.select()]
             if sys.stdin in ready:
-                sys.exit()
+                os._exit(0)
             if woken in ready:
                 woken.recv(4096)
                 tell_ends(running)
             if listener in ready:
                 client, _ = listener.accept()
-                request, descriptors, _, _ = socket.recv_fds(client, 1 << 17, 3)
+                data, descriptors, _, _ = socket.recv_fds(client, 1 << 17, 3)
+                request = json.loads(data)
+                prepare(request["source"])
                 pid = os.fork()
                 if pid == 0:
                     break
@@ -54,7 +82,7 @@ def next_command(path: str) -> tuple[dict[str, object], list[int]]:
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     for other in (listener, woken, wake, client, *running.values()):
         other.close()
-    return json.loads(request), descriptors
+    return request, descriptors
 
 
 def tell_ends(running: dict[int, socket.socket]) -> None:
@@ -80,16 +108,10 @@ def become(request: dict[str, object], descriptors: list[int]) -> None:
     os.environ.clear()
     os.environ.update(request["environment"])  # type: ignore[call-overload]
     sys.argv = list(request["words"])  # type: ignore[call-overload]
+    sys.path.insert(0, str(request["source"]))
 
 
 if __name__ == "__main__":
-    import app  # type: ignore[import-not-found]
-
-    for module in pkgutil.walk_packages(app.__path__, "app."):
-        import_module(module.name)
-    for name in LATE:
-        with suppress(ImportError):
-            import_module(name)
     become(*next_command(sys.argv[1]))
     try:
         import_module("app.main").cli()

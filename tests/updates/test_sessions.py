@@ -16,6 +16,7 @@ from tests.conformance.server import Server
 from tests.conformance.targets import TARGETS, Target
 from tests.conftest import ROOT
 from tests.stores.agents import SETTINGS, command, on
+from tests.stores.forks import start
 from tests.stores.stores import KINDS, STORES, Backing
 from tests.updates.commands import copier
 from tests.updates.edits import MEMORIES, SESSIONS
@@ -76,14 +77,17 @@ class Project:
 
     def run(self, *words: str, **variables: str) -> subprocess.CompletedProcess[str]:
         link(self.folder, self.target.name)
-        return subprocess.run(
+        process = start(
             command(self.folder, *words),
             cwd=self.folder,
             env={"PATH": "", "HOME": str(self.folder), "MODEL": "test-model", **variables},
             stdin=subprocess.DEVNULL,
-            capture_output=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
             text=True,
         )
+        output, errors = process.communicate()
+        return subprocess.CompletedProcess(words, int(process.returncode or 0), output, errors)
 
     def commands(self, *words: str, **variables: str) -> list[str]:
         """What AML-E10D says to run; without it, none."""

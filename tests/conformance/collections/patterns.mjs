@@ -4,7 +4,7 @@
 import { existsSync, readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { pathToFileURL } from 'node:url'
-import { runInNewContext } from 'node:vm'
+import { createContext, Script } from 'node:vm'
 
 const { folders, texts, seconds } = JSON.parse(readFileSync(0, 'utf8'))
 const LITERAL = /(?<=[=(,:?!&|[\s])\/(?![/*])(?:\\.|\[(?:\\.|[^\]\\\n])*\]|[^/\\\n[])+\/[gimsuy]*/g
@@ -38,10 +38,13 @@ for (const folder of folders.filter((it) => existsSync(join('src', it)))) {
 globalThis.RegExp = Original
 
 const slow = []
+const context = createContext({})
+const attempt = new Script('text.replace(pattern, "")')
 for (const [where, pattern] of built) {
   for (const text of texts) {
     try {
-      runInNewContext('text.replace(pattern, "")', { text, pattern }, { timeout: seconds * 1000 })
+      Object.assign(context, { text, pattern })
+      attempt.runInContext(context, { timeout: seconds * 1000 })
     } catch (error) {
       if (error.code !== 'ERR_SCRIPT_EXECUTION_TIMEOUT') throw error
       slow.push(`${where}: ${JSON.stringify(text.slice(0, 20))}…`)
