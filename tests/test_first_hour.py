@@ -6,15 +6,19 @@ import re
 import shutil
 import socket
 import subprocess
+import sys
+import tomllib
 from pathlib import Path
 
 import pytest
+import yaml
 
 from hooks.variants import TARGETS
 from tests.conformance.provider import Provider
 from tests.conformance.steps import Refuse
 from tests.conformance.targets import TARGETS as CONFORMANCE
 from tests.conformance.targets import VENDOR_TARGETS, Target
+from tests.conftest import ROOT
 from tests.installed import (
     NODE,
     clean_environment,
@@ -22,6 +26,7 @@ from tests.installed import (
     installed,
     link_environment,
     rendered,
+    uv,
 )
 
 pytestmark = pytest.mark.slow
@@ -187,3 +192,27 @@ def test_check_refuses_what_serve_refuses(target: str) -> None:
     refused = re.search(r"Cannot listen on .*", said)
     assert refused
     assert refused[0] in run(project, "serve", **settings)
+
+
+@pytest.mark.parametrize("target", ["strands-python", "vercel-python"])
+def test_no_python_is_taken_that_was_not_tried(target: str) -> None:
+    manifest = tomllib.loads((rendered(target) / "pyproject.toml").read_text())
+    matrix = yaml.safe_load((ROOT / ".github" / "workflows" / "ci.yml").read_text())
+    newest = matrix["jobs"]["test"]["strategy"]["matrix"]["python"][-1]
+    wanted = f"{manifest['project']['requires-python']},<3.{int(newest.removeprefix('3.')) + 1}\n"
+    assert (rendered(target) / ".python-versions").read_text() == wanted
+
+
+def test_uv_takes_a_python_that_the_file_allows(tmp_path: Path) -> None:
+    (tmp_path / ".python-versions").write_text(f"=={sys.version_info[0]}.{sys.version_info[1]}.*\n")
+    found = subprocess.run(
+        [*uv(), "python", "find", "--no-python-downloads"],
+        cwd=tmp_path,
+        env=clean_environment(),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    command = [found.stdout.strip(), "-c", "import sys; print(sys.version_info[:2])"]
+    said = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert said.stdout == f"{sys.version_info[:2]}\n"

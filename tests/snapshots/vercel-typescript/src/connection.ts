@@ -1,6 +1,7 @@
 // The HTTP connections: what a client may send, and how long that may take.
 
-import { createServer, type RequestListener, type Server, STATUS_CODES } from 'node:http'
+import { createServer, type RequestListener, type Server } from 'node:http'
+import { type ServerResponse, STATUS_CODES } from 'node:http'
 import type { Duplex } from 'node:stream'
 
 import { AgentError } from './contract.ts'
@@ -15,8 +16,10 @@ export function createHttpServer(app: RequestListener, seconds: number): Server 
 }
 
 function refuse(error: NodeJS.ErrnoException, socket: Duplex): void {
-  if (socket.writable && error.code !== 'ECONNRESET') {
-    const isLate = error.code === 'ERR_HTTP_REQUEST_TIMEOUT'
+  const isLate = error.code === 'ERR_HTTP_REQUEST_TIMEOUT'
+  const { _httpMessage: answer } = socket as { _httpMessage?: ServerResponse } // to an earlier one
+  if (isLate && answer?.req.complete) return void answer.once('close', () => refuse(error, socket))
+  if (socket.writable && error.code !== 'ECONNRESET' && !answer?.headersSent) {
     const { type, status, message } = new AgentError(isLate ? 'request_timeout' : 'invalid_request')
     const head = `HTTP/1.1 ${status} ${STATUS_CODES[status]}\r\nConnection: close\r\n`
     const body = JSON.stringify({ error: { type, message } })

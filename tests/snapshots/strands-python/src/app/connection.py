@@ -68,7 +68,8 @@ class Connection(HttpToolsProtocol):
 
     @property
     def _is_answering(self) -> bool:
-        return bool(self.cycle) and not (self.cycle.more_body or self.cycle.response_complete)
+        is_running = self.cycle and not (self.cycle.more_body or self.cycle.response_complete)
+        return bool(is_running or self.pipeline)
 
     def _refuse(self, type: str) -> None:
         if self._is_answering:
