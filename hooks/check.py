@@ -37,9 +37,9 @@ ANSWERS_TEMPLATE = "{{ _copier_conf.answers_file }}.jinja"
 # The lines of a whole render in each language, by whether it has a session store and a memory.
 LINES = {
     (False, False): {"python": 1900, "typescript": 2000},
-    (True, False): {"python": 4840, "typescript": 4860},
+    (True, False): {"python": 4860, "typescript": 4880},
     (False, True): {"python": 5440, "typescript": 5750},
-    (True, True): {"python": 6765, "typescript": 7080},
+    (True, True): {"python": 6790, "typescript": 7110},
 }
 COLUMNS = 100
 

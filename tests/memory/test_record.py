@@ -2,6 +2,7 @@
 
 import json
 import threading
+from contextlib import closing
 
 import pytest
 
@@ -80,6 +81,32 @@ def test_a_turn_that_is_replayed_is_not_recorded_again(agent: Agent, who: str) -
     assert [reply.turn for reply in replies] == [1, 1]
     agent.idle()
     assert [len(agent.events(memory, who)) for memory in (agent.notes, agent.team)] == [1, 1]
+
+
+@pytest.mark.usual("strands-python-valkey", "vercel-typescript-valkey")
+def test_a_turn_whose_save_is_confirmed_by_a_retry_is_recorded_once(agent: Agent, who: str) -> None:
+    if not agent.store:
+        pytest.skip("what lives in the process is saved at once")
+    with closing(agent.store.proxy()) as proxy:
+        server = agent.fresh(**agent.store.environment(proxy.address))
+        chat = Chat(server, agent.provider, actor=who)
+        proxy.at_save = "hold reply"
+        first = chat.start("Once.", headers={**JSON, KEY: f"key-{who}"})
+        proxy.wait_held()
+        proxy.refuse()  # neither the reply of the save nor that of a look-up arrives
+        assert first.reply().status == 503
+        assert agent.store.turns(chat.session) == 1
+        proxy.reset()
+        for _ in range(2):
+            assert chat.say("Once.", headers={**JSON, KEY: f"key-{who}"}).turn == 1
+        assert chat.say("Twice.").turn == 2
+        server.signal()
+        assert server.exit_code(within=HUNG) == 0
+    agent.idle()
+    assert len(chat.calls("Once.")) == 1
+    for memory in (agent.notes, agent.team):
+        said = [text.partition(" canary")[0] for _, text in agent.said(memory, who)]
+        assert said == ["Once.", "You said: Once.", "Twice.", "You said: Twice."]
 
 
 def test_turns_that_wait_are_joined_and_none_is_split(agent: Agent, who: str) -> None:

@@ -12,7 +12,7 @@ OPENED = (
     "        try:\n"
     f"            async with {TIMEOUT}:\n"
 )
-COMMIT = 'session.commit(agent.take_snapshot(preset="session").to_dict(), "", request.key)'
+COMMIT = 'session.commit(agent.take_snapshot(preset="session").to_dict(), "", request.key, print)'
 AFTER_TIMEOUT = '            raise AgentError("turn_timeout") from None\n'
 STOPS = '{"end_turn", "stop_sequence"}'
 

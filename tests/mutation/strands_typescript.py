@@ -7,7 +7,7 @@ STOPS = "stopReason !== 'endTurn' && stopReason !== 'stopSequence'"
 RUN = "stream(runtime, agent, prompt, emit, stop),\n    )\n"
 COMMIT = (
     "await session.commit({ scope: 'agent', schema_version: '1.0', created_at: '', "
-    "data: agent.takeSnapshot({ preset: 'session' }).data }, '', key)"
+    "data: agent.takeSnapshot({ preset: 'session' }).data }, '', key, () => {})"
 )
 
 FAULTS = [
@@ -20,7 +20,7 @@ FAULTS = [
     Fault(
         "the commit is forgotten",
         TURN,
-        "await session.commit({ scope, schema_version, created_at, data }, reply, key)",
+        "session.commit({ scope, schema_version, created_at, data }, reply, key, record)",
         "{ actor, key, turn: (session.snapshot?.app_data.turn ?? 0) + 1, reply }",
     ),
     Fault(

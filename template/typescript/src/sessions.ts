@@ -47,16 +47,17 @@ class Session {
     return last && key !== null && key === last.key ? last : null
   }
 
-  /** Save the snapshot that the turn leaves, and return its `app_data`. */
+  /** Save the snapshot that the turn leaves, call `saved`, and return its `app_data`. */
   async commit(
     snapshot: Omit<Snapshot, 'app_data'>,
     reply: string,
     key: string | null,
+    saved: () => void,
   ): Promise<LastTurn> {
     const turn = (this.snapshot?.app_data.turn ?? 0) + 1
     const last = { actor: this.#actor, turn, key, reply }
     const committed = serialize({ ...snapshot, app_data: last })
-    await this.#store.save(this.#id, committed, this.#stored?.revision ?? null)
+    await this.#store.save(this.#id, committed, this.#stored?.revision ?? null, saved)
     return last
   }
 

@@ -3,7 +3,7 @@
 import asyncio
 import json
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -35,13 +35,15 @@ class Session:
         last: dict[str, Any] = self.snapshot["app_data"] if self.snapshot else {"key": None}
         return last if key is not None and key == last["key"] else None
 
-    async def commit(self, snapshot: Snapshot, reply: str, key: str | None) -> dict[str, Any]:
-        """Save the snapshot that the turn leaves, and return its `app_data`."""
+    async def commit(
+        self, snapshot: Snapshot, reply: str, key: str | None, saved: Callable[[], None]
+    ) -> dict[str, Any]:
+        """Save the snapshot that the turn leaves, call `saved`, and return its `app_data`."""
         turn = self.snapshot["app_data"]["turn"] + 1 if self.snapshot else 1
         last = {"actor": self._actor, "turn": turn, "key": key, "reply": reply}
         committed = well_formed(json.dumps(snapshot | {"app_data": last}, ensure_ascii=False))
         expected = self._stored.revision if self._stored else None
-        await self._store.save(self._id, committed.encode(), expected)
+        await self._store.save(self._id, committed.encode(), expected, saved)
         return last
 
     async def end(self) -> None:

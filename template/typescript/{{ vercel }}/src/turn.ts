@@ -44,9 +44,7 @@ export async function takeTurn(
     const data = { messages: [...messages, ...added] }
     const created_at = new Date().toISOString()
     const snapshot = { scope: 'agent', schema_version: '1.0', created_at, data }
-    const last = await session.commit(snapshot, reply, key)
-    runtime.record(request, added)
-    return last
+    return session.commit(snapshot, reply, key, () => runtime.record(request, added))
   })
   log('INFO', `session ${sessionId}: turn ${last.turn}`)
   return last

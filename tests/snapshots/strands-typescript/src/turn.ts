@@ -45,9 +45,8 @@ export async function takeTurn(
     // Without the system prompt: the code's own applies, also after it has changed.
     const snapshot = agent.takeSnapshot({ preset: 'session', exclude: ['systemPrompt'] })
     const { scope, schemaVersion: schema_version, createdAt: created_at, data } = snapshot
-    const last = await session.commit({ scope, schema_version, created_at, data }, reply, key)
-    runtime.record(request, agent.messages.slice(before))
-    return last
+    const record = () => runtime.record(request, agent.messages.slice(before))
+    return session.commit({ scope, schema_version, created_at, data }, reply, key, record)
   })
   log('INFO', `session ${sessionId}: turn ${last.turn}`)
   return last

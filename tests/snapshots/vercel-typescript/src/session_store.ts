@@ -16,8 +16,11 @@ export interface SessionStore {
   /** Return what was saved last, or null. */
   load(sessionId: string): Promise<Stored | null>
 
-  /** Replace the `expected` revision (null: nothing), or throw; no abort can interrupt it. */
-  save(sessionId: string, snapshot: string, expected: string | null): Promise<string | null>
+  /**
+   * Replace the `expected` revision (null: nothing), or throw, and call `saved`; no abort can
+   * interrupt it. When the reply of a store was lost, `saved` may be called later, by `load`.
+   */
+  save(id: string, snapshot: string, expected: string | null, saved: () => void): Promise<void>
 
   /** Delete the session, known or not. */
   end(sessionId: string): Promise<void>
@@ -40,11 +43,11 @@ export class InProcess implements SessionStore {
     return this.entries.get(sessionId) ?? null
   }
 
-  async save(sessionId: string, snapshot: string): Promise<null> {
+  async save(id: string, snapshot: string, _: string | null, saved: () => void): Promise<void> {
     const size = Buffer.byteLength(snapshot)
     if (size > this.#maxBytes) throw new AgentError('session_too_large', '', `${size} bytes`)
-    this.entries.set(sessionId, { revision: null, snapshot })
-    return null
+    this.entries.set(id, { revision: null, snapshot })
+    saved()
   }
 
   async end(sessionId: string): Promise<void> {

@@ -1,6 +1,6 @@
 // A cache in front of a durable store: a lost race is 409, a lost reply found, junk quarantined.
 
-import type { LRUCache } from 'lru-cache'
+import { LRUCache } from 'lru-cache'
 import { v7 as uuid7 } from 'uuid'
 
 import { AgentError, log } from '../contract.ts'
@@ -21,12 +21,16 @@ export class CachedStore implements SessionStore {
   readonly #cache: LRUCache<string, Stored>
   /** What turns leave where the store is read-only; an empty snapshot is a session that ended. */
   readonly #own: InProcess | null
+  /** Saves of which neither the reply nor the outcome is known, by session. */
+  readonly #unknown: LRUCache<string, { snapshot: string; saved: () => void }>
 
   constructor(settings: Settings, store: DurableStore, isWritable: boolean) {
     this.#settings = settings
     this.#store = store
     this.#cache = new InProcess(settings).entries
     this.#own = isWritable ? null : new InProcess(settings)
+    const [maxSize, sizeCalculation] = [16 * settings.maxSnapshotBytes, sizeOf]
+    this.#unknown = new LRUCache({ maxSize, sizeCalculation })
   }
 
   /** As SessionStore. Throws `store_unavailable`, `session_corrupt` and `session_conflict`. */
@@ -38,6 +42,11 @@ export class CachedStore implements SessionStore {
     if (stored === known) return known
     this.#cache.delete(sessionId)
     if (stored === null) return null
+    const unknown = this.#unknown.get(sessionId)
+    if (unknown && isSame(stored.snapshot, unknown.snapshot)) {
+      this.#unknown.delete(sessionId)
+      unknown.saved()
+    }
     const snapshot = readSnapshot(stored.snapshot, this.#settings.maxSnapshotBytes)
     if (snapshot === null) throw await this.#quarantine(sessionId, stored.revision)
     const read = { revision: stored.revision, snapshot }
@@ -46,8 +55,13 @@ export class CachedStore implements SessionStore {
   }
 
   /** As SessionStore. Throws `session_too_large`, `session_conflict` and `store_unavailable`. */
-  async save(sessionId: string, snapshot: string, expected: string | null): Promise<string | null> {
-    if (this.#own) return await this.#own.save(sessionId, snapshot)
+  async save(
+    sessionId: string,
+    snapshot: string,
+    expected: string | null,
+    saved: () => void,
+  ): Promise<void> {
+    if (this.#own) return await this.#own.save(sessionId, snapshot, expected, saved)
     const size = Buffer.byteLength(snapshot)
     if (size > this.#settings.maxSnapshotBytes) {
       throw new AgentError('session_too_large', '', `${size} bytes`)
@@ -60,17 +74,19 @@ export class CachedStore implements SessionStore {
       const isUnknown = error instanceof StoreUnavailable && error.indeterminate
       if (!isUnknown && !(error instanceof Conflict)) fail(error)
       this.#cache.delete(sessionId)
+      this.#unknown.set(sessionId, { snapshot, saved })
       revision = await this.#findSaved(sessionId, snapshot, error)
       if (checkpoint) await this.#store.saveCheckpoint(sessionId, snapshot, checkpoint)
     }
+    this.#unknown.delete(sessionId)
     this.#cache.set(sessionId, { revision, snapshot })
-    return revision
+    saved()
   }
 
   /** As SessionStore; a session of a read-only store has ended for this process only. */
   async end(sessionId: string): Promise<void> {
     this.#cache.delete(sessionId)
-    if (this.#own) await this.#own.save(sessionId, '')
+    if (this.#own) await this.#own.save(sessionId, '', null, () => {})
     else await this.#store.end(sessionId).catch(fail)
   }
 
@@ -99,6 +115,10 @@ export class CachedStore implements SessionStore {
       return new AgentError('store_unavailable', '', `${what}: ${error.message}`)
     }
   }
+}
+
+function sizeOf({ snapshot }: { snapshot: string }): number {
+  return Buffer.byteLength(snapshot)
 }
 
 /** Throw the AgentError for an error of the store. */

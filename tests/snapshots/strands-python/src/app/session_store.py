@@ -1,5 +1,6 @@
 """Where committed snapshots live: the protocol of a session store, and the one in memory."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -26,10 +27,13 @@ class SessionStore(Protocol):
     async def load(self, session_id: str) -> Stored | None:
         """Return what was saved last, or None."""
 
-    async def save(self, session_id: str, snapshot: bytes, expected: str | None) -> str | None:
-        """Replace what has the `expected` revision (None: nothing), and return the new one.
+    async def save(
+        self, session_id: str, snapshot: bytes, expected: str | None, saved: Callable[[], None]
+    ) -> None:
+        """Replace what has the `expected` revision (None: nothing), and call `saved`.
 
         Raises and changes nothing where that is not what is stored. A cancel cannot interrupt it.
+        When the reply of a store was lost, `saved` may be called after it has raised, by `load`.
         """
 
     async def end(self, session_id: str) -> None:
@@ -66,11 +70,13 @@ class InProcess:
             self._entries.put(session_id, stored)
         return stored
 
-    async def save(self, session_id: str, snapshot: bytes, expected: str | None) -> str | None:
+    async def save(
+        self, session_id: str, snapshot: bytes, expected: str | None, saved: Callable[[], None]
+    ) -> None:
         if len(snapshot) > self._max_bytes:
             raise AgentError("session_too_large", detail=f"{len(snapshot)} bytes")
         self._entries.put(session_id, Stored(None, snapshot))
-        return None
+        saved()
 
     async def end(self, session_id: str) -> None:
         self._entries.pop(session_id, None)

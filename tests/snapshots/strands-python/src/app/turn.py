@@ -4,6 +4,8 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from contextlib import aclosing
+from contextvars import copy_context
+from functools import partial
 from typing import Any, get_args
 
 from strands import Agent, Snapshot
@@ -41,8 +43,9 @@ async def take_turn(runtime: Runtime, request: TurnRequest, emit: Emit) -> dict[
             raise AgentError("turn_timeout") from None
         # Without the system prompt: the code's own applies, also after it has changed.
         snapshot = agent.take_snapshot(preset="session")
-        last = await session.commit(snapshot.to_dict(), reply, request.key)
-        runtime.record(request, agent.messages[before:])
+        added = agent.messages[before:]
+        record = partial(copy_context().run, runtime.record, request, added)
+        last = await session.commit(snapshot.to_dict(), reply, request.key, record)
     log.info("session %s: turn %d", request.session_id, last["turn"])
     return last
 

@@ -4,7 +4,9 @@ import asyncio
 import json
 import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextvars import copy_context
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 from uuid import uuid4
 
@@ -37,8 +39,9 @@ async def take_turn(runtime: Runtime, request: TurnRequest, emit: Emit) -> dict[
                 reply, added = await _stream(runtime, request, staged, emit)
         except TimeoutError:
             raise AgentError("turn_timeout") from None
-        last = await session.commit(_snapshot([*staged, *added]), reply, request.key)
-        runtime.record(request, added)
+        snapshot = _snapshot([*staged, *added])
+        record = partial(copy_context().run, runtime.record, request, added)
+        last = await session.commit(snapshot, reply, request.key, record)
     log.info("session %s: turn %d", request.session_id, last["turn"])
     return last
 

@@ -2,9 +2,10 @@
 
 import asyncio
 import logging
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any, cast
 
+from cachetools import LRUCache
 from uuid_utils import uuid7
 
 from ..contract import AgentError
@@ -14,6 +15,7 @@ from .base import Conflict, DurableStore, StoreUnavailable
 from .snapshot import is_same, read_snapshot
 
 log = logging.getLogger(__name__)
+Saved = Callable[[], None]
 
 
 class CachedStore:
@@ -26,6 +28,10 @@ class CachedStore:
         self._settings, self._store = settings, store
         self._own = None if is_writable else InProcess(settings)
         self._known = Snapshots(settings)
+        # Saves of which neither the reply nor the outcome is known, by session.
+        self._unknown: LRUCache[str, tuple[bytes, Saved]] = LRUCache(
+            16 * settings.max_snapshot_bytes, getsizeof=lambda one: len(one[0])
+        )
 
     async def load(self, session_id: str) -> Stored | None:
         """Return the committed snapshot, or None.
@@ -44,6 +50,10 @@ class CachedStore:
         self._known.pop(session_id, None)
         if stored is None:
             return None
+        snapshot, saved = self._unknown.get(session_id, (b"", None))
+        if saved and is_same(stored.snapshot, snapshot):
+            del self._unknown[session_id]
+            saved()
         if stored is not known:
             snapshot = read_snapshot(stored.snapshot, self._settings.max_snapshot_bytes)
             if snapshot is None:
@@ -52,17 +62,18 @@ class CachedStore:
         self._known.put(session_id, stored)
         return stored
 
-    async def save(self, session_id: str, snapshot: bytes, expected: str | None) -> str | None:
+    async def save(
+        self, session_id: str, snapshot: bytes, expected: str | None, saved: Saved
+    ) -> None:
         """Replace the snapshot of the `expected` revision. Once started, it cannot be cancelled.
 
         Raises AgentError: `session_too_large`, `session_conflict` and `store_unavailable`.
         """
         if self._own:
-            return await self._own.save(session_id, snapshot, expected)
+            return await self._own.save(session_id, snapshot, expected, saved)
         if len(snapshot) > self._settings.max_snapshot_bytes:
             raise AgentError("session_too_large", detail=f"{len(snapshot)} bytes")
-        revision = await _uncancelled(self._save(session_id, snapshot, expected))
-        return cast(str | None, revision)
+        await _uncancelled(self._save(session_id, snapshot, expected, saved))
 
     async def end(self, session_id: str) -> None:
         """Delete the session; in a store that is not writable, only for this process.
@@ -72,22 +83,26 @@ class CachedStore:
         self._known.pop(session_id, None)
         try:
             if self._own:
-                await self._own.save(session_id, b"", None)
+                await self._own.save(session_id, b"", None, lambda: None)
             else:
                 await _uncancelled(self._store.end(session_id))
         except StoreUnavailable as error:
             raise AgentError("store_unavailable", detail=str(error)) from None
 
-    async def _save(self, session_id: str, snapshot: bytes, expected: str | None) -> str | None:
+    async def _save(
+        self, session_id: str, snapshot: bytes, expected: str | None, saved: Saved
+    ) -> None:
         checkpoint = str(uuid7()) if self._settings.checkpoints else None
         try:
             revision = await self._store.save(session_id, snapshot, expected, checkpoint)
         except (Conflict, StoreUnavailable) as error:
+            self._unknown[session_id] = snapshot, saved
             revision = await self._look_up(session_id, snapshot, error)
             if checkpoint:
                 await self._store.save_checkpoint(session_id, snapshot, checkpoint)
+        self._unknown.pop(session_id, None)
         self._known.put(session_id, Stored(revision, snapshot))
-        return revision
+        saved()
 
     async def _look_up(
         self, session_id: str, snapshot: bytes, error: Conflict | StoreUnavailable
@@ -98,6 +113,7 @@ class CachedStore:
         """
         try:
             if isinstance(error, StoreUnavailable) and not error.indeterminate:
+                del self._unknown[session_id]
                 raise error
             self._known.pop(session_id, None)
             stored = await self._store.load(session_id)
