@@ -83,7 +83,7 @@ def test_no_file_is_left_unrendered_or_speaks_of_this_repository(project: Path) 
 def test_the_readme_and_the_guidance_are_short(project: Path) -> None:
     text, _, rest = (project / "README.md").read_text("utf-8").partition("## Long-term memory")
     memory, _, updates = rest.rpartition("## Updates")
-    assert len((text + updates).splitlines()) <= 115
+    assert len((text + updates).splitlines()) <= 120
     assert len(memory.splitlines()) <= 40
     assert len((project / "AGENTS.md").read_text("utf-8").splitlines()) <= 15
 

@@ -54,16 +54,16 @@ export class OfflineModel implements Model {
   }
 }
 
-/** Return a JSON object as it is; any other text is the value of the tool's first parameter. */
+/** Return a JSON object as it is; make another text the value of the tool's first parameter. */
 function toArguments(text = '', tool?: object): string {
   const schema = tool && 'inputSchema' in tool ? tool.inputSchema : {}
-  const [name = 'text'] = Object.keys(Object(schema).properties ?? {})
+  const [[name, form] = ['text', {}]] = Object.entries(Object(schema).properties ?? {})
   try {
     if (text.startsWith('{') && JSON.parse(text)) return text
   } catch {
     // It is a text.
   }
-  return JSON.stringify({ [name]: text })
+  return JSON.stringify({ [name]: Object(form).type === 'array' ? [text] : text })
 }
 
 /** The part that ends a stream. */

@@ -44,15 +44,15 @@ export class OfflineModel extends Model {
   }
 }
 
-/** Return a JSON object as it is; any other text is the value of the tool's first parameter. */
+/** Return a JSON object as it is; make another text the value of the tool's first parameter. */
 function toArguments(text = '', schema?: JSONSchema): string {
-  const [name = 'text'] = Object.keys(Object(schema).properties ?? {})
+  const [[name, form] = ['text', {}]] = Object.entries(Object(schema).properties ?? {})
   try {
     if (text.startsWith('{') && JSON.parse(text)) return text
   } catch {
     // It is a text.
   }
-  return JSON.stringify({ [name]: text })
+  return JSON.stringify({ [name]: Object(form).type === 'array' ? [text] : text })
 }
 
 function textOf(result: ToolResultBlock): string {

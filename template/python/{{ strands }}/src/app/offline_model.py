@@ -51,8 +51,10 @@ class OfflineModel(Model):
 
 
 def _arguments(text: str, schema: dict[str, Any]) -> str:
-    """Return a JSON object as it is; any other text is the value of the tool's first parameter."""
+    """Return a JSON object as it is; make another text the value of the tool's first parameter."""
     with suppress(ValueError):
         if isinstance(json.loads(text), dict):
             return text
-    return json.dumps({next(iter(schema.get("properties", {})), "text"): text})
+    parameters: dict[str, Any] = schema.get("properties") or {"text": {}}
+    name, form = next(iter(parameters.items()))
+    return json.dumps({name: [text] if form.get("type") == "array" else text})

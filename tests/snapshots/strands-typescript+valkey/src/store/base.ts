@@ -2,7 +2,7 @@
 
 import { SecretError } from '../collections/secrets.ts'
 import { describe } from '../contract.ts'
-import type { SessionStore, Stored } from '../session_store.ts'
+import type { Stored } from '../session_store.ts'
 
 /** The stored revision is not the expected one; nothing was changed. */
 export class Conflict extends Error {}
@@ -26,14 +26,17 @@ export class StoreUnavailable extends Error {
  *
  * Each method throws StoreUnavailable. A checkpoint is a UUIDv7 in lower case; they sort by time.
  */
-export interface DurableStore extends SessionStore {
+export interface DurableStore {
   /** What it connects to, without secrets. */
   readonly contact: string
 
   /** Return what was saved last, or null; `known` itself where that is unchanged. */
   load(sessionId: string, known?: Stored | null): Promise<Stored | null>
 
-  /** As SessionStore; also keeps the snapshot as a checkpoint. Throws Conflict. */
+  /**
+   * Replace the `expected` revision (null: none), and return the new one; also keep the snapshot
+   * as a checkpoint. Throws Conflict.
+   */
   save(
     sessionId: string,
     snapshot: string,
@@ -61,6 +64,9 @@ export interface DurableStore extends SessionStore {
 
   /** The ids of all sessions. Throws Unsupported. */
   sessions(): Promise<string[]>
+
+  /** Delete everything stored for the session, known or not. */
+  end(sessionId: string): Promise<void>
 
   /** Check that the store can be used. */
   ping(): Promise<void>

@@ -29,8 +29,8 @@ export class CachedStore implements SessionStore {
     this.#store = store
     this.#cache = new InProcess(settings).entries
     this.#own = isWritable ? null : new InProcess(settings)
-    const [maxSize, sizeCalculation] = [16 * settings.maxSnapshotBytes, sizeOf]
-    this.#unknown = new LRUCache({ maxSize, sizeCalculation })
+    const maxSize = 16 * settings.maxSnapshotBytes
+    this.#unknown = new LRUCache({ maxSize, sizeCalculation: (one) => one.snapshot.length })
   }
 
   /** As SessionStore. Throws `store_unavailable`, `session_corrupt` and `session_conflict`. */
@@ -115,10 +115,6 @@ export class CachedStore implements SessionStore {
       return new AgentError('store_unavailable', '', `${what}: ${error.message}`)
     }
   }
-}
-
-function sizeOf({ snapshot }: { snapshot: string }): number {
-  return Buffer.byteLength(snapshot)
 }
 
 /** Throw the AgentError for an error of the store. */

@@ -2,7 +2,7 @@
 
 from typing import Protocol
 
-from ..session_store import SessionStore, Stored
+from ..session_store import Stored
 
 UUID7 = "[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}"
 
@@ -23,7 +23,7 @@ class Unsupported(Exception):
     """The request cannot be fulfilled; the text tells the owner why."""
 
 
-class DurableStore(SessionStore, Protocol):
+class DurableStore(Protocol):
     """The sessions of one agent in one collection. Every call is bounded in time.
 
     Snapshots are JSON in UTF-8, in the layout that the memory-collection specification gives each

@@ -290,14 +290,6 @@ class RecallingOfflineModel extends OfflineModel {
           yield { type: 'modelContentBlockDeltaEvent', delta }
         }
       }
-      if (
-        event.type === 'modelContentBlockDeltaEvent' &&
-        event.delta.type === 'toolUseInputDelta'
-      ) {
-        const { text } = JSON.parse(event.delta.input)
-        if (name === 'search_memory') event.delta.input = JSON.stringify({ query: text })
-        if (name === 'add_memory') event.delta.input = JSON.stringify({ entries: [text] })
-      }
       yield event
     }
   }

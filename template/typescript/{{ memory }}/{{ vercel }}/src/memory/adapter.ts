@@ -96,11 +96,6 @@ class RecallingOfflineModel extends OfflineModel {
           yield { type: 'text-delta', id: part.id, delta: ` I remember: "${text}"` }
         }
       }
-      if (part.type === 'tool-call') {
-        const { text } = JSON.parse(part.input)
-        if (part.toolName === 'search_memory') part.input = JSON.stringify({ query: text })
-        if (part.toolName === 'add_memory') part.input = JSON.stringify({ entries: [text] })
-      }
       yield part
     }
   }

@@ -22,7 +22,7 @@ from strands.memory import (
 )
 from strands.middleware import InvokeModelContext, InvokeModelStage
 from strands.models import Model
-from strands.types.content import Message, Messages
+from strands.types.content import Message
 from strands.types.streaming import StreamEvent
 from strands.types.tools import AgentTool
 
@@ -39,7 +39,6 @@ from .record import Recorder
 log = logging.getLogger(__name__)
 MAX_ENTRIES = 10_000  # entries to show: how many there are at most, the files and stores say
 DEFAULT_RESULTS = 5  # of a store of the owner that does not say how many
-ARGUMENTS = {"search_memory": "query", "add_memory": "entries"}
 SEQUENCE = count()  # numbers messages: turns may share a store, which tells them apart by these
 
 
@@ -218,24 +217,17 @@ class TurnManager(MemoryManager):
 
 
 class RecallingModel(OfflineModel):
-    """The offline model, which says the memories after all else, and calls the memory's tools."""
+    """The offline model, which says the memories after all else."""
 
-    async def stream(self, messages: Messages, *_: Any, **__: Any) -> AsyncIterable[StreamEvent]:
-        turn, tool = current.get(None), ""
+    async def stream(self, *args: Any, **kwargs: Any) -> AsyncIterable[StreamEvent]:
+        turn, is_call = current.get(None), False
         hits = turn.shown or [] if turn else []
-        async for event in super().stream(messages):
-            start: Any = event.get("contentBlockStart", {}).get("start", {})
-            tool = start["toolUse"]["name"] if "toolUse" in start else tool
-            if "contentBlockStop" in event and not tool:
+        async for event in super().stream(*args, **kwargs):
+            is_call = is_call or "toolUse" in event.get("contentBlockStart", {}).get("start", {})
+            if "contentBlockStop" in event and not is_call:
                 for hit in hits:
                     text = f' I remember: "{hit.text}"'
                     yield {"contentBlockDelta": {"delta": {"text": text}}}
-            if "contentBlockDelta" in event and tool in ARGUMENTS:
-                use: Any = event["contentBlockDelta"]["delta"]["toolUse"]
-                text = json.loads(use["input"])["text"]
-                use["input"] = json.dumps(
-                    {ARGUMENTS[tool]: [text] if tool == "add_memory" else text}
-                )
             yield event
 
 

@@ -50,10 +50,9 @@ class CachedStore:
         self._known.pop(session_id, None)
         if stored is None:
             return None
-        snapshot, saved = self._unknown.get(session_id, (b"", None))
-        if saved and is_same(stored.snapshot, snapshot):
-            del self._unknown[session_id]
-            saved()
+        unknown = self._unknown.get(session_id)
+        if unknown and is_same(stored.snapshot, unknown[0]):
+            self._unknown.pop(session_id)[1]()
         if stored is not known:
             snapshot = read_snapshot(stored.snapshot, self._settings.max_snapshot_bytes)
             if snapshot is None:

@@ -23,7 +23,6 @@ from .record import Recorder
 
 __all__ = ["AgentCore", "Clients", "agent_options", "record", "with_memory"]
 RECALLS = WeakKeyDictionary[MemoryTurn, asyncio.Task[list[Hit]]]()
-ARGUMENTS = {"search_memory": "query", "add_memory": "entries"}
 
 
 @ai.tool
@@ -77,19 +76,12 @@ async def _recall(turn: MemoryTurn, query: str) -> list[Hit]:
 async def _say_memories(
     stream: AsyncGenerator[events.Event], hits: Sequence[Hit]
 ) -> AsyncGenerator[events.Event]:
-    """Let the offline model say the memories after all else, and call the memory's tools."""
-    tool = ""
+    """Let the offline model say the memories after all else."""
     async with aclosing(stream):
         async for event in stream:
             if isinstance(event, events.TextEnd):
                 for hit in hits:
                     yield events.TextDelta(chunk=f' I remember: "{hit.text}"')
-            elif isinstance(event, events.ToolStart):
-                tool = event.tool_name
-            elif isinstance(event, events.ToolDelta) and tool in ARGUMENTS:
-                text = json.loads(event.chunk)["text"]
-                arguments = json.dumps({ARGUMENTS[tool]: [text] if tool == "add_memory" else text})
-                event = events.ToolDelta(tool_call_id=event.tool_call_id, chunk=arguments)
             yield event
 
 
