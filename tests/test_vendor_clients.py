@@ -1,0 +1,143 @@
+"""The clients of vendors: when they are imported, what they load once, and where keys travel."""
+
+import json
+import os
+import subprocess
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.conformance.provider import Provider
+from tests.conformance.targets import TARGETS, VENDOR_TARGETS, Target
+from tests.installed import NODE, installed
+
+pytestmark = pytest.mark.slow
+
+EVERY = [target for target in [*TARGETS, *VENDOR_TARGETS] if "gateway" not in target.name]
+
+
+def rows(targets: list[Target]) -> list[Any]:
+    """One for each; a usual run has the client of one vendor."""
+    return [
+        pytest.param(target, id=target.name, marks=() if target in TARGETS else pytest.mark.full)
+        for target in targets
+    ]
+
+
+PYTHON = rows([target for target in EVERY if "python" in target.name])
+WITH_ADDRESS = rows([target for target in EVERY if "bedrock" not in target.name])
+
+IMPORTS = """
+import json, sys
+from app.main import cli
+try:
+    cli(sys.argv[1:])
+except SystemExit:
+    pass
+print(json.dumps(sorted({name.partition(".")[0] for name in sys.modules})))
+"""
+TURNS = """
+import asyncio, json, ssl
+counts, load, made = [], ssl.SSLContext.load_verify_locations, []
+def counted(*args, **kwargs):
+    made.append(args)
+    return load(*args, **kwargs)
+ssl.SSLContext.load_verify_locations = counted
+from app.contract import TurnRequest
+from app.runtime import Runtime
+from app.settings import Settings
+from app.turn import take_turn
+
+async def ignore(chunk):
+    pass
+
+async def main():
+    runtime = Runtime(Settings(model="test-model"))
+    await runtime.open()
+    for number in range(4):
+        last = await take_turn(runtime, TurnRequest("s", None, None, "Hello."), ignore)
+        assert last["reply"] == "You said: Hello.", last
+        counts.append(len(made))
+
+asyncio.run(main())
+print(json.dumps(counts))
+"""
+PYTHON_CHECK = """
+import json, os, sys
+from app.model import check_model
+from app.settings import Settings
+found = []
+for variables in json.loads(sys.argv[1]):
+    os.environ.update(variables)
+    found.append([one["id"] + " " + one["severity"] for one in check_model(Settings(model="m"))])
+print(json.dumps(found))
+"""
+TYPESCRIPT_CHECK = """
+const load = (name) => import(process.cwd() + '/src/' + name + '.ts')
+const { checkModel } = await load('model')
+const { createSettings } = await load('settings')
+const found = []
+for (const variables of JSON.parse(process.argv[1])) {
+  Object.assign(process.env, variables)
+  const findings = await checkModel(createSettings({ model: 'm' }))
+  found.push(findings.map(({ id, severity }) => `${id} ${severity}`))
+}
+console.log(JSON.stringify(found))
+"""
+
+
+@pytest.fixture(scope="module")
+def origin() -> Iterator[str]:
+    provider = Provider()
+    yield provider.origin
+    provider.close()
+
+
+def run(target: Target, script: str, *words: str, **environment: str) -> Any:
+    """What a script prints last, in a process of a render."""
+    project = installed(target.variant)
+    is_python = "python" in target.name
+    node = [str(NODE), "--input-type=module", "-e"]
+    command = [str(project / ".venv" / "bin" / "python"), "-c"] if is_python else node
+    done = subprocess.run(
+        [*command, script, *words],
+        cwd=project,
+        env={"PATH": os.environ["PATH"], "HOME": "/nonexistent", **environment},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+@pytest.mark.parametrize("command", [pytest.param("--help", marks=pytest.mark.full), "check"])
+@pytest.mark.parametrize("target", PYTHON)
+def test_no_client_is_imported_for_a_command_that_calls_nothing(
+    target: Target, command: str
+) -> None:
+    vendors = {"anthropic", "openai", "litellm", "mistralai", "aioboto3", "aiobotocore"}
+    if "strands" not in target.name:  # which imports them itself
+        vendors |= {"boto3", "botocore"}
+    modules = run(target, IMPORTS, command, **target.provider("http://127.0.0.1:1"))
+    assert vendors & {*modules} == set()
+
+
+@pytest.mark.parametrize("target", PYTHON)
+def test_certificates_are_loaded_once_in_a_process(target: Target, origin: str) -> None:
+    counts = run(target, TURNS, **target.provider(origin))
+    assert counts == [counts[0]] * 4
+
+
+@pytest.mark.parametrize("target", WITH_ADDRESS)
+def test_a_key_that_travels_over_plain_http_to_another_host_is_a_warning(target: Target) -> None:
+    (name,) = (name for name in target.provider("") if name.endswith("_BASE_URL"))
+    key = name.replace("BASE_URL", "API_KEY")
+    safe = ["https://a.example/v1", "http://localhost:1/v1", "http://127.0.0.1:1", "http://[::1]/"]
+    plain = ["http://a.example/v1", "HTTP://10.0.0.5:1", "http://localhost.example", "http://[::2]"]
+    found = run(
+        target,
+        PYTHON_CHECK if "python" in target.name else TYPESCRIPT_CHECK,
+        json.dumps([{key: "test", name: address} for address in [*safe, *plain]]),
+    )
+    assert found == [[]] * len(safe) + [[f"SET-{name} warning"]] * len(plain)
