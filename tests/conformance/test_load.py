@@ -1,5 +1,6 @@
 """More turns at once than a process takes: the rest is refused, and it stays awake."""
 
+import json
 import threading
 import time
 
@@ -53,6 +54,26 @@ def test_it_is_refused_before_its_body_is_read(new_chat: NewChat, gate: threadin
     assert late.reply().error == "server_busy"
     gate.set()
     assert [exchange.reply().turn for exchange in running] == [1, 1]
+
+
+def test_it_is_refused_when_others_were_quicker_to_send_their_bodies(
+    new_chat: NewChat, gate: threading.Event
+) -> None:
+    chats = [new_chat() for _ in range(3)]
+    bodies = [json.dumps({"prompt": f"One.{chat.tag}"}).encode() for chat in chats]
+    exchanges = [Exchange(chat.server.address) for chat in chats]
+    for chat, exchange, body in zip(chats, exchanges, bodies, strict=True):
+        chat.provider.script(f"One.{chat.tag}", [Hold(gate), "Done."])
+        exchange.write(f"POST /invocations HTTP/1.1\r\nHost: {exchange.host}\r\n".encode())
+        exchange.write(f"Content-Length: {len(body)}\r\n\r\n".encode())
+    chats[0].server.settle()
+    for chat, exchange, body in zip(chats[:2], exchanges, bodies, strict=False):
+        exchange.write(body)
+        chat.call("One.")
+    exchanges[2].write(bodies[2])
+    assert exchanges[2].reply().error == "server_busy"
+    gate.set()
+    assert [exchange.reply().turn for exchange in exchanges[:2]] == [1, 1]
 
 
 def test_a_server_that_is_full_answers_pings(
