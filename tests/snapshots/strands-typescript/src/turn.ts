@@ -87,7 +87,9 @@ async function stream(
   const said: string[] = []
   let size = 0
   const limits = { turns: runtime.settings.maxSteps }
-  const events = agent.stream(prompt, { cancelSignal: stop, limits })
+  // As cancelSignal it would keep every listener that a tool does not remove.
+  stop.addEventListener('abort', () => agent.cancel())
+  const events = agent.stream(prompt, { limits })
   let next
   try {
     for (next = await events.next(); !next.done; next = await events.next()) {

@@ -121,8 +121,9 @@ export class RetryQueue<T> {
   async #attempt(work: Work): Promise<void> {
     const isClosing = this.#closing.signal.aborted
     const own = new AbortController()
-    const limit = AbortSignal.timeout(isClosing ? CLOSING_ATTEMPT : MAX_ATTEMPT)
-    const ends = [limit, own.signal, this.#closed.signal]
+    // AbortSignal.timeout would keep the attempt in memory until its time is over.
+    const timer = setTimeout(() => own.abort(), isClosing ? CLOSING_ATTEMPT : MAX_ATTEMPT)
+    const ends = [own.signal, this.#closed.signal]
     const stop = AbortSignal.any(isClosing ? ends : [...ends, this.#late.signal])
     try {
       await bounded(stop, 'no answer in time', () => work.attempt(stop))
@@ -130,6 +131,7 @@ export class RetryQueue<T> {
       // p-retry gives up at a TypeError.
       throw error instanceof MemoryUnavailable ? error : new MemoryUnavailable(describe(error))
     } finally {
+      clearTimeout(timer)
       own.abort()
     }
   }

@@ -5,9 +5,6 @@ from functools import cache
 from typing import Any
 
 import ai
-import boto3  # type: ignore[import-untyped]
-from botocore.config import Config  # type: ignore[import-untyped]
-from botocore.exceptions import BotoCoreError  # type: ignore[import-untyped]
 
 from .offline_model import OfflineModel
 from .provider import BedrockProvider
@@ -28,6 +25,8 @@ def check_model(settings: Settings) -> list[dict[str, Any]]:
     """What keeps the model from answering, as far as the environment tells."""
     if settings.model == "offline":
         return []
+    from botocore.exceptions import BotoCoreError  # type: ignore[import-untyped]
+
     try:
         if _region():
             _client()
@@ -44,10 +43,17 @@ def model_endpoint(settings: Settings) -> str:
 
 @cache
 def _client() -> Any:
+    import boto3  # type: ignore[import-untyped]  # takes half a second
+    from botocore.config import Config  # type: ignore[import-untyped]
+
     # At most two more tries, by the AWS client and before the first byte.
     config = Config(retries={"total_max_attempts": 3, "mode": "standard"}, read_timeout=120)
     return boto3.client("bedrock-runtime", region_name=_region(), config=config)
 
 
-def _region() -> str | None:
-    return os.environ.get("AWS_REGION") or boto3.Session().region_name
+def _region() -> str:
+    if region := os.environ.get("AWS_REGION"):
+        return region
+    import boto3
+
+    return str(boto3.Session().region_name or "")

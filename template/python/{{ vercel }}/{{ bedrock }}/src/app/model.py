@@ -5,12 +5,6 @@ from functools import cache
 from typing import Any
 
 import ai
-<<<<<<< HEAD
-import boto3  # type: ignore[import-untyped]
-from botocore.config import Config  # type: ignore[import-untyped]
-from botocore.exceptions import BotoCoreError  # type: ignore[import-untyped]
-=======
->>>>>>> 46980be (vercel-python on Bedrock no longer imports boto3 for --help; clients of vendors are held by tests)
 
 from .offline_model import OfflineModel
 from .provider import BedrockProvider
@@ -31,6 +25,8 @@ def check_model(settings: Settings) -> list[dict[str, Any]]:
     """What keeps the model from answering, as far as the environment tells."""
     if settings.model == "offline":
         return []
+    from botocore.exceptions import BotoCoreError  # type: ignore[import-untyped]
+
     try:
         if _region():
             _client()
