@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -14,6 +15,7 @@ from pytest_copie.plugin import Copie
 
 from hooks.rendering import without_git
 from hooks.variants import PROJECT_NAME
+from tests.installed import CACHE
 from tests.installed import rendered as render_once
 from tests.stores import forks
 
@@ -30,6 +32,11 @@ MEMORY, ENOUGH = "/dev/shm", 4 << 30
 is_roomy = os.path.ismount(MEMORY) and shutil.disk_usage(MEMORY).free > ENOUGH
 if is_roomy and not os.statvfs(MEMORY).f_flag & os.ST_NOEXEC:
     os.environ["TMPDIR"] = tempfile.tempdir = MEMORY
+
+# Where no bytecode may stand beside sources, each process of a run would compile them anew.
+if os.environ.pop("PYTHONDONTWRITEBYTECODE", ""):
+    os.environ["PYTHONPYCACHEPREFIX"] = sys.pycache_prefix = str(CACHE / "bytecode")
+    sys.dont_write_bytecode = False
 
 # What takes long goes first: no test process waits for the last test of another.
 FIRST = ("updates/", "mutation/", "stateful/", "test_rendered", "test_trust", "test_ranges")

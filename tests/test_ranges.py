@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from tests.collections_check import (
     EXAMPLES,
@@ -20,6 +19,7 @@ from tests.collections_check import (
     findings,
     findings_of_both,
     in_renders,
+    read_yaml,
 )
 from tests.conftest import Once
 
@@ -36,7 +36,7 @@ PATHS = {"agent": "agents/support.agent.md", "iam": "iam/support.iam.md"}
 # What a text, a number and a truth value are not.
 OTHERS = ["null", "[]", "{}", "7", "0.5", "true", '"true"', '"7"', '""']
 Row = dict[str, Any]
-ROWS: list[Row] = yaml.safe_load((FOLDER / "fields.yaml").read_text("utf-8"))
+ROWS: list[Row] = read_yaml((FOLDER / "fields.yaml").read_text("utf-8"))
 INVALID = "AML-E302"
 Lines = list[str]
 

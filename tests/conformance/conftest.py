@@ -17,6 +17,7 @@ from tests.conformance.chat import CANARY, Chat
 from tests.conformance.provider import Provider
 from tests.conformance.server import Fleet, Server
 from tests.conformance.targets import STORED, TARGETS, USUAL, VENDOR_TARGETS, Target
+from tests.rows import collected
 from tests.stores.stores import SENTINEL, Backing
 
 NewChat = Callable[..., Chat]
@@ -39,7 +40,9 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
             pytest.param(target, id=target.name, marks=marks_of(target, usual))
             for target in targets
         ]
-        metafunc.parametrize("target", rows, indirect=True, scope="session")
+        metafunc.parametrize(
+            "target", collected(metafunc.config, rows), indirect=True, scope="session"
+        )
 
 
 def pytest_configure(config: pytest.Config) -> None:

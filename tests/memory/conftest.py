@@ -18,6 +18,7 @@ from tests.conformance.conftest import (  # noqa: F401 (fixtures)
 from tests.conformance.targets import TARGETS, Target
 from tests.memory.agents import Agent, unique, with_memory
 from tests.memory.provider import MemoryProvider
+from tests.rows import collected
 from tests.stores.stores import Backing
 
 STORES = {"valkey": "valkey", "alone": ""}
@@ -50,7 +51,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
             name = f"{target.name}-{store}"
             marks = SLOW if name in usual else FULL
             rows.append(pytest.param((target, store), id=name, marks=marks))
-    metafunc.parametrize("target", rows, indirect=True, scope="session")
+    metafunc.parametrize("target", collected(metafunc.config, rows), indirect=True, scope="session")
 
 
 @pytest.fixture(scope="session")

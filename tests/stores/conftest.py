@@ -17,6 +17,7 @@ from tests.conformance.conftest import (  # noqa: F401 (fixtures)
 )
 from tests.conformance.provider import Provider
 from tests.conformance.targets import TARGETS, Target
+from tests.rows import collected
 from tests.stores.agents import Agents, Replica, on
 from tests.stores.stores import STORES, Backing
 
@@ -62,7 +63,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
             mark = pytest.mark.slow if chosen else FULL
             row = pytest.param((target, store), id=f"{target.name}-{store}", marks=mark)
             rows.append(row)
-    metafunc.parametrize("agents", rows, indirect=True, scope="session")
+    metafunc.parametrize("agents", collected(metafunc.config, rows), indirect=True, scope="session")
 
 
 @pytest.fixture(scope="session")

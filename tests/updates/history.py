@@ -1,5 +1,6 @@
 """A clone of this repository whose tags are the releases, and the working tree as the newest."""
 
+import json
 import os
 import shutil
 import subprocess
@@ -17,6 +18,7 @@ from hooks.releases import make_tags, releases
 from hooks.rendering import without_git
 from hooks.variants import VARIANTS, answers_of
 from tests.conftest import ROOT
+from tests.installed import CACHE, digest_of
 
 NEWEST = "9999"  # the version of the working tree
 AGENTS = {"src/app/agent.py", "src/agent.ts"}
@@ -25,11 +27,23 @@ MISSING = "without the releases; git fetch --unshallow brings them"
 
 @cache
 def offered(release: str) -> list[str]:
-    """The variants that a release can render: what it lets one answer, and has an agent for.
+    """The variants that a release can render. Found out once: test processes collect its rows."""
+    commit = {release.version: release.commit for release in releases(ROOT)}[release]
+    sources = digest_of(*ROOT.glob("hooks/*.py"), Path(__file__))
+    path = CACHE / "offered" / sources / f"{commit}.json"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with FileLock(f"{path}.lock"):
+        if not path.exists():
+            path.write_text(json.dumps(_offered(commit)))
+    found: list[str] = json.loads(path.read_text())
+    return found
+
+
+def _offered(commit: str) -> list[str]:
+    """What a release lets one answer, and has an agent for.
 
     The first release asked for targets that it did not have yet.
     """
-    commit = {release.version: release.commit for release in releases(ROOT)}[release]
     with past(ROOT, commit) as template:
         agents = [path for path in template.files if path.name in ("agent.py", "agent.ts")]
         combinations = [
