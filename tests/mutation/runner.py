@@ -10,6 +10,7 @@ from typing import NamedTuple
 from tests.installed import clean_environment, installed
 from tests.mutation.fault import Fault
 from tests.mutation.targets import Target
+from tests.stores import forks
 
 # A render's tests take a few seconds. They must find a fault, not hang in it for ever.
 PATIENCE_SECONDS = 300
@@ -49,16 +50,8 @@ def run(target: Target, fault: Fault | None = None) -> Outcome:
 
 def _outcome(target: Target, project: Path, copy: Path) -> Outcome:
     try:
-        result = subprocess.run(
-            target.command(project),
-            cwd=copy,
-            env={**clean_environment(), **target.variables(copy)},
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            timeout=PATIENCE_SECONDS,
-        )
+        environment = {**clean_environment(), **target.variables(copy)}
+        result = forks.run(target.command(project), copy, environment, PATIENCE_SECONDS)
     except subprocess.TimeoutExpired:
         return Outcome("broken", f"The tests did not end in {PATIENCE_SECONDS} seconds.")
     verdicts = {0: "passed", target.failed: "failed"}

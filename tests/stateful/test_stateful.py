@@ -2,12 +2,12 @@
 
 import os
 import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
 
 from tests.installed import NODE, clean_environment, installed
+from tests.stores import forks
 
 MACHINES = Path(__file__).parent
 
@@ -24,12 +24,9 @@ some = pytest.mark.parametrize(
 
 
 def run(command: list[str], folder: Path, schedules: int, **environment: str) -> str:
-    ran = subprocess.run(
-        command, cwd=folder,
-        env=clean_environment() | {"SCHEDULES": str(schedules)} | environment,
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    assert ran.returncode == 0, ran.stdout[-5000:] + ran.stderr[-5000:]
+    variables = clean_environment() | {"SCHEDULES": str(schedules)} | environment
+    ran = forks.run(command, folder, variables)
+    assert ran.returncode == 0, ran.stdout[-5000:]
     return ran.stdout
 
 

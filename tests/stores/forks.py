@@ -7,9 +7,9 @@ import signal
 import socket
 import subprocess
 import tempfile
-import threading
 import time
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
@@ -66,6 +66,7 @@ class Fork:
         cwd: Path,
         env: Mapping[str, str],
         stdin: IO[str] | int = subprocess.DEVNULL,
+        stderr: int = subprocess.PIPE,
         **_: Any,
     ) -> None:
         script, *words = command
@@ -76,11 +77,13 @@ class Fork:
         self._end = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._end.connect(path)
         pipes = [os.pipe() for _ in range(2)]
+        sinks = [sink for _, sink in pipes]
+        if stderr == subprocess.STDOUT:
+            sinks[1] = sinks[0]
         request: dict[str, Any] = {"words": [script, *words], "source": str(venv.parent / "src")}
         request |= {"folder": str(cwd), "environment": dict(env)}
         given = [] if isinstance(stdin, int) else [stdin.fileno()]
-        given += [sink for _, sink in pipes]
-        socket.send_fds(self._end, [json.dumps(request).encode()], given)
+        socket.send_fds(self._end, [json.dumps(request).encode()], [*given, *sinks])
         self.stdout, self.stderr = (_reader(source) for source, _ in pipes)
         self.pid = int(self._end.recv(32))
         for pipe in pipes:
@@ -113,13 +116,15 @@ class Fork:
 
     def communicate(self, timeout: float | None = None) -> tuple[str, str]:
         """Wait for its end, and return all that it has written."""
-        errors: list[str] = []
-        reader = threading.Thread(target=lambda: errors.append(self.stderr.read()), daemon=True)
-        reader.start()
-        output = self.stdout.read()
-        self.wait(timeout)
-        reader.join(timeout)
-        return output, "".join(errors)
+        with ThreadPoolExecutor(2) as pool:
+            written = [pool.submit(stream.read) for stream in (self.stdout, self.stderr)]
+            try:
+                self.wait(timeout)
+            except subprocess.TimeoutExpired:
+                self.kill()
+                raise
+            output, errors = (one.result() for one in written)
+        return output, errors
 
 
 def _reader(descriptor: int) -> IO[str]:
@@ -132,3 +137,17 @@ def start(command: Sequence[str], **options: Any) -> "subprocess.Popen[str] | Fo
         return Fork(command, **options)
     options["env"] = {**options["env"], "NODE_COMPILE_CACHE": str(COMPILED)}
     return subprocess.Popen(command, **options)
+
+
+def run(
+    command: Sequence[str], folder: Path, environment: Mapping[str, str], within: float = 600
+) -> "subprocess.CompletedProcess[str]":
+    """Run a command of a render to its end; its stdout is all that it writes."""
+    streams = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+    process = start(command, cwd=folder, env=environment, text=True, **streams)
+    try:
+        output, _ = process.communicate(timeout=within)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        raise
+    return subprocess.CompletedProcess(command, process.wait(), output)

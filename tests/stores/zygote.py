@@ -8,6 +8,7 @@ render's own, is imported by the new process, and only there. It ends when its s
 """
 
 import ast
+import atexit
 import gc
 import json
 import os
@@ -19,6 +20,7 @@ from contextlib import suppress
 from functools import cache
 from importlib import import_module
 from pathlib import Path
+from runpy import run_module
 
 LATE = ("boto3", "openai.resources.chat")  # which a render imports with its first turn
 
@@ -107,14 +109,28 @@ def become(request: dict[str, object], descriptors: list[int]) -> None:
     os.chdir(str(request["folder"]))
     os.environ.clear()
     os.environ.update(request["environment"])  # type: ignore[call-overload]
+    path = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    sys.path[:0] = [*filter(None, path), str(request["source"])]
+    sys.dont_write_bytecode = "PYTHONDONTWRITEBYTECODE" in os.environ
     sys.argv = list(request["words"])  # type: ignore[call-overload]
-    sys.path.insert(0, str(request["source"]))
+    sys.executable = str(Path(sys.argv[0]).with_name("python"))
+
+
+def run() -> None:
+    """Run `my-agent …`, or what stands behind `python -m`."""
+    if sys.argv[1] == "-m":
+        del sys.argv[:2]
+        sys.path.insert(0, str(Path.cwd()))
+        run_module(sys.argv[0], run_name="__main__", alter_sys=True)
+    else:
+        import_module("app.main").cli()
 
 
 if __name__ == "__main__":
     become(*next_command(sys.argv[1]))
     try:
-        import_module("app.main").cli()
+        run()
     except SystemExit as end:  # taking the imported modules down would cost half a second
+        atexit._run_exitfuncs()
         sys.stdout.flush()
         os._exit(end.code if isinstance(end.code, int) else 1)

@@ -1,12 +1,12 @@
 """The tests that a project brings, run in what an update made of it: once for each tree."""
 
 import hashlib
-import subprocess
 from pathlib import Path
 
 from hooks.rendering import ANSWERS_FILE
 from tests.conftest import ROOT
 from tests.installed import NPM, clean_environment, environment, link_environment
+from tests.stores import forks
 from tests.updates.history import History
 
 LEFT_OUT = {".git", ".venv", "node_modules", "__pycache__"}
@@ -50,14 +50,6 @@ def run(folder: Path, project: Path, target: str) -> None:
         command = [str(project / ".venv" / "bin" / "python"), "-m", "pytest", "-q"]
         command += ["-p", "no_network", "-p", "no:cacheprovider"]
         variables["PYTHONPATH"] = str(ROOT / "tests")
-    result = subprocess.run(
-        command,
-        cwd=project,
-        env=variables,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
+    result = forks.run(command, project, variables)
     assert result.returncode == 0, result.stdout
     folder.mkdir()
