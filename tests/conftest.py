@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from filelock import FileLock
+from jinja2 import Environment
 from pytest_copie.plugin import Copie
 
 from hooks.rendering import without_git
@@ -80,6 +81,27 @@ def isolated(tmp_path_factory: pytest.TempPathFactory, shared: Path) -> Iterator
             patch.setenv(f"GIT_{role}_NAME", "Test")
             patch.setenv(f"GIT_{role}_EMAIL", "test@example.com")
         patch.setenv(forks.FOLDER, str(shared))
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def compiled_once() -> Iterator[None]:
+    """Compile a template's text once in a process: Copier does so for each part of each path.
+
+    What becomes of a text depends on the syntax and the extensions of its environment only.
+    """
+    known: dict[tuple[object, ...], Any] = {}
+    compiled = Environment.compile
+
+    def compile(self: Environment, source: Any, *names: Any, **options: Any) -> Any:
+        kind = (type(self), self.lexer, *self.extensions)
+        key = (*kind, str(source), *names, *sorted(options.items()))
+        if key not in known:
+            known[key] = compiled(self, source, *names, **options)
+        return known[key]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Environment, "compile", compile)
         yield
 
 

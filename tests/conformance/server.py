@@ -1,20 +1,25 @@
 """A rendered server as a process: bounded in time, and ended by its pid."""
 
+import fcntl
 import os
 import re
+import select
 import signal
 import subprocess
+import termios
 import threading
 import time
+from array import array
 from collections.abc import Mapping
 from pathlib import Path
+from typing import IO
 
 from tests.conformance.client import Exchange, Headers, Reply
 from tests.conformance.provider import PATIENCE
 from tests.conformance.targets import Target
 from tests.installed import installed
 
-ADDRESS = re.compile(r"Listening on http://[0-9.]+:(\d+)\s*$")
+ADDRESS = re.compile(rb"Listening on http://[0-9.]+:(\d+)\s*$")
 
 
 class Server:
@@ -35,6 +40,7 @@ class Server:
         }
         self.settings = settings
         self._lines: list[str] = []
+        self._reading = threading.Lock()
         self._port: int | None = None
         self._listening = threading.Event()
         self._process = target.start(
@@ -67,8 +73,12 @@ class Server:
 
     @property
     def log(self) -> str:
-        """Everything that it has written, to stdout and stderr."""
-        return "".join(list(self._lines))
+        """Everything that it has written, to stdout and stderr: also what nobody has read yet."""
+        while True:
+            with self._reading:
+                if not any(map(unread, (self._process.stdout, self._process.stderr))):
+                    return "".join(self._lines)
+            time.sleep(0.001)
 
     def send(
         self,
@@ -116,12 +126,29 @@ class Server:
             self._process.kill()
             self.exit_code()
 
-    def _read(self, stream: object) -> None:
-        for line in stream:  # type: ignore[attr-defined]
-            self._lines.append(line)
-            if (match := ADDRESS.search(line)) and stream is self._process.stdout:
-                self._port = int(match[1])
-                self._listening.set()
+    def _read(self, stream: IO[str]) -> None:
+        rest, poll = b"", select.poll()
+        poll.register(stream, select.POLLIN)
+        while poll.poll():
+            with self._reading:
+                data = os.read(stream.fileno(), 1 << 16)
+                *lines, rest = (rest + data).splitlines(True) or [b""]
+                if rest.endswith(b"\n") or not data:
+                    lines, rest = [*lines, rest], b""
+                self._lines += [line.decode(errors="backslashreplace") for line in lines]
+            for line in lines:
+                if (match := ADDRESS.search(line)) and stream is self._process.stdout:
+                    self._port = int(match[1])
+                    self._listening.set()
+            if not data:
+                return
+
+
+def unread(stream: IO[str]) -> bool:
+    """Whether a pipe has something that was written and not yet read."""
+    count = array("i", [0])
+    fcntl.ioctl(stream, termios.FIONREAD, count)
+    return count[0] > 0
 
 
 class Fleet:

@@ -1,6 +1,7 @@
 """The real servers that keep sessions: each on 127.0.0.1 and a free port, ended by its pid."""
 
 import os
+import random
 import shutil
 import socket
 import ssl
@@ -31,9 +32,11 @@ Address = tuple[str, int]
 
 
 def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """A port that no client gets by chance before its server listens: the system's are higher."""
+    while True:
+        with socket.socket() as probe, suppress(OSError):
+            probe.bind(("127.0.0.1", random.randrange(10_000, 30_000)))
+            return int(probe.getsockname()[1])
 
 
 @contextmanager
