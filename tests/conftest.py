@@ -5,6 +5,7 @@ import os
 import shutil
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from pytest_copie.plugin import Copie
 
 from hooks.rendering import without_git
 from hooks.variants import PROJECT_NAME
-from tests.installed import CACHE
+from tests.installed import CACHE, COMPILED
 from tests.installed import rendered as render_once
 from tests.stores import forks
 
@@ -34,17 +35,29 @@ is_roomy = os.path.ismount(MEMORY) and shutil.disk_usage(MEMORY).free > ENOUGH
 if is_roomy and not os.statvfs(MEMORY).f_flag & os.ST_NOEXEC:
     os.environ["TMPDIR"] = tempfile.tempdir = MEMORY
 
+BYTECODE = CACHE / "bytecode"
+WEEK = 7 * 24 * 60 * 60
+
 # Where no bytecode may stand beside sources, each process of a run would compile them anew.
 if os.environ.pop("PYTHONDONTWRITEBYTECODE", ""):
-    os.environ["PYTHONPYCACHEPREFIX"] = sys.pycache_prefix = str(CACHE / "bytecode")
+    os.environ["PYTHONPYCACHEPREFIX"] = sys.pycache_prefix = str(BYTECODE)
     sys.dont_write_bytecode = False
 
 # What takes long goes first: no test process waits for the last test of another.
-FIRST = ("updates/", "mutation/", "stateful/", "test_rendered", "test_trust", "test_ranges")
+FIRST = ("updates/", "mutation/", "stateful/", "test_rendered", "test_own_code", "test_trust")
+FIRST += ("test_ranges", "test_collections")
 
 Render = Callable[..., Path]
 Rendered = Callable[[str], Path]
 Once = Callable[[str, Callable[[], Any]], Any]
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Delete what was compiled long ago: some of it was of copies that are gone."""
+    if not hasattr(session.config, "workerinput"):
+        for path in (*BYTECODE.rglob("*.pyc"), *COMPILED.rglob("*")):
+            if path.is_file() and path.stat().st_mtime < time.time() - WEEK:
+                path.unlink()
 
 
 @pytest.hookimpl(tryfirst=True)
