@@ -44,8 +44,10 @@ if os.environ.pop("PYTHONDONTWRITEBYTECODE", ""):
     sys.dont_write_bytecode = False
 
 # What takes long goes first: no test process waits for the last test of another.
-FIRST = ("updates/", "mutation/", "stateful/", "test_rendered", "test_own_code", "test_trust")
-FIRST += ("test_ranges", "test_collections")
+FIRST = (
+    *("updates/", "mutation/", "stateful/", "test_rendered", "test_own_code"),
+    *("test_trust", "test_ranges", "test_collections"),
+)
 
 Render = Callable[..., Path]
 Rendered = Callable[[str], Path]
