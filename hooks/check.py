@@ -17,6 +17,7 @@ from hooks.variants import VARIANTS, answers_of, language_of
 SETTINGS = {
     "_envops",
     "_exclude",
+    "_external_data",
     "_message_after_copy",
     "_message_after_update",
     "_min_copier_version",
@@ -38,7 +39,7 @@ ANSWERS_TEMPLATE = "{{ _copier_conf.answers_file }}.jinja"
 LINES = {
     (False, False): {"python": 1915, "typescript": 2010},
     (True, False): {"python": 4860, "typescript": 4880},
-    (False, True): {"python": 5440, "typescript": 5750},
+    (False, True): {"python": 5451, "typescript": 5764},
     (True, True): {"python": 6790, "typescript": 7110},
 }
 COLUMNS = 100

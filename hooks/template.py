@@ -20,10 +20,17 @@ SUFFIX = ".jinja"
 # What Copier itself gives to every template, as it is for a project in a folder `my-agent`.
 BUILT_IN: dict[str, Any] = {
     "_copier_answers": {},
-    "_copier_conf": {"answers_file": ANSWERS_FILE, "dst_path": "my-agent", "sep": "/"},
+    "_copier_conf": {
+        "answers_file": ANSWERS_FILE,
+        "data": {},
+        "dst_path": "my-agent",
+        "overwrite": False,
+        "sep": "/",
+    },
     "_copier_operation": "copy",
     "_copier_phase": "render",
     "_copier_python": "python",
+    "_external_data": {},
     "_folder_name": "my-agent",
 }
 

@@ -1,0 +1,117 @@
+"""Answers that an update must not follow: it refuses them, and says what to type instead."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from hooks.releases import releases
+from hooks.rendering import ANSWERS_FILE
+from tests.conformance.targets import TARGETS
+from tests.conftest import ROOT
+from tests.stores.agents import command
+from tests.updates.commands import copier, named
+from tests.updates.history import NEWEST, History, commit, git, update
+from tests.updates.own_tests import link
+
+pytestmark = pytest.mark.slow
+USUAL = ("strands-python", "vercel-typescript")
+CURRENT = ["update", "--defaults", "-r", ":current:"]
+BY_NAME = [
+    pytest.param(t.name, marks=[] if t.name in USUAL else [pytest.mark.full]) for t in TARGETS
+]
+
+
+def refused(project: Path, *words: str) -> str:
+    """Run Copier's command line, which changes nothing, and return what it says at last."""
+    line = [sys.executable, "-m", "copier", *words]
+    result = subprocess.run(
+        line, cwd=project, stdin=subprocess.DEVNULL, capture_output=True, text=True
+    )
+    assert result.returncode == 1, result.stderr
+    assert git(project, "status", "--porcelain") == ""
+    return result.stderr.splitlines()[-1]
+
+
+def replace(project: Path, old: str, new: str) -> None:
+    file = project / ANSWERS_FILE
+    text = file.read_text("utf-8")
+    assert old in text
+    file.write_text(text.replace(old, new, 1), "utf-8")
+    commit(project, f"{new} instead of {old}")
+
+
+@pytest.mark.parametrize("release", [releases(ROOT)[-1].version, NEWEST])
+def test_another_target_is_refused(release: str, history: History, tmp_path: Path) -> None:
+    project = history.project(tmp_path / "project", release, "strands-python")
+    said = refused(project, "update", "--defaults", "-d", "target=vercel-typescript")
+    assert "cannot make vercel-typescript of strands-python" in said
+    tool, *words = named(said, "uvx copier copy").split()
+    copier(*words[1:], "--defaults", "-d", "project_name=other", cwd=project)
+    assert tool == "uvx"
+    assert (tmp_path / "vercel-typescript-agent" / "src" / "agent.ts").exists()
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("session_store: in-process", "session_store: valkey"),
+        pytest.param(*("session_store: s3", "session_store: valkey"), marks=pytest.mark.full),
+        pytest.param(
+            *("long_term_memory: agentcore", "long_term_memory: none"), marks=pytest.mark.full
+        ),
+        pytest.param(*("model: bedrock", "model: openai"), marks=pytest.mark.full),
+    ],
+)
+def test_an_answer_that_was_edited_by_hand_is_refused(
+    old: str, new: str, history: History, tmp_path: Path
+) -> None:
+    name, _, value = old.partition(": ")
+    answers = {name: value} if name != "model" else {}
+    project = history.project(tmp_path / "project", NEWEST, "strands-python", **answers)
+    before = (project / ANSWERS_FILE).read_text("utf-8")
+    replace(project, old, new)
+    said = refused(project, *CURRENT)
+    assert new in said
+    replace(project, new, old)
+    assert (project / ANSWERS_FILE).read_text("utf-8") == before
+    copier(*named(said, "uvx copier update").split()[2:], cwd=project)
+    wanted = {name: new.partition(": ")[2]}
+    fresh = history.copied(NEWEST, "strands-python", **wanted)
+    assert (project / ANSWERS_FILE).read_text("utf-8") == (fresh / ANSWERS_FILE).read_text("utf-8")
+
+
+@pytest.mark.parametrize("name", BY_NAME)
+def test_check_finds_an_answer_that_does_not_fit_the_files(
+    name: str, history: History, tmp_path: Path
+) -> None:
+    for answers, edited in (
+        ({"session_store": "in-process"}, "valkey"),
+        ({"session_store": "s3"}, "in-process"),
+        ({"long_term_memory": "none"}, "agentcore"),
+    ):
+        ((question, answer),) = answers.items()
+        project = history.project(tmp_path / f"{answer}-{edited}", NEWEST, name, **answers)
+        link(project, name)
+        assert "SET-ANSWERS" not in check(project)
+        replace(project, f"{question}: {answer}", f"{question}: {edited}")
+        said = check(project)
+        assert said.count("SET-ANSWERS") == 1
+        assert named(said, "uvx copier") == f"uvx copier {' '.join(CURRENT)} -d {question}={edited}"
+
+
+def check(project: Path) -> str:
+    environment = {"PATH": "", "HOME": str(project)}
+    line = command(project, "check")
+    return subprocess.run(line, cwd=project, env=environment, capture_output=True, text=True).stdout
+
+
+def test_a_copy_from_a_relative_path_can_be_updated(history: History, tmp_path: Path) -> None:
+    (tmp_path / "template").symlink_to(history.template)
+    copier("copy", "--defaults", "-r", NEWEST, "template", "here/agent", cwd=tmp_path)
+    project = tmp_path / "here" / "agent"
+    git(project, "init", "--quiet")
+    commit(project, "Copied")
+    update(project, NEWEST, session_store="valkey")
+    assert (project / "src" / "app" / "store" / "valkey.py").exists()
