@@ -1,7 +1,7 @@
 """What owners do most meets no update: not one conflict in the files that all of them edit."""
 
 import itertools
-import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -10,12 +10,13 @@ from filelock import FileLock
 
 from hooks.variants import TARGETS
 from tests.conftest import ROOT
-from tests.updates.history import NEWEST, History, commit, update
+from tests.updates.commands import bash, named
+from tests.updates.history import NEWEST, History, commit, git, rows, update
 from tests.updates.own_tests import pass_once
-from tests.updates.owners import assert_own, conflicts, own
+from tests.updates.owners import assert_own, conflicts, language_of, own
 
 pytestmark = pytest.mark.slow
-TABLE = ROOT / ".cache" / "conflicts.json"
+TABLE = ROOT / ".cache" / "conflicts.md"
 # A way through the answers, each step one update: on, changed, off.
 WAY = [
     ("in-process", "none"),
@@ -27,34 +28,164 @@ WAY = [
     ("in-process", "none"),
     ("valkey", "agentcore"),
 ]
+# What a usual run has; the weekly one has each step with the tests of the project.
+SHORT_WAY = [
+    ("in-process", "none"),
+    ("valkey", "none"),
+    ("s3", "agentcore"),
+    ("in-process", "none"),
+]
 USUAL = {"strands-python", "vercel-typescript"}
-TESTED = {("strands-python", "valkey"), ("vercel-typescript", "custom")}
+USUAL_RELEASES = {"strands-python", "vercel-typescript+valkey+agentcore"}
+USUAL_PAST = {
+    ("0.2.0", "vercel-typescript"),
+    ("0.4.0", "strands-python+valkey+agentcore"),
+    ("0.5.0", "strands-typescript"),
+    ("0.5.0", "vercel-python+custom"),
+}
+# What the next two releases change: not the last lines, and no package beside that of an owner.
+LATER = ["9999.1", "9999.2"]
+CHANGES = [
+    ("python/pyproject.toml.jinja", "starlette>=0.4{},<2", (6, 7, 8)),
+    ("python/pyproject.toml.jinja", "pytest>=8.4,<1{}", (0, 1, 2)),
+    ("typescript/package.json.jinja", '"typescript": "^7.{}"', (0, 1, 2)),
+    ("typescript/package.json.jinja", '"yaml": "^2.{}"', (8, 9, 10)),
+    ("{}/README.md.jinja", "Renovate's `copier` manager{}", ("", " also", " always")),
+    ("{}/AGENTS.md.jinja", "- Keep the rule of{}", ("", " all in", " anything in")),
+    ("shared/.env.example.jinja", "# Copy to .env{}", ("", " first", " at first")),
+    ("{}/.github/workflows/ci.yml", "actions/checkout@v{}", (6, 7, 8)),
+    ("{}/.gitignore", ".env\n{}", ("", "dist/\n", "dist/\nbuild/\n")),
+    ("python/tests/test_turn.py", '"""{}', ("", "Tests: ", "All tests: ")),
+    ("typescript/tests/turn.test.ts", "// {}", ("", "Tests: ", "All tests: ")),
+    ("python/src/app/settings.py.jinja", "max_steps: int = integer(1{}, ", (0, 1, 2)),
+    ("typescript/src/settings.ts.jinja", "maxSteps: [1{}, ", (0, 1, 2)),
+]
 
 
 def note(row: str, unmerged: list[str]) -> None:
     """Add a row to the table of conflicts."""
     TABLE.parent.mkdir(exist_ok=True)
     with FileLock(f"{TABLE}.lock"):
-        table = json.loads(TABLE.read_text()) if TABLE.exists() else {}
-        TABLE.write_text(json.dumps(table | {row: unmerged}, indent=1))
+        lines = TABLE.read_text("utf-8").splitlines() if TABLE.exists() else []
+        kept = [line for line in lines if not line.startswith(f"| {row} |")]
+        line = f"| {row} | {len(unmerged)} | {', '.join(unmerged)} |"
+        TABLE.write_text("\n".join(sorted([*kept, line])) + "\n", "utf-8")
 
 
-def targets() -> list[ParameterSet]:
-    return [pytest.param(one, marks=[] if one in USUAL else [pytest.mark.full]) for one in TARGETS]
+def both(names: list[str], usual: set[str]) -> list[ParameterSet]:
+    """A few in a usual run, and all with the tests of the projects in the weekly one."""
+    found = [pytest.param(name, False, id=name) for name in names if name in usual]
+    full = pytest.mark.full
+    return found + [pytest.param(name, True, marks=full, id=f"{name}-tested") for name in names]
 
 
-@pytest.mark.parametrize("target", targets())
+@pytest.mark.parametrize(("target", "is_tested"), both(list(TARGETS), USUAL))
 def test_a_capability_comes_changes_and_goes_without_a_conflict(
-    target: str, history: History, tmp_path: Path
+    target: str, is_tested: bool, history: History, tmp_path: Path
 ) -> None:
     project = history.project(tmp_path / "project", NEWEST, target)
     own(project, target)
-    for before, (store, memory) in itertools.pairwise(WAY):
+    for before, (store, memory) in itertools.pairwise(WAY if is_tested else SHORT_WAY):
         update(project, session_store=store, long_term_memory=memory)
         unmerged = conflicts(project)
         note(f"{target}: {', '.join(before)} -> {store}, {memory}", unmerged)
         assert unmerged == []
         assert_own(project, target, unmerged)
-        if (target, store) in TESTED and memory == "none":
+        if is_tested or (target, store) == ("strands-python", "valkey"):
             pass_once(history, target, project)
         commit(project, f"{store} and {memory}")
+
+
+@pytest.fixture(scope="module")
+def later(history: History) -> History:
+    """The releases, and two after the working tree."""
+
+    def make(folder: Path) -> None:
+        shutil.copytree(history.template, folder, symlinks=True)
+        for number, version in enumerate(LATER):
+            for path, text, values in CHANGES:
+                old, new = (text.replace("{}", str(value)) for value in values[number:][:2])
+                for language in ("python", "typescript") if "{}" in path else ("",):
+                    file = folder / "template" / path.format(language)
+                    before = file.read_text("utf-8")
+                    assert old in before, f"{path} lacks {old!r}"
+                    file.write_text(before.replace(old, new, 1), "utf-8")
+            commit(folder, version)
+            git(folder, "tag", version)
+
+    other = History(history.folder / "next-copies")
+    other.template = history.once("next", make)
+    return other
+
+
+VARIANTS = [
+    f"{target}{options}" for target in TARGETS for options in ("", "+valkey", "+valkey+agentcore")
+]
+
+
+@pytest.mark.parametrize(("variant", "is_tested"), both(VARIANTS, USUAL_RELEASES))
+def test_the_next_releases_come_without_a_conflict(
+    variant: str, is_tested: bool, later: History, tmp_path: Path
+) -> None:
+    target = variant.partition("+")[0]
+    project = later.project(tmp_path / "project", NEWEST, variant)
+    second = Path(shutil.copytree(project, tmp_path / "second", symlinks=True))
+    for folder, versions in ((project, LATER), (second, LATER[1:])):
+        own(folder, target)
+        for version in versions:
+            update(folder, version)
+            unmerged = conflicts(folder)
+            note(f"{variant}: {len(versions)} updates to {version}", unmerged)
+            assert unmerged == []
+            assert_own(folder, target, unmerged)
+            commit(folder, version)
+    assert git(project, "rev-parse", "HEAD^{tree}") == git(second, "rev-parse", "HEAD^{tree}")
+    if is_tested:
+        pass_once(later, target, project)
+
+
+def expected(release: str, variant: str) -> set[str]:
+    """The conflicts that CHANGELOG.md names: where an old release wrote beside the owner."""
+    target, *options = variant.split("+")
+    capabilities = {"valkey", "s3", "custom", "agentcore"} & set(options)
+    is_python, is_old = language_of(target) == "python", release < "0.5.0"
+    found = {
+        ".env.example": bool(capabilities),
+        "AGENTS.md": is_old and not is_python,
+        "README.md": is_old or "agentcore" in options,
+        "package.json": bool(capabilities) and not is_python,
+        "pyproject.toml": is_python and (is_old or "s3" not in options),
+        "src/app/settings.py": is_old and is_python,
+        "src/settings.ts": is_old and not is_python,
+        "tests/test_server.py": release == "0.1.0",
+        "tests/test_turn.py": is_old and is_python,
+    }
+    return {path for path, is_conflict in found.items() if is_conflict}
+
+
+def past() -> list[ParameterSet]:
+    return [
+        pytest.param(*row, marks=[] if row in USUAL_PAST else [pytest.mark.full]) for row in rows()
+    ]
+
+
+@pytest.mark.parametrize(("release", "variant"), past())
+def test_conflicts_of_an_older_release_are_known_and_mended_by_one_command(
+    release: str, variant: str, history: History, tmp_path: Path
+) -> None:
+    target = variant.partition("+")[0]
+    project = history.project(tmp_path / "project", release, variant)
+    own(project, target)
+    update(project)
+    unmerged = conflicts(project)
+    note(f"{variant}: {release} -> next", unmerged)
+    assert_own(project, target, unmerged)
+    assert set(unmerged) == expected(release, variant)
+
+    # Code that an owner edited is the owner's to merge.
+    by_hand = [path for path in unmerged if path.startswith(("src/", "tests/"))]
+    files = " ".join(path for path in unmerged if path not in by_hand)
+    if files:
+        command = named((ROOT / "CHANGELOG.md").read_text("utf-8"), "perl")
+        assert bash(command.replace("FILES", files), project).returncode == 0
+    assert_own(project, target, by_hand)
