@@ -1,15 +1,19 @@
 """What owners do most meets no update: not one conflict in the files that all of them edit."""
 
 import itertools
+import json
+import re
 import shutil
+import tomllib
 from pathlib import Path
 
 import pytest
 from _pytest.mark import ParameterSet
 from filelock import FileLock
 
-from hooks.variants import TARGETS
+from hooks.variants import TARGETS, VARIANTS
 from tests.conftest import ROOT
+from tests.installed import rendered
 from tests.updates.commands import bash, named
 from tests.updates.history import NEWEST, History, commit, git, rows, update
 from tests.updates.own_tests import pass_once
@@ -118,12 +122,12 @@ def later(history: History) -> History:
     return other
 
 
-VARIANTS = [
+RELEASED = [
     f"{target}{options}" for target in TARGETS for options in ("", "+valkey", "+valkey+agentcore")
 ]
 
 
-@pytest.mark.parametrize(("variant", "is_tested"), both(VARIANTS, USUAL_RELEASES))
+@pytest.mark.parametrize(("variant", "is_tested"), both(RELEASED, USUAL_RELEASES))
 def test_the_next_releases_come_without_a_conflict(
     variant: str, is_tested: bool, later: History, tmp_path: Path
 ) -> None:
@@ -144,10 +148,44 @@ def test_the_next_releases_come_without_a_conflict(
         pass_once(later, target, project)
 
 
+CAPABILITIES = {"valkey", "s3", "custom", "agentcore"}
+LAST_LINES = {
+    ".env.example": r"# [A-Z_]+=.+",  # of the model: no capability writes there
+    ".github/workflows/ci.yml": "      - run: (uv run pytest|npm test)",
+    ".gitignore": "(__pycache__|node_modules)/",
+    "AGENTS.md": "  for deleted edits in `git diff HEAD --diff-filter=D`\\.",
+    "README.md": "remove it, .* `=in-process`. For another `target` start a new project.",
+}
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_the_lines_that_owners_write_behind_stay_for_ever(variant: str) -> None:
+    project, (target, *options) = rendered(variant), variant.split("+")
+    last = {path: (project / path).read_text("utf-8").splitlines()[-1] for path in LAST_LINES}
+    for path, line in LAST_LINES.items():
+        assert re.fullmatch(line, last[path]), f"{path} ends with {last[path]}"
+    model = [option for option in options if option not in CAPABILITIES]
+    plain = rendered("+".join([target, *model]))
+    assert (plain / ".env.example").read_text("utf-8").splitlines()[-1] == last[".env.example"]
+    if language_of(target) == "typescript":
+        text = (project / "package.json").read_text("utf-8")
+        assert text == json.dumps(json.loads(text), indent=2) + "\n", "as npm writes it"
+        base = json.loads((plain / "package.json").read_text("utf-8"))
+        assert json.loads(text)["dependencies"] == base["dependencies"]
+        return
+    data = tomllib.loads((project / "pyproject.toml").read_text("utf-8"))
+    lists = {"uvicorn>=0.34,<1": data["project"]["dependencies"]}
+    lists["ruff>=0.14,<1"] = data["dependency-groups"]["dev"]
+    for name, packages in lists.items():
+        # uv adds at the end, unless a list is sorted.
+        assert packages[-1] == name
+        assert packages != sorted(packages)
+
+
 def expected(release: str, variant: str) -> set[str]:
     """The conflicts that CHANGELOG.md names: where an old release wrote beside the owner."""
     target, *options = variant.split("+")
-    capabilities = {"valkey", "s3", "custom", "agentcore"} & set(options)
+    capabilities = CAPABILITIES & set(options)
     is_python, is_old = language_of(target) == "python", release < "0.5.0"
     found = {
         ".env.example": bool(capabilities),
