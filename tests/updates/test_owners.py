@@ -226,4 +226,4 @@ def test_conflicts_of_an_older_release_are_known_and_mended_by_one_command(
     if files:
         command = named((ROOT / "CHANGELOG.md").read_text("utf-8"), "perl")
         assert bash(command.replace("FILES", files), project).returncode == 0
-    assert_own(project, target, by_hand)
+    assert_own(project, target, by_hand, frozenset(unmerged))
