@@ -7,6 +7,7 @@ import { createInterface } from 'node:readline'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { getSystemErrorMessage, parseArgs } from 'node:util'
 
+import { checkAnswers } from './answers.ts'
 import { createHttpServer } from './connection.ts'
 import { ACTOR_ID, AgentError, checkPrompt, CONTROL, ERRORS, logging } from './contract.ts'
 import { SESSION_ID } from './contract.ts'
@@ -44,6 +45,7 @@ async function check(args: string[]): Promise<void> {
   const { json } = parseArgs({ args, options: { json: { type: 'boolean' } } }).values
   const [settings, findings] = readSettings()
   findings.push(...(await Runtime.check(settings)))
+  findings.push(...checkAnswers())
   const probe = createServer()
   try {
     await listen(probe, settings)

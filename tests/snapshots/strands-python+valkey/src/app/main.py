@@ -14,6 +14,7 @@ from uuid import uuid4
 import click
 import uvicorn
 
+from .answers import check_answers
 from .connection import Connection
 from .contract import ACTOR_ID, ERRORS, SESSION_ID, AgentError, TurnRequest, check_prompt
 from .model import ADDRESS, CREDENTIALS
@@ -54,6 +55,7 @@ def check(as_json: bool, connect: bool) -> None:
     """Report errors in the settings and collections; exit with 1 if there is one."""
     settings, findings = read_settings()
     findings += Runtime.check(settings, connect)
+    findings += check_answers()
     try:
         _listen(settings).close()
     except click.ClickException as error:
