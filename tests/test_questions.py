@@ -147,7 +147,8 @@ def test_every_choice_renders_and_is_recorded(
 def test_only_answers_are_recorded_and_nothing_derived_from_them(rendered: Rendered) -> None:
     project = rendered(next(iter(VARIANTS)))
     recorded = yaml.safe_load((project / ".copier-answers.yml").read_text())
-    assert {name for name in recorded if not name.startswith("_")} == ASKED.keys()
+    # `rendered` has the answers once more: an update notices by it that one was edited by hand.
+    assert {name for name in recorded if not name.startswith("_")} == {*ASKED, "rendered"}
 
 
 @pytest.mark.parametrize("name", ASKED)
