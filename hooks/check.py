@@ -121,6 +121,7 @@ def undefined(
     """
     try:
         tree = template.jinja.parse(text)
+        used = meta.find_undeclared_variables(tree)
     except TemplateSyntaxError as error:
         line = None if part else error.lineno
         yield Finding("jinja-syntax", place, line, f"{part}does not compile: {error.message}")
@@ -130,7 +131,7 @@ def undefined(
     tests = (test.node for test in tree.find_all(nodes.Test) if test.name == "defined")
     excused = {node.name for node in tests if isinstance(node, nodes.Name)}
     excused.update(template.jinja.globals)
-    for name in sorted(meta.find_undeclared_variables(tree) - known - excused):
+    for name in sorted(used - known - excused):
         message = f"{part}uses {name}, which no question before it defines: mend the name"
         yield Finding("undefined-name", place, None if part else lines.get(name), message)
 

@@ -102,11 +102,14 @@ class Template:
         is_asked = value_of(self.text(when, answers)) if isinstance(when, str) else when
         if not question.get("choices") or not is_asked:
             return [self.default(name, answers)]
-        return [
+        values = [
             value
             for value, validator in self.choices(name, answers)
             if not self.text(validator, answers).strip()
         ]
+        # Of several choices at once: none, each alone, and all.
+        several = [[], *([value] for value in values), values]
+        return several if question.get("multiselect") else values
 
     def default(self, name: str, answers: dict[str, Any]) -> Any:
         """The answer that --defaults gives to question `name` after `answers`."""

@@ -1,10 +1,12 @@
 """The renders that are reviewed, tested and installed: a name and the answers that make it."""
 
 from collections.abc import Iterator
+from typing import Any
 
 PROJECT_NAME = "my-agent"
 TARGETS = ("strands-python", "strands-typescript", "vercel-python", "vercel-typescript")
 STORES = ("valkey", "s3", "custom")
+EXTRAS = ("tracing", "mcp")
 # Besides the default of each framework, which its plain render has.
 MODELS = {
     "strands": ("anthropic", "openai", "openai-compatible"),
@@ -12,7 +14,7 @@ MODELS = {
 }
 
 
-def renders(target: str) -> Iterator[tuple[str, dict[str, str]]]:
+def renders(target: str) -> Iterator[tuple[str, dict[str, Any]]]:
     """The variants of one target: `<base>+<option>` is `<base>` with one more answer."""
     memory = {"long_term_memory": "agentcore"}
     yield target, {"target": target}
@@ -21,13 +23,18 @@ def renders(target: str) -> Iterator[tuple[str, dict[str, str]]]:
     for store in STORES:
         yield f"{target}+{store}", {"target": target, "session_store": store}
     yield f"{target}+agentcore", {"target": target, **memory}
-    yield f"{target}+valkey+agentcore", {"target": target, "session_store": "valkey", **memory}
+    yield f"{target}+agentcore+runtime", {"target": target, **memory, "deploy": "agentcore"}
+    valkey = {"target": target, "session_store": "valkey"}
+    yield f"{target}+valkey+agentcore", {**valkey, **memory}
+    yield f"{target}+valkey+container", {**valkey, "deploy": "container"}
+    for extra in EXTRAS:
+        yield f"{target}+{extra}", {"target": target, "extras": [extra]}
 
 
 VARIANTS = dict(variant for target in TARGETS for variant in renders(target))
 
 
-def answers_of(variant: str) -> dict[str, str]:
+def answers_of(variant: str) -> dict[str, Any]:
     """The answers that render `variant`. Raises KeyError for an unknown one."""
     return {"project_name": PROJECT_NAME, **VARIANTS[variant]}
 

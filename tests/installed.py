@@ -70,7 +70,7 @@ def installed_alone(variant: str) -> Path:
 
 def target_of(variant: str) -> str:
     """The target that a variant is a render of."""
-    return VARIANTS[variant]["target"]
+    return str(VARIANTS[variant]["target"])
 
 
 @cache

@@ -52,6 +52,15 @@ WRONG: dict[str, dict[str, list[Any]]] = {
         "'long_term_memory'": ["", "aws", "AgentCore", "none ", 1],
         NO_TEXT: [["agentcore"], None],
     },
+    "deploy": {
+        "'deploy'": ["", "docker", "Container", "none ", 1],
+        NO_TEXT: [["container"], None],
+    },
+    "extras": {
+        "Not a YAML list": ["tracing"],
+        "not iterable": [1, True],
+        "Invalid choice": [["otel"], ["mcp", ""], [1]],
+    },
 }
 
 
@@ -82,6 +91,11 @@ def test_a_wrong_answer_is_refused_with_the_reason(
     with pytest.raises((TypeError, ValueError), match=reason):
         run_copy(source, dest, data={question: answer}, defaults=True, quiet=True)
     assert not (tmp_path / "p").exists()
+
+
+def listed(answer: Any) -> list[Any]:
+    """The choices in one answer: several where the question takes several."""
+    return answer if isinstance(answer, list) else [answer]
 
 
 def test_wrong_answers_to_every_question_are_tried() -> None:
@@ -139,9 +153,10 @@ def test_a_project_may_not_be_called_like_what_it_depends_on(
 def test_every_choice_renders_and_is_recorded(
     question: str, answer: str, rendered: Rendered
 ) -> None:
-    variants = (name for name, answers in VARIANTS.items() if answers.get(question) == answer)
+    variants = (name for name, given in VARIANTS.items() if answer in listed(given.get(question)))
     project = rendered(next(variants, next(iter(VARIANTS))))
-    assert yaml.safe_load((project / ".copier-answers.yml").read_text())[question] == answer
+    answers = yaml.safe_load((project / ".copier-answers.yml").read_text())
+    assert answer in listed(answers[question])
 
 
 def test_only_answers_are_recorded_and_nothing_derived_from_them(rendered: Rendered) -> None:
@@ -167,5 +182,5 @@ def test_every_choice_of_a_question_is_rendered_by_a_variant() -> None:
     recorded: dict[str, set[object]] = {name: set() for name in CHOICES}
     for answers in VARIANTS.values():
         for name, values in recorded.items():
-            values.add(answers.get(name, load(ROOT).default(name, {**answers})))
+            values.update(listed(answers.get(name, load(ROOT).default(name, {**answers}))))
     assert recorded == {name: {value for value, _ in choices} for name, choices in CHOICES.items()}
