@@ -8,7 +8,7 @@ from typing import Any
 
 import jinja2
 import yaml
-from jinja2 import StrictUndefined
+from jinja2 import StrictUndefined, meta
 from jinja2.sandbox import SandboxedEnvironment
 
 from hooks.rendering import ANSWERS_FILE, CACHES
@@ -61,7 +61,10 @@ class Template:
     root: Path
     settings: dict[str, Any]
     questions: dict[str, dict[str, Any]]
-    _compiled: dict[str, jinja2.Template] = field(default_factory=dict, repr=False)
+    _compiled: dict[str, tuple[jinja2.Template, list[str]]] = field(
+        default_factory=dict, repr=False
+    )
+    _rendered: dict[tuple[str, ...], str] = field(default_factory=dict, repr=False)
 
     @cached_property
     def jinja(self) -> SandboxedEnvironment:
@@ -139,8 +142,14 @@ class Template:
         """
         try:
             if source not in self._compiled:
-                self._compiled[source] = self.jinja.from_string(source)
-            return self._compiled[source].render(answers)
+                used = meta.find_undeclared_variables(self.jinja.parse(source))
+                self._compiled[source] = self.jinja.from_string(source), sorted(used)
+            compiled, names = self._compiled[source]
+            # Few answers matter to a source.
+            key = (source, *(repr(answers.get(name, ...)) for name in names))
+            if key not in self._rendered:
+                self._rendered[key] = compiled.render(answers)
+            return self._rendered[key]
         # A filter may raise anything.
         except Exception as error:
             given = {name: answers[name] for name in self.questions if name in answers}

@@ -28,6 +28,7 @@ from tests.installed import (
     rendered,
     uv,
 )
+from tests.stores import forks
 
 pytestmark = pytest.mark.slow
 BLOCK = re.compile(r"```(?:python|ts)\n(.*?)```", re.DOTALL)
@@ -41,16 +42,8 @@ def command_of(project: Path, *arguments: str) -> list[str]:
 
 
 def run(project: Path, *arguments: str, typed: str = "", **settings: str) -> str:
-    result = subprocess.run(
-        command_of(project, *arguments),
-        cwd=project,
-        env={**clean_environment(), **settings},
-        input=typed,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
-    return result.stdout
+    command, environment = command_of(project, *arguments), {**clean_environment(), **settings}
+    return forks.run(command, project, environment, typed=typed).stdout
 
 
 def add_tool(path: Path, block: str, name: str) -> None:
@@ -103,11 +96,12 @@ def test_the_tools_and_the_second_model_of_the_readme_answer(project: Path) -> N
 def test_the_route_of_the_readme_is_served_and_guarded(project: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
-    server = subprocess.Popen(
+    server = forks.start(
         command_of(project, "serve"),
         cwd=project,
         env={**clean_environment(), "PORT": str(port), "API_TOKEN": "secret"},
         stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
         text=True,
     )
     try:
@@ -157,28 +151,16 @@ def test_chat_names_the_setting_behind_a_failure_of_the_provider(target: Target)
     project = installed(target.variant)
     command = [part for part in target.command(project) if part != "serve"]
     variables = target.provider(provider.origin)
-    result = subprocess.run(
-        [*command, "chat"],
-        env={"PATH": os.environ["PATH"], **variables},
-        input="refused\nabsent\n",
-        capture_output=True,
-        text=True,
-        cwd=project.parent,
-    )
+    environment = {"PATH": os.environ["PATH"], **variables}
+    typed = "refused\nabsent\n"
+    result = forks.run([*command, "chat"], project.parent, environment, typed=typed)
     provider.close()
     lines = [line for line in result.stdout.splitlines() if ": look at " in line]
     key = next((name for name in variables if name.endswith("_API_KEY")), "the AWS credentials")
     assert len(lines) == 2, result.stdout
     assert lines[0].endswith(f"HTTP 401): look at {key}.")
     assert "HTTP 404): look at MODEL and " in lines[1]
-    gone = subprocess.run(
-        [*command, "chat"],
-        env={"PATH": os.environ["PATH"], **variables},
-        input="Hello.\n",
-        capture_output=True,
-        text=True,
-        cwd=project.parent,
-    )
+    gone = forks.run([*command, "chat"], project.parent, environment, typed="Hello.\n")
     assert re.search(": look at .* and the network\\.", gone.stdout), gone.stdout
 
 

@@ -31,13 +31,12 @@ def in_usual_run(variants: list[str], usual: set[str]) -> list[Any]:
     ]
 
 
-# Which renders are type checked: all code is in one of them, and models have types of their own.
+# Which renders are type checked: all code is in one of them, or in what tests/test_first_hour.py
+# checks, which are the plain ones.
 TYPED = {
-    "strands-python",
     "strands-python+s3",
     "strands-python+custom",
     "strands-python+valkey+agentcore",
-    "vercel-python",
     "vercel-python+valkey+agentcore",
 }
 SLOW = pytest.mark.slow

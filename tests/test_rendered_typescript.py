@@ -80,7 +80,8 @@ def test_a_render_that_is_installed_alone_passes_its_own_tests(variant: str) -> 
 def test_a_render_passes_its_own_tests_on_the_oldest_node_that_it_takes(variant: str) -> None:
     node = packages(TOOLS) / "node" / "bin" / "node"
     assert run(installed(variant), str(node), "--version").startswith("v22.18.")
-    run(installed(variant), str(node), "--test", **OFFLINE)
+    run(installed(variant), str(node), "src/main.ts", "check")
+    run(installed(variant), str(node), "--test", "tests/server.test.ts", **OFFLINE)
 
 
 @pytest.mark.parametrize("variant", in_usual_run(TYPESCRIPT, WITHOUT_LEFTOVERS))

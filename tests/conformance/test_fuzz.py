@@ -15,7 +15,7 @@ from tests.conformance.client import ACTOR, CUSTOM_KEY, JSON, KEY, SESSION, USER
 from tests.conformance.provider import PATIENCE
 from tests.conformance.server import Fleet, Server
 
-pytestmark = [pytest.mark.about("turns"), pytest.mark.slow]
+pytestmark = [pytest.mark.about("the server"), pytest.mark.slow]
 
 SEED = 12
 REQUESTS = 2000

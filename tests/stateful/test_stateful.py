@@ -16,7 +16,7 @@ pytestmark = pytest.mark.slow
 some = pytest.mark.parametrize(
     ("seed", "schedules"),
     [
-        (1, 150),
+        (1, 60),
         pytest.param(2, 2500, marks=pytest.mark.full),
         pytest.param(3, 2500, marks=pytest.mark.full),
     ],

@@ -141,11 +141,18 @@ def start(command: Sequence[str], **options: Any) -> "subprocess.Popen[str] | Fo
 
 
 def run(
-    command: Sequence[str], folder: Path, environment: Mapping[str, str], within: float = 600
+    command: Sequence[str],
+    folder: Path,
+    environment: Mapping[str, str],
+    within: float = 600,
+    typed: str = "",
 ) -> "subprocess.CompletedProcess[str]":
     """Run a command of a render to its end; its stdout is all that it writes."""
-    streams = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
-    process = start(command, cwd=folder, env=environment, text=True, **streams)
+    streams = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+    with tempfile.TemporaryFile("w+", encoding="utf-8") as stdin:
+        stdin.write(typed)
+        stdin.seek(0)
+        process = start(command, cwd=folder, env=environment, text=True, stdin=stdin, **streams)
     try:
         output, _ = process.communicate(timeout=within)
     except subprocess.TimeoutExpired:

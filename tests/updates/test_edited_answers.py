@@ -10,6 +10,7 @@ from hooks.releases import releases
 from hooks.rendering import ANSWERS_FILE
 from tests.conformance.targets import TARGETS
 from tests.conftest import ROOT
+from tests.stores import forks
 from tests.stores.agents import command
 from tests.updates.commands import copier, named
 from tests.updates.history import NEWEST, History, commit, git, update
@@ -103,8 +104,7 @@ def test_check_finds_an_answer_that_does_not_fit_the_files(
 
 def check(project: Path) -> str:
     environment = {"PATH": "", "HOME": str(project)}
-    line = command(project, "check")
-    return subprocess.run(line, cwd=project, env=environment, capture_output=True, text=True).stdout
+    return forks.run(command(project, "check"), project, environment).stdout
 
 
 def test_a_copy_from_a_relative_path_can_be_updated(history: History, tmp_path: Path) -> None:

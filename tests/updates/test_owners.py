@@ -11,7 +11,7 @@ import pytest
 from _pytest.mark import ParameterSet
 from filelock import FileLock
 
-from hooks.variants import TARGETS, VARIANTS
+from hooks.variants import EXTRAS, TARGETS, VARIANTS
 from tests.conftest import ROOT
 from tests.installed import rendered
 from tests.updates.commands import bash, named
@@ -95,7 +95,7 @@ def test_a_capability_comes_changes_and_goes_without_a_conflict(
         note(f"{target}: {', '.join(before)} -> {store}, {memory}", unmerged)
         assert unmerged == []
         assert_own(project, target, unmerged)
-        if is_tested or (target, store) == ("strands-python", "valkey"):
+        if is_tested:
             pass_once(history, target, project)
         commit(project, f"{store} and {memory}")
 
@@ -148,7 +148,7 @@ def test_the_next_releases_come_without_a_conflict(
         pass_once(later, target, project)
 
 
-CAPABILITIES = {"valkey", "s3", "custom", "agentcore"}
+CAPABILITIES = {"valkey", "s3", "custom", "agentcore", "runtime", "container", *EXTRAS}
 LAST_LINES = {
     ".env.example": r"# [A-Z_]+=.+",  # of the model: no capability writes there
     ".github/workflows/ci.yml": "      - run: (uv run pytest|npm test)",
