@@ -90,8 +90,8 @@ async def test_no_trace_is_left_when_the_model(step: Any, error: str) -> None:
 
 
 async def test_turns_of_a_session_run_one_by_one_and_a_full_queue_refuses() -> None:
-    client = Client(["half", 3], ["ok"], [0.4, "ok"], session_queue=2, turn_timeout_seconds=1)
-    early = [client.say("s", "1", 0.9), client.say("s", "2"), client.say("s", "3", 0.2)]
+    client = Client(["half", 3], ["ok"], [1.2, "ok"], session_queue=2, turn_timeout_seconds=2)
+    early = [client.say("s", "1", 1), client.say("s", "2"), client.say("s", "3", 0.2)]
     turns = [asyncio.create_task(turn) for turn in (*early, client.say("s", "4"), client.say("t"))]
     assert await turns[0] == "draining"
     turns += [asyncio.create_task(client.say("s", n)) for n in "56"]

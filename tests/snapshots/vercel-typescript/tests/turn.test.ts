@@ -55,8 +55,8 @@ describe('no trace is left when the model', { concurrency: true }, () => {
 })
 
 test('turns of a session run one by one, and a full queue refuses', async () => {
-  const limits = { sessionQueue: 2, turnTimeoutSeconds: 1 }
-  const client = new Client([['half', 3], ['ok'], [0.4, 'ok']], limits)
+  const limits = { sessionQueue: 2, turnTimeoutSeconds: 2 }
+  const client = new Client([['half', 3], ['ok'], [1.2, 'ok']], limits)
   const turns: Promise<string>[] = []
   const start = async (address: string, prompt: string, seconds = 60) => {
     const { tasks } = client.turns
@@ -64,7 +64,7 @@ test('turns of a session run one by one, and a full queue refuses', async () => 
     turns.push(client.say(address, prompt, AbortSignal.timeout(seconds * 1000)))
     while (tasks.size === before) await sleep(5) // so that they arrive in this order
   }
-  await start('s', '1', 0.9)
+  await start('s', '1', 1)
   await start('s', '2')
   await start('s', '3', 0.6)
   turns.push(Promise.resolve(await client.say('s', '4')))
