@@ -1,0 +1,110 @@
+"""A CloudFormation template as far as renders use it: its values, once everything is created."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from tests.agentcore.shapes import Check
+
+ACCOUNT, REGION = "111122223333", "us-east-1"
+MEMORY, BUCKET = "my_agent_memory-0123456789", "my-agent-sessions-0123456789ab"
+CREATED = {
+    "AWS::AccountId": ACCOUNT,
+    "AWS::Partition": "aws",
+    "AWS::Region": REGION,
+    "Role.Arn": f"arn:aws:iam::{ACCOUNT}:role/my-agent-Role-0123456789AB",
+    "Runtime.AgentRuntimeArn": (
+        f"arn:aws:bedrock-agentcore:{REGION}:{ACCOUNT}:runtime/my_agent-0123456789"
+    ),
+    "Memory.MemoryArn": f"arn:aws:bedrock-agentcore:{REGION}:{ACCOUNT}:memory/{MEMORY}",
+    "Memory.MemoryId": MEMORY,
+    "Sessions": BUCKET,
+    "Sessions.Arn": f"arn:aws:s3:::{BUCKET}",
+}
+
+
+class _Loader(yaml.SafeLoader):
+    pass
+
+
+def _function(_: yaml.Loader, name: str, node: yaml.ScalarNode) -> Any:
+    return {name: node.value}
+
+
+_Loader.add_multi_constructor("!", _function)
+
+
+class Stack:
+    """What is declared in `deploy/agentcore.yaml`, deployed with these parameters."""
+
+    def __init__(self, project: Path, **parameters: str) -> None:
+        self.file = project / "deploy" / "agentcore.yaml"
+        self.declared: dict[str, Any] = yaml.load(self.file.read_text(), _Loader)
+        self.parameters = self.declared["Parameters"]
+        assert parameters.keys() <= self.parameters.keys(), "a parameter is not declared"
+        given = {name: it.get("Default") for name, it in self.parameters.items()} | parameters
+        self._known = CREATED | given
+        for name, value in given.items():
+            assert value, f"the parameter {name} is required"
+            allowed = self.parameters[name].get("AllowedPattern", ".*")
+            assert re.fullmatch(allowed, value), f"{name} may not be {value}"
+
+    def properties(self, name: str) -> dict[str, Any]:
+        """The properties of a resource."""
+        found: dict[str, Any] = self._resolve(self.declared["Resources"][name]["Properties"])
+        return found
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """The variables of the agent."""
+        found: dict[str, str] = self.properties("Runtime")["EnvironmentVariables"]
+        return found
+
+    @property
+    def statements(self) -> dict[str, Any]:
+        """What the agent's role allows, by Sid."""
+        (policy,) = self.properties("Role")["Policies"]
+        statements = policy["PolicyDocument"]["Statement"]
+        assert {one["Effect"] for one in statements} == {"Allow"}
+        return {one["Sid"]: one for one in statements}
+
+    @property
+    def outputs(self) -> dict[str, str]:
+        return {name: self._resolve(it["Value"]) for name, it in self.declared["Outputs"].items()}
+
+    def _resolve(self, value: Any) -> Any:
+        match value:
+            case {"Ref": name} | {"GetAtt": name}:
+                return self._known[name]
+            case {"Sub": text}:
+                return re.sub(r"\$\{(.+?)\}", lambda match: self._known[match[1]], text)
+            case dict():
+                return {name: self._resolve(one) for name, one in value.items()}
+            case list():
+                return [self._resolve(one) for one in value]
+        return value
+
+
+def request(shape: Any, value: Any) -> Any:
+    """The properties of a resource as the request that creates it, whose shape is AWS's own."""
+    check = Check()
+    given = check.read(shape, _as_request(shape, value))
+    assert (check.problems, check.unknown) == ([], [])
+    return given
+
+
+def _as_request(shape: Any, value: Any) -> Any:
+    if shape.type_name == "structure" and isinstance(value, str):  # a shorter form of one member
+        return dict.fromkeys(shape.required_members, value)
+    if shape.type_name == "structure":
+        named = {name[0].lower() + name[1:]: one for name, one in value.items()}
+        known = {name: shape.members.get(name) for name in named}
+        return {
+            name: _as_request(known[name], one) if known[name] else one
+            for name, one in named.items()
+        }
+    if shape.type_name == "list":
+        return [_as_request(shape.member, one) for one in value]
+    return value

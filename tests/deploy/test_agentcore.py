@@ -1,0 +1,312 @@
+"""AgentCore by README: its commands, the resources that they create, and an invocation."""
+
+import fnmatch
+import io
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from string import Template
+from typing import Any
+
+import botocore.session
+import httpx
+import pytest
+from botocore.awsrequest import AWSResponse
+from urllib3 import HTTPResponse
+
+from hooks.variants import TARGETS
+from tests.agentcore.boto import SESSION
+from tests.agentcore.conftest import agentcore  # noqa: F401 (a fixture)
+from tests.agentcore.server import AgentCore
+from tests.conformance.server import Server
+from tests.conformance.targets import Target
+from tests.conformance.vendor_wires import Converse
+from tests.deploy import commands
+from tests.deploy.cloudformation import ACCOUNT, MEMORY, REGION, Stack, request
+from tests.installed import installed, rendered
+from tests.stores.agents import command
+from tests.stores.servers import wait_for
+
+# Each answer that has a part in the files, in one of these; the languages take turns.
+RENDERS = {
+    "bedrock": ("strands-python+agentcore+runtime", {}),
+    "s3": ("vercel-typescript+agentcore+runtime", {"session_store": "s3"}),
+    "custom": (
+        "strands-typescript+agentcore+runtime",
+        {"session_store": "custom", "model": "openai-compatible"},
+    ),
+    "valkey": (
+        "vercel-python+agentcore+runtime",
+        {"session_store": "valkey", "model": "anthropic", "long_term_memory": "none"},
+    ),
+    "gateway": ("vercel-typescript", {"deploy": "agentcore", "model": "gateway"}),
+}
+USUAL = ("strands-python", "vercel-typescript")
+IMAGE = f"{commands.REGISTRY}/my-agent:1"
+PLATFORM = {"Image", "ImageToken", "LogGroups", "Logs"}
+# Of README's variables those that it takes from the shell.
+SHELL = {
+    "OPENAI_BASE_URL": "https://models.example.com/v1",
+    "SESSIONS_URL": "https://sessions.example.com",
+    "OPENAI_API_KEY": "sk-1",
+    "ANTHROPIC_API_KEY": "sk-2",
+    "AI_GATEWAY_API_KEY": "sk-3",
+    "SESSIONS_TOKEN": "token",
+    "SECRETS_VALKEY_SESSIONS": "valkeys://valkey.example.com:6379",
+}
+CONTROL = botocore.session.get_session().get_service_model("bedrock-agentcore-control")
+
+
+def project_of(name: str) -> Path:
+    variant, answers = RENDERS[name]
+    return rendered(variant, **answers)
+
+
+def stack_of(project: Path) -> Stack:
+    """The stack with every parameter that has no default."""
+    more = {"ModelUrl": SHELL["OPENAI_BASE_URL"], "SessionsUrl": SHELL["SESSIONS_URL"]}
+    text = (project / "deploy" / "agentcore.yaml").read_text()
+    return Stack(project, Image=IMAGE, **{it: more[it] for it in more if f"  {it}:" in text})
+
+
+def taken_down(project: Path, folder: Path) -> list[commands.Command]:
+    """What a shell calls that is given all lines of the README."""
+    outputs = [{"OutputKey": it, "OutputValue": v} for it, v in stack_of(project).outputs.items()]
+    replies = {
+        "ecr describe-repositories": {
+            "repositories": [{"repositoryUri": f"{commands.REGISTRY}/my-agent"}]
+        },
+        "ecr get-login-password": "password",
+        "cloudformation describe-stacks": {"Stacks": [{"Outputs": outputs}]},
+    }
+    return commands.run(commands.block(project), folder, replies, **SHELL)
+
+
+@pytest.mark.slow
+def test_cloudformation_has_nothing_to_say_about_the_files() -> None:
+    files = [project_of(name) / "deploy" / "agentcore.yaml" for name in RENDERS]
+    linter = Path(sys.executable).with_name("cfn-lint")
+    linted = subprocess.run(
+        [linter, "-r", REGION, "eu-central-1", "--", *files],
+        capture_output=True,
+        text=True,
+    )
+    assert (linted.returncode, linted.stdout) == (0, ""), linted.stdout + linted.stderr
+
+
+@pytest.mark.slow
+def test_both_languages_have_the_same_file() -> None:
+    for answers in ({}, {"session_store": "s3"}):
+        files = {
+            (rendered(f"{target}+agentcore+runtime", **answers) / "deploy" / "agentcore.yaml")
+            .read_text()
+            .replace("gpt-5-mini", "global.anthropic.claude-sonnet-4-6")
+            for target in ("strands-python", "strands-typescript")
+        }
+        assert len(files) == 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", RENDERS)
+def test_aws_accepts_the_resources(name: str) -> None:
+    stack = stack_of(project_of(name))
+    operation = CONTROL.operation_model("CreateAgentRuntime")
+    created = request(operation.input_shape, stack.properties("Runtime"))
+    assert created["agentRuntimeArtifact"] == {"containerConfiguration": {"containerUri": IMAGE}}
+    assert created["protocolConfiguration"] == {"serverProtocol": "HTTP"}
+    assert "resolve:" not in json.dumps(created).replace("{{resolve:secretsmanager:", "")
+    if "Memory" in stack.declared["Resources"]:
+        operation = CONTROL.operation_model("CreateMemory")
+        request(operation.input_shape, stack.properties("Memory"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", RENDERS)
+def test_the_commands_of_the_readme_are_those_of_aws(name: str, tmp_path: Path) -> None:
+    project = project_of(name)
+    marks = re.findall("^# (.*)$", commands.block(project), re.MULTILINE)
+    steps = [re.fullmatch(r"(before )?(\d), needs an account: \w.*", mark) for mark in marks]
+    assert None not in steps, marks
+    assert [step[2] for step in steps if step and not step[1]] == ["1", "2", "3", "4", "5"]
+    calls = taken_down(project, tmp_path)
+    given = [(it.name, commands.given_to(it)) for it in calls if it.words[0] == "aws"]
+    named = dict(given)
+    assert named["ecr create-repository"] == {"repositoryName": "my-agent"}
+    assert named["ecr delete-repository"] == {"repositoryName": "my-agent", "force": True}
+    deployed = named["cloudformation deploy"]
+    (stack_name,) = deployed["stack-name"]
+    assert named["cloudformation delete-stack"] == {"StackName": stack_name}
+    assert (project / deployed["template-file"][0]).is_file()
+    assert deployed["capabilities"] == ["CAPABILITY_IAM"]
+    stack = Stack(project, **dict(it.split("=", 1) for it in deployed["parameter-overrides"]))
+    secrets = {it["Name"]: it["SecretString"] for of, it in given if "create-secret" in of}
+    resolved = re.findall("{{resolve:secretsmanager:(.*?)}}", json.dumps(stack.environment))
+    assert secrets == {it: SHELL[it.rpartition("/")[2]] for it in resolved} | (
+        {"secrets/valkey/sessions": SHELL["SECRETS_VALKEY_SESSIONS"]} if name == "valkey" else {}
+    )
+    login, build = [it.words[1:] for it in calls if it.words[0] == "docker"]
+    assert login == ["login", "--username", "AWS", "--password-stdin", commands.REGISTRY]
+    assert build[:4] == ["buildx", "build", "--platform", "linux/arm64"]
+    assert build[-4:] == ["--tag", IMAGE, "--push", "."]
+    if "Env" in stack.outputs:
+        written = [line.partition("=")[0] for line in (tmp_path / ".env").read_text().splitlines()]
+        example = (project / ".env.example").read_text()
+        assert all(f"# {variable}=" in example for variable in written), written
+        assert set(written) <= stack.environment.keys()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("target", USUAL)
+@pytest.mark.parametrize("store", ["in-process", "valkey", "s3"])
+def test_the_role_allows_what_iam_prints(target: str, store: str) -> None:
+    project = installed(f"{target}+agentcore+runtime", session_store=store, model="bedrock")
+    printed = subprocess.run(
+        command(project, "iam"),
+        cwd=project,
+        env={"PATH": os.environ["PATH"], "HOME": str(project)},
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    stack = stack_of(project)
+    values = stack.environment | {"AWS_ACCOUNT_ID": ACCOUNT}
+    policy = json.loads(Template(printed.stdout).substitute(values))
+    wanted = {one["Sid"]: one for one in policy["Statement"]}
+    # What stands in a variable is not read from Secrets Manager.
+    own = [variable.lower().replace("_", "/") for variable in stack.environment]
+    secrets = wanted["Secrets"]["Resource"]
+    left = [it for it in secrets if it.rpartition(":")[2].removesuffix("-??????") not in own]
+    wanted["Secrets"]["Resource"] = left
+    if not left:
+        del wanted["Secrets"]
+    allowed = {it: one for it, one in stack.statements.items() if it not in PLATFORM}
+    models = [allowed.pop(sid) for sid in ("Model", "ModelOfProfile")]
+    assert allowed == wanted
+    assert {action for one in models for action in one["Action"]} == model_actions()
+
+
+def model_actions() -> set[str]:
+    """What AWS says that the calls need which the suites see at Bedrock."""
+    model = botocore.session.get_session().get_service_model("bedrock-runtime")
+    operations = map(model.operation_model, model.operation_names)
+    (called,) = [
+        it
+        for it in operations
+        if re.fullmatch(Converse.path, re.sub("{.*?}", "id", it.http["requestUri"]))
+    ]
+    return set(re.findall(r"requires permission for the <code>(bedrock:\w+)", called.documentation))
+
+
+class Deployed:
+    """A render that runs as the stack says, invoked by AWS's own client for Python."""
+
+    def __init__(self, target: str, service: AgentCore, folder: Path) -> None:
+        variant = f"{target}+agentcore+runtime"
+        self.project = installed(variant, model="bedrock")
+        self.stack = stack_of(self.project)
+        shape = CONTROL.operation_model("CreateMemory").input_shape
+        wanted = request(shape, self.stack.properties("Memory"))
+        created = service.service.call("CreateMemory", wanted)["memory"]["id"]
+        environment = {
+            name: value.replace(MEMORY, created)
+            for name, value in self.stack.environment.items()
+            if name != "MODEL"
+        }
+        self.variables = service.environment() | environment
+        for kind in ("collections", "agents", "iam"):
+            (folder / kind).symlink_to(self.project / kind)
+        serve = Target(
+            target,
+            variant,
+            lambda project: command(project, "serve"),
+            lambda _: {},
+            (("model", "bedrock"),),
+        )
+        self.folder, self.service = folder, service
+        self.server = Server(serve, folder, None, self.variables)
+        self._client = SESSION.client("bedrock-agentcore")
+        self._client.meta.events.register("before-send.bedrock-agentcore", self._pass_on)
+
+    def invoke(self, **given: Any) -> Any:
+        return json.load(self._client.invoke_agent_runtime(**given)["response"])
+
+    def _pass_on(self, request: Any, **_: Any) -> AWSResponse:
+        """As the service does it: to the path of all agents, with the headers of its own."""
+        kept = ("x-amzn-bedrock-agentcore-", "accept", "content-type")
+        headers = {
+            name: value.decode() if isinstance(value, bytes) else value
+            for name, value in request.headers.items()
+            if name.lower().startswith(kept)
+        }
+        host, port = self.server.address
+        reply = httpx.post(
+            f"http://{host}:{port}/invocations", content=request.body, headers=headers
+        )
+        raw = HTTPResponse(io.BytesIO(reply.content), preload_content=False)
+        return AWSResponse(request.url, reply.status_code, dict(reply.headers), raw)
+
+    def check(self) -> str:
+        """What `check --connect` prints with what the outputs put into .env."""
+        return subprocess.run(
+            command(self.project, "check", "--connect"),
+            cwd=self.folder,
+            env={"PATH": os.environ["PATH"], "HOME": str(self.folder), **self.variables},
+            stdout=subprocess.PIPE,
+            text=True,
+        ).stdout
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "target", [pytest.param(it, marks=() if it in USUAL else pytest.mark.full) for it in TARGETS]
+)
+def test_two_invocations_are_one_session_and_the_role_allows_its_calls(
+    target: str,
+    agentcore: AgentCore,  # noqa: F811
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "shell").mkdir()
+    (tmp_path / "home").mkdir()
+    deployed = Deployed(target, agentcore, tmp_path / "home")
+    try:
+        calls = taken_down(deployed.project, tmp_path / "shell")
+        invoked = [
+            commands.given_to(it) for it in calls if it.name.endswith("invoke-agent-runtime")
+        ]
+        first, second = [deployed.invoke(**given) for given in invoked]
+        assert (first["turn"], second["turn"]) == (1, 2)
+        assert first["session_id"] == second["session_id"] == invoked[0]["runtimeSessionId"]
+        assert "My name is Ada." in second["reply"]
+        # The headers that the runtime lets through are those that the agent reads.
+        actor, key = deployed.stack.properties("Runtime")["RequestHeaderConfiguration"][
+            "RequestHeaderAllowlist"
+        ]
+        replies = [
+            deployed.server.post(
+                {"prompt": "Hello."},
+                [
+                    ("Accept", "application/json"),
+                    ("X-Amzn-Bedrock-AgentCore-Runtime-Session-Id", "another-one"),
+                    (actor, "ada"),
+                    (key, "1"),
+                ],
+            )
+            for _ in range(2)
+        ]
+        assert [(reply.status, reply.json["turn"]) for reply in replies] == [(200, 1)] * 2
+        wait_for("a Healthy", lambda: deployed.server.get("/ping").json["status"] == "Healthy")
+        seen = {it.operation for it in agentcore.calls.of()}
+        allowed = deployed.stack.statements
+        recall, record = allowed["RecallMemories"], allowed["RecordMemories"]
+        actions = {f"bedrock-agentcore:{operation}" for operation in seen - {"CreateMemory"}}
+        assert actions == {*recall["Action"], *record["Action"]}
+        patterns = recall["Condition"]["StringLike"]["bedrock-agentcore:namespace"]
+        namespaces = [it.given["namespace"] for it in agentcore.calls.of("RetrieveMemoryRecords")]
+        assert all(any(fnmatch.fnmatch(it, one) for one in patterns) for it in namespaces)
+        assert "AML-" not in deployed.check()
+        assert agentcore.calls.count("GetMemory") == 1
+    finally:
+        deployed.server.stop()
