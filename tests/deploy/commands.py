@@ -16,6 +16,7 @@ from botocore import xform_name
 from tests.agentcore.shapes import Check
 from tests.deploy.cloudformation import ACCOUNT, REGION
 
+MODELS = botocore.session.get_session()
 REGISTRY = f"{ACCOUNT}.dkr.ecr.{REGION}.amazonaws.com"
 # What awscli adds to the operations of AWS: their options, and whether each takes a value.
 CUSTOM = {
@@ -111,9 +112,8 @@ def given_to(command: Command) -> dict[str, Any]:
         assert options.keys() - GLOBAL - {""} <= allowed.keys(), f"unknown option: {shown}"
         return {name: words for name, words in options.items() if name in allowed}
     service, operation = command.words[1:3]
-    models = botocore.session.get_session()
-    assert service in models.get_available_services(), f"no such service: {shown}"
-    model = models.get_service_model(service)
+    assert service in MODELS.get_available_services(), f"no such service: {shown}"
+    model = MODELS.get_service_model(service)
     names = {xform_name(name, "-"): name for name in model.operation_names}
     assert operation in names, f"no such operation: {shown}"
     called = model.operation_model(names[operation])

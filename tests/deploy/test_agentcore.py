@@ -5,16 +5,21 @@ import io
 import json
 import os
 import re
+import socket
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from string import Template
 from typing import Any
 
+import boto3
 import botocore.session
 import httpx
 import pytest
 from botocore.awsrequest import AWSResponse
+from botocore.exceptions import ClientError
 from urllib3 import HTTPResponse
 
 from hooks.variants import TARGETS
@@ -25,7 +30,7 @@ from tests.conformance.server import Server
 from tests.conformance.targets import Target
 from tests.conformance.vendor_wires import Converse
 from tests.deploy import commands
-from tests.deploy.cloudformation import ACCOUNT, MEMORY, REGION, Stack, request
+from tests.deploy.cloudformation import ACCOUNT, BUCKET, MEMORY, REGION, Stack, request
 from tests.installed import installed, rendered
 from tests.stores.agents import command
 from tests.stores.servers import wait_for
@@ -98,18 +103,6 @@ def test_cloudformation_has_nothing_to_say_about_the_files() -> None:
 
 
 @pytest.mark.slow
-def test_both_languages_have_the_same_file() -> None:
-    for answers in ({}, {"session_store": "s3"}):
-        files = {
-            (rendered(f"{target}+agentcore+runtime", **answers) / "deploy" / "agentcore.yaml")
-            .read_text()
-            .replace("gpt-5-mini", "global.anthropic.claude-sonnet-4-6")
-            for target in ("strands-python", "strands-typescript")
-        }
-        assert len(files) == 1
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize("name", RENDERS)
 def test_aws_accepts_the_resources(name: str) -> None:
     stack = stack_of(project_of(name))
@@ -159,8 +152,16 @@ def test_the_commands_of_the_readme_are_those_of_aws(name: str, tmp_path: Path) 
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("target", USUAL)
-@pytest.mark.parametrize("store", ["in-process", "valkey", "s3"])
+@pytest.mark.parametrize(
+    ("target", "store"),
+    [
+        ("strands-python", "valkey"),
+        ("vercel-typescript", "s3"),
+        pytest.param("strands-python", "s3", marks=pytest.mark.full),
+        pytest.param("vercel-typescript", "valkey", marks=pytest.mark.full),
+        pytest.param("vercel-typescript", "in-process", marks=pytest.mark.full),
+    ],
+)
 def test_the_role_allows_what_iam_prints(target: str, store: str) -> None:
     project = installed(f"{target}+agentcore+runtime", session_store=store, model="bedrock")
     printed = subprocess.run(
@@ -200,6 +201,85 @@ def model_actions() -> set[str]:
     return set(re.findall(r"requires permission for the <code>(bedrock:\w+)", called.documentation))
 
 
+@pytest.fixture(scope="module")
+def guarded() -> Iterator[dict[str, Any]]:
+    """How boto3 reaches S3 where policies of roles are enforced, after four calls by anybody."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    server = subprocess.Popen(
+        [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)],
+        env={**os.environ, "INITIAL_NO_AUTH_ACTION_COUNT": "4"},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        wait_for("a port", lambda: _listens(port))
+        yield {"endpoint_url": f"http://127.0.0.1:{port}", "region_name": REGION}
+    finally:
+        server.terminate()
+        server.wait()
+
+
+def _listens(port: int) -> bool:
+    with suppress(OSError), socket.create_connection(("127.0.0.1", port)):
+        return True
+    return False
+
+
+@pytest.mark.slow
+def test_the_role_is_enough_for_sessions_in_s3(guarded: dict[str, Any], tmp_path: Path) -> None:
+    variant, answers = RENDERS["s3"]
+    project = installed(variant, **answers, model="bedrock")
+    stack = stack_of(project)
+    statements = [stack.statements[sid] for sid in ("ObjectsSessions", "BucketSessions")]
+    policy = json.dumps({"Version": "2012-10-17", "Statement": statements})
+    root = guarded | {"aws_access_key_id": "root", "aws_secret_access_key": "root"}
+    iam = boto3.client("iam", **root)
+    role = iam.create_role(RoleName="agent", AssumeRolePolicyDocument="{}")["Role"]["Arn"]
+    iam.put_role_policy(RoleName="agent", PolicyName="agent", PolicyDocument=policy)
+    boto3.client("s3", **root).create_bucket(Bucket=BUCKET)
+    session = boto3.client("sts", **root).assume_role(RoleArn=role, RoleSessionName="agent")
+    keys = {
+        "aws_access_key_id": session["Credentials"]["AccessKeyId"],
+        "aws_secret_access_key": session["Credentials"]["SecretAccessKey"],
+        "aws_session_token": session["Credentials"]["SessionToken"],
+    }
+    with pytest.raises(ClientError, match="AccessDenied"):
+        boto3.client("s3", **guarded, **keys).list_buckets()
+    given = {name.upper(): value for name, value in keys.items()} | stack.environment
+    given |= {"AWS_ENDPOINT_URL": guarded["endpoint_url"], "SECRETS_AGENTCORE_MEMORIES": ""}
+    del given["MODEL"]
+    server = Server(
+        target_of(variant, **answers, model="bedrock"), home(project, tmp_path), None, given
+    )
+    try:
+        headers = [
+            ("Accept", "application/json"),
+            ("X-Amzn-Bedrock-AgentCore-Runtime-Session-Id", "first"),
+            ("X-Amzn-Bedrock-AgentCore-Runtime-User-Id", "ada"),
+        ]
+        bodies: list[dict[str, Any]] = [{"prompt": "Hello."}] * 2 + [{"end_session": True}]
+        assert [server.post(body, headers).status for body in bodies] == [200] * 3
+        wait_for("the lifecycle rule", lambda: "lifecycle rule" in server.log)
+        assert "HTTP 403" not in server.log
+    finally:
+        server.stop()
+
+
+def home(project: Path, folder: Path) -> Path:
+    """A folder with the declarations of a project, in which its server runs."""
+    for kind in ("collections", "agents", "iam"):
+        (folder / kind).symlink_to(project / kind)
+    return folder
+
+
+def target_of(variant: str, **answers: str) -> Target:
+    return Target(
+        *(variant, variant, lambda project: command(project, "serve"), lambda _: {}),
+        answers=tuple(answers.items()),
+    )
+
+
 class Deployed:
     """A render that runs as the stack says, invoked by AWS's own client for Python."""
 
@@ -216,17 +296,8 @@ class Deployed:
             if name != "MODEL"
         }
         self.variables = service.environment() | environment
-        for kind in ("collections", "agents", "iam"):
-            (folder / kind).symlink_to(self.project / kind)
-        serve = Target(
-            target,
-            variant,
-            lambda project: command(project, "serve"),
-            lambda _: {},
-            (("model", "bedrock"),),
-        )
-        self.folder, self.service = folder, service
-        self.server = Server(serve, folder, None, self.variables)
+        self.folder, self.service = home(self.project, folder), service
+        self.server = Server(target_of(variant, model="bedrock"), folder, None, self.variables)
         self._client = SESSION.client("bedrock-agentcore")
         self._client.meta.events.register("before-send.bedrock-agentcore", self._pass_on)
 
