@@ -42,8 +42,11 @@ LINES = {
     (False, True): {"python": 5465, "typescript": 5770},
     (True, True): {"python": 6800, "typescript": 7125},
 }
-# What an answer to `deploy` adds to them.
-DEPLOY_LINES = {"agentcore": 200}
+# What other answers may add to them.
+MORE_LINES = {
+    "agentcore": {"python": 200, "typescript": 200},
+    "mcp": {"python": 760, "typescript": 720},
+}
 COLUMNS = 100
 
 Check = Callable[[Template], Iterator[Finding]]
@@ -245,8 +248,10 @@ def check_size(variant: str, project: Path) -> Iterator[Finding]:
             if len(line) > COLUMNS:
                 message = f"has {len(line)} columns, {COLUMNS} are allowed: break it"
                 yield Finding("size-columns", path.as_posix(), number, message)
-    budget = LINES["session_store" in answers, "long_term_memory" in answers]
-    allowed = budget[language_of(variant)] + DEPLOY_LINES.get(answers.get("deploy", "none"), 0)
+    language = language_of(variant)
+    allowed = LINES["session_store" in answers, "long_term_memory" in answers][language]
+    for answer in (answers.get("deploy", "none"), *answers.get("extras", [])):
+        allowed += MORE_LINES.get(answer, {}).get(language, 0)
     if total > allowed:
         message = f"has {total} lines, {allowed} are allowed: delete some"
         yield Finding("size-lines", variant, None, message)
