@@ -86,7 +86,11 @@ class Connection {
       await client.connect(transport, { timeout: seconds * 1000 })
     }
     if (!client.getServerCapabilities()?.tools) return []
-    const { tools } = await client.listTools(undefined, { timeout: seconds * 1000 })
+    const listing = client.listTools(undefined, { timeout: seconds * 1000 })
+    const { tools } = await listing.catch((error) => {
+      const isInvalid = error.code === 'INVALID_RESULT'
+      throw isInvalid ? new ServerDown('its list of tools is not valid') : error
+    })
     this.isReady = true
     return tools
   }

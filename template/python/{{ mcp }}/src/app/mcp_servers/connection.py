@@ -257,7 +257,10 @@ async def _list_tools(client: Any) -> list["mcp_types.Tool"]:
     tools, cursor = list["mcp_types.Tool"](), None
     has_more = client.server_capabilities.tools is not None
     while has_more and len(tools) <= MAX_TOOLS:
-        page = await client.list_tools(cursor=cursor)
+        try:
+            page = await client.list_tools(cursor=cursor)
+        except ValueError:
+            raise ServerDown("its list of tools is not valid") from None
         tools, cursor = [*tools, *page.tools], page.next_cursor
         has_more = cursor is not None
     return tools

@@ -1,0 +1,78 @@
+"""MCP servers over stdio that do what none should.
+
+The first argument says which; each leaves a file named by its process in the folder that is the
+second.
+"""
+
+import json
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+OBJECT = {"type": "object", "properties": {"text": {"type": "string"}}}
+SCHEMAS: dict[str, dict[str, object]] = {
+    "odd": {
+        **{name: OBJECT for name in ("never", "half", "no_result", "empty", "wrong")},
+        **{name: OBJECT for name in ("huge", "get-sum/2", "word_count")},
+        "broken": {"type": "object", "properties": {"text": {"type": "strnig"}}},
+        "long": {"type": "object", "description": "x" * 20_000},
+    },
+    "many": {f"tool_{number}": OBJECT for number in range(500)},
+    "list": {"sound": OBJECT, "flat": {"type": "string"}},
+}
+
+
+def send(id: object, **message: object) -> None:
+    print(json.dumps({"jsonrpc": "2.0", "id": id, **message}), flush=True)
+
+
+def text(value: str, **more: object) -> dict[str, Any]:
+    return {"content": [{"type": "text", "text": value}], **more}
+
+
+def call(id: object, name: str) -> None:
+    if name == "half":
+        print('{"jsonrpc": "2.0", "id": ', end="", flush=True)
+        os._exit(1)
+    if name == "never":
+        return
+    results: dict[str, object] = {
+        "no_result": {"content": "a text"},
+        "empty": {"content": []},
+        "wrong": text("it rains", isError=True),
+        "huge": text("x" * 10_000_000),
+    }
+    send(id, result=results.get(name, text(f"this is {name}")))
+
+
+def main(kind: str, folder: Path) -> None:
+    (folder / f"{os.getpid()}.pid").touch()
+    if kind == "ends":
+        sys.exit("the licence has expired")
+    if kind == "odd":
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    for line in sys.stdin:
+        request = json.loads(line)
+        method, params = request["method"], request.get("params", {})
+        if kind in {"silent", "rubbish"}:
+            print("hello" if kind == "rubbish" else "", flush=True)
+        elif method == "initialize":
+            print("this line is no message\n[]", flush=True)
+            version = params["protocolVersion"]
+            info = {"name": kind, "version": "1"}
+            result = {"protocolVersion": version, "capabilities": {"tools": {}}, "serverInfo": info}
+            send(request["id"], result=result)
+        elif method == "tools/list":
+            tools = [{"name": name, "inputSchema": it} for name, it in SCHEMAS[kind].items()]
+            send(request["id"], result={"tools": tools})
+        elif method == "tools/call":
+            call(request["id"], params["name"])
+    while kind == "odd":  # its input has ended, and it stays
+        time.sleep(1)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], Path(sys.argv[2]))

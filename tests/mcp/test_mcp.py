@@ -1,0 +1,310 @@
+"""MCP servers as an owner attaches them: both transports, and what they may do wrong."""
+
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from hooks.rendering import render
+from hooks.variants import answers_of
+from tests.conformance.client import SESSION
+from tests.conformance.server import Server
+from tests.conformance.targets import SHARED, TARGETS, Target
+from tests.conftest import ROOT
+from tests.installed import clean_environment, environment, installed, link_environment
+
+pytestmark = pytest.mark.slow
+FOLDER = Path(__file__).parent
+ROWS = [
+    pytest.param(
+        replace(target, variant=f"{target.name}+mcp", start=subprocess.Popen),
+        id=target.name,
+        marks=() if target.name in SHARED else pytest.mark.full,
+    )
+    for target in TARGETS
+]
+SPOKEN = re.compile(r"The tool answered: (.*)", re.DOTALL)
+
+
+class Conversation:
+    """One session; each turn calls a tool, and the next has to have the next number."""
+
+    def __init__(self, server: Server) -> None:
+        self.server, self.turn = server, 0
+
+    def use(self, tool: str, **arguments: object) -> str:
+        """What the tool answered, as the model got it. The turn is committed whatever that was."""
+        prompt = f"use {tool}: {json.dumps(arguments)}"
+        headers = {SESSION: "s", "Accept": "application/json"}
+        reply = self.server.post({"prompt": prompt}, headers)
+        assert reply.status == 200, reply
+        self.turn += 1
+        assert reply.json["turn"] == self.turn
+        answer = SPOKEN.search(reply.json["reply"])
+        assert answer, reply.json
+        return answer[1]
+
+    def use_soon(self, tool: str, within: float = 60) -> str:
+        """The answer of a tool that a server has as soon as it is connected."""
+        deadline = time.monotonic() + within
+        while (answer := self.use(tool)).startswith("Unknown tool"):
+            assert time.monotonic() < deadline, self.server.log
+            time.sleep(0.5)
+        return answer
+
+
+def declare(folder: Path, **servers: object) -> None:
+    (folder / ".mcp.json").write_text(json.dumps({"mcpServers": servers}, indent=2))
+
+
+def own(*arguments: str, **env: str) -> dict[str, object]:
+    return {"command": sys.executable, "args": [str(FOLDER / "server.py"), *arguments], "env": env}
+
+
+def hostile(kind: str, folder: Path) -> dict[str, object]:
+    return {"command": sys.executable, "args": [str(FOLDER / "hostile.py"), kind, str(folder)]}
+
+
+def is_running(process: str) -> bool:
+    with suppress(ProcessLookupError):
+        os.kill(int(process.removeprefix("process ")), 0)
+        return True
+    return False
+
+
+class Remote:
+    """The server over streamable HTTP, which can be killed and started again in one place."""
+
+    def __init__(self) -> None:
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            self.port = free.getsockname()[1]
+        self.process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        command = [sys.executable, str(FOLDER / "server.py"), str(self.port)]
+        self.process = subprocess.Popen(command, stderr=subprocess.DEVNULL)
+        deadline = time.monotonic() + 60
+        while socket.socket().connect_ex(("127.0.0.1", self.port)):
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+
+    def kill(self) -> None:
+        if self.process:
+            self.process.kill()
+            self.process.wait()
+
+
+@pytest.fixture
+def remote() -> Iterator[Remote]:
+    remote = Remote()
+    yield remote
+    remote.kill()
+
+
+@pytest.mark.parametrize("target", ROWS)
+def test_a_conversation_goes_on_whatever_becomes_of_its_servers(
+    target: Target, tmp_path: Path, remote: Remote
+) -> None:
+    there = {"type": "http", "url": f"http://127.0.0.1:{remote.port}/mcp", "headers": {"A": "b"}}
+    declare(tmp_path, local=own(KEY="${OWN_KEY}"), remote=there)
+    settings = {"OWN_KEY": "k", "API_TOKEN": "", "MCP_TIMEOUT_SECONDS": 60}
+    server = Server(target, tmp_path, None, settings)
+    try:
+        talk = Conversation(server)
+        process = talk.use_soon("process")
+        assert "MCP server remote: it cannot be reached" in server.log
+        assert talk.use("add", a=1, b=2) == "3"
+        assert talk.use("reads", name="KEY") == "k"
+        assert talk.use("reads", name="OWN_KEY") == "unset"
+        assert talk.use("word_count", text="one two") == "2"
+        assert talk.use("local_word_count", text="one two") == "7 characters"
+        assert "[image: left out, it is no text]" in talk.use("picture")
+        assert talk.use("fails").endswith("Error executing tool fails")
+        assert "x\n[cut: 100001 characters" in talk.use("long_text", size=100_001)
+
+        assert talk.use("dies").endswith("MCP server local is down: the connection was lost.")
+        again = talk.use("process")
+        os.kill(int(again.removeprefix("process ")), signal.SIGKILL)
+        time.sleep(0.5)  # it may notice that, or not
+        assert len({process, again, talk.use("process")}) == 3
+
+        remote.start()
+        first = talk.use_soon("remote_process")
+        assert talk.use("remote_add", a=1, b=2) == "3"
+        remote.kill()
+        assert "MCP server remote is down: " in talk.use("remote_process")
+        remote.start()
+        assert talk.use("remote_process") not in {first, ""}
+        assert first not in talk.use("remote_process")
+        remote.kill()
+        remote.start()  # the session that the agent has there is unknown
+        assert talk.use("remote_process").startswith("process ")
+
+        process = talk.use("local_process")
+        assert is_running(process)
+        server.signal()
+        assert server.exit_code(30) == 0
+        assert not is_running(process)
+        assert "Traceback" not in server.log
+    finally:
+        server.stop()
+
+
+LINES = [
+    "silent: it did not answer within 6 seconds; it is tried again at the next turn",
+    "rubbish: it did not answer within 6 seconds; it is tried again at the next turn",
+    "ends: its process ended: the licence has expired; it is tried again at the next turn",
+    "list: its list of tools is not valid; it is tried again at the next turn",
+    "missing: the command no-such-command was not found; it is tried again at the next turn",
+    "locked: NO_SUCH_KEY is not set; it is tried again at the next turn",
+    "odd: word_count is taken, so it is odd_word_count",
+    "odd: tool broken is left out: its schema is not valid",
+    "odd: tool long is left out: its schema is too long",
+    "many: its tools beyond 100 are left out",
+]
+
+
+@pytest.mark.parametrize("target", ROWS)
+def test_a_hostile_server_costs_one_clear_line_and_no_turn(target: Target, tmp_path: Path) -> None:
+    names = ("odd", "many", "silent", "rubbish", "ends", "list")
+    kinds = {name: hostile(name, tmp_path) for name in names}
+    missing, locked = {"command": "no-such-command"}, {"url": "https://${NO_SUCH_KEY}/mcp"}
+    declare(tmp_path, **kinds, missing=missing, locked=locked)
+    server = Server(target, tmp_path, None, {"MCP_TIMEOUT_SECONDS": 6})
+    try:
+        talk = Conversation(server)
+        assert talk.use("get_sum_2", text="a") == "this is get-sum/2"
+        assert talk.use("odd_word_count", text="a b") == "this is word_count"
+        assert talk.use("word_count", text="a b") == "2"
+        assert talk.use("tool_3", text="a") == "this is tool_3"
+        assert talk.use("tool_400", text="a").startswith("Unknown tool")
+        began = time.monotonic()
+        assert talk.use("never").endswith("MCP server odd did not answer within 6 seconds.")
+        assert time.monotonic() - began < 15
+        assert talk.use("no_result").endswith("MCP server odd sent an invalid answer.")
+        assert talk.use("wrong").endswith("it rains")
+        assert talk.use("empty") == "[empty]"
+        assert talk.use("huge").endswith("[cut: 10000000 characters, 100000 are allowed]")
+        assert talk.use("half").endswith("MCP server odd is down: the connection was lost.")
+        assert talk.use("get_sum_2", text="a") == "this is get-sum/2"
+        for line in LINES:
+            assert server.log.count(f"MCP server {line}") == 1, server.log
+        server.signal()
+        assert server.exit_code(30) == 0
+        started = [path.stem for path in tmp_path.glob("*.pid")]
+        assert len(started) >= len(names)
+        assert not any(map(is_running, started))
+        assert "Traceback" not in server.log
+    finally:
+        server.stop()
+
+
+FILE = """\
+{
+  "mcpServers": {
+    "files": {"command": "no-such-command",
+      "args": ["${UNSET_A}"],
+      "env": {"A": "${UNSET_A}", "B": "${SET_B}"}},
+    "gone": {
+      "command": "no-such-command"
+    },
+    "docs": {"type": "http",
+      "url": "http://docs.example/mcp",
+      "headers": {"A": "${SET_B}"}
+    },
+    "old": {
+      "type": "sse", "url": "https://docs.example/sse"
+    },
+    "mixed": {"command": "a",
+      "disabled": true,
+      "args": "b",
+      "env": {"A": 1}
+    },
+    "bare": {"url": "docs.example"},
+    "a b": {"command": "a"},
+    "none": {},
+    "text": "a"
+  },
+  "inputs": []
+}
+"""
+FOUND = """\
+.mcp.json:26 MCP-FIELD Field 'inputs' is unknown: allowed is mcpServers.
+.mcp.json:4 MCP-VARIABLE UNSET_A is not set: server files stays down until it is.
+.mcp.json:7 MCP-COMMAND The command no-such-command of server gone was not found.
+.mcp.json:10 MCP-PLAIN-HTTP The headers of server docs travel over plain http: use https.
+.mcp.json:14 MCP-SERVER Server old has another type: allowed are stdio and http.
+.mcp.json:17 MCP-FIELD Field 'disabled' is unknown: allowed are type, command, args, env.
+.mcp.json:18 MCP-FIELD args must be texts.
+.mcp.json:19 MCP-FIELD env must be named texts.
+.mcp.json:21 MCP-FIELD url must be an http address.
+.mcp.json:22 MCP-SERVER The server name 'a b' must match [A-Za-z0-9_-]{1,32}.
+.mcp.json:23 MCP-FIELD Server none needs the field command.
+.mcp.json:24 MCP-SERVER Server text must be an object.
+9 errors, 3 warnings
+"""
+
+
+def check(target: Target, folder: Path, *options: str, **settings: str) -> str:
+    command = target.command(installed(target.variant))[:-1]
+    result = subprocess.run(
+        [*command, "check", *options],
+        cwd=folder,
+        env={"PATH": os.environ["PATH"], "HOST": "127.0.0.1", **settings},
+        capture_output=True,
+        text=True,
+    )
+    assert "Traceback" not in result.stderr, result.stderr
+    return result.stdout
+
+
+@pytest.mark.parametrize("target", ROWS)
+def test_check_names_what_is_wrong_with_its_line(target: Target, tmp_path: Path) -> None:
+    (tmp_path / ".mcp.json").write_text(FILE)
+    assert check(target, tmp_path, SET_B="b") == FOUND
+    (tmp_path / ".mcp.json").write_text('{\n  "mcpServers": {\n    "a" {}\n  }\n}\n')
+    assert re.search(r"^\.mcp\.json:3 MCP-FILE This is not valid JSON", check(target, tmp_path))
+    (tmp_path / ".mcp.json").write_text("[]")
+    assert check(target, tmp_path).startswith(".mcp.json:1 MCP-FILE Write {")
+    declare(tmp_path, ends=hostile("ends", tmp_path), odd=hostile("odd", tmp_path))
+    assert check(target, tmp_path) == "0 errors, 0 warnings\n"
+    why = "Server ends is down: its process ended: the licence has expired."
+    expected = f".mcp.json:3 MCP-CONNECT {why}\n0 errors, 1 warnings\n"
+    assert check(target, tmp_path, "--connect") == expected
+
+
+@pytest.mark.parametrize("target", ROWS)
+def test_tools_of_servers_and_of_long_term_memory_go_together(
+    target: Target, tmp_path: Path
+) -> None:
+    project = tmp_path / "my-agent"
+    answers = answers_of(f"{target.name}+agentcore") | {"extras": ["mcp", "tracing"]}
+    render(ROOT, answers, project)
+    link_environment(project, environment(target.name))
+    declare(project, odd=hostile("odd", tmp_path))
+    lines = ['use get_sum_2: {"text": "a"}', 'use search_memory: {"query": "sum"}']
+    result = subprocess.run(
+        [*target.command(project)[:-1], "chat"],
+        cwd=project,
+        env=clean_environment(),
+        input="\n".join([*lines, 'use word_count: {"text": "a b"}', ""]),
+        capture_output=True,
+        text=True,
+    )
+    answers_of_tools = SPOKEN.pattern.replace(r"(.*)", r"([^\n]*)")
+    said = re.findall(answers_of_tools, result.stdout)
+    assert said[0].startswith("this is get-sum/2"), result
+    assert "Unknown tool" not in result.stdout, result
+    assert said[2].startswith("2"), result
+    assert result.returncode == 0
