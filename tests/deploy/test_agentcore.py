@@ -144,6 +144,8 @@ def test_the_commands_of_the_readme_are_those_of_aws(name: str, tmp_path: Path) 
     assert login == ["login", "--username", "AWS", "--password-stdin", commands.REGISTRY]
     assert build[:4] == ["buildx", "build", "--platform", "linux/arm64"]
     assert build[-4:] == ["--tag", IMAGE, "--push", "."]
+    invoked = [it for of, it in given if of == "bedrock-agentcore invoke-agent-runtime"]
+    assert [it["agentRuntimeArn"] for it in invoked] == [stack.outputs["RuntimeArn"]] * 2
     if "Env" in stack.outputs:
         written = [line.partition("=")[0] for line in (tmp_path / ".env").read_text().splitlines()]
         example = (project / ".env.example").read_text()
