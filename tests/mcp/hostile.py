@@ -70,8 +70,8 @@ def main(kind: str, folder: Path) -> None:
             send(request["id"], result={"tools": tools})
         elif method == "tools/call":
             call(request["id"], params["name"])
-    while kind == "odd":  # its input has ended, and it stays
-        time.sleep(1)
+    if kind == "odd":  # its input has ended, and it stays
+        time.sleep(60)
 
 
 if __name__ == "__main__":

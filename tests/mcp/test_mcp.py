@@ -162,8 +162,8 @@ def test_a_conversation_goes_on_whatever_becomes_of_its_servers(
 
 
 LINES = [
-    "silent: it did not answer within 6 seconds; it is tried again at the next turn",
-    "rubbish: it did not answer within 6 seconds; it is tried again at the next turn",
+    "silent: it did not answer within 8 seconds; it is tried again at the next turn",
+    "rubbish: it did not answer within 8 seconds; it is tried again at the next turn",
     "ends: its process ended: the licence has expired; it is tried again at the next turn",
     "list: its list of tools is not valid; it is tried again at the next turn",
     "missing: the command no-such-command was not found; it is tried again at the next turn",
@@ -181,7 +181,7 @@ def test_a_hostile_server_costs_one_clear_line_and_no_turn(target: Target, tmp_p
     kinds = {name: hostile(name, tmp_path) for name in names}
     missing, locked = {"command": "no-such-command"}, {"url": "https://${NO_SUCH_KEY}/mcp"}
     declare(tmp_path, **kinds, missing=missing, locked=locked)
-    server = Server(target, tmp_path, None, {"MCP_TIMEOUT_SECONDS": 6})
+    server = Server(target, tmp_path, None, {"MCP_TIMEOUT_SECONDS": 8})
     try:
         talk = Conversation(server)
         assert talk.use("get_sum_2", text="a") == "this is get-sum/2"
@@ -190,8 +190,8 @@ def test_a_hostile_server_costs_one_clear_line_and_no_turn(target: Target, tmp_p
         assert talk.use("tool_3", text="a") == "this is tool_3"
         assert talk.use("tool_400", text="a").startswith("Unknown tool")
         began = time.monotonic()
-        assert talk.use("never").endswith("MCP server odd did not answer within 6 seconds.")
-        assert time.monotonic() - began < 15
+        assert talk.use("never").endswith("MCP server odd did not answer within 8 seconds.")
+        assert time.monotonic() - began < 20
         assert talk.use("no_result").endswith("MCP server odd sent an invalid answer.")
         assert talk.use("wrong").endswith("it rains")
         assert talk.use("empty") == "[empty]"
@@ -200,11 +200,14 @@ def test_a_hostile_server_costs_one_clear_line_and_no_turn(target: Target, tmp_p
         assert talk.use("get_sum_2", text="a") == "this is get-sum/2"
         for line in LINES:
             assert server.log.count(f"MCP server {line}") == 1, server.log
+        began = time.monotonic()
         server.signal()
         assert server.exit_code(30) == 0
         started = [path.stem for path in tmp_path.glob("*.pid")]
         assert len(started) >= len(names)
-        assert not any(map(is_running, started))
+        while any(map(is_running, started)):
+            assert time.monotonic() - began < 30
+            time.sleep(0.1)
         assert "Traceback" not in server.log
     finally:
         server.stop()

@@ -68,8 +68,7 @@ class Connection {
   async #connect(seconds: number): Promise<Tool[]> {
     const { unset, command, args, env, url, headers } = this.#declared
     if (unset[0]) throw new ServerDown(`${unset[0]} is not set`)
-    const mcp = await import('@modelcontextprotocol/client')
-    const { StdioClientTransport } = await import('@modelcontextprotocol/client/stdio')
+    const [mcp, { StdioClientTransport }] = await loadClient()
     const client = new mcp.Client({ name: 'agent', version: '1' }, { listMaxPages: MAX_PAGES })
     this.#client = client
     client.onclose = () => this.#end()
@@ -208,12 +207,19 @@ export class Server {
 
   /** Warn once, until it was connected again. */
   #note(problem: string): void {
-    if (!this.problem && !this.#isClosed) {
+    if (this.#isClosed) return
+    if (!this.problem) {
       const again = 'it is tried again at the next turn'
       log('WARNING', `MCP server ${this.declared.name}: ${problem}; ${again}`)
     }
     this.problem ||= problem
   }
+}
+
+/** Return the client's modules, which a process without a server does not need. */
+export async function loadClient() {
+  const client = import('@modelcontextprotocol/client')
+  return Promise.all([client, import('@modelcontextprotocol/client/stdio')])
 }
 
 /** Return what a model can read of a result. */

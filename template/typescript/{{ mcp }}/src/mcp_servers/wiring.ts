@@ -9,7 +9,7 @@ import { TOOLS } from '../agent.ts'
 import { log } from '../contract.ts'
 import { type Diagnostic, diagnostic, type Settings } from '../settings.ts'
 import { mergeTools, namesOf, toTool } from './adapter.ts'
-import { Server } from './connection.ts'
+import { loadClient, Server } from './connection.ts'
 import { FILE, FINDINGS, readServers } from './file.ts'
 
 const START_SECONDS = 10 // how long a start waits for all servers
@@ -34,6 +34,7 @@ export class McpServers {
   async open(seconds = START_SECONDS): Promise<void> {
     if (this.servers.length === 0) return
     const { Ajv } = await import('@modelcontextprotocol/client/validators/ajv')
+    await loadClient() // slow, and none of the time that servers have
     this.#ajv = new Ajv({ strict: false, validateFormats: false, logger: false })
     const waiting = new Set(this.servers)
     const tries = this.servers.map(async (server) => {
@@ -45,7 +46,7 @@ export class McpServers {
     await Promise.race([Promise.all(tries), expiry])
     clearTimeout(timer)
     for (const { declared } of waiting) {
-      log('WARNING', `MCP server ${declared.name}: no answer yet; the start does not wait for it`)
+      log('WARNING', `MCP server ${declared.name}: no answer yet; the start goes on`)
     }
   }
 
@@ -79,8 +80,9 @@ export class McpServers {
     const arranged = []
     for (const server of this.servers) {
       const who = server.declared.name
-      for (const { name: original, description = '', inputSchema } of server.tools) {
+      for (const { name: original, description: text, inputSchema } of server.tools) {
         let name = clean(original)
+        const description = text || original // no provider takes an empty one
         if (isTaken(name)) {
           name = clean(`${who}_${name}`)
           this.#warn(`MCP server ${who}: ${clean(original)} is taken, so it is ${name}`)
@@ -107,8 +109,9 @@ export class McpServers {
 
   /** Whether providers take a schema: one that they refuse would fail every turn. */
   #isValid(schema: Record<string, unknown>): boolean {
-    const isKnown = this.#ajv?.validateSchema({ ...schema, $schema: undefined })
-    return schema.type === 'object' && isKnown === true
+    const { type, ...rest } = schema
+    delete rest.$schema // the validator knows one version
+    return type === 'object' && this.#ajv?.validateSchema(rest) === true
   }
 
   #warn(line: string): void {

@@ -246,7 +246,9 @@ class Server:
 
     def _note(self, problem: str) -> None:
         """Warn once, until it was connected again."""
-        if not self.problem and not self._is_closed:
+        if self._is_closed:
+            return
+        if not self.problem:
             again = "it is tried again at the next turn"
             log.warning("MCP server %s: %s; %s", self.declared.name, problem, again)
         self.problem = self.problem or problem

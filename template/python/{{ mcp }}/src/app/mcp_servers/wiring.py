@@ -38,13 +38,17 @@ class McpServers:
 
     async def open(self, seconds: float = START_SECONDS) -> None:
         """Connect to all servers and list their tools; one that fails is a warning."""
+        if not self.servers:
+            return
+        import mcp.client  # noqa: F401 (slow, and none of the time that servers have)
+
         self._is_open = True
         for name in ("client", "httpx2", "mcp"):  # they log what servers send
             logging.getLogger(name).setLevel("CRITICAL")
         tries = {asyncio.create_task(self._try(one)): one.declared.name for one in self.servers}
-        _, late = await asyncio.wait(tries, timeout=seconds) if tries else (set(), set())
-        for name in [tries[one] for one in late]:
-            log.warning("MCP server %s: no answer yet; the start does not wait for it", name)
+        _, late = await asyncio.wait(tries, timeout=seconds)
+        for one in late:
+            log.warning("MCP server %s: no answer yet; the start goes on", tries[one])
 
     async def close(self) -> None:
         """Close all connections, and end all processes."""
@@ -77,7 +81,8 @@ class McpServers:
         used, self._tools = set(own), []
         for server, tool in listed:
             name, who = _clean(tool.name), server.declared.name
-            schema, description = tool.input_schema, tool.description or ""
+            # No provider takes an empty description.
+            schema, description = tool.input_schema, tool.description or tool.name
             if name in own or times[name] > 1:
                 name = _clean(f"{who}_{name}")
                 self._warn(f"MCP server {who}: {_clean(tool.name)} is taken, so it is {name}")
