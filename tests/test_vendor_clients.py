@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -26,6 +27,7 @@ def rows(targets: list[Target]) -> list[Any]:
 
 
 PYTHON = rows([target for target in EVERY if "python" in target.name])
+TYPESCRIPT = rows([target for target in [*TARGETS, *VENDOR_TARGETS] if "typ" in target.name])
 WITH_ADDRESS = rows([target for target in EVERY if "bedrock" not in target.name])
 
 IMPORTS = """
@@ -36,6 +38,18 @@ try:
 except SystemExit:
     pass
 print(json.dumps(sorted({name.partition(".")[0] for name in sys.modules})))
+"""
+TYPESCRIPT_IMPORTS = """
+import { registerHooks } from 'node:module'
+const seen = new Set()
+const load = (url, context, next) => {
+  seen.add(/.*node_modules\\/((@[^/]+\\/)?[^/]+)/.exec(url)?.[1] ?? 'own')
+  return next(url, context)
+}
+registerHooks({ load })
+process.on('exit', () => console.log(JSON.stringify([...seen])))
+process.argv.splice(1, 0, 'main.ts')
+await import(process.cwd() + '/src/main.ts')
 """
 TURNS = """
 import asyncio, json, ssl
@@ -101,13 +115,14 @@ def run(target: Target, script: str, *words: str, **environment: str) -> Any:
     node = [str(NODE), "--input-type=module", "-e"]
     command = [str(project / ".venv" / "bin" / "python"), "-c"] if is_python else node
     done = subprocess.run(
-        [*command, script, *words],
+        [*command, script, *(words if is_python else ["--", *words])],
         cwd=project,
         env={"PATH": os.environ["PATH"], "HOME": "/nonexistent", **environment},
         capture_output=True,
+        stdin=subprocess.DEVNULL,
         text=True,
     )
-    assert done.returncode == 0, done.stderr
+    assert done.stdout, done.stderr
     return json.loads(done.stdout.splitlines()[-1])
 
 
@@ -121,6 +136,38 @@ def test_no_client_is_imported_for_a_command_that_calls_nothing(
         vendors |= {"boto3", "botocore"}
     modules = run(target, IMPORTS, command, **target.provider("http://127.0.0.1:1"))
     assert vendors & {*modules} == set()
+
+
+@pytest.mark.parametrize("target", TYPESCRIPT)
+def test_no_client_is_imported_while_the_offline_model_answers(target: Target) -> None:
+    words = run(target, TYPESCRIPT_IMPORTS, "check"), run(target, TYPESCRIPT_IMPORTS, "chat")
+    vendors = {"openai", "@anthropic-ai/sdk", "@ai-sdk/openai", "@ai-sdk/anthropic"}
+    vendors |= {"@ai-sdk/amazon-bedrock", "@aws-sdk/credential-providers", "aws4fetch"}
+    assert [vendors & {*modules} for modules in words] == [set(), set()]
+
+
+USAGE = [["--help"], ["chekc"], []]
+WITH_MORE = [
+    pytest.param(replace(target, variant=f"{target.name}+valkey+agentcore"), marks=pytest.mark.full)
+    for target in TARGETS
+]
+
+
+@pytest.mark.parametrize("words", USAGE, ids=["--help", "a wrong command", "no command"])
+@pytest.mark.parametrize("target", [*rows(TARGETS), *WITH_MORE])
+def test_the_usage_is_printed_without_a_framework(target: Target, words: list[str]) -> None:
+    is_python = "python" in target.name
+    modules = {*run(target, IMPORTS if is_python else TYPESCRIPT_IMPORTS, *words)}
+    heavy = {"strands", "ai", "boto3", "valkey", "openai"}
+    assert modules & heavy == set() if is_python else modules == {"own"}
+
+
+@pytest.mark.parametrize("target", rows(TARGETS))
+def test_help_is_no_mistake(target: Target) -> None:
+    command = [*target.command(installed(target.variant))[:-1], "--help"]
+    done = subprocess.run(command, env={"PATH": os.environ["PATH"]}, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("Usage: ")
 
 
 @pytest.mark.parametrize("target", PYTHON)

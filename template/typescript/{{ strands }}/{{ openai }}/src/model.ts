@@ -1,4 +1,4 @@
-// Which model answers: MODEL over Chat Completions, or the offline model while MODEL is unset.
+// Which model answers: MODEL over Chat Completions.
 
 import { type BaseModelConfig, type Message, Model } from '@strands-agents/sdk'
 import type { ModelStreamEvent, StopReason, StreamOptions } from '@strands-agents/sdk'
@@ -7,7 +7,6 @@ import OpenAI from 'openai'
 import type { ChatCompletionMessageParam } from 'openai/resources/chat/completions'
 
 import { AgentError } from './contract.ts'
-import { OfflineModel } from './offline_model.ts'
 import { boundedFetch } from './provider.ts'
 import { type Diagnostic, diagnostic, isPlainHttp, type Settings } from './settings.ts'
 
@@ -135,13 +134,12 @@ function mend(input: string): string {
 
 /** The model of this process. */
 export function buildModel(settings: Settings): Model {
-  return settings.model === 'offline' ? new OfflineModel() : new ChatModel(settings)
+  return new ChatModel(settings)
 }
 
 /** What keeps this model from answering, as far as the environment can tell. */
 export function checkModel(settings: Settings): Diagnostic[] {
   const { OPENAI_API_KEY: key, OPENAI_BASE_URL: url } = process.env
-  if (settings.model === 'offline') return []
   if (key && isPlainHttp(modelEndpoint(settings))) {
     const hint = 'OPENAI_API_KEY travels over plain http to another host: use https.'
     return [diagnostic('SET-OPENAI_BASE_URL', hint, 'warning')]
