@@ -1,5 +1,7 @@
 """What is logged, and what never is."""
 
+import os
+import subprocess
 import time
 
 import pytest
@@ -8,6 +10,8 @@ from tests.conformance.chat import CANARY, Chat
 from tests.conformance.provider import PATIENCE
 from tests.conformance.server import Fleet, Server
 from tests.conformance.steps import CUT, ERROR, HANG, Call, End, Refuse, Step
+from tests.conformance.targets import Target
+from tests.installed import NODE, installed
 
 pytestmark = pytest.mark.about("turns")
 
@@ -54,3 +58,34 @@ def test_a_password_in_the_providers_address_is_not_shown(fleet: Fleet) -> None:
     assert server.address
     assert "contacts http://127.0.0.1:9/v1" in server.log
     assert CANARY not in server.log
+
+
+HOSTILE = "tool \\x1b[2J:\\nERROR forged"
+PYTHON = f"""
+import atexit, logging
+from app.main import cli
+atexit.register(logging.getLogger("app.turn").warning, "{HOSTILE}")
+cli(["chat"])
+"""
+TYPESCRIPT = f"""
+process.argv.splice(1, 0, 'main.ts')
+const {{ log }} = await import(process.cwd() + '/src/contract.ts')
+process.on('exit', () => log('WARNING', '{HOSTILE}'))
+await import(process.cwd() + '/src/main.ts')
+"""
+
+
+def test_no_text_forges_a_line_of_the_log_of_chat(target: Target) -> None:
+    if target.store:
+        pytest.skip("a store changes nothing here")
+    project = installed(target.variant)
+    command = [str(NODE), "--input-type=module", "-e", TYPESCRIPT, "--", "chat"]
+    if "python" in target.name:
+        command = [str(project / ".venv" / "bin" / "python"), "-c", PYTHON]
+    environment = {"PATH": os.environ["PATH"]}
+    done = subprocess.run(
+        command, cwd=project, env=environment, input="", capture_output=True, text=True
+    )
+    line, more = done.stderr.splitlines()
+    assert line.endswith(" WARNING tool \ufffd[2J:")
+    assert more == "  ERROR forged"
