@@ -13,14 +13,18 @@ from hooks.template import FILES, QUESTIONS, Finding, Template, TemplateError
 # The files of a project that its owner edits. An update deletes what the template no longer has,
 # with the edits in it and without a word, so these keep their names for ever.
 EDITED = [
+    ".dockerignore",
     ".env.example",
     ".github/workflows/ci.yml",
     ".gitignore",
     ".npmrc",
     "AGENTS.md",
+    "Dockerfile",
     "README.md",
     "agents/*.md",
     "collections/*.md",
+    "compose.yaml",
+    "haproxy.cfg",
     "iam/*.md",
     "package.json",
     "pyproject.toml",
