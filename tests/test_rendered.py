@@ -41,7 +41,12 @@ TYPED = {
 }
 SLOW = pytest.mark.slow
 # The sections of a README that an answer brings, and the lines that each may have.
-SECTIONS = {"Long-term memory": 41, "On Amazon Bedrock AgentCore": 70, "MCP servers": 30}
+SECTIONS = {
+    "Container": 45,
+    "Long-term memory": 41,
+    "MCP servers": 30,
+    "On Amazon Bedrock AgentCore": 70,
+}
 
 # Words of this repository that mean nothing to the owner of a project.
 OURS = re.compile(r"copier\.yml|python -m hooks|tests/(snapshots|conformance)|\.jinja|pytest-copie")

@@ -15,8 +15,8 @@ from typing import Any
 OBJECT = {"type": "object", "properties": {"text": {"type": "string"}}}
 SCHEMAS: dict[str, dict[str, object]] = {
     "odd": {
-        **{name: OBJECT for name in ("never", "half", "no_result", "empty", "wrong")},
-        **{name: OBJECT for name in ("huge", "get-sum/2", "word_count")},
+        **dict.fromkeys(("never", "half", "no_result", "empty", "wrong"), OBJECT),
+        **dict.fromkeys(("huge", "get-sum/2", "word_count"), OBJECT),
         "broken": {"type": "object", "properties": {"text": {"type": "strnig"}}},
         "long": {"type": "object", "description": "x" * 20_000},
     },
