@@ -11,10 +11,10 @@ const MAX_RESPONSE_BYTES = 67_108_864
 const MAX_RESULT_CHARS = 100_000
 
 /** A server that cannot be used, and why. */
-export class ServerDown extends Error {}
+class ServerDown extends Error {}
 
 /** The failure of a call; the model gets its text. */
-export class ToolFailed extends Error {}
+class ToolFailed extends Error {}
 
 /** A connection to a server. */
 class Connection {
