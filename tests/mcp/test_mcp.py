@@ -118,7 +118,7 @@ def test_a_conversation_goes_on_whatever_becomes_of_its_servers(
 ) -> None:
     there = {"type": "http", "url": f"http://127.0.0.1:{remote.port}/mcp", "headers": {"A": "b"}}
     declare(tmp_path, local=own(KEY="${OWN_KEY}"), remote=there)
-    settings: dict[str, int | str] = {"OWN_KEY": "k", "MCP_TIMEOUT_SECONDS": 60}
+    settings: dict[str, int | str] = {"OWN_KEY": "k", "API_TOKEN": "", "MCP_TIMEOUT_SECONDS": 60}
     server = Server(target, tmp_path, None, settings)
     try:
         talk = Conversation(server)
