@@ -139,7 +139,8 @@ class Connection:
         """Note how a server refuses a request; keep what is sent to it from other hosts."""
         if response.request.method == "POST" and response.status_code >= 400:
             self._status = response.status_code
-        if response.next_request and response.next_request.url.host != response.url.host:
+        following = response.next_request
+        if following and following.url.netloc != response.url.netloc:
             raise ServerDown("it redirects to another host")
 
     def _read_errors(self, errors: int) -> None:
