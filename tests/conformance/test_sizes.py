@@ -10,7 +10,7 @@ from tests.conformance.client import JSON
 from tests.conformance.conftest import NewChat
 from tests.conformance.provider import Provider
 from tests.conformance.server import Fleet, Server
-from tests.conformance.steps import Call, Step
+from tests.conformance.steps import HANG, Call, Step
 
 pytestmark = pytest.mark.about("turns")
 
@@ -34,6 +34,7 @@ def server(fleet: Fleet) -> Server:
         [[COUNT, COUNT], ["Two words."]],
         [[COUNT], [TEXT]],
         [["\u00e9" * 2600]],
+        [[Call("word_count", raw=2 * TEXT), HANG]],  # it ends at once
     ],
 )
 def test_a_reply_has_a_greatest_size(chat: Chat, steps: list[Step]) -> None:
