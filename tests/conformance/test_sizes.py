@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.conformance.chat import Chat, assert_failed
-from tests.conformance.client import JSON
+from tests.conformance.client import JSON, Reply
 from tests.conformance.conftest import NewChat
 from tests.conformance.provider import Provider
 from tests.conformance.server import Fleet, Server
@@ -58,6 +58,22 @@ def test_sessions_in_memory_are_bounded_in_bytes(fleet: Fleet, new_chat: NewChat
     assert [chats[-1].say("Again.").turn, chats[0].say("Again.").turn] == [2, 1]
 
 
+def sent_much(fleet: Fleet, provider: Provider, step: Step) -> tuple[Chat, Reply, float, float]:
+    """The reply, the greatest size of the process in megabytes, and the slowest ping's seconds."""
+    server = fleet.fresh()
+    assert server.post({"prompt": "Wake up."}).status == 200
+    chat, slowest = Chat(server, provider), 0.0
+    exchange = chat.start("Much.", step, headers=JSON)
+    while not exchange.answered(within=0.01):
+        began = time.monotonic()
+        assert server.get("/ping").status == 200
+        slowest = max(slowest, time.monotonic() - began)
+    status = Path(f"/proc/{server._process.pid}/status").read_text()
+    (peak,) = (line.split()[1] for line in status.splitlines() if line.startswith("VmHWM:"))
+    print(f"{fleet.target.name}: {int(peak) // 1024} MB, a ping of {slowest * 1000:.0f} ms")
+    return chat, exchange.reply(), int(peak) / 1024, slowest
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("step", "slow"),
@@ -70,17 +86,7 @@ def test_sessions_in_memory_are_bounded_in_bytes(fleet: Fleet, new_chat: NewChat
 def test_a_provider_that_sends_much_takes_no_process_down(
     fleet: Fleet, provider: Provider, step: Step, slow: float
 ) -> None:
-    server = fleet.fresh()
-    assert server.post({"prompt": "Wake up."}).status == 200
-    chat, slowest = Chat(server, provider), 0.0
-    exchange = chat.start("Much.", step, headers=JSON)
-    while not exchange.answered(within=0.01):
-        began = time.monotonic()
-        assert server.get("/ping").status == 200
-        slowest = max(slowest, time.monotonic() - began)
-    status = Path(f"/proc/{server._process.pid}/status").read_text()
-    (peak,) = (line.split()[1] for line in status.splitlines() if line.startswith("VmHWM:"))
-    print(f"{fleet.target.name}: {int(peak) // 1024} MB, a ping of {slowest * 1000:.0f} ms")
-    assert_failed(exchange.reply(), 502, "reply_incomplete", chat.session)
-    assert int(peak) / 1024 < MOST_MEGABYTES
+    chat, reply, peak, slowest = sent_much(fleet, provider, step)
+    assert_failed(reply, 502, "reply_incomplete", chat.session)
+    assert peak < MOST_MEGABYTES
     assert slowest < slow
