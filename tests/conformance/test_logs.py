@@ -1,12 +1,14 @@
 """What is logged, and what never is."""
 
 import os
+import re
 import subprocess
 import time
 
 import pytest
 
 from tests.conformance.chat import CANARY, Chat
+from tests.conformance.client import KEY
 from tests.conformance.provider import PATIENCE
 from tests.conformance.server import Fleet, Server
 from tests.conformance.steps import CUT, ERROR, HANG, Call, End, Refuse, Step
@@ -38,13 +40,33 @@ def test_a_log_holds_no_prompt_and_no_reply(chat: Chat) -> None:
     assert CANARY not in chat.server.log
 
 
-def test_a_failure_of_the_model_is_logged(chat: Chat) -> None:
-    before = len(chat.server.log)
-    chat.say("Hello.", [Refuse(401)])
+def lines(chat: Chat, count: int) -> list[str]:
+    """What the log says about a session, when it has as many lines as it should."""
     deadline = time.monotonic() + PATIENCE
-    while not chat.server.log[before:].strip():  # it comes through a pipe
+    while len(found := re.findall(rf"(\w+) session {chat.session}: (.*)", chat.server.log)) < count:
         assert time.monotonic() < deadline, "an operator finds nothing about it"
-        time.sleep(0.01)
+        time.sleep(0.01)  # it comes through a pipe
+    return [re.sub(r"ms=[0-9]+", "ms=N", f"{level} {text}") for level, text in found]
+
+
+def test_each_turn_is_one_line_of_the_log(chat: Chat) -> None:
+    chat.say("Hello.", ["Hi."], headers={KEY: "1"})
+    chat.say("Hello.", headers={KEY: "1"})
+    chat.say("Count.", [Call("word_count", {"text": "a b"})], ["Two."])
+    chat.say("Hello.", [Refuse(401)])
+    chat.say("Hello.", [])
+    leaver = chat.start("Hello.", ["Well, ", HANG])
+    leaver.event()
+    leaver.leave()
+    chat.server.settle()
+    first, again, second, failed, empty, left = lines(chat, 6)
+    assert first == "INFO turn=1 outcome=committed ms=N tokens_in=3 tokens_out=1"
+    assert again == "INFO turn=1 outcome=replayed ms=N"
+    assert second == "INFO turn=2 outcome=committed ms=N tokens_in=6 tokens_out=2"
+    assert failed.startswith("WARNING turn=3 outcome=model_failed ms=N detail=")
+    assert "401" in failed
+    assert re.fullmatch("WARNING turn=3 outcome=empty_reply ms=N( tokens_.*)?", empty)
+    assert left == "INFO turn=3 outcome=cancelled ms=N"
 
 
 def test_the_server_says_where_it_listens_and_whom_it_asks(server: Server) -> None:

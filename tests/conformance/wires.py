@@ -70,7 +70,7 @@ class ChatCompletions:
     def finish(self, reason: str) -> bytes:
         end = self._chunk({}, self.reasons.get(reason, reason))
         if self.usage:
-            usage = {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2}
+            usage = {"prompt_tokens": 3, "completion_tokens": 1, "total_tokens": 4}
             end += self._data({**self._frame(), "choices": [], "usage": usage})
         return end + b"data: [DONE]\n\n"
 

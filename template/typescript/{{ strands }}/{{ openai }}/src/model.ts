@@ -58,15 +58,19 @@ class ChatModel extends Model {
       model: this.#config.modelId ?? '',
       messages: [system, ...messages.flatMap(translate)],
       stream: true as const,
+      stream_options: { include_usage: true },
       ...(tools?.length && { tools }),
     }
     const stop = { signal: options?.cancelSignal }
     const calls: { id: string; name: string; input: string }[] = []
     let reason: string | null = null
+    let [inputTokens, outputTokens] = [0, 0]
     yield { type: 'modelMessageStartEvent', role: 'assistant' }
     yield { type: 'modelContentBlockStartEvent' }
     for await (const chunk of await this.#client.chat.completions.create(request, stop)) {
       const { delta, finish_reason } = chunk.choices[0] ?? {}
+      inputTokens = chunk.usage?.prompt_tokens ?? inputTokens
+      outputTokens = chunk.usage?.completion_tokens ?? outputTokens
       if (delta?.content) {
         const text = { type: 'textDelta' as const, text: delta.content }
         yield { type: 'modelContentBlockDeltaEvent', delta: text }
@@ -94,6 +98,8 @@ class ChatModel extends Model {
       type: 'modelMessageStopEvent',
       stopReason: isCall ? 'toolUse' : (STOPS[reason] ?? reason),
     }
+    const usage = { inputTokens, outputTokens, totalTokens: inputTokens + outputTokens }
+    yield { type: 'modelMetadataEvent', usage }
   }
 }
 
