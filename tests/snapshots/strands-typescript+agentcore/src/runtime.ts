@@ -8,10 +8,14 @@ import { agentOptions, record, warmUp } from './memory/adapter.ts'
 import { checkMemory, checkResources } from './memory/check.ts'
 import type { Report } from './memory/erase.ts'
 import { LongTermMemory } from './memory/wiring.ts'
-import { buildModel, checkModel, modelEndpoint } from './model.ts'
+import type { buildModel } from './model.ts'
+import { OfflineModel } from './offline_model.ts'
 import { InProcess } from './session_store.ts'
 import { Sessions } from './sessions.ts'
 import { type Diagnostic, type Settings } from './settings.ts'
+
+/** Load what the vendor's client needs, which takes a while; offline there is none. */
+const loadModel = async ({ model }: Settings) => (model === 'offline' ? null : import('./model.ts'))
 
 /** The model, the collections of the agent, and what the commands report about them. */
 export class Runtime {
@@ -21,13 +25,12 @@ export class Runtime {
   readonly project: Project
   readonly longTerm: LongTermMemory
   readonly sessions: Sessions
-  model: ReturnType<typeof buildModel>
+  model: ReturnType<typeof buildModel> = new OfflineModel()
   readonly #secrets: Secrets
 
   /** Run `check` first: invalid files make this throw arbitrary errors. */
   constructor(settings: Settings) {
     this.settings = settings
-    this.model = buildModel(settings)
     this.project = loadProject('.', settings.agentId)
     this.#secrets = new Secrets(settings)
     this.longTerm = new LongTermMemory(settings, this.project, this.#secrets)
@@ -41,7 +44,8 @@ export class Runtime {
    * With `connect`, each store and service in use is called too.
    */
   static async check(settings: Settings, connect = false): Promise<Diagnostic[]> {
-    const findings = [...(await checkModel(settings)), ...checkProject('.', settings.agentId)]
+    const findings = (await (await loadModel(settings))?.checkModel(settings)) ?? []
+    findings.push(...checkProject('.', settings.agentId))
     const hasErrors = () => findings.some(({ severity }) => severity === 'error')
     if (!hasErrors()) findings.push(...checkMemory('.', settings))
     if (connect && !hasErrors()) findings.push(...(await callServices(settings)))
@@ -63,7 +67,8 @@ export class Runtime {
   /** Return what this process will contact, one line each, without passwords. */
   async describeEndpoints(): Promise<string[]> {
     const { model } = this.settings
-    const where = model === 'offline' ? 'nothing' : await modelEndpoint(this.settings)
+    const found = await loadModel(this.settings)
+    const where = (await found?.modelEndpoint(this.settings)) ?? 'nothing'
     const lines = [`Model: ${model}, contacts ${where.replace(/\/\/[^/]*@/, '//')}`]
     lines.push('Sessions: in this process')
     return [...lines, ...this.longTerm.describeEndpoints()]
@@ -85,9 +90,10 @@ export class Runtime {
     report.notes.push('no session store was searched: sessions live in the process')
   }
 
-  /** Read the secrets that turns will need; throws AgentError for one that is missing. */
+  /** Make the model, and read the secrets that turns will need; throws AgentError. */
   async open(): Promise<void> {
     const isOffline = this.settings.model === 'offline'
+    this.model = (await loadModel(this.settings))?.buildModel(this.settings) ?? this.model
     const refs = isOffline ? [] : this.project.used().flatMap(({ backend }) => secretRefs(backend))
     try {
       for (const ref of refs) await this.#secrets.get(ref)

@@ -1,4 +1,4 @@
-// Which model answers: MODEL over Chat Completions, or the offline model while MODEL is unset.
+// Which model answers: MODEL over Chat Completions.
 
 import { type BaseModelConfig, type Message, Model } from '@strands-agents/sdk'
 import type { ModelStreamEvent, StopReason, StreamOptions } from '@strands-agents/sdk'
@@ -7,7 +7,6 @@ import OpenAI from 'openai'
 import type { ChatCompletionMessageParam } from 'openai/resources/chat/completions'
 
 import { AgentError } from './contract.ts'
-import { OfflineModel } from './offline_model.ts'
 import { boundedFetch } from './provider.ts'
 import { type Diagnostic, diagnostic, isPlainHttp, type Settings } from './settings.ts'
 
@@ -59,15 +58,19 @@ class ChatModel extends Model {
       model: this.#config.modelId ?? '',
       messages: [system, ...messages.flatMap(translate)],
       stream: true as const,
+      stream_options: { include_usage: true },
       ...(tools?.length && { tools }),
     }
     const stop = { signal: options?.cancelSignal }
     const calls: { id: string; name: string; input: string }[] = []
     let reason: string | null = null
+    let [inputTokens, outputTokens] = [0, 0]
     yield { type: 'modelMessageStartEvent', role: 'assistant' }
     yield { type: 'modelContentBlockStartEvent' }
     for await (const chunk of await this.#client.chat.completions.create(request, stop)) {
       const { delta, finish_reason } = chunk.choices[0] ?? {}
+      inputTokens = chunk.usage?.prompt_tokens ?? inputTokens
+      outputTokens = chunk.usage?.completion_tokens ?? outputTokens
       if (delta?.content) {
         const text = { type: 'textDelta' as const, text: delta.content }
         yield { type: 'modelContentBlockDeltaEvent', delta: text }
@@ -95,6 +98,8 @@ class ChatModel extends Model {
       type: 'modelMessageStopEvent',
       stopReason: isCall ? 'toolUse' : (STOPS[reason] ?? reason),
     }
+    const usage = { inputTokens, outputTokens, totalTokens: inputTokens + outputTokens }
+    yield { type: 'modelMetadataEvent', usage }
   }
 }
 
@@ -135,13 +140,12 @@ function mend(input: string): string {
 
 /** The model of this process. */
 export function buildModel(settings: Settings): Model {
-  return settings.model === 'offline' ? new OfflineModel() : new ChatModel(settings)
+  return new ChatModel(settings)
 }
 
 /** What keeps this model from answering, as far as the environment can tell. */
 export function checkModel(settings: Settings): Diagnostic[] {
   const { OPENAI_API_KEY: key, OPENAI_BASE_URL: url } = process.env
-  if (settings.model === 'offline') return []
   if (key && isPlainHttp(modelEndpoint(settings))) {
     const hint = 'OPENAI_API_KEY travels over plain http to another host: use https.'
     return [diagnostic('SET-OPENAI_BASE_URL', hint, 'warning')]

@@ -11,14 +11,9 @@ import { checkAnswers } from './answers.ts'
 import { createHttpServer } from './connection.ts'
 import { ACTOR_ID, AgentError, checkPrompt, CONTROL, ERRORS, logging } from './contract.ts'
 import { SESSION_ID } from './contract.ts'
-import { forget, iam } from './memory/commands.ts'
-import { ADDRESS, CREDENTIALS } from './model.ts'
-import { Runtime } from './runtime.ts'
-import { createApp, Turns } from './server.ts'
+import type { Runtime } from './runtime.ts'
 import { CommandError, diagnostic, formatFinding, isLoopback } from './settings.ts'
 import { readSettings, refuseErrors, type Settings } from './settings.ts'
-import { sessions } from './store/commands.ts'
-import { takeTurn } from './turn.ts'
 
 const USAGE = `Usage: node src/main.ts COMMAND
 
@@ -29,10 +24,15 @@ const USAGE = `Usage: node src/main.ts COMMAND
   iam [--save]                      print the policy that the agent's role needs on AWS
   check [--json] [--connect]        report errors in the settings and collections`
 
+// Modules that load a framework or a client are imported by the command that needs them.
+const sessions: typeof serve = async (args) => (await import('./store/commands.ts')).sessions(args)
+const forget: typeof serve = async (args) => (await import('./memory/commands.ts')).forget(args)
+const iam: typeof serve = async (args) => (await import('./memory/commands.ts')).iam(args)
 const COMMANDS = new Map(Object.entries({ serve, chat, check, sessions, forget, iam }))
 
 /** Return the runtime of this process; refuse to start when `check` finds an error. */
 async function start(): Promise<Runtime> {
+  const { Runtime } = await import('./runtime.ts')
   const [settings, findings] = readSettings()
   refuseErrors([...findings, ...(await Runtime.check(settings))])
   if (settings.model === 'offline') {
@@ -49,6 +49,7 @@ async function start(): Promise<Runtime> {
 async function check(args: string[]): Promise<void> {
   const flag = { type: 'boolean' } as const
   const { json, connect } = parseArgs({ args, options: { json: flag, connect: flag } }).values
+  const { Runtime } = await import('./runtime.ts')
   const [settings, findings] = readSettings()
   findings.push(...(await Runtime.check(settings, connect)))
   findings.push(...checkAnswers())
@@ -77,7 +78,7 @@ async function chat(args: string[]): Promise<void> {
   let { actor = null } = values
   if (!SESSION_ID.test(sessionId)) throw new CommandError(ERRORS.invalid_session_id[1], 2)
   if (actor !== null && !ACTOR_ID.test(actor)) throw new CommandError(ERRORS.invalid_actor[1], 2)
-  const runtime = await start()
+  const [runtime, { takeTurn }] = [await start(), await import('./turn.ts')]
   if (runtime.actorRequired && actor === null) {
     actor = 'local-user'
     console.log(`You are ${actor}; -- --actor ID names another.`)
@@ -103,7 +104,7 @@ async function chat(args: string[]): Promise<void> {
       if (!(error instanceof AgentError)) throw error
       failed++
       const cause = error.cause instanceof Error ? error.cause.message : ''
-      print(`${error.message} (${cause || error.detail || error.type})\n${advise(error)}`)
+      print(`${error.message} (${cause || error.detail || error.type})\n${await advise(error)}`)
     }
     showPrompt()
   }
@@ -114,13 +115,15 @@ async function chat(args: string[]): Promise<void> {
 }
 
 /** Return a line that names the settings to look at when the model fails, or nothing. */
-function advise({ type, detail }: AgentError): string {
+async function advise({ type, detail }: AgentError): Promise<string> {
+  if (type !== 'model_failed') return ''
+  const { ADDRESS, CREDENTIALS } = await import('./model.ts')
   const hints: [RegExp, string][] = [
     [/HTTP 40[13]|Credential/, CREDENTIALS],
     [/HTTP 40[04]/, `MODEL and ${ADDRESS}`],
     [/Connect|ECONN|ENOTFOUND|EAI_AGAIN/, `${ADDRESS} and the network`],
   ]
-  const [, names] = hints.find(([form]) => type === 'model_failed' && form.test(detail)) ?? []
+  const [, names] = hints.find(([form]) => form.test(detail)) ?? []
   return names ? `${detail}: look at ${names}.\n` : ''
 }
 
@@ -138,6 +141,7 @@ async function listen(server: Server, { host, port }: Settings): Promise<void> {
 async function serve(args: string[]): Promise<void> {
   parseArgs({ args })
   logging.isVerbose = true
+  const { createApp, Turns } = await import('./server.ts')
   const [runtime, turns] = [await start(), new Turns()]
   const { host, requestTimeoutSeconds, shutdownGraceSeconds } = runtime.settings
   const signalled = new Promise((resolve) => {
@@ -164,7 +168,8 @@ async function serve(args: string[]): Promise<void> {
 
 const [command = '', ...rest] = process.argv.slice(2)
 try {
-  const run = COMMANDS.get(command)
+  const asksHelp = process.argv.includes('--help')
+  const run = asksHelp ? () => console.log(USAGE) : COMMANDS.get(command)
   const what = command ? `No such command '${command}'.` : 'Missing command.'
   if (!run) throw new CommandError(`${what}\n${USAGE}`, 2)
   await run(rest)

@@ -5,13 +5,17 @@ import { checkProject, loadProject, type Project } from './collections/check.ts'
 import type { Collection } from './collections/models.ts'
 import { SecretError, Secrets, unsetVariables } from './collections/secrets.ts'
 import { AgentError, type TurnRequest } from './contract.ts'
-import { buildModel, checkModel, modelEndpoint } from './model.ts'
+import type { buildModel } from './model.ts'
+import { OfflineModel } from './offline_model.ts'
 import { InProcess, type SessionStore } from './session_store.ts'
 import { Sessions } from './sessions.ts'
 import { type Diagnostic, diagnostic, type Settings } from './settings.ts'
 import { type DurableStore, StoreUnavailable } from './store/base.ts'
 import { CachedStore } from './store/cached.ts'
 import { openStore } from './store/index.ts'
+
+/** Load what the vendor's client needs, which takes a while; offline there is none. */
+const loadModel = async ({ model }: Settings) => (model === 'offline' ? null : import('./model.ts'))
 
 /** The model, the collections of the agent, and what the commands report about them. */
 export class Runtime {
@@ -24,13 +28,12 @@ export class Runtime {
   readonly settings: Settings
   readonly project: Project
   readonly sessions: Sessions
-  model: ReturnType<typeof buildModel>
+  model: ReturnType<typeof buildModel> = new OfflineModel()
   readonly #secrets: Secrets
 
   /** Run `check` first: invalid files make this throw arbitrary errors. */
   constructor(settings: Settings) {
     this.settings = settings
-    this.model = buildModel(settings)
     this.project = loadProject('.', settings.agentId)
     this.#secrets = new Secrets(settings)
     this.collection = this.project.sessionCollections()[0] ?? null
@@ -51,7 +54,8 @@ export class Runtime {
    * With `connect`, each store and service in use is called too.
    */
   static async check(settings: Settings, connect = false): Promise<Diagnostic[]> {
-    const findings = [...(await checkModel(settings)), ...checkProject('.', settings.agentId)]
+    const findings = (await (await loadModel(settings))?.checkModel(settings)) ?? []
+    findings.push(...checkProject('.', settings.agentId))
     const hasErrors = () => findings.some(({ severity }) => severity === 'error')
     if (connect && !hasErrors()) findings.push(...(await callServices(settings)))
     return findings
@@ -73,7 +77,8 @@ export class Runtime {
   /** Return what this process will contact, one line each, without passwords. */
   async describeEndpoints(): Promise<string[]> {
     const { model } = this.settings
-    const where = model === 'offline' ? 'nothing' : await modelEndpoint(this.settings)
+    const found = await loadModel(this.settings)
+    const where = (await found?.modelEndpoint(this.settings)) ?? 'nothing'
     const lines = [`Model: ${model}, contacts ${where.replace(/\/\/[^/]*@/, '//')}`]
     if (this.collection && this.store) {
       lines.push(`Sessions: ${this.collection.backend.type}, contacts ${this.store.contact}`)
@@ -92,9 +97,10 @@ export class Runtime {
   /** Pass on the messages of a committed turn. */
   record(_request: TurnRequest, _messages: unknown[]): void {}
 
-  /** Read the secrets that turns will need; throws AgentError for one that is missing. */
+  /** Make the model, and read the secrets that turns will need; throws AgentError. */
   async open(): Promise<void> {
     const isOffline = this.settings.model === 'offline'
+    this.model = (await loadModel(this.settings))?.buildModel(this.settings) ?? this.model
     const refs = isOffline ? [] : this.project.used().flatMap(({ backend }) => secretRefs(backend))
     try {
       for (const ref of refs) await this.#secrets.get(ref)

@@ -12,6 +12,7 @@ import { type Handler, ROUTES } from './routes.ts'
 import type { Runtime } from './runtime.ts'
 import { splitList } from './settings.ts'
 import { takeTurn } from './turn.ts'
+import { logged, type TurnReport } from './turn_log.ts'
 
 type Exchange = { request: IncomingMessage; response: ServerResponse }
 type Call = TurnRequest | EndSession
@@ -134,16 +135,17 @@ export function createApp(runtime: Runtime, turns: Turns): RequestListener {
   }
 
   async function run(call: Call, emit: Emit, signal: AbortSignal): Promise<object> {
+    if ('prompt' in call) {
+      const take = (report: TurnReport) => takeTurn(runtime, call, emit, signal, report)
+      const { turn, reply } = await logged(call, signal, take)
+      return { session_id: call.sessionId, turn, reply }
+    }
     try {
-      if ('prompt' in call) {
-        const { turn, reply } = await takeTurn(runtime, call, emit, signal)
-        return { session_id: call.sessionId, turn, reply }
-      }
       await runtime.sessions.open(call.sessionId, call.actor, signal, (session) => session.end())
       return { session_id: call.sessionId, ended: true }
     } catch (error) {
       if (error instanceof AgentError) {
-        log('WARNING', `session ${call.sessionId}: ${error.type} ${error.detail}`)
+        log('WARNING', `session ${call.sessionId}: not ended: ${error.type} ${error.detail}`)
       }
       throw error
     }

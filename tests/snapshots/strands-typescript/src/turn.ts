@@ -9,6 +9,7 @@ import { AgentError, describe, isBlank, log, type TurnRequest } from './contract
 import { withinTime } from './deadline.ts'
 import type { Runtime } from './runtime.ts'
 import type { LastTurn, Snapshot } from './sessions.ts'
+import { TurnReport } from './turn_log.ts'
 
 type Emit = (chunk: string) => Promise<void>
 
@@ -29,11 +30,14 @@ export async function takeTurn(
   request: TurnRequest,
   emit: Emit,
   signal: AbortSignal,
+  report = new TurnReport(),
 ): Promise<LastTurn> {
   const { sessionId, actor, key, prompt } = request
-  const last = await runtime.sessions.open(sessionId, actor, signal, async (session) => {
+  return runtime.sessions.open(sessionId, actor, signal, async (session) => {
+    report.turn = session.turn
     const replayed = session.replay(key)
     if (replayed) {
+      Object.assign(report, { turn: replayed.turn, outcome: 'replayed' })
       await emit(replayed.reply)
       return replayed
     }
@@ -41,15 +45,13 @@ export async function takeTurn(
     const before = agent.messages.length
     const reply = await withinTime(runtime.settings.turnTimeoutSeconds, signal, (stop) =>
       stream(runtime, agent, prompt, emit, stop),
-    )
+    ).finally(() => Object.assign(report, agent.metrics.accumulatedUsage))
     // Without the system prompt: the code's own applies, also after it has changed.
     const snapshot = agent.takeSnapshot({ preset: 'session', exclude: ['systemPrompt'] })
     const { scope, schemaVersion: schema_version, createdAt: created_at, data } = snapshot
     const record = () => runtime.record(request, agent.messages.slice(before))
     return session.commit({ scope, schema_version, created_at, data }, reply, key, record)
   })
-  log('INFO', `session ${sessionId}: turn ${last.turn}`)
-  return last
 }
 
 /** Return a new agent that continues the session and shares no state with it. */

@@ -1,4 +1,4 @@
-// Which model answers: MODEL over Chat Completions, or the offline model while MODEL is unset.
+// Which model answers: MODEL over Chat Completions.
 
 import { createOpenAI } from '@ai-sdk/openai'
 import {
@@ -8,7 +8,6 @@ import {
   wrapLanguageModel,
 } from 'ai'
 
-import { OfflineModel } from './offline_model.ts'
 import { boundedFetch } from './provider.ts'
 import { type Diagnostic, diagnostic, isPlainHttp, type Settings } from './settings.ts'
 
@@ -30,7 +29,6 @@ const middleware: LanguageModelMiddleware = {
 
 /** The model of this process. */
 export function buildModel(settings: Settings): LanguageModel {
-  if (settings.model === 'offline') return new OfflineModel()
   // A server of your own may want no key, but the client insists on one.
   const apiKey = process.env.OPENAI_API_KEY || 'none'
   const baseURL = modelEndpoint(settings)
@@ -41,7 +39,6 @@ export function buildModel(settings: Settings): LanguageModel {
 /** What keeps this model from answering, as far as the environment can tell. */
 export function checkModel(settings: Settings): Diagnostic[] {
   const { OPENAI_API_KEY: key, OPENAI_BASE_URL: url } = process.env
-  if (settings.model === 'offline') return []
   if (key && isPlainHttp(modelEndpoint(settings))) {
     const hint = 'OPENAI_API_KEY travels over plain http to another host: use https.'
     return [diagnostic('SET-OPENAI_BASE_URL', hint, 'warning')]

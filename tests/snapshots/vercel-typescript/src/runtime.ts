@@ -1,10 +1,14 @@
 // What the turns of one process share: the model and the sessions, which live in memory.
 
 import type { TurnRequest } from './contract.ts'
-import { buildModel, checkModel, modelEndpoint } from './model.ts'
+import type { buildModel } from './model.ts'
+import { OfflineModel } from './offline_model.ts'
 import { InProcess } from './session_store.ts'
 import { Sessions } from './sessions.ts'
 import type { Diagnostic, Settings } from './settings.ts'
+
+/** Load what the vendor's client needs, which takes a while; offline there is none. */
+const loadModel = async ({ model }: Settings) => (model === 'offline' ? null : import('./model.ts'))
 
 /** The model, the sessions, and what the commands report about them. */
 export class Runtime {
@@ -16,23 +20,23 @@ export class Runtime {
 
   readonly settings: Settings
   readonly sessions: Sessions
-  model: ReturnType<typeof buildModel>
+  model: ReturnType<typeof buildModel> = new OfflineModel()
 
   constructor(settings: Settings) {
     this.settings = settings
-    this.model = buildModel(settings)
     this.sessions = new Sessions(settings, new InProcess(settings))
   }
 
   /** Return the findings about what the settings name. */
   static async check(settings: Settings): Promise<Diagnostic[]> {
-    return checkModel(settings)
+    return (await loadModel(settings))?.checkModel(settings) ?? []
   }
 
   /** Return what this process will contact, one line each, without passwords. */
   async describeEndpoints(): Promise<string[]> {
     const { model } = this.settings
-    const where = model === 'offline' ? 'nothing' : await modelEndpoint(this.settings)
+    const found = await loadModel(this.settings)
+    const where = (await found?.modelEndpoint(this.settings)) ?? 'nothing'
     const shown = where.replace(/\/\/[^/]*@/, '//')
     return [`Model: ${model}, contacts ${shown}`, 'Sessions: in this process']
   }
@@ -45,8 +49,10 @@ export class Runtime {
   /** Pass on the messages of a committed turn. */
   record(_request: TurnRequest, _messages: unknown[]): void {}
 
-  /** Connect; throws AgentError for what cannot work. */
-  async open(): Promise<void> {}
+  /** Make the model, and connect; throws AgentError for what cannot work. */
+  async open(): Promise<void> {
+    this.model = (await loadModel(this.settings))?.buildModel(this.settings) ?? this.model
+  }
 
   /** Write what is still to be written, and disconnect. */
   async close(): Promise<void> {}

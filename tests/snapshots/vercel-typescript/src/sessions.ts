@@ -26,6 +26,7 @@ type Loaded = [Stored | null, Snapshot | null]
 /** A session during one turn: the committed snapshot, and the only way to replace it. */
 class Session {
   readonly snapshot: Snapshot | null
+  readonly turn: number
   readonly #id: string
   readonly #actor: string | null
   readonly #store: SessionStore
@@ -36,6 +37,7 @@ class Session {
     this.#actor = actor
     this.#store = store
     ;[this.#stored, this.snapshot] = loaded
+    this.turn = (this.snapshot?.app_data.turn ?? 0) + 1
     if (this.snapshot && this.snapshot.app_data.actor !== actor) {
       throw new AgentError('session_forbidden')
     }
@@ -54,8 +56,7 @@ class Session {
     key: string | null,
     saved: () => void,
   ): Promise<LastTurn> {
-    const turn = (this.snapshot?.app_data.turn ?? 0) + 1
-    const last = { actor: this.#actor, turn, key, reply }
+    const last = { actor: this.#actor, turn: this.turn, key, reply }
     const committed = serialize({ ...snapshot, app_data: last })
     await this.#store.save(this.#id, committed, this.#stored?.revision ?? null, saved)
     return last

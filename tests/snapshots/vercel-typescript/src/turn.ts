@@ -8,6 +8,7 @@ import { AgentError, describe, isBlank, log, type TurnRequest } from './contract
 import { withinTime } from './deadline.ts'
 import type { Runtime } from './runtime.ts'
 import type { LastTurn, Snapshot } from './sessions.ts'
+import { TurnReport } from './turn_log.ts'
 
 type Emit = (chunk: string) => Promise<void>
 type Part = { type: string; text: string; providerOptions?: unknown }
@@ -26,18 +27,21 @@ export async function takeTurn(
   request: TurnRequest,
   emit: Emit,
   signal: AbortSignal,
+  report = new TurnReport(),
 ): Promise<LastTurn> {
   const { sessionId, actor, key } = request
-  const last = await runtime.sessions.open(sessionId, actor, signal, async (session) => {
+  return runtime.sessions.open(sessionId, actor, signal, async (session) => {
+    report.turn = session.turn
     const replayed = session.replay(key)
     if (replayed) {
+      Object.assign(report, { turn: replayed.turn, outcome: 'replayed' })
       await emit(replayed.reply)
       return replayed
     }
     const messages = stage(session.snapshot, runtime.settings.historyMessages)
     const prompt: ModelMessage = { role: 'user', content: request.prompt }
     const [reply, answers] = await withinTime(runtime.settings.turnTimeoutSeconds, signal, (stop) =>
-      stream(runtime, request, [...messages, prompt], emit, stop),
+      stream(runtime, request, [...messages, prompt], emit, stop, report),
     )
     const added = [prompt, ...answers]
     // Without the system prompt: the code's own applies, also after it has changed.
@@ -46,8 +50,6 @@ export async function takeTurn(
     const snapshot = { scope: 'agent', schema_version: '1.0', created_at, data }
     return session.commit(snapshot, reply, key, () => runtime.record(request, added))
   })
-  log('INFO', `session ${sessionId}: turn ${last.turn}`)
-  return last
 }
 
 /** Copy the last whole turns that fit into `limit` messages; at least the very last one. */
@@ -65,6 +67,7 @@ async function stream(
   staged: ModelMessage[],
   emit: Emit,
   stop: AbortSignal,
+  report: TurnReport,
 ): Promise<[string, ModelMessage[]]> {
   const said: string[] = []
   let size = 0
@@ -87,6 +90,10 @@ async function stream(
       if (part.type === 'text-delta') size += Buffer.byteLength(part.text)
       if (part.type === 'tool-input-delta') size += Buffer.byteLength(part.delta)
       if (size > runtime.settings.maxReplyBytes) throw new AgentError('reply_incomplete')
+      if (part.type === 'finish-step') {
+        report.inputTokens += part.usage.inputTokens ?? 0
+        report.outputTokens += part.usage.outputTokens ?? 0
+      }
       if (part.type === 'tool-error') {
         const kind = typeof part.error === 'string' ? 'not a valid call' : describe(part.error)
         // A name that the model made up is not logged.

@@ -1,15 +1,16 @@
 """OpenAI's client as a model of Strands."""
 
 import os
-from collections.abc import AsyncGenerator
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager
+from types import SimpleNamespace
 from typing import Any
 
-from httpx import create_ssl_context
-from openai import DefaultAsyncHttpxClient
+from openai import AsyncOpenAI, DefaultAsyncHttpxClient
 from strands.models.openai import OpenAIModel
 from strands.types.streaming import StreamEvent
 
+from .contract import AgentError
 from .provider import event_hooks
 from .settings import Settings
 
@@ -20,18 +21,40 @@ class ChatModel(OpenAIModel):
     """OpenAI's Chat Completions, as OpenAI, Ollama, vLLM and others serve them."""
 
     def __init__(self, settings: Settings) -> None:
+        super().__init__(model_id=settings.model)
         # A server of your own may want no key, but the client insists on one.
         key = os.environ.get("OPENAI_API_KEY") or "none"
-        super().__init__(client_args={"api_key": key}, model_id=settings.model)
-        hooks = event_hooks(settings)
-        self._http: dict[str, Any] = {"verify": create_ssl_context(), "event_hooks": hooks}
+        http = DefaultAsyncHttpxClient(event_hooks=event_hooks(settings))
+        self._openai = AsyncOpenAI(api_key=key, http_client=http)
+        self._max_bytes = settings.max_reply_bytes
 
     async def stream(self, *args: Any, **kwargs: Any) -> AsyncGenerator[StreamEvent]:
-        # The base class closes its client after each call: what is costly is made once.
-        self.client_args["http_client"] = DefaultAsyncHttpxClient(**self._http)
         async with aclosing(super().stream(*args, **kwargs)) as events:
             async for event in events:
                 yield event
+
+    @asynccontextmanager
+    async def _get_client(self) -> AsyncIterator[Any]:
+        # The base class makes a client for each call, as it does not close what it reads.
+        async with AsyncExitStack() as stack:
+
+            async def create(**request: Any) -> Any:
+                response = await self._openai.chat.completions.create(**request)
+                return self._limit(await stack.enter_async_context(response))
+
+            chat = SimpleNamespace(completions=SimpleNamespace(create=create))
+            yield SimpleNamespace(chat=chat, beta=self._openai.beta)
+
+    async def _limit(self, chunks: AsyncIterator[Any]) -> AsyncGenerator[Any]:
+        # The base class keeps the arguments of tool calls until the end.
+        size = 0
+        async for chunk in chunks:
+            for choice in chunk.choices or []:
+                for call in choice.delta.tool_calls or []:
+                    size += len(call.function.arguments or "")
+            if size > self._max_bytes:
+                raise AgentError("reply_incomplete", detail="MAX_REPLY_BYTES")
+            yield chunk
 
     def format_chunk(self, event: dict[str, Any], **kwargs: Any) -> StreamEvent:
         # The base class takes for a good end: a stream that just stops, and an unknown reason.

@@ -9,20 +9,22 @@ import re
 import socket
 import sys
 from types import FrameType
+from typing import TYPE_CHECKING
 from uuid import uuid4
 
 import click
 import uvicorn
+from starlette.applications import Starlette
 
 from .answers import check_answers
 from .connection import Connection
 from .contract import ACTOR_ID, ERRORS, SESSION_ID, AgentError, TurnRequest, check_prompt
-from .model import ADDRESS, CREDENTIALS
-from .runtime import Runtime
-from .server import Turns, create_app
 from .settings import Settings, diagnostic, format_finding, read_settings, refuse_errors
 from .store.commands import sessions
-from .turn import take_turn
+
+# Modules that load a framework or a client are imported by the command that needs them.
+if TYPE_CHECKING:
+    from .runtime import Runtime
 
 # Control characters but tab and line feed: they could move the cursor or retitle the window.
 CONTROL = "[\x00-\x08\x0b-\x1f\x7f-\x9f]"
@@ -33,10 +35,15 @@ def cli() -> None:
     """Talk to the agent here, serve it over HTTP, or check its settings."""
     for stream in (sys.stdin, sys.stdout, sys.stderr):
         stream.reconfigure(encoding="utf-8", errors="replace")  # type: ignore[union-attr]
+    handler = logging.StreamHandler()
+    handler.setFormatter(_Formatter("%(asctime)s %(levelname)s %(message)s"))
+    logging.basicConfig(handlers=[handler])
 
 
-def start() -> Runtime:
+def start() -> "Runtime":
     """Return the runtime of this process; refuse to start when `check` finds an error."""
+    from .runtime import Runtime
+
     settings, findings = read_settings()
     findings += Runtime.check(settings)
     refuse_errors(findings)
@@ -53,6 +60,8 @@ def start() -> Runtime:
 @click.option("--connect", is_flag=True, help="Also call each store and service in use.")
 def check(as_json: bool, connect: bool) -> None:
     """Report errors in the settings and collections; exit with 1 if there is one."""
+    from .runtime import Runtime
+
     settings, findings = read_settings()
     findings += Runtime.check(settings, connect)
     findings += check_answers()
@@ -77,6 +86,8 @@ def check(as_json: bool, connect: bool) -> None:
 @click.option("--actor", help="Speak as this actor.")
 def chat(session: str, actor: str | None) -> None:
     """Talk to the agent here, also line by line from a pipe."""
+    from .turn import take_turn
+
     if not re.fullmatch(SESSION_ID, session):
         raise click.BadParameter(ERRORS["invalid_session_id"][1])
     if actor is not None and not re.fullmatch(ACTOR_ID, actor):
@@ -110,6 +121,8 @@ def chat(session: str, actor: str | None) -> None:
 
 def _advise(error: AgentError) -> str:
     """Return a line that names the settings to look at when the model fails, or nothing."""
+    from .model import ADDRESS, CREDENTIALS
+
     hints = {
         "HTTP 40[13]|Credential": CREDENTIALS,
         "HTTP 40[04]": f"MODEL and {ADDRESS}",
@@ -135,14 +148,11 @@ class _Formatter(logging.Formatter):
 @cli.command()
 def serve() -> None:
     """Serve the agent over HTTP on HOST and PORT."""
-    handler = logging.StreamHandler()
-    handler.setFormatter(_Formatter("%(asctime)s %(levelname)s %(message)s"))
-    logging.basicConfig(handlers=[handler])
     logging.getLogger("app").setLevel("INFO")
     asyncio.run(_serve(start()))
 
 
-async def _open(runtime: Runtime) -> None:
+async def _open(runtime: "Runtime") -> None:
     try:
         await runtime.open()
     except AgentError as error:
@@ -152,10 +162,9 @@ async def _open(runtime: Runtime) -> None:
 class _Server(uvicorn.Server):
     """A server that drains at the first signal and exits at the second."""
 
-    def __init__(self, runtime: Runtime, turns: Turns) -> None:
-        app = create_app(runtime, turns)
+    def __init__(self, app: Starlette, seconds: int) -> None:
         config = uvicorn.Config(app, http=Connection, log_config=None, server_header=False)
-        config.timeout_keep_alive = runtime.settings.request_timeout_seconds
+        config.timeout_keep_alive = seconds
         config.timeout_graceful_shutdown = 1  # for clients that do not read their answer
         super().__init__(config)
         self.loop, self.signalled = asyncio.get_running_loop(), asyncio.Event()
@@ -182,11 +191,13 @@ def _listen(settings: Settings) -> socket.socket:
         raise click.ClickException(f"Cannot listen on {where}: {why}.") from error
 
 
-async def _serve(runtime: Runtime) -> None:
+async def _serve(runtime: "Runtime") -> None:
+    from .server import Turns, create_app
+
     settings, turns, host = runtime.settings, Turns(), runtime.settings.host
     await _open(runtime)
     listener = _listen(settings)
-    server = _Server(runtime, turns)
+    server = _Server(create_app(runtime, turns), settings.request_timeout_seconds)
     running = asyncio.create_task(server.serve([listener]))
     if not settings.is_loopback and not settings.api_token:
         place = f"{host} is reachable from other machines"

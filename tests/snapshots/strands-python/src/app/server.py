@@ -26,6 +26,7 @@ from .routes import ROUTES, Handler
 from .runtime import Runtime
 from .settings import split_list
 from .turn import take_turn
+from .turn_log import logged
 
 log = logging.getLogger(__name__)
 Chunks = AsyncIterator[str]
@@ -130,14 +131,15 @@ async def _relay(request: Request, turns: Turns, runtime: Runtime, call: Call) -
 async def _run(
     runtime: Runtime, call: Call, emit: Callable[[str], Awaitable[None]]
 ) -> dict[str, Any]:
+    if isinstance(call, TurnRequest):
+        with logged(call) as report:
+            last = await take_turn(runtime, call, emit, report)
+        return {"session_id": call.session_id, "turn": last["turn"], "reply": last["reply"]}
     try:
-        if isinstance(call, TurnRequest):
-            last = await take_turn(runtime, call, emit)
-            return {"session_id": call.session_id, "turn": last["turn"], "reply": last["reply"]}
         async with runtime.sessions.open(call.session_id, call.actor) as session:
             await session.end()
     except AgentError as error:
-        log.warning("session %s: %s %s", call.session_id, error.type, error.detail)
+        log.warning("session %s: not ended: %s %s", call.session_id, error.type, error.detail)
         raise
     return {"session_id": call.session_id, "ended": True}
 

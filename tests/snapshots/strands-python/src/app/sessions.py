@@ -27,6 +27,7 @@ class Session:
     def __init__(self, id: str, actor: str | None, store: SessionStore, loaded: Loaded):
         self._id, self._actor, self._store = id, actor, store
         self._stored, self.snapshot = loaded
+        self.turn = self.snapshot["app_data"]["turn"] + 1 if self.snapshot else 1
         if self.snapshot and self.snapshot["app_data"]["actor"] != actor:
             raise AgentError("session_forbidden")
 
@@ -39,8 +40,7 @@ class Session:
         self, snapshot: Snapshot, reply: str, key: str | None, saved: Callable[[], None]
     ) -> dict[str, Any]:
         """Save the snapshot that the turn leaves, call `saved`, and return its `app_data`."""
-        turn = self.snapshot["app_data"]["turn"] + 1 if self.snapshot else 1
-        last = {"actor": self._actor, "turn": turn, "key": key, "reply": reply}
+        last = {"actor": self._actor, "turn": self.turn, "key": key, "reply": reply}
         committed = well_formed(json.dumps(snapshot | {"app_data": last}, ensure_ascii=False))
         expected = self._stored.revision if self._stored else None
         await self._store.save(self._id, committed.encode(), expected, saved)

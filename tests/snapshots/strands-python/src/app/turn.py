@@ -18,36 +18,45 @@ from strands.types.exceptions import MaxTokensReachedException
 from .agent import SYSTEM_PROMPT, TOOLS
 from .contract import AgentError, TurnRequest, describe, is_blank, well_formed
 from .runtime import Runtime
+from .turn_log import TurnReport
 
 log = logging.getLogger(__name__)
 Emit = Callable[[str], Awaitable[None]]
 
 
-async def take_turn(runtime: Runtime, request: TurnRequest, emit: Emit) -> dict[str, Any]:
+async def take_turn(
+    runtime: Runtime, request: TurnRequest, emit: Emit, report: TurnReport | None = None
+) -> dict[str, Any]:
     """Run one turn, `emit` each chunk of the reply, and return {"actor", "turn", "key", "reply"}.
 
     The session changes only in the last step, so there is nothing to undo: a turn that fails,
     is cancelled, times out or ends without a whole reply leaves no trace.
     Raises AgentError.
     """
+    report = report or TurnReport()
     async with runtime.sessions.open(request.session_id, request.actor) as session:
+        report.turn = session.turn
         if last := session.replay(request.key):
+            report.turn, report.outcome = last["turn"], "replayed"
             await emit(last["reply"])
             return last
         try:
             async with asyncio.timeout(runtime.settings.turn_timeout_seconds):
                 agent = _stage(runtime, request, session.snapshot)
                 before = len(agent.messages)
-                reply = await _stream(runtime, agent, request.prompt, emit)
+                usage = agent.event_loop_metrics.accumulated_usage
+                try:
+                    reply = await _stream(runtime, agent, request.prompt, emit)
+                finally:
+                    report.input_tokens = usage["inputTokens"]
+                    report.output_tokens = usage["outputTokens"]
         except TimeoutError:
             raise AgentError("turn_timeout") from None
         # Without the system prompt: the code's own applies, also after it has changed.
         snapshot = agent.take_snapshot(preset="session")
         added = agent.messages[before:]
         record = partial(copy_context().run, runtime.record, request, added)
-        last = await session.commit(snapshot.to_dict(), reply, request.key, record)
-    log.info("session %s: turn %d", request.session_id, last["turn"])
-    return last
+        return await session.commit(snapshot.to_dict(), reply, request.key, record)
 
 
 def _stage(runtime: Runtime, request: TurnRequest, committed: dict[str, Any] | None) -> Agent:

@@ -15,6 +15,7 @@ import ai
 from .agent import SYSTEM_PROMPT, TOOLS
 from .contract import AgentError, TurnRequest, describe, is_blank, well_formed
 from .runtime import Runtime
+from .turn_log import TurnReport
 
 log = logging.getLogger(__name__)
 Emit = Callable[[str], Awaitable[None]]
@@ -22,28 +23,31 @@ Message = ai.messages.Message
 ToolCall = ai.messages.ToolCallPart
 
 
-async def take_turn(runtime: Runtime, request: TurnRequest, emit: Emit) -> dict[str, Any]:
+async def take_turn(
+    runtime: Runtime, request: TurnRequest, emit: Emit, report: TurnReport | None = None
+) -> dict[str, Any]:
     """Run one turn, `emit` each chunk of the reply, and return {"actor", "turn", "key", "reply"}.
 
     The session changes only in the last step, so there is nothing to undo: a turn that fails,
     is cancelled, times out or ends without a whole reply leaves no trace.
     Raises AgentError.
     """
+    report = report or TurnReport()
     async with runtime.sessions.open(request.session_id, request.actor) as session:
+        report.turn = session.turn
         if last := session.replay(request.key):
+            report.turn, report.outcome = last["turn"], "replayed"
             await emit(last["reply"])
             return last
         try:
             async with asyncio.timeout(runtime.settings.turn_timeout_seconds):
                 staged = _stage(session.snapshot, runtime.settings.history_messages)
-                reply, added = await _stream(runtime, request, staged, emit)
+                reply, added = await _stream(runtime, request, staged, emit, report)
         except TimeoutError:
             raise AgentError("turn_timeout") from None
         snapshot = _snapshot([*staged, *added])
         record = partial(copy_context().run, runtime.record, request, added)
-        last = await session.commit(snapshot, reply, request.key, record)
-    log.info("session %s: turn %d", request.session_id, last["turn"])
-    return last
+        return await session.commit(snapshot, reply, request.key, record)
 
 
 def _stage(committed: dict[str, Any] | None, limit: int) -> list[Message]:
@@ -65,7 +69,11 @@ def _snapshot(messages: list[Message]) -> dict[str, Any]:
 
 
 async def _stream(
-    runtime: Runtime, request: TurnRequest, staged: list[Message], emit: Emit
+    runtime: Runtime,
+    request: TurnRequest,
+    staged: list[Message],
+    emit: Emit,
+    report: TurnReport,
 ) -> tuple[str, list[Message]]:
     """Run the agent; return the emitted text and the messages of the turn."""
     said, size = list[str](), 0
@@ -80,6 +88,9 @@ async def _stream(
                     size += len(event.chunk.encode(errors="replace"))
                 if size > runtime.settings.max_reply_bytes:
                     raise AgentError("reply_incomplete", detail="MAX_REPLY_BYTES")
+                if isinstance(event, ai.events.StreamEnd) and event.message.usage:
+                    report.input_tokens += event.message.usage.input_tokens
+                    report.output_tokens += event.message.usage.output_tokens
                 if isinstance(event, ai.events.TextDelta) and event.chunk:
                     said.append(well_formed(event.chunk))
                     await emit(said[-1])

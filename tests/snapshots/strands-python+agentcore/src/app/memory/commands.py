@@ -6,16 +6,19 @@ import re
 import sys
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from ..collections.check import load_project
 from ..contract import ACTOR_ID, ERRORS
-from ..runtime import Runtime
 from ..settings import Settings, read_settings, refuse_errors
-from .erase import Erasure, Report
 from .iam import make_policy, policy_file
+
+# Modules that load a framework are imported by the command that needs them.
+if TYPE_CHECKING:
+    from ..runtime import Runtime
+    from .erase import Report
 
 
 def _actor(_: Any, __: Any, value: str) -> str:
@@ -29,13 +32,17 @@ def _actor(_: Any, __: Any, value: str) -> str:
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def forget(actor: str, as_json: bool) -> None:
     """Erase an actor's sessions, events and records; exit with 1 if some are left."""
+    from ..runtime import Runtime
+
     report = asyncio.run(_forget(Runtime(_checked_settings()), actor))
     text = json.dumps(asdict(report), ensure_ascii=False, separators=(",", ":"))
     click.echo(text if as_json else "\n".join(report.lines()))
     sys.exit(bool(report.could_not))
 
 
-async def _forget(runtime: Runtime, actor: str) -> Report:
+async def _forget(runtime: "Runtime", actor: str) -> "Report":
+    from .erase import Erasure
+
     erasure = Erasure(runtime.long_term, actor)
     try:
         await runtime.erase_sessions(erasure.report, await erasure.find_sessions())
@@ -59,6 +66,8 @@ def iam(save: bool) -> None:
 
 
 def _checked_settings() -> Settings:
+    from ..runtime import Runtime
+
     settings, findings = read_settings()
     findings += Runtime.check(settings)
     refuse_errors(findings)

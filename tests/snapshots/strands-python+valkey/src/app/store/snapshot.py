@@ -5,8 +5,6 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
-from .messages import are_messages
-
 
 class _AppData(BaseModel):
     model_config = ConfigDict(strict=True)
@@ -23,6 +21,8 @@ class _Data(BaseModel):
     @field_validator("messages")
     @classmethod
     def _are_of_this_framework(cls, messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        from .messages import are_messages  # imports the framework, which takes a second
+
         if not are_messages(messages):
             raise ValueError("not messages of this agent's framework")
         return messages

@@ -1,0 +1,32 @@
+"""The tools of MCP servers as Strands has them."""
+
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Any
+
+from strands.tools.tools import PythonAgentTool
+from strands.types.tools import ToolResult, ToolUse
+
+
+def names_of(tools: Iterable[Any]) -> set[str]:
+    """Return the names of tools."""
+    return {getattr(tool, "tool_name", "") for tool in tools}
+
+
+def to_tool(
+    name: str,
+    description: str,
+    schema: dict[str, Any],
+    call: Callable[[dict[str, Any]], Awaitable[str]],
+) -> PythonAgentTool:
+    """Return a tool of the framework; the text of what `call` raises is for the model."""
+
+    async def run(tool_use: ToolUse, **_: Any) -> ToolResult:
+        text = await call(tool_use["input"])
+        return {
+            "toolUseId": tool_use["toolUseId"],
+            "status": "success",
+            "content": [{"text": text}],
+        }
+
+    spec: Any = {"name": name, "description": description, "inputSchema": {"json": schema}}
+    return PythonAgentTool(name, spec, run)

@@ -1,0 +1,286 @@
+"""A server and its connection: made anew when it was lost, with calls bounded in time."""
+
+import asyncio
+import json
+import logging
+import os
+import time
+from collections.abc import AsyncGenerator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from threading import Thread
+from typing import TYPE_CHECKING, Any
+
+import anyio
+
+from ..contract import describe, well_formed
+from .file import Declaration
+
+if TYPE_CHECKING:
+    import httpx2
+    import mcp_types
+
+log = logging.getLogger(__name__)
+RETRY_SECONDS = 5  # turns try a server at most this often
+CLOSE_SECONDS = 7  # the SDK kills a process that does not end 4 seconds after its input
+MAX_TOOLS = 100
+MAX_RESULT_CHARS = 100_000
+Listed = Callable[[], None]
+
+
+class ServerDown(Exception):
+    """A server that cannot be used, and why."""
+
+
+class ToolFailed(Exception):
+    """The failure that a server reports of a tool; the model gets its text."""
+
+
+class Connection:
+    """A connection to a server, held by a task of its own: what it opens it has to close."""
+
+    def __init__(self, declared: Declaration, seconds: int) -> None:
+        self._declared, self._status, self._words, self._reader = declared, 0, "", Thread()
+        self.over = asyncio.Event()
+        loop = asyncio.get_running_loop()
+        self.tools: asyncio.Future[list[mcp_types.Tool]] = loop.create_future()
+        self.task = asyncio.create_task(self._run())
+        loop.call_later(seconds, self._fail, f"it did not answer within {seconds} seconds")
+
+    async def call(self, name: str, arguments: dict[str, Any]) -> "mcp_types.CallToolResult | None":
+        """Call a tool; None: the server has lost the session, and did not call it."""
+        self._status = 0
+        work = asyncio.create_task(self._client.call_tool(name, arguments))
+        try:
+            await asyncio.wait({work, self.task}, return_when=asyncio.FIRST_COMPLETED)
+            if not work.done():
+                raise ServerDown("the connection was lost")
+            return work.result()
+        except Exception:
+            if self._status != 404:
+                raise
+            self.over.set()
+            return None
+        finally:
+            work.cancel()
+
+    def close(self) -> None:
+        """Begin to close it."""
+        self._fail("it was closed")
+        self.over.set()
+
+    def _fail(self, reason: str) -> None:
+        """Give up to connect."""
+        if not self.tools.done():
+            self.tools.set_exception(ServerDown(reason))
+            self.over.set()
+            self.task.cancel()
+
+    async def _run(self) -> None:
+        try:
+            if self._declared.unset:
+                raise ServerDown(f"{self._declared.unset[0]} is not set")
+            from mcp.client import Client
+
+            # Every server knows the handshake of the protocol's versions before 2026.
+            async with Client(self._transport(), mode="legacy") as self._client:
+                tools = await _list_tools(self._client)
+                if not self.tools.done():
+                    self.tools.set_result(tools)
+                await self.over.wait()
+        except Exception as error:  # noqa: BLE001 (whatever a server may cause)
+            await asyncio.to_thread(self._reader_ends)
+            self._fail(self._reason(error))
+        finally:
+            self.over.set()
+
+    @asynccontextmanager
+    async def _transport(self) -> AsyncGenerator[tuple[Any, Any]]:
+        """Open the streams of the connection; it is over when the one to read ends."""
+        declared = self._declared
+        async with AsyncExitStack() as stack:
+            if declared.url:
+                import httpx2
+                from mcp.client.streamable_http import streamable_http_client
+
+                client = httpx2.AsyncClient(
+                    headers=declared.headers,
+                    timeout=httpx2.Timeout(30, read=None),  # calls have a time limit of their own
+                    follow_redirects=True,
+                    event_hooks={"response": [self._inspect]},
+                )
+                await stack.enter_async_context(client)
+                transport = streamable_http_client(declared.url, http_client=client)
+                source, sink = await stack.enter_async_context(transport)
+            else:
+                from mcp.client.stdio import StdioServerParameters, stdio_client
+
+                command = StdioServerParameters(
+                    command=declared.command, args=declared.args, env=declared.env
+                )
+                errors, stderr = os.pipe()
+                self._reader = Thread(target=self._read_errors, args=(errors,), daemon=True)
+                self._reader.start()
+                with os.fdopen(stderr, "w") as stream:
+                    source, sink = await stack.enter_async_context(stdio_client(command, stream))
+            sender, receiver = anyio.create_memory_object_stream[Any]()
+            group = await stack.enter_async_context(anyio.create_task_group())
+            group.start_soon(self._relay, source, sender)
+            yield receiver, sink
+            group.cancel_scope.cancel()
+
+    async def _relay(self, source: Any, sender: Any) -> None:
+        with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
+            async with sender:
+                async for message in source:
+                    await sender.send(message)
+        self.over.set()
+
+    async def _inspect(self, response: "httpx2.Response") -> None:
+        """Note how a server refuses a request; keep what is sent to it from other hosts."""
+        if response.request.method == "POST" and response.status_code >= 400:
+            self._status = response.status_code
+        following = response.next_request
+        if following and following.url.netloc != response.url.netloc:
+            raise ServerDown("it redirects to another host")
+
+    def _read_errors(self, errors: int) -> None:
+        """Keep the last line that a process writes before it answers; drop what it logs later."""
+        with open(errors, errors="replace") as stream:
+            while line := stream.readline(1000):
+                if line.strip() and not self.tools.done():
+                    self._words = line.strip()[:200]
+
+    def _reader_ends(self) -> None:
+        if self._reader.ident:
+            self._reader.join(0.5)
+
+    def _reason(self, error: BaseException) -> str:
+        while isinstance(error, BaseExceptionGroup):
+            error = error.exceptions[0]
+        if isinstance(error, ServerDown):
+            return str(error)
+        if isinstance(error, ValueError):
+            return "its answer is not valid"
+        if self._status:
+            return f"it answered HTTP {self._status}"
+        if self._declared.url:
+            return f"it cannot be reached: {describe(error)}"
+        if not self._declared.is_found:
+            return f"the command {self._declared.command} was not found"
+        return f"its process ended: {self._words or describe(error)}"
+
+
+class Server:
+    """A server of the file: its last connection, and the tools that it listed there."""
+
+    def __init__(self, declared: Declaration, seconds: int, listed: Listed) -> None:
+        self.declared, self._seconds, self._listed = declared, seconds, listed
+        self.tools: list[mcp_types.Tool] = []
+        self.problem = ""  # why it is down
+        self._connection: Connection | None = None
+        self._tasks, self._tried, self._is_closed = set[asyncio.Task[None]](), 0.0, False
+
+    async def connect(self) -> Connection:
+        """Return the connection, after making one where there is none. Raises ServerDown."""
+        connection = self._connection
+        if connection is None or connection.over.is_set():
+            connection = self._begin()
+        await asyncio.shield(connection.tools)
+        return connection
+
+    def retry(self) -> None:
+        """Begin to connect if the server is down and was not tried a moment ago."""
+        is_down = self._connection is None or self._connection.over.is_set()
+        if is_down and time.monotonic() - self._tried >= RETRY_SECONDS:
+            self._begin()
+
+    async def call(self, name: str, arguments: dict[str, Any]) -> str:
+        """Call a tool and return its result as text; what it raises has a text for the model."""
+        from mcp.shared.exceptions import MCPError
+
+        who = f"MCP server {self.declared.name}"
+        try:
+            async with asyncio.timeout(self._seconds):
+                result = await (await self.connect()).call(name, arguments)
+                if result is None:
+                    result = await (await self.connect()).call(name, arguments)
+        except TimeoutError:
+            raise TimeoutError(f"{who} did not answer within {self._seconds} seconds.") from None
+        except ServerDown as error:
+            raise ConnectionError(f"{who} is down: {error}.") from None
+        except MCPError as error:
+            if error.message == "Connection closed":
+                raise ConnectionError(f"{who} is down: the connection was lost.") from None
+            raise ToolFailed(f"{who}: {_cut(error.message)}") from None
+        except Exception as error:  # what the SDK makes of an invalid answer
+            raise ToolFailed(f"{who} sent an invalid answer.") from error
+        if result is None:
+            raise ConnectionError(f"{who} is down: it does not keep its session.")
+        if result.is_error:
+            raise ToolFailed(_text(result))
+        return _text(result)
+
+    async def close(self) -> None:
+        """Close the connection; a process is ended, or killed."""
+        self._is_closed = True
+        if self._connection:
+            self._connection.close()
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=CLOSE_SECONDS)
+
+    def _begin(self) -> Connection:
+        self._tried = time.monotonic()
+        self._connection = connection = Connection(self.declared, self._seconds)
+        self._tasks.add(connection.task)
+        connection.task.add_done_callback(self._tasks.discard)
+        connection.task.add_done_callback(lambda _: self._note("the connection was lost"))
+        connection.tools.add_done_callback(self._list)
+        return connection
+
+    def _list(self, listed: "asyncio.Future[list[mcp_types.Tool]]") -> None:
+        if error := listed.exception():
+            self._note(str(error))
+        else:
+            self.tools, self.problem = listed.result(), ""
+            log.info("MCP server %s: connected", self.declared.name)
+            self._listed()
+
+    def _note(self, problem: str) -> None:
+        """Warn once, until it was connected again."""
+        if self._is_closed:
+            return
+        if not self.problem:
+            again = "it is tried again at the next turn"
+            log.warning("MCP server %s: %s; %s", self.declared.name, problem, again)
+        self.problem = self.problem or problem
+
+
+async def _list_tools(client: Any) -> list["mcp_types.Tool"]:
+    """Return the tools of a server, page by page; one more than are used says that there are."""
+    tools, cursor = list["mcp_types.Tool"](), None
+    has_more = client.server_capabilities.tools is not None
+    while has_more and len(tools) <= MAX_TOOLS:
+        try:
+            page = await client.list_tools(cursor=cursor)
+        except ValueError:
+            raise ServerDown("its list of tools is not valid") from None
+        tools, cursor = [*tools, *page.tools], page.next_cursor
+        has_more = cursor is not None
+    return tools
+
+
+def _text(result: "mcp_types.CallToolResult") -> str:
+    """Return what a model can read of a result."""
+    texts = list[str]()
+    for block in result.content:
+        text = getattr(getattr(block, "resource", block), "text", None)
+        texts.append(f"[{block.type}: left out, it is no text]" if text is None else text)
+    if not texts and result.structured_content is not None:
+        texts.append(json.dumps(result.structured_content, ensure_ascii=False))
+    return _cut("\n".join(texts)) or "[empty]"
+
+
+def _cut(text: str) -> str:
+    size = len(text)
+    note = f"\n[cut: {size} characters, {MAX_RESULT_CHARS} are allowed]"
+    return well_formed(text if size <= MAX_RESULT_CHARS else text[:MAX_RESULT_CHARS] + note)

@@ -1,0 +1,25 @@
+// The tools of MCP servers as Strands has them.
+
+import { FunctionTool, type JSONSchema, type Tool } from '@strands-agents/sdk'
+
+type Call = (args: unknown, signal: AbortSignal) => Promise<string>
+
+/** Return the names of tools. */
+export function namesOf(tools: readonly Tool[]): string[] {
+  return tools.map(({ name }) => name)
+}
+
+/** Return all these tools. */
+export function mergeTools(own: readonly Tool[], more: readonly Tool[]): Tool[] {
+  return [...own, ...more]
+}
+
+/** Return a tool of the framework; the text of what `call` throws is for the model. */
+export function toTool(name: string, description: string, schema: object, call: Call): Tool {
+  return new FunctionTool({
+    name,
+    description,
+    inputSchema: schema as JSONSchema,
+    callback: (args, { cancelSignal }) => call(args, cancelSignal),
+  })
+}

@@ -1,0 +1,255 @@
+// A server and its connection: made anew when it was lost, with calls bounded in time.
+
+import type { CallToolResult, Client, Tool } from '@modelcontextprotocol/client'
+
+import { describe, log } from '../contract.ts'
+import type { Declaration } from './file.ts'
+
+const RETRY_MS = 5000 // turns try a server at most this often
+const MAX_PAGES = 1000
+const MAX_RESPONSE_BYTES = 67_108_864
+const MAX_RESULT_CHARS = 100_000
+
+/** A server that cannot be used, and why. */
+class ServerDown extends Error {}
+
+/** The failure of a call; the model gets its text. */
+class ToolFailed extends Error {}
+
+/** A connection to a server. */
+class Connection {
+  readonly tools: Promise<Tool[]>
+  isOver = false
+  isReady = false
+  readonly #declared: Declaration
+  readonly #lost: () => void
+  #client: Client | null = null
+  #words = ''
+
+  constructor(declared: Declaration, seconds: number, lost: () => void) {
+    this.#declared = declared
+    this.#lost = lost
+    const late = `it did not answer within ${seconds} seconds`
+    this.tools = within(seconds, this.#connect(seconds), new ServerDown(late)).catch(
+      async (error) => {
+        this.isOver = true
+        void this.#client?.close().catch(() => {})
+        throw new ServerDown(this.#reason(error))
+      },
+    )
+  }
+
+  /** Call a tool; null: the server has lost the session, and did not call it. */
+  async call(
+    name: string,
+    args: Record<string, unknown>,
+    timeout: number,
+    signal: AbortSignal,
+  ): Promise<CallToolResult | null> {
+    try {
+      const params = { name, arguments: args }
+      return (await this.#client?.callTool(params, { timeout, signal })) ?? null
+    } catch (error) {
+      const { status } = error as { status?: number }
+      // Without a status nobody answered.
+      const isLost = error instanceof TypeError || status === 404
+      if (!this.isOver && isLost) await this.close()
+      if (status === 404) return null
+      throw isLost || this.isOver ? new ServerDown('the connection was lost') : error
+    }
+  }
+
+  /** Close it; a process is ended, or killed. */
+  async close(): Promise<void> {
+    this.#end()
+    await this.#client?.close().catch(() => {})
+  }
+
+  async #connect(seconds: number): Promise<Tool[]> {
+    const { unset, command, args, env, url, headers } = this.#declared
+    if (unset[0]) throw new ServerDown(`${unset[0]} is not set`)
+    const [mcp, { StdioClientTransport }] = await loadClient()
+    const client = new mcp.Client({ name: 'agent', version: '1' }, { listMaxPages: MAX_PAGES })
+    this.#client = client
+    client.onclose = () => this.#end()
+    client.onerror = () => {} // a call that fails says so itself
+    if (url) {
+      const transport = new mcp.StreamableHTTPClientTransport(new URL(url), {
+        requestInit: { headers },
+      })
+      await client.connect(transport, { timeout: seconds * 1000 })
+    } else {
+      const limits = { stderr: 'pipe', maxBufferSize: MAX_RESPONSE_BYTES } as const
+      const transport = new StdioClientTransport({ command, args, env, ...limits })
+      transport.stderr?.on('data', (chunk: Buffer) => this.#read(chunk))
+      await client.connect(transport, { timeout: seconds * 1000 })
+    }
+    if (!client.getServerCapabilities()?.tools) return []
+    const listing = client.listTools(undefined, { timeout: seconds * 1000 })
+    const { tools } = await listing.catch((error) => {
+      const isInvalid = error.code === 'INVALID_RESULT'
+      throw isInvalid ? new ServerDown('its list of tools is not valid') : error
+    })
+    this.isReady = true
+    return tools
+  }
+
+  /** Keep the last line that a process writes before it answers; drop what it logs later. */
+  #read(chunk: Buffer): void {
+    const words = chunk.toString().trim().split('\n').at(-1)?.slice(0, 200)
+    if (words && !this.isReady) this.#words = words
+  }
+
+  #end(): void {
+    if (!this.isOver && this.isReady) this.#lost()
+    this.isOver = true
+  }
+
+  #reason(error: unknown): string {
+    const { message, name, status } = error as Error & { status?: number }
+    if (error instanceof ServerDown) return message
+    if (status) return `it answered HTTP ${status}`
+    if (name === 'ZodError' || message.startsWith('Invalid')) return 'its answer is not valid'
+    if (this.#declared.url) return `it cannot be reached: ${describe(error)}`
+    if (!this.#declared.isFound) return `the command ${this.#declared.command} was not found`
+    return `its process ended: ${this.#words || describe(error)}`
+  }
+}
+
+/** A server of the file: its last connection, and the tools that it listed there. */
+export class Server {
+  readonly declared: Declaration
+  tools: Tool[] = []
+  /** Why it is down. */
+  problem = ''
+  readonly #seconds: number
+  readonly #listed: () => void
+  #connection: Connection | null = null
+  #tried = -RETRY_MS
+  #isClosed = false
+
+  constructor(declared: Declaration, seconds: number, listed: () => void) {
+    this.declared = declared
+    this.#seconds = seconds
+    this.#listed = listed
+  }
+
+  /** Return the connection, after making one where there is none. Throws ServerDown. */
+  async connect(): Promise<Connection> {
+    const connection = this.#isDown || !this.#connection ? this.#begin() : this.#connection
+    await connection.tools
+    return connection
+  }
+
+  /** Begin to connect if the server is down and was not tried a moment ago. */
+  retry(): void {
+    if (this.#isDown && performance.now() - this.#tried >= RETRY_MS) this.#begin()
+  }
+
+  /** Call a tool and return its result as text; what it throws has a text for the model. */
+  async call(name: string, args: unknown, signal: AbortSignal): Promise<string> {
+    const who = `MCP server ${this.declared.name}`
+    const late = `${who} did not answer within ${this.#seconds} seconds.`
+    const work = this.#call(name, Object(args), signal)
+    const result = await within(this.#seconds, work, named('ETIMEDOUT', late)).catch((error) => {
+      signal.throwIfAborted()
+      if (error.code === 'REQUEST_TIMEOUT') throw named('ETIMEDOUT', late)
+      if (error.code === 'ETIMEDOUT') throw error
+      if (error instanceof ServerDown) {
+        throw named('ECONNRESET', `${who} is down: ${error.message}.`)
+      }
+      if (error.name === 'ProtocolError') throw new ToolFailed(`${who}: ${cut(error.message)}`)
+      throw new ToolFailed(`${who} sent an invalid answer.`, { cause: error })
+    })
+    if (result.isError) throw new ToolFailed(textOf(result))
+    return textOf(result)
+  }
+
+  /** Close the connection; a process is ended, or killed. */
+  async close(): Promise<void> {
+    this.#isClosed = true
+    await this.#connection?.close()
+  }
+
+  get #isDown(): boolean {
+    return this.#connection?.isOver ?? true
+  }
+
+  async #call(
+    name: string,
+    args: Record<string, unknown>,
+    signal: AbortSignal,
+  ): Promise<CallToolResult> {
+    for (let attempt = 0; attempt < 2; attempt++) {
+      const connection = await this.connect()
+      const result = await connection.call(name, args, this.#seconds * 1000, signal)
+      if (result) return result
+    }
+    throw new ServerDown('it does not keep its session')
+  }
+
+  #begin(): Connection {
+    this.#tried = performance.now()
+    const lost = () => this.#note('the connection was lost')
+    const connection = new Connection(this.declared, this.#seconds, lost)
+    this.#connection = connection
+    connection.tools.then(
+      (tools) => {
+        this.tools = tools
+        this.problem = ''
+        log('INFO', `MCP server ${this.declared.name}: connected`)
+        this.#listed()
+      },
+      (error) => this.#note(error.message),
+    )
+    return connection
+  }
+
+  /** Warn once, until it was connected again. */
+  #note(problem: string): void {
+    if (this.#isClosed) return
+    if (!this.problem) {
+      const again = 'it is tried again at the next turn'
+      log('WARNING', `MCP server ${this.declared.name}: ${problem}; ${again}`)
+    }
+    this.problem ||= problem
+  }
+}
+
+/** Return the client's modules, which a process without a server does not need. */
+export async function loadClient() {
+  const client = import('@modelcontextprotocol/client')
+  return Promise.all([client, import('@modelcontextprotocol/client/stdio')])
+}
+
+/** Return what a model can read of a result. */
+function textOf({ content, structuredContent }: CallToolResult): string {
+  const texts = content.map((block) => {
+    const { text } = Object(block.type === 'resource' ? block.resource : block)
+    return typeof text === 'string' ? text : `[${block.type}: left out, it is no text]`
+  })
+  if (texts.length === 0 && structuredContent) texts.push(JSON.stringify(structuredContent))
+  return cut(texts.join('\n')) || '[empty]'
+}
+
+function cut(text: string): string {
+  const note = `\n[cut: ${text.length} characters, ${MAX_RESULT_CHARS} are allowed]`
+  const isLong = text.length > MAX_RESULT_CHARS
+  return (isLong ? text.slice(0, MAX_RESULT_CHARS) + note : text).toWellFormed()
+}
+
+function named(code: string, message: string): Error {
+  return Object.assign(new ToolFailed(message), { code })
+}
+
+async function within<T>(seconds: number, work: Promise<T>, late: Error): Promise<T> {
+  let timer
+  const expiry = new Promise<never>((_, reject) => {
+    timer = setTimeout(() => reject(late), seconds * 1000)
+  })
+  try {
+    return await Promise.race([work, expiry])
+  } finally {
+    clearTimeout(timer)
+  }
+}

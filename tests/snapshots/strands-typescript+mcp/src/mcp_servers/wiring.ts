@@ -1,0 +1,143 @@
+// The MCP servers as the runtime uses them: their tools, each under a name of its own.
+//
+// A server that is down is a warning. It is tried again by the next turn, which does not wait for
+// it, and by each call of one of its tools.
+
+import type { Ajv } from '@modelcontextprotocol/client/validators/ajv'
+
+import { TOOLS } from '../agent.ts'
+import { log } from '../contract.ts'
+import { type Diagnostic, diagnostic, type Settings } from '../settings.ts'
+import { mergeTools, namesOf, toTool } from './adapter.ts'
+import { loadClient, Server } from './connection.ts'
+import { FILE, FINDINGS, readServers } from './file.ts'
+
+const START_SECONDS = 10 // how long a start waits for all servers
+const MAX_TOOLS = 100
+const MAX_DECLARATION_CHARS = 20_000 // of a tool: its description and its schema
+const OF_MEMORY = ['add_memory', 'search_memory']
+
+/** The servers of .mcp.json; without one it does nothing. */
+export class McpServers {
+  readonly servers: Server[]
+  #tools: ReturnType<typeof toTool>[] = []
+  #ajv: InstanceType<typeof Ajv> | null = null
+  readonly #warned = new Set<string>()
+
+  constructor(settings: Settings) {
+    const [declared] = readServers()
+    const seconds = settings.mcpTimeoutSeconds
+    this.servers = declared.map((it) => new Server(it, seconds, () => this.#arrange()))
+  }
+
+  /** Connect to all servers and list their tools; one that fails is a warning. */
+  async open(seconds = START_SECONDS): Promise<void> {
+    if (this.servers.length === 0) return
+    const { Ajv } = await import('@modelcontextprotocol/client/validators/ajv')
+    await loadClient() // slow, and none of the time that servers have
+    this.#ajv = new Ajv({ strict: false, validateFormats: false, logger: false })
+    const waiting = new Set(this.servers)
+    const tries = this.servers.map(async (server) => {
+      await server.connect().catch(() => {}) // it has warned
+      waiting.delete(server)
+    })
+    let timer
+    const expiry = new Promise((resolve) => (timer = setTimeout(resolve, seconds * 1000)))
+    await Promise.race([Promise.all(tries), expiry])
+    clearTimeout(timer)
+    for (const { declared } of waiting) {
+      log('WARNING', `MCP server ${declared.name}: no answer yet; the start goes on`)
+    }
+  }
+
+  /** Close all connections, and end all processes. */
+  async close(): Promise<void> {
+    await Promise.all(this.servers.map((server) => server.close()))
+  }
+
+  /** Return the options of an agent with the tools of the servers among them. */
+  addTools(options: object): object {
+    for (const server of this.#ajv ? this.servers : []) server.retry()
+    const { tools = TOOLS } = options as { tools?: typeof TOOLS }
+    return { ...options, tools: mergeTools(tools, this.#tools) }
+  }
+
+  /** Return what each server contacts or runs, one line each. */
+  describeEndpoints(): string[] {
+    return this.servers.map(({ declared, problem, tools }) => {
+      const state = problem ? `down: ${problem}` : `${tools.length} tools`
+      return `MCP server ${declared.name}: ${declared.contact}, ${state}`
+    })
+  }
+
+  /** Name the tools of all servers: a name that is taken gets its server's in front. */
+  #arrange(): void {
+    const own = new Set([...namesOf(TOOLS), ...OF_MEMORY])
+    const used = new Set(own)
+    const offered = this.servers.map(({ tools }) => new Set(tools.map((it) => clean(it.name))))
+    const isTaken = (name: string) =>
+      own.has(name) || offered.filter((names) => names.has(name)).length > 1
+    const arranged = []
+    for (const server of this.servers) {
+      const who = server.declared.name
+      for (const { name: original, description: text, inputSchema } of server.tools) {
+        let name = clean(original)
+        const description = text || original // no provider takes an empty one
+        if (isTaken(name)) {
+          name = clean(`${who}_${name}`)
+          this.#warn(`MCP server ${who}: ${clean(original)} is taken, so it is ${name}`)
+        }
+        if (arranged.length === MAX_TOOLS) {
+          this.#warn(`MCP server ${who}: its tools beyond ${MAX_TOOLS} are left out`)
+          break
+        }
+        if (used.has(name)) {
+          this.#warn(`MCP server ${who}: it has two tools ${name}; the second is left out`)
+        } else if (sizeOf(inputSchema) + description.length > MAX_DECLARATION_CHARS) {
+          this.#warn(`MCP server ${who}: tool ${name} is left out: its schema is too long`)
+        } else if (!this.#isValid(inputSchema)) {
+          this.#warn(`MCP server ${who}: tool ${name} is left out: its schema is not valid`)
+        } else {
+          used.add(name)
+          const call = (args: unknown, signal: AbortSignal) => server.call(original, args, signal)
+          arranged.push(toTool(name, description, inputSchema, call))
+        }
+      }
+    }
+    this.#tools = arranged
+  }
+
+  /** Whether providers take a schema: one that they refuse would fail every turn. */
+  #isValid(schema: Record<string, unknown>): boolean {
+    const { type, ...rest } = schema
+    delete rest.$schema // the validator knows one version
+    return type === 'object' && this.#ajv?.validateSchema(rest) === true
+  }
+
+  #warn(line: string): void {
+    if (this.#warned.has(line) || this.#warned.size >= MAX_TOOLS) return
+    this.#warned.add(line)
+    log('WARNING', line)
+  }
+}
+
+/** Return a finding for each server that does not answer. */
+export async function callServers(settings: Settings): Promise<Diagnostic[]> {
+  const servers = new McpServers(settings)
+  await servers.open(settings.mcpTimeoutSeconds + 1)
+  await servers.close()
+  return servers.servers.flatMap(({ declared, problem }) => {
+    if (!problem) return []
+    const message = `Server ${declared.name} is down: ${problem}.`
+    return [diagnostic('MCP-CONNECT', message, FINDINGS['MCP-CONNECT'], FILE, declared.line)]
+  })
+}
+
+/** Return a name that every provider takes. */
+function clean(name: string): string {
+  return name.replace(/[^A-Za-z0-9_]/g, '_').slice(0, 64)
+}
+
+function sizeOf(schema: object): number {
+  return JSON.stringify(schema).length
+}

@@ -1,0 +1,26 @@
+"""The tools of MCP servers as the AI SDK has them."""
+
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Any
+
+import ai
+
+
+def names_of(tools: Iterable[Any]) -> set[str]:
+    """Return the names of tools."""
+    return {tool.name for tool in tools}
+
+
+def to_tool(
+    name: str,
+    description: str,
+    schema: dict[str, Any],
+    call: Callable[[dict[str, Any]], Awaitable[str]],
+) -> ai.AgentTool:
+    """Return a tool of the framework; the text of what `call` raises is for the model."""
+
+    async def run(**arguments: Any) -> str:
+        return await call(arguments)
+
+    spec = ai.types.tools.ToolSpec(description=description, params=schema)
+    return ai.AgentTool(tool=ai.Tool(kind="function", name=name, spec=spec), fn=run)

@@ -1,0 +1,27 @@
+// The tools of MCP servers as the AI SDK has them.
+
+import { dynamicTool, jsonSchema, type Tool } from 'ai'
+
+type Call = (args: unknown, signal: AbortSignal) => Promise<string>
+
+/** Return the names of tools. */
+export function namesOf(tools: object): string[] {
+  return Object.keys(tools)
+}
+
+/** Return all these tools. */
+export function mergeTools(own: object, more: readonly [string, Tool][]): object {
+  return { ...own, ...Object.fromEntries(more) }
+}
+
+/** Return a tool of the framework; the text of what `call` throws is for the model. */
+export function toTool(
+  name: string,
+  description: string,
+  schema: object,
+  call: Call,
+): [string, Tool] {
+  const execute = (args: unknown, { abortSignal }: { abortSignal?: AbortSignal }) =>
+    call(args, abortSignal ?? new AbortController().signal)
+  return [name, dynamicTool({ description, inputSchema: jsonSchema(schema), execute })]
+}

@@ -1,0 +1,155 @@
+// One turn as a transaction: stage a copy of the session, stream the reply, commit at the end.
+
+import { isStepCount, type ModelMessage, modelMessageSchema, RetryError, streamText } from 'ai'
+import { z } from 'zod'
+
+import { SYSTEM_PROMPT, TOOLS } from './agent.ts'
+import { AgentError, describe, isBlank, log, type TurnRequest } from './contract.ts'
+import { withinTime } from './deadline.ts'
+import type { Runtime } from './runtime.ts'
+import type { LastTurn, Snapshot } from './sessions.ts'
+import { TurnReport } from './turn_log.ts'
+
+type Emit = (chunk: string) => Promise<void>
+type Part = { type: string; text: string; providerOptions?: unknown }
+
+const Data = z.object({ messages: z.array(modelMessageSchema) })
+
+/**
+ * Run one turn, `emit` each chunk of the reply, and return the `app_data` that it leaves.
+ *
+ * The session changes only in the last step, so there is nothing to undo: a turn that throws,
+ * is aborted, times out or ends without a whole reply leaves no trace.
+ * Throws AgentError, or the reason of the signal.
+ */
+export async function takeTurn(
+  runtime: Runtime,
+  request: TurnRequest,
+  emit: Emit,
+  signal: AbortSignal,
+  report = new TurnReport(),
+): Promise<LastTurn> {
+  const { sessionId, actor, key } = request
+  return runtime.sessions.open(sessionId, actor, signal, async (session) => {
+    report.turn = session.turn
+    const replayed = session.replay(key)
+    if (replayed) {
+      Object.assign(report, { turn: replayed.turn, outcome: 'replayed' })
+      await emit(replayed.reply)
+      return replayed
+    }
+    const messages = stage(session.snapshot, runtime.settings.historyMessages)
+    const prompt: ModelMessage = { role: 'user', content: request.prompt }
+    const [reply, answers] = await withinTime(runtime.settings.turnTimeoutSeconds, signal, (stop) =>
+      stream(runtime, request, [...messages, prompt], emit, stop, report),
+    )
+    const added = [prompt, ...answers]
+    // Without the system prompt: the code's own applies, also after it has changed.
+    const data = { messages: [...messages, ...added] }
+    const created_at = new Date().toISOString()
+    const snapshot = { scope: 'agent', schema_version: '1.0', created_at, data }
+    return session.commit(snapshot, reply, key, () => runtime.record(request, added))
+  })
+}
+
+/** Copy the last whole turns that fit into `limit` messages; at least the very last one. */
+function stage(committed: Snapshot | null, limit: number): ModelMessage[] {
+  if (!committed) return []
+  const { messages } = Data.parse(committed.data)
+  const starts = messages.flatMap((message, index) => (message.role === 'user' ? [index] : []))
+  return messages.slice(starts.find((start) => messages.length - start <= limit) ?? starts.at(-1))
+}
+
+/** Run the agent; return the emitted text and the messages of the turn. Throws AgentError. */
+async function stream(
+  runtime: Runtime,
+  request: TurnRequest,
+  staged: ModelMessage[],
+  emit: Emit,
+  stop: AbortSignal,
+  report: TurnReport,
+): Promise<[string, ModelMessage[]]> {
+  const said: string[] = []
+  let size = 0
+  const options = runtime.agentOptions(request)
+  const { tools = TOOLS } = options as { tools?: object }
+  try {
+    const result = streamText({
+      model: runtime.model,
+      instructions: SYSTEM_PROMPT,
+      tools: TOOLS,
+      messages: staged,
+      maxRetries: 2, // only before the first chunk
+      stopWhen: [isStepCount(runtime.settings.maxSteps), endedBadly],
+      prepareStep: ({ messages }) => ({ messages: mended(messages) }),
+      abortSignal: stop,
+      onError: () => {}, // the default prints the error, which may quote a prompt
+      ...options,
+    })
+    for await (const part of result.stream) {
+      stop.throwIfAborted()
+      if (part.type === 'error') throw part.error
+      if (part.type === 'text-delta') size += Buffer.byteLength(part.text)
+      if (part.type === 'tool-input-delta') size += Buffer.byteLength(part.delta)
+      if (size > runtime.settings.maxReplyBytes) throw new AgentError('reply_incomplete')
+      if (part.type === 'finish-step') {
+        report.inputTokens += part.usage.inputTokens ?? 0
+        report.outputTokens += part.usage.outputTokens ?? 0
+      }
+      if (part.type === 'tool-error') {
+        const kind = typeof part.error === 'string' ? 'not a valid call' : describe(part.error)
+        // A name that the model made up is not logged.
+        const name = Object.hasOwn(tools, part.toolName) ? part.toolName : 'that does not exist'
+        log('WARNING', `tool ${name}: ${kind}`)
+      }
+      if (part.type === 'text-delta') {
+        const chunk = part.text.toWellFormed()
+        said.push(chunk)
+        await emit(chunk)
+      }
+    }
+    const { finishReason, rawFinishReason, text, toolCalls } = await result.finalStep
+    const isOver = rawFinishReason !== undefined || finishReason !== 'other'
+    if (!isOver || ['interrupted', 'error'].includes(finishReason)) {
+      throw new AgentError('model_failed', '', 'the stream was cut')
+    }
+    if (finishReason !== 'stop' || toolCalls.length > 0) {
+      throw new AgentError('reply_incomplete', '', finishReason)
+    }
+    if (isBlank(text)) throw new AgentError('empty_reply')
+    return [said.join(''), selfContained(await result.responseMessages)]
+  } catch (error) {
+    const cause = RetryError.isInstance(error) ? error.lastError : error
+    let limit = cause
+    while (limit instanceof Error && !(limit instanceof AgentError)) limit = limit.cause
+    if (limit instanceof AgentError) throw limit
+    throw new AgentError('model_failed', '', describe(cause), { cause })
+  }
+}
+
+/** Whether the last step ended badly, so that a further one is pointless. */
+function endedBadly({ steps }: { steps: { finishReason: string }[] }): boolean {
+  return !['stop', 'tool-calls'].includes(steps.at(-1)?.finishReason ?? '')
+}
+
+/** Return the messages without lone surrogates and blank texts, which providers refuse. */
+function mended(messages: ModelMessage[]): ModelMessage[] {
+  const copies = JSON.parse(JSON.stringify(messages), (_, value) =>
+    typeof value === 'string' ? value.toWellFormed() : value,
+  )
+  for (const copy of copies) {
+    if (typeof copy.content === 'string') continue
+    copy.content = copy.content.filter(({ type, text }: Part) => type !== 'text' || !isBlank(text))
+  }
+  return copies
+}
+
+/** Return the answers without references to state that the provider keeps. */
+function selfContained(answers: ModelMessage[]): ModelMessage[] {
+  return mended(answers).map((answer) => {
+    const content = answer.content as Part[]
+    const lasting = content.filter(({ type }) => !type.startsWith('reasoning'))
+    for (const part of lasting) delete part.providerOptions
+    return { ...answer, content: lasting } as ModelMessage
+  })
+}
