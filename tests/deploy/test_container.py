@@ -1,0 +1,297 @@
+"""The files of a container: what a linter says, what the image gets, and its command as PID 1.
+
+tests/deploy/test_image.py builds and runs them, where a container engine is.
+"""
+
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.conformance.chat import Chat, echoed
+from tests.conformance.client import JSON, KEY
+from tests.conformance.conftest import backing, gate, provider  # noqa: F401 (fixtures)
+from tests.conformance.provider import Provider
+from tests.conformance.server import Server
+from tests.conformance.steps import Hold
+from tests.conformance.targets import TARGETS, Target
+from tests.installed import NODE, rendered
+from tests.stores.agents import Agents
+from tests.stores.servers import free_port, process, wait_for
+from tests.stores.stores import Backing
+
+USUAL = {"strands-python", "vercel-typescript"}
+ROWS = [
+    pytest.param(
+        target,
+        id=target.name,
+        marks=[pytest.mark.slow, *([pytest.mark.full] if target.name not in USUAL else [])],
+    )
+    for target in TARGETS
+]
+VARIANTS = [
+    f"{framework}-{language}+{options}"
+    for framework, language in (("strands", "python"), ("vercel", "typescript"))
+    for options in ("valkey+container", "agentcore+runtime", "mcp")
+]
+HAPROXY = shutil.which("haproxy", path="/usr/sbin:/usr/local/sbin:/usr/bin:/usr/local/bin")
+NAMESPACE = ["unshare", "--map-root-user", "--pid", "--fork", "--mount-proc", "--kill-child"]
+
+
+def containers(variant: str) -> Path:
+    """A render with a Dockerfile."""
+    return rendered(variant, **({} if variant.count("+") == 2 else {"deploy": "container"}))
+
+
+def instructions(project: Path) -> list[tuple[str, str]]:
+    """The instructions of a Dockerfile and their arguments."""
+    text = (project / "Dockerfile").read_text().replace("\\\n", "")
+    lines = [line for line in text.splitlines() if line and not line.startswith("#")]
+    return [(word, rest) for word, _, rest in (line.partition(" ") for line in lines)]
+
+
+def command_of(project: Path) -> list[str]:
+    """What the image runs, as an argument vector: a JSON list means without a shell."""
+    (command,) = (rest for word, rest in instructions(project) if word == "CMD")
+    return [str(word) for word in json.loads(command)]
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_hadolint_finds_nothing_in_the_dockerfile(variant: str) -> None:
+    hadolint = shutil.which("hadolint")
+    if hadolint is None:
+        pytest.skip("hadolint has a wheel for Linux only")
+    path = containers(variant) / "Dockerfile"
+    run = subprocess.run([hadolint, "--no-color", path], capture_output=True, text=True)
+    assert (run.stdout, run.returncode) == ("", 0)
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_the_image_gets_what_the_agent_reads_and_no_more(variant: str) -> None:
+    project = containers(variant)
+    copied = {
+        source
+        for word, rest in instructions(project)
+        if word == "COPY" and "--from" not in rest
+        for source in rest.split()[:-1]
+    }
+    locks = {"uv.lock*", "package-lock.json*"}
+    assert all((project / source).exists() for source in copied - locks)
+    read = {"agents", "collections", "iam", ".mcp.json"} & {x.name for x in project.iterdir()}
+    manifests = {"pyproject.toml", "package.json", ".npmrc"}
+    assert copied - locks - manifests == read | {"src"}
+    ignored = (project / ".dockerignore").read_text().split()
+    assert {"**/.env*", ".git", "tests"} <= set(ignored)
+    assert {".venv", "node_modules"} & set(ignored)
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_each_base_image_is_named_once_and_with_its_version(variant: str) -> None:
+    text = (containers(variant) / "Dockerfile").read_text()
+    images = re.findall(r"^FROM (\S+)(?: AS (\w+))?$", text, re.MULTILINE)
+    stages = {name for _, name in images}
+    bases = [image for image, _ in images if image not in stages]
+    assert bases
+    assert len(set(bases)) == len(bases)
+    assert all(re.search(r":[0-9]", image) for image in bases)
+    assert images[-1][0] == "base"
+    assert stages - {""} >= {"base", "build"}
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_the_image_runs_what_serve_runs_and_not_as_root(variant: str) -> None:
+    project = containers(variant)
+    if (project / "package.json").exists():
+        serve = json.loads((project / "package.json").read_text())["scripts"]["serve"].split()
+    else:
+        serve = ["my-agent", "serve"]
+    assert command_of(project) == serve
+    users = [rest for word, rest in instructions(project) if word == "USER"]
+    assert users
+    assert int(users[-1]) > 0
+
+
+STORES = {"valkey": [], "s3": ["SECRETS_S3_SESSIONS"], "custom": ["SESSIONS_URL", "SESSIONS_TOKEN"]}
+
+
+@pytest.mark.parametrize("store", STORES)
+@pytest.mark.parametrize("target", ["vercel-python", "strands-typescript"])
+def test_compose_has_two_replicas_a_store_and_health(target: str, store: str) -> None:
+    project = rendered(target, session_store=store, deploy="container")
+    services: dict[str, Any] = yaml.safe_load((project / "compose.yaml").read_text())["services"]
+    assert services.keys() == {"proxy", "agent"} | ({"valkey"} if store == "valkey" else set())
+    agent, proxy = services["agent"], services["proxy"]
+    assert (agent["scale"], agent["read_only"]) == (2, True)
+    needs = {name: one.get("depends_on", {}) for name, one in services.items()}
+    assert needs["proxy"] == {"agent": {"condition": "service_healthy"}}
+    if store == "valkey":
+        assert needs["agent"] == {"valkey": {"condition": "service_healthy"}}
+        assert services["valkey"]["healthcheck"]["test"]
+    # What is missing is named before anything starts.
+    required = re.findall(r"\$\{(\w+):\?[^}]{20,}\}", str(agent["environment"]))
+    assert required == STORES[store]
+    assert proxy["ports"] == ["127.0.0.1:${PORT:-8080}:8080"]
+    for one in services.values():
+        assert one.get("build") == "." or re.search(r":[0-9]", one["image"])
+
+
+def test_without_a_store_nothing_is_composed() -> None:
+    names = {path.name for path in rendered("vercel-python", deploy="container").iterdir()}
+    assert {"Dockerfile", ".dockerignore"} <= names
+    assert not {"compose.yaml", "haproxy.cfg"} & names
+
+
+class Contained(Server):
+    """A server that is PID 1 of a namespace of its own, as in a container."""
+
+    def __init__(self, target: Target, folder: Path, origin: str, **settings: int) -> None:
+        inside = replace(
+            target,
+            answers=(("deploy", "container"),),
+            command=lambda project: [*NAMESPACE, *here(project)],
+            start=subprocess.Popen,
+        )
+        super().__init__(inside, folder, origin, settings)
+
+    @property
+    def pid(self) -> int:
+        """Its process id outside."""
+        parent = self._process.pid
+        return int(Path(f"/proc/{parent}/task/{parent}/children").read_text())
+
+    def signal(self, number: signal.Signals = signal.SIGTERM) -> None:
+        with suppress(OSError, ValueError):  # it has ended
+            os.kill(self.pid, number)
+
+
+def here(project: Path) -> list[str]:
+    """The image's command with the programs of this machine."""
+    program, *words = command_of(project)
+    if program == "node":
+        return [str(NODE), str(project / words[0]), *words[1:]]
+    return [str(project / ".venv" / "bin" / program), *words]
+
+
+@pytest.mark.parametrize("target", ROWS)
+def test_sigterm_to_pid_1_drains_a_running_turn(
+    target: Target,
+    provider: Provider,  # noqa: F811
+    gate: threading.Event,  # noqa: F811
+    tmp_path: Path,
+) -> None:
+    if subprocess.run([*NAMESPACE, "true"], capture_output=True).returncode:
+        pytest.skip("unshare may not make a namespace of processes here")
+    server = Contained(target, tmp_path, provider.origin, SHUTDOWN_GRACE_SECONDS=600)
+    try:
+        chat, late = Chat(server, provider), Chat(server, provider)
+        running = chat.start("Hello.", ["Good ", Hold(gate), "bye."])
+        assert running.event() == ("message", "Good ")
+        names = dict(
+            line.split(":") for line in Path(f"/proc/{server.pid}/status").read_text().splitlines()
+        )
+        assert names["NSpid"].split()[-1] == "1"
+        server.signal()
+        wait_for("a refusal", lambda: late.say("Hello.").status == 503)
+        gate.set()
+        reply = running.reply()
+        assert (reply.events[0], reply.turn) == (("message", "bye."), 1)
+        assert server.exit_code() == 0
+    finally:
+        server.stop()
+
+
+class Front(Server):
+    """A proxy in front of servers, as clients see it."""
+
+    def __init__(self, port: int) -> None:
+        self.settings, self._port = {}, port
+
+    @property
+    def address(self) -> tuple[str, int]:
+        assert self._port
+        return ("127.0.0.1", self._port)
+
+
+@pytest.fixture
+def agents(
+    request: pytest.FixtureRequest,
+    backing: Backing,  # noqa: F811
+    provider: Provider,  # noqa: F811
+    tmp_path: Path,
+) -> Iterator[Agents]:
+    agents = Agents(request.param, backing, tmp_path, provider, "valkey")
+    yield agents
+    agents.stop()
+
+
+@contextmanager
+def proxied(replicas: Sequence[Server], folder: Path) -> Iterator[Front]:
+    """The proxy of compose.yaml; its addresses are those of the replicas instead of a name's."""
+    assert HAPROXY
+    front, text = Front(free_port()), (containers(VARIANTS[0]) / "haproxy.cfg").read_text()
+    servers = [
+        f"server agent{number} 127.0.0.1:{replica.address[1]}"
+        for number, replica in enumerate(replicas)
+    ]
+    for old, new in (
+        ("bind :8080", f"bind 127.0.0.1:{front.address[1]}"),
+        ("server-template agent 20 agent:8080", "\n    ".join(servers)),
+    ):
+        assert old in text
+        text = text.replace(old, new)
+    folder.mkdir()
+    (folder / "haproxy.cfg").write_text(text)
+    with process([HAPROXY, "-db", "-f", "haproxy.cfg"], folder):
+        wait_for("the proxy", lambda: front.get("/ping").status == 200)
+        yield front
+
+
+@pytest.mark.skipif(HAPROXY is None, reason="there is no haproxy: apt-get install haproxy")
+@pytest.mark.parametrize("agents", ROWS, indirect=True)
+def test_behind_the_proxy_a_conversation_goes_on_when_a_replica_is_killed(
+    agents: Agents,
+    provider: Provider,  # noqa: F811
+    gate: threading.Event,  # noqa: F811
+    tmp_path: Path,
+) -> None:
+    home = agents.home()
+    one, two = (agents.fresh(home) for _ in range(2))
+    with proxied([one.server, two.server], tmp_path / "proxy") as front:
+        chat, other = (Chat(front, provider, actor=name) for name in ("ada", "bob"))
+        texts = ["One.", "Two.", "Three.", "Four."]
+        assert [chat.say(text).turn for text in texts] == [1, 2, 3, 4]
+        assert all(chat.session in replica.server.log for replica in (one, two))
+        # Each replica runs one turn when one of them is killed.
+        running = {
+            who: who.start("Five.", [Hold(gate), "You said: Five."], headers={**JSON, KEY: "five"})
+            for who in (chat, other)
+        }
+        for who in running:
+            who.call("Five.")
+        one.server.signal(signal.SIGKILL)
+        assert one.server.exit_code() == -signal.SIGKILL
+        gate.set()
+        statuses = {who: exchange.reply().status for who, exchange in running.items()}
+        assert sorted(statuses.values()) == [200, 502]
+        for who in running:
+            provider.script("Five." + who.tag)
+            # Whoever got no reply sends it again; whoever got one gets the same.
+            again = who.say("Five.", headers={**JSON, KEY: "five"})
+            assert (again.status, again.json["reply"].split(" canary")[0]) == (
+                200,
+                "You said: Five.",
+            )
+        assert [chat.say(text).turn for text in ("Six.", "Seven.")] == [6, 7]
+        assert chat.recalled() == echoed(*texts, "Five.", "Six.", "Seven.")
+        assert other.recalled() == echoed("Five.")
