@@ -34,24 +34,9 @@ def base_images() -> list[str]:
 def build(name: str, folder: Path, *lines: str) -> None:
     """Build an image of these instructions in a folder."""
     (folder / "Containerfile").write_text("\n".join([*lines, ""]))
-    tag = (
-        name
-        if name.split("/")[0].count(".") or "localhost" in name
-        else f"docker.io/library/{name}"
-    )
-    command = [
-        "buildah",
-        "bud",
-        "-q",
-        "--isolation",
-        "chroot",
-        "--format",
-        "docker",
-        "-t",
-        tag,
-        ".",
-    ]
-    subprocess.run(command, cwd=folder, check=True)
+    tag = name if "/" in name else f"docker.io/library/{name}"
+    command = ["buildah", "bud", "-q", "--isolation", "chroot", "--format", "docker", "-t", tag]
+    subprocess.run([*command, "."], cwd=folder, check=True)
 
 
 def build_debian(folder: Path) -> None:
