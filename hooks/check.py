@@ -46,6 +46,7 @@ LINES = {
 MORE_LINES = {
     "agentcore": {"python": 280, "typescript": 280},
     "container": {"python": 140, "typescript": 140},
+    "tracing": {"python": 165, "typescript": 150},
     "mcp": {"python": 760, "typescript": 720},
 }
 COLUMNS = 100
