@@ -46,6 +46,7 @@ SECTIONS = {
     "Long-term memory": 41,
     "MCP servers": 30,
     "On Amazon Bedrock AgentCore": 70,
+    "Traces": 25,
 }
 
 # Words of this repository that mean nothing to the owner of a project.

@@ -1,4 +1,4 @@
-// Which model answers: MODEL at Anthropic.
+// Which model answers: MODEL at Anthropic, or the offline model while MODEL is unset.
 
 import Anthropic from '@anthropic-ai/sdk'
 import type { Message, Model, ModelStreamEvent, StreamOptions } from '@strands-agents/sdk'

@@ -9,9 +9,6 @@ import { InProcess } from './session_store.ts'
 import { Sessions } from './sessions.ts'
 import type { Diagnostic, Settings } from './settings.ts'
 
-/** Load what the vendor's client needs, which takes a while; offline there is none. */
-const loadModel = async ({ model }: Settings) => (model === 'offline' ? null : import('./model.ts'))
-
 /** The model, the sessions, and what the commands report about them. */
 export class Runtime {
   /** Whether every caller must send an actor id. */
@@ -37,7 +34,11 @@ export class Runtime {
    * With `connect`, each server is called too.
    */
   static async check(settings: Settings, connect = false): Promise<Diagnostic[]> {
-    const findings = (await (await loadModel(settings))?.checkModel(settings)) ?? []
+    const findings: Diagnostic[] = []
+    if (settings.model !== 'offline') {
+      const { checkModel } = await import('./model.ts') // it loads the vendor's client
+      findings.push(...(await checkModel(settings)))
+    }
     findings.push(...readServers()[1])
     const hasErrors = findings.some(({ severity }) => severity === 'error')
     return connect && !hasErrors ? [...findings, ...(await callServers(settings))] : findings
@@ -46,8 +47,11 @@ export class Runtime {
   /** Return what this process will contact, one line each, without passwords. */
   async describeEndpoints(): Promise<string[]> {
     const { model } = this.settings
-    const found = await loadModel(this.settings)
-    const where = (await found?.modelEndpoint(this.settings)) ?? 'nothing'
+    let where = 'nothing'
+    if (model !== 'offline') {
+      const { modelEndpoint } = await import('./model.ts')
+      where = await modelEndpoint(this.settings)
+    }
     const shown = where.replace(/\/\/[^/]*@/, '//')
     const lines = [`Model: ${model}, contacts ${shown}`, 'Sessions: in this process']
     return [...lines, ...this.mcpServers.describeEndpoints()]
@@ -63,7 +67,10 @@ export class Runtime {
 
   /** Make the model, and connect; throws AgentError for what cannot work. */
   async open(): Promise<void> {
-    this.model = (await loadModel(this.settings))?.buildModel(this.settings) ?? this.model
+    if (this.settings.model !== 'offline') {
+      const { buildModel } = await import('./model.ts')
+      this.model = buildModel(this.settings)
+    }
     await this.mcpServers.open()
   }
 

@@ -1,4 +1,4 @@
-// Which model answers: MODEL over Chat Completions.
+// Which model answers: MODEL over Chat Completions, or the offline model while MODEL is unset.
 
 import { type BaseModelConfig, type Message, Model } from '@strands-agents/sdk'
 import type { ModelStreamEvent, StopReason, StreamOptions } from '@strands-agents/sdk'

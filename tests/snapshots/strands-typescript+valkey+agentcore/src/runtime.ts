@@ -19,9 +19,6 @@ import { CachedStore } from './store/cached.ts'
 import { eraseSessions } from './store/erase.ts'
 import { openStore } from './store/index.ts'
 
-/** Load what the vendor's client needs, which takes a while; offline there is none. */
-const loadModel = async ({ model }: Settings) => (model === 'offline' ? null : import('./model.ts'))
-
 /** The model, the collections of the agent, and what the commands report about them. */
 export class Runtime {
   /** Whether every caller must send an actor id. */
@@ -61,7 +58,11 @@ export class Runtime {
    * With `connect`, each store and service in use is called too.
    */
   static async check(settings: Settings, connect = false): Promise<Diagnostic[]> {
-    const findings = (await (await loadModel(settings))?.checkModel(settings)) ?? []
+    const findings: Diagnostic[] = []
+    if (settings.model !== 'offline') {
+      const { checkModel } = await import('./model.ts') // it loads the vendor's client
+      findings.push(...(await checkModel(settings)))
+    }
     findings.push(...checkProject('.', settings.agentId))
     const hasErrors = () => findings.some(({ severity }) => severity === 'error')
     if (!hasErrors()) findings.push(...checkMemory('.', settings))
@@ -87,8 +88,11 @@ export class Runtime {
   /** Return what this process will contact, one line each, without passwords. */
   async describeEndpoints(): Promise<string[]> {
     const { model } = this.settings
-    const found = await loadModel(this.settings)
-    const where = (await found?.modelEndpoint(this.settings)) ?? 'nothing'
+    let where = 'nothing'
+    if (model !== 'offline') {
+      const { modelEndpoint } = await import('./model.ts')
+      where = await modelEndpoint(this.settings)
+    }
     const lines = [`Model: ${model}, contacts ${where.replace(/\/\/[^/]*@/, '//')}`]
     if (this.collection && this.store) {
       lines.push(`Sessions: ${this.collection.backend.type}, contacts ${this.store.contact}`)
@@ -126,7 +130,10 @@ export class Runtime {
   /** Make the model, and read the secrets that turns will need; throws AgentError. */
   async open(): Promise<void> {
     const isOffline = this.settings.model === 'offline'
-    this.model = (await loadModel(this.settings))?.buildModel(this.settings) ?? this.model
+    if (!isOffline) {
+      const { buildModel } = await import('./model.ts')
+      this.model = buildModel(this.settings)
+    }
     const refs = isOffline ? [] : this.project.used().flatMap(({ backend }) => secretRefs(backend))
     try {
       for (const ref of refs) await this.#secrets.get(ref)

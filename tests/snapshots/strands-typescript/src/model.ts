@@ -1,4 +1,4 @@
-// Which model answers: MODEL on Amazon Bedrock.
+// Which model answers: MODEL on Amazon Bedrock, or the offline model while MODEL is unset.
 
 import { BedrockRuntimeClient } from '@aws-sdk/client-bedrock-runtime'
 import { NodeHttpHandler } from '@smithy/node-http-handler'

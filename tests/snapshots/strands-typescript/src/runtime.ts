@@ -7,9 +7,6 @@ import { InProcess } from './session_store.ts'
 import { Sessions } from './sessions.ts'
 import type { Diagnostic, Settings } from './settings.ts'
 
-/** Load what the vendor's client needs, which takes a while; offline there is none. */
-const loadModel = async ({ model }: Settings) => (model === 'offline' ? null : import('./model.ts'))
-
 /** The model, the sessions, and what the commands report about them. */
 export class Runtime {
   /** Whether every caller must send an actor id. */
@@ -29,14 +26,19 @@ export class Runtime {
 
   /** Return the findings about what the settings name. */
   static async check(settings: Settings): Promise<Diagnostic[]> {
-    return (await loadModel(settings))?.checkModel(settings) ?? []
+    if (settings.model === 'offline') return []
+    const { checkModel } = await import('./model.ts') // it loads the vendor's client
+    return checkModel(settings)
   }
 
   /** Return what this process will contact, one line each, without passwords. */
   async describeEndpoints(): Promise<string[]> {
     const { model } = this.settings
-    const found = await loadModel(this.settings)
-    const where = (await found?.modelEndpoint(this.settings)) ?? 'nothing'
+    let where = 'nothing'
+    if (model !== 'offline') {
+      const { modelEndpoint } = await import('./model.ts')
+      where = await modelEndpoint(this.settings)
+    }
     const shown = where.replace(/\/\/[^/]*@/, '//')
     return [`Model: ${model}, contacts ${shown}`, 'Sessions: in this process']
   }
@@ -51,7 +53,10 @@ export class Runtime {
 
   /** Make the model, and connect; throws AgentError for what cannot work. */
   async open(): Promise<void> {
-    this.model = (await loadModel(this.settings))?.buildModel(this.settings) ?? this.model
+    if (this.settings.model !== 'offline') {
+      const { buildModel } = await import('./model.ts')
+      this.model = buildModel(this.settings)
+    }
   }
 
   /** Write what is still to be written, and disconnect. */

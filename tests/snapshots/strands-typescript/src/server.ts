@@ -6,13 +6,13 @@ import type { IncomingMessage, RequestListener, ServerResponse } from 'node:http
 import { setTimeout as sleep } from 'node:timers/promises'
 
 import { AgentError, describe, type EndSession, isBlank, log } from './contract.ts'
-import { SESSION_HEADER, SESSION_ID, type TurnRequest } from './contract.ts'
+import { SESSION_HEADER, SESSION_ID, type TurnReport, type TurnRequest } from './contract.ts'
 import { authorize, readCall, readHeader, refuseForeign, wantsEvents } from './requests.ts'
 import { type Handler, ROUTES } from './routes.ts'
 import type { Runtime } from './runtime.ts'
 import { splitList } from './settings.ts'
 import { takeTurn } from './turn.ts'
-import { logged, type TurnReport } from './turn_log.ts'
+import { logged } from './turn_log.ts'
 
 type Exchange = { request: IncomingMessage; response: ServerResponse }
 type Call = TurnRequest | EndSession

@@ -5,11 +5,11 @@ import { type Message, NullConversationManager } from '@strands-agents/sdk'
 import type { JSONValue } from '@strands-agents/sdk'
 
 import { SYSTEM_PROMPT, TOOLS } from './agent.ts'
-import { AgentError, describe, isBlank, log, type TurnRequest } from './contract.ts'
+import { AgentError, describe, isBlank, log } from './contract.ts'
+import { TurnReport, type TurnRequest } from './contract.ts'
 import { withinTime } from './deadline.ts'
 import type { Runtime } from './runtime.ts'
 import type { LastTurn, Snapshot } from './sessions.ts'
-import { TurnReport } from './turn_log.ts'
 
 type Emit = (chunk: string) => Promise<void>
 

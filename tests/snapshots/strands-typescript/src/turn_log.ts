@@ -1,15 +1,6 @@
 // The line that each turn leaves in the log: its outcome, its duration and its tokens.
 
-import { AgentError, log, type TurnRequest } from './contract.ts'
-
-/** What a turn says about itself, also when it fails; 0 is unknown. */
-export class TurnReport {
-  turn = 0
-  /** Or replayed, cancelled, internal_error, or a type in ERRORS. */
-  outcome = 'committed'
-  inputTokens = 0
-  outputTokens = 0
-}
+import { log, TurnReport, type TurnRequest } from './contract.ts'
 
 /** Run a turn that `signal` cancels, and log one line at its end: a warning when it failed. */
 export async function logged<T>(
@@ -18,12 +9,10 @@ export async function logged<T>(
   run: (report: TurnReport) => Promise<T>,
 ): Promise<T> {
   const [report, start] = [new TurnReport(), performance.now()]
-  let detail = ''
   try {
     return await run(report)
   } catch (error) {
-    report.outcome = outcomeOf(error, signal)
-    detail = error instanceof AgentError ? error.detail : ''
+    report.fail(error, signal)
     throw error
   } finally {
     const fields = {
@@ -32,16 +21,10 @@ export async function logged<T>(
       ms: (performance.now() - start).toFixed(),
       tokens_in: report.inputTokens,
       tokens_out: report.outputTokens,
-      detail,
+      detail: report.detail,
     }
-    const isFailure = !['committed', 'replayed', 'cancelled'].includes(report.outcome)
     const texts = Object.entries(fields).flatMap(([name, it]) => (it ? [`${name}=${it}`] : []))
-    log(isFailure ? 'WARNING' : 'INFO', `session ${request.sessionId}: ${texts.join(' ')}`)
+    const level = report.isFailure ? 'WARNING' : 'INFO'
+    log(level, `session ${request.sessionId}: ${texts.join(' ')}`)
   }
-}
-
-/** Name how an error ends a turn that `signal` cancels. */
-function outcomeOf(error: unknown, signal: AbortSignal): string {
-  if (signal.aborted) return 'cancelled'
-  return error instanceof AgentError ? error.type : 'internal_error'
 }

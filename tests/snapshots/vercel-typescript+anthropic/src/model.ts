@@ -1,4 +1,4 @@
-// Which model answers: MODEL at Anthropic.
+// Which model answers: MODEL at Anthropic, or the offline model while MODEL is unset.
 
 import { createAnthropic } from '@ai-sdk/anthropic'
 import { defaultSettingsMiddleware, type LanguageModel, wrapLanguageModel } from 'ai'

@@ -1,4 +1,4 @@
-// Which model answers: MODEL on Amazon Bedrock.
+// Which model answers: MODEL on Amazon Bedrock, or the offline model while MODEL is unset.
 
 import { createAmazonBedrock } from '@ai-sdk/amazon-bedrock'
 import { fromNodeProviderChain } from '@aws-sdk/credential-providers'

@@ -1,4 +1,4 @@
-// Which model answers: MODEL at Vercel's AI Gateway.
+// Which model answers: MODEL at Vercel's AI Gateway, or the offline model while MODEL is unset.
 
 import { createGateway, type LanguageModel } from 'ai'
 

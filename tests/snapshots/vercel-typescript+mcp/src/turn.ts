@@ -4,11 +4,11 @@ import { isStepCount, type ModelMessage, modelMessageSchema, RetryError, streamT
 import { z } from 'zod'
 
 import { SYSTEM_PROMPT, TOOLS } from './agent.ts'
-import { AgentError, describe, isBlank, log, type TurnRequest } from './contract.ts'
+import { AgentError, describe, isBlank, log } from './contract.ts'
+import { TurnReport, type TurnRequest } from './contract.ts'
 import { withinTime } from './deadline.ts'
 import type { Runtime } from './runtime.ts'
 import type { LastTurn, Snapshot } from './sessions.ts'
-import { TurnReport } from './turn_log.ts'
 
 type Emit = (chunk: string) => Promise<void>
 type Part = { type: string; text: string; providerOptions?: unknown }

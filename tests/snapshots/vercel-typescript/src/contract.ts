@@ -67,6 +67,29 @@ export interface TurnRequest {
   readonly prompt: string
 }
 
+/** What a turn says about itself, also when it fails; 0 is unknown. */
+export class TurnReport {
+  turn = 0
+  /** Or replayed, cancelled, or a type in ERRORS. */
+  outcome = 'committed'
+  /** For the log only. */
+  detail = ''
+  inputTokens = 0
+  outputTokens = 0
+
+  /** Note the error that ends the turn, which `signal` cancels. */
+  fail(error: unknown, signal: AbortSignal): void {
+    const { type, detail } = error instanceof AgentError ? error : new AgentError('internal_error')
+    this.outcome = signal.aborted ? 'cancelled' : type
+    this.detail = detail
+  }
+
+  /** Whether the turn ended with an error; a cancelled one did not. */
+  get isFailure(): boolean {
+    return this.outcome in ERRORS
+  }
+}
+
 /** Whether a text is empty or holds only Unicode white space and U+FEFF. */
 export function isBlank(text: string): boolean {
   return BLANK.test(text)

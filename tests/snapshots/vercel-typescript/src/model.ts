@@ -1,4 +1,4 @@
-// Which model answers: MODEL over Chat Completions.
+// Which model answers: MODEL over Chat Completions, or the offline model while MODEL is unset.
 
 import { createOpenAI } from '@ai-sdk/openai'
 import {

@@ -16,9 +16,8 @@ from strands.types.event_loop import StopReason
 from strands.types.exceptions import MaxTokensReachedException
 
 from .agent import SYSTEM_PROMPT
-from .contract import AgentError, TurnRequest, describe, is_blank, well_formed
+from .contract import AgentError, TurnReport, TurnRequest, describe, is_blank, well_formed
 from .runtime import Runtime
-from .turn_log import TurnReport
 
 log = logging.getLogger(__name__)
 Emit = Callable[[str], Awaitable[None]]

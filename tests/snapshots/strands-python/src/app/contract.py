@@ -1,5 +1,6 @@
 """The HTTP contract as data: headers, errors, and the forms of valid input."""
 
+import asyncio
 import json
 import os
 import re
@@ -73,6 +74,30 @@ class TurnRequest:
     actor: str | None
     key: str | None
     prompt: str
+
+
+@dataclass
+class TurnReport:
+    """What a turn says about itself, also when it fails; 0 is unknown."""
+
+    turn: int = 0
+    outcome: str = "committed"  # or replayed, cancelled, or a type in ERRORS
+    detail: str = ""  # for the log only
+    input_tokens: int = 0
+    output_tokens: int = 0
+
+    def fail(self, error: BaseException) -> None:
+        """Note the error that ends the turn."""
+        if isinstance(error, AgentError):
+            self.outcome, self.detail = error.type, error.detail
+        else:
+            is_cancel = isinstance(error, asyncio.CancelledError)
+            self.outcome = "cancelled" if is_cancel else "internal_error"
+
+    @property
+    def is_failure(self) -> bool:
+        """Whether the turn ended with an error; a cancelled one did not."""
+        return self.outcome in ERRORS
 
 
 def is_blank(text: str) -> bool:

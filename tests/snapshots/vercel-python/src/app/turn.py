@@ -13,9 +13,8 @@ from uuid import uuid4
 import ai
 
 from .agent import SYSTEM_PROMPT, TOOLS
-from .contract import AgentError, TurnRequest, describe, is_blank, well_formed
+from .contract import AgentError, TurnReport, TurnRequest, describe, is_blank, well_formed
 from .runtime import Runtime
-from .turn_log import TurnReport
 
 log = logging.getLogger(__name__)
 Emit = Callable[[str], Awaitable[None]]

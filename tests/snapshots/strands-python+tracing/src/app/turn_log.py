@@ -1,0 +1,35 @@
+"""The line that each turn leaves in the log: its outcome, its duration and its tokens."""
+
+import logging
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from .contract import TurnReport, TurnRequest
+from .tracing import turn_span
+
+log = logging.getLogger(__name__)
+
+
+@contextmanager
+def logged(request: TurnRequest) -> Iterator[TurnReport]:
+    """Log one line at the end of a turn: a warning when the turn failed."""
+    report, start = TurnReport(), time.monotonic()
+    try:
+        with turn_span(request, report):
+            yield report
+    except BaseException as error:
+        report.fail(error)
+        raise
+    finally:
+        fields = {
+            "turn": report.turn,
+            "outcome": report.outcome,
+            "ms": f"{(time.monotonic() - start) * 1000:.0f}",
+            "tokens_in": report.input_tokens,
+            "tokens_out": report.output_tokens,
+            "detail": report.detail,
+        }
+        text = " ".join(f"{name}={value}" for name, value in fields.items() if value)
+        level = logging.WARNING if report.is_failure else logging.INFO
+        log.log(level, "session %s: %s", request.session_id, text)

@@ -1,0 +1,31 @@
+// The line that each turn leaves in the log: its outcome, its duration and its tokens.
+
+import { log, TurnReport, type TurnRequest } from './contract.ts'
+import { turnSpan } from './tracing.ts'
+
+/** Run a turn that `signal` cancels, and log one line at its end: a warning when it failed. */
+export async function logged<T>(
+  request: TurnRequest,
+  signal: AbortSignal,
+  run: (report: TurnReport) => Promise<T>,
+): Promise<T> {
+  const [report, start] = [new TurnReport(), performance.now()]
+  try {
+    return await turnSpan(request, signal, report, run)
+  } catch (error) {
+    report.fail(error, signal)
+    throw error
+  } finally {
+    const fields = {
+      turn: report.turn,
+      outcome: report.outcome,
+      ms: (performance.now() - start).toFixed(),
+      tokens_in: report.inputTokens,
+      tokens_out: report.outputTokens,
+      detail: report.detail,
+    }
+    const texts = Object.entries(fields).flatMap(([name, it]) => (it ? [`${name}=${it}`] : []))
+    const level = report.isFailure ? 'WARNING' : 'INFO'
+    log(level, `session ${request.sessionId}: ${texts.join(' ')}`)
+  }
+}
