@@ -6,7 +6,9 @@ TURN = "src/app/turn.py"
 TIMEOUT = "asyncio.timeout(runtime.settings.turn_timeout_seconds)"
 OPENED = (
     "    async with runtime.sessions.open(request.session_id, request.actor) as session:\n"
+    "        report.turn = session.turn\n"
     "        if last := session.replay(request.key):\n"
+    '            report.turn, report.outcome = last["turn"], "replayed"\n'
     '            await emit(last["reply"])\n'
     "            return last\n"
     "        try:\n"

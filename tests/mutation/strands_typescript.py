@@ -4,7 +4,7 @@ from tests.mutation.fault import Fault
 
 TURN = "src/turn.ts"
 STOPS = "stopReason !== 'endTurn' && stopReason !== 'stopSequence'"
-RUN = "stream(runtime, agent, prompt, emit, stop),\n    )\n"
+RUN = "stream(runtime, agent, prompt, emit, stop),\n    )"
 COMMIT = (
     "await session.commit({ scope: 'agent', schema_version: '1.0', created_at: '', "
     "data: agent.takeSnapshot({ preset: 'session' }).data }, '', key, () => {})"
@@ -15,7 +15,7 @@ FAULTS = [
         "a turn that fails is committed",
         TURN,
         RUN,
-        f"{RUN.rstrip()}.catch(async (error) => {{ {COMMIT}; throw error }})\n",
+        f"{RUN}.catch(async (error) => {{ {COMMIT}; throw error }})",
     ),
     Fault(
         "the commit is forgotten",

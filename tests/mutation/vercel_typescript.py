@@ -3,7 +3,7 @@
 from tests.mutation.fault import Fault
 
 TURN = "src/turn.ts"
-RUN = "stream(runtime, request, [...messages, prompt], emit, stop),\n    )\n"
+RUN = "stream(runtime, request, [...messages, prompt], emit, stop, report),\n    )"
 COMMIT = (
     "await session.commit({ scope: 'agent', schema_version: '1.0', created_at: '', "
     "data: { messages: [...messages, prompt] } }, '', key, () => {})"
@@ -14,7 +14,7 @@ FAULTS = [
         "a turn that fails is committed",
         TURN,
         RUN,
-        f"{RUN.rstrip()}.catch(async (error) => {{ {COMMIT}; throw error }})\n",
+        f"{RUN}.catch(async (error) => {{ {COMMIT}; throw error }})",
     ),
     Fault(
         "the commit is forgotten",

@@ -5,6 +5,7 @@ import type { Message, Model, ModelStreamEvent, StreamOptions } from '@strands-a
 import { AnthropicModel } from '@strands-agents/sdk/models/anthropic'
 
 import { AgentError } from './contract.ts'
+import { OfflineModel } from './offline_model.ts'
 import { boundedFetch } from './provider.ts'
 import { type Diagnostic, diagnostic, isPlainHttp, type Settings } from './settings.ts'
 
@@ -65,11 +66,13 @@ function mend(input: string): string {
 
 /** The model of this process. */
 export function buildModel(settings: Settings): Model {
+  if (settings.model === 'offline') return new OfflineModel()
   return new MessagesModel(settings)
 }
 
 /** What keeps this model from answering, as far as the environment can tell. */
 export function checkModel(settings: Settings): Diagnostic[] {
+  if (settings.model === 'offline') return []
   if (process.env.ANTHROPIC_API_KEY) {
     if (!isPlainHttp(modelEndpoint(settings))) return []
     const hint = 'ANTHROPIC_API_KEY travels over plain http to another host: use https.'

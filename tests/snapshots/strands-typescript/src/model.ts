@@ -6,6 +6,7 @@ import type { Message, Model, ModelStreamEvent, StreamOptions } from '@strands-a
 import { BedrockModel } from '@strands-agents/sdk/models/bedrock'
 
 import { AgentError } from './contract.ts'
+import { OfflineModel } from './offline_model.ts'
 import { type Diagnostic, diagnostic, type Settings } from './settings.ts'
 
 // What to look at when the provider refuses a call, and when it is not reached.
@@ -50,6 +51,7 @@ function mend(input: string): string {
 
 /** The model of this process. */
 export function buildModel(settings: Settings): Model {
+  if (settings.model === 'offline') return new OfflineModel()
   // HTTP/1.1, which goes through proxies too; at most two more tries, before the first byte.
   const clientConfig = { region, maxAttempts: 3, requestHandler: new NodeHttpHandler() }
   const model = new ConverseModel({ modelId: settings.model, clientConfig })
@@ -58,8 +60,8 @@ export function buildModel(settings: Settings): Model {
 }
 
 /** What keeps the model from answering, as far as the environment tells. */
-export async function checkModel(_settings: Settings): Promise<Diagnostic[]> {
-  if (await region().catch(() => '')) return []
+export async function checkModel(settings: Settings): Promise<Diagnostic[]> {
+  if (settings.model === 'offline' || (await region().catch(() => ''))) return []
   const what = 'AWS_REGION is not set: MODEL needs it, as in us-east-1.'
   return [diagnostic('SET-AWS_REGION', what)]
 }

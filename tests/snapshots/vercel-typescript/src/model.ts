@@ -8,6 +8,7 @@ import {
   wrapLanguageModel,
 } from 'ai'
 
+import { OfflineModel } from './offline_model.ts'
 import { boundedFetch } from './provider.ts'
 import { type Diagnostic, diagnostic, isPlainHttp, type Settings } from './settings.ts'
 
@@ -29,6 +30,7 @@ const middleware: LanguageModelMiddleware = {
 
 /** The model of this process. */
 export function buildModel(settings: Settings): LanguageModel {
+  if (settings.model === 'offline') return new OfflineModel()
   // A server of your own may want no key, but the client insists on one.
   const apiKey = process.env.OPENAI_API_KEY || 'none'
   const baseURL = modelEndpoint(settings)
@@ -39,6 +41,7 @@ export function buildModel(settings: Settings): LanguageModel {
 /** What keeps this model from answering, as far as the environment can tell. */
 export function checkModel(settings: Settings): Diagnostic[] {
   const { OPENAI_API_KEY: key, OPENAI_BASE_URL: url } = process.env
+  if (settings.model === 'offline') return []
   if (key && isPlainHttp(modelEndpoint(settings))) {
     const hint = 'OPENAI_API_KEY travels over plain http to another host: use https.'
     return [diagnostic('SET-OPENAI_BASE_URL', hint, 'warning')]

@@ -3,6 +3,7 @@
 import { createAnthropic } from '@ai-sdk/anthropic'
 import { defaultSettingsMiddleware, type LanguageModel, wrapLanguageModel } from 'ai'
 
+import { OfflineModel } from './offline_model.ts'
 import { boundedFetch } from './provider.ts'
 import { type Diagnostic, diagnostic, isPlainHttp, type Settings } from './settings.ts'
 
@@ -13,6 +14,7 @@ const MAX_TOKENS = 8192 // of one answer; Anthropic requires a limit
 
 /** The model of this process. */
 export function buildModel(settings: Settings): LanguageModel {
+  if (settings.model === 'offline') return new OfflineModel()
   const baseURL = `${modelEndpoint(settings)}/v1`
   const anthropic = createAnthropic({ baseURL, fetch: boundedFetch(settings) })
   return wrapLanguageModel({
@@ -23,6 +25,7 @@ export function buildModel(settings: Settings): LanguageModel {
 
 /** What keeps this model from answering, as far as the environment can tell. */
 export function checkModel(settings: Settings): Diagnostic[] {
+  if (settings.model === 'offline') return []
   if (process.env.ANTHROPIC_API_KEY) {
     if (!isPlainHttp(modelEndpoint(settings))) return []
     const hint = 'ANTHROPIC_API_KEY travels over plain http to another host: use https.'

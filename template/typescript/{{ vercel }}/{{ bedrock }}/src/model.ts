@@ -4,6 +4,7 @@ import { createAmazonBedrock } from '@ai-sdk/amazon-bedrock'
 import { fromNodeProviderChain } from '@aws-sdk/credential-providers'
 import type { LanguageModel } from 'ai'
 
+import { OfflineModel } from './offline_model.ts'
 import { boundedFetch } from './provider.ts'
 import { type Diagnostic, diagnostic, type Settings } from './settings.ts'
 
@@ -12,6 +13,7 @@ export const [CREDENTIALS, ADDRESS] = ['the AWS credentials', 'AWS_REGION']
 
 /** The model of this process. */
 export function buildModel(settings: Settings): LanguageModel {
+  if (settings.model === 'offline') return new OfflineModel()
   // The chain knows profiles and roles; the client's own way knows two variables.
   const credentialProvider = fromNodeProviderChain()
   const fetch = boundedFetch(settings)
@@ -19,8 +21,8 @@ export function buildModel(settings: Settings): LanguageModel {
 }
 
 /** What keeps the model from answering, as far as the environment tells. */
-export function checkModel(_settings: Settings): Diagnostic[] {
-  if (region()) return []
+export function checkModel(settings: Settings): Diagnostic[] {
+  if (settings.model === 'offline' || region()) return []
   const hint = 'AWS_REGION is not set: MODEL needs it, as in us-east-1.'
   return [diagnostic('SET-AWS_REGION', hint)]
 }

@@ -2,6 +2,7 @@
 
 import { createGateway, type LanguageModel } from 'ai'
 
+import { OfflineModel } from './offline_model.ts'
 import { boundedFetch } from './provider.ts'
 import { type Diagnostic, diagnostic, type Settings } from './settings.ts'
 
@@ -10,13 +11,14 @@ export const [CREDENTIALS, ADDRESS] = ['AI_GATEWAY_API_KEY', 'any proxy']
 
 /** The model of this process. */
 export function buildModel(settings: Settings): LanguageModel {
+  if (settings.model === 'offline') return new OfflineModel()
   const [baseURL, fetch] = [modelEndpoint(settings), boundedFetch(settings)]
   return createGateway({ baseURL, fetch })(settings.model)
 }
 
 /** What keeps this model from answering, as far as the environment can tell. */
-export function checkModel(_settings: Settings): Diagnostic[] {
-  if (process.env.AI_GATEWAY_API_KEY) return []
+export function checkModel(settings: Settings): Diagnostic[] {
+  if (settings.model === 'offline' || process.env.AI_GATEWAY_API_KEY) return []
   return [diagnostic('SET-AI_GATEWAY_API_KEY', 'AI_GATEWAY_API_KEY is not set: MODEL needs it.')]
 }
 
