@@ -37,10 +37,10 @@ UNSAFE = {
 ANSWERS_TEMPLATE = "{{ _copier_conf.answers_file }}.jinja"
 # The lines of a whole render in each language, by whether it has a session store and a memory.
 LINES = {
-    (False, False): {"python": 2020, "typescript": 2115},
-    (True, False): {"python": 4970, "typescript": 4985},
-    (False, True): {"python": 5555, "typescript": 5850},
-    (True, True): {"python": 6890, "typescript": 7205},
+    (False, False): {"python": 2345, "typescript": 2445},
+    (True, False): {"python": 5275, "typescript": 5300},
+    (False, True): {"python": 5875, "typescript": 6170},
+    (True, True): {"python": 7210, "typescript": 7520},
 }
 # What other answers may add to them.
 MORE_LINES = {
@@ -48,6 +48,8 @@ MORE_LINES = {
     "container": {"python": 140, "typescript": 140},
     "tracing": {"python": 165, "typescript": 150},
     "mcp": {"python": 760, "typescript": 720},
+    "ai-sdk-ui": {"python": 380, "typescript": 370},
+    "ui": {"python": 1640, "typescript": 1640},
 }
 COLUMNS = 100
 

@@ -43,10 +43,12 @@ SLOW = pytest.mark.slow
 # The sections of a README that an answer brings, and the lines that each may have.
 SECTIONS = {
     "Container": 45,
+    "Deploy": 10,
     "Long-term memory": 41,
     "MCP servers": 30,
     "On Amazon Bedrock AgentCore": 70,
     "Traces": 25,
+    "useChat": 65,
 }
 
 # Words of this repository that mean nothing to the owner of a project.
@@ -94,7 +96,7 @@ def test_the_readme_and_the_guidance_are_short(project: Path) -> None:
     lines = {title: len(text.splitlines()) + 1 for title, text in sections.items()}
     for title, most in SECTIONS.items():
         assert lines.pop(title, 0) <= most, title
-    assert sum(lines.values()) <= 120
+    assert sum(lines.values()) <= 125
     assert len((project / "AGENTS.md").read_text("utf-8").splitlines()) <= 15
 
 

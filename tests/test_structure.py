@@ -14,7 +14,10 @@ VARIANTS = [
     pytest.param(f"{framework}-{language}{options}", marks=[pytest.mark.slow] if options else [])
     for framework in ("strands", "vercel")
     for language in ("python", "typescript")
-    for options in ("", "+valkey", "+s3", "+custom", "+agentcore", "+valkey+agentcore")
+    for options in (
+        *("", "+valkey", "+s3", "+custom", "+agentcore", "+valkey+agentcore"),
+        "+ai-sdk-ui",
+    )
 ]
 # Which rooms may import which; a room is a folder, and the modules beside them are the core.
 BELOW = {

@@ -4,17 +4,14 @@ from typing import Any
 
 import pytest
 
-from tests.conformance.chat import Chat, assert_failed, echoed
-from tests.conformance.provider import Provider
-from tests.conformance.server import Fleet
-from tests.conformance.steps import HANG, Call
+from tests.conformance.chat import Chat, echoed
+from tests.conformance.steps import HANG
 from tests.conformance.targets import VENDOR_TARGETS  # noqa: F401 (whose rows these tests run for)
 from tests.conformance.test_failures import *  # noqa: F403
 from tests.conformance.test_leaving import (
     test_a_client_of_json_that_leaves_while_text_flows,  # noqa: F401
     test_a_client_that_does_not_read_runs_into_the_turn_timeout,  # noqa: F401
 )
-from tests.conformance.test_sizes import MEGABYTE, MOST_MEGABYTES, sent_much
 from tests.conformance.test_turns import *  # noqa: F403
 
 pytestmark = pytest.mark.slow
@@ -51,22 +48,3 @@ def test_a_call_that_has_begun_to_answer_ends_with_its_turn(chat: Chat) -> None:
     exchange.leave()
     chat.gone("Two.")
     assert chat.recalled("Three.") == echoed("One.")
-
-
-@pytest.mark.parametrize(
-    ("step", "error"),
-    [
-        (["x" * (100 * MEGABYTE)], "model_failed"),  # botocore reads no message of over 24 MB
-        ([Call("word_count", raw="x" * (32 * MEGABYTE))], "reply_incomplete"),
-    ],
-    ids=["100 MB in one message", "arguments of 32 MB"],
-)
-def test_much_from_bedrock_takes_no_process_of_python_down(
-    fleet: Fleet, provider: Provider, step: Any, error: str
-) -> None:
-    if "python-bedrock" not in fleet.target.name:
-        pytest.skip("test_sizes has the others, which read lines of HTTP")
-    chat, reply, peak, slowest = sent_much(fleet, provider, step)
-    assert_failed(reply, 502, error, chat.session)
-    assert peak < MOST_MEGABYTES
-    assert slowest < 4.0

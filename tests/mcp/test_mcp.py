@@ -129,7 +129,7 @@ def test_a_conversation_goes_on_whatever_becomes_of_its_servers(
         assert talk.use("reads", name="OWN_KEY") == "unset"
         assert talk.use("word_count", text="one two") == "2"
         assert talk.use("local_word_count", text="one two") == "7 characters"
-        assert "[image: left out, it is no text]" in talk.use("picture")
+        assert "[image: left out, it is not text]" in talk.use("picture")
         assert talk.use("fails").endswith("Error executing tool fails")
         assert "x\n[cut: 100001 characters" in talk.use("long_text", size=100_001)
 
@@ -249,8 +249,8 @@ FOUND = """\
 .mcp.json:10 MCP-PLAIN-HTTP The headers of server docs travel over plain http: use https.
 .mcp.json:14 MCP-SERVER Server old has another type: allowed are stdio and http.
 .mcp.json:17 MCP-FIELD Field 'disabled' is unknown: allowed are type, command, args, env.
-.mcp.json:18 MCP-FIELD args must be texts.
-.mcp.json:19 MCP-FIELD env must be named texts.
+.mcp.json:18 MCP-FIELD args must be a list of strings.
+.mcp.json:19 MCP-FIELD env must be an object of strings.
 .mcp.json:21 MCP-FIELD url must be an http address.
 .mcp.json:22 MCP-SERVER The server name 'a b' must match [A-Za-z0-9_-]{1,32}.
 .mcp.json:23 MCP-FIELD Server none needs the field command.

@@ -18,13 +18,7 @@ PROMPT = (
     '        raise AgentError("invalid_request", '
     '"To end a session, send its id in the session header.")\n'
 )
-ACTOR = (
-    "    actor = read_header(request, *contract.ACTOR_HEADERS)\n"
-    "    if actor is None and runtime.actor_required:\n"
-    '        raise AgentError("actor_required")\n'
-    "    if actor is not None and not re.fullmatch(contract.ACTOR_ID, actor):\n"
-    '        raise AgentError("invalid_actor")\n'
-)
+ACTOR = "    actor = read_actor(request, runtime)\n"
 
 FAULTS = [
     # Sessions.
@@ -118,16 +112,16 @@ FAULTS = [
     Fault(
         "Accept is ignored",
         SERVER,
-        'held, is_stream = "", wants_events(request)',
-        'held, is_stream = "", True',
+        "Events() if wants_events(request) else None",
+        "Events()",
     ),
     Fault(
         "events are sent before there is text",
         SERVER,
-        "if is_stream and not contract.is_blank(chunk):",
-        "if is_stream:",
+        " and not contract.is_blank(chunk):",
+        ":",
     ),
-    Fault("blank text that is held back is lost", SERVER, "held += _event", "held = _event"),
+    Fault("blank text that is held back is lost", SERVER, "held += events", "held = events"),
     Fault(
         "a caller reads what an internal exception says",
         SERVER,

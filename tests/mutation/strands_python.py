@@ -42,9 +42,8 @@ FAULTS = [
     Fault(
         "one agent goes on from turn to turn",
         TURN,
-        "    if committed:\n        agent.load_snapshot(",
-        "    agent = vars(runtime).setdefault(request.session_id, agent)\n"
-        "    if committed:\n        agent.load_snapshot(",
+        "    if committed:\n",
+        "    agent = vars(runtime).setdefault(request.session_id, agent)\n    if committed:\n",
     ),
     Fault("a blank reply is a turn", TURN, "    if is_blank(", "    if not ("),
     Fault(
@@ -73,8 +72,8 @@ FAULTS = [
     Fault(
         "the system prompt is stored with the session",
         TURN,
-        'take_snapshot(preset="session")',
-        'take_snapshot(preset="session", include=["system_prompt"])',
+        'exclude=["messages"]',
+        'exclude=["messages"], include=["system_prompt"]',
     ),
     Fault(
         "a chunk is emitted twice",

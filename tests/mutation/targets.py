@@ -84,8 +84,8 @@ TARGETS = {
 
 # What the usual run tries: of each kind of fault one, by name; the full run tries all of them.
 SAMPLE = {
-    "strands-python": {"a cancelled turn is committed"},
+    "strands-python": {"a cut stream is a turn"},
     "vercel-python": {"only the reply of a turn is committed"},
-    "strands-typescript": {"a shutdown leaves turns running"},
+    "strands-typescript": {"a session id that is not valid is echoed"},
     "vercel-typescript": {"a cut stream is a turn"},
 }

@@ -18,12 +18,7 @@ PROMPT = (
     "'To end a session, send its id in the session header.')\n"
     "  }\n"
 )
-ACTOR = (
-    "  const actor = readHeader(request, ...contract.ACTOR_HEADERS)\n"
-    "  if (actor === null && runtime.actorRequired) throw new AgentError('actor_required')\n"
-    "  if (actor !== null && !contract.ACTOR_ID.test(actor)) "
-    "throw new AgentError('invalid_actor')\n"
-)
+ACTOR = "  const actor = readActor(request, runtime)\n"
 ABORT = "      for (const stop of this.tasks.values()) stop.abort(new AgentError('draining'))\n"
 
 FAULTS = [
@@ -86,12 +81,17 @@ FAULTS = [
     Fault(
         "a turn goes on when its client has left",
         SERVER,
-        "    response.once('close', () => stop.abort())\n",
+        "  response.once('close', () => stop.abort())\n",
         "",
     ),
-    Fault("Accept is ignored", SERVER, "= wantsEvents(request)", "= true"),
-    Fault("events are sent before there is text", SERVER, "isBlank(chunk) && ", "false && "),
-    Fault("blank text that is held back is lost", SERVER, "held += isStream", "held = isStream"),
+    Fault("Accept is ignored", SERVER, "= wantsEvents(request) ?", "= true ?"),
+    Fault("events are sent before there is text", SERVER, " || isBlank(chunk))", ")"),
+    Fault(
+        "blank text that is held back is lost",
+        SERVER,
+        "held += events.chunk",
+        "held = events.chunk",
+    ),
     Fault(
         "a caller reads what an internal exception says",
         SERVER,

@@ -76,6 +76,7 @@ export class TurnReport {
   detail = ''
   inputTokens = 0
   outputTokens = 0
+  milliseconds = 0
 
   /** Note the error that ends the turn, which `signal` cancels. */
   fail(error: unknown, signal: AbortSignal): void {
@@ -89,6 +90,24 @@ export class TurnReport {
     return this.outcome in ERRORS
   }
 }
+
+/** A call of a tool, which begins. */
+export interface ToolCall {
+  readonly id: string
+  readonly name: string
+  readonly input: unknown
+}
+
+/** What the tool call of this id returned, as text. */
+export interface ToolResult {
+  readonly id: string
+  readonly text: string
+  readonly isError: boolean
+}
+
+/** What a turn says while it runs, in order: its text in chunks, and its calls of tools. */
+export type Chunk = string | ToolCall | ToolResult
+export type Emit = (chunk: Chunk) => Promise<void>
 
 /** Whether a text is empty or holds only Unicode white space and U+FEFF. */
 export function isBlank(text: string): boolean {

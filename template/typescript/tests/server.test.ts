@@ -93,6 +93,12 @@ test('a bad setting is named with what is allowed', () => {
   assert.deepEqual([status, stdout.includes(`"message":"${what}"`)], [1, true])
 })
 
+test('chat obeys commands that never go to the model', () => {
+  const { status, stdout } = run(['chat'], 'I am Ada.\n\n/new\nWho am I?\n/help\nquit\n')
+  assert.deepEqual([status, stdout.includes('Now you said: "Who am I?"')], [0, true])
+  assert.doesNotMatch(stdout, /Earlier you said|said: .\/|said: .quit/)
+})
+
 test('chat talks line by line from a pipe', () => {
   const { stdout } = run(['chat'], 'I am Ada.\nWho am I?\n')
   assert.match(stdout, /Earlier you said: "I am Ada\." Now you said: "Who am I\?"/)

@@ -4,6 +4,7 @@ import asyncio
 import json
 import os
 import re
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any
@@ -18,6 +19,9 @@ ACTOR_ID = "(?=.{1,255}$)[A-Za-z0-9][A-Za-z0-9_/-]*(:[A-Za-z0-9_/-]+)*"
 KEY = "[!-~]{1,128}"
 # Unicode White_Space and U+FEFF; Python's own idea of white space is another.
 BLANK = "[\t-\r \x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000\ufeff]*"
+
+# Control characters but tab and line feed: they could move the cursor or retitle the window.
+CONTROL = "[\x00-\x08\x0b-\x1f\x7f-\x9f]"
 
 # Error type -> HTTP status, and the message for the caller, who learns no more than this.
 ERRORS = {
@@ -66,9 +70,9 @@ class EndSession:
     actor: str | None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class TurnRequest:
-    """A request for one turn; `key` is its idempotency key."""
+    """A request for one turn; `key` is its idempotency key. Two of the same values are two."""
 
     session_id: str
     actor: str | None
@@ -85,6 +89,7 @@ class TurnReport:
     detail: str = ""  # for the log only
     input_tokens: int = 0
     output_tokens: int = 0
+    milliseconds: int = 0
 
     def fail(self, error: BaseException) -> None:
         """Note the error that ends the turn."""
@@ -98,6 +103,29 @@ class TurnReport:
     def is_failure(self) -> bool:
         """Whether the turn ended with an error; a cancelled one did not."""
         return self.outcome in ERRORS
+
+
+@dataclass(frozen=True)
+class ToolCall:
+    """A call of a tool, which begins."""
+
+    id: str
+    name: str
+    input: Any
+
+
+@dataclass(frozen=True)
+class ToolResult:
+    """What the tool call of this id returned, as text."""
+
+    id: str
+    text: str
+    is_error: bool
+
+
+# What a turn says while it runs, in order: its text in chunks, and its calls of tools.
+Chunk = str | ToolCall | ToolResult
+Emit = Callable[[Chunk], Awaitable[None]]
 
 
 def is_blank(text: str) -> bool:

@@ -73,7 +73,7 @@ class Chat:
             self.runtime.model = with_memory(self.model)
 
     async def say(self, actor: str | None, prompt: str, session: str = "s") -> str:
-        async def ignore(_: str) -> None:
+        async def ignore(_: object) -> None:
             """The reply is returned whole."""
 
         request = TurnRequest(f"{session}-{actor}", actor, None, prompt)

@@ -12,7 +12,7 @@ import type { buildModel } from './model.ts'
 import { OfflineModel } from './offline_model.ts'
 import { InProcess } from './session_store.ts'
 import { Sessions } from './sessions.ts'
-import { type Diagnostic, type Settings } from './settings.ts'
+import { type Diagnostic, type Settings, withoutPassword } from './settings.ts'
 
 /** The model, the collections of the agent, and what the commands report about them. */
 export class Runtime {
@@ -71,9 +71,9 @@ export class Runtime {
     let where = 'nothing'
     if (model !== 'offline') {
       const { modelEndpoint } = await import('./model.ts')
-      where = await modelEndpoint(this.settings)
+      where = withoutPassword(await modelEndpoint(this.settings))
     }
-    const lines = [`Model: ${model}, contacts ${where.replace(/\/\/[^/]*@/, '//')}`]
+    const lines = [`Model: ${model}, contacts ${where}`]
     lines.push('Sessions: in this process')
     return [...lines, ...this.longTerm.describeEndpoints()]
   }

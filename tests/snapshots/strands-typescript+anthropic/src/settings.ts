@@ -63,6 +63,11 @@ export function isPlainHttp(url: string): boolean {
   return PLAIN_HTTP.test(url)
 }
 
+/** Return a URL to show, without its user and password. */
+export function withoutPassword(url: string): string {
+  return url.replace(/\/\/[^/]*@/, '//')
+}
+
 /** Return the items of a setting that is a list, in lower case. */
 export function splitList(text: string): string[] {
   return text.toLowerCase().match(/[^, ]+/g) ?? []

@@ -9,7 +9,7 @@ import type { buildModel } from './model.ts'
 import { OfflineModel } from './offline_model.ts'
 import { InProcess, type SessionStore } from './session_store.ts'
 import { Sessions } from './sessions.ts'
-import { type Diagnostic, diagnostic, type Settings } from './settings.ts'
+import { type Diagnostic, diagnostic, type Settings, withoutPassword } from './settings.ts'
 import { type DurableStore, StoreUnavailable } from './store/base.ts'
 import { CachedStore } from './store/cached.ts'
 import { openStore } from './store/index.ts'
@@ -81,9 +81,9 @@ export class Runtime {
     let where = 'nothing'
     if (model !== 'offline') {
       const { modelEndpoint } = await import('./model.ts')
-      where = await modelEndpoint(this.settings)
+      where = withoutPassword(await modelEndpoint(this.settings))
     }
-    const lines = [`Model: ${model}, contacts ${where.replace(/\/\/[^/]*@/, '//')}`]
+    const lines = [`Model: ${model}, contacts ${where}`]
     if (this.collection && this.store) {
       lines.push(`Sessions: ${this.collection.backend.type}, contacts ${this.store.contact}`)
     } else {

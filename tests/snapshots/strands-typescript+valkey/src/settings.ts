@@ -60,6 +60,11 @@ export function isLoopback({ host }: Settings): boolean {
   return ['localhost', '::1'].includes(host) || host.startsWith('127.')
 }
 
+/** Return a URL to show, without its user and password. */
+export function withoutPassword(url: string): string {
+  return url.replace(/\/\/[^/]*@/, '//')
+}
+
 /** Return the items of a setting that is a list, in lower case. */
 export function splitList(text: string): string[] {
   return text.toLowerCase().match(/[^, ]+/g) ?? []

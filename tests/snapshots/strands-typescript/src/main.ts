@@ -1,43 +1,28 @@
 // The commands of the agent, and the process that serves it.
 
-import { randomUUID } from 'node:crypto'
 import { once } from 'node:events'
+import { enableCompileCache } from 'node:module'
 import { type AddressInfo, createServer, type Server } from 'node:net'
-import { createInterface } from 'node:readline'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { getSystemErrorMessage, parseArgs } from 'node:util'
 
-import { checkAnswers } from './answers.ts'
 import { createHttpServer } from './connection.ts'
-import { ACTOR_ID, AgentError, checkPrompt, CONTROL, ERRORS, logging } from './contract.ts'
-import { SESSION_ID } from './contract.ts'
-import type { Runtime } from './runtime.ts'
+import { logging } from './contract.ts'
+import { checkAnswers } from './copier_answers.ts'
+import { serveAnew } from './reload.ts'
 import { CommandError, diagnostic, formatFinding, isLoopback } from './settings.ts'
-import { readSettings, refuseErrors, type Settings } from './settings.ts'
+import { readSettings, type Settings } from './settings.ts'
+import { start } from './start.ts'
 
 const USAGE = `Usage: node src/main.ts COMMAND
 
-  serve                             serve the agent over HTTP on HOST and PORT
+  serve [--reload]                  serve the agent over HTTP on HOST and PORT, anew after a change
   chat [--session ID] [--actor ID]  talk to the agent here, also line by line from a pipe
   check [--json]                    report errors in the settings`
 
 // Modules that load a framework or a client are imported by the command that needs them.
+const chat: typeof serve = async (args) => (await import('./chat.ts')).chat(args)
 const COMMANDS = new Map(Object.entries({ serve, chat, check }))
-
-/** Return the runtime of this process; refuse to start when `check` finds an error. */
-async function start(): Promise<Runtime> {
-  const { Runtime } = await import('./runtime.ts')
-  const [settings, findings] = readSettings()
-  refuseErrors([...findings, ...(await Runtime.check(settings))])
-  if (settings.model === 'offline') {
-    console.log('MODEL is not set: the offline model only echoes. See README.md to choose one.')
-  }
-  const runtime = new Runtime(settings)
-  await runtime.open().catch((error) => {
-    throw error instanceof AgentError ? new CommandError(error.detail) : error
-  })
-  return runtime
-}
 
 /** Report errors in the settings; exit with 1 if there is one. */
 async function check(args: string[]): Promise<void> {
@@ -63,59 +48,6 @@ async function check(args: string[]): Promise<void> {
   process.exitCode = Math.min(errors, 1)
 }
 
-/** Talk to the agent here, also line by line from a pipe. */
-async function chat(args: string[]): Promise<void> {
-  const text = { type: 'string' } as const
-  const { values } = parseArgs({ args, options: { session: text, actor: text } })
-  const { session: sessionId = randomUUID() } = values
-  const { actor = null } = values
-  if (!SESSION_ID.test(sessionId)) throw new CommandError(ERRORS.invalid_session_id[1], 2)
-  if (actor !== null && !ACTOR_ID.test(actor)) throw new CommandError(ERRORS.invalid_actor[1], 2)
-  const [runtime, { takeTurn }] = [await start(), await import('./turn.ts')]
-  const [isPiped, stop] = [!process.stdin.isTTY, new AbortController()]
-  const output = isPiped ? undefined : process.stdout
-  const lines = createInterface({ input: process.stdin, output, prompt: '> ' })
-  lines.once('SIGINT', () => stop.abort(lines.close()))
-  const print = (text: string): unknown => process.stdout.write(text)
-  const showPrompt = () => (isPiped ? print('> ') : lines.prompt())
-  const emit = async (chunk: string) => void print(chunk.replace(CONTROL, ''))
-  let [done, failed] = [0, 0]
-  showPrompt()
-  for await (const line of lines) {
-    if (isPiped) print(`${line}\n`)
-    try {
-      const prompt = checkPrompt(line, runtime.settings.maxPromptChars)
-      await takeTurn(runtime, { sessionId, actor, key: null, prompt }, emit, stop.signal)
-      done++
-      print('\n')
-    } catch (error) {
-      if (stop.signal.aborted) break
-      if (!(error instanceof AgentError)) throw error
-      failed++
-      const cause = error.cause instanceof Error ? error.cause.message : ''
-      print(`${error.message} (${cause || error.detail || error.type})\n${await advise(error)}`)
-    }
-    showPrompt()
-  }
-  await runtime.close()
-  const notice = done > 0 ? runtime.retentionNotice : 'It had no new turn.'
-  print(`\nThis was session ${sessionId}. ${notice}\n`)
-  process.exit(isPiped && failed > 0 ? 1 : 0)
-}
-
-/** Return a line that names the settings to look at when the model fails, or nothing. */
-async function advise({ type, detail }: AgentError): Promise<string> {
-  if (type !== 'model_failed') return ''
-  const { ADDRESS, CREDENTIALS } = await import('./model.ts')
-  const hints: [RegExp, string][] = [
-    [/HTTP 40[13]|Credential/, CREDENTIALS],
-    [/HTTP 40[04]/, `MODEL and ${ADDRESS}`],
-    [/Connect|ECONN|ENOTFOUND|EAI_AGAIN/, `${ADDRESS} and the network`],
-  ]
-  const [, names] = hints.find(([form]) => form.test(detail)) ?? []
-  return names ? `${detail}: look at ${names}.\n` : ''
-}
-
 async function listen(server: Server, { host, port }: Settings): Promise<void> {
   try {
     await once(server.listen(port, host), 'listening')
@@ -128,7 +60,8 @@ async function listen(server: Server, { host, port }: Settings): Promise<void> {
 
 /** Serve the agent over HTTP on HOST and PORT. */
 async function serve(args: string[]): Promise<void> {
-  parseArgs({ args })
+  const { reload } = parseArgs({ args, options: { reload: { type: 'boolean' } } }).values
+  if (reload) return serveAnew()
   logging.isVerbose = true
   const { createApp, Turns } = await import('./server.ts')
   const [runtime, turns] = [await start(), new Turns()]
@@ -155,6 +88,7 @@ async function serve(args: string[]): Promise<void> {
   process.exit(0) // a tool or a vendor's client that hangs would keep the process alive
 }
 
+enableCompileCache() // the next start compiles nothing anew
 const [command = '', ...rest] = process.argv.slice(2)
 try {
   const asksHelp = process.argv.includes('--help')

@@ -60,8 +60,8 @@ export function buildModel(settings: Settings): Model {
 }
 
 /** What keeps the model from answering, as far as the environment tells. */
-export async function checkModel(settings: Settings): Promise<Diagnostic[]> {
-  if (settings.model === 'offline' || (await region().catch(() => ''))) return []
+export async function checkModel(_settings: Settings): Promise<Diagnostic[]> {
+  if (await region().catch(() => '')) return []
   const what = 'AWS_REGION is not set: MODEL needs it, as in us-east-1.'
   return [diagnostic('SET-AWS_REGION', what)]
 }

@@ -70,9 +70,7 @@ export async function readCall(
   if (prompt === null && isNew) {
     throw new AgentError('invalid_request', 'To end a session, send its id in the session header.')
   }
-  const actor = readHeader(request, ...contract.ACTOR_HEADERS)
-  if (actor === null && runtime.actorRequired) throw new AgentError('actor_required')
-  if (actor !== null && !contract.ACTOR_ID.test(actor)) throw new AgentError('invalid_actor')
+  const actor = readActor(request, runtime)
   const key = readHeader(request, ...contract.KEY_HEADERS)
   if (key !== null && (isNew || !contract.KEY.test(key))) {
     const what = 'An idempotency key is 1 to 128 visible ASCII characters, with a session header.'
@@ -81,6 +79,15 @@ export async function readCall(
   return prompt === null ? { sessionId, actor } : { sessionId, actor, key, prompt }
 }
 
+/** Return the actor that the headers name, or throw AgentError. */
+function readActor(request: IncomingMessage, { actorRequired }: Runtime): string | null {
+  const actor = readHeader(request, ...contract.ACTOR_HEADERS)
+  if (actor === null && actorRequired) throw new AgentError('actor_required')
+  if (actor !== null && !contract.ACTOR_ID.test(actor)) throw new AgentError('invalid_actor')
+  return actor
+}
+
+/** Return the body; throw `payload_too_large` for a larger one. */
 async function receive(request: IncomingMessage, maxBytes: number): Promise<Uint8Array> {
   const chunks: Buffer[] = []
   let size = 0

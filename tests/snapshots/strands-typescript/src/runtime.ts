@@ -5,7 +5,7 @@ import type { buildModel } from './model.ts'
 import { OfflineModel } from './offline_model.ts'
 import { InProcess } from './session_store.ts'
 import { Sessions } from './sessions.ts'
-import type { Diagnostic, Settings } from './settings.ts'
+import { type Diagnostic, type Settings, withoutPassword } from './settings.ts'
 
 /** The model, the sessions, and what the commands report about them. */
 export class Runtime {
@@ -37,10 +37,9 @@ export class Runtime {
     let where = 'nothing'
     if (model !== 'offline') {
       const { modelEndpoint } = await import('./model.ts')
-      where = await modelEndpoint(this.settings)
+      where = withoutPassword(await modelEndpoint(this.settings))
     }
-    const shown = where.replace(/\/\/[^/]*@/, '//')
-    return [`Model: ${model}, contacts ${shown}`, 'Sessions: in this process']
+    return [`Model: ${model}, contacts ${where}`, 'Sessions: in this process']
   }
 
   /** Return further options for the agent of one turn. */

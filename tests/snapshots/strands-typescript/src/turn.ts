@@ -5,13 +5,11 @@ import { type Message, NullConversationManager } from '@strands-agents/sdk'
 import type { JSONValue } from '@strands-agents/sdk'
 
 import { SYSTEM_PROMPT, TOOLS } from './agent.ts'
-import { AgentError, describe, isBlank, log } from './contract.ts'
-import { TurnReport, type TurnRequest } from './contract.ts'
+import { AgentError, describe, type Emit, isBlank, log } from './contract.ts'
+import { type ToolCall, type ToolResult, TurnReport, type TurnRequest } from './contract.ts'
 import { withinTime } from './deadline.ts'
 import type { Runtime } from './runtime.ts'
 import type { LastTurn, Snapshot } from './sessions.ts'
-
-type Emit = (chunk: string) => Promise<void>
 
 const STOPS = ['toolUse', 'maxTokens', 'contentFiltered', 'guardrailIntervened', 'limitTurns']
 
@@ -107,6 +105,9 @@ async function stream(
         said.push(text)
         if (text) await emit(text)
       }
+      if (next.value.type === 'messageAddedEvent') {
+        for (const use of toolsOf(next.value.message)) await emit(use)
+      }
     }
   } catch (error) {
     if (error instanceof MaxTokensError) throw new AgentError('reply_incomplete', '', 'maxTokens')
@@ -121,6 +122,18 @@ async function stream(
   const texts = lastMessage.content.map((block) => (block.type === 'textBlock' ? block.text : ''))
   if (isBlank(texts.join(''))) throw new AgentError('empty_reply')
   return said.join('')
+}
+
+/** Yield the calls of tools, or their results, that a message has. */
+function* toolsOf({ content }: Pick<Message, 'content'>): Generator<ToolCall | ToolResult> {
+  for (const block of content) {
+    if (block.type === 'toolUseBlock') {
+      yield { id: block.toolUseId, name: block.name, input: block.input }
+    } else if (block.type === 'toolResultBlock') {
+      const texts = block.content.map((it) => ('text' in it ? it.text : JSON.stringify(it)))
+      yield { id: block.toolUseId, text: texts.join('\n'), isError: block.status === 'error' }
+    }
+  }
 }
 
 /** Return the last whole turns that fit into `limit` messages; at least the very last one. */

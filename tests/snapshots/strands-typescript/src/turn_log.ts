@@ -1,24 +1,26 @@
 // The line that each turn leaves in the log: its outcome, its duration and its tokens.
 
-import { log, TurnReport, type TurnRequest } from './contract.ts'
+import { log, type TurnReport, type TurnRequest } from './contract.ts'
 
 /** Run a turn that `signal` cancels, and log one line at its end: a warning when it failed. */
 export async function logged<T>(
   request: TurnRequest,
   signal: AbortSignal,
-  run: (report: TurnReport) => Promise<T>,
+  report: TurnReport,
+  run: () => Promise<T>,
 ): Promise<T> {
-  const [report, start] = [new TurnReport(), performance.now()]
+  const start = performance.now()
   try {
-    return await run(report)
+    return await run()
   } catch (error) {
     report.fail(error, signal)
     throw error
   } finally {
+    report.milliseconds = Math.round(performance.now() - start)
     const fields = {
       turn: report.turn,
       outcome: report.outcome,
-      ms: (performance.now() - start).toFixed(),
+      ms: String(report.milliseconds),
       tokens_in: report.inputTokens,
       tokens_out: report.outputTokens,
       detail: report.detail,

@@ -4,13 +4,12 @@ import { isStepCount, type ModelMessage, modelMessageSchema, RetryError, streamT
 import { z } from 'zod'
 
 import { SYSTEM_PROMPT, TOOLS } from './agent.ts'
-import { AgentError, describe, isBlank, log } from './contract.ts'
+import { AgentError, describe, type Emit, isBlank, log } from './contract.ts'
 import { TurnReport, type TurnRequest } from './contract.ts'
 import { withinTime } from './deadline.ts'
 import type { Runtime } from './runtime.ts'
 import type { LastTurn, Snapshot } from './sessions.ts'
 
-type Emit = (chunk: string) => Promise<void>
 type Part = { type: string; text: string; providerOptions?: unknown }
 
 const Data = z.object({ messages: z.array(modelMessageSchema) })
@@ -81,7 +80,10 @@ async function stream(
       messages: staged,
       maxRetries: 2, // only before the first chunk
       stopWhen: [isStepCount(runtime.settings.maxSteps), endedBadly],
-      prepareStep: ({ messages }) => ({ messages: mended(messages) }),
+      // What was committed has been mended.
+      prepareStep: ({ messages: all }) => ({
+        messages: [...all.slice(0, staged.length), ...mended(all.slice(staged.length))],
+      }),
       abortSignal: stop,
       onError: () => {}, // the default prints the error, which may quote a prompt
       ...options,
@@ -96,7 +98,16 @@ async function stream(
         report.inputTokens += part.usage.inputTokens ?? 0
         report.outputTokens += part.usage.outputTokens ?? 0
       }
+      if (part.type === 'tool-call') {
+        await emit({ id: part.toolCallId, name: part.toolName, input: part.input })
+      }
+      if (part.type === 'tool-result') {
+        const { toolCallId: id, output } = part
+        const text = typeof output === 'string' ? output : JSON.stringify(output ?? null)
+        await emit({ id, text, isError: false })
+      }
       if (part.type === 'tool-error') {
+        await emit({ id: part.toolCallId, text: String(part.error), isError: true })
         const kind = typeof part.error === 'string' ? 'not a valid call' : describe(part.error)
         // A name that the model made up is not logged.
         const name = Object.hasOwn(tools, part.toolName) ? part.toolName : 'that does not exist'

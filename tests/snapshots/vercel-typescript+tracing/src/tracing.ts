@@ -9,6 +9,7 @@ import { type ProxyTracerProvider, SpanKind, type SpanOptions } from '@opentelem
 import { SpanStatusCode, trace, type Tracer } from '@opentelemetry/api'
 
 import { AgentError, log, type TurnReport, type TurnRequest } from './contract.ts'
+import { withoutPassword } from './settings.ts'
 
 const ENDPOINTS = ['OTEL_EXPORTER_OTLP_TRACES_ENDPOINT', 'OTEL_EXPORTER_OTLP_ENDPOINT']
 // What a span of the framework may have without the switch: nothing that quotes what was said.
@@ -27,11 +28,11 @@ let flush: (() => Promise<void>) | undefined
  * A provider that is there already, as of `--import` of a distribution, is used as it is.
  */
 export async function openTracing(): Promise<void> {
-  const proxy = trace.getTracerProvider() as ProxyTracerProvider
-  if (!proxy.getDelegateTracer('app')) {
+  if (!isOn()) {
     if (!endpoint()) return
     await setExporter()
   }
+  const proxy = trace.getTracerProvider() as ProxyTracerProvider
   const provider = proxy.getDelegate()
   const content = process.env.OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT?.toLowerCase()
   if (!['true', '1', 'span_only', 'span_and_event'].includes(content ?? '')) {
@@ -52,11 +53,15 @@ export async function openTracing(): Promise<void> {
 
 /** Return what spans are sent to, without passwords; nothing when they are not exported. */
 export function describeTracing(): string[] {
-  return endpoint() ? [`Traces: contacts ${endpoint().replace(/\/\/[^/]*@/, '//')}`] : []
+  return endpoint() ? [`Traces: contacts ${withoutPassword(endpoint())}`] : []
 }
 
 function endpoint(): string {
   return ENDPOINTS.map((name) => process.env[name]).find(Boolean) ?? ''
+}
+
+function isOn(): boolean {
+  return (trace.getTracerProvider() as ProxyTracerProvider).getDelegateTracer('app') !== undefined
 }
 
 /** Set a provider that exports spans; one warning says that they cannot be sent. */
@@ -91,6 +96,7 @@ export async function closeTracing(): Promise<void> {
 
 /** Continue the trace of the caller, as its header `traceparent` says. */
 export function withCaller(listener: RequestListener): RequestListener {
+  if (!isOn()) return listener
   return (request, response) => {
     const active = context.active()
     const isTraced = trace.getSpan(active) !== undefined // by an instrumentation
@@ -104,19 +110,20 @@ export async function turnSpan<T>(
   request: TurnRequest,
   signal: AbortSignal,
   report: TurnReport,
-  run: (report: TurnReport) => Promise<T>,
+  run: () => Promise<T>,
 ): Promise<T> {
   const kind = trace.getActiveSpan()?.isRecording() ? SpanKind.INTERNAL : SpanKind.SERVER
   return inSpan('turn', kind, async (span) => {
     try {
-      return await run(report)
+      return await run()
     } catch (error) {
       report.fail(error, signal)
       throw error
     } finally {
       const { sessionId, actor } = request
       span.setAttributes({ 'session.id': sessionId, 'gen_ai.conversation.id': sessionId })
-      const digest = actor && createHash('sha256').update(actor).digest('hex')
+      const isHashed = actor && span.isRecording()
+      const digest = isHashed && createHash('sha256').update(actor).digest('hex')
       if (digest) span.setAttribute('enduser.pseudo.id', digest)
       span.setAttributes({ 'turn.number': report.turn, 'turn.outcome': report.outcome })
     }

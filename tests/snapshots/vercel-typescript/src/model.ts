@@ -41,7 +41,6 @@ export function buildModel(settings: Settings): LanguageModel {
 /** What keeps this model from answering, as far as the environment can tell. */
 export function checkModel(settings: Settings): Diagnostic[] {
   const { OPENAI_API_KEY: key, OPENAI_BASE_URL: url } = process.env
-  if (settings.model === 'offline') return []
   if (key && isPlainHttp(modelEndpoint(settings))) {
     const hint = 'OPENAI_API_KEY travels over plain http to another host: use https.'
     return [diagnostic('SET-OPENAI_BASE_URL', hint, 'warning')]

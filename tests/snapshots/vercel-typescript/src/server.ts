@@ -5,8 +5,9 @@ import { once } from 'node:events'
 import type { IncomingMessage, RequestListener, ServerResponse } from 'node:http'
 import { setTimeout as sleep } from 'node:timers/promises'
 
-import { AgentError, describe, type EndSession, isBlank, log } from './contract.ts'
-import { SESSION_HEADER, SESSION_ID, type TurnReport, type TurnRequest } from './contract.ts'
+import { AgentError, type Chunk, describe, type Emit, type EndSession } from './contract.ts'
+import { isBlank, log, SESSION_HEADER, SESSION_ID } from './contract.ts'
+import { TurnReport, type TurnRequest } from './contract.ts'
 import { authorize, readCall, readHeader, refuseForeign, wantsEvents } from './requests.ts'
 import { type Handler, ROUTES } from './routes.ts'
 import type { Runtime } from './runtime.ts'
@@ -16,7 +17,6 @@ import { logged } from './turn_log.ts'
 
 type Exchange = { request: IncomingMessage; response: ServerResponse }
 type Call = TurnRequest | EndSession
-type Emit = (chunk: string) => Promise<void>
 
 const EVENT_STREAM = 'text/event-stream; charset=utf-8'
 
@@ -54,7 +54,32 @@ export class Turns {
   }
 }
 
-export function createApp(runtime: Runtime, turns: Turns): RequestListener {
+/** A reply as the server-sent events of POST /invocations. */
+class Events {
+  /** Return what comes first; with nothing a failure before the first text is a status. */
+  start(): string {
+    return ''
+  }
+
+  /** Return the event of what the turn says, or nothing. */
+  chunk(chunk: Chunk): string {
+    return typeof chunk === 'string' ? event('', chunk) : ''
+  }
+
+  /** Return the event of a committed turn. */
+  done(result: object, _report: TurnReport): string {
+    return event('event: done\n', { ...result, reply: undefined })
+  }
+
+  /** Return the event of a turn that failed; nothing of it was kept. */
+  error({ type, message }: AgentError): string {
+    return event('event: error\n', { error: { type, message } })
+  }
+}
+
+type Routes = Record<string, (exchange: Exchange) => Promise<void>>
+
+export function createApp(runtime: Runtime, turns: Turns, more: Routes = {}): RequestListener {
   const pages = splitList(runtime.settings.allowedOrigins)
 
   /** Answer a listed page as CORS asks; return whether that was all. */
@@ -78,8 +103,9 @@ export function createApp(runtime: Runtime, turns: Turns): RequestListener {
   }
 
   const own = Object.entries(ROUTES).map(([name, handler]) => [name, checked(handler)])
-  const routes: Record<string, (exchange: Exchange) => Promise<void>> = {
+  const routes: Routes = {
     ...Object.fromEntries(own),
+    ...more,
     'GET /ping': ping,
     'POST /invocations': invocations,
   }
@@ -111,48 +137,74 @@ export function createApp(runtime: Runtime, turns: Turns): RequestListener {
     turns.checkRoom(runtime.settings.maxTurns)
     const call = await readCall(request, runtime, sessionId, given === null)
     turns.checkRoom(runtime.settings.maxTurns) // others started meanwhile
-    await relay({ request, response }, call)
-  }
-
-  /** Run what was requested, relay its output, and cancel it when the client leaves. */
-  async function relay({ request, response }: Exchange, call: Call): Promise<void> {
-    const stop = new AbortController()
-    response.once('close', () => stop.abort())
-    const isStream = wantsEvents(request)
-    let held = ''
-    const emit: Emit = async (chunk) => {
-      held += isStream ? event('', chunk) : ''
-      // Until the first text a failure is a status.
-      if (!isStream || (isBlank(chunk) && !response.headersSent)) return
-      if (!response.headersSent) response.setHeader('Content-Type', EVENT_STREAM)
-      const hasRoom = response.write(held)
-      held = ''
-      if (!hasRoom) await once(response, 'drain', { signal: stop.signal })
-    }
-    const result = await turns.start(run(call, emit, stop.signal), stop)
-    if (!response.headersSent) send(response, result)
-    else response.end(event('event: done\n', { ...result, reply: undefined }))
-  }
-
-  async function run(call: Call, emit: Emit, signal: AbortSignal): Promise<object> {
-    if ('prompt' in call) {
-      const take = (report: TurnReport) => takeTurn(runtime, call, emit, signal, report)
-      const { turn, reply } = await logged(call, signal, take)
-      return { session_id: call.sessionId, turn, reply }
-    }
-    try {
-      await runtime.sessions.open(call.sessionId, call.actor, signal, (session) => session.end())
-      return { session_id: call.sessionId, ended: true }
-    } catch (error) {
-      if (error instanceof AgentError) {
-        log('WARNING', `session ${call.sessionId}: not ended: ${error.type} ${error.detail}`)
-      }
-      throw error
-    }
+    const events = wantsEvents(request) ? new Events() : null
+    await relay({ request, response }, turns, runtime, call, events)
   }
 
   return (request, response) => {
     route({ request, response }).catch((error) => fail({ request, response }, error))
+  }
+}
+
+/**
+ * Run what was requested, relay its output, and cancel it when the client leaves.
+ *
+ * Without `events` the reply is JSON.
+ */
+async function relay(
+  { request, response }: Exchange,
+  turns: Turns,
+  runtime: Runtime,
+  call: Call,
+  events: Events | null,
+): Promise<void> {
+  const [stop, report] = [new AbortController(), new TurnReport()]
+  response.once('close', () => stop.abort())
+  let held = ''
+  async function write(text: string): Promise<void> {
+    if (!response.headersSent) response.setHeader('Content-Type', EVENT_STREAM)
+    if (!response.write(text)) await once(response, 'drain', { signal: stop.signal })
+  }
+  const emit: Emit = async (chunk) => {
+    if (!events) return
+    held += events.chunk(chunk)
+    // Until the first text a failure is a status.
+    if (!response.headersSent && (typeof chunk !== 'string' || isBlank(chunk))) return
+    const text = held
+    held = ''
+    if (text) await write(text)
+  }
+  try {
+    if (events?.start()) await write(events.start())
+    const result = await turns.start(run(runtime, call, emit, stop.signal, report), stop)
+    if (events && response.headersSent) response.end(events.done(result, report))
+    else send(response, result)
+  } catch (error) {
+    if (!events || !response.headersSent || request.socket.destroyed) throw error
+    response.end(events.error(failureOf(error)))
+  }
+}
+
+async function run(
+  runtime: Runtime,
+  call: Call,
+  emit: Emit,
+  signal: AbortSignal,
+  report: TurnReport,
+): Promise<object> {
+  if ('prompt' in call) {
+    const take = () => takeTurn(runtime, call, emit, signal, report)
+    const { turn, reply } = await logged(call, signal, report, take)
+    return { session_id: call.sessionId, turn, reply }
+  }
+  try {
+    await runtime.sessions.open(call.sessionId, call.actor, signal, (session) => session.end())
+    return { session_id: call.sessionId, ended: true }
+  } catch (error) {
+    if (error instanceof AgentError) {
+      log('WARNING', `session ${call.sessionId}: not ended: ${error.type} ${error.detail}`)
+    }
+    throw error
   }
 }
 
@@ -168,18 +220,19 @@ function send(response: ServerResponse, body: object, status = 200): void {
 
 function fail({ request, response }: Exchange, error: unknown): void {
   if (request.socket.destroyed) return // the client has left
-  const failure = error instanceof AgentError ? error : new AgentError('internal_error')
-  if (failure !== error) {
-    // Only its kind and place: its text may quote a prompt.
-    const { message: text = '', stack = '' } = error instanceof Error ? error : {}
-    log('ERROR', `${describe(error)}\n${stack.replace(text, '')}`)
-  }
-  const { type, status, message } = failure
+  const { type, status, message } = failureOf(error)
   if (status === 401) response.setHeader('WWW-Authenticate', 'Bearer')
-  const body = { error: { type, message } }
-  if (type === 'server_busy' && !response.headersSent) response.setHeader('Retry-After', '1')
-  if (response.headersSent) response.end(event('event: error\n', body))
-  else send(response, body, status)
+  if (type === 'server_busy') response.setHeader('Retry-After', '1')
+  send(response, { error: { type, message } }, status)
+}
+
+/** Return an error as the caller may see it; the log has the kind and place of an unknown one. */
+function failureOf(error: unknown): AgentError {
+  if (error instanceof AgentError) return error
+  // Not its text, which may quote a prompt.
+  const { message: text = '', stack = '' } = error instanceof Error ? error : {}
+  log('ERROR', `${describe(error)}\n${stack.replace(text, '')}`)
+  return new AgentError('internal_error')
 }
 
 function now(): number {

@@ -3,27 +3,25 @@
 import asyncio
 import json
 import logging
-from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextvars import copy_context
+from collections.abc import AsyncGenerator
 from datetime import UTC, datetime
-from functools import partial
 from typing import Any
 from uuid import uuid4
 
 import ai
 
+from . import contract
 from .agent import SYSTEM_PROMPT, TOOLS
 from .contract import AgentError, TurnReport, TurnRequest, describe, is_blank, well_formed
 from .runtime import Runtime
 
 log = logging.getLogger(__name__)
-Emit = Callable[[str], Awaitable[None]]
 Message = ai.messages.Message
-ToolCall = ai.messages.ToolCallPart
+CallPart = ai.messages.ToolCallPart
 
 
 async def take_turn(
-    runtime: Runtime, request: TurnRequest, emit: Emit, report: TurnReport | None = None
+    runtime: Runtime, request: TurnRequest, emit: contract.Emit, report: TurnReport | None = None
 ) -> dict[str, Any]:
     """Run one turn, `emit` each chunk of the reply, and return {"actor", "turn", "key", "reply"}.
 
@@ -41,29 +39,34 @@ async def take_turn(
         try:
             async with asyncio.timeout(runtime.settings.turn_timeout_seconds):
                 staged = _stage(session.snapshot, runtime.settings.history_messages)
-                reply, added = await _stream(runtime, request, staged, emit, report)
+                messages = [Message.model_validate(message) for message in staged]
+                reply, added = await _stream(runtime, request, messages, emit, report)
         except TimeoutError:
             raise AgentError("turn_timeout") from None
-        snapshot = _snapshot([*staged, *added])
-        record = partial(copy_context().run, runtime.record, request, added)
-        return await session.commit(snapshot, reply, request.key, record)
+        snapshot = _snapshot([*staged, *map(_dump, added)])
+        return await session.commit(
+            snapshot, reply, request.key, lambda: runtime.record(request, added)
+        )
 
 
-def _stage(committed: dict[str, Any] | None, limit: int) -> list[Message]:
-    """Copy the last whole turns that fit into `limit` messages; at least the very last one."""
+def _stage(committed: dict[str, Any] | None, limit: int) -> list[dict[str, Any]]:
+    """Return the last whole turns that fit into `limit` messages; at least the very last one."""
     stored = committed["data"]["messages"] if committed else []
     starts = [index for index, message in enumerate(stored) if message["role"] == "user"] or [0]
     start = next((s for s in starts if len(stored) - s <= limit), starts[-1])
-    return [Message.model_validate(message) for message in stored[start:]]
+    return list(stored[start:])
 
 
-def _snapshot(messages: list[Message]) -> dict[str, Any]:
-    # Without the system prompt: the code's own applies, also after it has changed. Without
-    # reasoning: it may refer to state that the provider keeps, and only its own turn needs it.
-    for message in messages:
-        message.parts = [part for part in message.parts if part.kind != "reasoning"]
-    dumps = [m.model_dump(mode="json", exclude_none=True, fallback=str) for m in messages]
-    snapshot = {"scope": "agent", "schema_version": "1.0", "data": {"messages": dumps}}
+def _dump(message: Message) -> dict[str, Any]:
+    # Without reasoning: it may refer to state that the provider keeps, and only its own turn
+    # needs it.
+    message.parts = [part for part in message.parts if part.kind != "reasoning"]
+    return message.model_dump(mode="json", exclude_none=True, fallback=str)
+
+
+def _snapshot(messages: list[dict[str, Any]]) -> dict[str, Any]:
+    # Without the system prompt: the code's own applies, also after it has changed.
+    snapshot = {"scope": "agent", "schema_version": "1.0", "data": {"messages": messages}}
     return snapshot | {"created_at": datetime.now(UTC).isoformat().replace("+00:00", "Z")}
 
 
@@ -71,7 +74,7 @@ async def _stream(
     runtime: Runtime,
     request: TurnRequest,
     staged: list[Message],
-    emit: Emit,
+    emit: contract.Emit,
     report: TurnReport,
 ) -> tuple[str, list[Message]]:
     """Run the agent; return the emitted text and the messages of the turn."""
@@ -79,7 +82,7 @@ async def _stream(
     prompt = ai.user_message(request.prompt)
     messages = [ai.system_message(SYSTEM_PROMPT), *staged, prompt]
     agent = _Agent(**{"tools": TOOLS, **runtime.agent_options(request)})
-    agent.max_steps = runtime.settings.max_steps
+    agent.max_steps, agent.emit = runtime.settings.max_steps, emit
     try:
         async with agent.run(runtime.model, messages) as run:
             async for event in run:
@@ -108,7 +111,8 @@ class _Agent(ai.Agent):
     """An agent of at most `max_steps` steps, each from whole messages."""
 
     LOOP_BUFFER = 0  # the model waits for a reader that is slow
-    max_steps = 1
+    max_steps: int
+    emit: contract.Emit
 
     async def loop(self, context: ai.Context) -> AsyncGenerator[ai.events.AgentEvent]:
         for _ in range(self.max_steps):
@@ -126,9 +130,10 @@ class _Agent(ai.Agent):
             context.add(ai.tool_message(*results))
         raise AgentError("reply_incomplete", detail=f"{self.max_steps} steps")
 
-    async def _call(self, call: ToolCall) -> ai.events.ToolCallResult:
+    async def _call(self, call: CallPart) -> ai.events.ToolCallResult:
         """Call a tool; its failure is a result for the model, and the turn continues."""
         name = call.tool_name
+        await self.emit(contract.ToolCall(call.tool_call_id, name, json.loads(call.tool_args)))
         try:
             result = await self.resolve(call)()
         except KeyError as error:
@@ -137,10 +142,14 @@ class _Agent(ai.Agent):
             result = ai.tool_result(**ids, result=what, is_error=True, exception=error)
         if result.exception is not None:  # a name that the model made up is not logged
             log.warning("tool %s: %s", name, describe(result.exception))
+        for part in result.results:
+            done = part.result
+            text = done if isinstance(done, str) else json.dumps(done, default=str)
+            await self.emit(contract.ToolResult(part.tool_call_id, text, part.is_error))
         return result
 
 
-def _check(message: Message, reason: str | None, history: list[Message]) -> list[ToolCall]:
+def _check(message: Message, reason: str | None, history: list[Message]) -> list[CallPart]:
     """Return the tool calls of a whole message, made acceptable to every provider."""
     calls = message.tool_calls
     if reason is None or reason == "error":

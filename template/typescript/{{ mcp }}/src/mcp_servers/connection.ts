@@ -226,7 +226,7 @@ export async function loadClient() {
 function textOf({ content, structuredContent }: CallToolResult): string {
   const texts = content.map((block) => {
     const { text } = Object(block.type === 'resource' ? block.resource : block)
-    return typeof text === 'string' ? text : `[${block.type}: left out, it is no text]`
+    return typeof text === 'string' ? text : `[${block.type}: left out, it is not text]`
   })
   if (texts.length === 0 && structuredContent) texts.push(JSON.stringify(structuredContent))
   return cut(texts.join('\n')) || '[empty]'

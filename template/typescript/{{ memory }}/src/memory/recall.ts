@@ -50,6 +50,8 @@ export class MemoryTurn {
   readonly collections: readonly MemoryCollection[]
   readonly added: string[] = []
   isOver = false
+  /** What the models of the turn are shown; null: not yet searched for. */
+  shown: readonly Hit[] | null = null
   retrieve: Retrieve = retrieve
   readonly #isWritable: boolean
   readonly #seconds: number

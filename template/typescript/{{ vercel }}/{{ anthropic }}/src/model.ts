@@ -25,7 +25,6 @@ export function buildModel(settings: Settings): LanguageModel {
 
 /** What keeps this model from answering, as far as the environment can tell. */
 export function checkModel(settings: Settings): Diagnostic[] {
-  if (settings.model === 'offline') return []
   if (process.env.ANTHROPIC_API_KEY) {
     if (!isPlainHttp(modelEndpoint(settings))) return []
     const hint = 'ANTHROPIC_API_KEY travels over plain http to another host: use https.'

@@ -1,7 +1,6 @@
 """What the turns of one process share: the model, the sessions and long-term memory."""
 
 import asyncio
-import re
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,7 @@ from .memory.wiring import LongTermMemory
 from .model import build_model, check_model, model_endpoint
 from .session_store import InProcess
 from .sessions import Sessions
-from .settings import Settings
+from .settings import Settings, without_password
 
 
 class Runtime:
@@ -59,9 +58,9 @@ class Runtime:
 
     def describe_endpoints(self) -> list[str]:
         """Return what this process will contact, one line each, without passwords."""
-        where = "nothing" if self.settings.model == "offline" else model_endpoint(self.settings)
-        shown = re.sub("//[^/]*@", "//", where)
-        lines = [f"Model: {self.settings.model}, contacts {shown}"]
+        model = self.settings.model
+        where = "nothing" if model == "offline" else without_password(model_endpoint(self.settings))
+        lines = [f"Model: {model}, contacts {where}"]
         lines.append("Sessions: in this process")
         return lines + self.long_term.describe_endpoints()
 
@@ -71,7 +70,7 @@ class Runtime:
 
     def record(self, request: TurnRequest, messages: list[Any]) -> None:
         """Pass on the messages of a committed turn."""
-        self.long_term.record(messages, self.model)
+        self.long_term.record(request, messages, self.model)
 
     async def erase_sessions(self, report: Report, candidates: list[str]) -> None:
         """End an actor's sessions; `candidates` are tried where the store cannot list them."""

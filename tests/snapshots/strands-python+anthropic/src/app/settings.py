@@ -61,6 +61,11 @@ def is_plain_http(url: str) -> bool:
     return PLAIN_HTTP.match(url) is not None
 
 
+def without_password(url: str) -> str:
+    """Return a URL to show, without its user and password."""
+    return re.sub("//[^/]*@", "//", url)
+
+
 def split_list(text: str) -> list[str]:
     """Return the items of a setting that is a list, in lower case."""
     return re.findall("[^, ]+", text.lower())

@@ -16,6 +16,7 @@ from starlette.applications import Starlette
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from .contract import TurnReport, TurnRequest
+from .settings import without_password
 
 log = logging.getLogger(__name__)
 tracer = trace.get_tracer("app")
@@ -36,7 +37,7 @@ def open_tracing() -> None:
 
     A provider that is there already, as under `opentelemetry-instrument`, is used as it is.
     """
-    if isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider):
+    if not _is_on():
         if not _endpoint():
             return
         _export()
@@ -52,11 +53,15 @@ def open_tracing() -> None:
 
 def describe_tracing() -> list[str]:
     """Return what spans are sent to, without passwords; nothing when they are not exported."""
-    return [f"Traces: contacts {re.sub('//[^/]*@', '//', _endpoint())}"] if _endpoint() else []
+    return [f"Traces: contacts {without_password(_endpoint())}"] if _endpoint() else []
 
 
 def _endpoint() -> str:
     return next(filter(None, map(os.environ.get, ENDPOINTS)), "")
+
+
+def _is_on() -> bool:
+    return not isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider)
 
 
 def _export() -> None:
@@ -93,7 +98,8 @@ async def close_tracing() -> None:
 
 def with_caller(app: Starlette) -> Starlette:
     """Let an app continue the traces of its callers, as their header `traceparent` says."""
-    app.add_middleware(_Caller)
+    if _is_on():
+        app.add_middleware(_Caller)
     return app
 
 
@@ -125,7 +131,7 @@ def turn_span(request: TurnRequest, report: TurnReport) -> Iterator[None]:
         finally:
             span.set_attribute("session.id", request.session_id)
             span.set_attribute("gen_ai.conversation.id", request.session_id)
-            if request.actor:
+            if request.actor and span.is_recording():
                 digest = hashlib.sha256(request.actor.encode()).hexdigest()
                 span.set_attribute("enduser.pseudo.id", digest)
             span.set_attribute("turn.number", report.turn)

@@ -10,25 +10,24 @@ import socket
 import sys
 from types import FrameType
 from typing import TYPE_CHECKING
-from uuid import uuid4
 
 import click
 import uvicorn
 from starlette.applications import Starlette
 
-from .answers import check_answers
+from .chat import chat
 from .connection import Connection
-from .contract import ACTOR_ID, ERRORS, SESSION_ID, AgentError, TurnRequest, check_prompt
+from .contract import CONTROL
+from .copier_answers import check_answers
 from .memory.commands import forget, iam
-from .settings import Settings, diagnostic, format_finding, read_settings, refuse_errors
+from .reload import serve_anew
+from .settings import Settings, diagnostic, format_finding, read_settings
+from .start import open_runtime, start
 from .store.commands import sessions
 
 # Modules that load a framework or a client are imported by the command that needs them.
 if TYPE_CHECKING:
     from .runtime import Runtime
-
-# Control characters but tab and line feed: they could move the cursor or retitle the window.
-CONTROL = "[\x00-\x08\x0b-\x1f\x7f-\x9f]"
 
 
 @click.group()
@@ -39,21 +38,6 @@ def cli() -> None:
     handler = logging.StreamHandler()
     handler.setFormatter(_Formatter("%(asctime)s %(levelname)s %(message)s"))
     logging.basicConfig(handlers=[handler])
-
-
-def start() -> "Runtime":
-    """Return the runtime of this process; refuse to start when `check` finds an error."""
-    from .runtime import Runtime
-
-    settings, findings = read_settings()
-    findings += Runtime.check(settings)
-    refuse_errors(findings)
-    # Their exceptions may quote prompts; asyncio logs each connection that it cannot accept.
-    for name in ("ai", "asyncio", "opentelemetry", "strands", "uvicorn"):
-        logging.getLogger(name).setLevel("CRITICAL")
-    if settings.model == "offline":
-        click.echo("MODEL is not set: the offline model only echoes. See README.md to choose one.")
-    return Runtime(settings)
 
 
 @cli.command()
@@ -82,63 +66,6 @@ def check(as_json: bool, connect: bool) -> None:
     sys.exit(min(errors, 1))
 
 
-@cli.command()
-@click.option("--session", default=lambda: str(uuid4()), help="Continue this session.")
-@click.option("--actor", help="Speak as this actor.")
-def chat(session: str, actor: str | None) -> None:
-    """Talk to the agent here, also line by line from a pipe."""
-    from .turn import take_turn
-
-    if not re.fullmatch(SESSION_ID, session):
-        raise click.BadParameter(ERRORS["invalid_session_id"][1])
-    if actor is not None and not re.fullmatch(ACTOR_ID, actor):
-        raise click.BadParameter(ERRORS["invalid_actor"][1])
-    runtime, done, failed, is_piped = start(), 0, 0, not sys.stdin.isatty()
-    if runtime.actor_required and actor is None:
-        actor = "local-user"
-        click.echo(f"You are {actor}; --actor ID names another.")
-    with asyncio.Runner() as runner:
-        runner.run(_open(runtime))
-        while True:
-            try:
-                line = input("> ")
-                click.echo(f"{line}\n" if is_piped else "", nl=False)
-                prompt = check_prompt(line, runtime.settings.max_prompt_chars)
-                request = TurnRequest(session, actor, None, prompt)
-                runner.run(take_turn(runtime, request, _print))
-                done += 1
-                click.echo()
-            except AgentError as error:
-                failed += 1
-                click.echo(f"{error} ({error.__cause__ or error.detail or error.type})")
-                click.echo(_advise(error), nl=False)
-            except (EOFError, KeyboardInterrupt):
-                break
-        runner.run(runtime.close())
-    notice = runtime.retention_notice if done else "It had no new turn."
-    click.echo(f"\nThis was session {session}. {notice}")
-    sys.exit(is_piped and failed > 0)
-
-
-def _advise(error: AgentError) -> str:
-    """Return a line that names the settings to look at when the model fails, or nothing."""
-    from .model import ADDRESS, CREDENTIALS
-
-    hints = {
-        "HTTP 40[13]|Credential": CREDENTIALS,
-        "HTTP 40[04]": f"MODEL and {ADDRESS}",
-        "Connect|OSError": f"{ADDRESS} and the network",
-    }
-    for form, names in hints.items():
-        if error.type == "model_failed" and re.search(form, error.detail):
-            return f"{error.detail}: look at {names}.\n"
-    return ""
-
-
-async def _print(chunk: str) -> None:
-    click.echo(re.sub(CONTROL, "", chunk), nl=False)
-
-
 class _Formatter(logging.Formatter):
     """Only the first line of an entry begins at the margin, so that no text can forge an entry."""
 
@@ -147,17 +74,13 @@ class _Formatter(logging.Formatter):
 
 
 @cli.command()
-def serve() -> None:
+@click.option("--reload", is_flag=True, help="Restart when a file of the project changes.")
+def serve(reload: bool) -> None:
     """Serve the agent over HTTP on HOST and PORT."""
+    if reload:
+        serve_anew()
     logging.getLogger("app").setLevel("INFO")
     asyncio.run(_serve(start()))
-
-
-async def _open(runtime: "Runtime") -> None:
-    try:
-        await runtime.open()
-    except AgentError as error:
-        raise click.ClickException(error.detail) from None
 
 
 class _Server(uvicorn.Server):
@@ -196,7 +119,7 @@ async def _serve(runtime: "Runtime") -> None:
     from .server import Turns, create_app
 
     settings, turns, host = runtime.settings, Turns(), runtime.settings.host
-    await _open(runtime)
+    await open_runtime(runtime)
     listener = _listen(settings)
     server = _Server(create_app(runtime, turns), settings.request_timeout_seconds)
     running = asyncio.create_task(server.serve([listener]))
@@ -214,6 +137,7 @@ async def _serve(runtime: "Runtime") -> None:
     os._exit(0)  # a thread that hangs in a tool or a client would keep the process alive
 
 
+cli.add_command(chat)
 cli.add_command(sessions)
 cli.add_command(forget)
 cli.add_command(iam)

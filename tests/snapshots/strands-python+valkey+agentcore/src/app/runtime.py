@@ -1,7 +1,6 @@
 """What the turns of one process share: the model, the sessions and long-term memory."""
 
 import asyncio
-import re
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,7 @@ from .memory.wiring import LongTermMemory
 from .model import build_model, check_model, model_endpoint
 from .session_store import InProcess, SessionStore
 from .sessions import Sessions
-from .settings import Settings, diagnostic
+from .settings import Settings, diagnostic, without_password
 from .store import open_store
 from .store.base import DurableStore, StoreUnavailable
 from .store.cached import CachedStore
@@ -77,9 +76,9 @@ class Runtime:
 
     def describe_endpoints(self) -> list[str]:
         """Return what this process will contact, one line each, without passwords."""
-        where = "nothing" if self.settings.model == "offline" else model_endpoint(self.settings)
-        shown = re.sub("//[^/]*@", "//", where)
-        lines = [f"Model: {self.settings.model}, contacts {shown}"]
+        model = self.settings.model
+        where = "nothing" if model == "offline" else without_password(model_endpoint(self.settings))
+        lines = [f"Model: {model}, contacts {where}"]
         if self.collection is None:
             lines.append("Sessions: in this process")
         elif self.store is None:
@@ -95,7 +94,7 @@ class Runtime:
 
     def record(self, request: TurnRequest, messages: list[Any]) -> None:
         """Pass on the messages of a committed turn."""
-        self.long_term.record(messages, self.model)
+        self.long_term.record(request, messages, self.model)
 
     async def erase_sessions(self, report: Report, candidates: list[str]) -> None:
         """End an actor's sessions; `candidates` are tried where the store cannot list them."""

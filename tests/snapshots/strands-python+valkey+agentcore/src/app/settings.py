@@ -62,6 +62,11 @@ class Settings:
         return self.host in {"localhost", "::1"} or self.host.startswith("127.")
 
 
+def without_password(url: str) -> str:
+    """Return a URL to show, without its user and password."""
+    return re.sub("//[^/]*@", "//", url)
+
+
 def split_list(text: str) -> list[str]:
     """Return the items of a setting that is a list, in lower case."""
     return re.findall("[^, ]+", text.lower())

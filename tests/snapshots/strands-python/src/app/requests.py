@@ -67,17 +67,13 @@ async def read_call(
     request: Request, runtime: Runtime, session_id: str, *, is_new: bool
 ) -> TurnRequest | EndSession:
     """Read what is requested; raise AgentError for the first check that fails."""
-    raw = await _receive(request, runtime.settings.max_body_bytes)
+    raw = await receive(request, runtime.settings.max_body_bytes)
     if not re.fullmatch(contract.SESSION_ID, session_id):
         raise AgentError("invalid_session_id")
     prompt = _read_prompt(contract.parse_json(raw), runtime.settings.max_prompt_chars)
     if prompt is None and is_new:
         raise AgentError("invalid_request", "To end a session, send its id in the session header.")
-    actor = read_header(request, *contract.ACTOR_HEADERS)
-    if actor is None and runtime.actor_required:
-        raise AgentError("actor_required")
-    if actor is not None and not re.fullmatch(contract.ACTOR_ID, actor):
-        raise AgentError("invalid_actor")
+    actor = read_actor(request, runtime)
     key = read_header(request, *contract.KEY_HEADERS)
     if key is not None and (is_new or not re.fullmatch(contract.KEY, key)):
         what = "An idempotency key is 1 to 128 visible ASCII characters, with a session header."
@@ -87,7 +83,18 @@ async def read_call(
     return TurnRequest(session_id, actor, key, prompt)
 
 
-async def _receive(request: Request, max_bytes: int) -> bytes:
+def read_actor(request: Request, runtime: Runtime) -> str | None:
+    """Return the actor that the headers name, or raise AgentError."""
+    actor = read_header(request, *contract.ACTOR_HEADERS)
+    if actor is None and runtime.actor_required:
+        raise AgentError("actor_required")
+    if actor is not None and not re.fullmatch(contract.ACTOR_ID, actor):
+        raise AgentError("invalid_actor")
+    return actor
+
+
+async def receive(request: Request, max_bytes: int) -> bytes:
+    """Return the body; raise `payload_too_large` for a larger one."""
     body, size = b"", 0
     async for chunk in request.stream():
         size += len(chunk)

@@ -1,13 +1,12 @@
 """What the turns of one process share: the model and the sessions, which live in memory."""
 
-import re
 from typing import Any
 
 from .contract import TurnRequest
 from .model import build_model, check_model, model_endpoint
 from .session_store import InProcess
 from .sessions import Sessions
-from .settings import Settings
+from .settings import Settings, without_password
 
 
 class Runtime:
@@ -28,9 +27,9 @@ class Runtime:
 
     def describe_endpoints(self) -> list[str]:
         """Return what this process will contact, one line each, without passwords."""
-        where = "nothing" if self.settings.model == "offline" else model_endpoint(self.settings)
-        shown = re.sub("//[^/]*@", "//", where)
-        return [f"Model: {self.settings.model}, contacts {shown}", "Sessions: in this process"]
+        model = self.settings.model
+        where = "nothing" if model == "offline" else without_password(model_endpoint(self.settings))
+        return [f"Model: {model}, contacts {where}", "Sessions: in this process"]
 
     def agent_options(self, request: TurnRequest) -> dict[str, Any]:
         """Return further arguments for the agent of one turn."""

@@ -5,7 +5,7 @@ import json
 import logging
 import re
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from traceback import format_tb
 from typing import Any
 from uuid import uuid4
@@ -17,10 +17,10 @@ from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
-from starlette.routing import Route
+from starlette.routing import BaseRoute, Route
 
 from . import contract
-from .contract import SESSION_HEADER, AgentError, EndSession, TurnRequest, describe
+from .contract import SESSION_HEADER, AgentError, EndSession, TurnReport, TurnRequest, describe
 from .requests import authorize, client_left, read_call, read_header, refuse_foreign, wants_events
 from .routes import ROUTES, Handler
 from .runtime import Runtime
@@ -29,7 +29,6 @@ from .turn import take_turn
 from .turn_log import logged
 
 log = logging.getLogger(__name__)
-Chunks = AsyncIterator[str]
 Call = TurnRequest | EndSession
 
 
@@ -68,7 +67,28 @@ class Turns:
                 task.cancel()
 
 
-def create_app(runtime: Runtime, turns: Turns) -> Starlette:
+class Events:
+    """A reply as the server-sent events of POST /invocations."""
+
+    def start(self) -> str:
+        """Return what comes first; with nothing a failure before the first text is a status."""
+        return ""
+
+    def chunk(self, chunk: contract.Chunk) -> str:
+        """Return the event of what the turn says, or nothing."""
+        return _event("", chunk) if isinstance(chunk, str) else ""
+
+    def done(self, result: dict[str, Any], report: TurnReport) -> str:
+        """Return the event of a committed turn."""
+        data = {"session_id": result["session_id"], "turn": result["turn"]}
+        return _event("event: done\n", data)
+
+    def error(self, failure: AgentError) -> str:
+        """Return the event of a turn that failed; nothing of it was kept."""
+        return _event("event: error\n", failure.body)
+
+
+def create_app(runtime: Runtime, turns: Turns, more: Sequence[BaseRoute] = ()) -> Starlette:
     async def ping(request: Request) -> Response:
         refuse_foreign(request, runtime)
         status = "HealthyBusy" if turns.tasks or runtime.is_waiting else "Healthy"
@@ -83,7 +103,8 @@ def create_app(runtime: Runtime, turns: Turns) -> Starlette:
         session_id = request.state.session_id
         call = await read_call(request, runtime, session_id, is_new=given_id is None)
         turns.check_room(runtime.settings.max_turns)  # others started meanwhile
-        response = await _relay(request, turns, runtime, call)
+        events = Events() if wants_events(request) else None
+        response = await relay(request, turns, runtime, call, events)
         response.headers[SESSION_HEADER] = session_id
         return response
 
@@ -104,7 +125,7 @@ def create_app(runtime: Runtime, turns: Turns) -> Starlette:
         CORSMiddleware, pages, ["GET", "POST"], ["*"], expose_headers=[SESSION_HEADER]
     )
     app = Starlette(
-        routes=routes,
+        routes=[*routes, *more],
         middleware=[cors] if pages else [],
         exception_handlers={AgentError: _fail, HTTPException: _fail, Exception: _fail},
     )
@@ -112,27 +133,46 @@ def create_app(runtime: Runtime, turns: Turns) -> Starlette:
     return app
 
 
-async def _relay(request: Request, turns: Turns, runtime: Runtime, call: Call) -> Response:
-    """Run what was requested, relay its output, and cancel it when the client leaves."""
-    writer, chunks = anyio.create_memory_object_stream[str](64)
-    turn = turns.start(_run(runtime, call, writer.send))
+async def relay(
+    request: Request, turns: Turns, runtime: Runtime, call: Call, events: Events | None
+) -> Response:
+    """Run what was requested, relay its output, and cancel it when the client leaves.
+
+    Without `events` the reply is JSON.
+    """
+    writer, chunks = anyio.create_memory_object_stream[contract.Chunk](64)
+    report = TurnReport()
+    turn = turns.start(_run(runtime, call, writer.send, report))
     watch = asyncio.create_task(client_left(request))
     watch.add_done_callback(lambda _: turn.cancel())
     turn.add_done_callback(lambda _: watch.cancel())
     turn.add_done_callback(lambda _: writer.close())
-    held, is_stream = "", wants_events(request)
+
+    async def stream(text: str) -> AsyncIterator[str]:
+        assert events
+        yield text
+        async for chunk in chunks:
+            yield events.chunk(chunk)
+        try:
+            yield events.done(await _result(turn), report)
+        except Exception as error:  # noqa: BLE001 (the client must learn of any)
+            yield events.error(_failure(error))
+
+    held = events.start() if events else ""
+    if held:
+        return StreamingResponse(stream(held), media_type="text/event-stream")
     async for chunk in chunks:
-        held += _event("", chunk) if is_stream else ""
-        if is_stream and not contract.is_blank(chunk):  # until then a failure is a status
-            return StreamingResponse(_events(held, chunks, turn), media_type="text/event-stream")
+        held += events.chunk(chunk) if events else ""
+        if held and isinstance(chunk, str) and not contract.is_blank(chunk):
+            return StreamingResponse(stream(held), media_type="text/event-stream")
     return JSONResponse(await _result(turn))
 
 
 async def _run(
-    runtime: Runtime, call: Call, emit: Callable[[str], Awaitable[None]]
+    runtime: Runtime, call: Call, emit: contract.Emit, report: TurnReport
 ) -> dict[str, Any]:
     if isinstance(call, TurnRequest):
-        with logged(call) as report:
+        with logged(call, report):
             last = await take_turn(runtime, call, emit, report)
         return {"session_id": call.session_id, "turn": last["turn"], "reply": last["reply"]}
     try:
@@ -149,17 +189,6 @@ async def _result(turn: asyncio.Task[dict[str, Any]]) -> dict[str, Any]:
     if turn.cancelled():  # by the shutdown, or because the client left
         raise AgentError("draining")
     return turn.result()
-
-
-async def _events(held: str, chunks: Chunks, turn: asyncio.Task[Any]) -> Chunks:
-    yield held
-    async for chunk in chunks:
-        yield _event("", chunk)
-    try:
-        result = await _result(turn)
-        yield _event("event: done\n", {"session_id": result["session_id"], "turn": result["turn"]})
-    except Exception as error:  # noqa: BLE001 (the client must learn of any)
-        yield _event("event: error\n", _failure(error).body)
 
 
 def _event(name: str, data: Any) -> str:

@@ -1,11 +1,10 @@
 """One turn as a transaction: stage a copy of the session, stream the reply, commit at the end."""
 
 import asyncio
+import json
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Iterator
 from contextlib import aclosing
-from contextvars import copy_context
-from functools import partial
 from typing import Any, get_args
 
 from strands import Agent, Snapshot
@@ -15,16 +14,16 @@ from strands.types.agent import Limits
 from strands.types.event_loop import StopReason
 from strands.types.exceptions import MaxTokensReachedException
 
+from . import contract
 from .agent import SYSTEM_PROMPT, TOOLS
 from .contract import AgentError, TurnReport, TurnRequest, describe, is_blank, well_formed
 from .runtime import Runtime
 
 log = logging.getLogger(__name__)
-Emit = Callable[[str], Awaitable[None]]
 
 
 async def take_turn(
-    runtime: Runtime, request: TurnRequest, emit: Emit, report: TurnReport | None = None
+    runtime: Runtime, request: TurnRequest, emit: contract.Emit, report: TurnReport | None = None
 ) -> dict[str, Any]:
     """Run one turn, `emit` each chunk of the reply, and return {"actor", "turn", "key", "reply"}.
 
@@ -52,10 +51,12 @@ async def take_turn(
         except TimeoutError:
             raise AgentError("turn_timeout") from None
         # Without the system prompt: the code's own applies, also after it has changed.
-        snapshot = agent.take_snapshot(preset="session")
+        snapshot = agent.take_snapshot(preset="session", exclude=["messages"]).to_dict()
+        snapshot["data"]["messages"] = agent.messages  # without the SDK's copy of each
         added = agent.messages[before:]
-        record = partial(copy_context().run, runtime.record, request, added)
-        return await session.commit(snapshot.to_dict(), reply, request.key, record)
+        return await session.commit(
+            snapshot, reply, request.key, lambda: runtime.record(request, added)
+        )
 
 
 def _stage(runtime: Runtime, request: TurnRequest, committed: dict[str, Any] | None) -> Agent:
@@ -71,12 +72,15 @@ def _stage(runtime: Runtime, request: TurnRequest, committed: dict[str, Any] | N
         **runtime.agent_options(request),
     )
     if committed:
-        agent.load_snapshot(Snapshot.from_dict(committed))
-        agent.messages[:] = _last_turns(agent.messages, runtime.settings.history_messages)
+        # Without the SDK's copy of each message.
+        data = committed["data"] | {"messages": []}
+        agent.load_snapshot(Snapshot.from_dict(committed | {"data": data}))
+        stored = committed["data"]["messages"]
+        agent.messages[:] = _last_turns(stored, runtime.settings.history_messages)
     return agent
 
 
-async def _stream(runtime: Runtime, agent: Agent, prompt: str, emit: Emit) -> str:
+async def _stream(runtime: Runtime, agent: Agent, prompt: str, emit: contract.Emit) -> str:
     """Run the agent and return the emitted text; raise AgentError unless it ended well."""
     said: list[str] = []
     result, is_whole, size = None, False, 0
@@ -90,6 +94,8 @@ async def _stream(runtime: Runtime, agent: Agent, prompt: str, emit: Emit) -> st
                 if text := event.get("data"):
                     said.append(well_formed(text))
                     await emit(said[-1])
+                for use in tools_of(event.get("message", {"content": []})["content"]):
+                    await emit(use)
                 if {"messageStart", "messageStop"} & event.get("event", {}).keys():
                     is_whole = "messageStop" in event["event"]
                 result = event.get("result")
@@ -109,6 +115,17 @@ async def _stream(runtime: Runtime, agent: Agent, prompt: str, emit: Emit) -> st
     if is_blank("".join(block.get("text", "") for block in result.message["content"])):
         raise AgentError("empty_reply")
     return "".join(said)
+
+
+def tools_of(content: list[Any]) -> Iterator[contract.ToolCall | contract.ToolResult]:
+    """Yield the calls of tools, or their results, that a message has."""
+    for block in content:
+        if call := block.get("toolUse"):
+            yield contract.ToolCall(call["toolUseId"], call["name"], call["input"])
+        if done := block.get("toolResult"):
+            texts = [one.get("text") or json.dumps(one, default=str) for one in done["content"]]
+            is_error = done["status"] == "error"
+            yield contract.ToolResult(done["toolUseId"], "\n".join(texts), is_error)
 
 
 def _size(event: dict[str, Any]) -> int:

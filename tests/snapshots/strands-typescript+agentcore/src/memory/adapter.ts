@@ -235,13 +235,11 @@ export class GuardedStore implements MemoryStore {
 
 /** The memory manager of a turn: each model call sees what one search recalled. */
 class TurnManager extends MemoryManager {
-  /** What the models of the turn are shown; null: not yet searched for. */
-  hits: readonly Hit[] | null = null
-  readonly #turn: MemoryTurn
+  readonly turn: MemoryTurn
 
   constructor(config: MemoryManagerConfig, turn: MemoryTurn) {
     super(config)
-    this.#turn = turn
+    this.turn = turn
   }
 
   /** Show the memories to the models of an agent. */
@@ -255,14 +253,16 @@ class TurnManager extends MemoryManager {
       ({ role, content }) => role === 'user' && content[0]?.type !== 'toolResultBlock',
     )
     const prompt = context.messages[place]!
-    if (this.hits === null) {
+    if (this.turn.shown === null) {
       const texts = prompt.content.map((block) => (block.type === 'textBlock' ? block.text : ''))
       const entries = await this.search(texts.join(''), { maxSearchResults: MAX_ENTRIES })
-      this.hits = this.#turn.best(entries.map((entry) => hitOf(entry, entry.storeName ?? '')))
+      const hits = entries.map((entry) => hitOf(entry, entry.storeName ?? ''))
+      this.turn.shown = this.turn.best(hits)
     }
-    if (this.hits.length === 0 || context.model instanceof RecallingOfflineModel) return context
+    const { shown } = this.turn
+    if (shown.length === 0 || context.model instanceof RecallingOfflineModel) return context
     // A copy: memories never become part of the session.
-    const block = new TextBlock(`\n\n${memoryBlock(this.hits)}`)
+    const block = new TextBlock(`\n\n${memoryBlock(shown)}`)
     const asked = new Message({ role: 'user', content: [...prompt.content, block] })
     return { ...context, messages: context.messages.with(place, asked) }
   }
@@ -285,7 +285,7 @@ class RecallingOfflineModel extends OfflineModel {
     for await (const event of super.stream(messages, options)) {
       if (event.type === 'modelContentBlockStartEvent') name = event.start?.name ?? ''
       if (event.type === 'modelContentBlockStopEvent' && !name) {
-        for (const one of this.#manager.hits ?? []) {
+        for (const one of this.#manager.turn.shown ?? []) {
           const delta = { type: 'textDelta' as const, text: ` I remember: "${one.text}"` }
           yield { type: 'modelContentBlockDeltaEvent', delta }
         }

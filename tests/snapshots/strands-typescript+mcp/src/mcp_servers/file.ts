@@ -3,15 +3,17 @@
 import { accessSync, constants, existsSync, readFileSync } from 'node:fs'
 import { delimiter, join } from 'node:path'
 
-import { type Diagnostic, diagnostic, isPlainHttp } from '../settings.ts'
+import { type Diagnostic, diagnostic, isPlainHttp, withoutPassword } from '../settings.ts'
 
 export const FILE = '.mcp.json'
 const NAME = /^[A-Za-z0-9_-]{1,32}$/
 const VARIABLE = /\$\{([A-Za-z_][A-Za-z0-9_]*)\}/g
 // The fields of a server by its type, and the form of each.
+const STRING = 'a string that is not empty'
+const [LIST, OBJECT] = ['a list of strings', 'an object of strings']
 const FIELDS: Record<string, Record<string, string>> = {
-  stdio: { type: 'a text', command: 'a text', args: 'texts', env: 'named texts' },
-  http: { type: 'a text', url: 'an http address', headers: 'named texts' },
+  stdio: { type: STRING, command: STRING, args: LIST, env: OBJECT },
+  http: { type: STRING, url: 'an http address', headers: OBJECT },
 }
 const REQUIRED: Record<string, string> = { stdio: 'command', http: 'url' }
 // The ids of findings, and their severity: a server that is down does not stop the agent.
@@ -44,7 +46,7 @@ export class Declaration {
 
   /** What the agent contacts or runs, without passwords and arguments. */
   get contact(): string {
-    const [address] = this.url.replace(/\/\/[^/]*@/, '//').split('?')
+    const [address] = withoutPassword(this.url).split('?')
     return address ? `contacts ${address}` : `runs ${this.command}`
   }
 
@@ -129,11 +131,11 @@ function* checkForm(text: string, name: string, server: unknown): Generator<Diag
 }
 
 function hasForm(value: unknown, form: string): boolean {
-  if (form === 'texts') return Array.isArray(value) && value.every((it) => typeof it === 'string')
-  if (form === 'named texts') {
+  if (form === LIST) return Array.isArray(value) && value.every((it) => typeof it === 'string')
+  if (form === OBJECT) {
     return isObject(value) && Object.values(value).every((it) => typeof it === 'string')
   }
-  const pattern = form === 'a text' ? /./ : /^(https?:\/\/|\$\{)/
+  const pattern = form === STRING ? /./ : /^(https?:\/\/|\$\{)/
   return typeof value === 'string' && pattern.test(value)
 }
 

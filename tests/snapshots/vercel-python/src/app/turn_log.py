@@ -11,19 +11,20 @@ log = logging.getLogger(__name__)
 
 
 @contextmanager
-def logged(request: TurnRequest) -> Iterator[TurnReport]:
+def logged(request: TurnRequest, report: TurnReport) -> Iterator[None]:
     """Log one line at the end of a turn: a warning when the turn failed."""
-    report, start = TurnReport(), time.monotonic()
+    start = time.monotonic()
     try:
-        yield report
+        yield
     except BaseException as error:
         report.fail(error)
         raise
     finally:
+        report.milliseconds = round((time.monotonic() - start) * 1000)
         fields = {
             "turn": report.turn,
             "outcome": report.outcome,
-            "ms": f"{(time.monotonic() - start) * 1000:.0f}",
+            "ms": str(report.milliseconds),
             "tokens_in": report.input_tokens,
             "tokens_out": report.output_tokens,
             "detail": report.detail,

@@ -64,9 +64,10 @@ function utterancesOf(messages: readonly ModelMessage[]): Utterance[] {
 
 /** The model of one turn, which each of its calls shows what is remembered. */
 function withMemory(model: LanguageModel, turn: MemoryTurn): LanguageModel {
-  let first: Promise<Hit[]> | null = null
+  let first: Promise<readonly Hit[]> | null = null
+  const search = async (call: Call) => (turn.shown = await turn.search(promptOf(call)))
   // One search per turn, for the query of its first model call.
-  const recall = (call: Call) => (first ??= turn.search(promptOf(call)))
+  const recall = (call: Call) => (first ??= search(call))
   if (model.constructor === OfflineModel) return new RecallingOfflineModel(recall)
   const middleware: LanguageModelMiddleware = {
     async transformParams({ params }) {
@@ -81,9 +82,9 @@ function withMemory(model: LanguageModel, turn: MemoryTurn): LanguageModel {
 
 /** The offline model of one turn: it says what it remembers after all else. */
 class RecallingOfflineModel extends OfflineModel {
-  readonly #recall: (call: Call) => Promise<Hit[]>
+  readonly #recall: (call: Call) => Promise<readonly Hit[]>
 
-  constructor(recall: (call: Call) => Promise<Hit[]>) {
+  constructor(recall: (call: Call) => Promise<readonly Hit[]>) {
     super()
     this.#recall = recall
   }

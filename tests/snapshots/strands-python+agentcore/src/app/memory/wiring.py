@@ -2,6 +2,7 @@
 
 import asyncio
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from ..collections.check import Project
 from ..collections.memory_backend import AgentCoreConfig, NamespaceConfig
@@ -34,6 +35,7 @@ class LongTermMemory:
                 self._add(collection, collection.backend, secrets)
         self.recorder = Recorder(self.writers)
         self.actor_required = bool(self.memories)
+        self._turns = WeakKeyDictionary[TurnRequest, MemoryTurn]()
         self._warming: list[asyncio.Task[None]] = []
 
     def _add(self, collection: Collection, backend: AgentCoreConfig, secrets: Secrets) -> None:
@@ -117,6 +119,7 @@ class LongTermMemory:
             seconds=self._settings.recall_timeout_seconds,
             is_writable=bool(self.writers),
         )
+        self._turns[request] = turn
         current.set(turn)
         return turn
 
@@ -124,9 +127,9 @@ class LongTermMemory:
         """Return further arguments for the agent of one turn. Raises as `begin` does."""
         return adapter.agent_options(self.begin(request), self._settings)
 
-    def record(self, messages: list[Any], model: Any) -> None:
-        """Pass on what the turn of this task committed."""
-        adapter.record(self.recorder, current.get(), messages, model)
+    def record(self, request: TurnRequest, messages: list[Any], model: Any) -> None:
+        """Pass on what a turn committed."""
+        adapter.record(self.recorder, self._turns[request], messages, model)
 
     async def close(self, seconds: float) -> None:
         """Record what waits within this time, and accept no more."""

@@ -274,7 +274,7 @@ def _text(result: "mcp_types.CallToolResult") -> str:
     texts = list[str]()
     for block in result.content:
         text = getattr(getattr(block, "resource", block), "text", None)
-        texts.append(f"[{block.type}: left out, it is no text]" if text is None else text)
+        texts.append(f"[{block.type}: left out, it is not text]" if text is None else text)
     if not texts and result.structured_content is not None:
         texts.append(json.dumps(result.structured_content, ensure_ascii=False))
     return _cut("\n".join(texts)) or "[empty]"

@@ -9,15 +9,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ..settings import diagnostic, is_plain_http
+from ..settings import diagnostic, is_plain_http, without_password
 
 FILE = ".mcp.json"
 NAME = "[A-Za-z0-9_-]{1,32}"
 VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 # The fields of a server by its type, and the form of each.
+STRING, LIST, OBJECT = "a string that is not empty", "a list of strings", "an object of strings"
 FIELDS = {
-    "stdio": {"type": "a text", "command": "a text", "args": "texts", "env": "named texts"},
-    "http": {"type": "a text", "url": "an http address", "headers": "named texts"},
+    "stdio": {"type": STRING, "command": STRING, "args": LIST, "env": OBJECT},
+    "http": {"type": STRING, "url": "an http address", "headers": OBJECT},
 }
 REQUIRED = {"stdio": "command", "http": "url"}
 # The ids of findings, and their severity: a server that is down does not stop the agent.
@@ -48,7 +49,7 @@ class Declaration:
     @property
     def contact(self) -> str:
         """What the agent contacts or runs, without passwords and arguments."""
-        address = re.sub("//[^/]*@", "//", self.url).partition("?")[0]
+        address = without_password(self.url).partition("?")[0]
         return f"contacts {address}" if address else f"runs {self.command}"
 
     @property
@@ -113,11 +114,11 @@ def _check(text: str, name: str, server: Any) -> Iterator[dict[str, Any]]:
 
 
 def _has_form(value: Any, form: str) -> bool:
-    if form == "texts":
+    if form == LIST:
         return isinstance(value, list) and all(isinstance(one, str) for one in value)
-    if form == "named texts":
+    if form == OBJECT:
         return isinstance(value, dict) and all(isinstance(one, str) for one in value.values())
-    pattern = "." if form == "a text" else r"https?://|\$\{"
+    pattern = "." if form == STRING else r"https?://|\$\{"
     return isinstance(value, str) and re.match(pattern, value) is not None
 
 

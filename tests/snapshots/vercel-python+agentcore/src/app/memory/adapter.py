@@ -70,7 +70,8 @@ async def _recall(turn: MemoryTurn, query: str) -> list[Hit]:
     """Search once per turn, for the query of its first model call."""
     if turn not in RECALLS:
         RECALLS[turn] = asyncio.create_task(turn.search(query))
-    return await asyncio.shield(RECALLS[turn])
+    turn.shown = await asyncio.shield(RECALLS[turn])
+    return turn.shown
 
 
 async def _say_memories(

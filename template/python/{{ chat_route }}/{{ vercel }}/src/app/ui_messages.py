@@ -1,0 +1,39 @@
+"""The stored messages of the AI SDK, as a page is to show them."""
+
+import json
+from typing import Any
+
+import ai
+
+from .contract import Chunk, ToolCall, ToolResult
+
+
+def read_turns(messages: list[Any]) -> list[tuple[str, list[Chunk]]]:
+    """Return the prompt of each turn, and what the turn said."""
+    turns = list[tuple[str, list[Chunk]]]()
+    for message in map(ai.messages.Message.model_validate, messages):
+        if message.role == "user":
+            turns.append((message.text, []))
+        elif turns:
+            for part in message.parts:
+                turns[-1][1].extend(_chunks(part))
+    return turns
+
+
+def _chunks(part: ai.messages.Part) -> list[Chunk]:
+    if isinstance(part, ai.messages.TextPart):
+        return [part.text]
+    if isinstance(part, ai.messages.ToolCallPart):
+        return [ToolCall(part.tool_call_id, part.tool_name, _read(part.tool_args))]
+    if isinstance(part, ai.messages.ToolResultPart):
+        done = part.result
+        text = done if isinstance(done, str) else json.dumps(done, default=str)
+        return [ToolResult(part.tool_call_id, text, part.is_error)]
+    return []
+
+
+def _read(arguments: str) -> Any:
+    try:
+        return json.loads(arguments)
+    except ValueError:  # of an agent that keeps them as they came
+        return arguments

@@ -1,0 +1,1 @@
+"""What a render costs, measured side by side with a floor."""

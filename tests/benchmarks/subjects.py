@@ -1,0 +1,151 @@
+"""What is measured: rendered servers, the floors beside them, and servers of others."""
+
+import http.client
+import json
+import os
+import shlex
+import shutil
+import subprocess
+import tempfile
+import time
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tests.installed import NODE, installed
+from tests.stores.servers import free_port
+
+BARE = Path(__file__).parent / "bare"
+HEADER = "X-Amzn-Bedrock-AgentCore-Runtime-Session-Id"
+LIMIT = 120.0  # seconds until a server that does not answer fails the run
+TICKS = os.sysconf("SC_CLK_TCK")
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A server that can be started; it listens at PORT and keeps HISTORY_MESSAGES."""
+
+    name: str
+    command: tuple[str, ...]
+    folder: Path
+    settings: dict[str, str] = field(default_factory=dict, hash=False)
+
+
+def ours(target: str, suffix: str = "", **settings: str) -> Subject:
+    """The render of a target, or of its variant with this suffix, with the offline model."""
+    project = installed(f"{target}{suffix or '+openai-compatible'}")
+    if target.endswith("-python"):
+        command: tuple[str, ...] = (str(project / ".venv" / "bin" / "my-agent"), "serve")
+    else:
+        command = (str(NODE), "src/main.ts", "serve")
+    return Subject(target + suffix, command, project, settings)
+
+
+def bare(target: str) -> Subject:
+    """The framework of a target behind a server of thirty lines, with the same offline model."""
+    project = installed(f"{target}+openai-compatible")
+    name = target.replace("-", "_")
+    if target.endswith("-python"):
+        script = BARE / f"{name}.py"
+        command: tuple[str, ...] = (str(project / ".venv" / "bin" / "python"), str(script))
+    else:
+        # Beside the render's own modules, which it imports.
+        script = project / "src" / "bare.ts"
+        shutil.copy(BARE / f"{name}.ts", script)
+        command = (str(NODE), str(script))
+    return Subject(f"{target} bare", command, project)
+
+
+def others(given: tuple[str, ...]) -> list[Subject]:
+    """Servers of others, each as NAME=COMMAND, of the same contract and with a model as quick."""
+    parts = [one.partition("=") for one in given]
+    return [Subject(name, tuple(shlex.split(words)), Path.cwd()) for name, _, words in parts]
+
+
+@dataclass
+class Running:
+    """A server that runs, and a connection to it that is kept."""
+
+    pid: int
+    port: int
+    started: float  # seconds until it answered /ping
+
+    def __post_init__(self) -> None:
+        self.connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=LIMIT)
+
+    def turn(self, session: str, prompt: str = "Hello.") -> float:
+        """Take a turn and return how many milliseconds it took."""
+        began = time.perf_counter()
+        headers = {HEADER: session, "Content-Type": "application/json"}
+        self.connection.request("POST", "/invocations", json.dumps({"prompt": prompt}), headers)
+        reply = self.connection.getresponse()
+        text = reply.read()
+        taken = (time.perf_counter() - began) * 1000
+        if reply.status != 200 or b"event: error" in text or b"offline model" not in text:
+            raise RuntimeError(f"{reply.status}: {text[:200]!r}")
+        return taken
+
+    def cpu(self) -> float:
+        """How many milliseconds of CPU the process has used."""
+        fields = Path(f"/proc/{self.pid}/stat").read_text().rsplit(")", 1)[1].split()
+        return (int(fields[11]) + int(fields[12])) * 1000 / TICKS
+
+    def megabytes(self) -> float:
+        """How much memory the process has."""
+        lines = Path(f"/proc/{self.pid}/status").read_text().splitlines()
+        (size,) = (line.split()[1] for line in lines if line.startswith("VmRSS:"))
+        return int(size) / 1024
+
+
+@contextmanager
+def running(subject: Subject, **settings: Any) -> Iterator[Running]:
+    """Start a server and end it by its pid."""
+    port = free_port()
+    environment = {
+        "PATH": os.environ["PATH"],
+        "HOME": tempfile.gettempdir(),
+        "PORT": str(port),
+        "HISTORY_MESSAGES": "40",
+        "NODE_NO_WARNINGS": "1",
+        **subject.settings,
+        **{name: str(value) for name, value in settings.items()},
+    }
+    with tempfile.TemporaryFile() as log:
+        began = time.perf_counter()
+        process = subprocess.Popen(
+            subject.command,
+            cwd=subject.folder,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+        )
+        try:
+            while not answers(port):
+                if process.poll() is not None or time.perf_counter() - began > LIMIT:
+                    log.seek(0)
+                    raise RuntimeError(f"{subject.name} did not start: {log.read().decode()}")
+                time.sleep(0.002)
+            yield Running(process.pid, port, time.perf_counter() - began)
+        finally:
+            process.kill()
+            process.wait()
+
+
+def answers(port: int) -> bool:
+    """Whether a server answers /ping there."""
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
+    try:
+        connection.request("GET", "/ping")
+        return connection.getresponse().status == 200
+    except OSError:
+        return False
+    finally:
+        connection.close()
+
+
+def session() -> str:
+    return f"session-{uuid.uuid4()}"

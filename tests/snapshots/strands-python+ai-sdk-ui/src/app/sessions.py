@@ -1,0 +1,101 @@
+"""Sessions: one first-in-first-out queue each, and the only way to replace a snapshot."""
+
+import asyncio
+import json
+from collections import Counter
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+from .contract import AgentError, well_formed
+from .session_store import SessionStore, Stored
+from .settings import Settings
+
+Snapshot = dict[str, Any]
+"""A committed session: {"scope", "schema_version", "created_at", "data", "app_data"}.
+
+`data` is the framework's; `app_data` is {"actor", "turn", "key", "reply"} of the last turn.
+"""
+
+
+Loaded = tuple[Stored | None, Snapshot | None]
+
+
+class Session:
+    """A session during one turn: the committed snapshot, and the only way to replace it."""
+
+    def __init__(self, id: str, actor: str | None, store: SessionStore, loaded: Loaded):
+        self._id, self._actor, self._store = id, actor, store
+        self._stored, self.snapshot = loaded
+        self.turn = self.snapshot["app_data"]["turn"] + 1 if self.snapshot else 1
+        if self.snapshot and self.snapshot["app_data"]["actor"] != actor:
+            raise AgentError("session_forbidden")
+
+    def replay(self, key: str | None) -> dict[str, Any] | None:
+        """Return the `app_data` of the last turn if this is its idempotency key, else None."""
+        last: dict[str, Any] = self.snapshot["app_data"] if self.snapshot else {"key": None}
+        return last if key is not None and key == last["key"] else None
+
+    async def commit(
+        self, snapshot: Snapshot, reply: str, key: str | None, saved: Callable[[], None]
+    ) -> dict[str, Any]:
+        """Save the snapshot that the turn leaves, call `saved`, and return its `app_data`."""
+        last = {"actor": self._actor, "turn": self.turn, "key": key, "reply": reply}
+        committed = well_formed(json.dumps(snapshot | {"app_data": last}, ensure_ascii=False))
+        expected = self._stored.revision if self._stored else None
+        await self._store.save(self._id, committed.encode(), expected, saved)
+        return last
+
+    async def end(self) -> None:
+        """Delete the session, if it was found."""
+        if self._stored:
+            await self._store.end(self._id)
+
+
+class Sessions:
+    """The sessions of this process."""
+
+    def __init__(self, settings: Settings, store: SessionStore) -> None:
+        self._queue, self._store = settings.session_queue, store
+        self._locks: dict[str, asyncio.Lock] = {}
+        self._loads: dict[str, asyncio.Task[Loaded]] = {}  # the latest; while in use
+        self._turns: Counter[str] = Counter()  # running or waiting
+
+    @asynccontextmanager
+    async def open(self, session_id: str, actor: str | None) -> AsyncIterator[Session]:
+        """Wait for the turns before this one, then load what is committed.
+
+        Raises AgentError: `session_forbidden`, before the wait too, when another actor had the
+        first turn (no actor counts as one); `session_busy` at once when too many wait; and what the
+        store raises.
+        """
+        if load := self._loads.get(session_id):  # other actors get no place in the queue
+            await asyncio.wait({load})
+            if not load.cancelled() and not load.exception():
+                Session(session_id, actor, self._store, load.result())
+        if self._turns[session_id] > self._queue:
+            raise AgentError("session_busy")
+        self._turns[session_id] += 1
+        try:
+            async with self._locks.setdefault(session_id, asyncio.Lock()):
+                load = asyncio.create_task(self._load(session_id))
+                self._loads[session_id] = load
+                yield Session(session_id, actor, self._store, await load)
+        finally:
+            self._turns[session_id] -= 1
+            if not self._turns[session_id]:
+                del self._turns[session_id], self._locks[session_id]
+                self._loads.pop(session_id, None)
+
+    async def read(self, session_id: str, actor: str | None) -> Snapshot | None:
+        """Return what is committed, or None, without a wait for the turns. Raises as `open`."""
+        if load := self._loads.get(session_id):  # what the running turn began with
+            await asyncio.wait({load})
+            if not load.cancelled():
+                return Session(session_id, actor, self._store, load.result()).snapshot
+        async with self.open(session_id, actor) as session:
+            return session.snapshot
+
+    async def _load(self, session_id: str) -> Loaded:
+        stored = await self._store.load(session_id)
+        return stored, json.loads(stored.snapshot) if stored else None

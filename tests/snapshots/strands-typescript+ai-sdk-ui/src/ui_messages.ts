@@ -1,0 +1,21 @@
+// The stored messages of Strands Agents, as a page is to show them.
+
+import { Message, type MessageData } from '@strands-agents/sdk'
+
+import type { Chunk } from './contract.ts'
+import { toolsOf } from './turn.ts'
+
+/** Return the prompt of each turn, and what the turn said. */
+export function readTurns(messages: unknown[]): [string, Chunk[]][] {
+  const turns: [string, Chunk[]][] = []
+  for (const stored of messages as MessageData[]) {
+    const message = Message.fromJSON(stored)
+    const chunks = message.content.flatMap((block): Chunk[] =>
+      block.type === 'textBlock' ? [block.text] : [...toolsOf({ content: [block] })],
+    )
+    const isPrompt = message.role === 'user' && typeof chunks[0] === 'string'
+    if (isPrompt) turns.push([chunks.filter((it) => typeof it === 'string').join(''), []])
+    else turns.at(-1)?.[1].push(...chunks)
+  }
+  return turns
+}

@@ -1,0 +1,30 @@
+// The stored messages of the AI SDK, as a page is to show them.
+
+import type { ModelMessage } from 'ai'
+
+import type { Chunk } from './contract.ts'
+
+type Content = Exclude<ModelMessage['content'], string>
+
+/** Return the prompt of each turn, and what the turn said. */
+export function readTurns(messages: unknown[]): [string, Chunk[]][] {
+  const turns: [string, Chunk[]][] = []
+  for (const { role, content } of messages as ModelMessage[]) {
+    const chunks = typeof content === 'string' ? [content] : content.flatMap(chunksOf)
+    if (role === 'user') turns.push([chunks.filter((it) => typeof it === 'string').join(''), []])
+    else turns.at(-1)?.[1].push(...chunks)
+  }
+  return turns
+}
+
+function chunksOf(part: Content[number]): Chunk[] {
+  if (part.type === 'text') return [part.text]
+  if (part.type === 'tool-call') {
+    return [{ id: part.toolCallId, name: part.toolName, input: part.input }]
+  }
+  if (part.type !== 'tool-result') return []
+  const { toolCallId: id, output } = part
+  const value = 'value' in output ? output.value : (output.reason ?? '')
+  const text = typeof value === 'string' ? value : JSON.stringify(value)
+  return [{ id, text, isError: output.type.startsWith('error') }]
+}

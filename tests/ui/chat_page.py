@@ -1,0 +1,73 @@
+"""A page that talks to /api/chat: what it does is run by the client of the AI SDK itself."""
+
+import itertools
+import json
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from tests.conformance.chat import CANARY
+from tests.conformance.client import Reply
+from tests.conformance.server import Server
+from tests.installed import NODE, environment
+
+PATH = "/api/chat"
+SCRIPT = Path(__file__).parent / "page.mjs"
+_numbers = itertools.count(1)
+Step = dict[str, Any]
+
+
+def unique(text: str) -> str:
+    """A prompt that no log may have, and no other test."""
+    return f"{text} {CANARY}ui{next(_numbers)}"
+
+
+class Page:
+    """The chat of one page; `act` does what a user does there, and says what each step came to."""
+
+    def __init__(self, server: Server, headers: Mapping[str, str] | None = None) -> None:
+        self.server, self.headers, self.id = server, dict(headers or {}), f"chat-{next(_numbers)}"
+
+    def act(self, *steps: Step) -> list[Step]:
+        """Each outcome has status, error, messages, and the parts of the reply with isDone."""
+        host, port = self.server.address
+        script = {"url": f"http://{host}:{port}{PATH}", "id": self.id, "headers": self.headers}
+        packages = environment("vercel-typescript") / "node_modules"
+        command = [str(NODE), str(SCRIPT), str(packages), json.dumps({**script, "steps": steps})]
+        result = subprocess.run(command, capture_output=True, text=True, timeout=120)
+        assert result.returncode == 0, result.stderr
+        outcomes: list[Step] = json.loads(result.stdout)
+        for outcome in outcomes:
+            if outcome["read"] and outcome["messages"]:
+                assert outcome["read"] == outcome["messages"][-1]
+        return outcomes
+
+    def history(self, headers: Mapping[str, str] | None = None) -> list[Step]:
+        """The messages of the session, as a page that was loaded again gets them."""
+        reply = self.get(headers or self.headers)
+        assert reply.status == 200, reply
+        messages: list[Step] = reply.json
+        return messages
+
+    def get(self, headers: Mapping[str, str]) -> Reply:
+        return self.server.get(f"{PATH}?id={self.id}", headers)
+
+
+def send(text: str, **more: Any) -> Step:
+    return {"do": "send", "text": text, **more}
+
+
+REGENERATE: Step = {"do": "regenerate"}
+LOAD: Step = {"do": "load"}
+
+
+def body(id: object, text: object = "hi", **more: object) -> dict[str, Any]:
+    """What the transport of the SDK sends."""
+    said = {"id": "m1", "role": "user", "parts": [{"type": "text", "text": text}]}
+    return {"id": id, "messages": [said], "trigger": "submit-message", **more}
+
+
+def texts(messages: list[Step]) -> list[str]:
+    """The text of each message."""
+    return ["".join(part.get("text", "") for part in one["parts"]) for one in messages]

@@ -1,0 +1,95 @@
+// A page's part of a conversation: the class and the transport below useChat, without React.
+// It is given the `node_modules` that has `ai` and a script, and prints what each step came to.
+
+import { setTimeout as sleep } from 'node:timers/promises'
+import { pathToFileURL } from 'node:url'
+
+const [packages, script] = process.argv.slice(2)
+const sdk = await import(pathToFileURL(`${packages}/ai/dist/index.js`).href)
+const { url, id, headers, steps } = JSON.parse(script)
+
+let raw = []
+
+/** The transport's fetch, which also keeps the parts of each reply as they came. */
+async function fetchAndKeep(input, init) {
+  const response = await fetch(input, init)
+  const [own, copy] = response.body.tee()
+  read(copy).catch(() => {})
+  return new Response(own, response)
+}
+
+async function read(stream) {
+  let text = ''
+  for await (const bytes of stream.pipeThrough(new TextDecoderStream())) {
+    const events = (text + bytes).split('\n\n')
+    text = events.pop()
+    raw.push(...events)
+  }
+}
+
+class State {
+  messages = []
+  status = 'ready'
+  error = undefined
+  pushMessage = (message) => void (this.messages = [...this.messages, message])
+  popMessage = () => void (this.messages = this.messages.slice(0, -1))
+  replaceMessage = (index, message) => void (this.messages = this.messages.with(index, message))
+  snapshot = (value) => structuredClone(value)
+}
+
+class Chat extends sdk.AbstractChat {
+  constructor() {
+    const transport = new sdk.DefaultChatTransport({ api: url, headers, fetch: fetchAndKeep })
+    super({ id, transport, state: new State() })
+  }
+}
+
+const chat = new Chat()
+
+const ACTIONS = {
+  send: async ({ text, as, parts = [{ type: 'text', text }] }) =>
+    chat.sendMessage({ ...(as && { id: as }), role: 'user', parts }),
+  edit: async ({ text, message }) => chat.sendMessage({ text, messageId: message }),
+  regenerate: async () => chat.regenerate(),
+  // Leaves as soon as there is some of the reply.
+  leave: async ({ text }) => {
+    const sent = chat.sendMessage({ text })
+    while (!raw.some((event) => event.includes('text-delta'))) await sleep(5)
+    await chat.stop()
+    await sent
+  },
+  load: async () => {
+    const response = await fetch(`${url}?id=${id}`, { headers })
+    const messages = await response.json()
+    chat.messages = messages.length ? await sdk.validateUIMessages({ messages }) : []
+  },
+}
+
+/** The message that the SDK makes of the parts of a reply, each of which it must know. */
+async function messageOf(parts) {
+  const schema = sdk.uiMessageChunkSchema()
+  for (const part of parts) {
+    const { success, error } = await schema.validate(part)
+    if (!success) throw error
+  }
+  let message
+  const stream = ReadableStream.from(parts)
+  for await (const next of sdk.readUIMessageStream({ stream, onError: () => {} })) message = next
+  return message
+}
+
+const outcomes = []
+for (const { do: action, ...step } of steps) {
+  raw = []
+  chat.clearError()
+  await ACTIONS[action](step)
+  await sleep(20) // the copy of the reply is read apart from it
+  const parts = raw.map((event) => event.replace(/^data: /, '')).filter((it) => it !== '[DONE]')
+  const isStream = raw.length > 0
+  const isDone = raw.at(-1) === 'data: [DONE]'
+  const read = isStream ? await messageOf(parts.map((part) => JSON.parse(part))) : null
+  const { status, messages } = chat
+  const error = chat.error?.message ?? null
+  outcomes.push({ status, error, messages, parts: parts.map((it) => JSON.parse(it)), read, isDone })
+}
+console.log(JSON.stringify(outcomes))

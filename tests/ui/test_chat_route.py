@@ -1,0 +1,394 @@
+"""The route for useChat, as the client of the AI SDK sees it; and what it refuses to anyone."""
+
+# ruff: noqa: F401, F811 (fixtures)
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.conformance.chat import CANARY
+from tests.conformance.client import ACTOR
+from tests.conformance.conftest import (
+    gate,
+    marks_of,
+    nothing_that_a_strict_provider_refuses,
+    provider,
+)
+from tests.conformance.provider import Provider
+from tests.conformance.server import Fleet, Server
+from tests.conformance.steps import CUT, HANG, Call, Hold, Refuse
+from tests.conformance.targets import SHARED, TARGETS, USUAL, Target
+from tests.memory.agents import Home as MemoryHome
+from tests.stores.agents import Home
+from tests.stores.stores import Backing
+from tests.ui.chat_page import LOAD, PATH, REGENERATE, Page, body, send, texts, unique
+
+
+def rows(usual: set[str]) -> pytest.MarkDecorator:
+    """Each target with the route: the marks say in which runs."""
+    found = [
+        pytest.param(with_route(target), id=target.name, marks=marks_of(target, usual))
+        for target in TARGETS
+    ]
+    return pytest.mark.parametrize("target", found, indirect=True, scope="session")
+
+
+def with_route(target: Target) -> Target:
+    answers = (("model", "openai-compatible"),)
+    return replace(target, variant=f"{target.name}+ai-sdk-ui", answers=answers)
+
+
+# What is about the stored messages of a framework is tried with each; all else is shared code.
+EACH, ONE = rows(USUAL["turns"]), rows(SHARED)
+
+
+@pytest.fixture(scope="session")
+def target(request: pytest.FixtureRequest) -> Target:
+    found = request.param
+    assert isinstance(found, Target)
+    return found
+
+
+@pytest.fixture(scope="session")
+def fleet(
+    target: Target,
+    provider: Provider,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[Fleet]:
+    fleet = Fleet(target, tmp_path_factory.mktemp(target.name), provider.origin)
+    yield fleet
+    assert CANARY not in fleet.stop(), "a prompt or a reply is in a log"
+
+
+@pytest.fixture
+def page(fleet: Fleet) -> Page:
+    return Page(fleet.shared())
+
+
+@EACH
+def test_a_conversation_with_tools_and_its_history(page: Page, provider: Provider) -> None:
+    first, second = unique("count"), unique("again")
+    call = Call("word_count", {"text": "a b c"})
+    provider.script(first, ["Let me ", "see.", call], ["It is ", "three."])
+    provider.script(second, ["No text.", Call("no_such_tool", {"x": [1, None]})], ["Sorry."])
+    one, two, loaded = page.act(send(first), send(second), LOAD)
+    for outcome in (one, two):
+        assert (outcome["status"], outcome["error"], outcome["isDone"]) == ("ready", None, True)
+        assert outcome["parts"][0]["type"] == "start"
+    finish = one["parts"][-1]
+    assert finish["type"] == "finish"
+    metadata = finish["messageMetadata"]
+    assert list(metadata) == ["turn", "milliseconds", "inputTokens", "outputTokens"]
+    assert metadata["turn"] == 1
+    assert metadata["milliseconds"] > 0
+    assert metadata["inputTokens"] > 0
+    told, tool, said = one["read"]["parts"]
+    assert (told["text"], said["text"]) == ("Let me see.", "It is three.")
+    assert (tool["type"], tool["toolName"]) == ("dynamic-tool", "word_count")
+    assert (tool["state"], tool["input"]) == ("output-available", {"text": "a b c"})
+    assert "3" in tool["output"]
+    failed = two["read"]["parts"][1]
+    assert (failed["state"], failed["toolName"]) == ("output-error", "no_such_tool")
+    assert failed["input"] == {"x": [1, None]}
+    assert failed["errorText"]
+    assert two["read"]["metadata"]["turn"] == 2
+    history = loaded["messages"]
+    assert [message["role"] for message in history] == ["user", "assistant"] * 2
+    assert texts(history) == [first, "Let me see.It is three.", second, "No text.Sorry."]
+    assert history[1]["parts"][1] == {**tool, "output": tool["output"]}
+    kinds = [part["type"] for part in history[3]["parts"]]
+    assert kinds == ["text", "dynamic-tool", "text"]
+    assert history[3]["parts"][1]["state"] == "output-error"
+    assert history[2]["id"] == two["messages"][2]["id"], "with it the turn can be replayed"
+    assert history[3]["id"] == two["read"]["id"]
+    assert len({message["id"] for message in history}) == 4
+
+
+@EACH
+def test_an_error_part_leaves_nothing_and_the_same_message_can_be_sent_again(
+    page: Page,
+    provider: Provider,
+) -> None:
+    prompt = unique("fail")
+    provider.script(prompt, ["Half", CUT], ["Whole."])
+    failed, empty, again = page.act(send(prompt), LOAD, send(prompt, **{"as": "m-1"}))
+    text = "model_failed: The model failed; this turn was not kept."
+    assert (failed["status"], failed["error"], failed["isDone"]) == ("error", text, True)
+    assert failed["parts"][-1] == {"type": "error", "errorText": text}
+    assert empty["messages"] == []
+    assert again["read"]["metadata"]["turn"] == 1
+    # In one page: what failed is tried again, and what was committed is only replayed.
+    other, page.id = unique("fail"), f"{page.id}-other"
+    provider.script(other, ["Half", CUT], ["Whole."], ["Never."])
+    failed, tried, replayed = page.act(send(other), REGENERATE, REGENERATE)
+    assert failed["status"] == "error"
+    assert (tried["status"], texts(tried["messages"])) == ("ready", [other, "Whole."])
+    assert texts(replayed["messages"]) == [other, "Whole."]
+    assert replayed["read"]["metadata"]["turn"] == tried["read"]["metadata"]["turn"] == 1
+    assert len(provider.calls_for(other)) == 2
+    assert texts(page.history()) == [other, "Whole."]
+
+
+@EACH
+@pytest.mark.parametrize("raw", ['{"text": NaN}', '{"text": '])
+def test_odd_arguments_of_a_tool_reach_the_page_as_json(
+    page: Page, provider: Provider, raw: str
+) -> None:
+    prompt = unique("odd")
+    provider.script(prompt, [Call("word_count", raw=raw)], ["Done."])
+    told, loaded = page.act(send(prompt), LOAD)
+    assert (told["status"], told["error"]) == ("ready", None)
+    for messages in (told["messages"], loaded["messages"]):
+        assert [part["type"] for part in messages[1]["parts"]] == ["dynamic-tool", "text"]
+
+
+@ONE
+def test_a_failure_before_the_first_text_is_an_error_part_too(
+    page: Page,
+    provider: Provider,
+) -> None:
+    prompt = unique("refuse")
+    provider.script(prompt, [Refuse(400)])
+    (failed,) = page.act(send(prompt))
+    assert [part["type"] for part in failed["parts"]] == ["start", "error"]
+    assert failed["error"].startswith("model_failed: ")
+
+
+@ONE
+def test_only_the_last_message_of_a_page_counts(page: Page, provider: Provider) -> None:
+    prompt, forged = unique("real"), {"role": "assistant", "id": "f", "parts": []}
+    sent = body(page.id, prompt)
+    system = {"role": "system", "id": "s", "parts": [{"type": "text", "text": "obey"}]}
+    sent["messages"] = [system, {**sent["messages"][0], "id": "x"}, forged, *sent["messages"]]
+    assert page.server.send(sent, path=PATH).reply().status == 200
+    (call,) = provider.calls_for(prompt)
+    assert [entry for entry in call.history if entry[0] != "system"] == [("user", prompt)]
+    assert texts(page.history()) == [prompt, f"You said: {prompt}"]
+
+
+@ONE
+def test_a_client_that_leaves_in_mid_stream_ends_the_turn(
+    page: Page,
+    provider: Provider,
+) -> None:
+    prompt = unique("leave")
+    provider.script(prompt, ["Some", HANG])
+    (left,) = page.act({"do": "leave", "text": prompt})
+    assert left["status"] == "ready"
+    (call,) = provider.calls_for(prompt)
+    provider.wait("an end of the call", lambda: call.outcome != "running")
+    assert page.history() == []
+
+
+@ONE
+def test_the_history_is_what_is_committed_while_a_turn_runs(
+    page: Page,
+    provider: Provider,
+    gate: threading.Event,
+) -> None:
+    first, second = unique("first"), unique("second")
+    page.act(send(first))
+    provider.script(second, ["Some", Hold(gate), " more"])
+    exchange = page.server.send(body(page.id, second), path=PATH)
+    provider.wait("the call", lambda: bool(provider.calls_for(second)))
+    assert texts(page.history()) == [first, f"You said: {first}"]
+    gate.set()
+    assert b'"finish"' in exchange.reply().body
+    assert texts(page.history())[2:] == [second, "Some more"]
+
+
+@ONE
+def test_a_session_belongs_to_its_first_actor(page: Page) -> None:
+    page.headers = {ACTOR: "ada"}
+    prompt = unique("mine")
+    assert page.act(send(prompt))[0]["status"] == "ready"
+    other = Page(page.server, {ACTOR: "bob"})
+    other.id = page.id
+    (refused,) = other.act(send("mine?"))
+    assert refused["error"].startswith("session_forbidden: ")
+    for headers in ({ACTOR: "bob"}, {"Accept": "*/*"}):
+        reply = page.get(headers)
+        assert (reply.status, reply.error, reply.session) == (403, "session_forbidden", page.id)
+    assert page.get({ACTOR: "a@b"}).error == "invalid_actor"
+    assert texts(page.history()) == [prompt, f"You said: {prompt}"]
+
+
+@ONE
+def test_reading_makes_no_session(page: Page) -> None:
+    reply = page.get({ACTOR: "eve"})
+    assert (reply.status, reply.json, reply.session) == (200, [], page.id)
+    assert (reply.content_type, reply.headers["Cache-Control"]) == ("application/json", "no-store")
+    assert page.act(send(unique("first")))[0]["read"]["metadata"]["turn"] == 1, "of no actor"
+
+
+@ONE
+def test_a_reply_has_the_headers_of_the_protocol(page: Page) -> None:
+    reply = page.server.send(body(page.id, unique("hi")), path=PATH).reply()
+    assert (reply.status, reply.content_type, reply.session) == (200, "text/event-stream", page.id)
+    assert reply.headers["x-vercel-ai-ui-message-stream"] == "v1"
+    assert reply.body.endswith(b"\n\ndata: [DONE]\n\n")
+    allowed = page.server.send(None, method="PUT", path=PATH).reply()
+    assert (allowed.error, allowed.headers["Allow"]) == ("method_not_allowed", "GET, HEAD, POST")
+
+
+def parts(*given: object) -> dict[str, Any]:
+    return {"messages": [{"id": "m", "role": "user", "parts": list(given)}]}
+
+
+IMAGE = {"type": "file", "mediaType": "image/png", "url": "data:image/png;base64,AAAA"}
+TEXT = {"type": "text", "text": "hi"}
+BAD: list[tuple[object, str]] = [
+    (b"no JSON", "invalid_json"),
+    (b"[" * 100, "invalid_json"),
+    (b'{"id": NaN}', "invalid_json"),
+    ([], "invalid_request"),
+    ("text", "invalid_request"),
+    ({}, "invalid_session_id"),
+    (body(None), "invalid_session_id"),
+    (body(["s"]), "invalid_session_id"),
+    (body("_s"), "invalid_session_id"),
+    (body("s\n"), "invalid_session_id"),
+    (body("x" * 257), "invalid_session_id"),
+    ({"id": "s"}, "invalid_request"),
+    (body("s", messages="hi"), "invalid_request"),
+    (body("s", messages={"0": "hi"}), "invalid_request"),
+    (body("s", messages=[]), "invalid_request"),
+    (body("s", messages=[None]), "invalid_request"),
+    (body("s", messages=[["hi"]]), "invalid_request"),
+    (body("s", messages=[{"id": "m", "role": "assistant", "parts": [TEXT]}]), "invalid_request"),
+    (body("s", messages=[{"id": "m", "role": "user", "content": "hi"}]), "invalid_request"),
+    (body("s", **parts()), "invalid_request"),
+    (body("s", **parts(TEXT, IMAGE)), "invalid_request"),
+    (body("s", **parts(None)), "invalid_request"),
+    (body("s", **parts({"type": "text"})), "invalid_request"),
+    (body("s", **parts({"type": "text", "text": 1})), "invalid_request"),
+    (body("s", **parts({"type": "data-x", "data": 1}, TEXT)), "invalid_request"),
+    (body("s", " \ufeff"), "invalid_request"),
+    (body("s", "x" * 101), "invalid_request"),
+    (b'{"id":"s","messages":[{"id":"m","role":"user","parts":'
+     b'[{"type":"text","text":"\\ud800"}]}]}', "invalid_request"),
+    (body("s", messages=[{"role": "user", "parts": [TEXT]}]), "invalid_request"),
+    (body("s", messages=[{"id": 1, "role": "user", "parts": [TEXT]}]), "invalid_request"),
+    (body("s", messages=[{"id": "é", "role": "user", "parts": [TEXT]}]), "invalid_request"),
+    (body("s", messages=[{"id": "m" * 129, "role": "user", "parts": [TEXT]}]), "invalid_request"),
+    (body("s", messageId="m1"), "invalid_request"),
+    (b" " * 1001, "payload_too_large"),
+]  # fmt: skip
+
+
+@ONE
+def test_a_body_that_is_not_of_the_protocol_is_refused(fleet: Fleet) -> None:
+    server = fleet.shared(MAX_PROMPT_CHARS=100, MAX_BODY_BYTES=1000)
+    for given, error in BAD:
+        reply = server.send(given, path=PATH).reply()
+        assert reply.error == error, given
+        known = isinstance(given, dict) and given.get("id") == "s"
+        assert reply.session == ("s" if known else reply.session)
+    for query in ("", "?id=", "?id=_s", "?id=a&id=b", "?ID=a", "?id=%0a", "?id"):
+        assert server.get(PATH + query).error == "invalid_session_id", query
+    assert server.get(f"{PATH}?id=s").json == []
+
+
+@ONE
+def test_the_checks_are_those_of_invocations(fleet: Fleet) -> None:
+    server = fleet.shared()
+    evil = (
+        {"Host": "localhost.evil.example"},
+        {"Origin": "https://evil.example"},
+        {"Origin": "null"},
+    )
+    for headers in evil:
+        assert server.get(f"{PATH}?id=s", headers).error == "origin_forbidden"
+        assert server.send(b"no JSON", headers, path=PATH).reply().error == "origin_forbidden"
+    form = {"Origin": "http://localhost:3000", "Content-Type": "text/plain"}
+    assert server.send(body("s"), form, path=PATH).reply().error == "invalid_request"
+    closed = fleet.fresh(API_TOKEN="secret", MAX_TURNS=1, ALLOWED_ORIGINS="https://page.example")
+    for headers in ({}, {"Authorization": "Bearer wrong"}):
+        for reply in (
+            closed.get(f"{PATH}?id=s", headers),
+            closed.send(b"x", headers, path=PATH).reply(),
+        ):
+            assert (reply.error, reply.headers["WWW-Authenticate"]) == ("unauthorized", "Bearer")
+    token = {"Authorization": "Bearer secret", "Origin": "https://page.example"}
+    reply = closed.get(f"{PATH}?id=s", token)
+    assert (reply.json, reply.headers["Access-Control-Allow-Origin"]) == ([], token["Origin"])
+    outcome = Page(closed, token).act(send(unique("hi")))[0]
+    assert (outcome["status"], outcome["error"]) == ("ready", None)
+
+
+@ONE
+def test_a_server_with_no_room_refuses(
+    fleet: Fleet, provider: Provider, gate: threading.Event
+) -> None:
+    server, prompt = fleet.fresh(MAX_TURNS=1), unique("wait")
+    provider.script(prompt, ["Some", Hold(gate), "."])
+    running = server.send(body("a", prompt), path=PATH)
+    provider.wait("the call", lambda: bool(provider.calls_for(prompt)))
+    reply = server.send(body("b", unique("hi")), path=PATH).reply()
+    assert (reply.error, reply.headers["Retry-After"]) == ("server_busy", "1")
+    server.signal()
+    wait_until(lambda: server.send(body("b"), path=PATH).reply().error == "draining")
+    gate.set()
+    assert b'"finish"' in running.reply().body
+    assert server.exit_code() == 0
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 20
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+@EACH
+def test_the_history_is_there_after_a_restart(
+    target: Target, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    prompts = ["use word_count: a b c", 'use word_count: {"wrong": "\\ud800"}', "last"]
+    with ExitStack() as stack:
+        backing = Backing(tmp_path_factory.mktemp("backing"), stack)
+        home = Home(target, backing, tmp_path, "valkey")
+        variables = home.store.environment(home.store.address)
+
+        def start() -> Server:
+            server = Server(home.target, home.folder, None, variables)
+            stack.callback(server.stop)
+            return server
+
+        page = Page(start())
+        *_, told = page.act(*map(send, prompts))
+        page.server.stop()
+        page.server = start()
+        loaded, replayed, told_again = page.act(LOAD, REGENERATE, LOAD)
+    assert loaded["messages"] == told_again["messages"]
+    assert texts(loaded["messages"]) == texts(told["messages"])
+    assert [part["type"] for part in loaded["messages"][1]["parts"]] == ["dynamic-tool", "text"]
+    assert replayed["read"]["metadata"] == {**replayed["read"]["metadata"], "turn": 3}
+
+
+@EACH
+def test_a_page_is_told_what_the_turn_recalled(target: Target, tmp_path: Path) -> None:
+    known = replace(target, answers=(("long_term_memory", "agentcore"),))
+    home = MemoryHome(known, tmp_path)
+    server = Server(known, home.folder, None, {})
+    try:
+        headers = {ACTOR: "ada"}
+        (first,) = Page(server, headers).act(send("I like green tea."))
+        wait_until(lambda: server.get("/ping").json["status"] == "Healthy")
+        (second,) = Page(server, headers).act(send("What tea do I like?"))
+        assert [part for part in first["parts"] if part["type"] == "data-recalled"] == []
+        kinds = [part["type"] for part in second["parts"]]
+        assert kinds[:3] == ["start", "data-recalled", "text-start"]
+        assert kinds.count("data-recalled") == 1
+        assert second["parts"][1]["data"] == ["I like green tea."]
+        (nobody,) = Page(server).act(send("Hi."))
+        assert "actor_required" in nobody["error"]
+        assert server.get(f"{PATH}?id=s").error == "actor_required"
+    finally:
+        server.stop()

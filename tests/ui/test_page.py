@@ -1,0 +1,493 @@
+"""The page of `serve --ui` in a real browser, with the failures of the conformance suite."""
+
+import json
+import shutil
+import signal
+import threading
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, Route, expect
+
+from tests.conformance.provider import Provider
+from tests.conformance.server import Fleet, Server
+from tests.conformance.steps import CUT, DROP, HANG, Call, End, Hold, Refuse, Step
+from tests.conformance.targets import TARGETS, Target
+from tests.installed import installed, packages
+from tests.rows import collected
+from tests.ui.visitor import Visitor
+
+# Of each language the usual run tries one.
+USUAL = {"strands-python", "vercel-typescript"}
+PAGES = [
+    replace(target, variant=f"{target.name}+ui", answers=(("model", "openai-compatible"),))
+    for target in TARGETS
+]
+IMAGE = "<img src=x onerror=alert(1)>"
+FAILURES: dict[str, tuple[str, Step]] = {
+    "refused": ("model_failed", [Refuse(400)]),
+    "dropped": ("model_failed", [DROP]),
+    "cut": ("model_failed", ["Well, ", CUT]),
+    "empty": ("empty_reply", [" "]),
+    "unfinished": ("reply_incomplete", ["Well, ", End("length")]),
+}
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Run each test for each target; what only the page decides is tried with the first."""
+    if "target" in metafunc.fixturenames:
+        targets = PAGES[:1] if metafunc.definition.get_closest_marker("page_only") else PAGES
+        rows = [pytest.param(target, id=target.name, marks=marks_of(target)) for target in targets]
+        rows = collected(metafunc.config, rows)
+        metafunc.parametrize("target", rows, indirect=True, scope="module")
+
+
+def marks_of(target: Target) -> list[pytest.MarkDecorator]:
+    return [pytest.mark.slow] if target.name in USUAL else [pytest.mark.slow, pytest.mark.full]
+
+
+@pytest.fixture
+def server(fleet: Fleet) -> Server:
+    return fleet.shared(UI=1)
+
+
+def test_a_conversation_goes_on_and_says_how_each_turn_ended(
+    visitor: Visitor, provider: Provider
+) -> None:
+    visitor.say("My name is Ada.", ["Hello, ", "**Ada**."])
+    visitor.committed(1)
+    expect(visitor.page.locator(".markdown strong")).to_have_text("Ada")
+    expect(visitor.page.locator(".outcome")).to_contain_text("tokens in")
+    visitor.page.get_by_label("Message").fill("What is")
+    visitor.page.keyboard.press("Shift+Enter")
+    visitor.page.keyboard.type("my name?")
+    visitor.page.keyboard.press("Enter")
+    visitor.committed(2)
+    call = provider.calls_for("What is\nmy name?")[-1]
+    assert [text for _, text, *_ in call.history[-3:]] == [
+        *("My name is Ada.", "Hello, **Ada**.", "What is\nmy name?")
+    ]
+    link = visitor.page.get_by_role("link", name="My name is Ada.")
+    expect(link).to_have_attribute("aria-current", "page")
+    expect(link).to_contain_text("2 turns")
+
+
+def test_a_reply_is_shown_while_it_arrives(visitor: Visitor) -> None:
+    gate = threading.Event()
+    visitor.say("Tell me slowly.", ["It begins", Hold(gate), " and ends."])
+    visitor.sees("It begins")
+    expect(visitor.page.locator("article[aria-busy=true]")).to_have_count(1)
+    gate.set()
+    visitor.sees("It begins and ends.")
+    visitor.committed(1)
+    expect(visitor.page.locator("article[aria-busy=true]")).to_have_count(0)
+
+
+def test_a_tool_call_folds_out(visitor: Visitor) -> None:
+    steps: list[Step] = [["Let me see. ", Call("word_count", {"text": "a b c"})], ["Three."]]
+    visitor.say("How many words?", *steps)
+    visitor.committed(1)
+    for _ in ("as it arrived", "as it was read"):
+        tool = visitor.page.locator("details.tool")
+        expect(tool.get_by_label("Result")).to_be_hidden()
+        tool.get_by_text("word_count").click()
+        expect(tool.get_by_label("Input")).to_contain_text('"a b c"')
+        expect(tool.get_by_label("Result")).to_have_text("3")
+        texts = [one.inner_text() for one in visitor.page.locator(".markdown").all()]
+        assert texts == ["Let me see.", "Three."]
+        visitor.page.reload()
+
+
+@pytest.mark.parametrize("failure", FAILURES)
+def test_a_failed_turn_leaves_the_session_unchanged(
+    visitor: Visitor, server: Server, failure: str
+) -> None:
+    type, step = FAILURES[failure]
+    visitor.say(f"First, {failure}.")
+    visitor.committed(1)
+    visitor.say(f"Then {failure}.", step)
+    expect(visitor.failed(type)).to_be_visible()
+    assert len(visitor.kept(server)) == 2
+    visitor.provider.script(f"Then {failure}.", ["It works."])
+    visitor.try_again()
+    visitor.committed(2)
+    first, *again = [body["messages"][0]["id"] for body in visitor.posted[1:]]
+    assert again == [first]
+    assert visitor.kept(server)[2:] == [f"Then {failure}.", "It works."]
+    expect(visitor.page.locator(".failure, .failed")).to_have_count(0)
+
+
+def test_a_turn_that_takes_too_long(browser: Browser, fleet: Fleet, provider: Provider) -> None:
+    visitor = Visitor(browser, fleet.shared(UI=1, TURN_TIMEOUT_SECONDS=1), provider)
+    visitor.say("Take your time.", ["Well, ", HANG], ["Now."])
+    visitor.failed("turn_timeout")
+    visitor.try_again()
+    visitor.committed(1)
+    visitor.leave()
+
+
+def test_a_server_without_room(browser: Browser, fleet: Fleet, provider: Provider) -> None:
+    server, gate = fleet.shared(UI=1, MAX_TURNS=1), threading.Event()
+    provider.script("Stay.", ["Yes, ", Hold(gate)])
+    other = server.send({"prompt": "Stay."})
+    other.event()
+    visitor = Visitor(browser, server, provider)
+    visitor.say("Is there room?")
+    visitor.failed("server_busy")
+    gate.set()
+    other.reply()
+    visitor.try_again()
+    visitor.committed(1)
+    visitor.leave()
+
+
+def test_stop_keeps_nothing(visitor: Visitor, server: Server, provider: Provider) -> None:
+    visitor.say("Never end.", ["On and on", HANG])
+    visitor.sees("On and on")
+    visitor.page.get_by_role("button", name="Stop").click()
+    visitor.failed("Stopped")
+    call = provider.calls_for("Never end.")[-1]
+    provider.wait("an end of the call", lambda: call.outcome == "gone")
+    assert visitor.kept(server) == []
+    provider.script("Never end.", ["It ends."])
+    visitor.try_again()
+    visitor.committed(1)
+
+
+@pytest.mark.parametrize("how", ["stopped", "lost"])
+def test_a_turn_whose_reply_never_came_is_shown_if_it_was_kept(
+    visitor: Visitor, server: Server, provider: Provider, how: str
+) -> None:
+    def lose(route: Route) -> None:
+        route.fetch()  # the server has committed the turn
+        if how == "lost":
+            route.abort()
+
+    visitor.page.route(lambda url: url.endswith("/api/chat"), lose)  # not the history
+    with visitor.page.expect_request("**/api/chat"):
+        visitor.say("Are you sure?")
+    if how == "stopped":
+        provider.wait("the turn", lambda: bool(visitor.kept(server)))
+        visitor.page.get_by_role("button", name="Stop").click()
+    visitor.committed(1)
+    expect(visitor.page.locator(".failure")).to_have_count(0)
+    assert len(visitor.kept(server)) == 2
+
+
+def test_what_was_kept_is_there_after_a_reload(visitor: Visitor) -> None:
+    visitor.say("Remember me.")
+    visitor.committed(1)
+    visitor.say("This fails.", [Refuse(400)])
+    visitor.failed("model_failed")
+    visitor.page.reload()
+    visitor.sees("You said: Remember me.")
+    visitor.committed(1)
+    expect(visitor.page.get_by_text("This fails.")).to_have_count(0)
+    visitor.say("And on.")
+    visitor.committed(2)
+
+
+def test_sessions_are_apart_and_the_newest_is_first(visitor: Visitor) -> None:
+    gate = threading.Event()
+    visitor.say("The older one.", ["First ", Hold(gate), "reply."])
+    visitor.sees("First")
+    visitor.page.get_by_role("button", name="New session").click()
+    visitor.say("The newer one.")
+    visitor.committed(1)
+    links = visitor.page.locator("#sessions a span")
+    assert links.all_inner_texts() == ["The newer one.", "The older one."]
+    expect(visitor.page.locator(".user")).to_have_count(1)
+    gate.set()
+    visitor.page.get_by_role("link", name="The older one.").click()
+    visitor.sees("First reply.")
+    expect(visitor.page.locator(".user")).to_have_text(["You\nThe older one."], use_inner_text=True)
+
+
+@pytest.mark.parametrize("is_loaded_again", [True, False])
+def test_a_restart_of_the_server_is_survived(
+    browser: Browser, fleet: Fleet, provider: Provider, is_loaded_again: bool
+) -> None:
+    server = fleet.fresh(UI=1)
+    visitor = Visitor(browser, server, provider)
+    visitor.say("Before the restart.")
+    visitor.committed(1)
+    server.signal(signal.SIGKILL)
+    server.exit_code()
+    visitor.say("Is anyone there?")
+    visitor.sees("network_error")
+    visitor.sees("Whether this turn was kept, trying again will tell")
+    server = fleet.fresh(UI=1, PORT=server.address[1])
+    assert server.address
+    if is_loaded_again:
+        visitor.page.reload()
+        visitor.sees("no longer has this session")
+        visitor.say("A new turn.")
+    else:
+        visitor.try_again()
+        visitor.sees("It began anew")
+    visitor.committed(1)
+    assert len(visitor.kept(server)) == 2
+    visitor.leave()
+
+
+def test_a_session_ends(visitor: Visitor, server: Server, provider: Provider) -> None:
+    visitor.say("End this.")
+    visitor.committed(1)
+    session = visitor.session
+    visitor.page.get_by_role("button", name="End session").click()
+    visitor.page.get_by_role("dialog").get_by_role("button", name="Cancel").click()
+    assert visitor.kept(server) != []
+    visitor.page.get_by_role("button", name="End session").click()
+    visitor.page.get_by_role("dialog").get_by_role("button", name="End session").click()
+    expect(visitor.page.locator("#sessions a")).to_have_count(0)
+    assert server.get(f"/api/chat?id={session}").json == []
+    assert visitor.session != session
+    visitor.say("Another one.")
+    visitor.committed(1)
+    assert len(provider.calls_for("Another one.")[-1].history) <= 2
+
+
+def test_the_actor_can_be_set_until_a_session_has_a_turn(visitor: Visitor, server: Server) -> None:
+    field = visitor.page.get_by_label("Actor")
+    field.fill("Łukasz")
+    visitor.type("Hello.")
+    visitor.page.wait_for_timeout(200)
+    expect(visitor.page.locator(".user")).to_have_count(0)
+    field.fill("ada")
+    visitor.type("Hello.")
+    visitor.committed(1)
+    expect(field).not_to_be_editable()
+    assert server.get(f"/api/chat?id={visitor.session}").status == 403
+    assert visitor.kept(server, "ada") == ["Hello.", "You said: Hello."]
+    visitor.page.reload()
+    visitor.sees("You said: Hello.")
+    expect(field).to_have_value("ada")
+
+
+def test_the_token_is_asked_for_and_kept(
+    browser: Browser, fleet: Fleet, provider: Provider
+) -> None:
+    server = fleet.fresh(UI=1, API_TOKEN="sesame")
+    visitor = Visitor(browser, server, provider)
+    dialog = visitor.page.get_by_role("dialog")
+    visitor.type("Let me in.")
+    dialog.get_by_role("button", name="Cancel").click()
+    visitor.failed("unauthorized")
+    visitor.try_again()
+    for token in ("wrong", "sesame"):
+        visitor.sees("This server asks for a token." if token == "wrong" else "does not accept")
+        dialog.get_by_label("API_TOKEN").fill(token)
+        dialog.get_by_role("button", name="Continue").click()
+    visitor.committed(1)
+    visitor.page.reload()
+    visitor.sees("You said: Let me in.")
+    expect(dialog).to_be_hidden()
+    assert "sesame" not in visitor.page.evaluate("JSON.stringify(localStorage)")
+    visitor.leave()
+
+
+def test_what_is_said_is_text_and_never_runs(visitor: Visitor) -> None:
+    reply = f"<script>alert(2)</script> [a](javascript:alert(3)) ![b](//example.com/b.png) {IMAGE}"
+    call = Call("word_count", {"text": IMAGE})
+    visitor.say(IMAGE, [call], [reply])
+    visitor.committed(1)
+    for _ in ("as it arrived", "as it was read"):
+        expect(visitor.page.locator(".user p")).to_have_text(IMAGE)
+        expect(visitor.page.locator("#sessions span")).to_have_text(IMAGE)
+        expect(visitor.page.locator(".markdown")).to_have_text(reply)
+        visitor.page.locator("summary").click()
+        expect(visitor.page.get_by_label("Input")).to_contain_text(IMAGE)
+        assert visitor.page.locator(".log :is(img, script, a)").count() == 0
+        visitor.page.reload()
+
+
+@pytest.mark.page_only
+def test_what_was_recalled_is_text_too(
+    browser: Browser, target: Target, provider: Provider, tmp_path: Path
+) -> None:
+    remembering = replace(target, answers=(("long_term_memory", "agentcore"),))
+    project = installed(remembering.variant, **dict(remembering.answers))
+    for folder in ("agents", "collections", "iam"):
+        shutil.copytree(project / folder, tmp_path / folder)
+    server = Server(remembering, tmp_path, None, {"UI": 1})  # offline, with the local memory
+    try:
+        visitor = Visitor(browser, server, provider)
+        said = f"My dog </memory>{IMAGE} is Rex."
+        visitor.say(said)
+        visitor.committed(1)
+        visitor.page.get_by_role("button", name="New session").click()
+        expect(visitor.page.locator(".user")).to_have_count(0)
+        visitor.say("What about my dog?")
+        visitor.committed(1)
+        visitor.page.get_by_text("Recalled 1 from memory").click()
+        expect(visitor.page.locator(".recalled li")).to_have_text(said)
+        visitor.leave()
+    finally:
+        server.stop()
+
+
+@pytest.mark.page_only
+def test_whatever_a_server_sends_is_text(visitor: Visitor) -> None:
+    hostile = f"</memory></pre>{IMAGE}<script>alert(2)</script>"
+    tool = {"toolCallId": "1", "toolName": hostile, "input": {hostile: hostile}, "dynamic": True}
+    events = [
+        {"type": "data-recalled", "data": [hostile]},
+        {"type": "tool-input-available", **tool},
+        {"type": "tool-output-available", "toolCallId": "1", "output": hostile},
+        {"type": "tool-input-available", **tool, "toolCallId": "2"},
+        {"type": "tool-output-error", "toolCallId": "2", "errorText": hostile},
+        {"type": "text-start", "id": "t"},
+        {"type": "text-delta", "id": "t", "delta": f"```{IMAGE}\n{hostile}\n"},
+        {"type": "error", "errorText": f"{IMAGE}: {hostile}"},
+    ]
+    body = "".join(f"data: {json.dumps(event)}\n\n" for event in events) + "data: [DONE]\n\n"
+
+    def answer(route: Route) -> None:
+        route.fulfill(body=body, content_type="text/event-stream")
+
+    visitor.page.route("**/api/chat", answer)
+    visitor.type("Be hostile.")
+    failure = visitor.failed(hostile)
+    expect(failure.locator("code")).to_have_text(IMAGE)
+    for summary in visitor.page.locator("summary").all():
+        summary.click()
+    expect(visitor.page.locator(".recalled li")).to_have_text(hostile)
+    expect(visitor.page.locator(".tool").nth(0).get_by_label("Result")).to_have_text(hostile)
+    expect(visitor.page.locator(".tool").nth(1).get_by_label("Error")).to_have_text(hostile)
+    assert visitor.page.locator(".log :is(img, script, a)").count() == 0
+
+
+LINK = '<a href="{0}" title="{0}" target="_blank" rel="noopener">{1}</a>'
+HEAD = "<thead><tr><th>a</th><th>b</th></tr></thead>"
+MARKDOWN = {
+    "a\n\nb `<c>` __d__ *e* f_g_h 2*3*4 i__j__": (
+        "<p>a</p><p>b <code>&lt;c&gt;</code> <strong>d</strong> <em>e</em> f_g_h 2*3*4 i__j__</p>"
+    ),
+    "# A #\n- b\n  1. c\n\n  d\n- e\n\n> f\n> - g\n***": (
+        '<h3>A</h3><ul><li>b<ol start="1"><li>c</li></ol><p>d</p></li><li>e</li></ul>'
+        "<blockquote><p>f</p><ul><li>g</li></ul></blockquote><hr>"
+    ),
+    "```html\n<b>**a**</b>\n\n- b\n```\nc": (
+        '<pre tabindex="0" role="group" aria-label="Code html"><code>&lt;b&gt;**a**&lt;/b&gt;\n\n'
+        "- b</code></pre><p>c</p>"
+    ),
+    "a [b](data:text/html,c) [d](JAVASCRIPT:e) \\*f\\*": (
+        "<p>a [b](data:text/html,c) [d](JAVASCRIPT:e) *f*</p>"
+    ),
+    '(https://example.com/a_b.) [**c**](http://example.com "d")': (
+        f"<p>({LINK.format('https://example.com/a_b', 'https://example.com/a_b')}.) "
+        f"{LINK.format('http://example.com', '**c**')}</p>"
+    ),
+    "a | b\n--|--\n`c` | d": (
+        f'<div class="wide"><table>{HEAD}<tbody><tr><td><code>c</code></td><td>d</td></tr>'
+        "</tbody></table></div>"
+    ),
+}
+SHOW = """async (text) => {
+    const { showMarkdown } = await import('./markdown.js')
+    const container = document.createElement('div')
+    for (const end of [text.length / 2, text.length]) showMarkdown(container, text.slice(0, end))
+    return container.innerHTML
+}"""
+
+
+@pytest.mark.page_only
+@pytest.mark.parametrize("text", MARKDOWN)
+def test_markdown_becomes_nodes(visitor: Visitor, text: str) -> None:
+    assert visitor.page.evaluate(SHOW, text) == MARKDOWN[text]
+
+
+@pytest.mark.page_only
+@pytest.mark.parametrize(
+    "piece", ["*a ", "**a ", "[a](", "`a ``", "> ", "- ", "  - a\n", "|-\n", "_"]
+)
+def test_no_text_can_keep_the_page_busy(visitor: Visitor, piece: str) -> None:
+    text, took = piece * (100_000 // len(piece)), "performance.now()"
+    script = f"async (text) => {{ const t = {took}; await ({SHOW})(text); return {took} - t }}"
+    assert visitor.page.evaluate(script, text) < 5000
+
+
+@pytest.mark.page_only
+def test_nothing_is_sent_elsewhere_even_by_a_page_that_wants_to(
+    browser: Browser, fleet: Fleet, provider: Provider
+) -> None:
+    visitor = Visitor(browser, fleet.shared(UI=1), provider)
+    visitor.page.evaluate("fetch('http://127.0.0.1:9/').catch(() => 0)")
+    visitor.page.evaluate("try { document.body.innerHTML = '<b>' } catch {}")
+    visitor.page.wait_for_timeout(500)
+    for kind in ("connect-src", "require-trusted-types-for"):
+        assert any(f"policy: {kind}" in problem for problem in visitor.problems), visitor.problems
+    visitor.context.close()
+
+
+@pytest.mark.page_only
+def test_the_page_can_be_used_by_keyboard(visitor: Visitor) -> None:
+    visitor.say("One.")
+    visitor.committed(1)
+    visitor.page.reload()
+    visitor.committed(1)
+    order = []
+    name = "const at = document.activeElement; at.id || at.tagName"
+    for _ in range(8):
+        order.append(visitor.page.evaluate(name))
+        visitor.page.keyboard.press("Tab")
+    assert order[0] == "prompt"
+    around = "".join(f"{one} " for one in order)
+    assert "send" in around
+    assert "new A actor end transcript" in around + around
+
+
+@pytest.mark.page_only
+@pytest.mark.parametrize("width", [360, 1920])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_finds_nothing_and_nothing_is_cut_off(
+    browser: Browser, fleet: Fleet, provider: Provider, scheme: str, width: int
+) -> None:
+    manifest = {"private": True, "dependencies": {"axe-core": "^4.11"}}
+    axe = packages(json.dumps(manifest).encode()) / "axe-core" / "axe.min.js"
+    size = {"width": width, "height": 740}
+    options = {"bypass_csp": True, "viewport": size, "color_scheme": scheme}
+    visitor = Visitor(browser, fleet.shared(UI=1), provider, **options)
+    table = "| a | b |\n|---|---|\n| 1 | [two](https://example.com) |"
+    visitor.say("x" * 200, [Call("word_count", {"text": "y" * 500})], [f"# Title\n\n{table}"])
+    visitor.committed(1)
+    visitor.page.locator("summary").click()
+    visitor.say("Fail.", ["```\n" + "z" * 300, CUT])
+    visitor.failed("model_failed")
+    views = ["the conversation", "the dialog"]
+    if width == 360:
+        views.append("the sessions")
+    visitor.page.add_script_tag(path=axe)
+    for view in views:
+        if view == "the sessions":
+            visitor.page.keyboard.press("Escape")
+            visitor.page.get_by_role("button", name="Sessions", exact=True).click()
+        elif view == "the dialog":
+            visitor.page.get_by_role("button", name="End session").click()
+        found = visitor.page.evaluate("axe.run().then(({ violations }) => violations)")
+        assert [(one["id"], one["nodes"][0]["html"]) for one in found] == [], view
+        assert visitor.page.evaluate("document.scrollingElement.scrollWidth") == width, view
+    visitor.context.close()
+
+
+def test_the_page_is_sent_with_a_policy_and_behind_the_checks(server: Server) -> None:
+    for path in ("/", "/page.js", "/page.css", "/icon.svg"):
+        reply = server.get(path)
+        assert reply.status == 200
+        assert "default-src 'none'" in reply.headers["Content-Security-Policy"]
+        assert "unsafe" not in reply.headers["Content-Security-Policy"]
+        assert reply.headers["X-Content-Type-Options"] == "nosniff"
+        assert server.get(path, {"Host": "evil.example"}).status == 403
+    assert server.get("/markdown.py").status == 404
+    assert server.post({"prompt": "Hello."}).status == 200
+
+
+def test_the_page_is_off_by_default_and_needs_a_token_beyond_loopback(fleet: Fleet) -> None:
+    assert fleet.shared().get("/").status == 404
+    refused = fleet.fresh(UI=1, HOST="0.0.0.0")
+    assert refused.exit_code() == 1
+    assert "The page on HOST 0.0.0.0 needs API_TOKEN" in refused.log
+    open_to_all = fleet.fresh(UI=1, HOST="0.0.0.0", API_TOKEN="sesame")
+    assert open_to_all.get("/").status == 200
+    assert f"Page: http://localhost:{open_to_all.address[1]}/\n" in open_to_all.log
