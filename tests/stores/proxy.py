@@ -175,7 +175,7 @@ class _Connection:
 
     def _reply(self, data: bytes) -> None:
         proxy = self.proxy
-        if not data.startswith(b"HTTP/1.1 100"):
+        if CONTINUE.sub(b"", data):
             if self.wish.endswith("reply"):
                 release, held = proxy.release, proxy.held
                 held.set()
@@ -194,6 +194,8 @@ class _Connection:
         self.client.sendall(data)
 
 
+# moto's server sends two of these for one request; the second may come together with the reply.
+CONTINUE = re.compile(rb"\A(HTTP/1\.1 100 [^\r]*\r\n\r\n)+")
 HEAD = re.compile(rb"(GET|POST|PUT|DELETE|HEAD) (\S+) HTTP/1\.1\r\n((?:[^\r\n]+\r\n)*)\r\n")
 
 
