@@ -13,7 +13,7 @@ from pathlib import Path
 import click
 
 from tests.benchmarks import figures
-from tests.benchmarks.copying import copy
+from tests.benchmarks.copying import copy, disk
 from tests.benchmarks.plot import plot
 from tests.benchmarks.subjects import others
 
@@ -23,10 +23,12 @@ FIGURES: dict[str, Callable[..., figures.Samples]] = {
     "history": figures.history,
     "long": figures.long,
     "sessions": figures.sessions,
+    "ping": figures.ping,
     "memory": figures.memory,
     "cpu": figures.cpu,
     "store": figures.store,
     "copy": copy,
+    "disk": disk,
 }
 
 

@@ -1,4 +1,4 @@
-"""How long `copier copy` takes, beside a copy of an empty template."""
+"""How long `copier copy` takes, beside a copy of an empty template, and what it needs on disk."""
 
 import os
 import subprocess
@@ -7,9 +7,11 @@ import tempfile
 import time
 from pathlib import Path
 
-from hooks.rendering import without_git
+from hooks.rendering import render, without_git
+from hooks.variants import TARGETS, answers_of
 from tests.benchmarks.figures import Bench, Samples
 from tests.conftest import ROOT
+from tests.installed import NPM, clean_environment, python_for, uv
 
 ANSWERS = {
     "plain": (),
@@ -46,4 +48,29 @@ def copy(bench: Bench) -> Samples:
                 template = folder / "empty" if name == "empty" else full
                 taken = seconds(template, folder / f"{name}-{number}", ANSWERS.get(name, ()))
                 samples[name] += [taken] if number else []
+    return samples
+
+
+def disk(bench: Bench) -> Samples:
+    """Megabytes of the packages that a plain render runs with, development tools left out."""
+    samples: Samples = {}
+    for target in TARGETS:
+        bench.progress(target)
+        with tempfile.TemporaryDirectory() as folder:
+            project = Path(folder) / "project"
+            render(ROOT, answers_of(target), project)
+            if (project / "package.json").exists():
+                command, packages = (
+                    [*NPM, "install", "--omit=dev", "--silent", "--no-audit"],
+                    "node_modules",
+                )
+            else:
+                command, packages = (
+                    [*uv(), "sync", "--no-dev", "-q", "--python", python_for(project)],
+                    ".venv",
+                )
+            subprocess.run(command, cwd=project, env=clean_environment(), check=True)
+            files = (project / packages).rglob("*")
+            sizes = [path.lstat().st_size for path in files if path.is_file()]
+            samples[target] = [sum(sizes) / 1e6]
     return samples

@@ -69,7 +69,7 @@ def others(given: tuple[str, ...]) -> list[Subject]:
 class Running:
     """A server that runs, and a connection to it that is kept."""
 
-    pid: int
+    process: subprocess.Popen[bytes]
     port: int
     started: float  # seconds until it answered /ping
 
@@ -88,14 +88,33 @@ class Running:
             raise RuntimeError(f"{reply.status}: {text[:200]!r}")
         return taken
 
+    def begin(self, session: str, prompt: str) -> http.client.HTTPConnection:
+        """Begin a turn that streams, and return its connection when the first event is there."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=LIMIT)
+        headers = {HEADER: session, "Content-Type": "application/json"}
+        headers["Accept"] = "text/event-stream"
+        connection.request("POST", "/invocations", json.dumps({"prompt": prompt}), headers)
+        reply = connection.getresponse()
+        if reply.status != 200 or not reply.readline():
+            raise RuntimeError(f"{reply.status}")
+        return connection
+
+    def ping(self) -> float:
+        """Ask /ping after a while and return how many milliseconds the answer took."""
+        time.sleep(0.01)
+        began = time.perf_counter()
+        self.connection.request("GET", "/ping")
+        self.connection.getresponse().read()
+        return (time.perf_counter() - began) * 1000
+
     def cpu(self) -> float:
         """How many milliseconds of CPU the process has used."""
-        fields = Path(f"/proc/{self.pid}/stat").read_text().rsplit(")", 1)[1].split()
+        fields = Path(f"/proc/{self.process.pid}/stat").read_text().rsplit(")", 1)[1].split()
         return (int(fields[11]) + int(fields[12])) * 1000 / TICKS
 
     def megabytes(self) -> float:
         """How much memory the process has."""
-        lines = Path(f"/proc/{self.pid}/status").read_text().splitlines()
+        lines = Path(f"/proc/{self.process.pid}/status").read_text().splitlines()
         (size,) = (line.split()[1] for line in lines if line.startswith("VmRSS:"))
         return int(size) / 1024
 
@@ -129,7 +148,7 @@ def running(subject: Subject, **settings: Any) -> Iterator[Running]:
                     log.seek(0)
                     raise RuntimeError(f"{subject.name} did not start: {log.read().decode()}")
                 time.sleep(0.002)
-            yield Running(process.pid, port, time.perf_counter() - began)
+            yield Running(process, port, time.perf_counter() - began)
         finally:
             process.kill()
             process.wait()
