@@ -68,11 +68,12 @@ def node_stacks(profile: dict[str, Any]) -> Iterator[tuple[Stack, float]]:
 def under_profiler(subject: Subject, out: Path) -> Subject:
     """The same server; its profile is in `out` when it has ended."""
     if "-python" in subject.name:
-        record = ["py-spy", "record", "--rate", "500", "--format", "raw", "--full-filenames"]
+        record = ["py-spy", "record", "--rate", "100", "--format", "raw", "--full-filenames"]
         command = (*record, "--output", str(out), "--", *subject.command)
     else:
         node, *rest = subject.command
         options = ["--cpu-prof", f"--cpu-prof-dir={out.parent}", f"--cpu-prof-name={out.name}"]
+        options += ["--import", "data:text/javascript,process.on('SIGTERM',()=>process.exit())"]
         command = (node, *options, *rest)
     return Subject(subject.name, tuple(command), subject.folder, subject.settings)
 
@@ -99,8 +100,8 @@ def profiled(subject: Subject, messages: int, turns: int) -> Counter[tuple[str, 
             server.process.wait(LIMIT)
         text = out.read_text()
     found: Counter[tuple[str, str]] = Counter()
-    # A sample of py-spy stands for 2 ms, one of Node for so many microseconds.
-    unit = 2 if is_python else 0.001
+    # A sample of py-spy stands for 10 ms, one of Node for so many microseconds.
+    unit = 10 if is_python else 0.001
     for stack, weight in python_stacks(text) if is_python else node_stacks(json.loads(text)):
         if stack:
             found[place(stack)] += weight * unit / (messages // 2 + turns)  # type: ignore[assignment]

@@ -145,5 +145,5 @@ export class Sessions {
 
 /** JSON with each lone surrogate, which is an escape there, as U+FFFD. */
 function serialize(value: unknown): string {
-  return JSON.stringify(value).replace(/\\(ud...|.)/g, (it) => (it.length > 2 ? '\ufffd' : it))
+  return JSON.stringify(value).replace(/(?<=(?<!\\)(?:\\\\)*)\\ud.../g, '\ufffd')
 }
