@@ -34,7 +34,7 @@ FIGURES: dict[str, Callable[..., figures.Samples]] = {
 
 def floor_of(name: str, samples: figures.Samples) -> str:
     """The subject that another one is compared with, or "" for none."""
-    floors = (f"{name} bare", name.partition("+")[0], "empty")
+    floors = (f"{name} bare", f"{name} at 5,000", name.partition("+")[0], "empty")
     return next((one for one in floors if one in samples and one != name), "")
 
 

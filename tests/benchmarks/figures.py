@@ -38,7 +38,7 @@ class Bench:
             yield number
 
     def servers(
-        self, subjects: Iterable[Subject], **settings: int
+        self, subjects: Iterable[Subject], **settings: int | str
     ) -> Iterator[tuple[Subject, Running, int]]:
         """Start each subject once in each run."""
         for number in self.numbers():
@@ -102,12 +102,9 @@ def sessions(bench: Bench) -> Samples:
 
 
 def memory(bench: Bench) -> Samples:
-    """Megabytes of the process after 20,000 sessions of a turn each (and after 5,000).
-
-    It keeps 128 of them. Node has a heap of 64 MB.
-    """
+    """Megabytes of a process that keeps 128 of 20,000 sessions, and after 5,000. Heap: 64 MB."""
     samples: Samples = defaultdict(list)
-    for subject in bench.pairs:
+    for subject in [*map(ours, TARGETS), *bench.others]:  # the floors keep all sessions
         bench.progress(subject.name)
         with running(subject, NODE_OPTIONS="--max-old-space-size=64") as server:
             for number in range(1, 20_001):
