@@ -79,7 +79,7 @@ class Running:
     def turn(self, session: str, prompt: str = "Hello.") -> float:
         """Take a turn and return how many milliseconds it took."""
         began = time.perf_counter()
-        headers = {HEADER: session, "Content-Type": "application/json"}
+        headers = headers_of(session)
         self.connection.request("POST", "/invocations", json.dumps({"prompt": prompt}), headers)
         reply = self.connection.getresponse()
         text = reply.read()
@@ -91,9 +91,8 @@ class Running:
     def begin(self, session: str, prompt: str) -> http.client.HTTPConnection:
         """Begin a turn that streams, and return its connection when the first event is there."""
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=LIMIT)
-        headers = {HEADER: session, "Content-Type": "application/json"}
-        headers["Accept"] = "text/event-stream"
-        connection.request("POST", "/invocations", json.dumps({"prompt": prompt}), headers)
+        body = json.dumps({"prompt": prompt})
+        connection.request("POST", "/invocations", body, headers_of(session))
         reply = connection.getresponse()
         if reply.status != 200 or not reply.readline():
             raise RuntimeError(f"{reply.status}")
@@ -164,6 +163,12 @@ def answers(port: int) -> bool:
         return False
     finally:
         connection.close()
+
+
+def headers_of(session: str) -> dict[str, str]:
+    """The headers of a request for a turn whose reply streams."""
+    kinds = {"Content-Type": "application/json", "Accept": "text/event-stream"}
+    return {HEADER: session, **kinds}
 
 
 def session() -> str:
