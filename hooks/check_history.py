@@ -88,7 +88,7 @@ def check_default(old: Template, new: Template, name: str) -> Iterator[Finding]:
             was, is_ = old.default(name, answers), new.default(name, answers)
         except TemplateError:
             continue  # the new default uses answers that the old template did not have
-        if was != is_ and is_ not in before:
+        if was != is_ and not before.issuperset(is_ if isinstance(is_, list) else [is_]):
             message = (
                 f"{name}.default was {was!r} and is {is_!r}, but projects keep the one that they"
                 " recorded: make it text of the template, or compute it (when: false)"
@@ -100,14 +100,14 @@ def check_default(old: Template, new: Template, name: str) -> Iterator[Finding]:
 def check_edited(old: Template, new: Template) -> Iterator[Finding]:
     """A file that its owner edits is rendered wherever it was."""
     shared = [name for name in old.asked if name in new.questions]
-    now: dict[tuple[Any, ...], set[str]] = {}
+    now: dict[str, set[str]] = {}
     for answers in new.combinations:
-        now.setdefault(tuple(answers[name] for name in shared), set()).update(
-            new.targets(answers).values()
-        )
+        # As text: the answer to a multiselect is a list.
+        key = str([answers[name] for name in shared])
+        now.setdefault(key, set()).update(new.targets(answers).values())
     lost = set()
     for answers in old.combinations:
-        here = now.get(tuple(answers[name] for name in shared))
+        here = now.get(str([answers[name] for name in shared]))
         if here is not None:
             lost |= set(old.targets(answers).values()) - here
     for path in sorted(lost):

@@ -156,6 +156,18 @@ def test_a_default_may_be_written_in_another_way(released: Path) -> None:
     assert finding.startswith("changed-default copier.yml project_name.default was 'my-agent'")
 
 
+def test_a_question_that_was_released_may_take_several_answers(released: Path) -> None:
+    choices = "choices: [page, traces]\n  default: "
+    prepend(released, f"more:\n  type: str\n  help: More?\n  multiselect: true\n  {choices}[]\n")
+    commit(released, "Released again")
+    assert history(released) == []
+    questions(released, f"{choices}[]", f"{choices}[page]")
+    assert history(released) == []  # each project keeps what it recorded
+    questions(released, "choices: [page, traces]", "choices: [page]")
+    (finding,) = history(released)
+    assert finding.startswith("dropped-choice copier.yml more has no choice traces")
+
+
 def test_modules_of_the_template_may_be_renamed_and_layers_moved(released: Path) -> None:
     folder = released / PROJECT
     (folder / "{{ red }}" / "src" / "app" / "main.py").rename(folder / "red.py")
