@@ -60,17 +60,12 @@ def disk(bench: Bench) -> Samples:
             project = Path(folder) / "project"
             render(ROOT, answers_of(target), project)
             if (project / "package.json").exists():
-                command, packages = (
-                    [*NPM, "install", "--omit=dev", "--silent", "--no-audit"],
-                    "node_modules",
-                )
+                packages = project / "node_modules"
+                command = [*NPM, "install", "--omit=dev", "--silent", "--no-audit"]
             else:
-                command, packages = (
-                    [*uv(), "sync", "--no-dev", "-q", "--python", python_for(project)],
-                    ".venv",
-                )
+                packages = project / ".venv"
+                command = [*uv(), "sync", "--no-dev", "-q", "--python", python_for(project)]
             subprocess.run(command, cwd=project, env=clean_environment(), check=True)
-            files = (project / packages).rglob("*")
-            sizes = [path.lstat().st_size for path in files if path.is_file()]
+            sizes = [path.lstat().st_size for path in packages.rglob("*") if path.is_file()]
             samples[target] = [sum(sizes) / 1e6]
     return samples

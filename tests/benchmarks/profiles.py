@@ -1,13 +1,15 @@
 """Where a render spends its time: `python -m tests.benchmarks.profiles TARGET`.
 
 Each sample of a profiler is counted for the function of the render that was at work, or waited
-for a library, and for the package whose code ran.
+for a library, and for the package whose code ran. The start of the process is in it: take
+more turns to see less of it.
+Python needs py-spy: `uv run --with py-spy python -m …`.
 """
 
 import json
+import os
 import re
 import signal
-import subprocess
 import tempfile
 from collections import Counter
 from collections.abc import Iterator
@@ -84,7 +86,8 @@ def end(server: Running, is_python: bool) -> None:
     if is_python:
         children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
         pid = int(children[0])
-    subprocess.run(["kill", f"-{signal.SIGTERM.value}", str(pid)], check=True)
+    os.kill(pid, signal.SIGTERM)
+    server.process.wait(LIMIT)
 
 
 def profiled(subject: Subject, messages: int, turns: int) -> Counter[tuple[str, str]]:
@@ -97,14 +100,13 @@ def profiled(subject: Subject, messages: int, turns: int) -> Counter[tuple[str, 
             for _ in range(messages // 2 + turns):
                 server.turn(name)
             end(server, is_python)
-            server.process.wait(LIMIT)
         text = out.read_text()
     found: Counter[tuple[str, str]] = Counter()
     # A sample of py-spy stands for 10 ms, one of Node for so many microseconds.
-    unit = 10 if is_python else 0.001
+    each = (10 if is_python else 0.001) / (messages // 2 + turns)
     for stack, weight in python_stacks(text) if is_python else node_stacks(json.loads(text)):
         if stack:
-            found[place(stack)] += weight * unit / (messages // 2 + turns)  # type: ignore[assignment]
+            found[place(stack)] += weight * each  # type: ignore[assignment]
     return found
 
 
