@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from copier._main import Worker
 from filelock import FileLock
 from jinja2 import Environment
 from pytest_copie.plugin import Copie
@@ -100,7 +101,7 @@ def isolated(tmp_path_factory: pytest.TempPathFactory, shared: Path) -> Iterator
 
 
 @pytest.fixture(scope="session", autouse=True)
-def compiled_once() -> Iterator[None]:
+def quick_copier() -> Iterator[None]:
     """Compile a template's text once in a process: Copier does so for each part of each path.
 
     What becomes of a text depends on the syntax and the extensions of its environment only.
@@ -117,6 +118,8 @@ def compiled_once() -> Iterator[None]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Environment, "compile", compile)
+        # It asks Git for core.fileMode after each file, and acts only where that is off.
+        patch.setattr(Worker, "_sync_git_index_executable_bit", lambda *_: None)
         yield
 
 

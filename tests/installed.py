@@ -81,7 +81,7 @@ def rendered(variant: str, **answers: str) -> Path:
     not render.
     """
     name = "+".join([variant, *(answers[question] for question in sorted(answers))])
-    project = RENDERED / digest_of(*ROOT.glob("template/**/*"), *ROOT.glob("hooks/*.py")) / name
+    project = RENDERED / sources_of_renders() / name
     project.parent.mkdir(parents=True, exist_ok=True)
     with FileLock(f"{project}.lock"):
         if not project.exists():
@@ -138,6 +138,13 @@ def environment(target: str) -> Path:
     return folder
 
 
+@cache
+def sources_of_renders() -> str:
+    """A digest of all that decides on what is rendered."""
+    return digest_of(*ROOT.glob("template/**/*"), *ROOT.glob("hooks/*.py"))
+
+
+@cache
 def sources_of_manifests() -> str:
     """A digest of all that decides on what renders depend on."""
     manifests = [*ROOT.glob("template/**/pyproject.*"), *ROOT.glob("template/**/package.*")]
@@ -295,4 +302,4 @@ def clean_environment() -> dict[str, str]:
         if name not in tied and not name.startswith("PYTEST_")
     }
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
-    return {**kept, "PATH": path, "UV_COMPILE_BYTECODE": "1", "NODE_COMPILE_CACHE": str(COMPILED)}
+    return {**kept, "PATH": path, "NODE_COMPILE_CACHE": str(COMPILED)}

@@ -92,8 +92,8 @@ def commands(result: subprocess.CompletedProcess[str]) -> list[str]:
 
 
 def with_uv() -> dict[str, str]:
-    """The environment of somebody who has uv on PATH, and compiles what is imported only."""
-    environment = {**clean_environment(), "UV_COMPILE_BYTECODE": "0"}
+    """The environment of somebody who has uv on PATH."""
+    environment = clean_environment()
     return {**environment, "PATH": f"{Path(uv()[0]).parent}{os.pathsep}{environment['PATH']}"}
 
 

@@ -3,7 +3,9 @@
 import itertools
 import json
 import subprocess
+import threading
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -33,11 +35,7 @@ class Page:
         """Each outcome has status, error, messages, and the parts of the reply with isDone."""
         host, port = self.server.address
         script = {"url": f"http://{host}:{port}{PATH}", "id": self.id, "headers": self.headers}
-        packages = environment("vercel-typescript") / "node_modules"
-        command = [str(NODE), str(SCRIPT), str(packages), json.dumps({**script, "steps": steps})]
-        result = subprocess.run(command, capture_output=True, text=True, timeout=120)
-        assert result.returncode == 0, result.stderr
-        outcomes: list[Step] = json.loads(result.stdout)
+        outcomes = run({**script, "steps": steps})
         for outcome in outcomes:
             if outcome["read"] and outcome["messages"]:
                 assert outcome["read"] == outcome["messages"][-1]
@@ -52,6 +50,30 @@ class Page:
 
     def get(self, headers: Mapping[str, str]) -> Reply:
         return self.server.get(f"{PATH}?id={self.id}", headers)
+
+
+@cache
+def pages() -> "subprocess.Popen[str]":
+    """The process that plays all pages of a test process, and ends with it."""
+    command = [str(NODE), str(SCRIPT), str(environment("vercel-typescript") / "node_modules")]
+    return subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, encoding="utf-8"
+    )
+
+
+def run(script: dict[str, Any]) -> list[Step]:
+    """Play a script in that process, within two minutes."""
+    process = pages()
+    assert process.stdin
+    assert process.stdout
+    process.stdin.write(f"{json.dumps(script)}\n")
+    process.stdin.flush()
+    limit = threading.Timer(120, process.kill)
+    limit.start()
+    outcomes: list[Step] | dict[str, str] = json.loads(process.stdout.readline() or "{}")
+    limit.cancel()
+    assert isinstance(outcomes, list), outcomes
+    return outcomes
 
 
 def send(text: str, **more: Any) -> Step:

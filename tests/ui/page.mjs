@@ -1,12 +1,13 @@
-// A page's part of a conversation: the class and the transport below useChat, without React.
-// It is given the `node_modules` that has `ai` and a script, and prints what each step came to.
+// A page's part of conversations: the class and the transport below useChat, without React.
+// It is given the `node_modules` that has `ai`. For each script, a line of its stdin, it prints a
+// line: what each step came to.
 
+import { createInterface } from 'node:readline'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { pathToFileURL } from 'node:url'
 
-const [packages, script] = process.argv.slice(2)
+const [packages] = process.argv.slice(2)
 const sdk = await import(pathToFileURL(`${packages}/ai/dist/index.js`).href)
-const { url, id, headers, steps } = JSON.parse(script)
 
 let raw = []
 
@@ -14,16 +15,16 @@ let raw = []
 async function fetchAndKeep(input, init) {
   const response = await fetch(input, init)
   const [own, copy] = response.body.tee()
-  read(copy).catch(() => {})
+  read(copy, raw).catch(() => {})
   return new Response(own, response)
 }
 
-async function read(stream) {
+async function read(stream, events) {
   let text = ''
   for await (const bytes of stream.pipeThrough(new TextDecoderStream())) {
-    const events = (text + bytes).split('\n\n')
-    text = events.pop()
-    raw.push(...events)
+    const whole = (text + bytes).split('\n\n')
+    text = whole.pop()
+    events.push(...whole)
   }
 }
 
@@ -38,27 +39,26 @@ class State {
 }
 
 class Chat extends sdk.AbstractChat {
-  constructor() {
+  constructor({ url, id, headers }) {
     const transport = new sdk.DefaultChatTransport({ api: url, headers, fetch: fetchAndKeep })
     super({ id, transport, state: new State() })
   }
 }
 
-const chat = new Chat()
-
+/** What a user does; each is given the chat, the parameters of its step, and the script. */
 const ACTIONS = {
-  send: async ({ text, as, parts = [{ type: 'text', text }] }) =>
+  send: async (chat, { text, as, parts = [{ type: 'text', text }] }) =>
     chat.sendMessage({ ...(as && { id: as }), role: 'user', parts }),
-  edit: async ({ text, message }) => chat.sendMessage({ text, messageId: message }),
-  regenerate: async () => chat.regenerate(),
+  edit: async (chat, { text, message }) => chat.sendMessage({ text, messageId: message }),
+  regenerate: async (chat) => chat.regenerate(),
   // Leaves as soon as there is some of the reply.
-  leave: async ({ text }) => {
+  leave: async (chat, { text }) => {
     const sent = chat.sendMessage({ text })
     while (!raw.some((event) => event.includes('text-delta'))) await sleep(5)
     await chat.stop()
     await sent
   },
-  load: async () => {
+  load: async (chat, _, { url, id, headers }) => {
     const response = await fetch(`${url}?id=${id}`, { headers })
     const messages = await response.json()
     chat.messages = messages.length ? await sdk.validateUIMessages({ messages }) : []
@@ -78,18 +78,25 @@ async function messageOf(parts) {
   return message
 }
 
-const outcomes = []
-for (const { do: action, ...step } of steps) {
-  raw = []
-  chat.clearError()
-  await ACTIONS[action](step)
-  await sleep(20) // the copy of the reply is read apart from it
-  const parts = raw.map((event) => event.replace(/^data: /, '')).filter((it) => it !== '[DONE]')
-  const isStream = raw.length > 0
-  const isDone = raw.at(-1) === 'data: [DONE]'
-  const read = isStream ? await messageOf(parts.map((part) => JSON.parse(part))) : null
-  const { status, messages } = chat
-  const error = chat.error?.message ?? null
-  outcomes.push({ status, error, messages, parts: parts.map((it) => JSON.parse(it)), read, isDone })
+async function run(script) {
+  const [chat, outcomes] = [new Chat(script), []]
+  for (const { do: action, ...step } of script.steps) {
+    raw = []
+    chat.clearError()
+    await ACTIONS[action](chat, step, script)
+    await sleep(20) // the copy of the reply is read apart from it
+    const parts = raw.map((event) => event.replace(/^data: /, '')).filter((it) => it !== '[DONE]')
+    const isStream = raw.length > 0
+    const isDone = raw.at(-1) === 'data: [DONE]'
+    const read = isStream ? await messageOf(parts.map((part) => JSON.parse(part))) : null
+    const { status, messages } = chat
+    const error = chat.error?.message ?? null
+    outcomes.push({ status, error, messages, parts: parts.map((it) => JSON.parse(it)), read, isDone })
+  }
+  return outcomes
 }
-console.log(JSON.stringify(outcomes))
+
+for await (const line of createInterface({ input: process.stdin })) {
+  const said = await run(JSON.parse(line)).catch((error) => ({ failure: error.stack }))
+  console.log(JSON.stringify(said))
+}

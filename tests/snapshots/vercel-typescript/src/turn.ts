@@ -1,7 +1,6 @@
 // One turn as a transaction: stage a copy of the session, stream the reply, commit at the end.
 
-import { isStepCount, type ModelMessage, modelMessageSchema, RetryError, streamText } from 'ai'
-import { z } from 'zod'
+import { isStepCount, type ModelMessage, RetryError, streamText } from 'ai'
 
 import { SYSTEM_PROMPT, TOOLS } from './agent.ts'
 import { AgentError, describe, type Emit, isBlank, log } from './contract.ts'
@@ -11,8 +10,6 @@ import type { Runtime } from './runtime.ts'
 import type { LastTurn, Snapshot } from './sessions.ts'
 
 type Part = { type: string; text: string; providerOptions?: unknown }
-
-const Data = z.object({ messages: z.array(modelMessageSchema) })
 
 /**
  * Run one turn, `emit` each chunk of the reply, and return the `app_data` that it leaves.
@@ -51,10 +48,10 @@ export async function takeTurn(
   })
 }
 
-/** Copy the last whole turns that fit into `limit` messages; at least the very last one. */
+/** Return the last whole turns that fit into `limit` messages; at least the very last one. */
 function stage(committed: Snapshot | null, limit: number): ModelMessage[] {
   if (!committed) return []
-  const { messages } = Data.parse(committed.data)
+  const { messages } = committed.data as { messages: ModelMessage[] } // checked by the store
   const starts = messages.flatMap((message, index) => (message.role === 'user' ? [index] : []))
   return messages.slice(starts.find((start) => messages.length - start <= limit) ?? starts.at(-1))
 }

@@ -3,7 +3,7 @@
 import { Readable } from 'node:stream'
 import { isDeepStrictEqual } from 'node:util'
 
-import { type _Object, type PutObjectCommandInput, S3 } from '@aws-sdk/client-s3'
+import type { _Object, PutObjectCommandInput, S3 } from '@aws-sdk/client-s3'
 import type { GetBucketLifecycleConfigurationOutput, LifecycleRule } from '@aws-sdk/client-s3'
 import { v7 as uuid7 } from 'uuid'
 
@@ -33,7 +33,7 @@ export class S3Store implements DurableStore {
   readonly #settings: Settings
   readonly #secrets: Secrets
   readonly #background = new Set<Promise<void>>()
-  #client: S3 | null = null
+  #client: Promise<S3> | null = null
   #hasRule: boolean
 
   constructor(collection: Collection, agentId: string, settings: Settings, secrets: Secrets) {
@@ -124,7 +124,8 @@ export class S3Store implements DurableStore {
 
   async close(): Promise<void> {
     await Promise.all(this.#background)
-    this.#client?.destroy()
+    const client = await this.#client
+    client?.destroy()
     this.#client = null
   }
 
@@ -145,7 +146,7 @@ export class S3Store implements DurableStore {
         const Bucket = await this.#secrets.get(secretRefs(this.#declared)[0]!)
         name = `bucket '${Bucket}' in ${region}`
         this.#client ??= connect(region)
-        return await use(new Objects(this.#client, Bucket, { abortSignal }, days))
+        return await use(new Objects(await this.#client, Bucket, { abortSignal }, days))
       })
     } catch (error) {
       if (error instanceof Conflict) throw error
@@ -194,7 +195,8 @@ export class S3Store implements DurableStore {
   }
 }
 
-function connect(region: string): S3 {
+async function connect(region: string): Promise<S3> {
+  const { S3 } = await import('@aws-sdk/client-s3') // late: a start need not wait for it
   return new S3({
     region,
     maxAttempts: 2,

@@ -1,6 +1,6 @@
 // Sessions in Valkey or Redis, also in a cluster: one hash each with a TTL, changed by scripts.
 
-import { Cluster, Redis, type RedisOptions } from 'iovalkey'
+import type { Cluster, Redis, RedisOptions } from 'iovalkey'
 import { v7 as uuid7 } from 'uuid'
 
 import type { SecretRef } from '../collections/fields.ts'
@@ -264,6 +264,7 @@ async function connect(
   end: AbortController,
   failure: Open['failure'],
 ) {
+  const { Cluster, Redis } = await import('iovalkey') // late: a start need not wait for it
   const options = { ...ONCE, ...access }
   const first = new Redis({ ...options, ...server, retryStrategy: () => null })
   await start(first, end, failure)
