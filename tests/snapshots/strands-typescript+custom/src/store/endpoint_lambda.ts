@@ -1,6 +1,6 @@
 // An endpoint in a Lambda function, which is called with the AWS credentials of this process.
 
-import type { LambdaClient, LambdaServiceException } from '@aws-sdk/client-lambda'
+import { InvokeCommand, LambdaClient, type LambdaServiceException } from '@aws-sdk/client-lambda'
 
 import { type LambdaTransport as LambdaConfig, resolve } from '../collections/session_backend.ts'
 import { describe } from '../contract.ts'
@@ -29,12 +29,11 @@ export class LambdaTransport implements Transport {
       if (condition.match) payload.if_match = condition.match
       if (condition.noneMatch) payload.if_none_match = condition.noneMatch
     }
-    const aws = await import('@aws-sdk/client-lambda') // late: a start need not wait for it
-    const command = new aws.InvokeCommand({
+    const command = new InvokeCommand({
       FunctionName: this.#function,
       Payload: Buffer.from(JSON.stringify(payload)),
     })
-    this.#client ??= await this.#connect(aws)
+    this.#client ??= await this.#connect()
     try {
       const answer = await this.#client.send(command, { abortSignal: stop })
       if (answer.FunctionError) return { status: 500, failure: 'the function failed' }
@@ -55,9 +54,9 @@ export class LambdaTransport implements Transport {
     this.#client = null
   }
 
-  async #connect(aws: typeof import('@aws-sdk/client-lambda')): Promise<LambdaClient> {
+  async #connect(): Promise<LambdaClient> {
     const region = /^arn:[^:]*:lambda:([^:]+):/.exec(this.#function)?.[1]
-    const client = new aws.LambdaClient({
+    const client = new LambdaClient({
       ...(region && { region }),
       maxAttempts: 1,
       requestHandler: { socketAcquisitionWarningTimeout: 1 }, // its timer would outlive a failure

@@ -141,12 +141,12 @@ export class S3Store implements DurableStore {
   async #run<T>(use: (bucket: Objects) => Promise<T>): Promise<T> {
     const { bucket_secret: reference = '', region, ttl_days: days = null } = this.#declared
     let name = `bucket of secret '${reference}'`
+    const client = await (this.#client ??= connect(region))
     try {
       return await withinSeconds(this.#settings.storeTimeoutSeconds, async (abortSignal) => {
         const Bucket = await this.#secrets.get(secretRefs(this.#declared)[0]!)
         name = `bucket '${Bucket}' in ${region}`
-        this.#client ??= connect(region)
-        return await use(new Objects(await this.#client, Bucket, { abortSignal }, days))
+        return await use(new Objects(client, Bucket, { abortSignal }, days))
       })
     } catch (error) {
       if (error instanceof Conflict) throw error
@@ -195,8 +195,9 @@ export class S3Store implements DurableStore {
   }
 }
 
+/** Load and make the client: no start waits for it, and no time limit has it. */
 async function connect(region: string): Promise<S3> {
-  const { S3 } = await import('@aws-sdk/client-s3') // late: a start need not wait for it
+  const { S3 } = await import('@aws-sdk/client-s3')
   return new S3({
     region,
     maxAttempts: 2,

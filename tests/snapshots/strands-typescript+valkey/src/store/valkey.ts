@@ -58,6 +58,7 @@ export class ValkeyStore implements DurableStore {
   readonly #suffix: string
   readonly #secondsToLive: number
   readonly #settings: Settings
+  readonly #maxBytes: number
   readonly #connection: Connection
 
   constructor(collection: Collection, agentId: string, settings: Settings, secrets: Secrets) {
@@ -66,6 +67,7 @@ export class ValkeyStore implements DurableStore {
     this.#suffix = `:agent:${agentId}`
     this.#secondsToLive = declared.ttl_seconds ?? 0
     this.#settings = settings
+    this.#maxBytes = settings.maxSnapshotBytes
     this.#connection = new Connection(declared, settings.storeTimeoutSeconds, secrets)
     this.contact = `the server of secret '${declared.endpoint_secret}'`
   }
@@ -135,10 +137,6 @@ export class ValkeyStore implements DurableStore {
     this.#connection.close()
   }
 
-  get #maxBytes(): number {
-    return this.#settings.maxSnapshotBytes
-  }
-
   #key(sessionId: string): string {
     return this.#prefix + sessionId + this.#suffix
   }
@@ -195,6 +193,7 @@ class Connection {
   async run<T>(use: (client: Client) => Promise<T>): Promise<T> {
     let open: Open | null = null
     let isSent = false
+    await import('iovalkey') // no start waits for it, and no time limit has it
     try {
       return await withinSeconds(this.#seconds, async (stop) => {
         open = this.#connect(await this.#secrets.get(this.#ref))
@@ -264,7 +263,7 @@ async function connect(
   end: AbortController,
   failure: Open['failure'],
 ) {
-  const { Cluster, Redis } = await import('iovalkey') // late: a start need not wait for it
+  const { Cluster, Redis } = await import('iovalkey')
   const options = { ...ONCE, ...access }
   const first = new Redis({ ...options, ...server, retryStrategy: () => null })
   await start(first, end, failure)
