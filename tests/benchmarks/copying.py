@@ -65,7 +65,8 @@ def disk(bench: Bench) -> Samples:
             else:
                 packages = project / ".venv"
                 command = [*uv(), "sync", "--no-dev", "-q", "--python", python_for(project)]
-            subprocess.run(command, cwd=project, env=clean_environment(), check=True)
+            environment = {**clean_environment(), "UV_COMPILE_BYTECODE": "1"}
+            subprocess.run(command, cwd=project, env=environment, check=True)
             sizes = [path.lstat().st_size for path in packages.rglob("*") if path.is_file()]
             samples[target] = [sum(sizes) / 1e6]
     return samples

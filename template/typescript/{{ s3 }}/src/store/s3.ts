@@ -195,7 +195,7 @@ export class S3Store implements DurableStore {
   }
 }
 
-/** Load and make the client: no start waits for it, and no time limit has it. */
+/** Load and make the client: a start does not wait for it, and the time limit leaves it out. */
 async function connect(region: string): Promise<S3> {
   const { S3 } = await import('@aws-sdk/client-s3')
   return new S3({

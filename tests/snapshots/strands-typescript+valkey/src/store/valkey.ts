@@ -193,7 +193,7 @@ class Connection {
   async run<T>(use: (client: Client) => Promise<T>): Promise<T> {
     let open: Open | null = null
     let isSent = false
-    await import('iovalkey') // no start waits for it, and no time limit has it
+    await import('iovalkey') // a start does not wait for it, and the time limit leaves it out
     try {
       return await withinSeconds(this.#seconds, async (stop) => {
         open = this.#connect(await this.#secrets.get(this.#ref))
