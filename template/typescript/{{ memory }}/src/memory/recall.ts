@@ -32,9 +32,6 @@ type Retrieve = (
   stop: AbortSignal,
 ) => Promise<Hit[]>
 
-/** Whether there is a collection to write to, how long a search may take, and what it waits for. */
-type Options = { isWritable: boolean; seconds: number; warming: Promise<unknown> | null }
-
 /** Return what is wanted of each namespace, by its template. Throws MemoryUnavailable. */
 async function namespacesOf(collection: MemoryCollection): Promise<Record<string, Wanted>> {
   if (collection.namespaces) return collection.namespaces
@@ -56,19 +53,25 @@ export class MemoryTurn {
   /** What the models of the turn are shown; null: not yet searched for. */
   shown: readonly Hit[] | null = null
   retrieve: Retrieve = retrieve
-  readonly #options: Options
+  readonly #isWritable: boolean
+  readonly #seconds: number
 
-  /** `collections` are read. */
-  constructor(who: Who, collections: readonly MemoryCollection[], options: Options) {
+  /** `collections` are read; `isWritable` tells whether there is one to write to. */
+  constructor(
+    who: Who,
+    collections: readonly MemoryCollection[],
+    options: { isWritable: boolean; seconds: number },
+  ) {
     this.who = who
     this.collections = collections
-    this.#options = options
+    this.#isWritable = options.isWritable
+    this.#seconds = options.seconds
   }
 
   /** Remember a text when the turn commits. Throws RangeError for a blank text, and Error. */
   add(text: string): void {
     if (isBlank(text)) throw new RangeError('A blank text cannot be remembered.')
-    if (!this.#options.isWritable)
+    if (!this.#isWritable)
       throw new Error('This agent has no long-term memory that it may write to.')
     if (this.isOver) throw new Error('The turn is over.')
     this.added.push(text)
@@ -82,9 +85,8 @@ export class MemoryTurn {
   async search(query: string, collections = this.collections): Promise<Hit[]> {
     const end = query.slice(-MAX_QUERY_CHARS).replace(/^[\udc00-\udfff]/, '')
     if (isBlank(end)) return []
-    await this.#options.warming // the first turn must not lose its memories to an import
     const stop = new AbortController()
-    const timer = setTimeout(() => stop.abort(), this.#options.seconds * 1000)
+    const timer = setTimeout(() => stop.abort(), this.#seconds * 1000)
     try {
       const found = collections.map((one) => this.#searchAll(one, end.toWellFormed(), stop.signal))
       return this.best((await Promise.all(found)).flat())
@@ -105,7 +107,7 @@ export class MemoryTurn {
   async #searchAll(one: MemoryCollection, query: string, stop: AbortSignal): Promise<Hit[]> {
     const inTime = async <T>(where: string, work: () => Promise<T[]>): Promise<T[]> => {
       try {
-        return await bounded(stop, `no answer within ${this.#options.seconds} s`, work)
+        return await bounded(stop, `no answer within ${this.#seconds} s`, work)
       } catch (error) {
         log('WARNING', `nothing recalled from ${one.id}, ${where}: ${describeFailure(error)}`)
         return []

@@ -25,7 +25,6 @@ export class LongTermMemory {
   readonly #settings: Settings
   readonly #clients: Clients
   readonly #turns = new WeakMap<TurnRequest, MemoryTurn>()
-  #warming: Promise<unknown> | null = null
 
   constructor(settings: Settings, project: Project, secrets: Secrets) {
     this.project = project
@@ -80,9 +79,8 @@ export class LongTermMemory {
     if (this.actorRequired && !actor) throw new AgentError('actor_required')
     if (this.actorRequired && actor?.includes('/')) throw new AgentError('invalid_actor', SLASH)
     const who: Who = { actor: actor ?? '', sessionId, projectId: this.projectId }
-    const [isWritable, seconds] = [this.writers.length > 0, this.#settings.recallTimeoutSeconds]
-    const options = { isWritable, seconds, warming: this.#warming }
-    const turn = new MemoryTurn(who, this.readers, options)
+    const seconds = this.#settings.recallTimeoutSeconds
+    const turn = new MemoryTurn(who, this.readers, { isWritable: this.writers.length > 0, seconds })
     this.#turns.set(request, turn)
     current.enterWith(turn)
     return turn
@@ -98,20 +96,20 @@ export class LongTermMemory {
     return turn
   }
 
-  /** Look up the ids, begin to `warmUp` clients. Throws AgentError; its detail is for the owner. */
+  /** Look up the ids and `warmUp` the clients. Throws AgentError; its detail is for the owner. */
   async open(warmUp: (clients: Clients, region: string) => Promise<void>): Promise<void> {
     try {
       if (this.problem) throw new MemoryUnavailable(this.problem)
-      const [names, warming] = [new Map<string, string>(), [] as Promise<unknown>[]]
+      const names = new Map<string, string>()
       for (const { id, memory, isWritable, namespaces } of this.collections) {
         if (!(memory instanceof AgentCore)) continue
-        const name = `${memory.region} ${(await memory.memoryId()).split('/').at(-1)}`
-        if (isWritable && names.has(name)) throw new MemoryUnavailable(twice(names.get(name)!, id))
-        if (isWritable) names.set(name, id)
-        warming.push(warmUp(this.#clients, memory.region))
-        if (!namespaces) warming.push(this.#clients.get('control', memory.region))
+        const [name = ''] = (await memory.memoryId()).split('/').slice(-1)
+        const other = names.get(`${memory.region} ${name}`)
+        if (isWritable && other) throw new MemoryUnavailable(twice(other, id))
+        if (isWritable) names.set(`${memory.region} ${name}`, id)
+        await warmUp(this.#clients, memory.region)
+        if (!namespaces) await this.#clients.get('control', memory.region)
       }
-      this.#warming = Promise.allSettled(warming)
     } catch (error) {
       if (!(error instanceof MemoryUnavailable)) throw error
       throw new AgentError('store_unavailable', '', `${error.message}.`)
