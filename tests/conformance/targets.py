@@ -20,6 +20,11 @@ class Target:
     store: str = ""  # where sessions live, one of STORES; "": in the process
     start: Callable[..., Any] = start  # or subprocess.Popen
 
+    @property
+    def is_node(self) -> bool:
+        """Whether the server is Node's own, with its parser."""
+        return "typescript" in self.name
+
 
 def python_serve(project: Path) -> list[str]:
     return [str(project / ".venv" / "bin" / "my-agent"), "serve"]

@@ -53,7 +53,8 @@ def test_a_page_must_send_json(beyond: Server, kind: str) -> None:
     reply = beyond.post({"prompt": "Hello."}, {**headers, "Content-Type": kind})
     assert_failed(reply, 400, "invalid_request", reply.session)
     assert beyond.post({"prompt": "Hello."}, {"Content-Type": kind}).status == 200
-    for good in ({}, JSON_BODY, {"Content-Type": "Application/JSON; charset=utf-8"}):
+    assert beyond.post({"prompt": "Hello."}, headers).error == "invalid_request"
+    for good in (JSON_BODY, {"Content-Type": "Application/JSON; charset=utf-8"}):
         assert beyond.post({"prompt": "Hello."}, {**headers, **good}).status == 200
 
 

@@ -8,6 +8,7 @@ from tests.conformance.server import Server
 pytestmark = pytest.mark.about("the server")
 
 LOCAL = ["localhost", "127.0.0.1", "[::1]", "LOCALHOST"]
+JSON_BODY = {"Content-Type": "application/json"}
 FOREIGN = [
     "attacker.example",
     "localhost.attacker.example",
@@ -22,7 +23,7 @@ FOREIGN = [
 @pytest.mark.parametrize("port", ["", ":8080", ":65535"])
 @pytest.mark.parametrize("name", LOCAL)
 def test_a_local_host_and_origin_are_fine(chat: Chat, name: str, port: str) -> None:
-    headers = {"Host": name + port, "Origin": f"http://{name.lower()}{port}"}
+    headers = {"Host": name + port, "Origin": f"http://{name.lower()}{port}", **JSON_BODY}
     assert chat.say("Hello.", headers=headers).turn == 1
 
 
@@ -50,12 +51,23 @@ def test_a_foreign_origin_is_refused(chat: Chat, origin: str) -> None:
     assert chat.calls("Hello.") == []
 
 
+@pytest.mark.parametrize("kind", [None, "", "text/plain", "application/x-www-form-urlencoded"])
+def test_a_page_that_names_no_json_runs_nothing(chat: Chat, kind: str | None) -> None:
+    """`fetch` sends a Blob without a type, and asks nobody: no other port may run a turn by it."""
+    types = {} if kind is None else {"Content-Type": kind}
+    reply = chat.say("Hello.", headers={"Origin": "http://localhost:3000", **types})
+    assert_failed(reply, 400, "invalid_request", chat.session)
+    assert chat.calls("Hello.") == []
+    origin = {"Origin": "http://localhost:3000", "Content-Type": "application/json; charset=utf-8"}
+    assert chat.say("Hello again.", headers=origin).turn == 1
+
+
 @pytest.mark.parametrize("headers", [{"Host": "attacker.example"}, {"Origin": "null"}])
 def test_a_foreign_ping_is_refused(server: Server, headers: dict[str, str]) -> None:
     assert server.get("/ping", headers).error == "origin_forbidden"
 
 
 def test_no_page_is_invited(server: Server) -> None:
-    reply = server.post({"prompt": "Hello."}, {"Origin": "http://localhost:3000"})
+    reply = server.post({"prompt": "Hello."}, {"Origin": "http://localhost:3000", **JSON_BODY})
     assert reply.status == 200
     assert "*" not in (reply.headers.get("Access-Control-Allow-Origin") or "")

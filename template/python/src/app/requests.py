@@ -32,7 +32,8 @@ def refuse_foreign(request: Request, runtime: Runtime) -> None:
         raise AgentError("origin_forbidden")
     types = get("content-type")
     is_json = all(value.split(";")[0].strip().lower() == "application/json" for value in types)
-    if get("origin") and not is_json:
+    is_typed = types or request.method != "POST"  # a page may omit it unasked
+    if get("origin") and not (is_json and is_typed):
         raise AgentError("invalid_request", "With an Origin, send Content-Type: application/json.")
 
 
