@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 import time
+import tomllib
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
@@ -21,7 +22,15 @@ from tests.conformance.client import SESSION
 from tests.conformance.server import Server
 from tests.conformance.targets import SHARED, TARGETS, Target
 from tests.conftest import ROOT
-from tests.installed import clean_environment, environment, installed, link_environment
+from tests.installed import (
+    clean_environment,
+    environment,
+    installed,
+    link_environment,
+    rendered,
+    uv,
+)
+from tests.mcp.redirecting import STATUSES, redirecting
 
 pytestmark = pytest.mark.slow
 FOLDER = Path(__file__).parent
@@ -211,6 +220,66 @@ def test_a_hostile_server_costs_one_clear_line_and_no_turn(target: Target, tmp_p
         assert "Traceback" not in server.log
     finally:
         server.stop()
+
+
+@pytest.fixture
+def sdk(request: pytest.FixtureRequest, tmp_path: Path) -> dict[str, str]:
+    """Settings with which a server in Python has another allowed version of the MCP SDK."""
+    if not request.param:
+        return {}
+    manifest = tomllib.loads((rendered("strands-python+mcp") / "pyproject.toml").read_text())
+    (wanted,) = (it for it in manifest["project"]["dependencies"] if it.startswith("mcp>"))
+    install = [*uv(), "pip", "install", "-q", "--python", sys.executable, "--no-deps", "--target"]
+    options = [str(tmp_path / "sdk"), "--resolution", request.param]
+    for package in (wanted, wanted.replace("mcp", "mcp-types")):
+        subprocess.run([*install, *options, package], env=clean_environment(), check=True)
+    return {"PYTHONPATH": str(tmp_path / "sdk")}
+
+
+# The versions of the MCP SDK: what the target resolves to, and the ends of what it allows.
+EACH_SDK = [
+    *(pytest.param(*row.values, "", id=row.id, marks=row.marks) for row in ROWS),
+    *(
+        pytest.param(*row.values, end, id=f"{row.id}-{end}", marks=pytest.mark.full)
+        for row in ROWS
+        for end in ("lowest-direct", "highest")
+        if str(row.id).endswith("-python")
+    ),
+]
+
+
+@pytest.mark.parametrize(("target", "sdk"), EACH_SDK, indirect=["sdk"])
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
+def test_no_redirect_takes_headers_or_arguments_to_another_host(
+    target: Target, sdk: dict[str, str], host: str, tmp_path: Path
+) -> None:
+    with redirecting(host) as (origin, received):
+        declare(
+            tmp_path,
+            **{
+                f"{kind}{status}": {
+                    "url": f"{origin}/{kind}/{status}",
+                    "headers": {"X-Key": "secret-key", "Authorization": "Bearer secret-token"},
+                }
+                for kind in ("start", "call")
+                for status in STATUSES
+            },
+            **{f"own{status}": {"url": f"{origin}/own/{status}"} for status in (307, 308)},
+        )
+        server = Server(target, tmp_path, None, {"MCP_TIMEOUT_SECONDS": 20, **sdk})
+        try:
+            talk = Conversation(server)
+            for status in (307, 308):
+                assert talk.use_soon(f"own_{status}") == "this is there"
+            for status in STATUSES:
+                began = time.monotonic()
+                assert f"MCP server call{status}" in talk.use(f"call_{status}", text="secret-text")
+                assert time.monotonic() - began < 10
+                assert received == []
+                assert f"MCP server start{status}: it answered HTTP {status};" in server.log
+        finally:
+            server.stop()
+        assert received == []
 
 
 FILE = """\
