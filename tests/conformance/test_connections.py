@@ -121,7 +121,9 @@ def test_what_follows_a_request_is_not_answered_in_its_answer(
 
 
 @pytest.mark.slow
-def test_idle_connections_do_not_stop_the_server(fleet: Fleet) -> None:
+def test_idle_connections_do_not_stop_the_server(
+    fleet: Fleet, provider: Provider, gate: threading.Event
+) -> None:
     if fleet.target.store:
         pytest.skip("a store changes nothing here")
     few = 'ulimit -n 256; exec "$@"'
@@ -130,12 +132,17 @@ def test_idle_connections_do_not_stop_the_server(fleet: Fleet) -> None:
         command=lambda project: ["sh", "-c", few, "sh", *fleet.target.command(project)],
         start=subprocess.Popen,
     )
-    server = Server(target, fleet.folder, None, {"REQUEST_TIMEOUT_SECONDS": 2})
+    server = Server(target, fleet.folder, fleet.provider, {})
+    chat = Chat(server, provider)
     try:
+        running = chat.start("Meanwhile.", ["Well, ", Hold(gate), "done."])
+        assert running.event() == ("message", "Well, ")
         kinds = list(SLOW.values())
         held = [sent(server, kinds[number % len(kinds)]) for number in range(300)]
-        assert pinged(server), "it never answers again"
-        time.sleep(2)
+        assert pinged(server, within=5), "it answers when the others have had their time"
+        gate.set()
+        assert running.reply().turn == 1
+        assert rest_of(held[0]) == b"", "it was idle for the longest time"
         assert len(server.log) < 10_000
         for exchange in held:
             exchange.leave()
@@ -143,8 +150,8 @@ def test_idle_connections_do_not_stop_the_server(fleet: Fleet) -> None:
         server.stop()
 
 
-def pinged(server: Server) -> bool:
-    deadline = time.monotonic() + PATIENCE / 2
+def pinged(server: Server, within: float) -> bool:
+    deadline = time.monotonic() + within
     while time.monotonic() < deadline:
         with suppress(OSError, ValueError):
             exchange = Exchange(server.address)

@@ -17,6 +17,7 @@ pytestmark = pytest.mark.about("turns")
 
 MAX_TURNS = 64  # the default
 BURST = 300
+BODY = 1_000_000
 SLOW = 5.0  # seconds: not for a busy machine, but for a server that does all it is sent
 
 
@@ -74,6 +75,29 @@ def test_it_is_refused_when_others_were_quicker_to_send_their_bodies(
     assert exchanges[2].reply().error == "server_busy"
     gate.set()
     assert [exchange.reply().turn for exchange in exchanges[:2]] == [1, 1]
+
+
+def test_bodies_that_never_end_take_the_places_of_turns(fleet: Fleet) -> None:
+    server = fleet.fresh(MAX_TURNS=2)
+    head = f"POST /invocations HTTP/1.1\r\nHost: localhost\r\nContent-Length: {BODY}\r\n\r\n"
+    unfinished = [Exchange(server.address) for _ in range(3)]
+    for exchange in unfinished:
+        exchange.write(head.encode() + b" " * (BODY - 1))
+        server.settle()
+    assert unfinished[2].reply().error == "server_busy"
+    assert not any(exchange.answered(within=0) for exchange in unfinished[:2])
+    unfinished[0].leave()
+    server.settle()
+    assert server.post({"prompt": "Now there is room."}).status == 200
+
+
+def test_a_token_is_checked_before_the_body_is_read(fleet: Fleet) -> None:
+    server = fleet.fresh(MAX_TURNS=1, API_TOKEN="sesame")
+    for _ in range(2):
+        exchange = Exchange(server.address)
+        exchange.write(b"POST /invocations HTTP/1.1\r\nHost: localhost\r\n")
+        exchange.write(b"Content-Length: 1000\r\n\r\n")
+        assert exchange.reply(keep=True).error == "unauthorized"
 
 
 def test_a_server_that_is_full_answers_pings(

@@ -392,3 +392,26 @@ def test_a_page_is_told_what_the_turn_recalled(target: Target, tmp_path: Path) -
         assert server.get(f"{PATH}?id=s").error == "actor_required"
     finally:
         server.stop()
+
+
+@ONE
+def test_many_reads_of_a_large_session_leave_time_for_others(fleet: Fleet) -> None:
+    server = fleet.fresh(MAX_PROMPT_CHARS=1_000_000, MAX_TURNS=20)
+    for at in range(4):
+        large = body("large", unique("x" * 850_000))
+        large["messages"][0]["id"] = f"m-{at}"
+        assert server.send(large, path=PATH).reply().status == 200
+    size = len(server.get(f"{PATH}?id=large").body)
+    assert size > 6_000_000
+    reads = [server.send(method="GET", path=f"{PATH}?id=large") for _ in range(40)]
+    slowest = 0.0
+    while not all(read.answered(within=0) for read in reads):
+        began = time.monotonic()
+        assert server.get("/ping").status == 200
+        slowest = max(slowest, time.monotonic() - began)
+    print(f"{fleet.target.name}: the slowest ping took {slowest * 1000:.0f} ms")
+    found = [read.reply() for read in reads]
+    assert {reply.status for reply in found} == {200, 503}
+    assert {len(reply.body) for reply in found if reply.status == 200} == {size}
+    assert {reply.error for reply in found if reply.status == 503} == {"server_busy"}
+    assert slowest < 1

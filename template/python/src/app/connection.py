@@ -1,9 +1,11 @@
 """One HTTP connection: what its client may send, and how long that may take."""
 
 import socket
+import sys
 import time
 from asyncio import Transport
 from http import HTTPStatus
+from typing import cast
 
 from httptools import HttpParserError, HttpParserUpgrade, HttpRequestParser
 from starlette.responses import JSONResponse
@@ -16,9 +18,24 @@ MAX_HEAD_BYTES = 16_384
 CHUNK_FRAME = 12  # bytes around each chunk that do not count
 
 
-class Connection(HttpToolsProtocol):
-    """A connection whose client has `timeout_keep_alive` seconds to send each request."""
+def max_connections(max_turns: int) -> int:
+    """Return how many connections to keep: half of what the process may open, at most."""
+    most = 256 + 4 * max_turns
+    if sys.platform == "win32":
+        return most
+    from resource import RLIMIT_NOFILE, getrlimit
 
+    descriptors, _ = getrlimit(RLIMIT_NOFILE)
+    return most if descriptors < 0 else min(most, descriptors // 2)
+
+
+class Connection(HttpToolsProtocol):
+    """A connection whose client has `timeout_keep_alive` seconds to send each request.
+
+    Of more than `most` connections the longest idle one is closed.
+    """
+
+    most: int
     # Received and not parsed yet, or around the body: the only parts that the app does not count.
     overhead = trailer_bytes = 0
     is_refused = False
@@ -28,6 +45,12 @@ class Connection(HttpToolsProtocol):
         transport.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         super().connection_made(transport)
         self.since = time.monotonic()
+        if len(self.connections) > self.most:
+            connections = (cast(Connection, connection) for connection in self.connections)
+            idle = (connection for connection in connections if not connection._is_answering)
+            longest = min(idle, key=lambda connection: connection.since)
+            self.connections.discard(longest)
+            longest.transport.abort()
 
     def data_received(self, data: bytes) -> None:
         if self.is_refused:  # and closed as soon as an answer before it is complete
