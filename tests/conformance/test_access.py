@@ -1,5 +1,9 @@
 """Who may call: ALLOWED_HOSTS, ALLOWED_ORIGINS and API_TOKEN, on loopback and beyond."""
 
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+
 import pytest
 
 from tests.conformance.chat import CANARY, assert_failed
@@ -12,6 +16,11 @@ OPEN = "2130706433"  # 127.0.0.1, but by this name it is not known to be loopbac
 PAGE = "https://www.example.com"
 TOKEN = f"{CANARY}-is-the-token"
 JSON_BODY = {"Content-Type": "application/json"}
+OWN_PYTHON = """
+async def own(request, runtime):
+    return r.Response("own")
+r.ROUTES["GET /own"] = own
+"""
 
 
 @pytest.fixture(scope="module")
@@ -43,6 +52,29 @@ def test_no_foreign_page_may_call_beyond_loopback(beyond: Server, origin: str) -
 
 def test_without_a_list_any_host_may_be_called_beyond_loopback(beyond: Server) -> None:
     assert beyond.post({"prompt": "Hello."}, {"Host": "agent.example.com"}).status == 200
+
+
+def test_a_route_of_ones_own_is_read_by_address_only(fleet: Fleet) -> None:
+    """A page may have a name that leads here, and would be sent without an Origin."""
+
+    def command(project: Path) -> list[str]:
+        if fleet.target.name.endswith("-python"):
+            code = f"import app.routes as r\n{OWN_PYTHON}\nfrom app.main import cli; cli()"
+            return [str(project / ".venv" / "bin" / "python"), "-c", code, "serve"]
+        routes = (project / "src" / "routes.ts").as_uri()
+        code = f"(await import('{routes}')).ROUTES['GET /own'] = (_, to) => to.end('own')"
+        serve = fleet.target.command(project)
+        return [serve[0], "--import", f"data:text/javascript,{code}", *serve[1:]]
+
+    if fleet.target.store:
+        pytest.skip("a store changes nothing here")
+    target = replace(fleet.target, command=command, start=subprocess.Popen)
+    server = Server(target, fleet.folder, None, {"HOST": OPEN})
+    try:
+        assert server.get("/own", {"Host": "evil.example"}).error == "origin_forbidden"
+        assert server.get("/own", {"Host": "10.0.0.5:8080"}).body == b"own"
+    finally:
+        server.stop()
 
 
 @pytest.mark.parametrize(

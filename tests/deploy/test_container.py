@@ -139,6 +139,7 @@ def test_compose_has_two_replicas_a_store_and_health(target: str, store: str) ->
         assert needs["agent"] == {"valkey": {"condition": "service_healthy"}}
         assert services["valkey"]["healthcheck"]["test"]
     # What is missing is named before anything starts.
+    assert agent["environment"]["ALLOWED_HOSTS"] == "${ALLOWED_HOSTS:-localhost}"
     required = re.findall(r"\$\{(\w+):\?[^}]{20,}\}", str(agent["environment"]))
     assert required == STORES[store]
     assert proxy["ports"] == ["127.0.0.1:${PORT:-8080}:8080"]

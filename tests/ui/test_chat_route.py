@@ -24,6 +24,7 @@ from tests.conformance.provider import Provider
 from tests.conformance.server import Fleet, Server
 from tests.conformance.steps import CUT, HANG, Call, Hold, Refuse
 from tests.conformance.targets import SHARED, TARGETS, USUAL, Target
+from tests.conformance.test_access import OPEN
 from tests.memory.agents import Home as MemoryHome
 from tests.stores.agents import Home
 from tests.stores.stores import Backing
@@ -320,6 +321,30 @@ def test_the_checks_are_those_of_invocations(fleet: Fleet) -> None:
     assert (reply.json, reply.headers["Access-Control-Allow-Origin"]) == ([], token["Origin"])
     outcome = Page(closed, token).act(send(unique("hi")))[0]
     assert (outcome["status"], outcome["error"]) == ("ready", None)
+
+
+@ONE
+def test_a_page_of_another_name_reads_nothing_beyond_loopback(fleet: Fleet) -> None:
+    """DNS rebinding: for the browser it is the page's own server, so there is no Origin."""
+    path, name = f"{PATH}?id=s", {"Host": "evil.example:8080"}
+    server = fleet.fresh(HOST=OPEN)
+    for host in (name["Host"], "1.2.3.4.evil.example", "agent", "evil.example/ping?", ""):
+        assert server.get(path, {"Host": host}).error == "origin_forbidden"
+        head = server.send(None, {"Host": host}, method="HEAD", path=path)
+        assert head.head().status == 403
+        head.leave()
+        assert server.get("/ping?x", {"Host": "evil.example"}).status == 200
+    for host in ("10.0.0.5:8080", "[fd00::1]:8080", "localhost:8080"):
+        assert server.get(path, {"Host": host}).json == []
+    assert server.send(body("s", unique("hi")), name, path=PATH).reply().status == 200
+    assert server.post({"prompt": "hi"}, name).status == 200
+    token = {"Authorization": "Bearer secret"}
+    closed = fleet.fresh(HOST=OPEN, API_TOKEN="secret")
+    assert closed.get(path, name).error == "unauthorized"
+    assert closed.get(path, {**name, **token}).json == []
+    listed = fleet.fresh(HOST=OPEN, ALLOWED_HOSTS="agent.example")
+    assert listed.get(path, name).error == "origin_forbidden"
+    assert listed.get(path, {"Host": "agent.example"}).json == []
 
 
 @ONE
