@@ -1,5 +1,7 @@
 // POST and GET /api/chat: the UI message stream of the AI SDK, for its useChat.
 
+import { setImmediate, setTimeout as sleep } from 'node:timers/promises'
+
 import { AgentError, checkPrompt, type Chunk, KEY, parseJson } from './contract.ts'
 import { SESSION_HEADER, SESSION_ID, type TurnReport, type TurnRequest } from './contract.ts'
 import { authorize, readActor, receive, refuseForeign } from './requests.ts'
@@ -16,6 +18,9 @@ type Fields = Record<string, unknown>
 
 /** Return the routes for a page with useChat; the chat's id is the session's. */
 export function chatRoutes(runtime: Runtime, turns: Turns): Routes {
+  const { maxTurns } = runtime.settings
+  let lastRead: Promise<unknown> = Promise.resolve()
+
   function check({ request, response }: Exchange): void {
     refuseForeign(request, runtime)
     authorize(request, runtime)
@@ -24,9 +29,8 @@ export function chatRoutes(runtime: Runtime, turns: Turns): Routes {
 
   async function post({ request, response }: Exchange): Promise<void> {
     check({ request, response })
-    turns.checkRoom(runtime.settings.maxTurns)
-    const call = await readTurn({ request, response }, runtime)
-    turns.checkRoom(runtime.settings.maxTurns) // others started meanwhile
+    const call = await turns.reading(maxTurns, () => readTurn({ request, response }, runtime))
+    turns.checkRoom(maxTurns) // others started meanwhile
     response.setHeader(STREAM_HEADER, 'v1')
     const events = new UiEvents(call.key, () => [])
     await relay({ request, response }, turns, runtime, call, events)
@@ -36,9 +40,19 @@ export function chatRoutes(runtime: Runtime, turns: Turns): Routes {
     check({ request, response })
     const ids = new URLSearchParams(request.url?.split('?').slice(1).join('?')).getAll('id')
     const sessionId = readId(response, ids.length === 1 ? ids[0] : null)
-    const snapshot = await runtime.sessions.read(sessionId, readActor(request, runtime))
+    const actor = readActor(request, runtime)
+    const text = await turns.reading(maxTurns, () => {
+      // One by one: a large session takes all of the process for a moment.
+      const read = lastRead.then(async () => {
+        const snapshot = await runtime.sessions.read(sessionId, actor)
+        return serialize(snapshot ? uiMessages(snapshot) : [])
+      })
+      // Then others are served; a timer that began at once would count the time of the read.
+      lastRead = Promise.allSettled([read]).then(() => setImmediate().then(() => sleep(10)))
+      return read
+    })
     response.setHeader('Content-Type', 'application/json')
-    response.end(serialize(snapshot ? uiMessages(snapshot) : []))
+    response.end(text)
   }
 
   return { 'GET /api/chat': get, 'POST /api/chat': post }

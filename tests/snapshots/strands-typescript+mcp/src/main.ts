@@ -3,11 +3,12 @@
 import { once } from 'node:events'
 import { enableCompileCache } from 'node:module'
 import { type AddressInfo, createServer, type Server } from 'node:net'
+import { exit } from 'node:process'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { getSystemErrorMessage, parseArgs } from 'node:util'
 
 import { createHttpServer } from './connection.ts'
-import { logging } from './contract.ts'
+import { describe, log, logging } from './contract.ts'
 import { checkAnswers } from './copier_answers.ts'
 import { serveAnew } from './reload.ts'
 import { CommandError, diagnostic, formatFinding, isLoopback } from './settings.ts'
@@ -66,14 +67,17 @@ async function serve(args: string[]): Promise<void> {
   logging.isVerbose = true
   const { createApp, Turns } = await import('./server.ts')
   const [runtime, turns] = [await start(), new Turns()]
-  const { host, requestTimeoutSeconds, shutdownGraceSeconds } = runtime.settings
+  const { host, shutdownGraceSeconds } = runtime.settings
   const signalled = new Promise((resolve) => {
     for (const name of ['SIGTERM', 'SIGINT']) {
-      process.on(name, () => (turns.isDraining ? process.exit(1) : resolve(name)))
+      process.on(name, () => (turns.isDraining ? exit(1) : resolve(name)))
     }
   })
-  const server = createHttpServer(createApp(runtime, turns), requestTimeoutSeconds)
+  const server = createHttpServer(createApp(runtime, turns), runtime.settings)
   await listen(server, runtime.settings)
+  process.exit = (code) => {
+    throw new Error(`process.exit(${code})`) // in a tool it would end the turns of all sessions
+  }
   if (!isLoopback(runtime.settings) && !runtime.settings.apiToken) {
     const place = `${host} is reachable from other machines`
     console.log(`Warning: ${place}, and callers are not authenticated.`)
@@ -81,12 +85,18 @@ async function serve(args: string[]): Promise<void> {
   const [name, address] = [host.includes(':') ? `[${host}]` : host, server.address() as AddressInfo]
   const listening = `Listening on http://${name}:${address.port}`
   console.log([...(await runtime.describeEndpoints()), listening].join('\n'))
+  process.on('uncaughtException', logUncaught)
   await signalled
   await turns.drain(shutdownGraceSeconds)
   await runtime.close()
   const closed = once(server.close(), 'close')
   await Promise.race([closed, sleep(1000)]) // for clients that do not read their answer
-  process.exit(0) // a tool or a vendor's client that hangs would keep the process alive
+  exit(0) // a tool or a vendor's client that hangs would keep the process alive
+}
+
+/** Log what a listener, a timer or a promise of nobody threw: the turns of others go on. */
+function logUncaught(error: unknown): void {
+  log('ERROR', `uncaught: ${describe(error)}`)
 }
 
 enableCompileCache() // the next start compiles nothing anew
@@ -100,7 +110,8 @@ try {
 } catch (error) {
   const { code = '', message } = error as { code?: string; message: string }
   const isUsage = String(code).startsWith('ERR_PARSE_ARGS')
+  process.off('uncaughtException', logUncaught)
   if (!isUsage && !(error instanceof CommandError)) throw error
   console.error(`Error: ${message}`)
-  process.exit(error instanceof CommandError ? error.exitCode : 2)
+  exit(error instanceof CommandError ? error.exitCode : 2)
 }

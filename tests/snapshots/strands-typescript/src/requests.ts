@@ -9,6 +9,7 @@ import type { Runtime } from './runtime.ts'
 import { isLoopback, splitList } from './settings.ts'
 
 const OWN_ADDRESS = /^(https?:\/\/)?(localhost|127(\.\d+){3}|\[::1\])(:\d+)?$/i
+const IP_ADDRESS = /^(\d+(\.\d+){3}|\[[\da-f:.]+\])(:\d+)?$/i
 
 /** Return the value of the first of these headers that was sent, or null. */
 export function readHeader(request: IncomingMessage, ...names: string[]): string | null {
@@ -27,8 +28,15 @@ export function refuseForeign(request: IncomingMessage, { settings }: Runtime): 
   ) {
     throw new AgentError('origin_forbidden')
   }
+  const isRead = /^(GET|HEAD) (?!\/ping($|\?))/.test(`${request.method} ${request.url}`)
+  if (isRead && hosts.length === 0 && !settings.apiToken) {
+    // Browsers send no Origin to a page's own name, which may lead here (DNS rebinding).
+    const isLocal = host.every((value) => isAllowed(value, '') || IP_ADDRESS.test(value))
+    if (!isLocal) throw new AgentError('origin_forbidden')
+  }
   const isJson = types.every((type) => /^ *application\/json *(;|$)/i.test(type))
-  if (origin.length > 0 && !isJson) {
+  const isTyped = types.length > 0 || request.method !== 'POST' // a page may omit it unasked
+  if (origin.length > 0 && !(isJson && isTyped)) {
     throw new AgentError('invalid_request', 'With an Origin, send Content-Type: application/json.')
   }
 }

@@ -20,16 +20,24 @@ type Call = TurnRequest | EndSession
 
 const EVENT_STREAM = 'text/event-stream; charset=utf-8'
 
-/** The turns that run or wait in this process, each in its own task. */
+/** The turns that run or wait in this process, and the reads of bodies and sessions. */
 export class Turns {
   readonly tasks = new Map<Promise<unknown>, AbortController>()
   changed = now()
   isDraining = false
+  #reads = 0
 
   /** Throw AgentError when no turn may start: `draining` or `server_busy`. */
   checkRoom(maxTurns: number): void {
     if (this.isDraining) throw new AgentError('draining')
-    if (this.tasks.size >= maxTurns) throw new AgentError('server_busy')
+    if (this.tasks.size + this.#reads >= maxTurns) throw new AgentError('server_busy')
+  }
+
+  /** Take the place of a turn while a body or a session is read, or throw AgentError. */
+  async reading<T>(maxTurns: number, read: () => Promise<T>): Promise<T> {
+    this.checkRoom(maxTurns)
+    this.#reads++
+    return read().finally(() => this.#reads--)
   }
 
   /** Register a started turn, which `stop` cancels. */
@@ -134,8 +142,9 @@ export function createApp(runtime: Runtime, turns: Turns, more: Routes = {}): Re
     if (SESSION_ID.test(sessionId)) response.setHeader(SESSION_HEADER, sessionId)
     refuseForeign(request, runtime)
     authorize(request, runtime)
-    turns.checkRoom(runtime.settings.maxTurns)
-    const call = await readCall(request, runtime, sessionId, given === null)
+    const call = await turns.reading(runtime.settings.maxTurns, () =>
+      readCall(request, runtime, sessionId, given === null),
+    )
     turns.checkRoom(runtime.settings.maxTurns) // others started meanwhile
     const events = wantsEvents(request) ? new Events() : null
     await relay({ request, response }, turns, runtime, call, events)
@@ -221,6 +230,7 @@ function send(response: ServerResponse, body: object, status = 200): void {
 function fail({ request, response }: Exchange, error: unknown): void {
   if (request.socket.destroyed) return // the client has left
   const { type, status, message } = failureOf(error)
+  if (response.headersSent) return void response.destroy() // the client sees that it was cut off
   if (status === 401) response.setHeader('WWW-Authenticate', 'Bearer')
   if (type === 'server_busy') response.setHeader('Retry-After', '1')
   send(response, { error: { type, message } }, status)

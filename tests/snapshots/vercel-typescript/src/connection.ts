@@ -2,22 +2,58 @@
 
 import { createServer, type RequestListener, type Server } from 'node:http'
 import { type ServerResponse, STATUS_CODES } from 'node:http'
+import type { Socket } from 'node:net'
 import type { Duplex } from 'node:stream'
 
 import { AgentError } from './contract.ts'
+import type { Settings } from './settings.ts'
 
-/** Create a server whose clients have these seconds for each whole request. */
-export function createHttpServer(app: RequestListener, seconds: number): Server {
-  const limit = seconds * 1000
+/**
+ * Create a server whose clients have `requestTimeoutSeconds` for each whole request.
+ *
+ * Of more connections than it keeps, the longest idle one is closed.
+ */
+export function createHttpServer(app: RequestListener, settings: Settings): Server {
+  const limit = settings.requestTimeoutSeconds * 1000
   const limits = { headersTimeout: limit, requestTimeout: limit, keepAliveTimeout: limit }
   // The app itself refuses a request without Host.
   const options = { ...limits, connectionsCheckingInterval: 1000, requireHostHeader: false }
-  return createServer(options, app).on('clientError', refuse)
+  const [sockets, most] = [new Set<Socket>(), maxConnections(settings.maxTurns)]
+  return createServer(options, app)
+    .on('clientError', refuse)
+    .on('request', ({ socket }) => {
+      if (sockets.delete(socket)) sockets.add(socket) // behind all others
+    })
+    .on('connection', (socket: Socket) => {
+      sockets.add(socket)
+      socket.once('close', () => sockets.delete(socket))
+      if (sockets.size <= most) return
+      const longest = [...sockets].find((one) => !isAnswering(one)) ?? socket
+      sockets.delete(longest)
+      longest.destroy()
+    })
+}
+
+/** Return how many connections to keep: half of what the process may open, at most. */
+function maxConnections(maxTurns: number): number {
+  type Report = { userLimits?: { open_files: { soft: number | 'unlimited' } } } // not on Windows
+  const { userLimits } = process.report.getReport() as Report
+  const descriptors = Number(userLimits?.open_files.soft) // NaN: no limit
+  return Math.min(256 + 4 * maxTurns, Math.floor(descriptors / 2) || Infinity)
+}
+
+function isAnswering(socket: Duplex): boolean {
+  return answerOn(socket)?.req.complete ?? false
+}
+
+/** Return the answer that is being written, if there is one. */
+function answerOn(socket: Duplex): ServerResponse | undefined {
+  return (socket as { _httpMessage?: ServerResponse })._httpMessage
 }
 
 function refuse(error: NodeJS.ErrnoException, socket: Duplex): void {
   const isLate = error.code === 'ERR_HTTP_REQUEST_TIMEOUT'
-  const { _httpMessage: answer } = socket as { _httpMessage?: ServerResponse } // to an earlier one
+  const answer = answerOn(socket) // to an earlier request
   if (isLate && answer?.req.complete) return void answer.once('close', () => refuse(error, socket))
   if (socket.writable && error.code !== 'ECONNRESET' && !answer?.headersSent) {
     const { type, status, message } = new AgentError(isLate ? 'request_timeout' : 'invalid_request')

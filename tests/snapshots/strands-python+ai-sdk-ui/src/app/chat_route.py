@@ -1,5 +1,6 @@
 """POST and GET /api/chat: the UI message stream of the AI SDK, for its useChat."""
 
+import asyncio
 import json
 import re
 from collections.abc import Callable, Sequence
@@ -24,10 +25,12 @@ Part = dict[str, Any]
 def chat_routes(runtime: Runtime, turns: Turns) -> list[Route]:
     """Return the routes for a page with useChat; the chat's id is the session's."""
 
+    max_turns, one_read = runtime.settings.max_turns, asyncio.Lock()
+
     async def post(request: Request) -> Response:
-        turns.check_room(runtime.settings.max_turns)
-        call = await _read_turn(request, runtime)
-        turns.check_room(runtime.settings.max_turns)  # others started meanwhile
+        with turns.reading(max_turns):
+            call = await _read_turn(request, runtime)
+        turns.check_room(max_turns)  # a drain may have begun meanwhile
         events = UiEvents(call.key, list)
         response = await relay(request, turns, runtime, call, events)
         response.headers[STREAM_HEADER] = "v1"
@@ -36,8 +39,12 @@ def chat_routes(runtime: Runtime, turns: Turns) -> list[Route]:
     async def get(request: Request) -> Response:
         ids = request.query_params.getlist("id")
         session_id = _read_id(request, ids[0] if len(ids) == 1 else None)
-        snapshot = await runtime.sessions.read(session_id, read_actor(request, runtime))
-        text = _json(_ui_messages(snapshot) if snapshot else [])
+        actor = read_actor(request, runtime)
+        with turns.reading(max_turns):
+            async with one_read:  # a large session takes all of the process for a moment
+                snapshot = await runtime.sessions.read(session_id, actor)
+                text = _json(_ui_messages(snapshot) if snapshot else [])
+                await asyncio.sleep(0.01)  # in which others are served
         return Response(text, media_type="application/json")
 
     async def chat(request: Request) -> Response:

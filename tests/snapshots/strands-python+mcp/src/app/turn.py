@@ -3,13 +3,14 @@
 import asyncio
 import json
 import logging
-from collections.abc import Iterator
+from collections.abc import AsyncGenerator, Iterator
 from contextlib import aclosing
 from typing import Any, get_args
 
 from strands import Agent, Snapshot
 from strands.agent.conversation_manager import NullConversationManager
 from strands.hooks import AfterToolCallEvent
+from strands.middleware import ExecuteToolStage
 from strands.types.agent import Limits
 from strands.types.event_loop import StopReason
 from strands.types.exceptions import MaxTokensReachedException
@@ -70,6 +71,7 @@ def _stage(runtime: Runtime, request: TurnRequest, committed: dict[str, Any] | N
         hooks=[_log_tool_failure],
         **runtime.agent_options(request),
     )
+    agent.add_middleware(ExecuteToolStage, _contain)
     if committed:
         # Without the SDK's copy of each message.
         data = committed["data"] | {"messages": []}
@@ -139,6 +141,19 @@ def _last_turns(messages: list[Any], limit: int) -> list[Any]:
     is_prompt = [m["role"] == "user" and "text" in m["content"][0] for m in messages]
     starts = [index for index, is_start in enumerate(is_prompt) if is_start]
     return messages[next((s for s in starts if len(messages) - s <= limit), starts[-1]) :]
+
+
+async def _contain(context: Any, run: Any) -> AsyncGenerator[Any, None]:
+    """Make an attempt of a tool to end the process, as argparse does, a failure of the tool."""
+    events = run(context)
+    while True:
+        try:
+            event = await anext(events)
+        except StopAsyncIteration:
+            return
+        except (SystemExit, KeyboardInterrupt, GeneratorExit) as error:
+            raise RuntimeError(repr(error)) from error
+        yield event
 
 
 def _log_tool_failure(event: AfterToolCallEvent) -> None:

@@ -1,9 +1,11 @@
 """One HTTP connection: what its client may send, and how long that may take."""
 
 import socket
+import sys
 import time
 from asyncio import Transport
 from http import HTTPStatus
+from typing import cast
 
 from httptools import HttpParserError, HttpParserUpgrade, HttpRequestParser
 from starlette.responses import JSONResponse
@@ -11,45 +13,86 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from .contract import AgentError
 
-MAX_HEAD_BYTES = 16_384  # as in Node, which has the same parser
+# As in Node, which has the same parser. The trailers of a body have the same limit.
+MAX_HEAD_BYTES = 16_384
+CHUNK_FRAME = 12  # bytes around each chunk that do not count
+
+
+def max_connections(max_turns: int) -> int:
+    """Return how many connections to keep: half of what the process may open, at most."""
+    most = 256 + 4 * max_turns
+    if sys.platform == "win32":
+        return most
+    from resource import RLIMIT_NOFILE, getrlimit
+
+    descriptors, _ = getrlimit(RLIMIT_NOFILE)
+    return most if descriptors < 0 else min(most, descriptors // 2)
 
 
 class Connection(HttpToolsProtocol):
-    """A connection whose client has `timeout_keep_alive` seconds to send each request."""
+    """A connection whose client has `timeout_keep_alive` seconds to send each request.
 
-    head_bytes = 0  # received of an incomplete head
+    Of more than `most` connections the longest idle one is closed.
+    """
+
+    most: int
+    # Received and not parsed yet, or around the body: the only parts that the app does not count.
+    overhead = trailer_bytes = 0
+    is_refused = False
 
     def connection_made(self, transport: Transport) -> None:  # type: ignore[override]
         # asyncio does not do it for this listener, and answers would wait for an ACK.
         transport.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         super().connection_made(transport)
         self.since = time.monotonic()
+        if len(self.connections) > self.most:
+            connections = (cast(Connection, connection) for connection in self.connections)
+            idle = (connection for connection in connections if not connection._is_answering)
+            longest = min(idle, key=lambda connection: connection.since)
+            self.connections.discard(longest)
+            longest.transport.abort()
 
     def data_received(self, data: bytes) -> None:
+        if self.is_refused:  # and closed as soon as an answer before it is complete
+            return
         self._unset_keepalive_if_required()
-        try:
-            self.parser.feed_data(data)
-        except HttpParserUpgrade as upgrade:
-            return self._read_without_upgrade(data[upgrade.args[0] :])
-        except HttpParserError:
-            return self._refuse("invalid_request")
-        is_head = self.scope and "path" not in self.scope
-        self.head_bytes = self.head_bytes + len(data) if is_head else 0
-        if self.head_bytes > MAX_HEAD_BYTES:
+        self.overhead += len(data)
+        while data:
+            try:
+                self.parser.feed_data(data)
+                break
+            except HttpParserUpgrade as upgrade:
+                data = self._without_upgrade(data[upgrade.args[0] :])
+            except HttpParserError:
+                return self._refuse("invalid_request")
+        if self.overhead > MAX_HEAD_BYTES:
             self._refuse("invalid_request")
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
-        self.since = time.monotonic()
+        self.since, self.trailer_bytes = time.monotonic(), 0
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        if "path" not in self.scope:
+            return super().on_header(name, value)
+        self.trailer_bytes += len(name) + len(value)  # and is ignored: only a head names a caller
+        if self.trailer_bytes > MAX_HEAD_BYTES:
+            raise HttpParserError("too large")
 
     def on_headers_complete(self) -> None:
+        self.overhead = 0
         size = sum(len(name) + len(value) for name, value in self.headers)
         if size > MAX_HEAD_BYTES or self.parser.get_method() == b"CONNECT":
             raise HttpParserError("too large, or for a proxy")
         if not self.parser.should_upgrade():
             super().on_headers_complete()
 
+    def on_body(self, body: bytes) -> None:
+        self.overhead = max(0, self.overhead - len(body) - CHUNK_FRAME)
+        super().on_body(body)
+
     def on_message_complete(self) -> None:
+        self.overhead = 0
         if not self.parser.should_upgrade():
             super().on_message_complete()
 
@@ -59,12 +102,12 @@ class Connection(HttpToolsProtocol):
         if is_late and not self._is_answering and not self.timeout_keep_alive_task:
             self._refuse("request_timeout")
 
-    def _read_without_upgrade(self, rest: bytes) -> None:
+    def _without_upgrade(self, rest: bytes) -> bytes:
         # The parser skips the body of a request for another protocol, as Java and curl send it.
         head = [b"%s %s HTTP/1.1" % (self.parser.get_method(), self.url)]
         head += [b"%s: %s" % header for header in self.headers if header[0] != b"upgrade"]
         self.parser = HttpRequestParser(self)
-        self.data_received(b"\r\n".join([*head, b"", rest]))
+        return b"\r\n".join([*head, b"", rest])
 
     @property
     def _is_answering(self) -> bool:
@@ -72,6 +115,7 @@ class Connection(HttpToolsProtocol):
         return bool(is_running or self.pipeline)
 
     def _refuse(self, type: str) -> None:
+        self.is_refused = True
         if self._is_answering:
             return self.shutdown()  # as soon as the answer is complete
         error = AgentError(type)

@@ -8,6 +8,7 @@ import os
 import re
 import socket
 import sys
+from contextlib import suppress
 from types import FrameType
 from typing import TYPE_CHECKING
 
@@ -16,7 +17,7 @@ import uvicorn
 from starlette.applications import Starlette
 
 from .chat import chat
-from .connection import Connection
+from .connection import Connection, max_connections
 from .contract import CONTROL
 from .copier_answers import check_answers
 from .reload import serve_anew
@@ -77,7 +78,12 @@ def serve(reload: bool) -> None:
     if reload:
         serve_anew()
     logging.getLogger("app").setLevel("INFO")
-    asyncio.run(_serve(start()))
+    with asyncio.Runner() as runner:
+        serving = runner.get_loop().create_task(_serve(start()))
+        while not serving.done():
+            with suppress(SystemExit):  # of a task that a tool began; asyncio stops for it
+                runner.get_loop().run_until_complete(serving)
+        serving.result()
 
 
 class _Server(uvicorn.Server):
@@ -118,6 +124,7 @@ async def _serve(runtime: "Runtime") -> None:
     settings, turns, host = runtime.settings, Turns(), runtime.settings.host
     await open_runtime(runtime)
     listener = _listen(settings)
+    Connection.most = max_connections(settings.max_turns)
     server = _Server(create_app(runtime, turns), settings.request_timeout_seconds)
     running = asyncio.create_task(server.serve([listener]))
     if not settings.is_loopback and not settings.api_token:

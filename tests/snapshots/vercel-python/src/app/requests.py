@@ -12,6 +12,7 @@ from .runtime import Runtime
 from .settings import split_list
 
 OWN_ADDRESS = r"(https?://)?(localhost|127(\.\d+){3}|\[::1\])(:\d+)?"
+IP_ADDRESS = r"(\d+(\.\d+){3}|\[[\da-f:.]+\])(:\d+)?"
 
 
 def read_header(request: Request, *names: str) -> str | None:
@@ -27,12 +28,18 @@ def refuse_foreign(request: Request, runtime: Runtime) -> None:
         raise AgentError("invalid_request", "Send one Host header.")
     hosts = get("host") if settings.is_loopback or settings.allowed_hosts else []
     allowed = [_is_allowed(host, settings.allowed_hosts) for host in hosts]
+    is_read = request.method in {"GET", "HEAD"} and request.scope["path"] != "/ping"
+    if is_read and not hosts and not settings.api_token:
+        # Browsers send no Origin to a page's own name, which may lead here (DNS rebinding).
+        host = get("host")[0]
+        allowed += [_is_allowed(host, "") or re.fullmatch(IP_ADDRESS, host.lower()) is not None]
     allowed += [_is_allowed(origin, settings.allowed_origins) for origin in get("origin")]
     if not all(allowed):
         raise AgentError("origin_forbidden")
     types = get("content-type")
     is_json = all(value.split(";")[0].strip().lower() == "application/json" for value in types)
-    if get("origin") and not is_json:
+    is_typed = types or request.method != "POST"  # a page may omit it unasked
+    if get("origin") and not (is_json and is_typed):
         raise AgentError("invalid_request", "With an Origin, send Content-Type: application/json.")
 
 

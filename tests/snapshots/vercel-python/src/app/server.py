@@ -5,7 +5,8 @@ import json
 import logging
 import re
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Sequence
+from contextlib import contextmanager
 from traceback import format_tb
 from typing import Any
 from uuid import uuid4
@@ -33,19 +34,30 @@ Call = TurnRequest | EndSession
 
 
 class Turns:
-    """The turns that run or wait in this process, each in its own task."""
+    """The turns that run or wait in this process, and the reads of bodies and sessions."""
 
     def __init__(self) -> None:
         self.tasks: set[asyncio.Task[Any]] = set()
         self.changed = int(time.time())
         self.is_draining = False
+        self._reads = 0
 
     def check_room(self, max_turns: int) -> None:
         """Raise AgentError when no turn may start: `draining` or `server_busy`."""
         if self.is_draining:
             raise AgentError("draining")
-        if len(self.tasks) >= max_turns:
+        if len(self.tasks) + self._reads >= max_turns:
             raise AgentError("server_busy")
+
+    @contextmanager
+    def reading(self, max_turns: int) -> Iterator[None]:
+        """Take the place of a turn while a body or a session is read, or raise AgentError."""
+        self.check_room(max_turns)
+        self._reads += 1
+        try:
+            yield
+        finally:
+            self._reads -= 1
 
     def start(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
         """Start a turn."""
@@ -99,10 +111,10 @@ def create_app(runtime: Runtime, turns: Turns, more: Sequence[BaseRoute] = ()) -
         request.state.session_id = str(uuid4()) if given_id is None else given_id
         refuse_foreign(request, runtime)
         authorize(request, runtime)
-        turns.check_room(runtime.settings.max_turns)
         session_id = request.state.session_id
-        call = await read_call(request, runtime, session_id, is_new=given_id is None)
-        turns.check_room(runtime.settings.max_turns)  # others started meanwhile
+        with turns.reading(runtime.settings.max_turns):
+            call = await read_call(request, runtime, session_id, is_new=given_id is None)
+        turns.check_room(runtime.settings.max_turns)  # a drain may have begun meanwhile
         events = Events() if wants_events(request) else None
         response = await relay(request, turns, runtime, call, events)
         response.headers[SESSION_HEADER] = session_id

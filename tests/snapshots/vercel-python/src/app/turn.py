@@ -134,10 +134,12 @@ class _Agent(ai.Agent):
         """Call a tool; its failure is a result for the model, and the turn continues."""
         name = call.tool_name
         await self.emit(contract.ToolCall(call.tool_call_id, name, json.loads(call.tool_args)))
+        ids: Any = {"tool_call_id": call.tool_call_id, "tool_name": name}
         try:
             result = await self.resolve(call)()
+        except (SystemExit, KeyboardInterrupt, GeneratorExit) as error:  # it ends no other turns
+            result = ai.tool_result(**ids, result=repr(error), is_error=True, exception=error)
         except KeyError as error:
-            ids: Any = {"tool_call_id": call.tool_call_id, "tool_name": name}
             what, name = f"Unknown tool: {name}", "that does not exist"
             result = ai.tool_result(**ids, result=what, is_error=True, exception=error)
         if result.exception is not None:  # a name that the model made up is not logged

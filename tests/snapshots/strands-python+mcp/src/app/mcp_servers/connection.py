@@ -106,7 +106,7 @@ class Connection:
                     headers=declared.headers,
                     timeout=httpx2.Timeout(30, read=None),  # calls have a time limit of their own
                     follow_redirects=True,
-                    event_hooks={"response": [self._inspect]},
+                    event_hooks={"request": [self._guard], "response": [self._inspect]},
                 )
                 await stack.enter_async_context(client)
                 transport = streamable_http_client(declared.url, http_client=client)
@@ -135,13 +135,18 @@ class Connection:
                     await sender.send(message)
         self.over.set()
 
+    async def _guard(self, request: "httpx2.Request") -> None:
+        """Keep headers and arguments from other hosts: a redirect becomes a request, too."""
+        import httpx2
+
+        own = httpx2.URL(self._declared.url)
+        if (request.url.scheme, request.url.netloc) != (own.scheme, own.netloc):
+            raise ConnectionError("a redirect to another host")
+
     async def _inspect(self, response: "httpx2.Response") -> None:
-        """Note how a server refuses a request; keep what is sent to it from other hosts."""
-        if response.request.method == "POST" and response.status_code >= 400:
+        """Note how a server refuses a request."""
+        if response.request.method == "POST" and response.status_code >= 300:
             self._status = response.status_code
-        following = response.next_request
-        if following and following.url.netloc != response.url.netloc:
-            raise ServerDown("it redirects to another host")
 
     def _read_errors(self, errors: int) -> None:
         """Keep the last line that a process writes before it answers; drop what it logs later."""
