@@ -45,7 +45,7 @@ SECTIONS = {
     "Container": 45,
     "Deploy": 10,
     "Long-term memory": 41,
-    "MCP servers": 30,
+    "MCP servers": 42,
     "On Amazon Bedrock AgentCore": 70,
     "Traces": 25,
     "useChat": 65,

@@ -12,15 +12,17 @@ import time
 from pathlib import Path
 from typing import Any
 
+TOOLS = {"tools": {"listChanged": True}}
 OBJECT = {"type": "object", "properties": {"text": {"type": "string"}}}
 SCHEMAS: dict[str, dict[str, object]] = {
     "odd": {
         **dict.fromkeys(("never", "half", "no_result", "empty", "wrong"), OBJECT),
-        **dict.fromkeys(("huge", "get-sum/2", "word_count"), OBJECT),
+        **dict.fromkeys(("huge", "get-sum/2", "word_count", "link", "", "?"), OBJECT),
         "broken": {"type": "object", "properties": {"text": {"type": "strnig"}}},
         "long": {"type": "object", "description": "x" * 20_000},
     },
     "many": {f"tool_{number}": OBJECT for number in range(500)},
+    "grows": {"grow": OBJECT},
     "list": {"sound": OBJECT, "flat": {"type": "string"}},
 }
 
@@ -39,17 +41,22 @@ def call(id: object, name: str) -> None:
         os._exit(1)
     if name == "never":
         return
+    if name == "grow":
+        SCHEMAS["grows"] = {"grown": OBJECT}
+        print('{"jsonrpc": "2.0", "method": "notifications/tools/list_changed"}', flush=True)
     results: dict[str, object] = {
         "no_result": {"content": "a text"},
         "empty": {"content": []},
         "wrong": text("it rains", isError=True),
         "huge": text("x" * 10_000_000),
+        "link": {"content": [{"type": "resource_link", "name": "plan", "uri": "file:///plan.md"}]},
     }
     send(id, result=results.get(name, text(f"this is {name}")))
 
 
 def main(kind: str, folder: Path) -> None:
     (folder / f"{os.getpid()}.pid").touch()
+    print("it waits for a login", file=sys.stderr, flush=True)
     if kind == "ends":
         sys.exit("the licence has expired")
     if kind == "odd":
@@ -63,7 +70,7 @@ def main(kind: str, folder: Path) -> None:
             print("this line is no message\n[]", flush=True)
             version = params["protocolVersion"]
             info = {"name": kind, "version": "1"}
-            result = {"protocolVersion": version, "capabilities": {"tools": {}}, "serverInfo": info}
+            result = {"protocolVersion": version, "capabilities": TOOLS, "serverInfo": info}
             send(request["id"], result=result)
         elif method == "tools/list":
             tools = [{"name": name, "inputSchema": it} for name, it in SCHEMAS[kind].items()]

@@ -3,6 +3,7 @@
 import os
 import sys
 import time
+from pathlib import Path
 from typing import Any
 
 import anyio
@@ -58,6 +59,12 @@ def dies() -> str:
 def reads(name: str) -> str:
     """Read an environment variable."""
     return os.environ.get(name, "unset")
+
+
+@server.tool()
+def folder() -> str:
+    """Tell in which folder this process runs."""
+    return str(Path.cwd())
 
 
 @server.tool()

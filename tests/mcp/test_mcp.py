@@ -72,8 +72,8 @@ class Conversation:
         return answer
 
 
-def declare(folder: Path, **servers: object) -> None:
-    (folder / ".mcp.json").write_text(json.dumps({"mcpServers": servers}, indent=2))
+def declare(folder: Path, file: str = ".mcp.json", /, **servers: object) -> None:
+    (folder / file).write_text(json.dumps({"mcpServers": servers}, indent=2))
 
 
 def own(*arguments: str, **env: str) -> dict[str, object]:
@@ -125,9 +125,15 @@ def remote() -> Iterator[Remote]:
 def test_a_conversation_goes_on_whatever_becomes_of_its_servers(
     target: Target, tmp_path: Path, remote: Remote
 ) -> None:
-    there = {"type": "http", "url": f"http://127.0.0.1:{remote.port}/mcp", "headers": {"A": "b"}}
-    declare(tmp_path, local=own(KEY="${OWN_KEY}"), remote=there)
+    url = f"http://127.0.0.1:{remote.port}/mcp"
+    there = {"type": "streamable-http", "url": url, "headers": {"A": "b"}, "timeout": 5}
+    here = own(KEY="${OWN_KEY}", SAME="${env:OWN_KEY:-other}", OTHER="${NO_KEY:-a b}")
+    (tmp_path / "sub").mkdir()
+    declare(tmp_path, "agent.json", local=here | {"cwd": "${SUB:-sub}"}, remote=there)
+    declare(tmp_path, assistant=own())
     settings: dict[str, int | str] = {"OWN_KEY": "k", "API_TOKEN": "", "MCP_TIMEOUT_SECONDS": 60}
+    settings |= {"MCP_FILE": "agent.json", "https_proxy": "http://127.0.0.1:9"}
+    settings |= {"NO_PROXY": "127.0.0.1", "NODE_EXTRA_CA_CERTS": "/dev/null"}
     server = Server(target, tmp_path, None, settings)
     try:
         talk = Conversation(server)
@@ -135,7 +141,12 @@ def test_a_conversation_goes_on_whatever_becomes_of_its_servers(
         assert "MCP server remote: it cannot be reached" in server.log
         assert talk.use("add", a=1, b=2) == "3"
         assert talk.use("reads", name="KEY") == "k"
+        assert talk.use("reads", name="SAME") == "k"
+        assert talk.use("reads", name="OTHER") == "a b"
         assert talk.use("reads", name="OWN_KEY") == "unset"
+        assert talk.use("reads", name="https_proxy") == "http://127.0.0.1:9"
+        assert talk.use("reads", name="NODE_EXTRA_CA_CERTS") == "/dev/null"
+        assert talk.use("folder") == str(tmp_path / "sub")
         assert talk.use("word_count", text="one two") == "2"
         assert talk.use("local_word_count", text="one two") == "7 characters"
         assert "[image: left out, it is not text]" in talk.use("picture")
@@ -151,6 +162,13 @@ def test_a_conversation_goes_on_whatever_becomes_of_its_servers(
         remote.start()
         first = talk.use_soon("remote_process")
         assert talk.use("remote_add", a=1, b=2) == "3"
+        local = talk.use("process")  # what came later has taken no name away
+        assert local not in {first, again}
+        began = time.monotonic()
+        assert talk.use("remote_dies").endswith(
+            "MCP server remote is down: the connection was lost."
+        )
+        assert time.monotonic() - began < 10
         remote.kill()
         assert "MCP server remote is down: " in talk.use("remote_process")
         remote.start()
@@ -160,23 +178,30 @@ def test_a_conversation_goes_on_whatever_becomes_of_its_servers(
         remote.start()  # the session that the agent has there is unknown
         assert talk.use("remote_process").startswith("process ")
 
-        process = talk.use("local_process")
+        process = talk.use("process")
+        assert process == local
         assert is_running(process)
         server.signal()
         assert server.exit_code(30) == 0
         assert not is_running(process)
         assert "Traceback" not in server.log
+        assert "assistant" not in server.log
     finally:
         server.stop()
 
 
+LATE = "it did not answer within 8 seconds: it waits for a login"
 LINES = [
-    "silent: it did not answer within 8 seconds; it is tried again at the next turn",
-    "rubbish: it did not answer within 8 seconds; it is tried again at the next turn",
+    f"silent: {LATE}; it is tried again at the next turn",
+    f"rubbish: {LATE}; it is tried again at the next turn",
     "ends: its process ended: the licence has expired; it is tried again at the next turn",
     "list: its list of tools is not valid; it is tried again at the next turn",
     "missing: the command no-such-command was not found; it is tried again at the next turn",
-    "locked: NO_SUCH_KEY is not set; it is tried again at the next turn",
+    "locked: NO_SUCH_KEY is not set; it stays down",
+    "asks: ${input:key} is no variable of the environment; it stays down",
+    "old: its type must be stdio or http; it stays down",
+    "wrong: args must be a list of strings; it stays down",
+    "odd: a tool without a name is left out",
     "odd: word_count is taken, so it is odd_word_count",
     "odd: tool broken is left out: its schema is not valid",
     "odd: tool long is left out: its schema is too long",
@@ -186,10 +211,16 @@ LINES = [
 
 @pytest.mark.parametrize("target", ROWS)
 def test_a_hostile_server_costs_one_clear_line_and_no_turn(target: Target, tmp_path: Path) -> None:
-    names = ("odd", "many", "silent", "rubbish", "ends", "list")
+    names = ("grows", "odd", "many", "silent", "rubbish", "ends", "list")
     kinds = {name: hostile(name, tmp_path) for name in names}
     missing, locked = {"command": "no-such-command"}, {"url": "https://${NO_SUCH_KEY}/mcp"}
-    declare(tmp_path, **kinds, missing=missing, locked=locked)
+    unusable: dict[str, object] = {
+        "asks": {"url": "https://127.0.0.1/mcp", "headers": {"A": "${input:key}"}},
+        "old": {"type": "sse", "url": "https://127.0.0.1/mcp"},
+        "wrong": {"command": "a", "args": "b"},
+        "off": {"command": 1, "disabled": True},
+    }
+    declare(tmp_path, **kinds, missing=missing, locked=locked, **unusable)
     server = Server(target, tmp_path, None, {"MCP_TIMEOUT_SECONDS": 8})
     try:
         talk = Conversation(server)
@@ -204,11 +235,16 @@ def test_a_hostile_server_costs_one_clear_line_and_no_turn(target: Target, tmp_p
         assert talk.use("no_result").endswith("MCP server odd sent an invalid answer.")
         assert talk.use("wrong").endswith("it rains")
         assert talk.use("empty") == "[empty]"
+        assert talk.use("link") == "plan file:///plan.md"
+        assert talk.use("grow") == "this is grow"
+        assert talk.use_soon("grown") == "this is grown"
+        assert talk.use("grow").startswith("Unknown tool")
         assert talk.use("huge").endswith("[cut: 10000000 characters, 100000 are allowed]")
         assert talk.use("half").endswith("MCP server odd is down: the connection was lost.")
         assert talk.use("get_sum_2", text="a") == "this is get-sum/2"
         for line in LINES:
             assert server.log.count(f"MCP server {line}") == 1, server.log
+        assert "MCP server off" not in server.log
         began = time.monotonic()
         server.signal()
         assert server.exit_code(30) == 0
@@ -287,11 +323,12 @@ FILE = """\
   "mcpServers": {
     "files": {"command": "no-such-command",
       "args": ["${UNSET_A}"],
-      "env": {"A": "${UNSET_A}", "B": "${SET_B}"}},
+      "env": {"A": "${UNSET_A:-a}", "B": "${env:SET_B}", "C": "${env:UNSET_C}",
+        "D": "${input:d}", "E": "${SET_B"}},
     "gone": {
       "command": "no-such-command"
     },
-    "docs": {"type": "http",
+    "docs": {"type": "streamableHttp",
       "url": "http://docs.example/mcp",
       "headers": {"A": "${SET_B}"}
     },
@@ -299,32 +336,43 @@ FILE = """\
       "type": "sse", "url": "https://docs.example/sse"
     },
     "mixed": {"command": "a",
-      "disabled": true,
+      "disabled": false,
       "args": "b",
       "env": {"A": 1}
     },
     "bare": {"url": "docs.example"},
-    "a b": {"command": "a"},
+    "a\\nb": {"command": "a"},
     "none": {},
-    "text": "a"
+    "text": "a",
+    "off": {"disabled": true, "command": ""},
+    "there": {"command": "/bin/sh",
+      "timeout": 5,
+      "cwd": "no-such-folder"},
+    "io.example/a b": {"command": "/usr/bin/npx"}
   },
   "inputs": []
 }
 """
 FOUND = """\
-.mcp.json:26 MCP-FIELD Field 'inputs' is unknown: allowed is mcpServers.
-.mcp.json:4 MCP-VARIABLE UNSET_A is not set: server files stays down until it is.
-.mcp.json:7 MCP-COMMAND The command no-such-command of server gone was not found.
-.mcp.json:10 MCP-PLAIN-HTTP The headers of server docs travel over plain http: use https.
-.mcp.json:14 MCP-SERVER Server old has another type: allowed are stdio and http.
-.mcp.json:17 MCP-FIELD Field 'disabled' is unknown: allowed are type, command, args, env.
-.mcp.json:18 MCP-FIELD args must be a list of strings.
-.mcp.json:19 MCP-FIELD env must be an object of strings.
-.mcp.json:21 MCP-FIELD url must be an http address.
-.mcp.json:22 MCP-SERVER The server name 'a b' must match [A-Za-z0-9_-]{1,32}.
-.mcp.json:23 MCP-FIELD Server none needs the field command.
-.mcp.json:24 MCP-SERVER Server text must be an object.
-9 errors, 3 warnings
+.mcp.json:32 MCP-IGNORED Field 'inputs' is ignored: known is mcpServers.
+.mcp.json:4 MCP-VARIABLE Server files stays down: UNSET_A is not set.
+.mcp.json:5 MCP-VARIABLE Server files stays down: UNSET_C is not set.
+.mcp.json:6 MCP-VARIABLE Server files stays down: ${input:d} is no variable of the environment.
+.mcp.json:6 MCP-VARIABLE Server files stays down: ${SET_B is no variable of the environment.
+.mcp.json:8 MCP-COMMAND The command no-such-command of server gone was not found.
+.mcp.json:11 MCP-PLAIN-HTTP The headers of server docs travel over plain http: use https.
+.mcp.json:15 MCP-SERVER Server old stays down: its type must be stdio or http.
+.mcp.json:19 MCP-FIELD Server mixed stays down: args must be a list of strings.
+.mcp.json:20 MCP-FIELD Server mixed stays down: env must be an object of strings.
+.mcp.json:22 MCP-FIELD Server bare stays down: url must be an http address.
+.mcp.json:23 MCP-SERVER Server "a\\nb" stays down: \
+its name must match [A-Za-z0-9_][A-Za-z0-9_ ./@-]{0,63}.
+.mcp.json:24 MCP-FIELD Server none stays down: it needs the field command.
+.mcp.json:25 MCP-SERVER Server text stays down: it must be an object.
+.mcp.json:28 MCP-IGNORED Field 'timeout' is ignored: known are type, command, args, env, cwd.
+.mcp.json:27 MCP-COMMAND The folder no-such-folder of server there was not found.
+.mcp.json:30 MCP-IMAGE The image cannot run /usr/bin/npx for server io.example/a b: see README.md.
+0 errors, 17 warnings
 """
 
 
@@ -344,7 +392,9 @@ def check(target: Target, folder: Path, *options: str, **settings: str) -> str:
 @pytest.mark.parametrize("target", ROWS)
 def test_check_names_what_is_wrong_with_its_line(target: Target, tmp_path: Path) -> None:
     (tmp_path / ".mcp.json").write_text(FILE)
+    (tmp_path / "Dockerfile").touch()
     assert check(target, tmp_path, SET_B="b") == FOUND
+    assert check(target, tmp_path, MCP_FILE="own.json").startswith("own.json:0 MCP-FILE ")
     (tmp_path / ".mcp.json").write_text('{\n  "mcpServers": {\n    "a" {}\n  }\n}\n')
     assert re.search(r"^\.mcp\.json:3 MCP-FILE This is not valid JSON", check(target, tmp_path))
     (tmp_path / ".mcp.json").write_text("[]")
