@@ -7,6 +7,7 @@ second.
 import json
 import os
 import signal
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -59,6 +60,9 @@ def main(kind: str, folder: Path) -> None:
     print("it waits for a login", file=sys.stderr, flush=True)
     if kind == "ends":
         sys.exit("the licence has expired")
+    if kind == "grows":  # as npx and uvx do; this one stays when its parent ends
+        child = subprocess.Popen(["sleep", "60"])
+        (folder / f"{child.pid}.pid").touch()
     if kind == "odd":
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
     for line in sys.stdin:

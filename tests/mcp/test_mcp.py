@@ -121,9 +121,35 @@ def remote() -> Iterator[Remote]:
     remote.kill()
 
 
-@pytest.mark.parametrize("target", ROWS)
+@pytest.fixture
+def sdk(request: pytest.FixtureRequest, tmp_path: Path) -> dict[str, str]:
+    """Settings with which a server in Python has another allowed version of the MCP SDK."""
+    if not request.param:
+        return {}
+    manifest = tomllib.loads((rendered("strands-python+mcp") / "pyproject.toml").read_text())
+    (wanted,) = (it for it in manifest["project"]["dependencies"] if it.startswith("mcp>"))
+    install = [*uv(), "pip", "install", "-q", "--python", sys.executable, "--no-deps", "--target"]
+    options = [str(tmp_path / "sdk"), "--resolution", request.param]
+    for package in (wanted, wanted.replace("mcp", "mcp-types")):
+        subprocess.run([*install, *options, package], env=clean_environment(), check=True)
+    return {"PYTHONPATH": str(tmp_path / "sdk")}
+
+
+# The versions of the MCP SDK: what the target resolves to, and the ends of what it allows.
+EACH_SDK = [
+    *(pytest.param(*row.values, "", id=row.id, marks=row.marks) for row in ROWS),
+    *(
+        pytest.param(*row.values, end, id=f"{row.id}-{end}", marks=pytest.mark.full)
+        for row in ROWS
+        for end in ("lowest-direct", "highest")
+        if str(row.id).endswith("-python")
+    ),
+]
+
+
+@pytest.mark.parametrize(("target", "sdk"), EACH_SDK, indirect=["sdk"])
 def test_a_conversation_goes_on_whatever_becomes_of_its_servers(
-    target: Target, tmp_path: Path, remote: Remote
+    target: Target, sdk: dict[str, str], tmp_path: Path, remote: Remote
 ) -> None:
     url = f"http://127.0.0.1:{remote.port}/mcp"
     there = {"type": "streamable-http", "url": url, "headers": {"A": "b"}, "timeout": 5}
@@ -133,7 +159,7 @@ def test_a_conversation_goes_on_whatever_becomes_of_its_servers(
     declare(tmp_path, assistant=own())
     settings: dict[str, int | str] = {"OWN_KEY": "k", "API_TOKEN": "", "MCP_TIMEOUT_SECONDS": 60}
     settings |= {"MCP_FILE": "agent.json", "https_proxy": "http://127.0.0.1:9"}
-    settings |= {"NO_PROXY": "127.0.0.1", "NODE_EXTRA_CA_CERTS": "/dev/null"}
+    settings |= {"NO_PROXY": "127.0.0.1", "NODE_EXTRA_CA_CERTS": "/dev/null", **sdk}
     server = Server(target, tmp_path, None, settings)
     try:
         talk = Conversation(server)
@@ -256,32 +282,6 @@ def test_a_hostile_server_costs_one_clear_line_and_no_turn(target: Target, tmp_p
         assert "Traceback" not in server.log
     finally:
         server.stop()
-
-
-@pytest.fixture
-def sdk(request: pytest.FixtureRequest, tmp_path: Path) -> dict[str, str]:
-    """Settings with which a server in Python has another allowed version of the MCP SDK."""
-    if not request.param:
-        return {}
-    manifest = tomllib.loads((rendered("strands-python+mcp") / "pyproject.toml").read_text())
-    (wanted,) = (it for it in manifest["project"]["dependencies"] if it.startswith("mcp>"))
-    install = [*uv(), "pip", "install", "-q", "--python", sys.executable, "--no-deps", "--target"]
-    options = [str(tmp_path / "sdk"), "--resolution", request.param]
-    for package in (wanted, wanted.replace("mcp", "mcp-types")):
-        subprocess.run([*install, *options, package], env=clean_environment(), check=True)
-    return {"PYTHONPATH": str(tmp_path / "sdk")}
-
-
-# The versions of the MCP SDK: what the target resolves to, and the ends of what it allows.
-EACH_SDK = [
-    *(pytest.param(*row.values, "", id=row.id, marks=row.marks) for row in ROWS),
-    *(
-        pytest.param(*row.values, end, id=f"{row.id}-{end}", marks=pytest.mark.full)
-        for row in ROWS
-        for end in ("lowest-direct", "highest")
-        if str(row.id).endswith("-python")
-    ),
-]
 
 
 @pytest.mark.parametrize(("target", "sdk"), EACH_SDK, indirect=["sdk"])

@@ -8,7 +8,7 @@ import type {
 } from '@modelcontextprotocol/client'
 
 import { describe, log } from '../contract.ts'
-import type { Declaration } from './file.ts'
+import { type Declaration, find } from './file.ts'
 
 const RETRY_MS = 5000 // turns try a server at most this often
 const MAX_PAGES = 1000
@@ -35,6 +35,7 @@ class Connection {
   readonly #changed: (tools: Tool[]) => void
   #client: Client | null = null
   #words = ''
+  #group: number | null = null
 
   constructor(
     declared: Declaration,
@@ -51,7 +52,7 @@ class Connection {
     }
     this.tools = within(seconds, this.#connect(seconds), late).catch(async (error) => {
       this.isOver = true
-      void this.#client?.close().catch(() => {})
+      void this.close()
       throw new ServerDown(this.#reason(error))
     })
   }
@@ -80,6 +81,7 @@ class Connection {
   async close(): Promise<void> {
     this.#end()
     await this.#client?.close().catch(() => {})
+    this.#endGroup()
   }
 
   async #connect(seconds: number): Promise<Tool[]> {
@@ -90,7 +92,10 @@ class Connection {
     const options = { listMaxPages: MAX_PAGES, listChanged: { tools: { onChanged } } }
     const client = new mcp.Client({ name: 'agent', version: '1' }, options)
     this.#client = client
-    client.onclose = () => this.#end()
+    client.onclose = () => {
+      this.#end()
+      this.#endGroup()
+    }
     client.onerror = () => {} // a call that fails says so itself
     if (url) {
       const transport = new mcp.StreamableHTTPClientTransport(new URL(url), {
@@ -100,14 +105,20 @@ class Connection {
       await client.connect(transport, { timeout: seconds * 1000 })
     } else {
       const passed = Object.entries(process.env).filter(([name]) => PASSED.includes(name))
+      const setsid = find('setsid') // the process begins a group; macOS has no such command
       const transport = new StdioClientTransport({
-        command,
-        args,
+        command: setsid ?? command,
+        args: setsid ? [command, ...args] : args,
         env: { ...(Object.fromEntries(passed) as Record<string, string>), ...env },
         ...(cwd && { cwd }),
         stderr: 'pipe',
         maxBufferSize: MAX_RESPONSE_BYTES,
       })
+      const start = transport.start.bind(transport)
+      transport.start = async () => {
+        await start()
+        this.#group = setsid ? transport.pid : null
+      }
       transport.stderr?.on('data', (chunk: Buffer) => this.#read(chunk))
       await client.connect(transport, { timeout: seconds * 1000 })
     }
@@ -143,6 +154,16 @@ class Connection {
   #end(): void {
     if (!this.isOver && this.isReady) this.#lost()
     this.isOver = true
+  }
+
+  /** Kill what a process has started and left behind. */
+  #endGroup(): void {
+    try {
+      if (this.#group) process.kill(-this.#group, 'SIGKILL')
+    } catch {
+      // nothing was left
+    }
+    this.#group = null
   }
 
   #reason(error: unknown): string {

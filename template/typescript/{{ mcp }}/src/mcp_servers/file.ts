@@ -62,10 +62,7 @@ export class Declaration {
       return `the folder ${this.cwd}`
     }
     if (this.url || process.platform === 'win32') return ''
-    const path = (this.env.PATH ?? process.env.PATH ?? '').split(delimiter)
-    const folders = this.command.includes('/') ? [''] : path
-    const isFound = folders.some((folder) => isExecutable(join(folder, this.command)))
-    return isFound ? '' : `the command ${this.command}`
+    return find(this.command, this.env.PATH) ? '' : `the command ${this.command}`
   }
 }
 
@@ -221,6 +218,12 @@ function lineOf(text: string, keys: string[], near = ''): number {
 
 function isObject(value: unknown): value is Values {
   return typeof value === 'object' && value !== null && !Array.isArray(value)
+}
+
+/** Return the path of a command, or nothing. */
+export function find(command: string, path = process.env.PATH ?? ''): string | undefined {
+  const folders = command.includes('/') ? [''] : path.split(delimiter)
+  return folders.map((folder) => join(folder, command)).find(isExecutable)
 }
 
 function isExecutable(file: string): boolean {

@@ -4,6 +4,8 @@ import asyncio
 import json
 import logging
 import os
+import shutil
+import signal
 import time
 from collections.abc import AsyncGenerator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
@@ -27,6 +29,8 @@ MAX_RESULT_CHARS = 100_000
 # A process behind a proxy or a CA of its own reaches nothing without these, in either case.
 PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY")
 CERTIFICATES = ("SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "NODE_EXTRA_CA_CERTS")
+# The SDK keeps the number of a process, which is that of its group, too, to itself.
+ANNOUNCED = ("-c", 'echo $$ >&2; exec "$0" "$@"')
 PASSED = (*PROXIES, *(name.lower() for name in PROXIES), *CERTIFICATES)
 LOST = {"Connection closed", "SSE stream ended without a response"}  # the SDK's own messages
 Listed = Callable[[list["mcp_types.Tool"]], None]
@@ -46,6 +50,7 @@ class Connection:
     def __init__(self, declared: Declaration, seconds: int, listed: Listed) -> None:
         self._declared, self._status, self._words, self._reader = declared, 0, "", Thread()
         self._seconds, self._listed, self._is_listing = seconds, listed, False
+        self._group = 0  # of a process and all that it starts
         self.over = asyncio.Event()
         loop = asyncio.get_running_loop()
         self.tools: asyncio.Future[list[mcp_types.Tool]] = loop.create_future()
@@ -139,15 +144,20 @@ class Connection:
                 from mcp.client.stdio import StdioServerParameters, stdio_client
 
                 passed = {name: os.environ[name] for name in PASSED if name in os.environ}
+                shell = shutil.which("sh") if os.name == "posix" else None
+                line = [declared.command, *declared.args]
+                line = [shell, *ANNOUNCED, *line] if shell else line
                 command = StdioServerParameters(
-                    command=declared.command,
-                    args=declared.args,
+                    command=line[0],
+                    args=line[1:],
                     env=passed | declared.env,
                     cwd=declared.cwd,
                 )
                 errors, stderr = os.pipe()
-                self._reader = Thread(target=self._read_errors, args=(errors,), daemon=True)
+                arguments = (errors, bool(shell))
+                self._reader = Thread(target=self._read_errors, args=arguments, daemon=True)
                 self._reader.start()
+                stack.callback(self._end_group)
                 with os.fdopen(stderr, "w") as stream:
                     source, sink = await stack.enter_async_context(stdio_client(command, stream))
             sender, receiver = anyio.create_memory_object_stream[Any]()
@@ -176,9 +186,17 @@ class Connection:
         if response.request.method == "POST" and response.status_code >= 300:
             self._status = response.status_code
 
-    def _read_errors(self, errors: int) -> None:
+    def _end_group(self) -> None:
+        """Kill what a process has started and left behind."""
+        if self._group:
+            with suppress(OSError):
+                os.killpg(self._group, signal.SIGKILL)
+
+    def _read_errors(self, errors: int, is_announced: bool) -> None:
         """Keep the last line that a process writes before it answers; drop what it logs later."""
         with open(errors, errors="replace") as stream:
+            if is_announced:
+                self._group = int(stream.readline() or 0)
             while line := stream.readline(1000):
                 if line.strip() and not self.tools.done():
                     self._words = line.strip()[:200]
