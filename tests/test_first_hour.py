@@ -144,22 +144,26 @@ def test_what_the_readme_proposes_is_clean_for_the_type_checker(project: Path) -
     [*CONFORMANCE, *(pytest.param(t, marks=pytest.mark.full) for t in VENDOR_TARGETS)],
     ids=lambda target: target.name,
 )
-def test_chat_names_the_setting_behind_a_failure_of_the_provider(target: Target) -> None:
+def test_chat_says_what_to_do_about_a_failure_of_the_provider(target: Target) -> None:
     provider = Provider()
-    provider.script("refused", [Refuse(401)])
-    provider.script("absent", [Refuse(404)])
+    statuses = {"refused": 401, "absent": 404, "limited": 429, "overloaded": 529, "broken": 500}
+    for prompt, status in statuses.items():
+        provider.script(prompt, [Refuse(status)])
     project = installed(target.variant)
     command = [part for part in target.command(project) if part != "serve"]
     variables = target.provider(provider.origin)
     environment = {"PATH": os.environ["PATH"], **variables}
-    typed = "refused\nabsent\n"
+    typed = "".join(f"{prompt}\n" for prompt in statuses)
     result = forks.run([*command, "chat"], project.parent, environment, typed=typed)
     provider.close()
-    lines = [line for line in result.stdout.splitlines() if ": look at " in line]
+    lines = re.findall(r".*: look at .*|.*, try again later\.", result.stdout)
     key = next((name for name in variables if name.endswith("_API_KEY")), "the AWS credentials")
-    assert len(lines) == 2, result.stdout
+    assert len(lines) == len(statuses), result.stdout
     assert lines[0].endswith(f"HTTP 401): look at {key}.")
     assert "HTTP 404): look at MODEL and " in lines[1]
+    assert lines[2].endswith("HTTP 429): the provider's limit is reached, try again later.")
+    assert lines[3].endswith("HTTP 529): the provider failed or is overloaded, try again later.")
+    assert lines[4].endswith("HTTP 500): the provider failed or is overloaded, try again later.")
     gone = forks.run([*command, "chat"], project.parent, environment, typed="Hello.\n")
     assert re.search(": look at .* and the network\\.", gone.stdout), gone.stdout
 

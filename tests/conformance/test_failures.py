@@ -9,6 +9,7 @@ from tests.conformance.wires import BLANKS
 
 pytestmark = pytest.mark.about("turns")
 
+BUSY = {429, 503, 529}  # statuses of a provider that is at a limit or overloaded
 TRIES = 3  # a vendor client may try twice more, before the first byte
 COUNT = Call("word_count", {"text": "a b"})
 
@@ -94,6 +95,18 @@ def test_json_has_a_status_also_for_a_failure_in_mid_stream(chat: Chat, how: str
     assert_failed(reply, STATUS[error], error, chat.session)
     assert b"Well" not in reply.body
     assert chat.recalled() == []
+
+
+def test_only_a_provider_that_is_busy_makes_a_caller_try_again_later(chat: Chat) -> None:
+    told: dict[int, tuple[bool, bool]] = {}
+    for status in (400, 401, 429, 500, 503, 529):
+        reply = chat.say(f"{status}.", ["Let me see. ", COUNT], [Refuse(status)], headers=JSON)
+        assert_failed(reply, 502, "model_failed", chat.session)
+        seconds = int(reply.headers.get("Retry-After", 0))
+        told[status] = (1 <= seconds <= 60, "retry later" in reply.json["error"]["message"])
+        shown = chat.say(f"{status}, too.", ["Let me see. ", COUNT], [Refuse(status)])
+        assert shown.events[-1] == ("error", reply.json), "in mid-stream, too"
+    assert told == {status: (status in BUSY, status in BUSY) for status in told}
 
 
 def test_a_retry_of_the_vendors_client_leaves_no_trace_either(chat: Chat) -> None:

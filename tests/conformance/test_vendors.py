@@ -29,6 +29,7 @@ USUAL_FAILURES = {
     "is cut off in a tool call",
 }
 FULL_ONLY = {
+    "test_only_a_provider_that_is_busy_makes_a_caller_try_again_later",
     "test_a_provider_that_closes_the_connection_without_a_word",
     "test_a_client_that_does_not_read_runs_into_the_turn_timeout",
 }

@@ -38,15 +38,23 @@ export const ERRORS = {
   turn_timeout: [504, 'The turn timed out; it was not kept.'],
 } as const
 
+// A provider that has reached a limit or has too much to do, as `describe` shows it.
+const IS_BUSY = /HTTP (429|503|529)|[Tt]hrottl/
+const BUSY = 'The model is overloaded or at a limit; this turn was not kept: retry later.'
+
 /** A failure of a type in ERRORS; `detail` is for the log only. */
 export class AgentError extends Error {
   readonly type: keyof typeof ERRORS
   readonly status: number
   readonly detail: string
+  /** In how many seconds to try again; null where that may not help. */
+  readonly retryAfter: number | null
 
   constructor(type: keyof typeof ERRORS, message = '', detail = '', options?: ErrorOptions) {
     const [status, general] = ERRORS[type]
-    super(message || general, options)
+    const isBusy = type === 'model_failed' && IS_BUSY.test(detail)
+    super(message || (isBusy ? BUSY : general), options)
+    this.retryAfter = isBusy ? 10 : type === 'server_busy' ? 1 : null
     this.type = type
     this.status = status
     this.detail = detail

@@ -51,13 +51,23 @@ ERRORS = {
     "turn_timeout": (504, "The turn timed out; it was not kept."),
 }
 
+# A provider that has reached a limit or has too much to do, as `describe` shows it.
+IS_BUSY = "HTTP (429|503|529)|[Tt]hrottl"
+
 
 class AgentError(Exception):
-    """A failure of a type in ERRORS; `detail` is for the log only."""
+    """A failure of a type in ERRORS; `detail` is for the log only.
+
+    `retry_after` is in how many seconds to try again; None where that may not help.
+    """
 
     def __init__(self, type: str, message: str = "", detail: str = "") -> None:
         self.type, self.detail = type, detail
         self.status, general = ERRORS[type]
+        self.retry_after = 1 if type == "server_busy" else None
+        if type == "model_failed" and re.search(IS_BUSY, detail):
+            self.retry_after = 10
+            general = "The model is overloaded or at a limit; this turn was not kept: retry later."
         self.body = {"error": {"type": type, "message": message or general}}
         super().__init__(message or general)
 

@@ -214,8 +214,8 @@ async def _fail(request: Request, error: Exception) -> Response:
         response.headers[SESSION_HEADER] = request.state.session_id
     if failure.status == 401:
         response.headers["WWW-Authenticate"] = "Bearer"
-    if failure.type == "server_busy":
-        response.headers["Retry-After"] = "1"
+    if failure.retry_after:
+        response.headers["Retry-After"] = str(failure.retry_after)
     if isinstance(error, HTTPException) and error.headers:
         response.headers["Allow"] = ", ".join(sorted(error.headers["Allow"].split(", ")))
     return response
