@@ -82,6 +82,7 @@ def send(text: str, **more: Any) -> Step:
 
 REGENERATE: Step = {"do": "regenerate"}
 LOAD: Step = {"do": "load"}
+RESUME: Step = {"do": "resume"}
 
 
 def body(id: object, text: object = "hi", **more: object) -> dict[str, Any]:

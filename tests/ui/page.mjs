@@ -14,6 +14,7 @@ let raw = []
 /** The transport's fetch, which also keeps the parts of each reply as they came. */
 async function fetchAndKeep(input, init) {
   const response = await fetch(input, init)
+  if (!response.body) return response
   const [own, copy] = response.body.tee()
   read(copy, raw).catch(() => {})
   return new Response(own, response)
@@ -51,6 +52,7 @@ const ACTIONS = {
     chat.sendMessage({ ...(as && { id: as }), role: 'user', parts }),
   edit: async (chat, { text, message }) => chat.sendMessage({ text, messageId: message }),
   regenerate: async (chat) => chat.regenerate(),
+  resume: async (chat) => chat.resumeStream(),
   // Leaves as soon as there is some of the reply.
   leave: async (chat, { text }) => {
     const sent = chat.sendMessage({ text })

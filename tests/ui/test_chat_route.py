@@ -2,6 +2,9 @@
 
 # ruff: noqa: F401, F811 (fixtures)
 
+import json
+import shutil
+import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -25,10 +28,11 @@ from tests.conformance.server import Fleet, Server
 from tests.conformance.steps import CUT, HANG, Call, Hold, Refuse
 from tests.conformance.targets import SHARED, TARGETS, USUAL, Target
 from tests.conformance.test_access import OPEN
+from tests.installed import NODE, packages
 from tests.memory.agents import Home as MemoryHome
 from tests.stores.agents import Home
 from tests.stores.stores import Backing
-from tests.ui.chat_page import LOAD, PATH, REGENERATE, Page, body, send, texts, unique
+from tests.ui.chat_page import LOAD, PATH, REGENERATE, RESUME, Page, body, send, texts, unique
 
 
 def rows(usual: set[str]) -> pytest.MarkDecorator:
@@ -85,6 +89,7 @@ def test_a_conversation_with_tools_and_its_history(page: Page, provider: Provide
     finish = one["parts"][-1]
     assert finish["type"] == "finish"
     metadata = finish["messageMetadata"]
+    assert finish["finishReason"] == "stop"
     assert list(metadata) == ["turn", "milliseconds", "inputTokens", "outputTokens"]
     assert metadata["turn"] == 1
     assert metadata["milliseconds"] > 0
@@ -174,6 +179,67 @@ def test_only_the_last_message_of_a_page_counts(page: Page, provider: Provider) 
 
 
 @ONE
+def test_a_body_with_one_message_is_that_of_the_guide_of_the_sdk(page: Page) -> None:
+    prompt = unique("one")
+    (message,) = body(None, prompt)["messages"]
+    reply = page.server.send({"id": page.id, "message": message}, path=PATH).reply()
+    assert b'"finish"' in reply.body
+    assert texts(page.history()) == [prompt, f"You said: {prompt}"]
+
+
+@ONE
+def test_a_page_that_looks_for_a_running_turn_goes_on(page: Page, fleet: Fleet) -> None:
+    prompt = unique("on")
+    resumed, said = page.act(RESUME, send(prompt))
+    assert (resumed["status"], resumed["error"]) == ("ready", None)
+    assert said["read"]["metadata"]["turn"] == 1
+    path = f"{PATH}/{page.id}/stream"
+    reply = page.server.get(path)
+    assert (reply.status, reply.body, reply.headers["Cache-Control"]) == (204, b"", "no-store")
+    assert page.server.get(path, {"Origin": "https://evil.example"}).error == "origin_forbidden"
+    closed = fleet.shared(API_TOKEN="secret")
+    assert closed.get(path).error == "unauthorized"
+    refused = page.server.send(body("s"), path=path).reply()
+    assert (refused.error, refused.headers["Allow"]) == ("method_not_allowed", "GET, HEAD")
+    for wrong in (f"{PATH}/", f"{PATH}/stream", f"{PATH}/a/b/stream", f"{PATH}//stream"):
+        assert page.server.get(wrong).error == "not_found", wrong
+        assert "POST /api/chat" in page.server.get(wrong).json["error"]["message"]
+
+
+# Exact versions: each of them asks for the newest of the others.
+ASSISTANT = {
+    "@assistant-ui/core": "0.3.20",
+    "@assistant-ui/react": "0.15.21",
+    "@assistant-ui/react-ai-sdk": "1.4.12",
+    "@assistant-ui/store": "0.3.14",
+    "@assistant-ui/tap": "0.9.18",
+    "react": "^19.2.1",
+    "react-test-renderer": "^19.2.1",
+}
+
+
+@pytest.mark.slow
+@ONE
+def test_the_default_runtime_of_assistant_ui_has_a_conversation(page: Page, tmp_path: Path) -> None:
+    modules = packages(json.dumps({"private": True, "dependencies": ASSISTANT}).encode())
+    (tmp_path / "node_modules").symlink_to(modules)
+    script = shutil.copy(Path(__file__).with_name("assistant.mjs"), tmp_path)
+    host, port = page.server.address
+    prompts = [unique("first"), unique("second")]
+    command = [str(NODE), script, f"http://{host}:{port}{PATH}", *prompts]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    told = json.loads(done.stdout or "{}")
+    assert told.get("replies") == [200, 200], (told, done.stderr)
+    shown = ["".join(part["text"] for part in one["content"]) for one in told["messages"]]
+    assert shown == [text for prompt in prompts for text in (prompt, f"You said: {prompt}")]
+    page.id = told["sent"][0]["id"]
+    assert page.id.startswith("__LOCALID_")
+    assert texts(page.history()) == shown
+    page.id = page.id.removeprefix("__")
+    assert texts(page.history()) == shown, "that is the session"
+
+
+@ONE
 def test_a_client_that_leaves_in_mid_stream_ends_the_turn(
     page: Page,
     provider: Provider,
@@ -257,6 +323,14 @@ BAD: list[tuple[object, str]] = [
     (body("s\n"), "invalid_session_id"),
     (body("x" * 257), "invalid_session_id"),
     ({"id": "s"}, "invalid_request"),
+    ({"id": "s", "message": None}, "invalid_request"),
+    ({"id": "s", "message": [TEXT]}, "invalid_request"),
+    ({"id": "s", "message": {"id": "m", "role": "assistant", "parts": [TEXT]}}, "invalid_request"),
+    (body("s", messages=[], message={"id": "m", "role": "user", "parts": [TEXT]}),
+     "invalid_request"),
+    (body("__s"), "invalid_session_id"),
+    (body("___LOCALID_s"), "invalid_session_id"),
+    (body("__LOCALID_" + "x" * 249), "invalid_session_id"),
     (body("s", messages="hi"), "invalid_request"),
     (body("s", messages={"0": "hi"}), "invalid_request"),
     (body("s", messages=[]), "invalid_request"),

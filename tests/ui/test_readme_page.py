@@ -57,6 +57,19 @@ def test_the_page_of_the_readme_has_the_right_types(rendered: Rendered, tmp_path
     assert type_errors(tmp_path, page) == ""
 
 
+def test_the_page_shows_the_message_of_an_error(rendered: Rendered) -> None:
+    page = page_of(rendered(f"{TARGETS[0]}+ai-sdk-ui"))
+    (function,) = re.findall(r"^const textOf = .*$", page, re.MULTILINE)
+    refusal = '{"error":{"type":"session_forbidden","message":"This session is another\'s."}}'
+    failure = "model_failed: The model failed; this turn was not kept."
+    calls = f"[{json.dumps(refusal)}, {json.dumps(failure)}].map((it) => textOf(Error(it)))"
+    script = f"{function}\nconsole.log(JSON.stringify({calls}))"
+    command = [str(NODE), "--input-type=module-typescript", "-e", script]
+    shown = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert json.loads(shown) == ["This session is another's.", failure]
+    assert "{textOf(chat.error)}" in page
+
+
 def test_a_page_with_a_mistake_has_not(rendered: Rendered, tmp_path: Path) -> None:
     page = page_of(rendered(f"{TARGETS[0]}+ai-sdk-ui"))
     errors = type_errors(tmp_path, page.replace("sendMessage({ text:", "sendMessage({ words:"))
