@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from hooks.variants import TARGETS as VARIANTS
-from tests.conformance.client import Exchange
+from tests.conformance.client import SESSION, Exchange
 from tests.conformance.provider import PATIENCE, Provider
 from tests.conformance.steps import CUT, HANG, Call, Hold, Step
 from tests.conformance.targets import SHARED, TARGETS, Target
@@ -337,7 +337,9 @@ def served(
         **target.provider(provider.origin),
         "PORT": str(port),
         "SHUTDOWN_GRACE_SECONDS": "600",
+        "TMPDIR": str(tmp_path / "tmp"),
     }
+    (tmp_path / "tmp").mkdir()
     served = Served(target, project, variables)
     yield served, project, port
     served.process.terminate()
@@ -348,7 +350,7 @@ def served(
         raise
 
 
-def test_a_change_restarts_the_server_and_a_running_turn_drains(
+def test_a_change_restarts_the_server_when_its_turns_have_ended_and_its_sessions_go_on(
     target: Target, served: Reloading, provider: Provider
 ) -> None:
     server, project, port = served
@@ -357,7 +359,7 @@ def test_a_change_restarts_the_server_and_a_running_turn_drains(
     provider.script("Slowly.", ["Well, ", Hold(gate), "done."])
     server.expect("Listening on ")
     turn = Exchange(("127.0.0.1", port))
-    turn.send("POST", "/invocations", {}, {"prompt": "Slowly."})
+    turn.send("POST", "/invocations", {SESSION: "s"}, {"prompt": "Slowly."})
     assert turn.event() == ("message", "Well, ")
     text = (project / source).read_text()
     (project / source).write_text(text.replace("You are", "You really are"))
@@ -378,6 +380,13 @@ def test_a_change_restarts_the_server_and_a_running_turn_drains(
     again = Exchange(("127.0.0.1", port))
     again.send("POST", "/invocations", {}, {"prompt": "1234"})
     assert again.reply().status == 400
+    again = Exchange(("127.0.0.1", port))
+    again.send("POST", "/invocations", {SESSION: "s"}, {"prompt": "So?"})
+    assert again.reply().turn == 2, "also after a process that did not even start"
+    call = provider.calls_for("So?")[-1]
+    assert call.history[:2] == [("user", "Slowly."), ("assistant", "Well, done.")]
+    names = {path.name for path in (project.parent / "tmp").iterdir()}
+    assert names <= {"node-compile-cache"}, "sessions are in no file that has a name"
     server.process.send_signal(signal.SIGTERM)
     assert server.process.wait(PATIENCE) == 0
     with pytest.raises(ConnectionRefusedError):

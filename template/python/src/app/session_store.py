@@ -80,3 +80,14 @@ class InProcess:
 
     async def end(self, session_id: str) -> None:
         self._entries.pop(session_id, None)
+
+    def dump(self) -> dict[str, str]:
+        """Return the snapshots by session, the least recently used first."""
+        with self._entries.timer:  # none expires meanwhile
+            return {id: stored.snapshot.decode() for id, stored in self._entries.items()}
+
+    def restore(self, snapshots: dict[str, str]) -> None:
+        """Add what `dump` returned in another process; this restarts the idle times."""
+        for session_id, text in snapshots.items():
+            if len(snapshot := text.encode()) <= self._max_bytes:  # which may be another by now
+                self._entries.put(session_id, Stored(None, snapshot))
