@@ -7,20 +7,26 @@ import shutil
 import socket
 import subprocess
 import sys
+import time
 import tomllib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 import yaml
 
 from hooks.variants import TARGETS
+from tests.conformance.client import Exchange
 from tests.conformance.provider import Provider
-from tests.conformance.steps import Refuse
+from tests.conformance.steps import HANG, Call, Refuse
 from tests.conformance.targets import TARGETS as CONFORMANCE
-from tests.conformance.targets import VENDOR_TARGETS, Target
+from tests.conformance.targets import VENDOR_TARGETS, Target, chat_completions, converse
+from tests.conformance.wires import DETAIL
 from tests.conftest import ROOT
 from tests.installed import (
     NODE,
+    NPM,
     clean_environment,
     environment,
     installed,
@@ -32,7 +38,7 @@ from tests.stores import forks
 
 pytestmark = pytest.mark.slow
 BLOCK = re.compile(r"```(?:python|ts)\n(.*?)```", re.DOTALL)
-LAST_IMPORT = re.compile(r"(.*^(?:import|from) [^\n]*\n)", re.DOTALL | re.MULTILINE)
+IMPORTS = re.compile(r"(?ms)^(?:import|from) .*^(?:import|from) [^\n]*\n")
 
 
 def command_of(project: Path, *arguments: str) -> list[str]:
@@ -47,14 +53,27 @@ def run(project: Path, *arguments: str, typed: str = "", **settings: str) -> str
 
 
 def add_tool(path: Path, block: str, name: str) -> None:
-    """Write what an owner would: imports to the imports, the tool before TOOLS and into it."""
-    imports = "".join(re.findall(r"^(?:import|from) .*\n", block, re.MULTILINE))
-    code = re.sub(r"^(?:import|from) .*\n+", "", block, flags=re.MULTILINE).strip("\n")
-    text = LAST_IMPORT.sub(lambda match: match[0] + imports, path.read_text(), count=1)
+    """Write what an owner would: imports for the imports, the tool before TOOLS and into it."""
+    imports = IMPORTS.search(block)
+    code = IMPORTS.sub("", block).strip("\n")
+    text = IMPORTS.sub(imports[0] if imports else r"\g<0>", path.read_text())
     gap = "\n\n\n" if path.suffix == ".py" else "\n\n"
     text = re.sub(r"^(export const )?TOOLS", lambda m: code + gap + m[0], text, flags=re.MULTILINE)
     listed = re.compile(r"^((?:export const )?TOOLS.*?)( ?[\]}])$", re.MULTILINE)
     path.write_text(listed.sub(rf"\1, {name}\2", text))
+
+
+@pytest.fixture
+def provider() -> Iterator[Provider]:
+    provider = Provider()
+    yield provider
+    provider.close()
+
+
+def provider_of(project: Path) -> Callable[[str], dict[str, str]]:
+    """What points the model of a project at a provider's origin: by default that is Bedrock's."""
+    is_bedrock = "AWS_REGION" in (project / ".env.example").read_text()
+    return converse if is_bedrock else chat_completions
 
 
 @pytest.fixture(scope="module", params=TARGETS)
@@ -65,7 +84,6 @@ def project(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     shutil.copytree(rendered(target), project)
     link_environment(project, environment(target))
     tool, model, route = BLOCK.findall((project / "README.md").read_text())
-    model = re.sub(r"""(model(=|: )["'])[^"']+""", r"\1offline", model)
     python = (project / "src" / "app" / "agent.py").exists()
     agent = project / "src" / ("app/agent.py" if python else "agent.ts")
     routes = agent.with_stem("routes")
@@ -76,14 +94,19 @@ def project(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
         names = ("lookup_order: lookupOrder", "summarize")
     add_tool(agent, tool, names[0])
     add_tool(agent, model, names[1])
-    text = re.sub(r"^(export const )?ROUTES[^\n]*\n", "", routes.read_text(), flags=re.MULTILINE)
-    routes.write_text(text + route)
+    own, _, listed = route.rpartition("\n\n\n")
+    text = re.sub(r"(?m)^(export const )?ROUTES.*\n", lambda _: listed, routes.read_text())
+    routes.write_text(re.sub(r"(?m)^(?=# By method)", lambda _: f"\n{own}\n\n\n", text))
     return project
 
 
-def test_the_tools_and_the_second_model_of_the_readme_answer(project: Path) -> None:
+def test_the_tools_and_the_second_model_of_the_readme_answer(
+    project: Path, provider: Provider
+) -> None:
     typed = 'use lookup_order: 7\nuse lookup_order: {"order_id": "8"}\nuse summarize: Long.\n'
-    said = run(project, "chat", typed=typed + 'use lookup_order: {"id": 9}\n')
+    variables = {**provider_of(project)(provider.origin), "MODEL": ""}
+    said = run(project, "chat", typed=typed + 'use lookup_order: {"id": 9}\n', **variables)
+    assert provider.calls == [], "MODEL is not set"
     assert "The tool answered: Order 7 has been sent." in said
     assert "The tool answered: Order 8 has been sent." in said
     assert "The tool answered: I am the offline model, not a language model: I repeat" in said
@@ -93,28 +116,67 @@ def test_the_tools_and_the_second_model_of_the_readme_answer(project: Path) -> N
     assert re.search("required|expected", wrong, re.IGNORECASE)
 
 
-def test_the_route_of_the_readme_is_served_and_guarded(project: Path) -> None:
+def test_the_second_model_of_the_readme_ends_with_its_turn_and_is_not_in_the_log(
+    project: Path, provider: Provider
+) -> None:
+    def start(prompt: str, text: str) -> Exchange:
+        provider.script(prompt, [Call("summarize", {"text": text})])
+        exchange = Exchange(("127.0.0.1", port))
+        exchange.send("POST", "/invocations", {}, {"prompt": prompt})
+        return exchange
+
+    provider.script("Refused.", [Refuse(400)])
+    provider.script("Endless.", ["Well, ", HANG])
+    settings = {**provider_of(project)(provider.origin), "MODEL": "test-model"}
+    with serving(project, **settings) as (port, log):
+        for prompt, text, result in (("1", "Long.", "You said: Long."), ("2", "Refused.", "")):
+            assert start(prompt, text).reply().text == f"You said: {prompt}"
+            (told,) = [entry[1] for entry in provider.calls[-1].history if entry[0] == "result"]
+            assert result in told
+        turn = start("3", "Endless.")
+        provider.wait("the call", lambda: bool(provider.calls_for("Endless.")))
+        (call,) = provider.calls_for("Endless.")
+        while call.chunks == 0:
+            time.sleep(0.01)
+        turn.leave()
+        provider.wait("its end", lambda: call.outcome != "running")
+        assert call.outcome == "gone"
+    assert "tool summarize: " in log[0]
+    assert DETAIL not in log[0]
+    assert "Refused." not in log[0]
+
+
+@contextmanager
+def serving(project: Path, **settings: str) -> Iterator[tuple[int, list[str]]]:
+    """Serve a project, and give its port and its log, which is there at the end."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     server = forks.start(
         command_of(project, "serve"),
         cwd=project,
-        env={**clean_environment(), "PORT": str(port), "API_TOKEN": "secret"},
+        env={**clean_environment(), "PORT": str(port), **settings},
         stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
+        stderr=subprocess.STDOUT,
         text=True,
     )
+    assert server.stdout
+    log: list[str] = []
     try:
-        assert server.stdout
         assert any(f"Listening on http://127.0.0.1:{port}" in line for line in server.stdout)
+        yield port, log
+    finally:
+        server.kill()
+        server.wait()
+        log.append(server.stdout.read())
+
+
+def test_the_route_of_the_readme_is_served_and_guarded(project: Path) -> None:
+    with serving(project, API_TOKEN="secret") as (port, _):
         token = {"Authorization": "Bearer secret"}
         assert ask(port, "GET", token) == (200, "1.0")
         assert ask(port, "GET", {})[0] == 401
         assert ask(port, "GET", {**token, "Host": "evil.example"})[0] == 403
         assert ask(port, "DELETE", token)[0] == 405
-    finally:
-        server.kill()
-        server.wait()
 
 
 def ask(port: int, method: str, headers: dict[str, str]) -> tuple[int, str]:
@@ -126,17 +188,20 @@ def ask(port: int, method: str, headers: dict[str, str]) -> tuple[int, str]:
     return answer.status, text
 
 
-def test_what_the_readme_proposes_is_clean_for_the_type_checker(project: Path) -> None:
+def test_what_the_readme_proposes_is_clean_for_the_checks(project: Path) -> None:
     if (project / "package.json").exists():
-        command = [str(NODE), "node_modules/typescript/bin/tsc"]
+        commands = [[*NPM, "run", "lint"]]
     else:
         target = "strands-python" if "strands" in (project / "pyproject.toml").read_text() else ""
         cache = environment(target or "vercel-python") / ".mypy_cache"
-        command = [".venv/bin/python", "-m", "mypy", "--cache-dir", str(cache)]
-    result = subprocess.run(
-        command, cwd=project, env=clean_environment(), capture_output=True, text=True
-    )
-    assert result.returncode == 0, result.stdout
+        commands = [[".venv/bin/python", "-m", "mypy", "--cache-dir", str(cache)]]
+        ruff = str(cache.with_name(".venv") / "bin" / "ruff")
+        commands += [[ruff, "check", "--no-cache"], [ruff, "format", "--check", "--no-cache"]]
+    for command in commands:
+        result = subprocess.run(
+            command, cwd=project, env=clean_environment(), capture_output=True, text=True
+        )
+        assert result.returncode == 0, result.stdout
 
 
 @pytest.mark.parametrize(
