@@ -233,6 +233,44 @@ def test_chat_says_what_to_do_about_a_failure_of_the_provider(target: Target) ->
     assert re.search(": look at .* and the network\\.", gone.stdout), gone.stdout
 
 
+# How a tool asks for an approval, by target: what to replace in `agent`.
+ASKS = {
+    "strands-python": {
+        "import tool": "import ToolContext, tool",
+        "@tool": "@tool(context=True)",
+        "(text: str)": "(text: str, tool_context: ToolContext)",
+        "    return": "    tool_context.interrupt('approve')\n    return",
+    },
+    "vercel-python": {"@ai.tool\n": "@ai.tool(require_approval=True)\n"},
+    "strands-typescript": {
+        "callback: ({ text }) =>": "callback: ({ text }, context) => context?.interrupt('?') ??",
+    },
+    "vercel-typescript": {"  execute:": "  needsApproval: true,\n  execute:"},
+}
+
+
+@pytest.mark.parametrize(
+    "target",
+    [pytest.param(t, marks=[] if t == "vercel-python" else pytest.mark.full) for t in TARGETS],
+)
+def test_a_tool_that_asks_for_approval_fails_its_turn_at_once(target: str, tmp_path: Path) -> None:
+    project = tmp_path / "my-agent"
+    shutil.copytree(rendered(target), project)
+    link_environment(project, environment(target))
+    agent = project / ("src/app/agent.py" if "python" in target else "src/agent.ts")
+    for old, new in ASKS[target].items():
+        assert old in agent.read_text()
+        agent.write_text(agent.read_text().replace(old, new))
+    typed = "use word_count: a b\nHello.\n"
+    said = run(project, "chat", typed=typed, TURN_TIMEOUT_SECONDS="30")
+    refused, _, after = said.partition('you said: "Hello."')
+    assert "this turn was not kept" in refused
+    assert "timed out" not in refused
+    assert after, "the session goes on"
+    if target == "vercel-python":
+        assert "The tool word_count asks for an approval" in refused
+
+
 @pytest.mark.parametrize("target", TARGETS)
 def test_check_refuses_what_serve_refuses(target: str) -> None:
     project = installed(target)

@@ -126,6 +126,12 @@ class _Agent(ai.Agent):
             context.add(stream.message)
             if not calls:
                 return
+            gated = {tool.name for tool in self.tools if tool.require_approval}
+            for name in gated & {call.tool_name for call in calls}:
+                # Nobody is asked, so the call would wait until the turn times out.
+                what = f"The tool {name} asks for an approval, which nobody can give here"
+                detail = f"tool {name} asks for approval"
+                raise AgentError("reply_incomplete", f"{what}; this turn was not kept.", detail)
             results = await asyncio.gather(*[self._call(call) for call in calls])
             context.add(ai.tool_message(*results))
         raise AgentError("reply_incomplete", detail=f"{self.max_steps} steps")
