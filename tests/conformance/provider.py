@@ -181,6 +181,8 @@ class _Handler(BaseHTTPRequestHandler):
                 case End():
                     self._stream(wire, call, wire.finish(part.reason))
                     return self._finish()
+                case Sign(name="junk"):
+                    self._stream(wire, call, wire.text("a~~").replace(b"~~", b"\xff\xe2\x82"))
                 case Sign(name="error"):
                     self._stream(wire, call, wire.error(quote))
                     self._finish()

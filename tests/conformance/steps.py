@@ -77,6 +77,7 @@ CUT = Sign("cut")  # the socket closes; the chunked body has no end
 FADE = Sign("fade")  # the body ends cleanly, but with no finish reason: a proxy gave up
 ERROR = Sign("error")  # an error event in the stream, then a clean end
 DROP = Sign("drop")  # the socket closes before a status line; it stays, like Refuse
+JUNK = Sign("junk")  # a chunk of "a", a byte that is not UTF-8, and half of a character
 HANG = Hold(threading.Event())  # silence for ever
 
 Part = str | Call | End | Refuse | Hold | Drip | Flood | Sign

@@ -9,7 +9,7 @@ from tests.conformance.client import JSON, Reply
 from tests.conformance.conftest import NewChat
 from tests.conformance.provider import Provider
 from tests.conformance.server import Server
-from tests.conformance.steps import Call
+from tests.conformance.steps import JUNK, Call
 from tests.conformance.wires import BLANKS
 
 
@@ -195,3 +195,10 @@ def test_a_long_reply_of_many_chunks_is_whole(new_chat: NewChat) -> None:
     chunks = [f"{number} \U0001f40d" for number in range(2000)]
     assert_done(chat.say("Count.", chunks), chunks, turn=1, session=chat.session)
     assert chat.recalled() == [("user", "Count."), ("assistant", "".join(chunks))]
+
+
+@pytest.mark.about("turns")
+def test_bytes_of_a_provider_that_are_not_utf8_are_shown_as_such(chat: Chat) -> None:
+    reply = chat.say("Junk.", ["Well, ", JUNK, " é€."])
+    assert_done(reply, ["Well, ", "a\ufffd\ufffd", " é€."], turn=1, session=chat.session)
+    assert chat.recalled() == [("user", "Junk."), ("assistant", "Well, a\ufffd\ufffd é€.")]
