@@ -197,7 +197,7 @@ def test_a_page_that_looks_for_a_running_turn_goes_on(page: Page, fleet: Fleet) 
     reply = page.server.get(path)
     assert (reply.status, reply.body, reply.headers["Cache-Control"]) == (204, b"", "no-store")
     assert page.server.get(path, {"Origin": "https://evil.example"}).error == "origin_forbidden"
-    closed = fleet.shared(API_TOKEN="secret")
+    closed = fleet.shared(API_TOKEN=1)
     assert closed.get(path).error == "unauthorized"
     refused = page.server.send(body("s"), path=path).reply()
     assert (refused.error, refused.headers["Allow"]) == ("method_not_allowed", "GET, HEAD")
