@@ -341,9 +341,10 @@ def _check_environment(project: Project, files: Files) -> Findings:
                 continue
             if ref.reference.startswith("env:"):
                 message = f"The variable {variable} is not set: "
-                message += "set it before the agent starts with a model."
+                message += "until it is, `serve` refuses to start with a model."
                 yield document.finding("AML-W240", message, *ref.path)
             elif not has_aws:
                 todo = f"set {variable}, or " * bool(variable) + "provide credentials"
                 message = f"The secret {ref.reference} cannot be read without AWS credentials: "
-                yield document.finding("AML-W242", f"{message}{todo}.", *ref.path)
+                message += f"{todo}. Until then `serve` refuses to start with a model."
+                yield document.finding("AML-W242", message, *ref.path)
