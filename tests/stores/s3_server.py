@@ -1,7 +1,7 @@
 """S3 and Secrets Manager as a process of its own, with one path more: it makes an object older.
 
 The lifecycle rules of a bucket whose name begins with LOCKED cannot be changed, as where a policy
-lets an agent read and write objects and nothing else.
+lets an agent read and write objects and nothing else; in one that begins with UNWRITABLE no object.
 
 Run as `python -m tests.stores.s3_server`; its first line is the port. `POST /-/age` with
 {"bucket", "key", "days"} sets back when the object was last modified: no lifecycle rule runs here,
@@ -20,7 +20,7 @@ from moto.s3.models import s3_backends
 from werkzeug.serving import WSGIRequestHandler, make_server
 from werkzeug.wrappers import Request, Response
 
-from tests.stores.servers import LOCKED
+from tests.stores.servers import LOCKED, UNWRITABLE
 
 DENIED = "<Error><Code>AccessDenied</Code><Message>Access Denied</Message></Error>"
 
@@ -43,8 +43,10 @@ def main() -> None:
         if environ["PATH_INFO"] == "/-/age":
             age(**json.loads(Request(environ).get_data()))
             return Response("{}")(environ, start_response)
-        is_change = environ["REQUEST_METHOD"] == "PUT" and "lifecycle" in environ["QUERY_STRING"]
-        if is_change and environ["PATH_INFO"].startswith(f"/{LOCKED}"):
+        is_put, path = environ["REQUEST_METHOD"] == "PUT", environ["PATH_INFO"]
+        is_rule = path.startswith(f"/{LOCKED}") and "lifecycle" in environ["QUERY_STRING"]
+        is_object = path.startswith(f"/{UNWRITABLE}") and path.count("/") > 1
+        if is_put and (is_rule or is_object):
             denied = Response(DENIED, 403, content_type="application/xml")
             return denied(environ, start_response)
         # moto compares and then writes: of two saves at once, both could win. S3 lets one.

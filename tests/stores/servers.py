@@ -27,6 +27,7 @@ REDIS = ROOT / ".cache" / "redis7"
 REDIS_PACKAGES = ("redis-tools", "libatomic1", "libjemalloc2", "liblzf1", "libssl3", "libsystemd0")
 
 LOCKED = "locked-"  # a bucket of this prefix refuses changes of its lifecycle rules
+UNWRITABLE = "unwritable-"  # one of this prefix refuses objects
 
 Address = tuple[str, int]
 

@@ -4,15 +4,18 @@ import json
 import re
 import threading
 from functools import partial
+from pathlib import Path
+from typing import Any
 
 import pytest
+import valkey
 
 from tests.conformance.chat import Chat, assert_failed, echoed
 from tests.conformance.client import JSON, KEY
 from tests.conformance.steps import Hold
 from tests.stores.agents import CHECKPOINTS, Agents, Home, Replica, assert_clean
-from tests.stores.servers import wait_for
-from tests.stores.stores import SENTINEL
+from tests.stores.servers import UNWRITABLE, valkey_server, wait_for
+from tests.stores.stores import SENTINEL, s3_client
 
 UUID7 = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
 
@@ -123,6 +126,58 @@ def test_check_is_content_with_what_is_rendered(agents: Agents) -> None:
     result = home.run("check")
     assert result.returncode == 1
     assert re.search(r"agents/\S+:\d+ AML-E\w+ ", result.stdout), result.stdout
+
+
+@pytest.mark.one_each
+def test_check_does_what_a_turn_does_and_leaves_nothing(agents: Agents) -> None:
+    home = agents.home()
+    proxy = home.store.proxy()
+    result = home.run("check", "--connect", **home.store.environment(proxy.address))
+    assert result.returncode == 0, result
+    assert proxy.saves == 1
+    assert home.agent_id not in home.store.everything()
+    proxy.close()
+
+
+@pytest.mark.stores("valkey")
+@pytest.mark.spread
+def test_check_finds_rights_that_are_missing_and_what_loses_sessions(
+    agents: Agents, tmp_path: Path
+) -> None:
+    home, options = agents.home(), ["--maxmemory", "100mb", "--maxmemory-policy", "volatile-lru"]
+    with valkey_server(tmp_path, options) as (host, port):
+        client: Any = valkey.Valkey(host, port)
+        rights = ["+@read", "+@connection", "+eval", "+info"]
+        user = {"enabled": True, "passwords": [f"+{SENTINEL}"], "keys": ["*"], "commands": rights}
+        client.acl_setuser("reader", **user)
+        found = {}
+        for name in ("", f"reader:{SENTINEL}@"):
+            url = f"valkey://{name}{host}:{port}"
+            result = home.run("check", "--connect", SECRETS_VALKEY_SESSIONS=url)
+            assert_clean(result.stdout + result.stderr)
+            lines = result.stdout.splitlines()[:-1]
+            found[name[:6]] = [line.partition(":1 ")[2][:36] for line in lines]
+            assert client.keys() == []
+    evicted = "AML-W161 maxmemory-policy is volatil"
+    assert found == {
+        "": [evicted, "AML-W161 The server saves nothing to"],
+        "reader": [evicted, "AML-E160 No session can be saved: va"],
+    }
+
+
+@pytest.mark.stores("s3")
+@pytest.mark.spread
+def test_check_finds_a_bucket_that_may_only_be_read_and_sets_no_rule(agents: Agents) -> None:
+    home, client = agents.home(), s3_client(agents.backing.s3)
+    results = []
+    for bucket in (home.agent_id, f"{UNWRITABLE}{home.agent_id}"):
+        client.create_bucket(Bucket=bucket)
+        results.append(home.run("check", "--connect", SECRETS_S3_SESSIONS=bucket))
+        with pytest.raises(client.exceptions.ClientError, match="NoSuchLifecycle"):
+            client.get_bucket_lifecycle_configuration(Bucket=bucket)
+    assert [result.returncode for result in results] == [0, 1], results
+    assert "AML-E160 No session can be saved: " in results[1].stdout
+    assert "AccessDenied" in results[1].stdout
 
 
 @pytest.mark.stores("valkey")

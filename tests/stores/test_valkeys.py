@@ -14,7 +14,15 @@ from tests.conformance.client import JSON
 from tests.conformance.provider import Provider
 from tests.conformance.steps import Hold
 from tests.stores.agents import Agents, on
-from tests.stores.servers import Address, TlsFront, redis_7, valkey_cluster
+from tests.stores.proxy import Proxy
+from tests.stores.servers import (
+    Address,
+    TlsFront,
+    redis_7,
+    valkey_cluster,
+    valkey_server,
+    wait_for,
+)
 
 pytestmark = pytest.mark.stores("valkey")
 
@@ -50,6 +58,9 @@ def works(agents: Agents, provider: Provider, **variables: str) -> list[str]:
         gate.set()
         assert_failed(loser.reply(), 409, "session_conflict", chat.session)
         assert chat.recalled() == echoed("One.", "Two.", "Three.")
+    checked = home.run("check", "--connect", **variables)
+    assert checked.returncode == 0, checked
+    assert "saves nothing to disk" in checked.stdout
     listed = home.run("sessions", "list", **variables)
     assert listed.returncode == 0, listed
     assert all(chat.session in listed.stdout for chat in chats)
@@ -87,6 +98,48 @@ def test_tls(agents: Agents, provider: Provider, tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_redis_7(agents: Agents, provider: Provider, redis: Address) -> None:
     works(agents, provider, SECRETS_VALKEY_SESSIONS=f"redis://{redis[0]}:{redis[1]}")
+
+
+def fail_over(primary: Any, replica: Any) -> None:
+    """Let the two change places, as before the maintenance of a server."""
+    wait_for("a link", lambda: replica.info("replication")["master_link_status"] == "up")
+    wait_for("a replica", lambda: primary.info("replication")["slave0"]["state"] == "online")
+    primary.execute_command("FAILOVER")
+    wait_for("a failover", lambda: replica.role()[0] + primary.role()[0] == b"masterslave")
+
+
+@pytest.mark.spread
+def test_a_planned_failover_costs_no_turn(
+    agents: Agents, provider: Provider, tmp_path: Path
+) -> None:
+    """The old primary lives on as a replica, and keeps the connections that it has."""
+    at_once = ["--repl-diskless-sync-delay", "0"]
+    with (
+        valkey_server(tmp_path / "1", at_once) as first,
+        valkey_server(tmp_path / "2", at_once) as second,
+    ):
+        old, new = valkey.Valkey(*first), valkey.Valkey(*second)
+        proxy = Proxy(first)
+        url = f"valkey://{proxy.address[0]}:{proxy.address[1]}"
+        server = agents.fresh(agents.home(), SECRETS_VALKEY_SESSIONS=url).server
+        chat = Chat(server, provider)
+        assert chat.say("One.").turn == 1
+        new.replicaof(*first)
+        fail_over(old, new)
+        accepted, proxy.behind = proxy.accepted, second
+        assert chat.say("Two.").turn == 2
+        assert proxy.accepted > accepted
+        assert len(chat.calls("Two.")) == 1
+
+        # While the name still leads to the old one turns fail: but for the first, before the model.
+        fail_over(new, old)
+        assert_failed(chat.say("Lost.", headers=JSON), 503, "store_unavailable", chat.session)
+        assert_failed(chat.say("No call.", headers=JSON), 503, "store_unavailable", chat.session)
+        assert chat.calls("No call.") == []
+        proxy.behind = first
+        assert chat.say("Three.").turn == 3
+        assert chat.recalled() == echoed("One.", "Two.", "Three.")
+        proxy.close()
 
 
 @pytest.mark.one_each
