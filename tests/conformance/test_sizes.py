@@ -58,6 +58,30 @@ def test_sessions_in_memory_are_bounded_in_bytes(fleet: Fleet, new_chat: NewChat
     assert [chats[-1].say("Again.").turn, chats[0].say("Again.").turn] == [2, 1]
 
 
+def test_a_full_session_goes_on_without_its_oldest_turns(chat: Chat) -> None:
+    call = Call("word_count", {"text": "a b"})
+    counted = [("user", "Count."), ("call", "word_count", {"text": "a b"}), ("result", "2")]
+    turns = [[*counted, ("assistant", "Two.")]]
+    assert chat.say("Count.", [call], ["Two."]).turn == 1
+    for number, size in enumerate((3000, 3000, 3000, 20, 7000), 2):
+        text = "x" * size
+        assert chat.say(text, [f"{number}."]).turn == number
+        turns.append([("user", text), ("assistant", f"{number}.")])
+    left = chat.recalled("What is left?")
+    fitting = [[entry for turn in turns[start:] for entry in turn] for start in (1, 2, 3)]
+    assert left in fitting, "whole turns, and no fewer than fit"
+
+
+def test_a_turn_that_no_session_can_hold_leaves_it_as_it_was(chat: Chat) -> None:
+    assert chat.say("One.").turn == 1
+    prompt = "x" * 17_000
+    assert_failed(chat.say(prompt, headers=JSON), 413, "session_too_large", chat.session)
+    assert chat.calls(prompt) == [], "the model was called for a prompt that cannot be kept"
+    reply = chat.say("x" * 9000, ["y" * 4500], headers=JSON)
+    assert_failed(reply, 413, "session_too_large", chat.session)
+    assert chat.recalled() == [("user", "One."), ("assistant", "You said: One.")]
+
+
 def sent_much(fleet: Fleet, provider: Provider, step: Step) -> tuple[Chat, Reply, float, float]:
     """The reply, the greatest size of the process in megabytes, and the slowest ping's seconds."""
     server = fleet.fresh()

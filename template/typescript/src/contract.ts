@@ -26,7 +26,7 @@ export const ERRORS = {
   session_conflict: [409, 'Another process continued this session; this turn was not kept.'],
   session_corrupt: [409, 'The stored session is unreadable and was quarantined; start anew.'],
   payload_too_large: [413, 'The body is too large.'],
-  session_too_large: [413, 'The session is too large to be stored; this turn was not kept.'],
+  session_too_large: [413, 'The turn is too large for a session; it was not kept.'],
   session_busy: [429, 'Too many turns are waiting for this session.'],
   internal_error: [500, 'Internal error; this turn was not kept.'],
   model_failed: [502, 'The model failed; this turn was not kept.'],

@@ -6,7 +6,6 @@ from typing import Protocol
 
 from cachetools import TTLCache
 
-from .contract import AgentError
 from .settings import Settings
 
 
@@ -23,6 +22,8 @@ class Stored:
 
 class SessionStore(Protocol):
     """Where committed snapshots live. Each method raises AgentError when the store fails."""
+
+    max_bytes: int  # of a snapshot
 
     async def load(self, session_id: str) -> Stored | None:
         """Return what was saved last, or None."""
@@ -62,7 +63,7 @@ class InProcess:
     """
 
     def __init__(self, settings: Settings) -> None:
-        self._max_bytes, self._entries = settings.max_snapshot_bytes, Snapshots(settings)
+        self.max_bytes, self._entries = settings.max_snapshot_bytes, Snapshots(settings)
 
     async def load(self, session_id: str) -> Stored | None:
         stored = self._entries.get(session_id)
@@ -73,8 +74,6 @@ class InProcess:
     async def save(
         self, session_id: str, snapshot: bytes, expected: str | None, saved: Callable[[], None]
     ) -> None:
-        if len(snapshot) > self._max_bytes:
-            raise AgentError("session_too_large", detail=f"{len(snapshot)} bytes")
         self._entries.put(session_id, Stored(None, snapshot))
         saved()
 

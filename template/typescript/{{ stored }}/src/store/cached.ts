@@ -16,6 +16,7 @@ import { isSame, readSnapshot } from './snapshot.ts'
  * and continue in this process.
  */
 export class CachedStore implements SessionStore {
+  readonly maxBytes: number
   readonly #settings: Settings
   readonly #store: DurableStore
   readonly #cache: LRUCache<string, Stored>
@@ -25,11 +26,12 @@ export class CachedStore implements SessionStore {
   readonly #unknown: LRUCache<string, { snapshot: string; saved: () => void }>
 
   constructor(settings: Settings, store: DurableStore, isWritable: boolean) {
+    this.maxBytes = settings.maxSnapshotBytes
     this.#settings = settings
     this.#store = store
     this.#cache = new InProcess(settings).entries
     this.#own = isWritable ? null : new InProcess(settings)
-    const maxSize = 16 * settings.maxSnapshotBytes
+    const maxSize = 16 * this.maxBytes
     this.#unknown = new LRUCache({ maxSize, sizeCalculation: (one) => one.snapshot.length })
   }
 
@@ -47,14 +49,14 @@ export class CachedStore implements SessionStore {
       this.#unknown.delete(sessionId)
       unknown.saved()
     }
-    const snapshot = readSnapshot(stored.snapshot, this.#settings.maxSnapshotBytes)
+    const snapshot = readSnapshot(stored.snapshot, this.maxBytes)
     if (snapshot === null) throw await this.#quarantine(sessionId, stored.revision)
     const read = { revision: stored.revision, snapshot }
     this.#cache.set(sessionId, read)
     return read
   }
 
-  /** As SessionStore. Throws `session_too_large`, `session_conflict` and `store_unavailable`. */
+  /** As SessionStore. Throws `session_conflict` and `store_unavailable`. */
   async save(
     sessionId: string,
     snapshot: string,
@@ -62,10 +64,6 @@ export class CachedStore implements SessionStore {
     saved: () => void,
   ): Promise<void> {
     if (this.#own) return await this.#own.save(sessionId, snapshot, expected, saved)
-    const size = Buffer.byteLength(snapshot)
-    if (size > this.#settings.maxSnapshotBytes) {
-      throw new AgentError('session_too_large', '', `${size} bytes`)
-    }
     const checkpoint = this.#settings.checkpoints > 0 ? uuid7() : null
     let revision: string | null
     try {

@@ -26,11 +26,12 @@ class CachedStore:
 
     def __init__(self, settings: Settings, store: DurableStore, is_writable: bool) -> None:
         self._settings, self._store = settings, store
+        self.max_bytes = settings.max_snapshot_bytes
         self._own = None if is_writable else InProcess(settings)
         self._known = Snapshots(settings)
         # Saves of which neither the reply nor the outcome is known, by session.
         self._unknown: LRUCache[str, tuple[bytes, Saved]] = LRUCache(
-            16 * settings.max_snapshot_bytes, getsizeof=lambda one: len(one[0])
+            16 * self.max_bytes, getsizeof=lambda one: len(one[0])
         )
 
     async def load(self, session_id: str) -> Stored | None:
@@ -54,7 +55,7 @@ class CachedStore:
         if unknown and is_same(stored.snapshot, unknown[0]):
             self._unknown.pop(session_id)[1]()
         if stored is not known:
-            snapshot = read_snapshot(stored.snapshot, self._settings.max_snapshot_bytes)
+            snapshot = read_snapshot(stored.snapshot, self.max_bytes)
             if snapshot is None:
                 raise await _uncancelled(self._quarantine(session_id, stored.revision))
             stored = Stored(stored.revision, snapshot)
@@ -66,12 +67,10 @@ class CachedStore:
     ) -> None:
         """Replace the snapshot of the `expected` revision. Once started, it cannot be cancelled.
 
-        Raises AgentError: `session_too_large`, `session_conflict` and `store_unavailable`.
+        Raises AgentError: `session_conflict` and `store_unavailable`.
         """
         if self._own:
             return await self._own.save(session_id, snapshot, expected, saved)
-        if len(snapshot) > self._settings.max_snapshot_bytes:
-            raise AgentError("session_too_large", detail=f"{len(snapshot)} bytes")
         await _uncancelled(self._save(session_id, snapshot, expected, saved))
 
     async def end(self, session_id: str) -> None:
