@@ -15,7 +15,7 @@ export interface SessionStore {
   /** Of a snapshot. */
   readonly maxBytes: number
 
-  /** Return what was saved last, or null. */
+  /** Return what was saved last, or null. An empty snapshot: it was here, and has vanished. */
   load(sessionId: string): Promise<Stored | null>
 
   /**

@@ -92,7 +92,7 @@ class Events:
 
     def done(self, result: dict[str, Any], report: TurnReport) -> str:
         """Return the event of a committed turn."""
-        data = {"session_id": result["session_id"], "turn": result["turn"]}
+        data = {name: value for name, value in result.items() if name != "reply"}
         return _event("event: done\n", data)
 
     def error(self, failure: AgentError) -> str:
@@ -186,7 +186,8 @@ async def _run(
     if isinstance(call, TurnRequest):
         with logged(call, report):
             last = await take_turn(runtime, call, emit, report)
-        return {"session_id": call.session_id, "turn": last["turn"], "reply": last["reply"]}
+        shown = {name: last[name] for name in ("turn", "reply", "restarted") if name in last}
+        return {"session_id": call.session_id, **shown}
     try:
         async with runtime.sessions.open(call.session_id, call.actor) as session:
             await session.end()

@@ -26,7 +26,7 @@ class SessionStore(Protocol):
     max_bytes: int  # of a snapshot
 
     async def load(self, session_id: str) -> Stored | None:
-        """Return what was saved last, or None."""
+        """Return what was saved last, or None. An empty snapshot: it was here, and has vanished."""
 
     async def save(
         self, session_id: str, snapshot: bytes, expected: str | None, saved: Callable[[], None]

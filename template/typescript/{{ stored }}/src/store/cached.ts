@@ -9,6 +9,9 @@ import type { Settings } from '../settings.ts'
 import { Conflict, type DurableStore, StoreUnavailable } from './base.ts'
 import { isSame, readSnapshot } from './snapshot.ts'
 
+/** A session that was cached here, and that the store no longer has. */
+const GONE: Stored = { revision: null, snapshot: '' }
+
 /**
  * A DurableStore for turns: its failures are AgentErrors, and it caches what it has loaded.
  *
@@ -40,10 +43,16 @@ export class CachedStore implements SessionStore {
     const own = await this.#own?.load(sessionId)
     if (own) return own.snapshot ? own : null
     const known = this.#cache.get(sessionId) ?? null
-    const stored = await this.#store.load(sessionId, known).catch(fail)
+    const stored = await this.#store.load(sessionId, known === GONE ? null : known).catch(fail)
+    if (stored === null) {
+      if (known === null || known === GONE) return known
+      // Expired, evicted, lost in a restart or ended elsewhere.
+      log('WARNING', `session ${sessionId}: its turns vanished from the store`)
+      this.#cache.set(sessionId, GONE) // until the next turn is committed
+      return GONE
+    }
     if (stored === known) return known
     this.#cache.delete(sessionId)
-    if (stored === null) return null
     const unknown = this.#unknown.get(sessionId)
     if (unknown && isSame(stored.snapshot, unknown.snapshot)) {
       this.#unknown.delete(sessionId)
@@ -71,7 +80,6 @@ export class CachedStore implements SessionStore {
     } catch (error) {
       const isUnknown = error instanceof StoreUnavailable && error.indeterminate
       if (!isUnknown && !(error instanceof Conflict)) fail(error)
-      this.#cache.delete(sessionId)
       this.#unknown.set(sessionId, { snapshot, saved })
       revision = await this.#findSaved(sessionId, snapshot, error)
       if (checkpoint) await this.#store.saveCheckpoint(sessionId, snapshot, checkpoint)

@@ -16,6 +16,7 @@ from .snapshot import is_same, read_snapshot
 
 log = logging.getLogger(__name__)
 Saved = Callable[[], None]
+GONE = Stored(None, b"")  # a session that was cached here, and that the store no longer has
 
 
 class CachedStore:
@@ -35,7 +36,7 @@ class CachedStore:
         )
 
     async def load(self, session_id: str) -> Stored | None:
-        """Return the committed snapshot, or None.
+        """Return the committed snapshot, or None, or GONE.
 
         Raises AgentError: `store_unavailable`; `session_corrupt` after a quarantine;
         `session_conflict` when another process changed the snapshot during it.
@@ -45,12 +46,15 @@ class CachedStore:
             return own if own.snapshot else None  # without a snapshot: ended in this process
         known = self._known.get(session_id)
         try:
-            stored = await self._store.load(session_id, known)
+            stored = await self._store.load(session_id, None if known == GONE else known)
         except StoreUnavailable as error:
             raise AgentError("store_unavailable", detail=str(error)) from None
-        self._known.pop(session_id, None)
         if stored is None:
-            return None
+            if known not in (None, GONE):  # expired, evicted, lost in a restart or ended elsewhere
+                log.warning("session %s: its turns vanished from the store", session_id)
+                self._known.put(session_id, known := GONE)  # until the next turn is committed
+            return known
+        self._known.pop(session_id, None)
         unknown = self._unknown.get(session_id)
         if unknown and is_same(stored.snapshot, unknown[0]):
             self._unknown.pop(session_id)[1]()
@@ -113,7 +117,6 @@ class CachedStore:
             if isinstance(error, StoreUnavailable) and not error.indeterminate:
                 del self._unknown[session_id]
                 raise error
-            self._known.pop(session_id, None)
             stored = await self._store.load(session_id)
             if stored is None or not is_same(stored.snapshot, snapshot):
                 raise error
