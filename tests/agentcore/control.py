@@ -117,6 +117,11 @@ class Control(State):
             if override == "selfManagedConfiguration" and templates is not None:
                 raise invalid("memoryStrategies", "A self-managed strategy has no namespaces")
             more["configuration"] = {"type": OVERRIDES[override]}
+        if "reflectionConfiguration" in given:
+            reflected = given["reflectionConfiguration"]["namespaceTemplates"]
+            names = {"namespaces": reflected, "namespaceTemplates": reflected}
+            reflection = {"episodicReflectionConfiguration": names}
+            more["configuration"] = {"reflection": reflection}
         for name in ("description", "memoryRecordSchema"):
             if name in given:
                 more[name] = given[name]

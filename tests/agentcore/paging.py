@@ -14,18 +14,24 @@ T = TypeVar("T")
 
 
 def page(
-    given: Given, items: Iterable[tuple[str, T]], newest_first: bool = False
+    given: Given,
+    items: Iterable[tuple[str, T]],
+    newest_first: bool = False,
+    frail: bool = False,
 ) -> tuple[list[T], Given]:
     """The next items in the order of their keys, and the token of the page after them.
 
     A token holds the key of the last item, so that what comes or goes between two pages neither
-    repeats nor hides another item. It is refused for a list that was asked for otherwise.
+    repeats nor hides another item. It is refused for a list that was asked for otherwise, and a
+    `frail` one when that item is gone.
     """
     ordered = sorted(items, key=lambda item: item[0], reverse=newest_first)
     size = given.get("maxResults", DEFAULT_PAGE)
     asked = _asked(given)
     if "nextToken" in given:
         last = _last(given["nextToken"], asked)
+        if frail and last not in (key for key, _ in ordered):
+            raise invalid("nextToken", "The token is no longer valid")
         ordered = [i for i in ordered if (i[0] < last if newest_first else i[0] > last)]
     found = [item for _, item in ordered[:size]]
     if len(ordered) <= size:

@@ -31,7 +31,7 @@ class Records(State):
         """Newest first; metadata is filtered after a page was cut, so one may be empty."""
         records = self._where(given, given.get("memoryStrategyId"))
         rows = ((f"{record.created:020.6f}{record.id}", record) for record in records)
-        found, more = page(given, rows, newest_first=True)
+        found, more = page(given, rows, newest_first=True, frail=self.frail_tokens)
         filters = given.get("metadataFilters", [])
         shown = [described(record) for record in found if matches(filters, record.metadata)]
         return {"memoryRecordSummaries": shown, **more}

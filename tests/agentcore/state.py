@@ -101,6 +101,7 @@ class State:
 
     def __init__(self, extraction_delay: float = 0.0, creation_delay: float = 0.0) -> None:
         self.extraction_delay, self.creation_delay = extraction_delay, creation_delay
+        self.frail_tokens = False  # whether the token of a page dies with the row before it
         self.clock = Clock()
         self.counts: Counter[str] = Counter()
         self.memories: dict[str, Memory] = {}

@@ -268,6 +268,7 @@ class Agent:
         self.up()
         self.idle()
         self.service.service.extraction_delay = 0
+        self.service.service.frail_tokens = False
         # All scenarios are of one project.
         self.service.service.memories[self.team].records.clear()
 

@@ -167,6 +167,28 @@ def test_forget_goes_on_until_nothing_is_left(agent: Agent, who: str) -> None:
     assert agent.said(agent.notes, who) == agent.said(agent.team, who) == []
 
 
+@pytest.mark.usual("vercel-python-alone", "strands-typescript-alone")
+def test_forget_erases_what_reflects_on_episodes(resting: Agent, files: Home, who: str) -> None:
+    service = resting.service
+    reflected = {"namespaceTemplates": ["/reflections/{actorId}"]}
+    episodic = {"name": "episodes", "namespaceTemplates": ["/episodes/{actorId}/{sessionId}"]}
+    strategy = {"episodicMemoryStrategy": {**episodic, "reflectionConfiguration": reflected}}
+    given = {"name": unique("episodes").replace("-", "_"), "eventExpiryDuration": 90}
+    made = service.service.call("CreateMemory", {**given, "memoryStrategies": [strategy]})
+    memory = made["memory"]["id"]
+    # The first page is deleted before the next one is asked for, whose token dies with it.
+    service.service.frail_tokens = True
+    service.remember(memory, f"/reflections/{who}", *(f"Lesson {n}." for n in range(230)))
+    service.remember(memory, f"/reflections/{who}2", "Of another.")
+    files.declare(collection("notes", "user", {"/episodes/{actorId}/*": (3, 0.4)}))
+    more = {**service.environment(), "SECRETS_AGENTCORE_NOTES": memory}
+    result = files.run("forget", "--actor", who, "--json", **more)
+    assert result.returncode == 0, result
+    assert json.loads(result.stdout)["records"] == 230
+    assert service.service.texts(memory) == ["Of another."]
+    assert len(service.take_violations()) == 2, "two tokens had died"
+
+
 @pytest.mark.full
 def test_forget_says_that_the_service_is_down(agent: Agent, who: str) -> None:
     agent.down()
