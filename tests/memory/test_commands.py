@@ -2,11 +2,13 @@
 
 import json
 import re
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
+from tests.conformance.steps import Hold
 from tests.conformance.targets import Target
 from tests.memory.agents import NOTES, PROJECT, Agent, Home, collection, of, unique
 
@@ -187,6 +189,33 @@ def test_forget_erases_what_reflects_on_episodes(resting: Agent, files: Home, wh
     assert json.loads(result.stdout)["records"] == 230
     assert service.service.texts(memory) == ["Of another."]
     assert len(service.take_violations()) == 2, "two tokens had died"
+
+
+@pytest.mark.usual("strands-python-valkey", "vercel-typescript-valkey", "vercel-python-alone")
+def test_what_waits_or_runs_while_an_actor_is_forgotten_is_not_recorded(
+    agent: Agent, who: str, gate: threading.Event
+) -> None:
+    agent.learn_nothing()
+    waiting, running, other = agent.chat(who), agent.chat(who), agent.chat(f"{who}2")
+    agent.service.faults.fail("CreateEvent", times=None)
+    assert [chat.say("The tea is green.").turn for chat in (waiting, other)] == [1, 1]
+    reply = running.start("It is hot.", [Hold(gate), "So it is."])
+    running.call("It is hot.")
+    report = json.loads(agent.run("forget", "--actor", who, "--json").stdout)
+    agent.service.faults.clear()
+    gate.set()
+    assert reply.reply().turn == 1
+    agent.idle()
+    for memory in (agent.notes, agent.team):
+        assert len(agent.said(memory, f"{who}2")) == 2, "of another actor"
+        assert len(agent.said(memory, who)) == (0 if agent.store else 4)
+    assert agent.chat(who).say("It is cold.").turn == 1
+    agent.idle()
+    for memory in (agent.notes, agent.team):
+        assert len(agent.said(memory, who)) == (2 if agent.store else 6), "what is new"
+    notes = "".join(report["notes"])
+    assert "run this again then" in notes
+    assert ("are recorded after this" in notes) == (agent.store is None)
 
 
 @pytest.mark.full

@@ -8,6 +8,8 @@ import { withRetries } from './retry_queue.ts'
 import { defaultTemplate, type LongTermMemory } from './wiring.ts'
 
 const PLACEHOLDER = /\{(\w+)\}/
+export const LATER =
+  'turns that run or wait to be recorded now are recorded after this: run this again then'
 const AGAIN = 'records of the last turns may still be extracted: run this again in some minutes'
 const MAX_LISTS = 10 // how often one list is read from its start without a deletion
 

@@ -13,6 +13,7 @@ from .namespaces import PLACEHOLDER, Namespace, Who, resolve, written_templates
 from .retry_queue import with_retries
 from .wiring import LongTermMemory, default_template
 
+LATER = "turns that run or wait to be recorded now are recorded after this: run this again then"
 AGAIN = "records of the last turns may still be extracted: run this again in some minutes"
 MAX_LISTS = 10  # how often one list is read from its start without a deletion
 
