@@ -142,6 +142,17 @@ def test_a_long_description_does_not_keep_check_busy(language: str, tmp_path: Pa
     assert [[one["id"] for one in each] for each in found] == [["AML-W222"]] * len(cases)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_brackets_in_brackets_do_not_keep_check_busy(language: str, tmp_path: Path) -> None:
+    """The first took 18 s of CPU time."""
+    texts = ["[" * 16_000 + "]" * 16_000, "[a, " * 8000 + "]" * 8000, "{a: " * 8000]
+    cases = [Case("", "valkey", [["port: 6379", f"port: {text}"]], []) for text in texts]
+    projects = [case.write(tmp_path / str(number)) for number, case in enumerate(cases)]
+    found = run_in_render(language, "valkey", "check", projects, cpu_seconds=8)
+    assert [[one["id"] for one in each] for each in found] == [["AML-E00D"]] * len(cases)
+
+
 def _described(text: str) -> dict[str, object]:
     return {"cut": ["  description:", "  owner:"], "by": f"  description: '{text}x'\n"}
 

@@ -186,8 +186,8 @@ async def _run(
     if isinstance(call, TurnRequest):
         with logged(call, report):
             last = await take_turn(runtime, call, emit, report)
-        shown = {name: last[name] for name in ("turn", "reply", "restarted") if name in last}
-        return {"session_id": call.session_id, **shown}
+        result: dict[str, Any] = {"session_id": call.session_id}
+        return result | {name: last[name] for name in ("turn", "reply", "restarted") if name in last}
     try:
         async with runtime.sessions.open(call.session_id, call.actor) as session:
             await session.end()

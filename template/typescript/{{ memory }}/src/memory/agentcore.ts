@@ -202,7 +202,8 @@ export class AgentCore implements Memory {
         const custom = reflection?.customReflectionConfiguration?.episodicReflectionOverride
         const parts = [one, reflection?.episodicReflectionConfiguration ?? custom]
         const namespaces = parts.flatMap((part) => {
-          return (part?.namespaceTemplates?.length ? part.namespaceTemplates : part?.namespaces) ?? []
+          const templates = part?.namespaceTemplates
+          return (templates?.length ? templates : part?.namespaces) ?? []
         })
         return { id: one.strategyId!, namespaces }
       })
