@@ -135,6 +135,10 @@ class Store(ABC):
     def everything(self) -> str:
         """All that is stored, as text: to look for what must not be in it."""
 
+    def bring_forward(self, session: str) -> None:
+        """Let all checkpoints of a session be of a clock that is far ahead."""
+        raise NotImplementedError
+
     def expire(self, session: str) -> None:
         """Let the time of a session run out, as if it had not been used for long."""
         raise NotImplementedError
@@ -216,6 +220,12 @@ class ValkeyStore(Store):
         keys = self.client.keys(f"*:agent:{self.agent_id}")
         return repr({key: self.client.hgetall(key) for key in keys})
 
+    def bring_forward(self, session: str) -> None:
+        for id in self.checkpoints(session):
+            data = self.client.hget(self.key(session), f"h:{id}")
+            self.client.hset(self.key(session), f"h:f0{id[2:]}", data)
+            self.client.hdel(self.key(session), f"h:{id}")
+
     def expire(self, session: str) -> None:
         assert self.client.pexpire(self.key(session), 1)
         while self.client.exists(self.key(session)):
@@ -278,10 +288,22 @@ class S3Store(Store):
         mine = [key for key in self.keys("") if f"/agent/{self.agent_id}/" in key]
         return repr({key: self._get(key) for key in mine})
 
+    def bring_forward(self, session: str) -> None:
+        folder = self.key(session, "immutable_history/")
+        for key in self.keys(folder):
+            ahead = f"{folder}snapshot_f0{key.removeprefix(folder)[11:]}"
+            self.client.put_object(Bucket=BUCKET, Key=ahead, Body=self._get(key))
+            self.client.delete_object(Bucket=BUCKET, Key=key)
+
     def expire(self, session: str) -> None:
         older = {"bucket": BUCKET, "key": self.key(session), "days": self.ttl_days + 1}
         url = f"http://{self.address[0]}:{self.address[1]}/-/age"
         assert httpx.post(url, json=older).status_code == 200
+
+    def conflict(self, times: int) -> None:
+        """Let the next writes be refused, each to be tried again."""
+        url = f"http://{self.address[0]}:{self.address[1]}/-/conflict"
+        assert httpx.post(url, json={"times": times}).status_code == 200
 
     def _get(self, key: str) -> bytes | None:
         try:

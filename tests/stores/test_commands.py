@@ -210,6 +210,11 @@ def test_a_replica_notices_that_a_session_was_restored_or_ended(
     assert chat.recalled("Five.") == echoed("Four.")
 
 
+def has_checkpoints(home: Home, session: str) -> bool:
+    """Whether as many are left as there shall be."""
+    return len(home.store.checkpoints(session)) == CHECKPOINTS
+
+
 def made_at(home: Home, session: str) -> str:
     """When the last turn was made, as `sessions show` tells it."""
     return str(home.store.snapshot(session)["created_at"]).replace("+00:00", "Z")
@@ -222,6 +227,22 @@ def shown_turns(home: Home, session: str) -> list[tuple[int, str]]:
     checkpoints = json.loads(shown.stdout)["checkpoints"]
     assert [one["id"] for one in checkpoints] == home.store.checkpoints(session)
     return [(one["turn"], one["created_at"]) for one in checkpoints]
+
+
+@pytest.mark.stores("valkey", "s3")
+@pytest.mark.spread
+def test_a_replica_whose_clock_is_behind_leaves_checkpoints(chat: Chat, one: Replica) -> None:
+    home = one.home
+    for text in ("One.", "Two.", "Three."):
+        chat.say(text)
+    home.store.bring_forward(chat.session)  # as another replica made them, whose clock is ahead
+    for turn, text in ((4, "Four."), (5, "Five.")):
+        assert chat.say(text).turn == turn
+        trimmed = partial(has_checkpoints, home, chat.session)
+        wait_for("the deletion of old checkpoints", trimmed)
+        assert [one for one, _ in shown_turns(home, chat.session)] == [turn - 2, turn - 1, turn]
+    ids = home.store.checkpoints(chat.session)
+    assert all(UUID7.fullmatch(id) for id in ids)
 
 
 @pytest.mark.one_each

@@ -6,7 +6,8 @@ from functools import partial
 
 import pytest
 
-from tests.conformance.chat import Chat, echoed
+from tests.conformance.chat import Chat, assert_failed, echoed
+from tests.conformance.client import JSON
 from tests.conformance.provider import Provider
 from tests.conformance.server import Server
 from tests.stores.agents import CHECKPOINTS, Agents, Replica, on
@@ -173,6 +174,37 @@ def test_a_bucket_whose_rules_cannot_be_changed_is_one_warning(
     assert [len(warnings_of(replica.server)) for replica in (one, two)] == [1, 1]
     with pytest.raises(store.client.exceptions.ClientError, match="NoSuchLifecycleConfiguration"):
         store.client.get_bucket_lifecycle_configuration(Bucket=bucket)
+
+
+@pytest.mark.spread
+@pytest.mark.stores("s3")
+def test_a_write_that_s3_asks_to_try_again_is_tried_again(chat: Chat, one: Replica) -> None:
+    store = one.home.store
+    assert isinstance(store, S3Store)
+    for turn, text in enumerate(("One.", "Two."), 1):  # a first write, and one that replaces it
+        store.conflict(2)
+        assert chat.say(text).turn == turn
+    store.conflict(3)
+    assert_failed(chat.say("Three.", headers=JSON), 409, "session_conflict", chat.session)
+    store.conflict(0)
+    assert chat.recalled() == echoed("One.", "Two.")
+
+
+@pytest.mark.spread
+@pytest.mark.stores("s3")
+def test_a_bucket_that_keeps_versions_is_a_warning(agents: Agents) -> None:
+    home = agents.home()
+    store = home.store
+    assert isinstance(store, S3Store)
+    bucket = f"versions-{home.agent_id}"
+    store.client.create_bucket(Bucket=bucket)
+    for status in ("", "Enabled", "Suspended"):
+        if status:
+            change = {"Status": status}
+            store.client.put_bucket_versioning(Bucket=bucket, VersioningConfiguration=change)
+        result = home.run("check", "--connect", SECRETS_S3_SESSIONS=bucket)
+        assert result.returncode == 0, result
+        assert ("AML-W162 The bucket keeps old versions" in result.stdout) == bool(status)
 
 
 def warnings_of(server: Server) -> list[str]:

@@ -73,9 +73,12 @@ export class CachedStore implements SessionStore {
     saved: () => void,
   ): Promise<void> {
     if (this.#own) return await this.#own.save(sessionId, snapshot, expected, saved)
-    const checkpoint = this.#settings.checkpoints > 0 ? uuid7() : null
+    let checkpoint: string | null = null
     let revision: string | null
     try {
+      if (this.#settings.checkpoints > 0) {
+        checkpoint = idAfter(await this.#store.checkpoints(sessionId))
+      }
       revision = await this.#store.save(sessionId, snapshot, expected, checkpoint)
     } catch (error) {
       const isUnknown = error instanceof StoreUnavailable && error.indeterminate
@@ -121,6 +124,15 @@ export class CachedStore implements SessionStore {
       return new AgentError('store_unavailable', '', `${what}: ${error.message}`)
     }
   }
+}
+
+/** Return an id that sorts behind these, also when the clock of this process is behind. */
+function idAfter(ids: string[]): string {
+  const [id, last] = [uuid7(), ids.toSorted().at(-1) ?? '']
+  if (id > last) return id
+  const milliseconds = parseInt(last.slice(0, 13).replace('-', ''), 16) + 1
+  const text = milliseconds.toString(16).padStart(12, '0')
+  return `${text.slice(0, 8)}-${text.slice(8)}${id.slice(13)}`
 }
 
 /** Throw the AgentError for an error of the store. */

@@ -94,8 +94,10 @@ class CachedStore:
     async def _save(
         self, session_id: str, snapshot: bytes, expected: str | None, saved: Saved
     ) -> None:
-        checkpoint = str(uuid7()) if self._settings.checkpoints else None
+        checkpoint = None
         try:
+            if self._settings.checkpoints:
+                checkpoint = _id_after(await self._store.checkpoints(session_id))
             revision = await self._store.save(session_id, snapshot, expected, checkpoint)
         except (Conflict, StoreUnavailable) as error:
             self._unknown[session_id] = snapshot, saved
@@ -140,6 +142,15 @@ class CachedStore:
             return AgentError("store_unavailable", detail=detail)
         log.error("session %s: the stored snapshot was unreadable; it is now %s", session_id, where)
         return AgentError("session_corrupt", detail=where)
+
+
+def _id_after(ids: list[str]) -> str:
+    """Return an id that sorts behind these, also when the clock of this process is behind."""
+    id, last = str(uuid7()), max(ids, default="")
+    if id > last:
+        return id
+    milliseconds = f"{int(last[:13].replace('-', ''), 16) + 1:012x}"
+    return f"{milliseconds[:8]}-{milliseconds[8:]}{id[13:]}"
 
 
 async def _uncancelled(work: Coroutine[Any, Any, Any]) -> Any:
