@@ -179,9 +179,31 @@ def test_the_route_of_the_readme_is_served_and_guarded(project: Path) -> None:
         assert ask(port, "DELETE", token)[0] == 405
 
 
-def ask(port: int, method: str, headers: dict[str, str]) -> tuple[int, str]:
+@pytest.mark.parametrize("target", ["vercel-python", "strands-typescript"])
+def test_an_own_route_is_served_in_place_of_the_page(target: str, tmp_path: Path) -> None:
+    project = tmp_path / "my-agent"
+    shutil.copytree(rendered(f"{target}+ui"), project)
+    link_environment(project, environment(target))
+    (_, _, route) = BLOCK.findall((project / "README.md").read_text())
+    routes = next(project.glob("src/**/routes.*"))
+    text = re.sub(r"^(export const )?ROUTES[^\n]*\n", "", routes.read_text(), flags=re.MULTILINE)
+    routes.write_text(text + route.replace("GET /version", "GET /"))
+    command = command_of(project, "serve", "--ui")
+    variables = {**clean_environment(), "PORT": "0"}
+    server = forks.start(command, cwd=project, env=variables, stdout=subprocess.PIPE, text=True)
+    try:
+        assert server.stdout
+        found = (re.search(r"Listening on http://127.0.0.1:(\d+)", line) for line in server.stdout)
+        port = int(next(match[1] for match in found if match))
+        assert ask(port, "GET", {}, "/") == (200, "1.0")
+    finally:
+        server.kill()
+        server.wait()
+
+
+def ask(port: int, method: str, headers: dict[str, str], path: str = "/version") -> tuple[int, str]:
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
-    connection.request(method, "/version", headers=headers)
+    connection.request(method, path, headers=headers)
     answer = connection.getresponse()
     text = answer.read().decode()
     connection.close()

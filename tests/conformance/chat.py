@@ -126,6 +126,7 @@ def assert_failed(
     else:
         assert reply.status == status, reply
         assert reply.content_type == "application/json"
+        assert reply.headers["X-Content-Type-Options"] == "nosniff"
         data = reply.json
     assert list(data) == ["error"], data
     assert list(data["error"]) == ["type", "message"], data

@@ -63,6 +63,7 @@ def test_json_is_these_bytes(chat: Chat) -> None:
     text = 'Gr\u00fc\u00dfe,\\n\\"\U0001f40d\\" \u6f22'
     expected = f'{{"session_id":"{chat.session}","turn":1,"reply":"{text}"}}'
     assert reply.body.decode() == expected
+    assert reply.headers["X-Content-Type-Options"] == "nosniff"
 
 
 def test_an_error_is_compact_json_of_two_words(chat: Chat) -> None:

@@ -16,6 +16,7 @@ pytestmark = pytest.mark.about("the server")
 def status(server: Server) -> str:
     reply = server.get("/ping")
     assert (reply.status, reply.content_type) == (200, "application/json")
+    assert reply.headers["X-Content-Type-Options"] == "nosniff"
     assert list(reply.json) == ["status", "time_of_last_update"]
     updated = reply.json["time_of_last_update"]
     assert type(updated) is int
@@ -48,6 +49,13 @@ def test_it_is_healthy_again_when_the_client_has_left(chat: Chat, step: Step) ->
 def test_it_is_healthy_after_a_failure(chat: Chat) -> None:
     chat.say("Hello.", [])
     assert status(chat.server) == "Healthy"
+
+
+def test_an_address_in_another_form_is_the_same(server: Server) -> None:
+    for path in ("http://127.0.0.1/ping", "HTTPS://127.0.0.1:80/ping?a=/b", "/%70ing", "/ping?a=%"):
+        assert server.get(path).status == 200, path
+    for path in ("//127.0.0.1/ping", "/%2Fping", "/%zzping", "/%ffping", "/ping/", "/ping%3Fa"):
+        assert server.get(path).status == 404, path
 
 
 def test_it_does_not_care_about_headers_of_a_session(server: Server) -> None:

@@ -291,6 +291,7 @@ def test_reading_makes_no_session(page: Page) -> None:
     reply = page.get({ACTOR: "eve"})
     assert (reply.status, reply.json, reply.session) == (200, [], page.id)
     assert (reply.content_type, reply.headers["Cache-Control"]) == ("application/json", "no-store")
+    assert reply.headers["X-Content-Type-Options"] == "nosniff"
     assert page.act(send(unique("first")))[0]["read"]["metadata"]["turn"] == 1, "of no actor"
 
 

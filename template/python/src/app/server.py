@@ -104,7 +104,8 @@ def create_app(runtime: Runtime, turns: Turns, more: Sequence[BaseRoute] = ()) -
     async def ping(request: Request) -> Response:
         refuse_foreign(request, runtime)
         status = "HealthyBusy" if turns.tasks or runtime.is_waiting else "Healthy"
-        return JSONResponse({"status": status, "time_of_last_update": turns.changed})
+        body = {"status": status, "time_of_last_update": turns.changed}
+        return JSONResponse(body, headers=contract.NO_SNIFF)
 
     async def invocations(request: Request) -> Response:
         given_id = read_header(request, SESSION_HEADER)
@@ -177,7 +178,7 @@ async def relay(
         held += events.chunk(chunk) if events else ""
         if held and isinstance(chunk, str) and not contract.is_blank(chunk):
             return StreamingResponse(stream(held), media_type="text/event-stream")
-    return JSONResponse(await _result(turn))
+    return JSONResponse(await _result(turn), headers=contract.NO_SNIFF)
 
 
 async def _run(
@@ -210,7 +211,7 @@ def _event(name: str, data: Any) -> str:
 
 async def _fail(request: Request, error: Exception) -> Response:
     failure = _failure(error)
-    response = JSONResponse(failure.body, failure.status)
+    response = JSONResponse(failure.body, failure.status, contract.NO_SNIFF)
     if re.fullmatch(contract.SESSION_ID, getattr(request.state, "session_id", "")):
         response.headers[SESSION_HEADER] = request.state.session_id
     if failure.status == 401:
