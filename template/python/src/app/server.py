@@ -188,7 +188,8 @@ async def _run(
         with logged(call, report):
             last = await take_turn(runtime, call, emit, report)
         result: dict[str, Any] = {"session_id": call.session_id}
-        return result | {name: last[name] for name in ("turn", "reply", "restarted") if name in last}
+        shown = ("turn", "reply", "restarted")
+        return result | {name: last[name] for name in shown if name in last}
     try:
         async with runtime.sessions.open(call.session_id, call.actor) as session:
             await session.end()

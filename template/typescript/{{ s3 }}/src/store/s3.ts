@@ -134,8 +134,10 @@ export class S3Store implements DurableStore {
 
   /** Whether the bucket keeps old versions of objects, also of those that were deleted. */
   async keepsVersions(): Promise<boolean> {
-    const found = await this.#run(({ s3, Bucket, stop }) => s3.getBucketVersioning({ Bucket }, stop))
-    return found.Status !== undefined // or else it never did
+    return await this.#run(async ({ s3, Bucket, stop }) => {
+      const { Status } = await s3.getBucketVersioning({ Bucket }, stop)
+      return Status !== undefined // or else it never did
+    })
   }
 
   #folder(sessionId: string): string {
