@@ -11,10 +11,12 @@ OPENED = (
     '            report.turn, report.outcome = last["turn"], "replayed"\n'
     '            await emit(last["reply"])\n'
     "            return last\n"
+    "        session.check_size(len(request.prompt.encode()))\n"
     "        try:\n"
     f"            async with {TIMEOUT}:\n"
 )
-COMMIT = 'session.commit(agent.take_snapshot(preset="session").to_dict(), "", request.key, print)'
+SNAPSHOT = 'agent.take_snapshot(preset="session").to_dict()'
+COMMIT = f'session.commit({SNAPSHOT}, [0], "", request.key, print)'
 AFTER_TIMEOUT = '            raise AgentError("turn_timeout") from None\n'
 STOPS = '{"end_turn", "stop_sequence"}'
 

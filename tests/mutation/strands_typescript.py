@@ -7,7 +7,7 @@ STOPS = "stopReason !== 'endTurn' && stopReason !== 'stopSequence'"
 RUN = "stream(runtime, agent, prompt, emit, stop),\n    )"
 COMMIT = (
     "await session.commit({ scope: 'agent', schema_version: '1.0', created_at: '', "
-    "data: agent.takeSnapshot({ preset: 'session' }).data }, '', key, () => {})"
+    "data: agent.takeSnapshot({ preset: 'session' }).data }, [0], '', key, () => {})"
 )
 
 FAULTS = [
@@ -20,7 +20,7 @@ FAULTS = [
     Fault(
         "the commit is forgotten",
         TURN,
-        "session.commit({ scope, schema_version, created_at, data }, reply, key, record)",
+        "session.commit({ scope, schema_version, created_at, data }, turns, reply, key, record)",
         "{ actor, key, turn: (session.snapshot?.app_data.turn ?? 0) + 1, reply }",
     ),
     Fault(

@@ -3,7 +3,7 @@
 from tests.mutation.fault import Fault
 
 TURN = "src/app/turn.py"
-COMMIT = 'session.commit(_snapshot([_dump(ai.user_message("x"))]), "", request.key, print)'
+COMMIT = 'session.commit(_snapshot([_dump(ai.user_message("x"))]), [0], "", request.key, print)'
 AFTER_TIMEOUT = '            raise AgentError("turn_timeout") from None\n'
 STAGED = "                staged = _stage(session.snapshot, runtime.settings.history_messages)\n"
 UNFINISHED = '    if reason != "stop" and not (calls and reason == "tool_call"):\n'

@@ -6,7 +6,7 @@ TURN = "src/turn.ts"
 RUN = "stream(runtime, request, [...messages, prompt], emit, stop, report),\n    )"
 COMMIT = (
     "await session.commit({ scope: 'agent', schema_version: '1.0', created_at: '', "
-    "data: { messages: [...messages, prompt] } }, '', key, () => {})"
+    "data: { messages: [...messages, prompt] } }, [0], '', key, () => {})"
 )
 
 FAULTS = [
@@ -19,7 +19,7 @@ FAULTS = [
     Fault(
         "the commit is forgotten",
         TURN,
-        "session.commit(snapshot, reply, key, () => runtime.record(request, added))",
+        "session.commit(snapshot, startsOf(data.messages), reply, key, record)",
         "{ actor, key, turn: (session.snapshot?.app_data.turn ?? 0) + 1, reply } as Last",
     ),
     Fault(

@@ -5,8 +5,8 @@ lets an agent read and write objects and nothing else; in one that begins with U
 
 Run as `python -m tests.stores.s3_server`; its first line is the port. `POST /-/age` with
 {"bucket", "key", "days"} sets back when the object was last modified: no lifecycle rule runs here,
-and no test can wait for a day. `POST /-/conflict` with {"times"} lets that many writes be refused, as
-S3 does while it decides on another one.
+and no test can wait for a day. `POST /-/conflict` with {"times"} lets that many writes be refused,
+as S3 does while it decides on another one.
 """
 
 import io
