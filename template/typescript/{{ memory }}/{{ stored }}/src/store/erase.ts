@@ -2,7 +2,6 @@
 
 import { createHash } from 'node:crypto'
 
-import { LATER } from '../memory/erase.ts'
 import { Conflict, type DurableStore, StoreUnavailable, Unsupported } from './base.ts'
 import { ownerOf, UNREADABLE } from './owner.ts'
 
@@ -24,8 +23,10 @@ export async function eraseSessions(
 ): Promise<SessionsErased> {
   const report: SessionsErased = { ended: [], failures: [], notes: [] }
   try {
-    if (isWritable) await markForgotten(store, actor)
-    report.notes.push(isWritable ? RUNNING : LATER)
+    if (isWritable) {
+      await markForgotten(store, actor)
+      report.notes.push(RUNNING)
+    }
     const ids = await store.sessions().catch((error) => {
       if (!(error instanceof Unsupported)) throw error
       const known = `only ${candidates.length} known ones were looked at`

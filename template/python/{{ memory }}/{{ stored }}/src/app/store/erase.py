@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from hashlib import sha256
 
-from ..memory.erase import LATER
 from .base import Conflict, DurableStore, StoreUnavailable, Unsupported
 from .owner import UNREADABLE, owner_of
 
@@ -30,7 +29,7 @@ async def erase_sessions(
     try:
         if is_writable:
             await _mark_forgotten(store, actor)
-        report.notes.append(RUNNING if is_writable else LATER)
+            report.notes.append(RUNNING)
         try:
             ids = await store.sessions()
         except Unsupported:
