@@ -23,6 +23,12 @@ def test_all_renders_have_the_same_page(rendered: Rendered) -> None:
     assert (folders[0] / LIBRARY.name).read_bytes() == LIBRARY.read_bytes()
 
 
+def test_each_animation_has_its_frames() -> None:
+    style = LIBRARY.with_name("page.css").read_text("utf-8")
+    frames = re.findall(r"@keyframes (\S+)", style)
+    assert re.findall(r"\banimation: (\S+)", style) == frames
+
+
 @pytest.mark.slow
 def test_the_library_of_the_page_is_the_one_that_npm_has_with_its_licence() -> None:
     about, script = re.split(r"(?<=\*/\n)", LIBRARY.read_text("utf-8"), maxsplit=1)

@@ -1,9 +1,11 @@
 """The page of `serve --ui` in a real browser, with the failures of the conformance suite."""
 
 import json
+import re
 import shutil
 import signal
 import threading
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -183,9 +185,211 @@ def test_what_was_kept_is_there_after_a_reload(visitor: Visitor) -> None:
     visitor.page.reload()
     visitor.sees("You said: Remember me.")
     visitor.committed(1)
-    expect(visitor.page.get_by_text("This fails.")).to_have_count(0)
+    visitor.failed("model_failed")  # so that it can be tried again
+    expect(visitor.page.locator(".user p")).to_have_text(["Remember me.", "This fails."])
     visitor.say("And on.")
     visitor.committed(2)
+    visitor.page.reload()
+    visitor.committed(2)
+    expect(visitor.page.locator(".user p")).to_have_text(["Remember me.", "And on."])
+
+
+def test_a_turn_that_a_reload_cut_off_is_offered_again_and_runs_once(
+    visitor: Visitor, server: Server
+) -> None:
+    gate = threading.Event()
+    visitor.say("Cut me off.", ["It beg", Hold(gate)], ["Here I am."])
+    visitor.sees("It beg")
+    visitor.page.reload()
+    visitor.sees("The page was loaded again before this turn had ended.")
+    expect(visitor.page.locator(".user p")).to_have_text("Cut me off.")
+    gate.set()
+    visitor.try_again()
+    visitor.committed(1)
+    first, again = [body["messages"][0]["id"] for body in visitor.posted]
+    assert first == again
+    assert visitor.kept(server) == ["Cut me off.", "Here I am."]
+    visitor.page.reload()
+    visitor.committed(1)
+    expect(visitor.page.locator(".failure")).to_have_count(0)
+
+
+@pytest.mark.page_only
+def test_a_turn_that_was_kept_is_not_offered_again(visitor: Visitor) -> None:
+    def lose(route: Route) -> None:
+        route.fetch()  # the server has committed the turn
+        visitor.page.reload()
+
+    visitor.page.route(lambda url: url.endswith("/api/chat"), lose, times=1)
+    visitor.say("Are you sure?")
+    visitor.committed(1)
+    expect(visitor.page.locator(".failure")).to_have_count(0)
+
+
+@pytest.mark.page_only
+def test_a_history_that_was_cut_says_so(browser: Browser, fleet: Fleet, provider: Provider) -> None:
+    visitor = Visitor(browser, fleet.shared(UI=1, HISTORY_MESSAGES=4), provider)
+    for turn in range(1, 5):
+        visitor.say(f"This is number {turn}.")
+        visitor.committed(turn)
+    visitor.page.reload()
+    visitor.sees("Turn 1 is gone: the agent keeps the latest messages of a session")
+    assert visitor.page.locator(".user").count() == 3
+    visitor.leave()
+
+
+BROKEN = {
+    "blocked": """for (const name of ['localStorage', 'sessionStorage'])
+        Object.defineProperty(window, name, { get() { throw new DOMException('no') } })""",
+    "full": "Storage.prototype.setItem = () => { throw new DOMException('full') }",
+    "of another form": """for (const storage of [localStorage, sessionStorage])
+        for (const name of ['sessions', 'token'])
+            storage[`my-agent: ${name}`] ??= '[{"id": 5}, 1]'""",
+    "no list": "localStorage['my-agent: sessions'] ??= '{}'",
+}
+
+
+@pytest.mark.page_only
+@pytest.mark.parametrize("how", BROKEN)
+def test_a_browser_that_keeps_nothing_has_a_page_all_the_same(
+    browser: Browser, server: Server, provider: Provider, how: str
+) -> None:
+    visitor = Visitor(browser, server, provider)
+    visitor.context.add_init_script(BROKEN[how])
+    visitor.page.goto(f"{visitor.origin}/?{how}")
+    for turn in (1, 2):
+        visitor.say(f"Keep number {turn}.")
+        visitor.committed(turn)
+    visitor.page.get_by_role("button", name="New session").click()
+    link = visitor.page.get_by_role("link", name="Keep number 1.")
+    expect(link).to_contain_text("2 turns")
+    link.click()
+    visitor.committed(2)
+    visitor.leave()
+
+
+def test_whoever_runs_the_agent_is_told_why_the_model_failed(
+    browser: Browser, visitor: Visitor, fleet: Fleet, provider: Provider
+) -> None:
+    seen = []
+    steps: list[Step] = [[Refuse(401)], [Refuse(429)], ["Well, ", CUT]]
+    for number, step in enumerate(steps):
+        visitor.say(f"Why not {number}?", step)
+        expect(visitor.page.locator(".failure")).to_have_count(number + 1)
+        seen.append(visitor.page.locator(".failure p").nth(2 * number).inner_text())
+    assert len({*seen}) == 3
+    assert "401" in seen[0]
+    assert ": look at OPENAI_API_KEY." in seen[0]
+    assert "429" in seen[1]
+    other = Visitor(browser, fleet.fresh(UI=1, ALLOWED_HOSTS="agent.example"), provider)
+    other.say("Why, from afar?", [Refuse(401)])
+    expect(other.failed("model_failed")).to_contain_text("kept. The server's log says why.")
+    expect(other.page.locator(".failure")).not_to_contain_text("401")
+    other.leave()
+
+
+@pytest.mark.page_only
+def test_another_tab_follows(visitor: Visitor) -> None:
+    visitor.say("Said here.")
+    visitor.committed(1)
+    other = visitor.context.new_page()
+    other.goto(visitor.page.url)
+    expect(other.locator(".user p")).to_have_text("Said here.")
+    visitor.say("Said here again.")
+    visitor.committed(2)
+    expect(other.locator(".user p")).to_have_text(["Said here.", "Said here again."])
+    expect(other.locator(".outcome")).to_contain_text(["turn 1", "turn 2"])
+    visitor.page.get_by_role("button", name="End session").click()
+    visitor.page.get_by_role("dialog").get_by_role("button", name="End session").click()
+    expect(other.locator(".user")).to_have_count(0)
+    expect(other.locator("#status")).to_have_text("The session was ended in another tab.")
+
+
+@pytest.mark.page_only
+def test_escape_stops_a_turn_and_closes_the_menu(visitor: Visitor) -> None:
+    focused, prompt = "document.activeElement.id", visitor.page.get_by_label("Message")
+    for number, how in enumerate(("Escape", "Stop")):
+        visitor.say(f"Go on, {how}.", ["On and ", HANG])
+        expect(visitor.page.locator(".markdown").last).to_have_text("On and")
+        if how == "Stop":
+            visitor.page.get_by_role("button", name="Stop").click()
+        else:
+            visitor.page.keyboard.press(how)
+        expect(visitor.page.locator(".failure.stopped")).to_have_count(number + 1)
+        assert visitor.page.evaluate(focused) == "prompt"
+    visitor.page.set_viewport_size({"width": 360, "height": 700})
+    menu = visitor.page.get_by_role("button", name="Sessions", exact=True)
+    menu.click()
+    expect(visitor.page.locator("nav")).to_be_visible()
+    visitor.page.keyboard.press("Escape")
+    expect(visitor.page.locator("nav")).to_be_hidden()
+    assert visitor.page.evaluate(focused) == "menu"
+    low = prompt.evaluate("(prompt) => prompt.clientHeight")
+    prompt.fill("one\ntwo\nthree\nfour")
+    assert prompt.evaluate("(prompt) => prompt.clientHeight") > 2.5 * low
+    visitor.page.get_by_role("button", name="Send").click()
+    visitor.committed(1)
+    assert prompt.evaluate("(prompt) => prompt.clientHeight") == low
+    assert visitor.page.evaluate(focused) == "prompt"
+
+
+@pytest.mark.page_only
+def test_what_is_shown_can_be_copied(visitor: Visitor) -> None:
+    visitor.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    reply = "**So**:\n\n- it\n\n  ```yaml\n  a:\n    b: c\n  ```"
+    visitor.say("Show me.", [reply])
+    visitor.committed(1)
+    for title, text in (("Copy this code", "a:\n  b: c"), ("Copy this reply", reply)):
+        visitor.page.get_by_title(title).click()
+        expect(visitor.page.get_by_title(title)).to_have_text("Copied")
+        assert visitor.page.evaluate("navigator.clipboard.readText()") == text
+
+
+def test_the_page_says_which_model_and_tools_answer(visitor: Visitor, server: Server) -> None:
+    about = server.get("/agent.json").json
+    assert about == {"model": about["model"], "tools": ["word_count"]}
+    expect(visitor.page.locator("#agent")).to_have_text(f"{about['model']} · word_count")
+
+
+@pytest.mark.page_only
+def test_a_long_conversation_is_soon_there_and_a_button_leads_to_its_end(visitor: Visitor) -> None:
+    visitor.say("Begin.")
+    visitor.committed(1)
+    text = "Some **words** and `code`.\n\n" + "- an item\n" * 8 + "\n```py\nprint()\n```\n"
+    messages: list[dict[str, object]] = []
+    for turn in range(1, 251):
+        prompt = {"type": "text", "text": f"Prompt {turn}"}
+        reply = {"type": "text", "text": f"{text}\n\nReply {turn}", "state": "done"}
+        messages.append({"id": f"turn-{turn}", "role": "user", "parts": [prompt]})
+        shown = {"id": f"turn-{turn}-reply", "role": "assistant", "parts": [reply]}
+        messages.append({**shown, "metadata": {"turn": turn}})
+    visitor.page.route("**/api/chat?id=*", lambda route: route.fulfill(json=messages))
+    began = time.monotonic()
+    visitor.page.reload()
+    end = visitor.page.get_by_text("Reply 250", exact=True)
+    expect(end).to_be_in_viewport()
+    assert time.monotonic() - began < 10
+    button = visitor.page.get_by_role("button", name="To the end")
+    expect(button).to_be_hidden()
+    visitor.page.locator("#transcript").evaluate("(transcript) => (transcript.scrollTop = 0)")
+    expect(end).not_to_be_in_viewport()
+    button.click()
+    expect(end).to_be_in_viewport()
+    expect(button).to_be_hidden()
+
+
+@pytest.mark.page_only
+def test_what_a_tab_saw_of_a_turn_is_there_after_a_reload(visitor: Visitor) -> None:
+    steps: list[Step] = [["Let me see. ", Call("word_count", {"text": "a b c"})], ["Three."]]
+    visitor.say("How many words, and how long?", *steps)
+    visitor.committed(1)
+    seen = visitor.page.locator(".outcome, .state")
+    before = seen.all_inner_texts()
+    assert re.fullmatch(r"done · \d+(\.\d)? m?s", before[0])
+    assert "tokens in" in before[1]
+    visitor.page.reload()
+    visitor.committed(1)
+    assert seen.all_inner_texts() == before
 
 
 def test_sessions_are_apart_and_the_newest_is_first(visitor: Visitor) -> None:
@@ -322,6 +526,9 @@ def test_what_was_recalled_is_text_too(
         visitor.committed(1)
         visitor.page.get_by_text("Recalled 1 from memory").click()
         expect(visitor.page.locator(".recalled li")).to_have_text(said)
+        visitor.page.reload()
+        visitor.page.get_by_text("Recalled 1 from memory").click()
+        expect(visitor.page.locator(".recalled li")).to_have_text(said)
         visitor.leave()
     finally:
         server.stop()
@@ -359,7 +566,10 @@ def test_whatever_a_server_sends_is_text(visitor: Visitor) -> None:
 
 
 LINK = '<a href="{0}" title="{0}" target="_blank" rel="noopener">{1}</a>'
-CODE = '<pre tabindex="0" role="group" aria-label="{0}"><code>{1}</code></pre>'
+CODE = (
+    '<figure><pre tabindex="0" role="group" aria-label="{0}"><code>{1}</code></pre>'
+    '<button class="copy" type="button" title="Copy this code">Copy</button></figure>'
+)
 MARKDOWN = {
     "a\n\nb `<c>` __d__ *e* f_g_h i__j__ ~~k~~": (
         "<p>a</p><p>b <code>&lt;c&gt;</code> <strong>d</strong> <em>e</em> f_g_h i__j__ "
@@ -459,8 +669,8 @@ PIECES = [
 ]
 TIME = """async (pieces) => {
     const { showMarkdown } = await import('./markdown.js')
-    return pieces.flatMap((piece) => ['', 'a', '- '].map((start) => {
-        const text = start + piece.repeat(8000 / piece.length)
+    return pieces.flatMap((piece) => ['', 'a'].map((start) => {
+        const text = start + piece.repeat(6000 / piece.length)
         const [container, began] = [document.createElement('div'), performance.now()]
         showMarkdown(container, text)
         return [Math.round(performance.now() - began), start + piece]
@@ -591,6 +801,9 @@ def test_the_page_is_sent_with_a_policy_and_behind_the_checks(server: Server) ->
         assert "unsafe" not in reply.headers["Content-Security-Policy"]
         assert reply.headers["X-Content-Type-Options"] == "nosniff"
         assert server.get(path, {"Host": "evil.example"}).status == 403
+        again = server.get(path, {"If-None-Match": reply.headers["ETag"]})
+        assert (again.status, again.text) == (304, "")
+        assert server.get(path, {"If-None-Match": '"other"'}).status == 200
     assert server.get("/markdown.py").status == 404
     assert server.post({"prompt": "Hello."}).status == 200
 
@@ -602,4 +815,5 @@ def test_the_page_is_off_by_default_and_needs_a_token_beyond_loopback(fleet: Fle
     assert "The page on HOST 0.0.0.0 needs API_TOKEN" in refused.log
     open_to_all = fleet.fresh(UI=1, HOST="0.0.0.0", API_TOKEN="sesame")
     assert open_to_all.get("/").status == 200
+    assert open_to_all.get("/agent.json").status == 401
     assert f"Page: http://localhost:{open_to_all.address[1]}/\n" in open_to_all.log

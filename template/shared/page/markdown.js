@@ -12,7 +12,7 @@ const CONTAINERS = ['blockquote', 'list_item']
 const TAGS = {
   blockquote: 'blockquote',
   checkbox: 'span',
-  code: 'pre',
+  code: 'figure',
   hr: 'hr',
   list_item: 'li',
   table: 'div',
@@ -26,6 +26,17 @@ export function element(tag, className = '', ...children) {
   if (className) node.className = className
   node.append(...children)
   return node
+}
+
+/** Return a button that copies a text; browsers let it on HTTPS and on their own machine. */
+export function copyButton(label, textOf) {
+  const button = element('button', 'copy', 'Copy')
+  button.onclick = async () => {
+    await navigator.clipboard.writeText(textOf())
+    button.textContent = 'Copied'
+    setTimeout(() => (button.textContent = 'Copy'), 2000)
+  }
+  return Object.assign(button, { type: 'button', title: label, hidden: !navigator.clipboard })
 }
 
 /** Show a Markdown text in `container`; blocks that did not change stay as they are. */
@@ -117,11 +128,15 @@ class Walker {
 function showCode(block, { lang, text }) {
   // Wide code is scrolled by keyboard, too.
   const label = `Code ${lang?.match(/\S*/)[0] ?? ''}`.trim()
-  Object.assign(block, { tabIndex: 0, role: 'group', ariaLabel: label })
-  if (!block.firstChild) block.append(element('code', '', ''))
-  const code = block.firstChild
-  if (!code.firstChild) code.append(document.createTextNode(''))
-  const shown = code.firstChild
+  if (!block.firstChild) {
+    const shown = document.createTextNode('')
+    const code = element('pre', '', element('code', '', shown))
+    block.append(
+      Object.assign(code, { tabIndex: 0, role: 'group', shown }),
+      copyButton('Copy this code', () => shown.data),
+    )
+  }
+  const { shown } = Object.assign(block.firstChild, { ariaLabel: label })
   if (text.startsWith(shown.data)) shown.appendData(text.slice(shown.data.length))
   else shown.data = text
 }
