@@ -1,7 +1,5 @@
-"""Fixtures: Debian's Chromium, driven by Playwright, and the servers of each target with UI=1."""
+"""Fixtures: Chromium, driven by Playwright, and the servers of each target with UI=1."""
 
-import os
-import shutil
 from collections.abc import Iterator
 
 import pytest
@@ -10,11 +8,8 @@ from playwright.sync_api import Browser, sync_playwright
 from tests.conformance.provider import Provider
 from tests.conformance.server import Fleet
 from tests.conformance.targets import Target
+from tests.ui.browser import launch
 from tests.ui.visitor import Visitor
-
-# The first has no window to draw, and takes a third of the time.
-BROWSERS = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
-CHROMIUM = next(filter(None, map(shutil.which, BROWSERS)), None)
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -46,11 +41,8 @@ def fleet(
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
     """Not for the whole session: while it is open, no other test of the process can use asyncio."""
-    if not CHROMIUM:
-        pytest.skip("there is no Chromium: apt-get install chromium")
-    sandbox = ["--no-sandbox"] if os.geteuid() == 0 else []
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=sandbox)
+        browser = launch(playwright)
         yield browser
         browser.close()
 

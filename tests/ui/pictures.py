@@ -4,7 +4,6 @@ A folder behind it is where the pictures go; without one it is tests/pictures.
 """
 
 import html
-import os
 import re
 import sys
 import tempfile
@@ -18,7 +17,7 @@ from tests.conformance.server import Server
 from tests.conformance.steps import CUT, HANG, Call, End, Step
 from tests.installed import installed
 from tests.pseudo_terminal import CTRL_C, ENTER, PseudoTerminal
-from tests.ui.conftest import CHROMIUM
+from tests.ui.browser import launch
 from tests.ui.test_page import PAGES
 from tests.ui.visitor import Visitor
 
@@ -118,11 +117,7 @@ def main(folder: Path) -> None:
         (Path(home) / "fonts.conf").write_text(FONTS)
         server = Server(PAGES[0], Path(home), provider.origin, {"UI": 1})
         try:
-            browser = playwright.chromium.launch(
-                executable_path=CHROMIUM,
-                args=["--no-sandbox"] if os.geteuid() == 0 else [],
-                env={**os.environ, "FONTCONFIG_FILE": f"{home}/fonts.conf"},
-            )
+            browser = launch(playwright, FONTCONFIG_FILE=f"{home}/fonts.conf")
             visitor = Visitor(browser, server, provider, viewport=SIZE)
             talk(visitor)
             photograph(visitor.page, folder / "page.png")
