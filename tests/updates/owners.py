@@ -26,7 +26,20 @@ APPENDED = {
     "README.md": SECTION,
 } | TESTS
 DELETED = {"python": "AGENTS.md", "typescript": ".npmrc"}
-SETTINGS = ["src/app/settings.py", "src/settings.ts"]  # with another default of PORT
+# What an owner writes in place of what the template has, in the projects that have it.
+REPLACED = {
+    "src/app/settings.py": {
+        "8080": "9000",
+        "integer(8, 0, 86_400)\n    allowed_hosts": "integer(25, 0, 86_400)\n    allowed_hosts",
+    },
+    "src/settings.ts": {
+        "8080": "9000",
+        "[8, 0, 86_400],\n  // A": "[25, 0, 86_400],\n  // A",
+    },
+    "tests/test_turn.py": {"def test_turns_of_a_session_run": "def test_turns_of_a_customer_run"},
+    "tests/turn.test.ts": {"test('turns of a session run": "test('turns of a customer run"},
+}
+SCRIPTS = {"dev": "node src/main.ts serve --reload", "seed": "node seed.ts"}
 NODE_PACKAGES = {"dependencies": {"express": "^5.1.0", "ms": "^2.1.3"}}
 NODE_PACKAGES["devDependencies"] = {"nodemon": "^3.1.0"}
 
@@ -43,15 +56,16 @@ def own(project: Path, target: str) -> None:
             command = [*uv(), "add", "--quiet", "--frozen", *packages]
             subprocess.run(command, cwd=project, env=clean_environment(), check=True)
     else:
-        add_packages(project / "package.json")
+        add_to(project / "package.json")
     for path, text in APPENDED.items():
         if (project / path).exists():
             with (project / path).open("a", encoding="utf-8") as end:
                 end.write(text)
-    for path in filter(lambda path: (project / path).exists(), SETTINGS):
+    for path, pairs in replaced(project):
         text = (project / path).read_text("utf-8")
-        assert "8080" in text
-        (project / path).write_text(text.replace("8080", "9000", 1), "utf-8")
+        for old, new in pairs.items():
+            text = text.replace(old, new, 1)
+        (project / path).write_text(text, "utf-8")
     for change in agent_edits(target):
         file = project / change.path
         file.write_text(change.of(file.read_text("utf-8")), "utf-8")
@@ -68,9 +82,16 @@ def agent_edits(target: str) -> list[Edit]:
     return edits_of(target, {path: b""})
 
 
-def add_packages(manifest: Path) -> None:
-    """Add packages as `npm install` does, which writes the whole file."""
+def replaced(project: Path) -> list[tuple[str, dict[str, str]]]:
+    """The files of a project in which an owner replaces something."""
+    return [(path, pairs) for path, pairs in REPLACED.items() if (project / path).exists()]
+
+
+def add_to(manifest: Path) -> None:
+    """Add scripts and packages as npm does, which writes the whole file."""
     data = json.loads(manifest.read_text("utf-8"))
+    # One by hand, one by `npm pkg set`.
+    data["scripts"] = {"dev": SCRIPTS["dev"], **data["scripts"], "seed": SCRIPTS["seed"]}
     for group, packages in NODE_PACKAGES.items():
         data[group] = dict(sorted((data[group] | packages).items()))
     manifest.write_text(json.dumps(data, indent=2, ensure_ascii=False) + "\n", "utf-8")
@@ -92,8 +113,10 @@ def assert_own(
         if path in unmerged or not (project / path).exists():
             continue
         assert (project / path).read_text("utf-8").endswith(text), path
-    for path in filter(lambda path: (project / path).exists(), SETTINGS):
-        assert path in unmerged or "9000" in (project / path).read_text("utf-8")
+    for path, pairs in replaced(project):
+        before, text = git(project, "show", f"HEAD:{path}"), (project / path).read_text("utf-8")
+        lost = [new for new in pairs.values() if new in before and new not in text]
+        assert path in unmerged or lost == [], path
     for change in agent_edits(target):
         if change.path not in unmerged:
             assert change.new in (project / change.path).read_text("utf-8"), change.path
@@ -109,3 +132,4 @@ def assert_own(
         optional = data.get("optionalDependencies", {}) if "package.json" in mended else {}
         for group, packages in NODE_PACKAGES.items():
             assert packages.items() <= (data[group] | optional).items()
+        assert SCRIPTS.items() <= data["scripts"].items()

@@ -11,9 +11,9 @@ import pytest
 from _pytest.mark import ParameterSet
 from filelock import FileLock
 
-from hooks.variants import EXTRAS, TARGETS, VARIANTS
+from hooks.variants import STORES, TARGETS, VARIANTS
 from tests.conftest import ROOT
-from tests.installed import rendered
+from tests.installed import rendered, target_of
 from tests.updates.commands import bash, named
 from tests.updates.history import NEWEST, History, commit, git, rows, update
 from tests.updates.own_tests import pass_once
@@ -21,23 +21,23 @@ from tests.updates.owners import assert_own, conflicts, language_of, own
 
 pytestmark = pytest.mark.slow
 TABLE = ROOT / ".cache" / "conflicts.md"
-# A way through the answers, each step one update: on, changed, off.
+# A way through the answers, each step one update: on, changed, off. No model is as at first.
 WAY = [
-    ("in-process", "none"),
-    ("valkey", "none"),
-    ("s3", "none"),
-    ("custom", "none"),
-    ("custom", "agentcore"),
-    ("in-process", "agentcore"),
-    ("in-process", "none"),
-    ("valkey", "agentcore"),
+    ("in-process", "none", ""),
+    ("valkey", "none", ""),
+    ("s3", "none", "anthropic"),
+    ("custom", "none", "openai-compatible"),
+    ("custom", "agentcore", "bedrock"),
+    ("in-process", "agentcore", "openai"),
+    ("in-process", "none", "anthropic"),
+    ("valkey", "agentcore", "anthropic"),
 ]
 # What a usual run has; the weekly one has each step with the tests of the project.
 SHORT_WAY = [
-    ("in-process", "none"),
-    ("valkey", "none"),
-    ("s3", "agentcore"),
-    ("in-process", "none"),
+    ("in-process", "none", ""),
+    ("valkey", "none", ""),
+    ("s3", "agentcore", "anthropic"),
+    ("in-process", "none", "openai"),
 ]
 USUAL = {"strands-python", "vercel-typescript"}
 USUAL_RELEASES = {"strands-python", "vercel-typescript+valkey+agentcore"}
@@ -46,6 +46,7 @@ USUAL_PAST = {
     ("0.4.0", "strands-python+valkey+agentcore"),
     ("0.5.0", "strands-typescript"),
     ("0.5.0", "vercel-python+custom"),
+    ("0.6.0", "strands-typescript+openai"),
 }
 # What the next two releases change: not the last lines, and no package beside that of an owner.
 LATER = ["9999.1", "9999.2"]
@@ -53,7 +54,7 @@ CHANGES = [
     ("python/pyproject.toml.jinja", "starlette>=0.4{},<2", (6, 7, 8)),
     ("python/pyproject.toml.jinja", "pytest>=8.4,<1{}", (0, 1, 2)),
     ("typescript/package.json.jinja", '"typescript": "^7.{}"', (0, 1, 2)),
-    ("typescript/package.json.jinja", '"yaml": "^2.{}"', (8, 9, 10)),
+    ("typescript/package.json.jinja", "('yaml', '^2.{}'", (8, 9, 10)),
     ("{}/README.md.jinja", "Renovate's `copier` manager{}", ("", " also", " always")),
     ("{}/AGENTS.md.jinja", "- Keep the rule of{}", ("", " all in", " anything in")),
     ("shared/.env.example.jinja", "# Copy to .env{}", ("", " first", " at first")),
@@ -89,15 +90,17 @@ def test_a_capability_comes_changes_and_goes_without_a_conflict(
 ) -> None:
     project = history.project(tmp_path / "project", NEWEST, target)
     own(project, target)
-    for before, (store, memory) in itertools.pairwise(WAY if is_tested else SHORT_WAY):
-        update(project, session_store=store, long_term_memory=memory)
+    for before, after in itertools.pairwise(WAY if is_tested else SHORT_WAY):
+        store, memory, model = after
+        answers = {"session_store": store, "long_term_memory": memory, "model": model}
+        update(project, **{name: answer for name, answer in answers.items() if answer})
         unmerged = conflicts(project)
-        note(f"{target}: {', '.join(before)} -> {store}, {memory}", unmerged)
+        note(f"{target}: {', '.join(before)} -> {', '.join(after)}", unmerged)
         assert unmerged == []
         assert_own(project, target, unmerged)
         if is_tested:
             pass_once(history, target, project)
-        commit(project, f"{store} and {memory}")
+        commit(project, ", ".join(after))
 
 
 @pytest.fixture(scope="module")
@@ -148,9 +151,8 @@ def test_the_next_releases_come_without_a_conflict(
         pass_once(later, target, project)
 
 
-CAPABILITIES = {"valkey", "s3", "custom", "agentcore", "runtime", "container", *EXTRAS}
 LAST_LINES = {
-    ".env.example": r"# [A-Z_]+=.+",  # of the model: no capability writes there
+    ".env.example": "# Write your own settings below this line: no update changes them.",
     ".github/workflows/ci.yml": "      - run: (uv run pytest|npm test)",
     ".gitignore": "(__pycache__|node_modules)/",
     "AGENTS.md": "  for deleted edits in `git diff HEAD --diff-filter=D`\\.",
@@ -160,17 +162,14 @@ LAST_LINES = {
 
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_the_lines_that_owners_write_behind_stay_for_ever(variant: str) -> None:
-    project, (target, *options) = rendered(variant), variant.split("+")
+    project, target = rendered(variant), target_of(variant)
     last = {path: (project / path).read_text("utf-8").splitlines()[-1] for path in LAST_LINES}
     for path, line in LAST_LINES.items():
         assert re.fullmatch(line, last[path]), f"{path} ends with {last[path]}"
-    model = [option for option in options if option not in CAPABILITIES]
-    plain = rendered("+".join([target, *model]))
-    assert (plain / ".env.example").read_text("utf-8").splitlines()[-1] == last[".env.example"]
     if language_of(target) == "typescript":
         text = (project / "package.json").read_text("utf-8")
         assert text == json.dumps(json.loads(text), indent=2) + "\n", "as npm writes it"
-        base = json.loads((plain / "package.json").read_text("utf-8"))
+        base = json.loads((rendered(target) / "package.json").read_text("utf-8"))
         assert json.loads(text)["dependencies"] == base["dependencies"]
         return
     data = tomllib.loads((project / "pyproject.toml").read_text("utf-8"))
@@ -182,21 +181,34 @@ def test_the_lines_that_owners_write_behind_stay_for_ever(variant: str) -> None:
         assert packages != sorted(packages)
 
 
+def lines_of(text: str) -> set[str]:
+    """The lines of a text, without the commas that JSON has between them."""
+    return {line.rstrip(",") for line in text.splitlines()}
+
+
+def given_up_in(text: str) -> set[str]:
+    """What the command of CHANGELOG.md gives up of the conflicts in a text."""
+    theirs = re.compile(r"^={7}\n(.*?)^>{7} after updating\n", re.DOTALL | re.MULTILINE)
+    return lines_of("\n".join(theirs.findall(text)))
+
+
 def expected(release: str, variant: str) -> set[str]:
     """The conflicts that CHANGELOG.md names: where an old release wrote beside the owner."""
     target, *options = variant.split("+")
-    capabilities = CAPABILITIES & set(options)
-    is_python, is_old = language_of(target) == "python", release < "0.5.0"
+    is_python, is_old, is_older = "python" in target, release < "0.6.0", release < "0.5.0"
+    is_openai = target.startswith("strands-") and {"openai", "openai-compatible"} & set(options)
+    is_moved = {*STORES, "agentcore"} & set(options) or is_openai
     found = {
-        ".env.example": bool(capabilities),
-        "AGENTS.md": is_old and not is_python,
-        "README.md": is_old or "agentcore" in options,
-        "package.json": bool(capabilities) and not is_python,
-        "pyproject.toml": is_python and (is_old or "s3" not in options),
-        "src/app/settings.py": is_old and is_python,
-        "src/settings.ts": is_old and not is_python,
+        ".env.example": True,
+        "AGENTS.md": is_older and not is_python,
+        "README.md": is_older or (is_old and "agentcore" in options),
+        "package.json": not is_python and (is_old or is_moved),
+        "pyproject.toml": is_python and (is_older or (is_old and "s3" not in options)),
+        "src/app/settings.py": is_older and is_python,
+        "src/settings.ts": is_older and not is_python,
         "tests/test_server.py": release == "0.1.0",
         "tests/test_turn.py": is_old and is_python,
+        "tests/turn.test.ts": is_old and not is_python,
     }
     return {path for path, is_conflict in found.items() if is_conflict}
 
@@ -222,8 +234,13 @@ def test_conflicts_of_an_older_release_are_known_and_mended_by_one_command(
 
     # Code that an owner edited is the owner's to merge.
     by_hand = [path for path in unmerged if path.startswith(("src/", "tests/"))]
-    files = " ".join(path for path in unmerged if path not in by_hand)
+    files = [path for path in unmerged if path not in by_hand]
+    given_up = {path: given_up_in((project / path).read_text("utf-8")) for path in files}
     if files:
         command = named((ROOT / "CHANGELOG.md").read_text("utf-8"), "perl")
-        assert bash(command.replace("FILES", files), project).returncode == 0
+        assert bash(command.replace("FILES", " ".join(files)), project).returncode == 0
     assert_own(project, target, by_hand, frozenset(unmerged))
+    for path, given in given_up.items():
+        new = (history.copied(NEWEST, variant) / path).read_text("utf-8")
+        lost = lines_of(new) - lines_of((project / path).read_text("utf-8")) - given
+        assert lost == set(), f"the template's text in {path} is whole"
