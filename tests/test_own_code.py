@@ -1,9 +1,11 @@
 """The code of this repository is held to what it asks of a render."""
 
 import hashlib
+import re
 import subprocess
 import sys
 import tomllib
+from pathlib import Path
 
 import pytest
 import yaml
@@ -12,6 +14,7 @@ from packaging.version import Version
 
 from hooks.loading import load
 from tests.conftest import ROOT
+from tests.updates.commands import bash
 
 
 @pytest.mark.slow
@@ -45,6 +48,51 @@ def test_ci_fetches_the_whole_history() -> None:
     jobs = yaml.safe_load((ROOT / ".github" / "workflows" / "ci.yml").read_text())["jobs"]
     for job in jobs.values():
         assert job["steps"][0]["with"]["fetch-depth"] == 0
+
+
+USES = re.compile(r"uses: ([\w./-]+)@(\S+)( # v[0-9.]+)\n")
+PINNED = [
+    ROOT / ".github",
+    *(ROOT / "template" / name / ".github" for name in ("python", "typescript")),
+]
+
+
+@pytest.mark.parametrize("folder", PINNED, ids=lambda folder: folder.parent.name)
+def test_actions_are_pinned_by_commit_and_get_no_credentials(folder: Path) -> None:
+    """A tag can be moved; Dependabot raises a commit together with the comment behind it."""
+    ours = dict(re.findall(r"uses: ([^@]+)@(.*)", (PINNED[0] / "workflows/ci.yml").read_text()))
+    text = (folder / "workflows" / "ci.yml").read_text()
+    assert len(USES.findall(text)) == text.count("uses: ")
+    for action, commit, version in USES.findall(text):
+        assert re.fullmatch("[0-9a-f]{40}", commit), action
+        assert ours.get(action, commit + version) == commit + version
+    steps = [step for job in yaml.safe_load(text)["jobs"].values() for step in job["steps"]]
+    checkouts = [step for step in steps if "actions/checkout" in step.get("uses", "")]
+    assert checkouts
+    assert all(step["with"]["persist-credentials"] is False for step in checkouts)
+    (update,) = yaml.safe_load((folder / "dependabot.yml").read_text())["updates"]
+    assert update["package-ecosystem"] == "github-actions"
+
+
+INSTALLS = {
+    "python": ("uv.lock", "uv sync", "uv sync --locked"),
+    "typescript": ("package-lock.json", "npm install", "npm ci"),
+}
+
+
+@pytest.mark.parametrize("language", INSTALLS)
+def test_ci_of_a_project_obeys_its_lock_file_once_there_is_one(
+    language: str, tmp_path: Path
+) -> None:
+    lock, before, after = INSTALLS[language]
+    tool = before.split()[0]
+    path = ROOT / "template" / language / ".github" / "workflows" / "ci.yml"
+    steps = yaml.safe_load(path.read_text())["jobs"]["test"]["steps"]
+    (step,) = [step["run"] for step in steps if lock in step.get("run", "")]
+    script = f'{tool}() {{ echo {tool} "$@"; }}; {step}'
+    assert bash(script, tmp_path).stdout.strip() == before
+    (tmp_path / lock).touch()
+    assert bash(script, tmp_path).stdout.strip() == after
 
 
 # Files that owners fill, and that never change: an update that meets them would conflict.

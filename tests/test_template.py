@@ -19,7 +19,7 @@ from tests.conftest import ROOT, Rendered
 PROJECT = "template/project"
 SOUND = {
     "copier.yml": """\
-_min_copier_version: "9.15.0"
+_min_copier_version: "9.17.0"
 _subdirectory: template/project
 _exclude: ["__pycache__"]
 _envops: {undefined: jinja2.StrictUndefined, trim_blocks: true, lstrip_blocks: true}

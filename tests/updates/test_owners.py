@@ -58,7 +58,7 @@ CHANGES = [
     ("{}/README.md.jinja", "Renovate's `copier` manager{}", ("", " also", " always")),
     ("{}/AGENTS.md.jinja", "- Keep the rule of{}", ("", " all in", " anything in")),
     ("shared/.env.example.jinja", "# Copy to .env{}", ("", " first", " at first")),
-    ("{}/.github/workflows/ci.yml", "actions/checkout@v{}", (6, 7, 8)),
+    ("{}/.github/workflows/ci.yml", "# v7.0.{}", (1, 2, 3)),
     ("{}/.gitignore", ".env\n{}", ("", "dist/\n", "dist/\nbuild/\n")),
     ("python/tests/test_turn.py", '"""{}', ("", "Tests: ", "All tests: ")),
     ("typescript/tests/turn.test.ts", "// {}", ("", "Tests: ", "All tests: ")),
