@@ -63,6 +63,8 @@ def test_a_line_that_both_sides_changed_is_a_conflict_and_nothing_else_is(
     assert bash(guard, project).returncode == 0, "before, there is no conflict"
 
     said = copier("update", "--defaults", "-r", LATER, cwd=project)
+    assert f"my-agent is up to date, from {release} to {LATER}.\n" in said
+    assert f"what you have to do: {later.template}/CHANGELOG.md\n" in said
     (agent,) = grep(project, said)
     tree, wanted = tree_of(project), edited(tree_of(later.copied(NEWEST, target)), target)
     answers = ".copier-answers.yml"
@@ -82,3 +84,19 @@ def test_a_line_that_both_sides_changed_is_a_conflict_and_nothing_else_is(
     failed = bash(script(project, "ci.yml", "git grep"), project)
     assert failed.returncode == 1
     assert agent in failed.stdout
+
+
+def test_an_update_names_the_changelog_on_github(
+    later: History, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project = later.project(tmp_path / "project", NEWEST, "strands-python")
+    answers = project / ".copier-answers.yml"
+    text = answers.read_text("utf-8")
+    answers.write_text(text.replace(str(later.template), "gh:org/agent-template"), "utf-8")
+    commit(project, "As a copy from GitHub says")
+    monkeypatch.setenv("GIT_CONFIG_COUNT", "1")
+    monkeypatch.setenv("GIT_CONFIG_KEY_0", f"url.{later.template}.insteadOf")
+    monkeypatch.setenv("GIT_CONFIG_VALUE_0", "https://github.com/org/agent-template.git")
+    said = copier("update", "--defaults", "-r", ":current:", "-d", "model=openai", cwd=project)
+    assert f"my-agent is up to date, at {NEWEST}.\n" in said
+    assert "to do: https://github.com/org/agent-template/blob/HEAD/CHANGELOG.md\n" in said
