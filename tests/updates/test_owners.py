@@ -53,7 +53,7 @@ LATER = ["9999.1", "9999.2"]
 CHANGES = [
     ("python/pyproject.toml.jinja", "starlette>=0.4{},<2", (6, 7, 8)),
     ("python/pyproject.toml.jinja", "pytest>=8.4,<1{}", (0, 1, 2)),
-    ("typescript/package.json.jinja", '"typescript": "^7.{}"', (0, 1, 2)),
+    ("typescript/package.json.jinja", '"typescript": "^7.0.{}"', (2, 3, 4)),
     ("typescript/package.json.jinja", "('yaml', '^2.{}'", (8, 9, 10)),
     ("{}/README.md.jinja", "Renovate's `copier` manager{}", ("", " also", " always")),
     ("{}/AGENTS.md.jinja", "- Keep the rule of{}", ("", " all in", " anything in")),
