@@ -7,6 +7,7 @@ import shutil
 import socket
 import subprocess
 import sys
+import textwrap
 import time
 import tomllib
 from collections.abc import Callable, Iterator
@@ -196,6 +197,31 @@ def test_an_own_route_is_served_in_place_of_the_page(target: str, tmp_path: Path
         found = (re.search(r"Listening on http://127.0.0.1:(\d+)", line) for line in server.stdout)
         port = int(next(match[1] for match in found if match))
         assert ask(port, "GET", {}, "/") == (200, "1.0")
+    finally:
+        server.kill()
+        server.wait()
+
+
+def test_the_client_of_the_readme_gets_a_reply(project: Path) -> None:
+    section = (project / "README.md").read_text().partition("\n## HTTP\n")[2].partition("\n## ")[0]
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    code = textwrap.dedent(section.partition("A client:\n")[2]).replace("8080", str(port))
+    server = forks.start(
+        command_of(project, "serve"),
+        cwd=project,
+        env={**clean_environment(), "PORT": str(port)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    )
+    try:
+        assert server.stdout
+        assert any(f"Listening on http://127.0.0.1:{port}" in line for line in server.stdout)
+        is_node = (project / "package.json").exists()
+        command = [str(NODE), "--input-type=module", "-e"] if is_node else [sys.executable, "-c"]
+        said = subprocess.run([*command, code], capture_output=True, text=True, check=False)
+        assert 'Now you said: "Hello"' in said.stdout, said.stderr
     finally:
         server.kill()
         server.wait()

@@ -44,6 +44,7 @@ SLOW = pytest.mark.slow
 SECTIONS = {
     "Container": 45,
     "Deploy": 10,
+    "HTTP": 32,
     "Long-term memory": 41,
     "MCP servers": 42,
     "On Amazon Bedrock AgentCore": 70,
