@@ -6,9 +6,12 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
+from unittest.mock import patch
 
 from copier import Settings, run_copy
-from jinja2 import TemplateNotFound
+from copier._main import Worker
+from jinja2 import Environment, TemplateNotFound
 
 ANSWERS_FILE = ".copier-answers.yml"
 
@@ -20,6 +23,33 @@ LEFTOVERS = frozenset({*CACHES, *LOCKS, "node_modules"})
 
 class RenderError(Exception):
     """Copier did not render the template; the text is one line that says why."""
+
+
+COMPILED: dict[tuple[object, ...], Any] = {}
+_compile = Environment.compile
+
+
+@contextmanager
+def quick_copier() -> Iterator[None]:
+    """Render several times in a third of the time.
+
+    Copier compiles each part of each path anew; what becomes of a text depends on the syntax and
+    the extensions of its environment only. And it asks Git for core.fileMode after each file, of
+    which a render outside Git has no use.
+    """
+
+    def compile(self: Environment, source: Any, *names: Any, **options: Any) -> Any:
+        kind = (type(self), self.lexer, *self.extensions)
+        key = (*kind, str(source), *names, *sorted(options.items()))
+        if key not in COMPILED:
+            COMPILED[key] = _compile(self, source, *names, **options)
+        return COMPILED[key]
+
+    with (
+        patch.object(Environment, "compile", compile),
+        patch.object(Worker, "_sync_git_index_executable_bit", lambda *_: None),
+    ):
+        yield
 
 
 @contextmanager
@@ -48,7 +78,7 @@ def render(root: Path, answers: Mapping[str, object], dest: Path) -> None:
     Raises RenderError when Copier refuses the template or an answer, OSError when `dest` does not
     take the files.
     """
-    with without_git(root) as template:
+    with without_git(root) as template, quick_copier():
         try:
             run_copy(
                 str(template),

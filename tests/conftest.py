@@ -11,12 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from copier._main import Worker
 from filelock import FileLock
-from jinja2 import Environment
 from pytest_copie.plugin import Copie
 
-from hooks.rendering import without_git
+from hooks.rendering import quick_copier, without_git
 from hooks.variants import PROJECT_NAME
 from tests.installed import CACHE, COMPILED
 from tests.installed import rendered as render_once
@@ -101,25 +99,9 @@ def isolated(tmp_path_factory: pytest.TempPathFactory, shared: Path) -> Iterator
 
 
 @pytest.fixture(scope="session", autouse=True)
-def quick_copier() -> Iterator[None]:
-    """Compile a template's text once in a process: Copier does so for each part of each path.
-
-    What becomes of a text depends on the syntax and the extensions of its environment only.
-    """
-    known: dict[tuple[object, ...], Any] = {}
-    compiled = Environment.compile
-
-    def compile(self: Environment, source: Any, *names: Any, **options: Any) -> Any:
-        kind = (type(self), self.lexer, *self.extensions)
-        key = (*kind, str(source), *names, *sorted(options.items()))
-        if key not in known:
-            known[key] = compiled(self, source, *names, **options)
-        return known[key]
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Environment, "compile", compile)
-        # It asks Git for core.fileMode after each file, and acts only where that is off.
-        patch.setattr(Worker, "_sync_git_index_executable_bit", lambda *_: None)
+def quick() -> Iterator[None]:
+    """Render and update quickly."""
+    with quick_copier():
         yield
 
 
