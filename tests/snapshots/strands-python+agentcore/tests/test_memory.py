@@ -3,6 +3,7 @@
 import asyncio
 import json
 import time
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -224,7 +225,7 @@ async def test_what_fails_is_sent_again_as_the_same_event_until_it_is_refused(ca
     )
     recorder = Recorder([Writer("facts", target)])
     for text in "ab":
-        recorder.record(ADA, [("USER", text)])
+        recorder.record(ADA, [("USER", text)], datetime.now(UTC))
     await done(recorder)
     assert target.texts == ["a", "a", "a", "b"]
     assert target.events[0] == target.events[2]
@@ -236,7 +237,7 @@ async def test_too_many_that_wait_go_oldest_first(caplog: Any, monkeypatch: Any)
     target: Any = Scripted()
     recorder = Recorder([Writer("facts", target)])
     for text in "abc":
-        recorder.record(ADA, [("USER", text)])
+        recorder.record(ADA, [("USER", text)], datetime.now(UTC))
     await done(recorder)
     assert target.texts == ["b", "c"]
     assert caplog.messages == ["facts: turns not recorded: 1 (too many wait)"]
@@ -247,7 +248,7 @@ async def test_a_close_tries_again_at_once_and_ends_in_time(caplog: Any, monkeyp
     target: Any = Scripted(MemoryUnavailable("down"))
     hanging: Any = Scripted(HANG)
     recorder = Recorder([Writer("facts", target), Writer("slow", hanging)])
-    recorder.record(ADA, [("USER", "a")])
+    recorder.record(ADA, [("USER", "a")], datetime.now(UTC))
     await asyncio.sleep(0.01)
     start = time.monotonic()
     await recorder.close(0.3)

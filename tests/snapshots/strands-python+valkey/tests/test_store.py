@@ -22,6 +22,7 @@ from app.settings import Settings
 from app.store import open_store
 from app.store.base import Conflict, DurableStore, StoreUnavailable, Unsupported
 from app.store.cached import CachedStore
+from app.store.check import check_store
 from app.store.owner import owner_of
 
 IDS = [f"01890000-0000-7000-8000-00000000000{number}" for number in range(3)]
@@ -121,6 +122,14 @@ async def test_checkpoints_are_kept_and_an_unreadable_snapshot_is_quarantined(ho
             await store.sessions()
     await store.end("s")
     assert not await store.checkpoints("s") + await store.quarantined("s")
+
+
+async def test_a_check_leaves_no_session(home: Home) -> None:
+    store, collection = home.store(), Collection.model_validate(home.fields())
+    found = [finding async for finding in check_store(store, collection, is_writable=True)]
+    assert [one for one in found if one["severity"] == "error"] == []
+    if home.server.is_listing:
+        assert await store.sessions() == []
 
 
 async def test_a_session_continues_after_a_restart_and_in_another_process(home: Home) -> None:

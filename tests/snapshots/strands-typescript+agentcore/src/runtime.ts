@@ -6,7 +6,7 @@ import { SecretError, Secrets } from './collections/secrets.ts'
 import { AgentError, type TurnRequest } from './contract.ts'
 import { agentOptions, record, warmUp } from './memory/adapter.ts'
 import { checkMemory, checkResources } from './memory/check.ts'
-import type { Report } from './memory/erase.ts'
+import { LATER, type Report } from './memory/erase.ts'
 import { LongTermMemory } from './memory/wiring.ts'
 import type { buildModel } from './model.ts'
 import { OfflineModel } from './offline_model.ts'
@@ -91,7 +91,7 @@ export class Runtime {
 
   /** End an actor's sessions; `candidates` are tried where the store cannot list them. */
   async eraseSessions(report: Report, _candidates: string[]): Promise<void> {
-    report.notes.push('no session store was searched: sessions live in the process')
+    report.notes.push('no session store was searched: sessions live in the process', LATER)
   }
 
   /** Make the model, and read the secrets that turns will need; throws AgentError. */

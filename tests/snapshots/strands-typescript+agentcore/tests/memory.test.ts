@@ -21,6 +21,7 @@ import { RetryQueue } from '../src/memory/retry_queue.ts'
 import { Runtime } from '../src/runtime.ts'
 import { createSettings, type Settings } from '../src/settings.ts'
 import { takeTurn } from '../src/turn.ts'
+import './apart.ts'
 import { ScriptedModel, type Step } from './scripted_model.ts'
 
 const [MISO, QUESTION] = ['My <cat> is called Miso.', 'What is my cat called?']

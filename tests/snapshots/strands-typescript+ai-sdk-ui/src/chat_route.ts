@@ -2,7 +2,7 @@
 
 import { setImmediate, setTimeout as sleep } from 'node:timers/promises'
 
-import { AgentError, checkPrompt, type Chunk, KEY, parseJson } from './contract.ts'
+import { AgentError, checkPrompt, type Chunk, ERRORS, KEY, parseJson } from './contract.ts'
 import { SESSION_HEADER, SESSION_ID, type TurnReport, type TurnRequest } from './contract.ts'
 import { authorize, readActor, receive, refuseForeign } from './requests.ts'
 import type { Runtime } from './runtime.ts'
@@ -11,6 +11,7 @@ import { serialize, type Snapshot } from './sessions.ts'
 import { readTurns } from './ui_messages.ts'
 
 const STREAM_HEADER = 'x-vercel-ai-ui-message-stream'
+const NOT_FOUND = 'Not found: use POST /invocations, POST /api/chat or GET /ping.'
 const DONE = 'data: [DONE]\n\n'
 
 type Part = { type: string; [field: string]: unknown }
@@ -20,6 +21,7 @@ type Fields = Record<string, unknown>
 export function chatRoutes(runtime: Runtime, turns: Turns): Routes {
   const { maxTurns } = runtime.settings
   let lastRead: Promise<unknown> = Promise.resolve()
+  Object.assign(ERRORS, { not_found: [404, NOT_FOUND] })
 
   function check({ request, response }: Exchange): void {
     refuseForeign(request, runtime)
@@ -52,10 +54,17 @@ export function chatRoutes(runtime: Runtime, turns: Turns): Routes {
       return read
     })
     response.setHeader('Content-Type', 'application/json')
+    response.setHeader('X-Content-Type-Options', 'nosniff')
     response.end(text)
   }
 
-  return { 'GET /api/chat': get, 'POST /api/chat': post }
+  async function resume({ request, response }: Exchange): Promise<void> {
+    check({ request, response })
+    // There is nothing to resume: a turn ends when its client leaves.
+    response.writeHead(204).end()
+  }
+
+  return { 'GET /api/chat': get, 'POST /api/chat': post, 'GET /api/chat/{id}/stream': resume }
 }
 
 /** A reply as the parts of the UI message stream; tools are dynamic, as a page knows none. */
@@ -95,7 +104,8 @@ class UiEvents extends Events {
   override done(_result: object, report: TurnReport): string {
     const { turn, milliseconds, inputTokens, outputTokens } = report
     const messageMetadata = { turn, milliseconds, inputTokens, outputTokens }
-    return this.#endText() + part('finish', { messageMetadata }) + DONE
+    const finish = part('finish', { finishReason: 'stop', messageMetadata })
+    return this.#endText() + finish + DONE
   }
 
   /** Return the last parts of a turn that failed; nothing of it was kept. */
@@ -131,7 +141,8 @@ async function readTurn({ request, response }: Exchange, runtime: Runtime): Prom
   const body = parseJson(await receive(request, runtime.settings.maxBodyBytes))
   if (!isObject(body)) throw new AgentError('invalid_request', 'The body must be an object.')
   const sessionId = readId(response, body.id)
-  const last: unknown = Array.isArray(body.messages) ? body.messages.at(-1) : null
+  const messages = body.messages ?? [body.message]
+  const last: unknown = Array.isArray(messages) ? messages.at(-1) : null
   if (!isObject(last) || last.role !== 'user') {
     throw new AgentError('invalid_request', 'The last message must be one of role user.')
   }
@@ -152,7 +163,9 @@ async function readTurn({ request, response }: Exchange, runtime: Runtime): Prom
   return { sessionId, actor, key, prompt }
 }
 
-function readId(response: Exchange['response'], id: unknown): string {
+function readId(response: Exchange['response'], given: unknown): string {
+  // assistant-ui makes such ids.
+  const id = typeof given === 'string' ? given.replace(/^__(?=LOCALID_)/, '') : given
   if (typeof id !== 'string' || !SESSION_ID.test(id)) throw new AgentError('invalid_session_id')
   response.setHeader(SESSION_HEADER, id)
   return id

@@ -39,6 +39,7 @@ export async function takeTurn(
       await emit(replayed.reply)
       return replayed
     }
+    session.checkSize(prompt)
     const agent = stage(runtime, request, session.snapshot)
     const before = agent.messages.length
     const reply = await withinTime(runtime.settings.turnTimeoutSeconds, signal, (stop) =>
@@ -48,7 +49,8 @@ export async function takeTurn(
     const snapshot = agent.takeSnapshot({ preset: 'session', exclude: ['systemPrompt'] })
     const { scope, schemaVersion: schema_version, createdAt: created_at, data } = snapshot
     const record = () => runtime.record(request, agent.messages.slice(before))
-    return session.commit({ scope, schema_version, created_at, data }, reply, key, record)
+    const turns = startsOf(agent.messages)
+    return session.commit({ scope, schema_version, created_at, data }, turns, reply, key, record)
   })
 }
 
@@ -136,10 +138,15 @@ export function* toolsOf({ content }: Pick<Message, 'content'>): Generator<ToolC
   }
 }
 
-/** Return the last whole turns that fit into `limit` messages; at least the very last one. */
-function lastTurns(messages: Message[], limit: number): Message[] {
-  const starts = messages.flatMap(({ role, content }, index) =>
+/** Return the indexes of the messages with which turns begin: the texts of users. */
+function startsOf(messages: Message[]): number[] {
+  return messages.flatMap(({ role, content }, index) =>
     role === 'user' && content[0]?.type === 'textBlock' ? [index] : [],
   )
+}
+
+/** Return the last whole turns that fit into `limit` messages; at least the very last one. */
+function lastTurns(messages: Message[], limit: number): Message[] {
+  const starts = startsOf(messages)
   return messages.slice(starts.find((start) => messages.length - start <= limit) ?? starts.at(-1))
 }

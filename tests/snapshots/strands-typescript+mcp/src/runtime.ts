@@ -39,7 +39,7 @@ export class Runtime {
       const { checkModel } = await import('./model.ts') // it loads the vendor's client
       findings.push(...(await checkModel(settings)))
     }
-    findings.push(...readServers()[1])
+    findings.push(...readServers(settings)[1])
     const hasErrors = findings.some(({ severity }) => severity === 'error')
     return connect && !hasErrors ? [...findings, ...(await callServers(settings))] : findings
   }

@@ -19,6 +19,7 @@ const INTEGERS = {
   maxReplyBytes: [1_048_576, 1, 1_000_000_000],
   maxSnapshotBytes: [8_388_608, 1024, 1_000_000_000],
   shutdownGraceSeconds: [8, 0, 86_400],
+  // A capability adds its settings here.
   mcpTimeoutSeconds: [30, 1, 3600],
 } as const
 
@@ -41,6 +42,7 @@ const TEXTS = {
   allowedHosts: '',
   allowedOrigins: '',
   apiToken: '',
+  mcpFile: '.mcp.json',
 }
 
 /** The settings of one process; README.md explains each. */

@@ -10,7 +10,7 @@ import { getSystemErrorMessage, parseArgs } from 'node:util'
 import { createHttpServer } from './connection.ts'
 import { describe, log, logging } from './contract.ts'
 import { checkAnswers } from './copier_answers.ts'
-import { serveAnew } from './reload.ts'
+import { serveAnew, takeOver } from './reload.ts'
 import { CommandError, diagnostic, formatFinding, isLoopback } from './settings.ts'
 import { readSettings, type Settings } from './settings.ts'
 import { start } from './start.ts'
@@ -84,6 +84,7 @@ async function serve(args: string[]): Promise<void> {
   process.exit = (code) => {
     throw new Error(`process.exit(${code})`) // in a tool it would end the turns of all sessions
   }
+  const handOver = takeOver(runtime.sessions.store) // before the first request is read
   if (!isLoopback(runtime.settings) && !runtime.settings.apiToken) {
     const place = `${host} is reachable from other machines`
     console.log(`Warning: ${place}, and callers are not authenticated.`)
@@ -95,6 +96,7 @@ async function serve(args: string[]): Promise<void> {
   await signalled
   await turns.drain(shutdownGraceSeconds)
   await runtime.close()
+  handOver()
   const closed = once(server.close(), 'close')
   await Promise.race([closed, sleep(1000)]) // for clients that do not read their answer
   exit(0) // a tool or a vendor's client that hangs would keep the process alive

@@ -7,16 +7,17 @@ import { SecretError, Secrets, unsetVariables } from './collections/secrets.ts'
 import { AgentError, type TurnRequest } from './contract.ts'
 import { agentOptions, record, warmUp } from './memory/adapter.ts'
 import { checkMemory, checkResources } from './memory/check.ts'
-import type { Report } from './memory/erase.ts'
+import { LATER, type Report } from './memory/erase.ts'
 import { LongTermMemory } from './memory/wiring.ts'
 import type { buildModel } from './model.ts'
 import { OfflineModel } from './offline_model.ts'
 import { InProcess, type SessionStore } from './session_store.ts'
 import { Sessions } from './sessions.ts'
-import { type Diagnostic, diagnostic, type Settings, withoutPassword } from './settings.ts'
-import { type DurableStore, StoreUnavailable } from './store/base.ts'
+import { type Diagnostic, type Settings, withoutPassword } from './settings.ts'
+import type { DurableStore } from './store/base.ts'
 import { CachedStore } from './store/cached.ts'
-import { eraseSessions } from './store/erase.ts'
+import { checkStore } from './store/check.ts'
+import { eraseSessions, isForgotten } from './store/erase.ts'
 import { openStore } from './store/index.ts'
 
 /** The model, the collections of the agent, and what the commands report about them. */
@@ -46,6 +47,7 @@ export class Runtime {
       const isWritable = this.project.isWritable(this.collection)
       this.store = openStore(this.collection, this.project.agentId, settings, this.#secrets)
       sessions = new CachedStore(settings, this.store, isWritable)
+      this.longTerm.recorder.isForgotten = isForgotten.bind(null, this.store)
     }
     const isOfUsers = this.store !== null && this.collection?.scope.lifetime === 'user'
     this.actorRequired = isOfUsers || this.longTerm.actorRequired
@@ -121,10 +123,10 @@ export class Runtime {
       const erased = await eraseSessions(this.store, isWritable, report.actor, candidates)
       report.sessions = erased.ended.length
       report.could_not.push(...erased.failures)
-      report.notes.push(...erased.notes)
+      report.notes.push(...erased.notes, ...(isWritable ? [] : [LATER]))
       return
     }
-    report.notes.push('no session store was searched: sessions live in the process')
+    report.notes.push('no session store was searched: sessions live in the process', LATER)
   }
 
   /** Make the model, and read the secrets that turns will need; throws AgentError. */
@@ -155,12 +157,9 @@ async function callServices(settings: Settings): Promise<Diagnostic[]> {
   const runtime = new Runtime(settings)
   const findings: Diagnostic[] = []
   try {
-    try {
-      await runtime.store?.ping()
-    } catch (error) {
-      if (!(error instanceof StoreUnavailable)) throw error
-      const file = `collections/${runtime.collection?.collection_id}.collection.md`
-      findings.push(diagnostic('AML-E160', `${error.message}.`, 'error', file, 1))
+    const { project, collection, store } = runtime
+    if (collection && store) {
+      findings.push(...(await checkStore(store, collection, project.isWritable(collection))))
     }
     findings.push(...(await checkResources(runtime.longTerm, settings)))
   } finally {

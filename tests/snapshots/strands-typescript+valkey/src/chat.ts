@@ -77,9 +77,7 @@ export async function chat(args: string[]): Promise<void> {
         }
         if (!(error instanceof AgentError)) throw error
         failed++
-        const cause = error.cause instanceof Error ? error.cause.message : ''
-        const why = (cause || error.detail || error.type).replace(CONTROL, '')
-        print(`${error.message} (${why})\n${await advise(error)}`)
+        print(`${error.message} ${await explain(error)}`)
       } finally {
         reply.stopWaiting()
         keyboard.turn = undefined
@@ -93,17 +91,26 @@ export async function chat(args: string[]): Promise<void> {
   process.exit(isPiped && failed > 0 ? 1 : 0)
 }
 
-/** Return a line that names the settings to look at when the model fails, or nothing. */
+/** Return why a turn failed, for whoever runs this agent, and what to look at. */
+async function explain(error: AgentError): Promise<string> {
+  const cause = error.cause instanceof Error ? error.cause.message : ''
+  const why = (cause || error.detail || error.type).replace(CONTROL, '')
+  return `(${why})\n${await advise(error)}`
+}
+
+/** Return a line that says what to do when the model fails, or nothing. */
 async function advise({ type, detail }: AgentError): Promise<string> {
   if (type !== 'model_failed') return ''
   const { ADDRESS, CREDENTIALS } = await import('./model.ts')
   const hints: [RegExp, string][] = [
-    [/HTTP 40[13]|Credential/, CREDENTIALS],
-    [/HTTP 40[04]/, `MODEL and ${ADDRESS}`],
-    [/Connect|ECONN|ENOTFOUND|EAI_AGAIN/, `${ADDRESS} and the network`],
+    [/HTTP 40[13]|Credential/, `look at ${CREDENTIALS}`],
+    [/HTTP 40[04]/, `look at MODEL and ${ADDRESS}`],
+    [/HTTP 429|[Tt]hrottl/, "the provider's limit is reached, try again later"],
+    [/Connect|ECONN|ENOTFOUND|EAI_AGAIN/, `look at ${ADDRESS} and the network`],
+    [/HTTP 5/, 'the provider failed or is overloaded, try again later'],
   ]
-  const [, names] = hints.find(([form]) => form.test(detail)) ?? []
-  return names ? `${detail}: look at ${names}.\n` : ''
+  const [, advice] = hints.find(([form]) => form.test(detail)) ?? []
+  return advice ? `${detail}: ${advice}.\n` : ''
 }
 
 /** The lines that are typed, and Ctrl-C. */

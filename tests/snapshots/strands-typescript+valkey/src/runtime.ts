@@ -9,9 +9,10 @@ import type { buildModel } from './model.ts'
 import { OfflineModel } from './offline_model.ts'
 import { InProcess, type SessionStore } from './session_store.ts'
 import { Sessions } from './sessions.ts'
-import { type Diagnostic, diagnostic, type Settings, withoutPassword } from './settings.ts'
-import { type DurableStore, StoreUnavailable } from './store/base.ts'
+import { type Diagnostic, type Settings, withoutPassword } from './settings.ts'
+import type { DurableStore } from './store/base.ts'
 import { CachedStore } from './store/cached.ts'
+import { checkStore } from './store/check.ts'
 import { openStore } from './store/index.ts'
 
 /** The model, the collections of the agent, and what the commands report about them. */
@@ -127,12 +128,9 @@ async function callServices(settings: Settings): Promise<Diagnostic[]> {
   const runtime = new Runtime(settings)
   const findings: Diagnostic[] = []
   try {
-    try {
-      await runtime.store?.ping()
-    } catch (error) {
-      if (!(error instanceof StoreUnavailable)) throw error
-      const file = `collections/${runtime.collection?.collection_id}.collection.md`
-      findings.push(diagnostic('AML-E160', `${error.message}.`, 'error', file, 1))
+    const { project, collection, store } = runtime
+    if (collection && store) {
+      findings.push(...(await checkStore(store, collection, project.isWritable(collection))))
     }
   } finally {
     await runtime.close()

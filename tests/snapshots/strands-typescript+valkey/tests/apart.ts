@@ -4,12 +4,9 @@ import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 
-// The runner itself stays, to find the tests.
-if (process.env.NODE_TEST_CONTEXT) {
-  const folder = mkdtempSync(join(tmpdir(), 'apart-'))
-  process.chdir(folder)
-  for (const name of ['collections', 'agents']) mkdirSync(name)
-  const agent = '---\nagent_id: "apart"\nmemory: {mode: "none"}\n---\n'
-  writeFileSync('agents/apart.agent.md', agent)
-  process.on('exit', () => rmSync(folder, { recursive: true, force: true }))
-}
+const folder = mkdtempSync(join(tmpdir(), 'apart-'))
+process.chdir(folder)
+for (const name of ['collections', 'agents']) mkdirSync(name)
+const agent = '---\nagent_id: "apart"\nmemory: {mode: "none"}\n---\n'
+writeFileSync('agents/apart.agent.md', agent)
+process.on('exit', () => rmSync(folder, { recursive: true, force: true }))

@@ -11,6 +11,7 @@ import { test, type TestContext } from 'node:test'
 import { checkProject, loadProject } from '../src/collections/check.ts'
 import { Secrets } from '../src/collections/secrets.ts'
 import { createSettings } from '../src/settings.ts'
+import './apart.ts'
 
 const PROJECT = join(import.meta.dirname, '..')
 const FILES = {

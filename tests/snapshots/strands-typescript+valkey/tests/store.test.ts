@@ -12,6 +12,7 @@ import { Sessions } from '../src/sessions.ts'
 import { createSettings } from '../src/settings.ts'
 import { Conflict, type DurableStore, StoreUnavailable, Unsupported } from '../src/store/base.ts'
 import { CachedStore } from '../src/store/cached.ts'
+import { checkStore } from '../src/store/check.ts'
 import { openStore } from '../src/store/index.ts'
 import { ownerOf } from '../src/store/owner.ts'
 import { Client } from './client.ts'
@@ -117,8 +118,14 @@ describe('a store', { skip: missing || false }, () => {
     assert.deepEqual(owners, ['ada', 'bob', null])
   })
 
-  test('can be pinged, and names no secret where it fails', async () => {
-    await open().ping()
+  test('is checked by a session that is not left behind', async () => {
+    const store = open(backend, `${AGENT}-check`)
+    const found = await checkStore(store, { collection_id: 'sessions' } as Collection, true)
+    assert.ok(found.every(({ severity }) => severity === 'warning'))
+    assert.deepEqual(await store.sessions().catch(() => []), [])
+  })
+
+  test('names no secret where it fails', async () => {
     const error = await open(broken)
       .save('s', SNAPSHOT, null)
       .catch((why) => why)

@@ -26,7 +26,7 @@ export const ERRORS = {
   session_conflict: [409, 'Another process continued this session; this turn was not kept.'],
   session_corrupt: [409, 'The stored session is unreadable and was quarantined; start anew.'],
   payload_too_large: [413, 'The body is too large.'],
-  session_too_large: [413, 'The session is too large to be stored; this turn was not kept.'],
+  session_too_large: [413, 'The turn is too large for a session; it was not kept.'],
   session_busy: [429, 'Too many turns are waiting for this session.'],
   internal_error: [500, 'Internal error; this turn was not kept.'],
   model_failed: [502, 'The model failed; this turn was not kept.'],
@@ -38,15 +38,23 @@ export const ERRORS = {
   turn_timeout: [504, 'The turn timed out; it was not kept.'],
 } as const
 
+// A provider that has reached a limit or has too much to do, as `describe` shows it.
+const IS_BUSY = /HTTP (429|503|529)|[Tt]hrottl/
+const BUSY = 'The model is overloaded or at a limit; this turn was not kept: retry later.'
+
 /** A failure of a type in ERRORS; `detail` is for the log only. */
 export class AgentError extends Error {
   readonly type: keyof typeof ERRORS
   readonly status: number
   readonly detail: string
+  /** In how many seconds to try again; null where that may not help. */
+  readonly retryAfter: number | null
 
   constructor(type: keyof typeof ERRORS, message = '', detail = '', options?: ErrorOptions) {
     const [status, general] = ERRORS[type]
-    super(message || general, options)
+    const isBusy = type === 'model_failed' && IS_BUSY.test(detail)
+    super(message || (isBusy ? BUSY : general), options)
+    this.retryAfter = isBusy ? 10 : type === 'server_busy' ? 1 : null
     this.type = type
     this.status = status
     this.detail = detail

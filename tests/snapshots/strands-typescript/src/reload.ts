@@ -1,23 +1,35 @@
 // `serve --reload`: a child process serves; after a change its turns drain, and it starts anew.
 
-import { spawn } from 'node:child_process'
+import { spawn, type StdioOptions } from 'node:child_process'
 import { once } from 'node:events'
-import { existsSync, readdirSync, statSync } from 'node:fs'
+import { existsSync, fstatSync, ftruncateSync, mkdtempSync, openSync, readdirSync } from 'node:fs'
+import { readSync, rmSync, statSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
 import { join, relative } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
+
+import { InProcess, type SessionStore } from './session_store.ts'
 
 const SOURCES = [import.meta.dirname, 'agents', 'collections']
 const FILES = ['.env', '.mcp.json']
 const SERVE = [...process.execArgv, join(import.meta.dirname, 'main.ts'), 'serve']
+// Names the open file in which a child leaves its sessions to the next one; other processes have
+// neither. The file has no name, so nothing of it outlives them.
+const HANDED_OVER = 'RELOAD_FD'
 
 /** Serve until a signal ends it. */
 export async function serveAnew(): Promise<void> {
   const signals: string[] = []
   for (const name of ['SIGINT', 'SIGTERM']) process.on(name, () => signals.push(name))
+  const folder = mkdtempSync(join(tmpdir(), 'sessions-'))
+  const sessions = openSync(join(folder, 'sessions.json'), 'ax+', 0o600)
+  rmSync(folder, { recursive: true })
+  const env = { ...process.env, [HANDED_OVER]: '3' }
   let code = 0
   while (signals.length === 0) {
     const before = stamps()
-    const child = spawn(process.execPath, SERVE, { stdio: 'inherit' })
+    const stdio: StdioOptions = ['inherit', 'inherit', 'inherit', sessions]
+    const child = spawn(process.execPath, SERVE, { stdio, env })
     const exit = once(child, 'exit')
     let changed: string | undefined
     while (signals.length === 0 && changed === undefined) {
@@ -34,6 +46,22 @@ export async function serveAnew(): Promise<void> {
     ;[code] = await exit
   }
   process.exit(code ?? 1)
+}
+
+/**
+ * Continue the sessions of the child before this one.
+ *
+ * Returns what leaves them to the next one: nothing, unless this is a child of `serve --reload`.
+ */
+export function takeOver(store: SessionStore): () => void {
+  const file = Number(process.env[HANDED_OVER])
+  delete process.env[HANDED_OVER]
+  if (!file || !(store instanceof InProcess)) return () => {}
+  const text = Buffer.alloc(fstatSync(file).size)
+  readSync(file, text, { position: 0 })
+  ftruncateSync(file) // a child that crashes leaves nothing, and so nothing old
+  store.entries.load(JSON.parse(text.toString() || '[]'))
+  return () => writeFileSync(file, JSON.stringify(store.entries.dump()))
 }
 
 /** Return the files and when they changed; no hidden file and no backup. */

@@ -17,6 +17,16 @@ export function readHeader(request: IncomingMessage, ...names: string[]): string
   return sent.find((values) => values)?.join(', ') ?? null
 }
 
+/** Return the path that is requested, with an address in front of it or percent signs in it too. */
+export function pathOf({ url = '' }: IncomingMessage): string {
+  const path = url.replace(/^https?:\/\/[^/?#]*/i, '').split(/[?#]/)[0] ?? ''
+  try {
+    return decodeURIComponent(path)
+  } catch {
+    return path
+  }
+}
+
 /** Throw AgentError when a web page may be calling that ALLOWED_ORIGINS does not list. */
 export function refuseForeign(request: IncomingMessage, { settings }: Runtime): void {
   const { host = [], origin = [], 'content-type': types = [] } = request.headersDistinct
@@ -28,7 +38,7 @@ export function refuseForeign(request: IncomingMessage, { settings }: Runtime): 
   ) {
     throw new AgentError('origin_forbidden')
   }
-  const isRead = /^(GET|HEAD) (?!\/ping($|\?))/.test(`${request.method} ${request.url}`)
+  const isRead = /^(GET|HEAD) (?!\/ping$)/.test(`${request.method} ${pathOf(request)}`)
   if (isRead && hosts.length === 0 && !settings.apiToken) {
     // Browsers send no Origin to a page's own name, which may lead here (DNS rebinding).
     const isLocal = host.every((value) => isAllowed(value, '') || IP_ADDRESS.test(value))

@@ -2,7 +2,6 @@
 
 import { LRUCache } from 'lru-cache'
 
-import { AgentError } from './contract.ts'
 import type { Settings } from './settings.ts'
 
 /** A snapshot as a store holds it: JSON, and the revision of that save. */
@@ -13,7 +12,10 @@ export interface Stored {
 
 /** Where committed snapshots live. Each method throws AgentError when the store fails. */
 export interface SessionStore {
-  /** Return what was saved last, or null. */
+  /** Of a snapshot. */
+  readonly maxBytes: number
+
+  /** Return what was saved last, or null. An empty snapshot: it was here, and has vanished. */
   load(sessionId: string): Promise<Stored | null>
 
   /**
@@ -29,14 +31,14 @@ export interface SessionStore {
 /** A SessionStore in memory, limited in sessions and bytes; drops the least recently used first. */
 export class InProcess implements SessionStore {
   readonly entries: LRUCache<string, Stored>
-  readonly #maxBytes: number
+  readonly maxBytes: number
 
   constructor(settings: Settings) {
     const [max, ttl] = [settings.sessionCapacity, settings.sessionIdleSeconds * 1000]
-    const maxSize = 16 * settings.maxSnapshotBytes
+    this.maxBytes = settings.maxSnapshotBytes
+    const maxSize = 16 * this.maxBytes
     const sizeCalculation = ({ snapshot }: Stored) => Buffer.byteLength(snapshot) || 1
     this.entries = new LRUCache({ max, ttl, updateAgeOnGet: true, maxSize, sizeCalculation })
-    this.#maxBytes = settings.maxSnapshotBytes
   }
 
   async load(sessionId: string): Promise<Stored | null> {
@@ -44,8 +46,6 @@ export class InProcess implements SessionStore {
   }
 
   async save(id: string, snapshot: string, _: string | null, saved: () => void): Promise<void> {
-    const size = Buffer.byteLength(snapshot)
-    if (size > this.#maxBytes) throw new AgentError('session_too_large', '', `${size} bytes`)
     this.entries.set(id, { revision: null, snapshot })
     saved()
   }

@@ -19,6 +19,7 @@ const INTEGERS = {
   maxReplyBytes: [1_048_576, 1, 1_000_000_000],
   maxSnapshotBytes: [8_388_608, 1024, 1_000_000_000],
   shutdownGraceSeconds: [8, 0, 86_400],
+  // A capability adds its settings here.
 } as const
 
 const NAME = '[A-Za-z0-9_.:\\[\\]-]+' // of a host, with or without its port

@@ -34,6 +34,7 @@ export async function takeTurn(
       await emit(replayed.reply)
       return replayed
     }
+    session.checkSize(request.prompt)
     const messages = stage(session.snapshot, runtime.settings.historyMessages)
     const prompt: ModelMessage = { role: 'user', content: request.prompt }
     const [reply, answers] = await withinTime(runtime.settings.turnTimeoutSeconds, signal, (stop) =>
@@ -44,15 +45,21 @@ export async function takeTurn(
     const data = { messages: [...messages, ...added] }
     const created_at = new Date().toISOString()
     const snapshot = { scope: 'agent', schema_version: '1.0', created_at, data }
-    return session.commit(snapshot, reply, key, () => runtime.record(request, added))
+    const record = () => runtime.record(request, added)
+    return session.commit(snapshot, startsOf(data.messages), reply, key, record)
   })
+}
+
+/** Return the indexes of the messages with which turns begin: those of users. */
+function startsOf(messages: ModelMessage[]): number[] {
+  return messages.flatMap((message, index) => (message.role === 'user' ? [index] : []))
 }
 
 /** Return the last whole turns that fit into `limit` messages; at least the very last one. */
 function stage(committed: Snapshot | null, limit: number): ModelMessage[] {
   if (!committed) return []
   const { messages } = committed.data as { messages: ModelMessage[] } // checked by the store
-  const starts = messages.flatMap((message, index) => (message.role === 'user' ? [index] : []))
+  const starts = startsOf(messages)
   return messages.slice(starts.find((start) => messages.length - start <= limit) ?? starts.at(-1))
 }
 

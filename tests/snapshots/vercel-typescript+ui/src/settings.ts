@@ -19,6 +19,7 @@ const INTEGERS = {
   maxReplyBytes: [1_048_576, 1, 1_000_000_000],
   maxSnapshotBytes: [8_388_608, 1024, 1_000_000_000],
   shutdownGraceSeconds: [8, 0, 86_400],
+  // A capability adds its settings here.
   ui: [0, 0, 1],
 } as const
 

@@ -59,7 +59,8 @@ function refuse(error: NodeJS.ErrnoException, socket: Duplex): void {
     const { type, status, message } = new AgentError(isLate ? 'request_timeout' : 'invalid_request')
     const head = `HTTP/1.1 ${status} ${STATUS_CODES[status]}\r\nConnection: close\r\n`
     const body = JSON.stringify({ error: { type, message } })
-    socket.write(`${head}Content-Type: application/json\r\n\r\n${body}`)
+    const kind = 'Content-Type: application/json\r\nX-Content-Type-Options: nosniff\r\n\r\n'
+    socket.write(`${head}${kind}${body}`)
   }
   socket.destroy(error)
 }

@@ -8,7 +8,8 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { AgentError, type Chunk, describe, type Emit, type EndSession } from './contract.ts'
 import { isBlank, log, SESSION_HEADER, SESSION_ID } from './contract.ts'
 import { TurnReport, type TurnRequest } from './contract.ts'
-import { authorize, readCall, readHeader, refuseForeign, wantsEvents } from './requests.ts'
+import { authorize, pathOf, readCall, readHeader, refuseForeign } from './requests.ts'
+import { wantsEvents } from './requests.ts'
 import { type Handler, ROUTES } from './routes.ts'
 import type { Runtime } from './runtime.ts'
 import { splitList } from './settings.ts'
@@ -112,15 +113,15 @@ export function createApp(runtime: Runtime, turns: Turns, more: Routes = {}): Re
 
   const own = Object.entries(ROUTES).map(([name, handler]) => [name, checked(handler)])
   const routes: Routes = {
-    ...Object.fromEntries(own),
     ...more,
+    ...Object.fromEntries(own),
     'GET /ping': ping,
     'POST /invocations': invocations,
   }
 
   async function route({ request, response }: Exchange): Promise<void> {
     if (answerPage({ request, response })) return
-    const path = request.url?.split('?')[0] ?? ''
+    const path = pathOf(request)
     const handle = routes[`${request.method?.replace(/^HEAD$/, 'GET')} ${path}`]
     if (handle) return handle({ request, response })
     const allowed = Object.keys(routes).filter((name) => name.split(' ')[1] === path)
@@ -203,8 +204,8 @@ async function run(
 ): Promise<object> {
   if ('prompt' in call) {
     const take = () => takeTurn(runtime, call, emit, signal, report)
-    const { turn, reply } = await logged(call, signal, report, take)
-    return { session_id: call.sessionId, turn, reply }
+    const { turn, reply, restarted } = await logged(call, signal, report, take)
+    return { session_id: call.sessionId, turn, reply, restarted }
   }
   try {
     await runtime.sessions.open(call.sessionId, call.actor, signal, (session) => session.end())
@@ -224,15 +225,16 @@ function event(name: string, data: unknown): string {
 function send(response: ServerResponse, body: object, status = 200): void {
   response.statusCode = status
   response.setHeader('Content-Type', 'application/json')
+  response.setHeader('X-Content-Type-Options', 'nosniff')
   response.end(JSON.stringify(body))
 }
 
 function fail({ request, response }: Exchange, error: unknown): void {
   if (request.socket.destroyed) return // the client has left
-  const { type, status, message } = failureOf(error)
+  const { type, status, message, retryAfter } = failureOf(error)
   if (response.headersSent) return void response.destroy() // the client sees that it was cut off
   if (status === 401) response.setHeader('WWW-Authenticate', 'Bearer')
-  if (type === 'server_busy') response.setHeader('Retry-After', '1')
+  if (retryAfter) response.setHeader('Retry-After', retryAfter)
   send(response, { error: { type, message } }, status)
 }
 

@@ -10,6 +10,8 @@ export interface LastTurn {
   turn: number
   key: string | null
   reply: string
+  /** Whether the turns before it have vanished from the store. */
+  restarted?: boolean
 }
 
 /** A committed session: `data` is the framework's, `app_data` is ours. */
@@ -49,15 +51,37 @@ class Session {
     return last && key !== null && key === last.key ? last : null
   }
 
-  /** Save the snapshot that the turn leaves, call `saved`, and return its `app_data`. */
+  /** Throw `session_too_large` for a text that no session can hold. */
+  checkSize(text: string): void {
+    const size = Buffer.byteLength(text)
+    if (size > this.#store.maxBytes) throw new AgentError('session_too_large', '', `${size} bytes`)
+  }
+
+  /**
+   * Save the snapshot that the turn leaves, call `saved`, and return its `app_data`.
+   *
+   * `turns` says with which messages the turns begin: without the oldest ones it may fit.
+   */
   async commit(
     snapshot: Omit<Snapshot, 'app_data'>,
+    turns: number[],
     reply: string,
     key: string | null,
     saved: () => void,
   ): Promise<LastTurn> {
-    const last = { actor: this.#actor, turn: this.turn, key, reply }
-    const committed = serialize({ ...snapshot, app_data: last })
+    const last: LastTurn = { actor: this.#actor, turn: this.turn, key, reply }
+    if (this.#stored && !this.snapshot) last.restarted = true
+    let committed = serialize({ ...snapshot, app_data: last })
+    const excess = Buffer.byteLength(committed) - this.#store.maxBytes
+    if (excess > 0 && turns.length > 1) {
+      const data = snapshot.data as { messages: unknown[] }
+      let size = 0
+      const ends = data.messages.map((one) => (size += Buffer.byteLength(serialize(one))))
+      const start = turns.slice(1).find((at) => ends[at - 1]! >= excess) ?? turns.at(-1)
+      const messages = data.messages.slice(start)
+      committed = serialize({ ...snapshot, data: { ...data, messages }, app_data: last })
+    }
+    this.checkSize(committed)
     await this.#store.save(this.#id, committed, this.#stored?.revision ?? null, saved)
     return last
   }
@@ -71,7 +95,7 @@ class Session {
 /** The sessions of this process. */
 export class Sessions {
   readonly #limit: number
-  readonly #store: SessionStore
+  readonly store: SessionStore
   /** For each session with a running turn: the functions that wake the waiting ones. */
   readonly queues = new Map<string, (() => void)[]>()
   /** What the running turn of each session has loaded. */
@@ -79,7 +103,7 @@ export class Sessions {
 
   constructor(settings: Settings, store: SessionStore) {
     this.#limit = settings.sessionQueue
-    this.#store = store
+    this.store = store
   }
 
   /**
@@ -98,12 +122,12 @@ export class Sessions {
   ): Promise<T> {
     const loaded = await this.#loads.get(sessionId)?.catch(() => null)
     // Other actors get no place in the queue.
-    if (loaded) new Session(sessionId, actor, this.#store, loaded)
+    if (loaded) new Session(sessionId, actor, this.store, loaded)
     await this.#enter(sessionId, signal)
     try {
       const load = this.#load(sessionId)
       this.#loads.set(sessionId, load)
-      const session = new Session(sessionId, actor, this.#store, await load)
+      const session = new Session(sessionId, actor, this.store, await load)
       signal.throwIfAborted()
       return await use(session)
     } finally {
@@ -131,8 +155,8 @@ export class Sessions {
   }
 
   async #load(sessionId: string): Promise<Loaded> {
-    const stored = await this.#store.load(sessionId)
-    return [stored, stored && JSON.parse(stored.snapshot)]
+    const stored = await this.store.load(sessionId)
+    return [stored, stored?.snapshot ? JSON.parse(stored.snapshot) : null]
   }
 
   #leave(sessionId: string): void {

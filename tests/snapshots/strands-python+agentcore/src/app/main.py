@@ -21,7 +21,7 @@ from .connection import Connection, max_connections
 from .contract import CONTROL
 from .copier_answers import check_answers
 from .memory.commands import forget, iam
-from .reload import serve_anew
+from .reload import serve_anew, take_over
 from .settings import Settings, diagnostic, format_finding, read_settings
 from .start import open_runtime, start
 
@@ -126,6 +126,7 @@ async def _serve(runtime: "Runtime") -> None:
     settings, turns, host = runtime.settings, Turns(), runtime.settings.host
     await open_runtime(runtime)
     listener = _listen(settings)
+    hand_over = take_over(runtime.sessions.store)
     Connection.most = max_connections(settings.max_turns)
     server = _Server(create_app(runtime, turns), settings.request_timeout_seconds)
     running = asyncio.create_task(server.serve([listener]))
@@ -137,6 +138,7 @@ async def _serve(runtime: "Runtime") -> None:
     await server.signalled.wait()
     await turns.drain(settings.shutdown_grace_seconds)
     await runtime.close()
+    hand_over()
     server.should_exit = True
     await running
     sys.stdout.flush()

@@ -9,7 +9,7 @@ from .collections.secrets import SecretError, Secrets
 from .contract import AgentError, TurnRequest
 from .memory.adapter import with_memory
 from .memory.check import check_memory, check_resources
-from .memory.erase import Report
+from .memory.erase import LATER, Report
 from .memory.wiring import LongTermMemory
 from .model import build_model, check_model, model_endpoint
 from .session_store import InProcess
@@ -74,7 +74,8 @@ class Runtime:
 
     async def erase_sessions(self, report: Report, candidates: list[str]) -> None:
         """End an actor's sessions; `candidates` are tried where the store cannot list them."""
-        report.notes.append("no session store was searched: sessions live in the process")
+        no_store = "no session store was searched: sessions live in the process"
+        report.notes += [no_store, LATER]
 
     async def open(self) -> None:
         """Read the secrets that turns will need; raises AgentError for one that is missing."""

@@ -19,11 +19,13 @@ from .sessions import Snapshot
 from .ui_messages import read_turns
 
 STREAM_HEADER = "x-vercel-ai-ui-message-stream"
+NOT_FOUND = "Not found: use POST /invocations, POST /api/chat or GET /ping."
 Part = dict[str, Any]
 
 
 def chat_routes(runtime: Runtime, turns: Turns) -> list[Route]:
     """Return the routes for a page with useChat; the chat's id is the session's."""
+    contract.ERRORS["not_found"] = (404, NOT_FOUND)
 
     max_turns, one_read = runtime.settings.max_turns, asyncio.Lock()
 
@@ -45,7 +47,7 @@ def chat_routes(runtime: Runtime, turns: Turns) -> list[Route]:
                 snapshot = await runtime.sessions.read(session_id, actor)
                 text = _json(_ui_messages(snapshot) if snapshot else [])
                 await asyncio.sleep(0.01)  # in which others are served
-        return Response(text, media_type="application/json")
+        return Response(text, headers=contract.NO_SNIFF, media_type="application/json")
 
     async def chat(request: Request) -> Response:
         refuse_foreign(request, runtime)
@@ -55,7 +57,16 @@ def chat_routes(runtime: Runtime, turns: Turns) -> list[Route]:
         response.headers["Cache-Control"] = "no-store"
         return response
 
-    return [Route("/api/chat", chat, methods=["GET", "POST"])]
+    async def resume(request: Request) -> Response:
+        refuse_foreign(request, runtime)
+        authorize(request, runtime)
+        # There is nothing to resume: a turn ends when its client leaves.
+        return Response(status_code=204, headers={"Cache-Control": "no-store"})
+
+    return [
+        Route("/api/chat", chat, methods=["GET", "POST"]),
+        Route("/api/chat/{id}/stream", resume),
+    ]
 
 
 class UiEvents(Events):
@@ -92,7 +103,8 @@ class UiEvents(Events):
             "inputTokens": report.input_tokens,
             "outputTokens": report.output_tokens,
         }
-        return self._end_text() + _part("finish", messageMetadata=metadata) + _DONE
+        finish = _part("finish", finishReason="stop", messageMetadata=metadata)
+        return self._end_text() + finish + _DONE
 
     def error(self, failure: AgentError) -> str:
         """Return the last parts of a turn that failed; nothing of it was kept."""
@@ -125,6 +137,7 @@ async def _read_turn(request: Request, runtime: Runtime) -> TurnRequest:
         raise AgentError("invalid_request", "The body must be an object.")
     session_id = _read_id(request, body.get("id"))
     messages = body.get("messages")
+    messages = [body.get("message")] if messages is None else messages
     last = messages[-1] if isinstance(messages, list) and messages else None
     if not isinstance(last, dict) or last.get("role") != "user":
         raise AgentError("invalid_request", "The last message must be one of role user.")
@@ -144,6 +157,8 @@ async def _read_turn(request: Request, runtime: Runtime) -> TurnRequest:
 
 
 def _read_id(request: Request, id: object) -> str:
+    if isinstance(id, str):  # assistant-ui makes such ids
+        id = re.sub("^__(?=LOCALID_)", "", id)
     if not isinstance(id, str) or not re.fullmatch(contract.SESSION_ID, id):
         raise AgentError("invalid_session_id")
     request.state.session_id = id

@@ -1,5 +1,6 @@
 """HTTP to the provider of the model, with a limit for what it sends."""
 
+from codecs import getincrementaldecoder
 from typing import Any
 
 from .contract import AgentError
@@ -17,13 +18,14 @@ def event_hooks(settings: Settings) -> dict[str, Any]:
         read = response.aiter_bytes
 
         async def bounded(chunk_size: int | None = None) -> Any:
-            line = total = 0
+            # What is not UTF-8 becomes U+FFFD, as browsers do it; the clients would fail.
+            decoder, line, total = getincrementaldecoder("utf-8")("replace"), 0, 0
             async for chunk in read(chunk_size):
                 total += len(chunk)
                 line = len(chunk) - chunk.rfind(b"\n") - 1 + (0 if b"\n" in chunk else line)
                 if line > longest or total > most:
                     raise AgentError("reply_incomplete", detail="MAX_REPLY_BYTES")
-                yield chunk
+                yield decoder.decode(chunk).encode()
 
         response.aiter_bytes = bounded
 

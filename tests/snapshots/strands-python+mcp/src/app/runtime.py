@@ -30,7 +30,7 @@ class Runtime:
 
         With `connect`, each server is called too.
         """
-        findings = check_model(settings) + read_servers()[1]
+        findings = check_model(settings) + read_servers(settings)[1]
         if connect and not any(one["severity"] == "error" for one in findings):
             findings += asyncio.run(call_servers(settings))
         return findings

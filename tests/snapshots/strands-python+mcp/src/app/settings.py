@@ -49,6 +49,7 @@ class Settings:
         f"https?://{NAME}( *, *https?://{NAME})*", "a list like https://www.example.com"
     )
     api_token: str = text("[!-~]{1,4096}", "a text of visible ASCII characters")
+    mcp_file: str = ".mcp.json"
     mcp_timeout_seconds: int = integer(30, 1, 3600)
 
     @property

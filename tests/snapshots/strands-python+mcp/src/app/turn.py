@@ -39,6 +39,7 @@ async def take_turn(
             report.turn, report.outcome = last["turn"], "replayed"
             await emit(last["reply"])
             return last
+        session.check_size(len(request.prompt.encode()))
         try:
             async with asyncio.timeout(runtime.settings.turn_timeout_seconds):
                 agent = _stage(runtime, request, session.snapshot)
@@ -56,7 +57,11 @@ async def take_turn(
         snapshot["data"]["messages"] = agent.messages  # without the SDK's copy of each
         added = agent.messages[before:]
         return await session.commit(
-            snapshot, reply, request.key, lambda: runtime.record(request, added)
+            snapshot,
+            _starts(agent.messages),
+            reply,
+            request.key,
+            lambda: runtime.record(request, added),
         )
 
 
@@ -136,10 +141,15 @@ def _size(event: dict[str, Any]) -> int:
     return len(text.encode(errors="replace"))
 
 
+def _starts(messages: list[Any]) -> list[int]:
+    """Return the indexes of the messages with which turns begin: the texts of users."""
+    is_prompt = [m["role"] == "user" and "text" in m["content"][0] for m in messages]
+    return [index for index, is_start in enumerate(is_prompt) if is_start]
+
+
 def _last_turns(messages: list[Any], limit: int) -> list[Any]:
     """Return the last whole turns that fit into `limit` messages; at least the very last one."""
-    is_prompt = [m["role"] == "user" and "text" in m["content"][0] for m in messages]
-    starts = [index for index, is_start in enumerate(is_prompt) if is_start]
+    starts = _starts(messages)
     return messages[next((s for s in starts if len(messages) - s <= limit), starts[-1]) :]
 
 

@@ -1,6 +1,7 @@
 """What the turns of one process share: the model, the sessions and long-term memory."""
 
 import asyncio
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -9,16 +10,17 @@ from .collections.secrets import SecretError, Secrets, unset_variables
 from .contract import AgentError, TurnRequest
 from .memory.adapter import with_memory
 from .memory.check import check_memory, check_resources
-from .memory.erase import Report
+from .memory.erase import LATER, Report
 from .memory.wiring import LongTermMemory
 from .model import build_model, check_model, model_endpoint
 from .session_store import InProcess, SessionStore
 from .sessions import Sessions
-from .settings import Settings, diagnostic, without_password
+from .settings import Settings, without_password
 from .store import open_store
-from .store.base import DurableStore, StoreUnavailable
+from .store.base import DurableStore
 from .store.cached import CachedStore
-from .store.erase import erase_sessions
+from .store.check import check_store
+from .store.erase import erase_sessions, is_forgotten
 
 
 class Runtime:
@@ -41,6 +43,7 @@ class Runtime:
             agent_id, is_writable = self.project.agent_id, self.project.is_writable(self.collection)
             self.store = open_store(self.collection, agent_id, settings, self._secrets)
             sessions = CachedStore(settings, self.store, is_writable)
+            self.long_term.recorder.is_forgotten = partial(is_forgotten, self.store)
             self.actor_required |= self.collection.scope.lifetime == "user"
         self.sessions = Sessions(settings, sessions)
 
@@ -103,9 +106,10 @@ class Runtime:
             erased = await erase_sessions(self.store, is_writable, report.actor, candidates)
             report.sessions = len(erased.ended)
             report.could_not += erased.failures
-            report.notes += erased.notes
+            report.notes += erased.notes if is_writable else [*erased.notes, LATER]
             return
-        report.notes.append("no session store was searched: sessions live in the process")
+        no_store = "no session store was searched: sessions live in the process"
+        report.notes += [no_store, LATER]
 
     async def open(self) -> None:
         """Read the secrets that turns will need; raises AgentError for one that is missing."""
@@ -129,11 +133,9 @@ async def _call_services(settings: Settings) -> list[dict[str, Any]]:
     runtime, findings = Runtime(settings), list[dict[str, Any]]()
     try:
         if runtime.store and runtime.collection:
-            try:
-                await runtime.store.ping()
-            except StoreUnavailable as error:
-                file = f"collections/{runtime.collection.collection_id}.collection.md"
-                findings.append(diagnostic("AML-E160", f"{error}.", file=file, line=1))
+            is_writable = runtime.project.is_writable(runtime.collection)
+            found = check_store(runtime.store, runtime.collection, is_writable)
+            findings += [finding async for finding in found]
         findings += await check_resources(runtime.long_term, settings)
     finally:
         await runtime.close()

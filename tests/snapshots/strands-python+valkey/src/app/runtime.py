@@ -10,10 +10,11 @@ from .contract import AgentError, TurnRequest
 from .model import build_model, check_model, model_endpoint
 from .session_store import InProcess, SessionStore
 from .sessions import Sessions
-from .settings import Settings, diagnostic, without_password
+from .settings import Settings, without_password
 from .store import open_store
-from .store.base import DurableStore, StoreUnavailable
+from .store.base import DurableStore
 from .store.cached import CachedStore
+from .store.check import check_store
 
 
 class Runtime:
@@ -102,11 +103,9 @@ async def _call_services(settings: Settings) -> list[dict[str, Any]]:
     runtime, findings = Runtime(settings), list[dict[str, Any]]()
     try:
         if runtime.store and runtime.collection:
-            try:
-                await runtime.store.ping()
-            except StoreUnavailable as error:
-                file = f"collections/{runtime.collection.collection_id}.collection.md"
-                findings.append(diagnostic("AML-E160", f"{error}.", file=file, line=1))
+            is_writable = runtime.project.is_writable(runtime.collection)
+            found = check_store(runtime.store, runtime.collection, is_writable)
+            findings += [finding async for finding in found]
     finally:
         await runtime.close()
     return findings

@@ -6,7 +6,6 @@ from typing import Protocol
 
 from cachetools import TTLCache
 
-from .contract import AgentError
 from .settings import Settings
 
 
@@ -24,8 +23,10 @@ class Stored:
 class SessionStore(Protocol):
     """Where committed snapshots live. Each method raises AgentError when the store fails."""
 
+    max_bytes: int  # of a snapshot
+
     async def load(self, session_id: str) -> Stored | None:
-        """Return what was saved last, or None."""
+        """Return what was saved last, or None. An empty snapshot: it was here, and has vanished."""
 
     async def save(
         self, session_id: str, snapshot: bytes, expected: str | None, saved: Callable[[], None]
@@ -62,7 +63,7 @@ class InProcess:
     """
 
     def __init__(self, settings: Settings) -> None:
-        self._max_bytes, self._entries = settings.max_snapshot_bytes, Snapshots(settings)
+        self.max_bytes, self._entries = settings.max_snapshot_bytes, Snapshots(settings)
 
     async def load(self, session_id: str) -> Stored | None:
         stored = self._entries.get(session_id)
@@ -73,10 +74,19 @@ class InProcess:
     async def save(
         self, session_id: str, snapshot: bytes, expected: str | None, saved: Callable[[], None]
     ) -> None:
-        if len(snapshot) > self._max_bytes:
-            raise AgentError("session_too_large", detail=f"{len(snapshot)} bytes")
         self._entries.put(session_id, Stored(None, snapshot))
         saved()
 
     async def end(self, session_id: str) -> None:
         self._entries.pop(session_id, None)
+
+    def dump(self) -> dict[str, str]:
+        """Return the snapshots by session, the least recently used first."""
+        with self._entries.timer:  # none expires meanwhile
+            return {id: stored.snapshot.decode() for id, stored in self._entries.items()}
+
+    def restore(self, snapshots: dict[str, str]) -> None:
+        """Add what `dump` returned in another process; this restarts the idle times."""
+        for session_id, text in snapshots.items():
+            if len(snapshot := text.encode()) <= self._max_bytes:  # which may be another by now
+                self._entries.put(session_id, Stored(None, snapshot))

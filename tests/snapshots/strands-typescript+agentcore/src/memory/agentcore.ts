@@ -197,8 +197,15 @@ export class AgentCore implements Memory {
       const { memory } = await client.getMemory({ memoryId: name }, stop)
       const { status = '', strategies = [], namespaceKeys: keys = [] } = memory ?? {}
       const all = strategies.map((one) => {
-        const templates = one.namespaceTemplates?.length ? one.namespaceTemplates : one.namespaces
-        return { id: one.strategyId!, namespaces: templates ?? [] }
+        // What reflects on episodes has namespaces of its own.
+        const reflection = one.configuration?.reflection
+        const custom = reflection?.customReflectionConfiguration?.episodicReflectionOverride
+        const parts = [one, reflection?.episodicReflectionConfiguration ?? custom]
+        const namespaces = parts.flatMap((part) => {
+          const templates = part?.namespaceTemplates
+          return (templates?.length ? templates : part?.namespaces) ?? []
+        })
+        return { id: one.strategyId!, namespaces }
       })
       if (status !== 'ACTIVE') this.#resource = null // it will be another soon
       return { status, strategies: all, namespaceKeys: keys.map(({ key }) => key!) }

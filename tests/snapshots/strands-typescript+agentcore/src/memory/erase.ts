@@ -8,8 +8,10 @@ import { withRetries } from './retry_queue.ts'
 import { defaultTemplate, type LongTermMemory } from './wiring.ts'
 
 const PLACEHOLDER = /\{(\w+)\}/
+export const LATER =
+  'turns that run or wait to be recorded now are recorded after this: run this again then'
 const AGAIN = 'records of the last turns may still be extracted: run this again in some minutes'
-const MAX_LISTS = 10 // how often one list is read from its start
+const MAX_LISTS = 10 // how often one list is read from its start without a deletion
 
 /** What was erased of an actor, what could not be, and what else there is to know. */
 export interface Report {
@@ -159,16 +161,23 @@ async function eraseAll(
   remove: (ids: string[]) => Promise<string[]>,
 ): Promise<void> {
   const deleted = new Set<string>() // for a while, a list may still show it
-  let left = 0
-  for (let lists = 0; lists < MAX_LISTS; lists++) {
+  let [lists, left] = [0, 0]
+  while (lists < MAX_LISTS) {
+    const before = deleted.size
     left = 0
-    for await (const page of listPages()) {
-      const ids = page.filter((id) => !deleted.has(id))
-      if (ids.length === 0) continue
-      for (const id of await remove(ids)) deleted.add(id)
-      left += ids.length
+    try {
+      for await (const page of listPages()) {
+        const ids = page.filter((id) => !deleted.has(id))
+        if (ids.length === 0) continue
+        for (const id of await remove(ids)) deleted.add(id)
+        left += ids.length
+      }
+      if (left === 0) return
+    } catch (error) {
+      // The token of the next page may have died with its rows.
+      if (!(error instanceof MemoryUnavailable) || deleted.size === before) throw error
     }
-    if (left === 0) return
+    lists = deleted.size === before ? lists + 1 : 0
   }
   throw new MemoryUnavailable(`${left} were not deleted`)
 }

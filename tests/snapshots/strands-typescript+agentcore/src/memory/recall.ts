@@ -48,6 +48,7 @@ async function namespacesOf(collection: MemoryCollection): Promise<Record<string
 export class MemoryTurn {
   readonly who: Who
   readonly collections: readonly MemoryCollection[]
+  readonly began = new Date()
   readonly added: string[] = []
   isOver = false
   /** What the models of the turn are shown; null: not yet searched for. */

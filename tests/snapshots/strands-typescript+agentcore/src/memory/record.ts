@@ -18,8 +18,11 @@ export class Recorder {
   readonly #events: readonly RetryQueue<Said>[]
   readonly #others = new Map<string, RetryQueue<Attempt>>()
 
+  /** Whether `forget` erased the actor after a turn began; only a session store can tell. */
+  isForgotten: (actor: string, began: Date) => Promise<boolean> = async () => false
+
   constructor(collections: readonly MemoryCollection[]) {
-    this.#events = collections.map((one) => new RetryQueue(one.id, nextEvent(one)))
+    this.#events = collections.map((one) => new RetryQueue(one.id, nextEvent(one, this)))
   }
 
   /** Whether something is still to be recorded. */
@@ -27,12 +30,12 @@ export class Recorder {
     return this.#queues.some((queue) => queue.isWaiting)
   }
 
-  /** Record the texts of one turn, in order, without blank ones. */
-  record(who: Who, utterances: readonly Utterance[]): void {
+  /** Record the texts of a turn that began `at` this time, in order, without blank ones. */
+  record(who: Who, utterances: readonly Utterance[], at: Date): void {
     const prepared = splitUtterances(utterances)
     if (prepared.length === 0) return
     const size = prepared.reduce((sum, [, text]) => sum + Buffer.byteLength(text), 0)
-    const what = { who, utterances: prepared, at: new Date() }
+    const what = { who, utterances: prepared, at }
     for (const queue of this.#events) queue.put({ what, size })
   }
 
@@ -82,7 +85,10 @@ function split(text: string): string[] {
 }
 
 /** Make one event of the first turn that waits, and of more turns of the same session. */
-function nextEvent(collection: MemoryCollection): (waiting: Waiting<Said>[]) => Work {
+function nextEvent(
+  collection: MemoryCollection,
+  recorder: Recorder,
+): (waiting: Waiting<Said>[]) => Work {
   const { memory, batchSize, projectId } = collection
   return (waiting) => {
     const { who, utterances: first, at } = waiting.shift()!.what
@@ -101,6 +107,7 @@ function nextEvent(collection: MemoryCollection): (waiting: Waiting<Said>[]) => 
     })
     const attempt = async (stop: AbortSignal): Promise<void> => {
       for (let event = events[0]; event; event = events[0]) {
+        if (await recorder.isForgotten(who.actor, at)) return
         await memory.createEvent(event)
         stop.throwIfAborted() // or a later attempt would lose an event
         events.shift()

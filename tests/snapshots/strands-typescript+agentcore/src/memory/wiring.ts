@@ -92,7 +92,7 @@ export class LongTermMemory {
     if (!turn) return undefined
     turn.isOver = true
     const added = turn.added.map((text): Utterance => ['USER', text])
-    this.recorder.record(turn.who, [...said, ...added])
+    this.recorder.record(turn.who, [...said, ...added], turn.began)
     return turn
   }
 

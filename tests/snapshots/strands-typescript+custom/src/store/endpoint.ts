@@ -1,7 +1,6 @@
 // Sessions at an endpoint of your own: the contract of six operations, over REST or Lambda.
 
 import { isUtf8 } from 'node:buffer'
-import { randomUUID } from 'node:crypto'
 import { unescape } from 'node:querystring' // never throws, unlike decodeURIComponent
 import { Readable } from 'node:stream'
 import { setTimeout as sleep } from 'node:timers/promises'
@@ -160,8 +159,8 @@ export class EndpointStore implements DurableStore {
     throw new Unsupported('The contract of a custom backend has no operation that lists sessions.')
   }
 
-  async ping(): Promise<void> {
-    await this.#client.loadSnapshot(`check-${randomUUID()}`, this.#agent, LATEST)
+  async warnings(): Promise<string[]> {
+    return []
   }
 
   async close(): Promise<void> {
@@ -432,6 +431,7 @@ export class RestTransport implements Transport {
       throw new StoreUnavailable(what, { indeterminate: false })
     }
     await this.#authorize(headers, this.#url)
+    const mayBeRotated = this.#declared.credentials.source === 'aws_secrets_manager'
     let address = this.#url.origin + this.#url.pathname.replace(/\/+$/, '') + path
     let body: string | null = null
     if (method === 'POST') {
@@ -448,22 +448,28 @@ export class RestTransport implements Transport {
       address += `?${query}`
     }
     const sent = { method, headers, body, redirect: 'manual', signal: stop } as const
-    const response = await fetch(address, sent)
+    let response = await fetch(address, sent)
+    if (mayBeRotated && [401, 403].includes(response.status)) {
+      await response.body?.cancel()
+      await this.#authorize(headers, this.#url, true)
+      response = await fetch(address, sent)
+    }
     return judge(response, await readBody(response.body ?? Readable.from([]), this.#maxBytes))
   }
 
   close(): void {}
 
-  async #authorize(headers: Headers, { username, password }: URL): Promise<void> {
+  async #authorize(headers: Headers, url: URL, wasRefused = false): Promise<void> {
     const { scheme, source, name, secret_id: id = '', ...how } = this.#declared.credentials
     if (scheme === 'none') {
+      const { username, password } = url
       const user = username + password && unescape(`${username}:${password}`)
       if (user) headers.set('Authorization', `Basic ${Buffer.from(user).toString('base64')}`)
       return
     }
     const { key = null, region = null, header = 'Authorization' } = how
     const reference = source === 'env' ? `env:${name}` : id
-    const value = (await this.#secrets.get({ reference, key, region })).trim()
+    const value = (await this.#secrets.get({ reference, key, region }, wasRefused)).trim()
     if (!/^[!-~]([ -~]*[!-~])?$/.test(value)) {
       const what = 'the credentials have characters that no header can have'
       throw new StoreUnavailable(what, { indeterminate: false })

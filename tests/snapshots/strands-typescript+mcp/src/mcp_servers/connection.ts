@@ -1,14 +1,23 @@
 // A server and its connection: made anew when it was lost, with calls bounded in time.
 
-import type { CallToolResult, Client, Tool } from '@modelcontextprotocol/client'
+import type {
+  CallToolResult,
+  Client,
+  StreamableHTTPClientTransport,
+  Tool,
+} from '@modelcontextprotocol/client'
 
 import { describe, log } from '../contract.ts'
-import type { Declaration } from './file.ts'
+import { type Declaration, find } from './file.ts'
 
 const RETRY_MS = 5000 // turns try a server at most this often
 const MAX_PAGES = 1000
 const MAX_RESPONSE_BYTES = 67_108_864
 const MAX_RESULT_CHARS = 100_000
+// A process behind a proxy or a CA of its own reaches nothing without these, in either case.
+const PROXIES = ['HTTP_PROXY', 'HTTPS_PROXY', 'ALL_PROXY', 'NO_PROXY']
+const CERTIFICATES = ['SSL_CERT_FILE', 'SSL_CERT_DIR', 'REQUESTS_CA_BUNDLE', 'NODE_EXTRA_CA_CERTS']
+const PASSED = [...PROXIES, ...PROXIES.map((name) => name.toLowerCase()), ...CERTIFICATES]
 
 /** A server that cannot be used, and why. */
 class ServerDown extends Error {}
@@ -23,20 +32,29 @@ class Connection {
   isReady = false
   readonly #declared: Declaration
   readonly #lost: () => void
+  readonly #changed: (tools: Tool[]) => void
   #client: Client | null = null
   #words = ''
+  #group: number | null = null
 
-  constructor(declared: Declaration, seconds: number, lost: () => void) {
+  constructor(
+    declared: Declaration,
+    seconds: number,
+    lost: () => void,
+    changed: (tools: Tool[]) => void,
+  ) {
     this.#declared = declared
     this.#lost = lost
-    const late = `it did not answer within ${seconds} seconds`
-    this.tools = within(seconds, this.#connect(seconds), new ServerDown(late)).catch(
-      async (error) => {
-        this.isOver = true
-        void this.#client?.close().catch(() => {})
-        throw new ServerDown(this.#reason(error))
-      },
-    )
+    this.#changed = changed
+    const late = () => {
+      const words = this.#words && `: ${this.#words}`
+      return new ServerDown(`it did not answer within ${seconds} seconds${words}`)
+    }
+    this.tools = within(seconds, this.#connect(seconds), late).catch(async (error) => {
+      this.isOver = true
+      void this.close()
+      throw new ServerDown(this.#reason(error))
+    })
   }
 
   /** Call a tool; null: the server has lost the session, and did not call it. */
@@ -63,24 +81,44 @@ class Connection {
   async close(): Promise<void> {
     this.#end()
     await this.#client?.close().catch(() => {})
+    this.#endGroup()
   }
 
   async #connect(seconds: number): Promise<Tool[]> {
-    const { unset, command, args, env, url, headers } = this.#declared
-    if (unset[0]) throw new ServerDown(`${unset[0]} is not set`)
+    const { problem, command, args, env, cwd, url, headers } = this.#declared
+    if (problem) throw new ServerDown(problem)
     const [mcp, { StdioClientTransport }] = await loadClient()
-    const client = new mcp.Client({ name: 'agent', version: '1' }, { listMaxPages: MAX_PAGES })
+    const onChanged = (_: unknown, tools: Tool[] | null) => tools && this.#changed(tools)
+    const options = { listMaxPages: MAX_PAGES, listChanged: { tools: { onChanged } } }
+    const client = new mcp.Client({ name: 'agent', version: '1' }, options)
     this.#client = client
-    client.onclose = () => this.#end()
+    client.onclose = () => {
+      this.#end()
+      this.#endGroup()
+    }
     client.onerror = () => {} // a call that fails says so itself
     if (url) {
       const transport = new mcp.StreamableHTTPClientTransport(new URL(url), {
         requestInit: { headers },
       })
+      this.#watch(transport)
       await client.connect(transport, { timeout: seconds * 1000 })
     } else {
-      const limits = { stderr: 'pipe', maxBufferSize: MAX_RESPONSE_BYTES } as const
-      const transport = new StdioClientTransport({ command, args, env, ...limits })
+      const passed = Object.entries(process.env).filter(([name]) => PASSED.includes(name))
+      const setsid = find('setsid') // the process begins a group; macOS has no such command
+      const transport = new StdioClientTransport({
+        command: setsid ?? command,
+        args: setsid ? [command, ...args] : args,
+        env: { ...(Object.fromEntries(passed) as Record<string, string>), ...env },
+        ...(cwd && { cwd }),
+        stderr: 'pipe',
+        maxBufferSize: MAX_RESPONSE_BYTES,
+      })
+      const start = transport.start.bind(transport)
+      transport.start = async () => {
+        await start()
+        this.#group = setsid ? transport.pid : null
+      }
       transport.stderr?.on('data', (chunk: Buffer) => this.#read(chunk))
       await client.connect(transport, { timeout: seconds * 1000 })
     }
@@ -94,6 +132,19 @@ class Connection {
     return tools
   }
 
+  /** Close it when a reply cannot come any more: the SDK would wait until the time limit. */
+  #watch(transport: StreamableHTTPClientTransport): void {
+    const open = new Set<unknown>()
+    transport.onmessage = (message) => open.delete(Object(message).id)
+    const send = transport.send.bind(transport)
+    transport.send = (message, options) => {
+      const { id } = Object(message)
+      open.add(id)
+      const onRequestStreamEnd = () => open.delete(id) && void this.close()
+      return send(message, { ...options, onRequestStreamEnd })
+    }
+  }
+
   /** Keep the last line that a process writes before it answers; drop what it logs later. */
   #read(chunk: Buffer): void {
     const words = chunk.toString().trim().split('\n').at(-1)?.slice(0, 200)
@@ -105,13 +156,23 @@ class Connection {
     this.isOver = true
   }
 
+  /** Kill what a process has started and left behind. */
+  #endGroup(): void {
+    try {
+      if (this.#group) process.kill(-this.#group, 'SIGKILL')
+    } catch {
+      // nothing was left
+    }
+    this.#group = null
+  }
+
   #reason(error: unknown): string {
     const { message, name, status } = error as Error & { status?: number }
     if (error instanceof ServerDown) return message
     if (status) return `it answered HTTP ${status}`
     if (name === 'ZodError' || message.startsWith('Invalid')) return 'its answer is not valid'
     if (this.#declared.url) return `it cannot be reached: ${describe(error)}`
-    if (!this.#declared.isFound) return `the command ${this.#declared.command} was not found`
+    if (this.#declared.missing) return `${this.#declared.missing} was not found`
     return `its process ended: ${this.#words || describe(error)}`
   }
 }
@@ -143,7 +204,8 @@ export class Server {
 
   /** Begin to connect if the server is down and was not tried a moment ago. */
   retry(): void {
-    if (this.#isDown && performance.now() - this.#tried >= RETRY_MS) this.#begin()
+    const waited = performance.now() - this.#tried
+    if (this.#isDown && !this.declared.problem && waited >= RETRY_MS) this.#begin()
   }
 
   /** Call a tool and return its result as text; what it throws has a text for the model. */
@@ -151,7 +213,8 @@ export class Server {
     const who = `MCP server ${this.declared.name}`
     const late = `${who} did not answer within ${this.#seconds} seconds.`
     const work = this.#call(name, Object(args), signal)
-    const result = await within(this.#seconds, work, named('ETIMEDOUT', late)).catch((error) => {
+    const expired = () => named('ETIMEDOUT', late)
+    const result = await within(this.#seconds, work, expired).catch((error) => {
       signal.throwIfAborted()
       if (error.code === 'REQUEST_TIMEOUT') throw named('ETIMEDOUT', late)
       if (error.code === 'ETIMEDOUT') throw error
@@ -191,14 +254,17 @@ export class Server {
   #begin(): Connection {
     this.#tried = performance.now()
     const lost = () => this.#note('the connection was lost')
-    const connection = new Connection(this.declared, this.#seconds, lost)
+    const changed = (tools: Tool[]) => {
+      this.tools = tools
+      this.#listed()
+    }
+    const connection = new Connection(this.declared, this.#seconds, lost, changed)
     this.#connection = connection
     connection.tools.then(
       (tools) => {
-        this.tools = tools
         this.problem = ''
         log('INFO', `MCP server ${this.declared.name}: connected`)
-        this.#listed()
+        changed(tools)
       },
       (error) => this.#note(error.message),
     )
@@ -209,7 +275,7 @@ export class Server {
   #note(problem: string): void {
     if (this.#isClosed) return
     if (!this.problem) {
-      const again = 'it is tried again at the next turn'
+      const again = this.declared.problem ? 'it stays down' : 'it is tried again at the next turn'
       log('WARNING', `MCP server ${this.declared.name}: ${problem}; ${again}`)
     }
     this.problem ||= problem
@@ -225,6 +291,10 @@ export async function loadClient() {
 /** Return what a model can read of a result. */
 function textOf({ content, structuredContent }: CallToolResult): string {
   const texts = content.map((block) => {
+    if (block.type === 'resource_link') {
+      const { title, name, uri, description } = block
+      return [title || name, uri, description].filter(Boolean).join(' ')
+    }
     const { text } = Object(block.type === 'resource' ? block.resource : block)
     return typeof text === 'string' ? text : `[${block.type}: left out, it is not text]`
   })
@@ -242,10 +312,10 @@ function named(code: string, message: string): Error {
   return Object.assign(new ToolFailed(message), { code })
 }
 
-async function within<T>(seconds: number, work: Promise<T>, late: Error): Promise<T> {
+async function within<T>(seconds: number, work: Promise<T>, late: () => Error): Promise<T> {
   let timer
   const expiry = new Promise<never>((_, reject) => {
-    timer = setTimeout(() => reject(late), seconds * 1000)
+    timer = setTimeout(() => reject(late()), seconds * 1000)
   })
   try {
     return await Promise.race([work, expiry])

@@ -1,42 +1,48 @@
-// The file .mcp.json: the MCP servers that the agent uses, and how it reaches each.
+// The file MCP_FILE, .mcp.json: the MCP servers that the agent uses, and how it reaches each.
 
-import { accessSync, constants, existsSync, readFileSync } from 'node:fs'
-import { delimiter, join } from 'node:path'
+import { accessSync, constants, existsSync, readFileSync, statSync } from 'node:fs'
+import { basename, delimiter, join } from 'node:path'
 
-import { type Diagnostic, diagnostic, isPlainHttp, withoutPassword } from '../settings.ts'
+import { createSettings, type Diagnostic, diagnostic, isPlainHttp } from '../settings.ts'
+import { type Settings, withoutPassword } from '../settings.ts'
 
-export const FILE = '.mcp.json'
-const NAME = /^[A-Za-z0-9_-]{1,32}$/
-const VARIABLE = /\$\{([A-Za-z_][A-Za-z0-9_]*)\}/g
+const NAME = '[A-Za-z0-9_][A-Za-z0-9_ ./@-]{0,63}'
+const VARIABLE = /^\$\{(?:env:)?([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}$/
 // The fields of a server by its type, and the form of each.
 const STRING = 'a string that is not empty'
 const [LIST, OBJECT] = ['a list of strings', 'an object of strings']
 const FIELDS: Record<string, Record<string, string>> = {
-  stdio: { type: STRING, command: STRING, args: LIST, env: OBJECT },
+  stdio: { type: STRING, command: STRING, args: LIST, env: OBJECT, cwd: STRING },
   http: { type: STRING, url: 'an http address', headers: OBJECT },
 }
 const REQUIRED: Record<string, string> = { stdio: 'command', http: 'url' }
 // The ids of findings, and their severity: a server that is down does not stop the agent.
-export const FINDINGS = {
+const FINDINGS = {
   'MCP-FILE': 'error', // no JSON, or not {"mcpServers": {…}}
-  'MCP-SERVER': 'error', // the name or the type of a server
-  'MCP-FIELD': 'error', // unknown, missing, or of another form
-  'MCP-VARIABLE': 'warning', // not set
+  'MCP-SERVER': 'warning', // the name or the type of a server
+  'MCP-FIELD': 'warning', // missing, or of another form
+  'MCP-IGNORED': 'warning', // a field for other agents
+  'MCP-VARIABLE': 'warning', // not set, or no variable
   'MCP-COMMAND': 'warning', // not found
+  'MCP-IMAGE': 'warning', // not found in the container
   'MCP-PLAIN-HTTP': 'warning', // headers that others can read
   'MCP-CONNECT': 'warning', // no answer, with --connect
 } as const
+type Id = keyof typeof FINDINGS
+type Finding = [id: Id, message: string, line: number]
 
-/** A server as the file declares it; its variables have their values, or stand in `unset`. */
+/** A server as the file declares it, with the values of its variables. */
 export class Declaration {
   readonly name: string
   readonly line: number
+  /** Why it stays down. */
+  readonly problem: string = ''
   readonly command: string = ''
   readonly args: string[] = []
   readonly env: Record<string, string> = {}
+  readonly cwd: string | undefined = undefined
   readonly url: string = ''
   readonly headers: Record<string, string> = {}
-  readonly unset: string[] = []
 
   constructor(name: string, line: number, fields: Partial<Declaration>) {
     this.name = name
@@ -47,87 +53,95 @@ export class Declaration {
   /** What the agent contacts or runs, without passwords and arguments. */
   get contact(): string {
     const [address] = withoutPassword(this.url).split('?')
-    return address ? `contacts ${address}` : `runs ${this.command}`
+    return address ? `contacts ${address}` : `runs ${this.command || 'nothing'}`
   }
 
-  /** Whether there is such a command. */
-  get isFound(): boolean {
-    if (this.url || process.platform === 'win32') return true
-    const path = (this.env.PATH ?? process.env.PATH ?? '').split(delimiter)
-    const isPath = this.command.includes('/')
-    return (isPath ? [''] : path).some((folder) => isExecutable(join(folder, this.command)))
+  /** Which of its command and its folder was not found. */
+  get missing(): string {
+    if (this.cwd && !statSync(this.cwd, { throwIfNoEntry: false })?.isDirectory()) {
+      return `the folder ${this.cwd}`
+    }
+    if (this.url || process.platform === 'win32') return ''
+    return find(this.command, this.env.PATH) ? '' : `the command ${this.command}`
   }
 }
 
 type Values = Record<string, unknown>
 
-/** Read the file; return the servers that it declares without an error, and the findings. */
-export function readServers(): [Declaration[], Diagnostic[]] {
-  if (!existsSync(FILE)) return [[], []]
+/** Read the file; return the servers that it declares, and the findings. */
+export function readServers({ mcpFile: file }: Settings): [Declaration[], Diagnostic[]] {
+  if (!existsSync(file) && file === createSettings().mcpFile) return [[], []]
   let [text, data]: [string, unknown] = ['', null]
   try {
-    text = readFileSync(FILE, 'utf8').replace(/^\ufeff/, '')
+    text = readFileSync(file, 'utf8').replace(/^\ufeff/, '')
     data = JSON.parse(text)
   } catch (error) {
     const what = error instanceof SyntaxError ? error.message : 'it cannot be read'
     const [, position] = /position (\d+)/.exec(what) ?? []
     const line = position ? text.slice(0, Number(position)).split('\n').length : 0
-    return [[], [finding('MCP-FILE', `This is not valid JSON: ${what}.`, line)]]
+    return [[], [report(file, 'MCP-FILE', `This is not valid JSON: ${what}.`, line)]]
   }
   const declared = isObject(data) ? data.mcpServers : null
   if (!isObject(data) || !isObject(declared)) {
-    return [[], [finding('MCP-FILE', 'Write {"mcpServers": {"NAME": {…}}}.', 1)]]
+    return [[], [report(file, 'MCP-FILE', 'Write {"mcpServers": {"NAME": {…}}}.', 1)]]
   }
-  const [servers, findings]: [Declaration[], Diagnostic[]] = [[], []]
+  const [servers, findings]: [Declaration[], Finding[]] = [[], []]
   for (const key of Object.keys(data)) {
-    const message = `Field '${key}' is unknown: allowed is mcpServers.`
-    if (key !== 'mcpServers') findings.push(finding('MCP-FIELD', message, lineOf(text, [key])))
+    const message = `Field '${key}' is ignored: known is mcpServers.`
+    if (key !== 'mcpServers') findings.push(['MCP-IGNORED', message, lineOf(text, [key])])
   }
   for (const [name, server] of Object.entries(declared)) {
-    const found = [...checkForm(text, name, server)]
-    if (found.length === 0) {
-      const line = lineOf(text, ['mcpServers', name])
-      const declaration = declare(name, line, server as Values)
+    if (isObject(server) && server.disabled === true) continue
+    const line = lineOf(text, ['mcpServers', name])
+    const problems = [...check(name, server)]
+    if (problems[0]) {
+      const shown = RegExp(`^${NAME}$`).test(name) ? name : JSON.stringify(name.slice(0, 64))
+      servers.push(new Declaration(shown, line, { problem: problems[0][2] }))
+      for (const [id, key, problem] of problems) {
+        const message = `Server ${shown} stays down: ${problem}.`
+        findings.push([id, message, lineOf(text, ['mcpServers', name, ...key])])
+      }
+    } else {
+      const [declaration, unknown] = declare(name, line, server as Values)
       servers.push(declaration)
-      found.push(...checkValues(text, declaration))
+      findings.push(...checkValues(text, declaration, server as Values, unknown))
     }
-    findings.push(...found)
   }
-  return [servers, findings]
+  return [servers, findings.map((finding) => report(file, ...finding))]
 }
 
-/** Yield what is wrong with the form of a server. */
-function* checkForm(text: string, name: string, server: unknown): Generator<Diagnostic> {
-  const place = ['mcpServers', name]
-  if (!NAME.test(name)) {
-    const message = `The server name '${name.slice(0, 80)}' must match [A-Za-z0-9_-]{1,32}.`
-    yield finding('MCP-SERVER', message, lineOf(text, place))
-  }
+/** Return a finding about the file. */
+export function report(file: string, id: Id, message: string, line: number): Diagnostic {
+  return diagnostic(id, message, FINDINGS[id], file, line)
+}
+
+/** Yield what makes a server unusable: the id of a finding, the key it is about, and why. */
+function* check(name: string, server: unknown): Generator<[Id, string[], string]> {
+  if (!RegExp(`^${NAME}$`).test(name)) yield ['MCP-SERVER', [], `its name must match ${NAME}`]
   if (!isObject(server)) {
-    yield finding('MCP-SERVER', `Server ${name} must be an object.`, lineOf(text, place))
+    yield ['MCP-SERVER', [], 'it must be an object']
     return
   }
-  const type = server.type ?? ('url' in server ? 'http' : 'stdio')
+  const type = typeOf(server)
   const fields = Object.entries(FIELDS).find(([known]) => known === type)?.[1]
   if (!fields) {
-    const message = `Server ${name} has another type: allowed are stdio and http.`
-    yield finding('MCP-SERVER', message, lineOf(text, [...place, 'type']))
+    yield ['MCP-SERVER', ['type'], 'its type must be stdio or http']
     return
   }
-  for (const [key, value] of Object.entries(server)) {
-    const [form, line] = [Object.hasOwn(fields, key) && fields[key], lineOf(text, [...place, key])]
-    const allowed = Object.keys(fields).join(', ')
-    if (!form) {
-      yield finding('MCP-FIELD', `Field '${key}' is unknown: allowed are ${allowed}.`, line)
-    } else if (!hasForm(value, form)) {
-      yield finding('MCP-FIELD', `${key} must be ${form}.`, line)
-    }
+  for (const [key, form] of Object.entries(fields)) {
+    const isWrong = Object.hasOwn(server, key) && !hasForm(server[key], form)
+    if (isWrong) yield ['MCP-FIELD', [key], `${key} must be ${form}`]
   }
-  const required = REQUIRED[String(type)] ?? ''
-  if (!(required in server)) {
-    const message = `Server ${name} needs the field ${required}.`
-    yield finding('MCP-FIELD', message, lineOf(text, place))
+  const required = REQUIRED[type] ?? ''
+  if (!Object.hasOwn(server, required)) {
+    yield ['MCP-FIELD', [], `it needs the field ${required}`]
   }
+}
+
+/** Return the type of a server; other agents write streamable-http or streamableHttp. */
+function typeOf(server: Values): string {
+  const type = String(server.type ?? ('url' in server ? 'http' : 'stdio'))
+  return /^streamable[-_]?http$/i.test(type) ? 'http' : type
 }
 
 function hasForm(value: unknown, form: string): boolean {
@@ -139,41 +153,55 @@ function hasForm(value: unknown, form: string): boolean {
   return typeof value === 'string' && pattern.test(value)
 }
 
-/** Return a server with the values of its variables. */
-function declare(name: string, line: number, server: Values): Declaration {
-  const unset = new Set<string>()
-  const expand = (text: string) =>
-    text.replace(VARIABLE, (_, variable) => {
-      const value = process.env[variable]?.trim() ?? ''
-      if (!value) unset.add(variable)
-      return value
-    })
-  const expanded = JSON.parse(JSON.stringify(server), (_, value) =>
-    typeof value === 'string' ? expand(value) : value,
+/** Return a server with the values of its variables, and which have none, with the reasons. */
+function declare(name: string, line: number, server: Values): [Declaration, Map<string, string>] {
+  const unknown = new Map<string, string>()
+  const expand = (found: string) => {
+    const [, variable, otherwise] = VARIABLE.exec(found) ?? []
+    const value = (variable && process.env[variable]?.trim()) || otherwise
+    if (!variable) unknown.set(found, `${found} is no variable of the environment`)
+    else if (value === undefined) unknown.set(found, `${variable} is not set`)
+    return value ?? ''
+  }
+  const { type: _, ...known } = FIELDS[typeOf(server)] ?? {}
+  const values = Object.fromEntries(Object.entries(server).filter(([key]) => key in known))
+  const fields = JSON.parse(JSON.stringify(values), (_, value) =>
+    typeof value === 'string' ? value.replace(/\$\{[^}]*\}?/g, expand) : value,
   )
-  const { type: _, ...fields } = expanded
-  return new Declaration(name, line, { ...fields, unset: [...unset] })
+  const [problem = ''] = unknown.values()
+  return [new Declaration(name, line, { ...fields, problem }), unknown]
 }
 
-/** Yield what keeps a server from being reached. */
-function* checkValues(text: string, server: Declaration): Generator<Diagnostic> {
-  const place = ['mcpServers', server.name]
-  for (const name of server.unset) {
-    const message = `${name} is not set: server ${server.name} stays down until it is.`
-    yield finding('MCP-VARIABLE', message, lineOf(text, place, `\${${name}}`))
+/** Yield what keeps a server from being reached, and what of it is ignored. */
+function* checkValues(
+  text: string,
+  declared: Declaration,
+  server: Values,
+  unknown: Map<string, string>,
+): Generator<Finding> {
+  const { name, command, headers, missing, problem, url } = declared
+  const place = ['mcpServers', name]
+  const known = Object.keys(FIELDS[typeOf(server)] ?? {})
+  for (const key of Object.keys(server)) {
+    if (key === 'disabled' || known.includes(key)) continue
+    const message = `Field '${key}' is ignored: known are ${known.join(', ')}.`
+    yield ['MCP-IGNORED', message, lineOf(text, [...place, key])]
   }
-  if (server.unset.length === 0 && !server.isFound) {
-    const message = `The command ${server.command} of server ${server.name} was not found.`
-    yield finding('MCP-COMMAND', message, lineOf(text, [...place, 'command']))
+  for (const [variable, why] of unknown) {
+    yield ['MCP-VARIABLE', `Server ${name} stays down: ${why}.`, lineOf(text, place, variable)]
   }
-  if (Object.keys(server.headers).length > 0 && isPlainHttp(server.url)) {
-    const message = `The headers of server ${server.name} travel over plain http: use https.`
-    yield finding('MCP-PLAIN-HTTP', message, lineOf(text, [...place, 'url']))
+  if (!problem && missing) {
+    const message = `${missing.replace('the', 'The')} of server ${name} was not found.`
+    yield ['MCP-COMMAND', message, lineOf(text, [...place, 'command'])]
   }
-}
-
-function finding(id: keyof typeof FINDINGS, message: string, line: number): Diagnostic {
-  return diagnostic(id, message, FINDINGS[id], FILE, line)
+  if (['npx', 'uvx'].includes(basename(command)) && existsSync('Dockerfile')) {
+    const message = `The image cannot run ${command} for server ${name}: see README.md.`
+    yield ['MCP-IMAGE', message, lineOf(text, [...place, 'command'])]
+  }
+  if (Object.keys(headers).length > 0 && isPlainHttp(url)) {
+    const message = `The headers of server ${name} travel over plain http: use https.`
+    yield ['MCP-PLAIN-HTTP', message, lineOf(text, [...place, 'url'])]
+  }
 }
 
 /** Return the line of a key behind the keys above it, and of the text `near` behind that. */
@@ -190,6 +218,12 @@ function lineOf(text: string, keys: string[], near = ''): number {
 
 function isObject(value: unknown): value is Values {
   return typeof value === 'object' && value !== null && !Array.isArray(value)
+}
+
+/** Return the path of a command, or nothing. */
+export function find(command: string, path = process.env.PATH ?? ''): string | undefined {
+  const folders = command.includes('/') ? [''] : path.split(delimiter)
+  return folders.map((folder) => join(folder, command)).find(isExecutable)
 }
 
 function isExecutable(file: string): boolean {

@@ -7,25 +7,27 @@ import type { Ajv } from '@modelcontextprotocol/client/validators/ajv'
 
 import { TOOLS } from '../agent.ts'
 import { log } from '../contract.ts'
-import { type Diagnostic, diagnostic, type Settings } from '../settings.ts'
+import type { Diagnostic, Settings } from '../settings.ts'
 import { mergeTools, namesOf, toTool } from './adapter.ts'
 import { loadClient, Server } from './connection.ts'
-import { FILE, FINDINGS, readServers } from './file.ts'
+import { readServers, report } from './file.ts'
 
 const START_SECONDS = 10 // how long a start waits for all servers
 const MAX_TOOLS = 100
 const MAX_DECLARATION_CHARS = 20_000 // of a tool: its description and its schema
 const OF_MEMORY = ['add_memory', 'search_memory']
 
-/** The servers of .mcp.json; without one it does nothing. */
+/** The servers of the file; without one it does nothing. */
 export class McpServers {
   readonly servers: Server[]
   #tools: ReturnType<typeof toTool>[] = []
   #ajv: InstanceType<typeof Ajv> | null = null
+  #isOpen = false
+  readonly #names = new Map<string, string>() // by server and tool: they stay
   readonly #warned = new Set<string>()
 
   constructor(settings: Settings) {
-    const [declared] = readServers()
+    const [declared] = readServers(settings)
     const seconds = settings.mcpTimeoutSeconds
     this.servers = declared.map((it) => new Server(it, seconds, () => this.#arrange()))
   }
@@ -48,6 +50,8 @@ export class McpServers {
     for (const { declared } of waiting) {
       log('WARNING', `MCP server ${declared.name}: no answer yet; the start goes on`)
     }
+    this.#isOpen = true
+    this.#arrange()
   }
 
   /** Close all connections, and end all processes. */
@@ -57,7 +61,7 @@ export class McpServers {
 
   /** Return the options of an agent with the tools of the servers among them. */
   addTools(options: object): object {
-    for (const server of this.#ajv ? this.servers : []) server.retry()
+    for (const server of this.#isOpen ? this.servers : []) server.retry()
     const { tools = TOOLS } = options as { tools?: typeof TOOLS }
     return { ...options, tools: mergeTools(tools, this.#tools) }
   }
@@ -70,38 +74,52 @@ export class McpServers {
     })
   }
 
-  /** Name the tools of all servers: a name that is taken gets its server's in front. */
+  /**
+   * Name the tools of all servers: a name that is taken gets its server's in front.
+   *
+   * A tool that has a name keeps it: what comes later takes none away.
+   */
   #arrange(): void {
+    if (!this.#isOpen) return
+    const listed = this.servers.flatMap((server) =>
+      server.tools.map((tool) => [server, tool] as const),
+    )
+    const keyOf = (server: Server, tool: string) => `${server.declared.name}\n${tool}`
+    const isNew = ([server, { name }]: (typeof listed)[0]) => !this.#names.has(keyOf(server, name))
+    listed.sort((one, other) => Number(isNew(one)) - Number(isNew(other)))
     const own = new Set([...namesOf(TOOLS), ...OF_MEMORY])
     const used = new Set(own)
     const offered = this.servers.map(({ tools }) => new Set(tools.map((it) => clean(it.name))))
-    const isTaken = (name: string) =>
-      own.has(name) || offered.filter((names) => names.has(name)).length > 1
     const arranged = []
-    for (const server of this.servers) {
-      const who = server.declared.name
-      for (const { name: original, description: text, inputSchema } of server.tools) {
-        let name = clean(original)
-        const description = text || original // no provider takes an empty one
-        if (isTaken(name)) {
-          name = clean(`${who}_${name}`)
-          this.#warn(`MCP server ${who}: ${clean(original)} is taken, so it is ${name}`)
-        }
-        if (arranged.length === MAX_TOOLS) {
-          this.#warn(`MCP server ${who}: its tools beyond ${MAX_TOOLS} are left out`)
-          break
-        }
-        if (used.has(name)) {
-          this.#warn(`MCP server ${who}: it has two tools ${name}; the second is left out`)
-        } else if (sizeOf(inputSchema) + description.length > MAX_DECLARATION_CHARS) {
-          this.#warn(`MCP server ${who}: tool ${name} is left out: its schema is too long`)
-        } else if (!this.#isValid(inputSchema)) {
-          this.#warn(`MCP server ${who}: tool ${name} is left out: its schema is not valid`)
-        } else {
-          used.add(name)
-          const call = (args: unknown, signal: AbortSignal) => server.call(original, args, signal)
-          arranged.push(toTool(name, description, inputSchema, call))
-        }
+    for (const [server, { name: original, description: text, inputSchema }] of listed) {
+      const [who, plain, key] = [server.declared.name, clean(original), keyOf(server, original)]
+      const given = [...this.#names].filter(([it]) => !it.startsWith(`${who}\n`))
+      const isTaken =
+        own.has(plain) ||
+        given.some(([, name]) => name === plain) ||
+        offered.filter((names) => names.has(plain)).length > 1
+      const name = this.#names.get(key) ?? (isTaken ? clean(`${who}_${plain}`) : plain)
+      const description = text || original // no provider takes an empty one
+      if (/^_*$/.test(plain)) {
+        this.#warn(`MCP server ${who}: a tool without a name is left out`)
+        continue
+      }
+      if (name !== plain) this.#warn(`MCP server ${who}: ${plain} is taken, so it is ${name}`)
+      if (arranged.length === MAX_TOOLS) {
+        this.#warn(`MCP server ${who}: its tools beyond ${MAX_TOOLS} are left out`)
+        break
+      }
+      if (used.has(name)) {
+        this.#warn(`MCP server ${who}: it has two tools ${name}; the second is left out`)
+      } else if (sizeOf(inputSchema) + description.length > MAX_DECLARATION_CHARS) {
+        this.#warn(`MCP server ${who}: tool ${name} is left out: its schema is too long`)
+      } else if (!this.#isValid(inputSchema)) {
+        this.#warn(`MCP server ${who}: tool ${name} is left out: its schema is not valid`)
+      } else {
+        used.add(name)
+        this.#names.set(key, name)
+        const call = (args: unknown, signal: AbortSignal) => server.call(original, args, signal)
+        arranged.push(toTool(name, description, inputSchema, call))
       }
     }
     this.#tools = arranged
@@ -127,9 +145,9 @@ export async function callServers(settings: Settings): Promise<Diagnostic[]> {
   await servers.open(settings.mcpTimeoutSeconds + 1)
   await servers.close()
   return servers.servers.flatMap(({ declared, problem }) => {
-    if (!problem) return []
+    if (!problem || declared.problem) return [] // that `check` has found
     const message = `Server ${declared.name} is down: ${problem}.`
-    return [diagnostic('MCP-CONNECT', message, FINDINGS['MCP-CONNECT'], FILE, declared.line)]
+    return [report(settings.mcpFile, 'MCP-CONNECT', message, declared.line)]
   })
 }
 

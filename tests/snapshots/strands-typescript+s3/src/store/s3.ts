@@ -1,6 +1,7 @@
 // Sessions in Amazon S3: one object each, replaced on the condition that nobody else did.
 
 import { Readable } from 'node:stream'
+import { setTimeout as sleep } from 'node:timers/promises'
 import { isDeepStrictEqual } from 'node:util'
 
 import type { _Object, PutObjectCommandInput, S3 } from '@aws-sdk/client-s3'
@@ -18,6 +19,7 @@ import { unavailable, withinSeconds } from './base.ts'
 
 const [LATEST, HISTORY, QUARANTINE] = ['snapshot_latest.json', 'immutable_history/', 'set_aside/']
 const DAY = 86_400_000
+const PAUSES = [50, 200] // milliseconds, while S3 decides on another write of the object
 
 /**
  * The objects `<prefix>/<session_id>/agent/<agent_id>/snapshots/…`; a revision is an ETag.
@@ -118,8 +120,9 @@ export class S3Store implements DurableStore {
     return [...new Set(ids)].sort()
   }
 
-  async ping(): Promise<void> {
-    await this.#run(({ s3, Bucket, stop }) => s3.headBucket({ Bucket }, stop))
+  async warnings(): Promise<string[]> {
+    this.#hasRule = true // the session that a check saves sets no rule
+    return []
   }
 
   async close(): Promise<void> {
@@ -127,6 +130,14 @@ export class S3Store implements DurableStore {
     const client = await this.#client
     client?.destroy()
     this.#client = null
+  }
+
+  /** Whether the bucket keeps old versions of objects, also of those that were deleted. */
+  async keepsVersions(): Promise<boolean> {
+    return await this.#run(async ({ s3, Bucket, stop }) => {
+      const { Status } = await s3.getBucketVersioning({ Bucket }, stop)
+      return Status !== undefined // or else it never did
+    })
   }
 
   #folder(sessionId: string): string {
@@ -246,6 +257,14 @@ class Objects {
   async put(Key: string, Body: string, condition: Partial<PutObjectCommandInput> = {}) {
     const { Bucket } = this
     const object = { Bucket, Key, Body, ContentType: 'application/json', ...condition }
+    for (const pause of PAUSES) {
+      try {
+        return (await this.s3.putObject(object, this.stop)).ETag ?? null
+      } catch (error) {
+        if ((error as Error).name !== 'ConditionalRequestConflict') refuse(error)
+        await sleep(pause)
+      }
+    }
     const { ETag } = await this.s3.putObject(object, this.stop).catch(refuse)
     return ETag ?? null
   }

@@ -1,9 +1,11 @@
 // The page at /: its files, and headers that let it load and call nothing but this server.
 
+import { createHash } from 'node:crypto'
 import { readdirSync, readFileSync } from 'node:fs'
 import { extname, join } from 'node:path'
 
-import { refuseForeign } from '../requests.ts'
+import { TOOLS } from '../agent.ts'
+import { authorize, refuseForeign } from '../requests.ts'
 import type { Runtime } from '../runtime.ts'
 import type { Exchange } from '../server.ts'
 
@@ -32,11 +34,23 @@ export function pageRoutes(runtime: Runtime): Routes {
   const routes: Routes = {}
   for (const name of runtime.settings.ui ? files : []) {
     const content = readFileSync(join(import.meta.dirname, name))
+    const etag = `"${createHash('sha256').update(content).digest('hex').slice(0, 32)}"`
     const type = { 'Content-Type': TYPES[extname(name)], 'Content-Length': content.length }
     routes[`GET /${name === 'index.html' ? '' : name}`] = async ({ request, response }) => {
       refuseForeign(request, runtime)
-      response.writeHead(200, { ...HEADERS, ...type }).end(content)
+      const isKnown = request.headers['if-none-match'] === etag
+      if (isKnown) response.writeHead(304, { ...HEADERS, ETag: etag }).end()
+      else response.writeHead(200, { ...HEADERS, ...type, ETag: etag }).end(content)
     }
   }
+  const agent = async ({ request, response }: Exchange): Promise<void> => {
+    refuseForeign(request, runtime)
+    authorize(request, runtime)
+    const tools = TOOLS
+    const names = tools.map((tool) => ('name' in tool ? String(tool.name) : '')).filter(Boolean)
+    response.writeHead(200, { ...HEADERS, 'Content-Type': 'application/json' })
+    response.end(JSON.stringify({ model: runtime.settings.model, tools: names }))
+  }
+  if (runtime.settings.ui) routes['GET /agent.json'] = agent
   return routes
 }

@@ -1,12 +1,15 @@
 // What the agent says in one turn, as it arrives or as it was read.
 
-import { element, showMarkdown } from './markdown.js'
+import { copyButton, element, showMarkdown } from './markdown.js'
 
 /** What the agent says in one turn: texts, calls of tools, and what was recalled. */
 export class Reply {
   constructor(log) {
     this.shown = new Map() // texts and calls of tools, by their ids
     this.changed = new Set()
+    this.recalled = []
+    this.took = {} // milliseconds, by the id of a tool's call
+    this.drawing = 0 // milliseconds that it takes to draw
     this.body = element('div', 'body', element('p', 'waiting', 'Waiting for the reply'))
     this.node = element('article', 'agent', element('h2', 'unseen', 'Agent'), this.body)
     log.append(this.node)
@@ -19,19 +22,24 @@ export class Reply {
     } else if (event.type === 'text-delta') {
       shown.text += event.delta
       this.changed.add(shown)
-      this.frame ??= requestAnimationFrame(() => this.draw())
+      // A long text is drawn less often, so that the page has time for its reader.
+      this.timer ??= setTimeout(() => this.draw(), 16 + 4 * this.drawing)
     } else if (event.type === 'tool-input-available') {
       const state = element('span', 'state', 'running')
       const summary = element('summary', '', element('code', '', event.toolName), state)
       const node = this.add(element('details', 'tool', summary))
       node.append(...labelled('Input', event.input))
-      this.shown.set(event.toolCallId, { node, state })
+      this.shown.set(event.toolCallId, { node, state, began: performance.now() })
     } else if (event.type.startsWith('tool-output-')) {
       const isError = event.type === 'tool-output-error'
       shown.node.append(...labelled(isError ? 'Error' : 'Result', event.errorText ?? event.output))
-      shown.state.textContent = isError ? 'failed' : 'done'
+      const took = this.known ? this.took[event.toolCallId] : performance.now() - shown.began
+      if (took) this.took[event.toolCallId] = took
+      const said = isError ? 'failed' : 'done'
+      shown.state.textContent = took ? `${said} · ${duration(took)}` : said
       shown.node.classList.toggle('wrong', isError)
     } else if (event.type === 'data-recalled') {
+      this.recalled = event.data
       const summary = element('summary', '', `Recalled ${event.data.length} from memory`)
       const texts = element('ul', '', ...event.data.map((text) => element('li', '', text)))
       this.add(element('details', 'recalled', summary, texts))
@@ -42,8 +50,13 @@ export class Reply {
     }
   }
 
-  /** Show the parts of a message that was read. */
-  showParts(parts, metadata) {
+  /** Show the parts of a message that was read, with what this tab knows of its turn. */
+  showParts(parts, metadata, known) {
+    this.known = known
+    this.took = known.took ?? {}
+    if (Array.isArray(known.recalled) && known.recalled.length > 0) {
+      this.take({ type: 'data-recalled', data: known.recalled })
+    }
     for (const [index, part] of parts.entries()) {
       if (part.type === 'text') {
         this.take({ type: 'text-start', id: index })
@@ -54,7 +67,7 @@ export class Reply {
         if (part.state.startsWith('output-')) this.take({ ...part, type: `tool-${part.state}` })
       } else this.take(part)
     }
-    this.metadata = metadata
+    this.metadata = { ...known, ...metadata }
     this.finish()
   }
 
@@ -65,10 +78,12 @@ export class Reply {
   }
 
   draw() {
-    cancelAnimationFrame(this.frame)
-    this.frame = null
+    clearTimeout(this.timer)
+    this.timer = null
+    const began = performance.now()
     for (const { node, text } of this.changed) showMarkdown(node, text)
     this.changed.clear()
+    this.drawing = performance.now() - began
   }
 
   /** End the reply; a committed one says so. */
@@ -78,11 +93,24 @@ export class Reply {
     if (!this.metadata) return
     const { turn, milliseconds, inputTokens, outputTokens } = this.metadata
     const said = [`committed as turn ${turn}`]
-    if (milliseconds >= 1000) said.push(`${(milliseconds / 1000).toFixed(1)} s`)
-    else if (milliseconds) said.push(`${milliseconds} ms`)
+    if (milliseconds) said.push(duration(milliseconds))
     if (inputTokens || outputTokens) said.push(`${inputTokens} tokens in, ${outputTokens} out`)
-    this.node.append(element('p', 'outcome', said.join(' · ')))
+    const texts = () => [...this.shown.values()].flatMap(({ text }) => text ?? [])
+    const copy = copyButton('Copy this reply', () => texts().join('\n\n'))
+    this.node.append(element('p', 'outcome', said.join(' · '), ' ', copy))
   }
+
+  /** What only the tab knows that saw the turn. */
+  get facts() {
+    const { recalled, took } = this
+    const { milliseconds, inputTokens, outputTokens } = this.metadata
+    return { milliseconds, inputTokens, outputTokens, recalled, took }
+  }
+}
+
+function duration(milliseconds) {
+  if (milliseconds >= 1000) return `${(milliseconds / 1000).toFixed(1)} s`
+  return `${Math.ceil(milliseconds)} ms`
 }
 
 function labelled(label, value) {

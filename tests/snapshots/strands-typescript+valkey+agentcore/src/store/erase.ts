@@ -1,7 +1,11 @@
 // The erasure of one actor's sessions from a store.
 
-import { type DurableStore, StoreUnavailable, Unsupported } from './base.ts'
+import { createHash } from 'node:crypto'
+
+import { Conflict, type DurableStore, StoreUnavailable, Unsupported } from './base.ts'
 import { ownerOf, UNREADABLE } from './owner.ts'
+
+const RUNNING = 'a first turn of a session that runs now may be kept: run this again then'
 
 /** The ids of the ended sessions; sentences about failures, and about what may be left. */
 interface SessionsErased {
@@ -19,6 +23,10 @@ export async function eraseSessions(
 ): Promise<SessionsErased> {
   const report: SessionsErased = { ended: [], failures: [], notes: [] }
   try {
+    if (isWritable) {
+      await markForgotten(store, actor)
+      report.notes.push(RUNNING)
+    }
     const ids = await store.sessions().catch((error) => {
       if (!(error instanceof Unsupported)) throw error
       const known = `only ${candidates.length} known ones were looked at`
@@ -41,4 +49,31 @@ export async function eraseSessions(
     report.failures.push(`sessions: ${error.message}`)
   }
   return report
+}
+
+/** Whether an actor was erased after a turn began. Throws StoreUnavailable. */
+export async function isForgotten(
+  store: DurableStore,
+  actor: string,
+  began: Date,
+): Promise<boolean> {
+  const mark = await store.load(markOf(actor))
+  return mark !== null && began <= new Date(JSON.parse(mark.snapshot).created_at)
+}
+
+/** Have no process record what turns of the actor said that began before now. */
+async function markForgotten(store: DurableStore, actor: string): Promise<void> {
+  const created_at = new Date().toISOString()
+  const app_data = { actor: null, turn: 0, key: null, reply: '' }
+  const head = { scope: 'agent', schema_version: '1.0', created_at }
+  const mark = JSON.stringify({ ...head, data: { messages: [] }, app_data })
+  const before = await store.load(markOf(actor))
+  await store.save(markOf(actor), mark, before?.revision ?? null).catch((error) => {
+    if (!(error instanceof Conflict)) throw error // it was marked meanwhile
+  })
+}
+
+/** Return the session id under which a store keeps that an actor was erased. */
+function markOf(actor: string): string {
+  return `forgotten-${createHash('sha256').update(actor).digest('hex')}`
 }

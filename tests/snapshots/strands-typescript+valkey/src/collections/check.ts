@@ -214,13 +214,14 @@ function* checkEnvironment({ collections }: Files, project: Project): Findings {
           yield document.finding('AML-E113', `${error.message}.`, ...path)
         }
       } else if (reference.startsWith('env:')) {
-        const hint = 'set it before the agent starts with a model'
+        const hint = 'until it is, `serve` refuses to start with a model'
         const message = `The variable ${variable} is not set: ${hint}.`
         yield document.finding('AML-W240', message, ...path)
       } else if (!hasAwsCredentials()) {
         const hint = variable ? `set ${variable}, or provide credentials` : 'provide credentials'
         const what = `The secret ${reference} cannot be read without AWS credentials`
-        yield document.finding('AML-W242', `${what}: ${hint}.`, ...path)
+        const message = `${what}: ${hint}. Until then \`serve\` refuses to start with a model.`
+        yield document.finding('AML-W242', message, ...path)
       }
     }
   }

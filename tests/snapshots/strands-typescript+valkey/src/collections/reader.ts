@@ -17,6 +17,7 @@ const UNPRINTABLE =
 // oxlint-disable-next-line no-control-regex
 const CONTROL = /[\x00-\x09\x0b-\x1f\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]/
 const ALIAS = 'Anchors and aliases (& and *) are refused: write the value out, or quote it.'
+const DEEP = `The front matter is nested more than ${MAX_DEPTH} levels deep: flatten it.`
 const TAG = 'Tags such as !!str are refused: put text in quotes.'
 
 /** Where a value stands: keys of mappings and positions in lists, from the top. */
@@ -119,8 +120,7 @@ class Reader {
         data = this.#parse()
       } catch (error) {
         if (!(error instanceof RangeError)) throw error // of the parser: its stack is exhausted
-        const what = `nested more than ${MAX_DEPTH} levels deep`
-        this.#refuse('AML-E00D', 1, `The front matter is ${what}: flatten it.`)
+        this.#refuse('AML-E00D', 1, DEEP)
       }
     }
     const isMapping = typeof data === 'object' && data !== null && !Array.isArray(data)
@@ -139,11 +139,14 @@ class Reader {
       const message = 'Tabs and control characters are refused: write spaces instead.'
       return this.#refuse('AML-E0D1', place, message)
     }
-    let [line, isScalar] = [2, false]
+    let [line, level, isScalar] = [2, 0, false]
     for (const token of new Lexer().lex(this.#text)) {
       const type = isScalar ? 'scalar' : CST.tokenType(token)
       if (type === 'alias' || type === 'anchor') this.#refuse('AML-E007', line, ALIAS)
       if (type === 'tag') this.#refuse('AML-E008', line, TAG)
+      if (type === 'flow-seq-start' || type === 'flow-map-start') level++
+      if (type === 'flow-seq-end' || type === 'flow-map-end') level--
+      if (level > MAX_DEPTH) return this.#refuse('AML-E00D', 1, DEEP) // the parser would fail
       isScalar = token === CST.SCALAR // the next token is the scalar itself
       line += token.split('\n').length - 1
     }

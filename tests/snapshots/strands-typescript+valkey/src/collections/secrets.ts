@@ -6,7 +6,7 @@ import { join } from 'node:path'
 
 import { LRUCache } from 'lru-cache'
 
-import { describe } from '../contract.ts'
+import { describe, log } from '../contract.ts'
 import type { Settings } from '../settings.ts'
 import { secretRefs } from './backends.ts'
 import type { SecretRef } from './fields.ts'
@@ -58,32 +58,51 @@ export function hasAwsCredentials(): boolean {
   return AWS_VARIABLES.some(isSet) || files.some(isFile)
 }
 
+type Ref = Omit<SecretRef, 'path'>
+
 /**
- * The values of references; each is read again after `secretCacheSeconds`.
+ * The values of references; each is read once for all callers, again after `secretCacheSeconds`.
+ *
+ * The last value stays in use while a secret is read again, and when that fails: an outage of AWS
+ * Secrets Manager must not stop an agent whose secrets have not changed.
  *
  * A reference is `env:NAME`, an ARN, or a path: of the variable UPPER_SNAKE if that is set,
  * else of AWS Secrets Manager. `#key` behind it takes a field of a secret that is JSON.
  */
 export class Secrets {
-  readonly #cache: LRUCache<string, string>
+  readonly #cache: LRUCache<string, string, Ref>
+  readonly #isCached: boolean
 
   constructor({ secretCacheSeconds }: Settings) {
+    this.#isCached = secretCacheSeconds > 0
     // For the cache, 0 would mean without end.
-    this.#cache = new LRUCache({ max: 1000, ttl: secretCacheSeconds * 1000 || 1 })
+    const ttl = secretCacheSeconds * 1000 || 1
+    this.#cache = new LRUCache({ max: 1000, ttl, fetchMethod: readAgain })
   }
 
-  /** Return the value of a secret. Throws SecretError. */
-  async get(ref: Omit<SecretRef, 'path'>): Promise<string> {
+  /**
+   * Return the value of a secret. Throws SecretError.
+   *
+   * If its value `wasRefused`, it may have been rotated, and is read again first.
+   */
+  async get(ref: Ref, wasRefused = false): Promise<string> {
     const id = JSON.stringify([ref.reference, ref.key, ref.region])
-    const cached = this.#cache.get(id)
-    if (cached !== undefined) return cached
-    const value = await readSecret(ref)
-    this.#cache.set(id, value)
-    return value
+    const allowStale = this.#isCached && !wasRefused
+    return (await this.#cache.fetch(id, { context: ref, allowStale, forceRefresh: wasRefused }))!
   }
 }
 
-async function readSecret(ref: Omit<SecretRef, 'path'>): Promise<string> {
+async function readAgain(_: string, last: string | undefined, { context }: { context: Ref }) {
+  try {
+    return await readSecret(context)
+  } catch (error) {
+    if (last === undefined || !(error instanceof SecretError)) throw error
+    log('WARNING', `${error.message}; its last value stays in use`)
+    return last
+  }
+}
+
+async function readSecret(ref: Ref): Promise<string> {
   if (isSet(variableOf(ref.reference))) return readVariable(ref)
   if (ref.reference.startsWith('env:'))
     throw new SecretError(ref.reference, 'the variable is not set')
@@ -91,11 +110,11 @@ async function readSecret(ref: Omit<SecretRef, 'path'>): Promise<string> {
 }
 
 /** Return the secret that the variable of a reference holds. Throws SecretError. */
-export function readVariable(ref: Omit<SecretRef, 'path'>): string {
+export function readVariable(ref: Ref): string {
   return valueIn(process.env[variableOf(ref.reference)]!.trim(), ref)
 }
 
-function valueIn(text: string, { reference, key, expected, accepts }: Omit<SecretRef, 'path'>) {
+function valueIn(text: string, { reference, key, expected, accepts }: Ref) {
   const field = key || (/#(.*)/s.exec(reference)?.[1] ?? '')
   let value: unknown = text
   try {

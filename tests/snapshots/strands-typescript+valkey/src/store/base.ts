@@ -68,8 +68,8 @@ export interface DurableStore {
   /** Delete everything stored for the session, known or not. */
   end(sessionId: string): Promise<void>
 
-  /** Check that the store can be used. */
-  ping(): Promise<void>
+  /** Return in which ways the store may lose sessions, for `check --connect`. */
+  warnings(): Promise<string[]>
 
   close(): Promise<void>
 }

@@ -9,6 +9,9 @@ import type { Settings } from '../settings.ts'
 import { Conflict, type DurableStore, StoreUnavailable } from './base.ts'
 import { isSame, readSnapshot } from './snapshot.ts'
 
+/** A session that was cached here, and that the store no longer has. */
+const GONE: Stored = { revision: null, snapshot: '' }
+
 /**
  * A DurableStore for turns: its failures are AgentErrors, and it caches what it has loaded.
  *
@@ -16,6 +19,7 @@ import { isSame, readSnapshot } from './snapshot.ts'
  * and continue in this process.
  */
 export class CachedStore implements SessionStore {
+  readonly maxBytes: number
   readonly #settings: Settings
   readonly #store: DurableStore
   readonly #cache: LRUCache<string, Stored>
@@ -25,11 +29,12 @@ export class CachedStore implements SessionStore {
   readonly #unknown: LRUCache<string, { snapshot: string; saved: () => void }>
 
   constructor(settings: Settings, store: DurableStore, isWritable: boolean) {
+    this.maxBytes = settings.maxSnapshotBytes
     this.#settings = settings
     this.#store = store
     this.#cache = new InProcess(settings).entries
     this.#own = isWritable ? null : new InProcess(settings)
-    const maxSize = 16 * settings.maxSnapshotBytes
+    const maxSize = 16 * this.maxBytes
     this.#unknown = new LRUCache({ maxSize, sizeCalculation: (one) => one.snapshot.length })
   }
 
@@ -38,23 +43,29 @@ export class CachedStore implements SessionStore {
     const own = await this.#own?.load(sessionId)
     if (own) return own.snapshot ? own : null
     const known = this.#cache.get(sessionId) ?? null
-    const stored = await this.#store.load(sessionId, known).catch(fail)
+    const stored = await this.#store.load(sessionId, known === GONE ? null : known).catch(fail)
+    if (stored === null) {
+      if (known === null || known === GONE) return known
+      // Expired, evicted, lost in a restart or ended elsewhere.
+      log('WARNING', `session ${sessionId}: its turns vanished from the store`)
+      this.#cache.set(sessionId, GONE) // until the next turn is committed
+      return GONE
+    }
     if (stored === known) return known
     this.#cache.delete(sessionId)
-    if (stored === null) return null
     const unknown = this.#unknown.get(sessionId)
     if (unknown && isSame(stored.snapshot, unknown.snapshot)) {
       this.#unknown.delete(sessionId)
       unknown.saved()
     }
-    const snapshot = readSnapshot(stored.snapshot, this.#settings.maxSnapshotBytes)
+    const snapshot = readSnapshot(stored.snapshot, this.maxBytes)
     if (snapshot === null) throw await this.#quarantine(sessionId, stored.revision)
     const read = { revision: stored.revision, snapshot }
     this.#cache.set(sessionId, read)
     return read
   }
 
-  /** As SessionStore. Throws `session_too_large`, `session_conflict` and `store_unavailable`. */
+  /** As SessionStore. Throws `session_conflict` and `store_unavailable`. */
   async save(
     sessionId: string,
     snapshot: string,
@@ -62,18 +73,16 @@ export class CachedStore implements SessionStore {
     saved: () => void,
   ): Promise<void> {
     if (this.#own) return await this.#own.save(sessionId, snapshot, expected, saved)
-    const size = Buffer.byteLength(snapshot)
-    if (size > this.#settings.maxSnapshotBytes) {
-      throw new AgentError('session_too_large', '', `${size} bytes`)
-    }
-    const checkpoint = this.#settings.checkpoints > 0 ? uuid7() : null
+    let checkpoint: string | null = null
     let revision: string | null
     try {
+      if (this.#settings.checkpoints > 0) {
+        checkpoint = idAfter(await this.#store.checkpoints(sessionId))
+      }
       revision = await this.#store.save(sessionId, snapshot, expected, checkpoint)
     } catch (error) {
       const isUnknown = error instanceof StoreUnavailable && error.indeterminate
       if (!isUnknown && !(error instanceof Conflict)) fail(error)
-      this.#cache.delete(sessionId)
       this.#unknown.set(sessionId, { snapshot, saved })
       revision = await this.#findSaved(sessionId, snapshot, error)
       if (checkpoint) await this.#store.saveCheckpoint(sessionId, snapshot, checkpoint)
@@ -115,6 +124,15 @@ export class CachedStore implements SessionStore {
       return new AgentError('store_unavailable', '', `${what}: ${error.message}`)
     }
   }
+}
+
+/** Return an id that sorts behind these, also when the clock of this process is behind. */
+function idAfter(ids: string[]): string {
+  const [id, last] = [uuid7(), ids.toSorted().at(-1) ?? '']
+  if (id > last) return id
+  const milliseconds = parseInt(last.slice(0, 13).replace('-', ''), 16) + 1
+  const text = milliseconds.toString(16).padStart(12, '0')
+  return `${text.slice(0, 8)}-${text.slice(8)}${id.slice(13)}`
 }
 
 /** Throw the AgentError for an error of the store. */

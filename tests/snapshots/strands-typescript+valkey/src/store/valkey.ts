@@ -129,8 +129,24 @@ export class ValkeyStore implements DurableStore {
     return ids.filter((id) => SESSION_ID.test(id)).sort()
   }
 
-  async ping(): Promise<void> {
-    await this.#connection.run((client) => client.ping())
+  async warnings(): Promise<string[]> {
+    let info: string
+    try {
+      info = await this.#connection.run(readInfo)
+    } catch (error) {
+      if (!(error instanceof StoreUnavailable)) throw error
+      return [`Whether the server may lose sessions could not be checked: ${error.message}.`]
+    }
+    const value = (name: string) => new RegExp(`^${name}:(.*?)\\r?$`, 'm').exec(info)?.[1] ?? ''
+    const [found, policy]: [string[], string] = [[], value('maxmemory_policy')]
+    const evicts = this.#secondsToLive > 0 ? /^(allkeys|volatile)-/ : /^allkeys-/
+    if (Number(value('maxmemory')) && evicts.test(policy)) {
+      const what = `maxmemory-policy is ${policy}: when the memory is full, sessions are evicted`
+      found.push(`${what}. Set noeviction.`)
+    }
+    if (value('aof_enabled') === '0' && value('save') === '')
+      found.push('The server saves nothing to disk: its restart ends all sessions.')
+    return found
   }
 
   async close(): Promise<void> {
@@ -153,6 +169,17 @@ export class ValkeyStore implements DurableStore {
 }
 
 type Client = Redis | Cluster
+
+/** Return how a server, or one of a cluster, keeps its data. */
+async function readInfo(client: Client): Promise<string> {
+  const info = [await client.info('memory'), await client.info('persistence')]
+  const config = client.call('config', 'get', 'save') as Promise<string[]>
+  const save = await config.then(
+    ([, value]) => value,
+    () => 'unknown', // as many clouds forbid it
+  )
+  return `${info.join('\n')}\nsave:${save}\n`
+}
 
 /** A connection that is open or being opened; `end` is aborted when it breaks. */
 interface Open {
@@ -180,6 +207,7 @@ class Connection {
   readonly #secrets: Secrets
   #name: string
   #open: Open | null = null
+  #wasReplica = false
 
   constructor(declared: ValkeyConfig, seconds: number, secrets: Secrets) {
     this.#ref = secretRefs(declared)[0]!
@@ -189,22 +217,40 @@ class Connection {
     this.#name = `valkey of secret '${this.#ref.reference}'`
   }
 
-  /** Return what `use` returns. Throws StoreUnavailable. */
+  /**
+   * Return what `use` returns. Throws StoreUnavailable.
+   *
+   * A server may live on as a replica after a failover, and refuses the old password after a
+   * rotation: then a new connection, with the secret read again, is tried once.
+   */
   async run<T>(use: (client: Client) => Promise<T>): Promise<T> {
     let open: Open | null = null
     let isSent = false
     await import('iovalkey') // a start does not wait for it, and the time limit leaves it out
     try {
       return await withinSeconds(this.#seconds, async (stop) => {
-        open = this.#connect(await this.#secrets.get(this.#ref))
-        const client = await open.client
-        stop.throwIfAborted()
-        isSent = true
-        return await use(client)
+        const attempt = async () => {
+          isSent = false
+          open = this.#connect(await this.#secrets.get(this.#ref))
+          const client = await open.client
+          stop.throwIfAborted()
+          isSent = true
+          return await use(client)
+        }
+        try {
+          return await attempt()
+        } catch (error) {
+          const why = causeOf(error, open)
+          if (!isOfReplica(why) && !isOfPassword(why)) throw error
+          this.#wasReplica ||= isOfReplica(why)
+          this.#retire(open)
+          if (isOfPassword(why)) await this.#secrets.get(this.#ref, true)
+          return await attempt()
+        }
       })
     } catch (error) {
-      if (!isReply(error)) this.#retire(open)
-      const why = isReply(error) ? error : ((open as Open | null)?.failure.cause ?? error)
+      const why = causeOf(error, open)
+      if (!isReply(error) || isOfReplica(why) || isOfPassword(why)) this.#retire(open)
       // Only the first word of a reply, as its text may quote what was sent.
       const reply = isReply(why) && (/^[A-Z]{3,}(?= )/.exec(why.message)?.[0] ?? 'ERR')
       const message = reply ? `${this.#name}: ${reply}` : unavailable(this.#name, why).message
@@ -243,7 +289,8 @@ class Connection {
     this.#name = `valkey ${isUrl ? where : `of secret '${this.#ref.reference}'`}`
     this.#retire(old)
     const [end, failure] = [new AbortController(), {}]
-    this.#open = { address, client: connect(server, access, end, failure), end, failure }
+    const client = connect(server, access, end, failure, this.#wasReplica)
+    this.#open = { address, client, end, failure }
     return this.#open
   }
 
@@ -262,6 +309,7 @@ async function connect(
   access: RedisOptions,
   end: AbortController,
   failure: Open['failure'],
+  wasReplica: boolean,
 ) {
   const { Cluster, Redis } = await import('iovalkey')
   const options = { ...ONCE, ...access }
@@ -272,7 +320,12 @@ async function connect(
     throw error
   })
   // A node of a cluster that knows no other one does not name itself.
-  if (slots.every(([, , node]) => !node?.[0])) return first
+  if (slots.every(([, , node]) => !node?.[0])) {
+    // Turns would fail at their end.
+    if (wasReplica && (await isReplica(first)))
+      throw new StoreUnavailable('a read-only replica', { indeterminate: false })
+    return first
+  }
   first.removeAllListeners('end').disconnect()
   const cluster = new Cluster([server], {
     lazyConnect: true,
@@ -296,6 +349,27 @@ async function start(client: Client, end: AbortController, failure: Open['failur
   await client.connect()
 }
 
+async function isReplica(client: Redis): Promise<boolean> {
+  const info = await client.info('replication').catch((error: Error) => {
+    if (isReply(error)) return '' // it must not be asked
+    throw error
+  })
+  return info.includes('role:slave')
+}
+
+/** The reply or the failure of a connection behind an error. */
+function causeOf(error: unknown, open: Open | null): unknown {
+  return isReply(error) ? error : (open?.failure.cause ?? error)
+}
+
 function isReply(error: unknown): error is Error {
   return (error as Error).name === 'ReplyError'
+}
+
+function isOfReplica(error: unknown): boolean {
+  return isReply(error) && /^READONLY |-READONLY /.test(error.message) // the latter of Redis 6
+}
+
+function isOfPassword(error: unknown): boolean {
+  return isReply(error) && /^(WRONGPASS|NOAUTH|ERR invalid password)/.test(error.message)
 }

@@ -82,9 +82,7 @@ def chat(session: str, actor: str | None) -> None:
                 except AgentError as error:
                     failed += 1
                     reply.end_line()
-                    why = str(error.__cause__ or error.detail or error.type)
-                    click.echo(f"{error} ({re.sub(contract.CONTROL, '', why)})")
-                    click.echo(_advise(error), nl=False)
+                    click.echo(f"{error} {explain(error)}", nl=False)
                 except KeyboardInterrupt:  # the second one in a turn
                     break
         runner.run(runtime.close())
@@ -111,18 +109,26 @@ async def _take_turn(runtime: "Runtime", request: TurnRequest, reply: "Reply") -
         reply.stop_waiting()
 
 
+def explain(error: AgentError) -> str:
+    """Return why a turn failed, for whoever runs this agent, and what to look at."""
+    why = str(error.__cause__ or error.detail or error.type)
+    return f"({re.sub(contract.CONTROL, '', why)})\n{_advise(error)}"
+
+
 def _advise(error: AgentError) -> str:
-    """Return a line that names the settings to look at when the model fails, or nothing."""
+    """Return a line that says what to do when the model fails, or nothing."""
     from .model import ADDRESS, CREDENTIALS
 
     hints = {
-        "HTTP 40[13]|Credential": CREDENTIALS,
-        "HTTP 40[04]": f"MODEL and {ADDRESS}",
-        "Connect|OSError": f"{ADDRESS} and the network",
+        "HTTP 40[13]|Credential": f"look at {CREDENTIALS}",
+        "HTTP 40[04]": f"look at MODEL and {ADDRESS}",
+        "HTTP 429|[Tt]hrottl": "the provider's limit is reached, try again later",
+        "Connect|OSError": f"look at {ADDRESS} and the network",
+        "HTTP 5": "the provider failed or is overloaded, try again later",
     }
-    for form, names in hints.items():
+    for form, advice in hints.items():
         if error.type == "model_failed" and re.search(form, error.detail):
-            return f"{error.detail}: look at {names}.\n"
+            return f"{error.detail}: {advice}.\n"
     return ""
 
 

@@ -120,6 +120,7 @@ class Connection(HttpToolsProtocol):
             return self.shutdown()  # as soon as the answer is complete
         error = AgentError(type)
         status = f"HTTP/1.1 {error.status} {HTTPStatus(error.status).phrase}\r\n"
-        head = status + "Connection: close\r\nContent-Type: application/json\r\n\r\n"
+        head = status + "Connection: close\r\nContent-Type: application/json\r\n"
+        head += "X-Content-Type-Options: nosniff\r\n\r\n"
         self.transport.write(head.encode() + bytes(JSONResponse(error.body).body))
         self.transport.close()

@@ -12,6 +12,7 @@ from typing import Any
 PREFIX = "X-Amzn-Bedrock-AgentCore-Runtime-"
 SESSION_HEADER = PREFIX + "Session-Id"
 ACTOR_HEADERS = (PREFIX + "User-Id", PREFIX + "Custom-Actor-Id")
+NO_SNIFF = {"X-Content-Type-Options": "nosniff"}  # JSON is JSON, also for a browser
 KEY_HEADERS = ("Idempotency-Key", PREFIX + "Custom-Idempotency-Key")
 
 SESSION_ID = "[A-Za-z0-9][A-Za-z0-9_-]{0,255}"
@@ -39,7 +40,7 @@ ERRORS = {
     "session_conflict": (409, "Another process continued this session; this turn was not kept."),
     "session_corrupt": (409, "The stored session is unreadable and was quarantined; start anew."),
     "payload_too_large": (413, "The body is too large."),
-    "session_too_large": (413, "The session is too large to be stored; this turn was not kept."),
+    "session_too_large": (413, "The turn is too large for a session; it was not kept."),
     "session_busy": (429, "Too many turns are waiting for this session."),
     "internal_error": (500, "Internal error; this turn was not kept."),
     "model_failed": (502, "The model failed; this turn was not kept."),
@@ -51,13 +52,23 @@ ERRORS = {
     "turn_timeout": (504, "The turn timed out; it was not kept."),
 }
 
+# A provider that has reached a limit or has too much to do, as `describe` shows it.
+IS_BUSY = "HTTP (429|503|529)|[Tt]hrottl"
+
 
 class AgentError(Exception):
-    """A failure of a type in ERRORS; `detail` is for the log only."""
+    """A failure of a type in ERRORS; `detail` is for the log only.
+
+    `retry_after` is in how many seconds to try again; None where that may not help.
+    """
 
     def __init__(self, type: str, message: str = "", detail: str = "") -> None:
         self.type, self.detail = type, detail
         self.status, general = ERRORS[type]
+        self.retry_after = 1 if type == "server_busy" else None
+        if type == "model_failed" and re.search(IS_BUSY, detail):
+            self.retry_after = 10
+            general = "The model is overloaded or at a limit; this turn was not kept: retry later."
         self.body = {"error": {"type": type, "message": message or general}}
         super().__init__(message or general)
 

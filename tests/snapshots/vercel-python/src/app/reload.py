@@ -1,18 +1,27 @@
 """`serve --reload`: a child process serves; after a change its turns drain, and it starts anew."""
 
+import json
 import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import click
+
+from .session_store import InProcess, SessionStore
 
 SOURCES = (Path(__file__).parent, Path("agents"), Path("collections"))
 FILES = (Path(".env"), Path(".mcp.json"))
 SERVE = [sys.executable, "-c", "from app.main import cli; cli()", "serve"]
+# Names the open file in which a child leaves its sessions to the next one; other processes have
+# neither. The file has no name, so nothing of it outlives them.
+HANDED_OVER = "RELOAD_FD"
 
 
 def serve_anew() -> None:
@@ -20,10 +29,14 @@ def serve_anew() -> None:
     signals: list[int] = []
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda number, _: signals.append(number))
-    code = 0
+    code, options = 0, dict[str, Any]()
+    sessions = tempfile.TemporaryFile()  # noqa: SIM115 (open until this process ends)
+    if os.name == "posix":  # Windows would kill a child, which has no time to leave anything
+        options["pass_fds"] = [sessions.fileno()]
+        options["env"] = os.environ | {HANDED_OVER: str(sessions.fileno())}
     while not signals:
         before = changes = _stamps()
-        child = subprocess.Popen(SERVE)
+        child = subprocess.Popen(SERVE, **options)
         while not signals and changes == before:
             time.sleep(0.5)
             changes = _stamps()
@@ -34,6 +47,29 @@ def serve_anew() -> None:
             child.terminate()
         code = child.wait()
     sys.exit(code)
+
+
+def take_over(store: SessionStore) -> Callable[[], None]:
+    """Continue the sessions of the child before this one.
+
+    Returns what leaves them to the next one: nothing, unless this is a child of `serve --reload`.
+    """
+    number = int(os.environ.pop(HANDED_OVER, "") or 0)
+    if not number or not isinstance(store, InProcess):
+        return lambda: None
+    os.set_inheritable(number, False)  # not for the programs that tools start
+    with open(number, "r+", encoding="utf-8", closefd=False) as file:
+        file.seek(0)
+        text = file.read()
+        file.truncate(0)  # a child that crashes leaves nothing, and so nothing old
+    store.restore(json.loads(text or "{}"))
+
+    def hand_over() -> None:
+        with open(number, "w", encoding="utf-8") as file:
+            file.seek(0)
+            json.dump(store.dump(), file)
+
+    return hand_over
 
 
 def _stamps() -> set[tuple[str, float]]:

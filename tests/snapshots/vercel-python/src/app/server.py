@@ -92,7 +92,7 @@ class Events:
 
     def done(self, result: dict[str, Any], report: TurnReport) -> str:
         """Return the event of a committed turn."""
-        data = {"session_id": result["session_id"], "turn": result["turn"]}
+        data = {name: value for name, value in result.items() if name != "reply"}
         return _event("event: done\n", data)
 
     def error(self, failure: AgentError) -> str:
@@ -104,7 +104,8 @@ def create_app(runtime: Runtime, turns: Turns, more: Sequence[BaseRoute] = ()) -
     async def ping(request: Request) -> Response:
         refuse_foreign(request, runtime)
         status = "HealthyBusy" if turns.tasks or runtime.is_waiting else "Healthy"
-        return JSONResponse({"status": status, "time_of_last_update": turns.changed})
+        body = {"status": status, "time_of_last_update": turns.changed}
+        return JSONResponse(body, headers=contract.NO_SNIFF)
 
     async def invocations(request: Request) -> Response:
         given_id = read_header(request, SESSION_HEADER)
@@ -177,7 +178,7 @@ async def relay(
         held += events.chunk(chunk) if events else ""
         if held and isinstance(chunk, str) and not contract.is_blank(chunk):
             return StreamingResponse(stream(held), media_type="text/event-stream")
-    return JSONResponse(await _result(turn))
+    return JSONResponse(await _result(turn), headers=contract.NO_SNIFF)
 
 
 async def _run(
@@ -186,7 +187,9 @@ async def _run(
     if isinstance(call, TurnRequest):
         with logged(call, report):
             last = await take_turn(runtime, call, emit, report)
-        return {"session_id": call.session_id, "turn": last["turn"], "reply": last["reply"]}
+        result: dict[str, Any] = {"session_id": call.session_id}
+        shown = ("turn", "reply", "restarted")
+        return result | {name: last[name] for name in shown if name in last}
     try:
         async with runtime.sessions.open(call.session_id, call.actor) as session:
             await session.end()
@@ -209,13 +212,13 @@ def _event(name: str, data: Any) -> str:
 
 async def _fail(request: Request, error: Exception) -> Response:
     failure = _failure(error)
-    response = JSONResponse(failure.body, failure.status)
+    response = JSONResponse(failure.body, failure.status, contract.NO_SNIFF)
     if re.fullmatch(contract.SESSION_ID, getattr(request.state, "session_id", "")):
         response.headers[SESSION_HEADER] = request.state.session_id
     if failure.status == 401:
         response.headers["WWW-Authenticate"] = "Bearer"
-    if failure.type == "server_busy":
-        response.headers["Retry-After"] = "1"
+    if failure.retry_after:
+        response.headers["Retry-After"] = str(failure.retry_after)
     if isinstance(error, HTTPException) and error.headers:
         response.headers["Allow"] = ", ".join(sorted(error.headers["Allow"].split(", ")))
     return response

@@ -5,6 +5,7 @@ import json
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from itertools import accumulate
 from typing import Any
 
 from .contract import AgentError, well_formed
@@ -14,7 +15,8 @@ from .settings import Settings
 Snapshot = dict[str, Any]
 """A committed session: {"scope", "schema_version", "created_at", "data", "app_data"}.
 
-`data` is the framework's; `app_data` is {"actor", "turn", "key", "reply"} of the last turn.
+`data` is the framework's; `app_data` is {"actor", "turn", "key", "reply"} of the last turn,
+and "restarted" where the turns before it have vanished from the store.
 """
 
 
@@ -36,14 +38,37 @@ class Session:
         last: dict[str, Any] = self.snapshot["app_data"] if self.snapshot else {"key": None}
         return last if key is not None and key == last["key"] else None
 
+    def check_size(self, size: int) -> None:
+        """Raise `session_too_large` for what no session can hold."""
+        if size > self._store.max_bytes:
+            raise AgentError("session_too_large", detail=f"{size} bytes")
+
     async def commit(
-        self, snapshot: Snapshot, reply: str, key: str | None, saved: Callable[[], None]
+        self,
+        snapshot: Snapshot,
+        turns: list[int],
+        reply: str,
+        key: str | None,
+        saved: Callable[[], None],
     ) -> dict[str, Any]:
-        """Save the snapshot that the turn leaves, call `saved`, and return its `app_data`."""
-        last = {"actor": self._actor, "turn": self.turn, "key": key, "reply": reply}
-        committed = well_formed(json.dumps(snapshot | {"app_data": last}, ensure_ascii=False))
+        """Save the snapshot that the turn leaves, call `saved`, and return its `app_data`.
+
+        `turns` says with which messages the turns begin: without the oldest ones it may fit.
+        """
+        last: Snapshot = {"actor": self._actor, "turn": self.turn, "key": key, "reply": reply}
+        if self._stored and not self.snapshot:
+            last["restarted"] = True
+        committed = _serialize(snapshot | {"app_data": last})
+        excess = len(committed) - self._store.max_bytes
+        if excess > 0 and len(turns) > 1:
+            data = snapshot["data"]
+            ends = [*accumulate(len(_serialize(message)) for message in data["messages"])]
+            start = next((at for at in turns[1:] if ends[at - 1] >= excess), turns[-1])
+            data["messages"] = data["messages"][start:]
+            committed = _serialize(snapshot | {"app_data": last})
+        self.check_size(len(committed))
         expected = self._stored.revision if self._stored else None
-        await self._store.save(self._id, committed.encode(), expected, saved)
+        await self._store.save(self._id, committed, expected, saved)
         return last
 
     async def end(self) -> None:
@@ -56,7 +81,7 @@ class Sessions:
     """The sessions of this process."""
 
     def __init__(self, settings: Settings, store: SessionStore) -> None:
-        self._queue, self._store = settings.session_queue, store
+        self._queue, self.store = settings.session_queue, store
         self._locks: dict[str, asyncio.Lock] = {}
         self._loads: dict[str, asyncio.Task[Loaded]] = {}  # the latest; while in use
         self._turns: Counter[str] = Counter()  # running or waiting
@@ -72,7 +97,7 @@ class Sessions:
         if load := self._loads.get(session_id):  # other actors get no place in the queue
             await asyncio.wait({load})
             if not load.cancelled() and not load.exception():
-                Session(session_id, actor, self._store, load.result())
+                Session(session_id, actor, self.store, load.result())
         if self._turns[session_id] > self._queue:
             raise AgentError("session_busy")
         self._turns[session_id] += 1
@@ -80,7 +105,7 @@ class Sessions:
             async with self._locks.setdefault(session_id, asyncio.Lock()):
                 load = asyncio.create_task(self._load(session_id))
                 self._loads[session_id] = load
-                yield Session(session_id, actor, self._store, await load)
+                yield Session(session_id, actor, self.store, await load)
         finally:
             self._turns[session_id] -= 1
             if not self._turns[session_id]:
@@ -88,5 +113,9 @@ class Sessions:
                 self._loads.pop(session_id, None)
 
     async def _load(self, session_id: str) -> Loaded:
-        stored = await self._store.load(session_id)
-        return stored, json.loads(stored.snapshot) if stored else None
+        stored = await self.store.load(session_id)
+        return stored, json.loads(stored.snapshot) if stored and stored.snapshot else None
+
+
+def _serialize(value: Any) -> bytes:
+    return well_formed(json.dumps(value, ensure_ascii=False)).encode()

@@ -36,6 +36,7 @@ async def take_turn(
             report.turn, report.outcome = last["turn"], "replayed"
             await emit(last["reply"])
             return last
+        session.check_size(len(request.prompt.encode()))
         try:
             async with asyncio.timeout(runtime.settings.turn_timeout_seconds):
                 staged = _stage(session.snapshot, runtime.settings.history_messages)
@@ -43,16 +44,25 @@ async def take_turn(
                 reply, added = await _stream(runtime, request, messages, emit, report)
         except TimeoutError:
             raise AgentError("turn_timeout") from None
-        snapshot = _snapshot([*staged, *map(_dump, added)])
+        messages_after = [*staged, *map(_dump, added)]
         return await session.commit(
-            snapshot, reply, request.key, lambda: runtime.record(request, added)
+            _snapshot(messages_after),
+            _starts(messages_after),
+            reply,
+            request.key,
+            lambda: runtime.record(request, added),
         )
+
+
+def _starts(messages: list[dict[str, Any]]) -> list[int]:
+    """Return the indexes of the messages with which turns begin: those of users."""
+    return [index for index, message in enumerate(messages) if message["role"] == "user"]
 
 
 def _stage(committed: dict[str, Any] | None, limit: int) -> list[dict[str, Any]]:
     """Return the last whole turns that fit into `limit` messages; at least the very last one."""
     stored = committed["data"]["messages"] if committed else []
-    starts = [index for index, message in enumerate(stored) if message["role"] == "user"] or [0]
+    starts = _starts(stored) or [0]
     start = next((s for s in starts if len(stored) - s <= limit), starts[-1])
     return list(stored[start:])
 
@@ -126,6 +136,12 @@ class _Agent(ai.Agent):
             context.add(stream.message)
             if not calls:
                 return
+            gated = {tool.name for tool in self.tools if tool.require_approval}
+            for name in gated & {call.tool_name for call in calls}:
+                # Nobody is asked, so the call would wait until the turn times out.
+                what = f"The tool {name} asks for an approval, which nobody can give here"
+                detail = f"tool {name} asks for approval"
+                raise AgentError("reply_incomplete", f"{what}; this turn was not kept.", detail)
             results = await asyncio.gather(*[self._call(call) for call in calls])
             context.add(ai.tool_message(*results))
         raise AgentError("reply_incomplete", detail=f"{self.max_steps} steps")

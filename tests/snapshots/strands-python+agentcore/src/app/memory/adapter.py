@@ -263,7 +263,7 @@ def record(recorder: Recorder, turn: MemoryTurn, messages: list[Message], model:
         for block in message["content"]
         if not is_blank(block.get("text", ""))
     ]
-    recorder.record(turn.who, [*said, *turn.end()])
+    recorder.record(turn.who, [*said, *turn.end()], turn.began)
     for one in turn.stores:
         if getattr(one.store, "writable", False):
             size = len(json.dumps(messages, default=str))

@@ -13,8 +13,9 @@ from .namespaces import PLACEHOLDER, Namespace, Who, resolve, written_templates
 from .retry_queue import with_retries
 from .wiring import LongTermMemory, default_template
 
+LATER = "turns that run or wait to be recorded now are recorded after this: run this again then"
 AGAIN = "records of the last turns may still be extracted: run this again in some minutes"
-MAX_LISTS = 10  # how often one list is read from its start
+MAX_LISTS = 10  # how often one list is read from its start without a deletion
 
 
 @dataclass
@@ -156,14 +157,21 @@ async def erase_all(
     `delete` returns what was deleted. Raises MemoryUnavailable.
     """
     deleted: set[str] = set()  # for a while, a list may still show it
-    for _ in range(MAX_LISTS):
-        left = 0
-        async for page in list_pages():
-            if ids := [id for id in page if id not in deleted]:
-                deleted.update(await delete(ids))
-                left += len(ids)
-        if not left:
-            return
+    lists, left = 0, 0
+    while lists < MAX_LISTS:
+        before, left = len(deleted), 0
+        try:
+            async for page in list_pages():
+                if ids := [id for id in page if id not in deleted]:
+                    deleted.update(await delete(ids))
+                    left += len(ids)
+        except MemoryUnavailable:
+            if len(deleted) == before:
+                raise  # else the token of the next page may have died with its rows
+        else:
+            if not left:
+                return
+        lists = lists + 1 if len(deleted) == before else 0
     raise MemoryUnavailable(f"{left} were not deleted")
 
 

@@ -84,5 +84,13 @@ def written_templates(memory: dict[str, Any]) -> list[str]:
         # The service allows keys in lower case only.
         .replace("{projectid}", "{projectId}")
         for strategy in memory.get("strategies", [])
-        for template in strategy.get("namespaceTemplates") or strategy.get("namespaces") or []
+        for part in _writing_parts(strategy)
+        for template in part.get("namespaceTemplates") or part.get("namespaces") or []
     ]
+
+
+def _writing_parts(strategy: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return a strategy, and what reflects on its episodes, which has namespaces of its own."""
+    reflection = strategy.get("configuration", {}).get("reflection", {})
+    override = reflection.get("customReflectionConfiguration", {}).get("episodicReflectionOverride")
+    return [strategy, reflection.get("episodicReflectionConfiguration") or override or {}]

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any
 
 from ..collections.memory_backend import NamespaceConfig
@@ -65,7 +66,7 @@ class MemoryTurn:
         seconds: float,
         is_writable: bool,
     ) -> None:
-        self.who, self.readers = who, readers
+        self.who, self.readers, self.began = who, readers, datetime.now(UTC)
         self.added: list[str] = []
         self.shown: list[Hit] | None = None  # to the model; None: not yet searched for
         self.stores: list[Any] = []  # of the owner

@@ -4,7 +4,7 @@ import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from functools import partial
 from itertools import groupby
 from uuid import uuid4
@@ -32,20 +32,24 @@ class Recorder:
     """Sends what turns committed to all writers. It never raises, and delays no turn."""
 
     def __init__(self, writers: Sequence[Writer]) -> None:
-        self._events = [RetryQueue(one.collection_id, partial(_next_event, one)) for one in writers]
+        self._events = [
+            RetryQueue(one.collection_id, partial(self._next_event, one)) for one in writers
+        ]
         self._others: dict[str, RetryQueue] = {}
+        # Whether `forget` erased an actor after a turn began; only a session store can tell.
+        self.is_forgotten: Callable[[str, datetime], Awaitable[bool]] | None = None
 
     @property
     def is_waiting(self) -> bool:
         """Whether something is still to be sent."""
         return any(queue.is_waiting for queue in self._queues)
 
-    def record(self, who: Who, utterances: Sequence[Utterance]) -> None:
-        """Send the texts of one turn, in order; blank ones are left out."""
+    def record(self, who: Who, utterances: Sequence[Utterance], began: datetime) -> None:
+        """Send the texts of a turn that began then, in order; blank ones are left out."""
         texts = split_utterances(utterances)
         size = sum(len(text.encode()) for _, text in texts)
         for queue in self._events if texts else ():
-            queue.put(Waiting((who, texts, datetime.now(UTC)), size))
+            queue.put(Waiting((who, texts, began), size))
 
     def put(self, name: str, attempt: Callable[[], Awaitable[object]], size: int) -> None:
         """Do other work for one turn, after what waits under that name, until it succeeds."""
@@ -62,6 +66,30 @@ class Recorder:
     @property
     def _queues(self) -> list[RetryQueue]:
         return [*self._events, *self._others.values()]
+
+    def _next_event(self, writer: Writer, waiting: deque[Waiting]) -> Work:
+        """Make one event of the first turn that waits, and of more of the same session."""
+        who, texts, at = waiting.popleft().what
+        turns = 1
+        for other in [one for one in waiting if one.what[0] == who]:
+            more = other.what[1]
+            if len(texts) + len(more) > writer.batch_size:
+                break
+            texts, turns = [*texts, *more], turns + 1
+            waiting.remove(other)
+        # A turn of more texts than one event allows becomes several.
+        starts = range(0, len(texts), MAX_UTTERANCES)
+        parts = [texts[start : start + MAX_UTTERANCES] for start in starts]
+        events = deque(Event(who, part, str(uuid4()), at, writer.project_id) for part in parts)
+
+        async def attempt() -> None:
+            while events:
+                if self.is_forgotten and await self.is_forgotten(who.actor, at):
+                    return
+                await writer.memory.create_event(events[0])
+                events.popleft()
+
+        return Work(attempt, turns)
 
 
 def split_utterances(utterances: Sequence[Utterance]) -> list[Utterance]:
@@ -85,26 +113,3 @@ def _split(text: str) -> list[str]:
         pieces.append(units[start:end].decode("utf-16-le"))
         start = end
     return pieces
-
-
-def _next_event(writer: Writer, waiting: deque[Waiting]) -> Work:
-    """Make one event of the first turn that waits, and of more of the same session."""
-    who, texts, at = waiting.popleft().what
-    turns = 1
-    for other in [one for one in waiting if one.what[0] == who]:
-        more = other.what[1]
-        if len(texts) + len(more) > writer.batch_size:
-            break
-        texts, turns = [*texts, *more], turns + 1
-        waiting.remove(other)
-    # A turn of more texts than one event allows becomes several.
-    starts = range(0, len(texts), MAX_UTTERANCES)
-    parts = [texts[start : start + MAX_UTTERANCES] for start in starts]
-    events = deque(Event(who, part, str(uuid4()), at, writer.project_id) for part in parts)
-
-    async def attempt() -> None:
-        while events:
-            await writer.memory.create_event(events[0])
-            events.popleft()
-
-    return Work(attempt, turns)

@@ -14,7 +14,6 @@ import re
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, cast
-from uuid import uuid4
 
 import httpx
 from tenacity import (
@@ -138,8 +137,8 @@ class EndpointStore:
     async def end(self, session_id: str) -> None:
         await self._endpoint.delete_session(session_id)
 
-    async def ping(self) -> None:
-        await self._endpoint.load_snapshot(f"check-{uuid4()}", self._agent, LATEST)
+    async def warnings(self) -> list[str]:
+        return []
 
     async def close(self) -> None:
         await self._endpoint.close()
@@ -305,7 +304,11 @@ class EndpointClient:
             raise StoreUnavailable(what, indeterminate=is_unclear) from None
 
     async def _send(
-        self, request: dict[str, Any], if_match: str | None, if_none_match: str | None
+        self,
+        request: dict[str, Any],
+        if_match: str | None,
+        if_none_match: str | None,
+        was_refused: bool = False,
     ) -> Answer:
         method, path = ROUTES[request["operation"]]
         headers = {"Accept": "application/json", "Accept-Encoding": "identity"}
@@ -322,15 +325,19 @@ class EndpointClient:
             query = request | {"scope_type": scope["type"], "scope_id": scope["scope_id"]}
             left_out = {"operation", "scope"} | {key for key in query if query[key] is None}
             sent["params"] = {key: query[key] for key in query if key not in left_out}
-        headers |= await self._authorization()
+        headers |= await self._authorization(was_refused)
         self._http = self._http or self._connect()
+        may_be_rotated = self._transport.credentials.source == "aws_secrets_manager"
         try:
             async with self._http.stream(method, path, headers=headers, **sent) as response:
-                return _answer(response, await self._read(response))
+                is_refused = may_be_rotated and response.status_code in {401, 403}
+                if was_refused or not is_refused:
+                    return _answer(response, await self._read(response))
         except httpx.HTTPStatusError as error:  # of AWS, not of the endpoint
             raise _failed(error.response, str(error)) from None
         except httpx.HTTPError as error:
             raise _Failed(describe(error), indeterminate=not isinstance(error, UNSENT)) from None
+        return await self._send(request, if_match, if_none_match, was_refused=True)
 
     def _connect(self) -> httpx.AsyncClient:
         if not isinstance(self._transport, RestTransport):
@@ -349,13 +356,13 @@ class EndpointClient:
             timeout=None,  # `_call` has one; redirects are off, or they would get the credentials
         )
 
-    async def _authorization(self) -> dict[str, str]:
+    async def _authorization(self, was_refused: bool) -> dict[str, str]:
         how = self._transport.credentials
         if how.scheme not in {"api-key", "bearer-token"}:
             return {}
         reference = f"env:{how.name}" if how.source == "env" else how.secret_id or ""
-        secret = await self._secrets.get(SecretRef(reference, how.key, how.region))
-        value = secret.strip()
+        ref = SecretRef(reference, how.key, how.region)
+        value = (await self._secrets.get(ref, was_refused)).strip()
         if not re.fullmatch("[!-~]([ -~]*[!-~])?", value):
             raise SecretError(reference, "it has characters that a header cannot hold")
         if how.scheme == "bearer-token":

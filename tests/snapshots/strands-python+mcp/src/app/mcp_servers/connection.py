@@ -4,6 +4,8 @@ import asyncio
 import json
 import logging
 import os
+import shutil
+import signal
 import time
 from collections.abc import AsyncGenerator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
@@ -24,7 +26,14 @@ RETRY_SECONDS = 5  # turns try a server at most this often
 CLOSE_SECONDS = 7  # the SDK kills a process that does not end 4 seconds after its input
 MAX_TOOLS = 100
 MAX_RESULT_CHARS = 100_000
-Listed = Callable[[], None]
+# A process behind a proxy or a CA of its own reaches nothing without these, in either case.
+PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY")
+CERTIFICATES = ("SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "NODE_EXTRA_CA_CERTS")
+# The SDK keeps the number of a process, which is that of its group, too, to itself.
+ANNOUNCED = ("-c", 'echo $$ >&2; exec "$0" "$@"')
+PASSED = (*PROXIES, *(name.lower() for name in PROXIES), *CERTIFICATES)
+LOST = {"Connection closed", "SSE stream ended without a response"}  # the SDK's own messages
+Listed = Callable[[list["mcp_types.Tool"]], None]
 
 
 class ServerDown(Exception):
@@ -38,13 +47,15 @@ class ToolFailed(Exception):
 class Connection:
     """A connection to a server, held by a task of its own: what it opens it has to close."""
 
-    def __init__(self, declared: Declaration, seconds: int) -> None:
+    def __init__(self, declared: Declaration, seconds: int, listed: Listed) -> None:
         self._declared, self._status, self._words, self._reader = declared, 0, "", Thread()
+        self._seconds, self._listed, self._is_listing = seconds, listed, False
+        self._group = 0  # of a process and all that it starts
         self.over = asyncio.Event()
         loop = asyncio.get_running_loop()
         self.tools: asyncio.Future[list[mcp_types.Tool]] = loop.create_future()
         self.task = asyncio.create_task(self._run())
-        loop.call_later(seconds, self._fail, f"it did not answer within {seconds} seconds")
+        loop.call_later(seconds, self._time_out)
 
     async def call(self, name: str, arguments: dict[str, Any]) -> "mcp_types.CallToolResult | None":
         """Call a tool; None: the server has lost the session, and did not call it."""
@@ -68,6 +79,10 @@ class Connection:
         self._fail("it was closed")
         self.over.set()
 
+    def _time_out(self) -> None:
+        words = self._words and f": {self._words}"
+        self._fail(f"it did not answer within {self._seconds} seconds{words}")
+
     def _fail(self, reason: str) -> None:
         """Give up to connect."""
         if not self.tools.done():
@@ -77,12 +92,13 @@ class Connection:
 
     async def _run(self) -> None:
         try:
-            if self._declared.unset:
-                raise ServerDown(f"{self._declared.unset[0]} is not set")
+            if self._declared.problem:
+                raise ServerDown(self._declared.problem)
             from mcp.client import Client
 
             # Every server knows the handshake of the protocol's versions before 2026.
-            async with Client(self._transport(), mode="legacy") as self._client:
+            client = Client(self._transport(), mode="legacy", message_handler=self._hear)
+            async with client as self._client:
                 tools = await _list_tools(self._client)
                 if not self.tools.done():
                     self.tools.set_result(tools)
@@ -92,6 +108,19 @@ class Connection:
             self._fail(self._reason(error))
         finally:
             self.over.set()
+
+    async def _hear(self, message: object) -> None:
+        """List the tools again when the server says that they have changed."""
+        if type(message).__name__ == "ToolListChangedNotification" and not self._is_listing:
+            self._is_listing = True
+            self._work = asyncio.create_task(self._list_again())
+
+    async def _list_again(self) -> None:
+        await asyncio.sleep(0.3)  # it may say so many times
+        self._is_listing = False
+        with suppress(Exception):
+            async with asyncio.timeout(self._seconds):
+                self._listed(await _list_tools(self._client))
 
     @asynccontextmanager
     async def _transport(self) -> AsyncGenerator[tuple[Any, Any]]:
@@ -114,12 +143,21 @@ class Connection:
             else:
                 from mcp.client.stdio import StdioServerParameters, stdio_client
 
+                passed = {name: os.environ[name] for name in PASSED if name in os.environ}
+                shell = shutil.which("sh") if os.name == "posix" else None
+                line = [declared.command, *declared.args]
+                line = [shell, *ANNOUNCED, *line] if shell else line
                 command = StdioServerParameters(
-                    command=declared.command, args=declared.args, env=declared.env
+                    command=line[0],
+                    args=line[1:],
+                    env=passed | declared.env,
+                    cwd=declared.cwd,
                 )
                 errors, stderr = os.pipe()
-                self._reader = Thread(target=self._read_errors, args=(errors,), daemon=True)
+                arguments = (errors, bool(shell))
+                self._reader = Thread(target=self._read_errors, args=arguments, daemon=True)
                 self._reader.start()
+                stack.callback(self._end_group)
                 with os.fdopen(stderr, "w") as stream:
                     source, sink = await stack.enter_async_context(stdio_client(command, stream))
             sender, receiver = anyio.create_memory_object_stream[Any]()
@@ -148,9 +186,17 @@ class Connection:
         if response.request.method == "POST" and response.status_code >= 300:
             self._status = response.status_code
 
-    def _read_errors(self, errors: int) -> None:
+    def _end_group(self) -> None:
+        """Kill what a process has started and left behind."""
+        if self._group:
+            with suppress(OSError):
+                os.killpg(self._group, signal.SIGKILL)
+
+    def _read_errors(self, errors: int, is_announced: bool) -> None:
         """Keep the last line that a process writes before it answers; drop what it logs later."""
         with open(errors, errors="replace") as stream:
+            if is_announced:
+                self._group = int(stream.readline() or 0)
             while line := stream.readline(1000):
                 if line.strip() and not self.tools.done():
                     self._words = line.strip()[:200]
@@ -170,15 +216,15 @@ class Connection:
             return f"it answered HTTP {self._status}"
         if self._declared.url:
             return f"it cannot be reached: {describe(error)}"
-        if not self._declared.is_found:
-            return f"the command {self._declared.command} was not found"
+        if self._declared.missing:
+            return f"{self._declared.missing} was not found"
         return f"its process ended: {self._words or describe(error)}"
 
 
 class Server:
     """A server of the file: its last connection, and the tools that it listed there."""
 
-    def __init__(self, declared: Declaration, seconds: int, listed: Listed) -> None:
+    def __init__(self, declared: Declaration, seconds: int, listed: Callable[[], None]) -> None:
         self.declared, self._seconds, self._listed = declared, seconds, listed
         self.tools: list[mcp_types.Tool] = []
         self.problem = ""  # why it is down
@@ -196,7 +242,8 @@ class Server:
     def retry(self) -> None:
         """Begin to connect if the server is down and was not tried a moment ago."""
         is_down = self._connection is None or self._connection.over.is_set()
-        if is_down and time.monotonic() - self._tried >= RETRY_SECONDS:
+        waited = time.monotonic() - self._tried
+        if is_down and not self.declared.problem and waited >= RETRY_SECONDS:
             self._begin()
 
     async def call(self, name: str, arguments: dict[str, Any]) -> str:
@@ -214,7 +261,7 @@ class Server:
         except ServerDown as error:
             raise ConnectionError(f"{who} is down: {error}.") from None
         except MCPError as error:
-            if error.message == "Connection closed":
+            if error.message in LOST:
                 raise ConnectionError(f"{who} is down: the connection was lost.") from None
             raise ToolFailed(f"{who}: {_cut(error.message)}") from None
         except Exception as error:  # what the SDK makes of an invalid answer
@@ -235,20 +282,24 @@ class Server:
 
     def _begin(self) -> Connection:
         self._tried = time.monotonic()
-        self._connection = connection = Connection(self.declared, self._seconds)
+        self._connection = connection = Connection(self.declared, self._seconds, self._change)
         self._tasks.add(connection.task)
         connection.task.add_done_callback(self._tasks.discard)
         connection.task.add_done_callback(lambda _: self._note("the connection was lost"))
-        connection.tools.add_done_callback(self._list)
+        connection.tools.add_done_callback(self._connected)
         return connection
 
-    def _list(self, listed: "asyncio.Future[list[mcp_types.Tool]]") -> None:
+    def _connected(self, listed: "asyncio.Future[list[mcp_types.Tool]]") -> None:
         if error := listed.exception():
             self._note(str(error))
         else:
-            self.tools, self.problem = listed.result(), ""
+            self.problem = ""
             log.info("MCP server %s: connected", self.declared.name)
-            self._listed()
+            self._change(listed.result())
+
+    def _change(self, tools: list["mcp_types.Tool"]) -> None:
+        self.tools = tools
+        self._listed()
 
     def _note(self, problem: str) -> None:
         """Warn once, until it was connected again."""
@@ -256,6 +307,7 @@ class Server:
             return
         if not self.problem:
             again = "it is tried again at the next turn"
+            again = "it stays down" if self.declared.problem else again
             log.warning("MCP server %s: %s; %s", self.declared.name, problem, again)
         self.problem = self.problem or problem
 
@@ -279,6 +331,8 @@ def _text(result: "mcp_types.CallToolResult") -> str:
     texts = list[str]()
     for block in result.content:
         text = getattr(getattr(block, "resource", block), "text", None)
+        if block.type == "resource_link":
+            text = " ".join(filter(None, (block.title or block.name, block.uri, block.description)))
         texts.append(f"[{block.type}: left out, it is not text]" if text is None else text)
     if not texts and result.structured_content is not None:
         texts.append(json.dumps(result.structured_content, ensure_ascii=False))

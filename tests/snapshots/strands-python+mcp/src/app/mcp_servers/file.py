@@ -1,4 +1,4 @@
-"""The file .mcp.json: the MCP servers that the agent uses, and how it reaches each."""
+"""The file MCP_FILE, .mcp.json: the MCP servers that the agent uses, and how it reaches each."""
 
 import json
 import os
@@ -9,108 +9,124 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ..settings import diagnostic, is_plain_http, without_password
+from ..settings import Settings, diagnostic, is_plain_http, without_password
 
-FILE = ".mcp.json"
-NAME = "[A-Za-z0-9_-]{1,32}"
-VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
+NAME = "[A-Za-z0-9_][A-Za-z0-9_ ./@-]{0,63}"
+VARIABLE = r"\$\{(?:env:)?([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}"
 # The fields of a server by its type, and the form of each.
 STRING, LIST, OBJECT = "a string that is not empty", "a list of strings", "an object of strings"
 FIELDS = {
-    "stdio": {"type": STRING, "command": STRING, "args": LIST, "env": OBJECT},
+    "stdio": {"type": STRING, "command": STRING, "args": LIST, "env": OBJECT, "cwd": STRING},
     "http": {"type": STRING, "url": "an http address", "headers": OBJECT},
 }
 REQUIRED = {"stdio": "command", "http": "url"}
 # The ids of findings, and their severity: a server that is down does not stop the agent.
 FINDINGS = {
     "MCP-FILE": "error",  # no JSON, or not {"mcpServers": {…}}
-    "MCP-SERVER": "error",  # the name or the type of a server
-    "MCP-FIELD": "error",  # unknown, missing, or of another form
-    "MCP-VARIABLE": "warning",  # not set
+    "MCP-SERVER": "warning",  # the name or the type of a server
+    "MCP-FIELD": "warning",  # missing, or of another form
+    "MCP-IGNORED": "warning",  # a field for other agents
+    "MCP-VARIABLE": "warning",  # not set, or no variable
     "MCP-COMMAND": "warning",  # not found
+    "MCP-IMAGE": "warning",  # not found in the container
     "MCP-PLAIN-HTTP": "warning",  # headers that others can read
     "MCP-CONNECT": "warning",  # no answer, with --connect
 }
+Finding = tuple[str, str, int]  # its id, message and line
 
 
 @dataclass(frozen=True)
 class Declaration:
-    """A server as the file declares it; its variables have their values, or stand in `unset`."""
+    """A server as the file declares it, with the values of its variables."""
 
     name: str
     line: int
+    problem: str = ""  # why it stays down
     command: str = ""
     args: list[str] = field(default_factory=list)
     env: dict[str, str] = field(default_factory=dict)
+    cwd: str | None = None
     url: str = ""
     headers: dict[str, str] = field(default_factory=dict)
-    unset: tuple[str, ...] = ()
 
     @property
     def contact(self) -> str:
         """What the agent contacts or runs, without passwords and arguments."""
         address = without_password(self.url).partition("?")[0]
-        return f"contacts {address}" if address else f"runs {self.command}"
+        return f"contacts {address}" if address else f"runs {self.command or 'nothing'}"
 
     @property
-    def is_found(self) -> bool:
-        """Whether there is such a command."""
-        path = self.env.get("PATH")
-        return bool(self.url) or shutil.which(self.command, path=path) is not None
+    def missing(self) -> str:
+        """Which of its command and its folder was not found."""
+        if self.cwd and not Path(self.cwd).is_dir():
+            return f"the folder {self.cwd}"
+        is_found = self.url or shutil.which(self.command, path=self.env.get("PATH"))
+        return "" if is_found else f"the command {self.command}"
 
 
-def read_servers() -> tuple[list[Declaration], list[dict[str, Any]]]:
-    """Read the file; return the servers that it declares without an error, and the findings."""
-    servers, findings = list[Declaration](), list[dict[str, Any]]()
+def read_servers(settings: Settings) -> tuple[list[Declaration], list[dict[str, Any]]]:
+    """Read the file; return the servers that it declares, and the findings."""
+    servers, findings = list[Declaration](), list[Finding]()
+    file = settings.mcp_file
     try:
-        text = Path(FILE).read_text("utf-8-sig")
+        text = Path(file).read_text("utf-8-sig")
         data = json.loads(text)
         declared = data.get("mcpServers") if isinstance(data, dict) else None
-    except FileNotFoundError:
-        return [], []
     except (OSError, ValueError, RecursionError) as error:
+        if isinstance(error, FileNotFoundError) and file == Settings.mcp_file:
+            return [], []
         what = error.msg if isinstance(error, json.JSONDecodeError) else "it cannot be read"
         line = getattr(error, "lineno", 0)
-        return [], [_finding("MCP-FILE", f"This is not valid JSON: {what}.", line)]
+        return [], [report(file, "MCP-FILE", f"This is not valid JSON: {what}.", line)]
     if not isinstance(declared, dict):
-        return [], [_finding("MCP-FILE", 'Write {"mcpServers": {"NAME": {…}}}.', 1)]
+        return [], [report(file, "MCP-FILE", 'Write {"mcpServers": {"NAME": {…}}}.', 1)]
     for key in data.keys() - {"mcpServers"}:
-        message = f"Field {key!r} is unknown: allowed is mcpServers."
-        findings.append(_finding("MCP-FIELD", message, _line(text, key)))
+        message = f"Field {key!r} is ignored: known is mcpServers."
+        findings.append(("MCP-IGNORED", message, _line(text, key)))
     for name, server in declared.items():
-        found = list(_check(text, name, server))
-        if not found:
-            line = _line(text, "mcpServers", name)
-            servers.append(_declare(name, line, server))
-            found += _check_values(text, servers[-1])
-        findings += found
-    return servers, findings
+        if isinstance(server, dict) and server.get("disabled") is True:
+            continue
+        line = _line(text, "mcpServers", name)
+        if problems := list(_check(name, server)):
+            shown = name if re.fullmatch(NAME, name) else json.dumps(name[:64], ensure_ascii=False)
+            servers.append(Declaration(shown, line, problems[0][2]))
+            for id, key, problem in problems:
+                message = f"Server {shown} stays down: {problem}."
+                findings.append((id, message, _line(text, "mcpServers", name, *key)))
+        else:
+            declaration, unknown = _declare(name, line, server)
+            servers.append(declaration)
+            findings += _check_values(text, declaration, server, unknown)
+    return servers, [report(file, *finding) for finding in findings]
 
 
-def _check(text: str, name: str, server: Any) -> Iterator[dict[str, Any]]:
-    """Yield what is wrong with the form of a server."""
-    place = ("mcpServers", name)
+def report(file: str, id: str, message: str, line: int) -> dict[str, Any]:
+    """Return a finding about the file."""
+    return diagnostic(id, message, FINDINGS[id], file, line)
+
+
+def _check(name: str, server: Any) -> Iterator[tuple[str, list[str], str]]:
+    """Yield what makes a server unusable: the id of a finding, the key it is about, and why."""
     if not re.fullmatch(NAME, name):
-        message = f"The server name {name[:80]!r} must match {NAME}."
-        yield _finding("MCP-SERVER", message, _line(text, *place))
+        yield "MCP-SERVER", [], f"its name must match {NAME}"
     if not isinstance(server, dict):
-        yield _finding("MCP-SERVER", f"Server {name} must be an object.", _line(text, *place))
+        yield "MCP-SERVER", [], "it must be an object"
         return
-    type = server.get("type", "http" if "url" in server else "stdio")
-    if not isinstance(type, str) or type not in FIELDS:
-        message = f"Server {name} has another type: allowed are stdio and http."
-        yield _finding("MCP-SERVER", message, _line(text, *place, "type"))
+    fields = FIELDS.get(type := _type_of(server))
+    if fields is None:
+        yield "MCP-SERVER", ["type"], "its type must be stdio or http"
         return
-    for key, value in server.items():
-        form = FIELDS[type].get(key)
-        if form is None:
-            message = f"Field {key!r} is unknown: allowed are {', '.join(FIELDS[type])}."
-            yield _finding("MCP-FIELD", message, _line(text, *place, key))
-        elif not _has_form(value, form):
-            yield _finding("MCP-FIELD", f"{key} must be {form}.", _line(text, *place, key))
+    for key, form in fields.items():
+        if key in server and not _has_form(server[key], form):
+            yield "MCP-FIELD", [key], f"{key} must be {form}"
     if REQUIRED[type] not in server:
-        message = f"Server {name} needs the field {REQUIRED[type]}."
-        yield _finding("MCP-FIELD", message, _line(text, *place))
+        yield "MCP-FIELD", [], f"it needs the field {REQUIRED[type]}"
+
+
+def _type_of(server: dict[str, Any]) -> str:
+    """Return the type of a server; other agents write streamable-http or streamableHttp."""
+    type = str(server.get("type", "http" if "url" in server else "stdio"))
+    return "http" if re.fullmatch("(?i)streamable[-_]?http", type) else type
 
 
 def _has_form(value: Any, form: str) -> bool:
@@ -122,42 +138,53 @@ def _has_form(value: Any, form: str) -> bool:
     return isinstance(value, str) and re.match(pattern, value) is not None
 
 
-def _declare(name: str, line: int, server: dict[str, Any]) -> Declaration:
-    """Return a server with the values of its variables."""
-    unset = list[str]()
+def _declare(name: str, line: int, server: dict[str, Any]) -> tuple[Declaration, dict[str, str]]:
+    """Return a server with the values of its variables, and which have none, with the reasons."""
+    unknown = dict[str, str]()
 
-    def expand(text: str) -> str:
-        unset.extend(one for one in VARIABLE.findall(text) if not os.environ.get(one, "").strip())
-        return VARIABLE.sub(lambda match: os.environ.get(match[1], "").strip(), text)
+    def expand(found: re.Match[str]) -> str:
+        known = re.fullmatch(VARIABLE, found[0])
+        value = os.environ.get(known[1], "").strip() if known else ""
+        if known is None:
+            unknown[found[0]] = f"{found[0]} is no variable of the environment"
+        elif not value and known[2] is None:
+            unknown[found[0]] = f"{known[1]} is not set"
+        return value or (known and known[2]) or ""
 
-    values = dict[str, Any]()
-    for key, value in server.items():
+    def expand_all(value: Any) -> Any:
         if isinstance(value, str):
-            values[key] = expand(value)
-        elif isinstance(value, list):
-            values[key] = [expand(one) for one in value]
-        else:
-            values[key] = {one: expand(text) for one, text in value.items()}
-    values.pop("type", None)
-    return Declaration(name, line, **values, unset=tuple(dict.fromkeys(unset)))
+            return re.sub(r"\$\{[^}]*\}?", expand, value)
+        if isinstance(value, list):
+            return [expand_all(item) for item in value]
+        return {key: expand_all(item) for key, item in value.items()}
+
+    fields = FIELDS[_type_of(server)].keys() - {"type"}
+    values = {key: expand_all(server[key]) for key in server if key in fields}
+    return Declaration(name, line, next(iter(unknown.values()), ""), **values), unknown
 
 
-def _check_values(text: str, server: Declaration) -> Iterator[dict[str, Any]]:
-    """Yield what keeps a server from being reached."""
-    place = ("mcpServers", server.name)
-    for name in server.unset:
-        message = f"{name} is not set: server {server.name} stays down until it is."
-        yield _finding("MCP-VARIABLE", message, _line(text, *place, near=f"${{{name}}}"))
-    if not server.unset and not server.is_found:
-        message = f"The command {server.command} of server {server.name} was not found."
-        yield _finding("MCP-COMMAND", message, _line(text, *place, "command"))
-    if server.headers and is_plain_http(server.url):
-        message = f"The headers of server {server.name} travel over plain http: use https."
-        yield _finding("MCP-PLAIN-HTTP", message, _line(text, *place, "url"))
-
-
-def _finding(id: str, message: str, line: int) -> dict[str, Any]:
-    return diagnostic(id, message, FINDINGS[id], FILE, line)
+def _check_values(
+    text: str, declared: Declaration, server: dict[str, Any], unknown: dict[str, str]
+) -> Iterator[Finding]:
+    """Yield what keeps a server from being reached, and what of it is ignored."""
+    place, name = ("mcpServers", declared.name), declared.name
+    known = FIELDS[_type_of(server)]
+    for key in server:
+        if key not in known and key != "disabled":
+            message = f"Field {key!r} is ignored: known are {', '.join(known)}."
+            yield "MCP-IGNORED", message, _line(text, *place, key)
+    for variable, why in unknown.items():
+        message = f"Server {name} stays down: {why}."
+        yield "MCP-VARIABLE", message, _line(text, *place, near=variable)
+    if not declared.problem and declared.missing:
+        message = f"{declared.missing.replace('the', 'The', 1)} of server {name} was not found."
+        yield "MCP-COMMAND", message, _line(text, *place, "command")
+    if Path(declared.command).name in {"npx", "uvx"} and Path("Dockerfile").exists():
+        message = f"The image cannot run {declared.command} for server {name}: see README.md."
+        yield "MCP-IMAGE", message, _line(text, *place, "command")
+    if declared.headers and is_plain_http(declared.url):
+        message = f"The headers of server {name} travel over plain http: use https."
+        yield "MCP-PLAIN-HTTP", message, _line(text, *place, "url")
 
 
 def _line(text: str, *keys: str, near: str = "") -> int:

@@ -14,10 +14,10 @@ from functools import partial
 from typing import Any
 
 from ..agent import TOOLS
-from ..settings import Settings, diagnostic
+from ..settings import Settings
 from .adapter import names_of, to_tool
 from .connection import MAX_TOOLS, Server, ServerDown
-from .file import FILE, FINDINGS, read_servers
+from .file import read_servers, report
 
 log = logging.getLogger(__name__)
 START_SECONDS = 10  # how long a start waits for all servers
@@ -26,13 +26,14 @@ OF_MEMORY = {"add_memory", "search_memory"}
 
 
 class McpServers:
-    """The servers of .mcp.json; without one it does nothing."""
+    """The servers of the file; without one it does nothing."""
 
     def __init__(self, settings: Settings) -> None:
         seconds = settings.mcp_timeout_seconds
-        declared, _ = read_servers()
+        declared, _ = read_servers(settings)
         self.servers = [Server(one, seconds, self._arrange) for one in declared]
         self._tools: list[Any] = []
+        self._names = dict[tuple[str, str], str]()  # by server and tool: they stay
         self._is_open = False
         self._warned = set[str]()
 
@@ -42,11 +43,12 @@ class McpServers:
             return
         import mcp.client  # noqa: F401 (slow, and none of the time that servers have)
 
-        self._is_open = True
         for name in ("client", "httpx2", "mcp"):  # they log what servers send
             logging.getLogger(name).setLevel("CRITICAL")
         tries = {asyncio.create_task(self._try(one)): one.declared.name for one in self.servers}
         _, late = await asyncio.wait(tries, timeout=seconds)
+        self._is_open = True
+        self._arrange()
         for one in late:
             log.warning("MCP server %s: no answer yet; the start goes on", tries[one])
 
@@ -73,19 +75,31 @@ class McpServers:
             await server.connect()
 
     def _arrange(self) -> None:
-        """Name the tools of all servers: a name that is taken gets its server's in front."""
+        """Name the tools of all servers: a name that is taken gets its server's in front.
+
+        A tool that has a name keeps it: what comes later takes none away.
+        """
+        if not self._is_open:
+            return
         listed = [(server, tool) for server in self.servers for tool in server.tools]
+        listed.sort(key=lambda it: (it[0].declared.name, it[1].name) not in self._names)
         offered = Counter({(server, _clean(tool.name)) for server, tool in listed})
         times = Counter(name for _, name in offered)
         own = names_of(TOOLS) | OF_MEMORY
         used, self._tools = set(own), []
         for server, tool in listed:
-            name, who = _clean(tool.name), server.declared.name
+            plain, who = _clean(tool.name), server.declared.name
+            given = {name for (other, _), name in self._names.items() if other != who}
             # No provider takes an empty description.
             schema, description = tool.input_schema, tool.description or tool.name
-            if name in own or times[name] > 1:
-                name = _clean(f"{who}_{name}")
-                self._warn(f"MCP server {who}: {_clean(tool.name)} is taken, so it is {name}")
+            is_taken = plain in own | given or times[plain] > 1
+            name = _clean(f"{who}_{plain}") if is_taken else plain
+            name = self._names.get((who, tool.name), name)
+            if not plain.strip("_"):
+                self._warn(f"MCP server {who}: a tool without a name is left out")
+                continue
+            if name != plain:
+                self._warn(f"MCP server {who}: {plain} is taken, so it is {name}")
             if len(self._tools) == MAX_TOOLS:
                 self._warn(f"MCP server {who}: its tools beyond {MAX_TOOLS} are left out")
                 break
@@ -97,6 +111,7 @@ class McpServers:
                 self._warn(f"MCP server {who}: tool {name} is left out: its schema is not valid")
             else:
                 used.add(name)
+                self._names[who, tool.name] = name
                 call = partial(server.call, tool.name)
                 self._tools.append(to_tool(name, description, schema, call))
 
@@ -112,10 +127,10 @@ async def call_servers(settings: Settings) -> list[dict[str, Any]]:
     try:
         await servers.open(settings.mcp_timeout_seconds + 1)
         for server in servers.servers:
-            if server.problem:
+            if server.problem and not server.declared.problem:  # that `check` has found
                 message = f"Server {server.declared.name} is down: {server.problem}."
-                severity, line = FINDINGS["MCP-CONNECT"], server.declared.line
-                findings.append(diagnostic("MCP-CONNECT", message, severity, FILE, line))
+                line = server.declared.line
+                findings.append(report(settings.mcp_file, "MCP-CONNECT", message, line))
     finally:
         await servers.close()
     return findings

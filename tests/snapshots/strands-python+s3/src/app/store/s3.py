@@ -4,6 +4,7 @@ import asyncio
 import logging
 import os
 import re
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
@@ -29,6 +30,7 @@ log = logging.getLogger(__name__)
 Result = TypeVar("Result")
 THREADS = 32  # of its own: threads that hang must not keep those of the model from running
 LATEST, HISTORY, ASIDE = "snapshot_latest.json", "immutable_history/", "set_aside/"
+PAUSES = (0.05, 0.2)  # seconds, while S3 decides on another write of the object
 # Errors by which nothing was sent.
 UNSENT = (
     exceptions.NoRegionError,
@@ -140,14 +142,20 @@ class S3Store:
 
         await self._run(end)
 
-    async def ping(self) -> None:
-        await self._run(lambda bucket: bucket.s3.head_bucket(Bucket=bucket.name))
+    async def warnings(self) -> list[str]:
+        self._is_rule_set = True  # the session that a check saves sets no rule
+        return []
 
     async def close(self) -> None:
         if self._tidying:
             await asyncio.wait(self._tidying, timeout=self._seconds)
         if self._s3:
             self._s3.close()
+
+    async def keeps_versions(self) -> bool:
+        """Whether the bucket keeps old versions of objects, also of those that were deleted."""
+        found = await self._run(lambda bucket: bucket.s3.get_bucket_versioning(Bucket=bucket.name))
+        return "Status" in found  # or else it never did
 
     def _folder(self, session_id: str) -> str:
         return f"{self._root}{session_id}{self._middle}"
@@ -233,10 +241,15 @@ class _Bucket:
     def put(self, key: str, body: bytes, **condition: str) -> str:
         """Write the object and return its ETag. Raises Conflict."""
         more: Any = {"Body": body, "ContentType": "application/json", **condition}
-        try:
-            return str(self.s3.put_object(Bucket=self.name, Key=key, **more)["ETag"])
-        except exceptions.ClientError as error:
-            raise _conflict(error) from None
+        pauses = iter(PAUSES)
+        while True:
+            try:
+                return str(self.s3.put_object(Bucket=self.name, Key=key, **more)["ETag"])
+            except exceptions.ClientError as error:
+                pause = next(pauses, None)
+                if pause is None or _code(error) != "ConditionalRequestConflict":
+                    raise _conflict(error) from None
+            time.sleep(pause)
 
     def create(self, key: str, body: bytes) -> str:
         """Write an object that is absent or expired, and return its ETag. Raises Conflict."""

@@ -1,26 +1,24 @@
 // Markdown as DOM nodes: every text becomes a text node, so nothing in it can run.
 
-const FENCE = /^\s{0,3}(```+|~~~+)\s*([\w+#.-]*)[^`]*$/
-const HEADING = /^(#{1,6})\s+(.*?)\s*#*$/
-const RULE = /^\s{0,3}([-*_])(\s*\1){2,}\s*$/
-const QUOTE = /^\s{0,3}>\s?/
-const ITEM = /^\s*(?:[-*+]|(\d{1,9})[.)])\s+/
-const DIVIDER = /^\s*\|?\s*:?-+:?\s*(\|\s*:?-+:?\s*)*\|?\s*$/
-const INTERRUPT = /^\s{0,3}(```|~~~|#{1,6}\s|>|[-*+]\s|1[.)]\s)/
+import { Lexer } from './marked.min.js'
 
-// In this order: an escape, code, strong, emphasis, a link, a bare address. Lengths are limited:
-// what a hostile text can cost stays small.
-const INLINE = new RegExp(
-  [
-    '\\\\([\\\\`*_{}\\[\\]()#+.!|>~-])',
-    '(?<!`)(`+)(?!`)(.{1,4000}?)(?<!`)\\2(?!`)',
-    '(\\*\\*|(?<!\\w)__)(?=\\S)(.{0,1000}?\\S)\\4(?:(?<=\\*)|(?!\\w))',
-    '(?<![\\w*_])([*_])(?=[^\\s*_])(.{1,1000}?)(?<=[^\\s*_])\\6(?![\\w*_])',
-    '!?\\[([^\\[\\]]{1,500})\\]\\((\\S{1,2000}?)(?:\\s+"[^"]{0,200}")?\\)',
-    '(https?://[^\\s<>()`]{0,2000}[^\\s<>()`.,:;!?"\'*_])',
-  ].join('|'),
-  'gs',
-)
+const DEPTH = 9 // of lists and quotes
+// A text with emphasis and links costs up to its length times its punctuation.
+const COST = 3e6
+const COST_OF_ALL = 2e7
+const SAFE = /^(https?:\/\/|mailto:)/i // another kind of address could run something
+const ENTITY = /&(?:#(\d{1,7})|#x([\da-f]{1,6})|(amp|lt|gt|quot|apos|nbsp));/gi
+const CONTAINERS = ['blockquote', 'list_item']
+const TAGS = {
+  blockquote: 'blockquote',
+  checkbox: 'span',
+  code: 'figure',
+  hr: 'hr',
+  list_item: 'li',
+  table: 'div',
+  text: 'span',
+}
+const NAMED = { amp: '&', lt: '<', gt: '>', quot: '"', apos: "'", nbsp: '\u00a0' }
 
 /** Create an element of this class with these children; strings become text. */
 export function element(tag, className = '', ...children) {
@@ -30,124 +28,133 @@ export function element(tag, className = '', ...children) {
   return node
 }
 
+/** Return a button that copies a text; browsers let it on HTTPS and on their own machine. */
+export function copyButton(label, textOf) {
+  const button = element('button', 'copy', 'Copy')
+  button.onclick = async () => {
+    await navigator.clipboard.writeText(textOf())
+    button.textContent = 'Copied'
+    setTimeout(() => (button.textContent = 'Copy'), 2000)
+  }
+  return Object.assign(button, { type: 'button', title: label, hidden: !navigator.clipboard })
+}
+
 /** Show a Markdown text in `container`; blocks that did not change stay as they are. */
-export function showMarkdown(container, text, depth = 0) {
-  let at = 0
-  for (const [kind, lines] of readBlocks(text.split(/\r?\n/))) {
-    const [source, shown] = [lines.join('\n'), container.children[at++]]
-    if (shown?.source === source) continue
-    const build = BUILD[depth < 9 ? kind : 'text']
-    const block = Object.assign(build(lines, depth + 1), { source })
-    if (shown) shown.replaceWith(block)
-    else container.append(block)
-  }
-  while (container.children.length > at) container.lastChild.remove()
-}
-
-/** Yield the kind and the lines of each block. */
-function* readBlocks(lines) {
-  for (let at = 0; at < lines.length;) {
-    const [start, line] = [at, lines[at++]]
-    const takeWhile = (test) => {
-      while (at < lines.length && test(lines[at], lines[at + 1] ?? '')) at++
-    }
-    const [, fence] = FENCE.exec(line) ?? []
-    let kind = 'text'
-    if (!line.trim()) continue
-    if (fence) {
-      kind = 'code'
-      takeWhile((it) => !it.trim().startsWith(fence))
-      at++ // the closing fence, which is not there yet while the text arrives
-    } else if (HEADING.test(line)) kind = 'heading'
-    else if (RULE.test(line)) kind = 'rule'
-    else if (QUOTE.test(line)) {
-      kind = 'quote'
-      takeWhile((it) => QUOTE.test(it))
-    } else if (ITEM.test(line)) {
-      kind = 'list'
-      const isInside = (it) => ITEM.test(it) || /^\s+\S/.test(it)
-      const isLazy = (it) => lines[at - 1].trim() && !INTERRUPT.test(it)
-      takeWhile((it, next) => (it.trim() ? isInside(it) || isLazy(it) : isInside(next)))
-    } else if (line.includes('|') && DIVIDER.test(lines[at] ?? '')) {
-      kind = 'table'
-      takeWhile((it) => it.includes('|'))
-    } else takeWhile((it) => it.trim() && !INTERRUPT.test(it))
-    yield [kind, lines.slice(start, at)]
+export function showMarkdown(container, text) {
+  try {
+    new Walker(container, text.replace(/\r\n?/g, '\n'))
+  } catch {
+    container.replaceChildren(element('p', '', text)) // it is nested too deeply to be read
   }
 }
 
-const BUILD = {
-  text: (lines) => element('p', '', ...inline(lines.join('\n'))),
-  rule: () => element('hr'),
-  heading([line]) {
-    const [, marks, text] = HEADING.exec(line)
-    return element(`h${Math.min(marks.length + 2, 6)}`, '', ...inline(text))
-  },
-  code([first, ...lines]) {
-    const [, fence, language] = FENCE.exec(first)
-    if (lines.at(-1)?.trim().startsWith(fence)) lines.pop()
-    const code = element('pre', '', element('code', '', lines.join('\n')))
-    // Wide code is scrolled by keyboard, too.
-    return Object.assign(code, { tabIndex: 0, role: 'group', ariaLabel: `Code ${language}`.trim() })
-  },
-  quote(lines, depth) {
-    const quote = element('blockquote')
-    showMarkdown(quote, lines.map((it) => it.replace(QUOTE, '')).join('\n'), depth)
-    return quote
-  },
-  list(lines, depth) {
-    const number = ITEM.exec(lines[0])[1]
-    const list = element(number ? 'ol' : 'ul')
-    if (number) list.start = Number(number)
-    const indent = lines[0].search(/\S/)
-    const items = []
-    for (const line of lines) {
-      const isItem = ITEM.test(line) && line.search(/\S/) <= indent + 1
-      if (isItem) items.push([line.replace(ITEM, '')])
-      else items.at(-1).push(line.replace(/^\s{1,4}/, ''))
-    }
-    for (const item of items) {
-      const node = element('li')
-      showMarkdown(node, item.join('\n'), depth)
-      const only = node.firstChild
-      if (only?.tagName === 'P') only.replaceWith(...only.childNodes)
-      list.append(node)
-    }
-    return list
-  },
-  table([head, , ...rows]) {
-    const cells = (line) =>
-      line
-        .trim()
-        .replace(/^\||\|$/g, '')
-        .split(/(?<!\\)\|/)
-    const row = (tag) => (line) =>
-      element('tr', '', ...cells(line).map((it) => element(tag, '', ...inline(it.trim()))))
-    const body = element('tbody', '', ...rows.map(row('td')))
-    return element('div', 'wide', element('table', '', element('thead', '', row('th')(head)), body))
-  },
-}
-
-/** Return the nodes of a text with emphasis, code and links. */
-function inline(text) {
-  const nodes = []
-  let end = 0
-  for (const found of text.matchAll(INLINE)) {
-    const [whole, escaped, , code, , strong, , emphasis, label, target, address] = found
-    nodes.push(text.slice(end, found.index))
-    end = found.index + whole.length
-    if (escaped) nodes.push(escaped)
-    else if (code) nodes.push(element('code', '', code.replace(/^ (.*) $/s, '$1')))
-    else if (strong) nodes.push(element('strong', '', ...inline(strong)))
-    else if (emphasis) nodes.push(element('em', '', ...inline(emphasis)))
-    else if (address) nodes.push(link(address, address))
-    else if (/^https?:\/\//i.test(target)) nodes.push(link(target, label))
-    else nodes.push(whole) // another kind of address could run something
+class Walker {
+  constructor(container, text) {
+    this.lexer = new Lexer()
+    this.cost = 0
+    const blocks = this.lexer.blockTokens(text, this.lexer.tokens)
+    // The texts in blocks are read when they are shown, as most blocks are there already.
+    this.unread = new Map(this.lexer.inlineQueue.map(({ src, tokens }) => [tokens, src]))
+    const links = JSON.stringify(this.lexer.tokens.links) // may be defined below their use
+    if (container.links !== links) container.replaceChildren()
+    container.links = links
+    this.showBlocks(container, blocks, 0)
   }
-  return [...nodes, text.slice(end)]
+
+  showBlocks(container, tokens, depth) {
+    const blocks = tokens.filter(({ type }) => type !== 'space' && type !== 'def')
+    for (const [index, { ...token }] of blocks.entries()) {
+      if (depth > DEPTH) token.type = 'html'
+      const [tag, shown] = [tagOf(token), container.children[index]]
+      const source = `${token.loose} ${token.raw}`
+      if (shown?.source === source && shown.localName === tag) continue
+      const block = shown?.localName === tag ? shown : element(tag)
+      if (!shown) container.append(block)
+      else if (shown !== block) shown.replaceWith(block)
+      block.source = source
+      this.fill(block, token, depth + 1)
+    }
+    while (container.children.length > blocks.length) container.lastChild.remove()
+  }
+
+  fill(block, token, depth) {
+    const { type, items, tokens, ordered, start } = token
+    if (type === 'list' && ordered) block.start = start
+    if (items ?? CONTAINERS.includes(type)) this.showBlocks(block, items ?? tokens, depth)
+    else if (type === 'code') showCode(block, token)
+    else if (type === 'table') this.showTable(block, token)
+    else if (type !== 'hr') block.replaceChildren(...this.nodesOf(token))
+  }
+
+  showTable(block, { header, rows }) {
+    const cell = (tag) => (it) => {
+      const node = element(tag, '', ...this.nodesOf(it))
+      node.style.textAlign = it.align ?? ''
+      return node
+    }
+    const row = (tag, cells) => element('tr', '', ...cells.map(cell(tag)))
+    const body = element('tbody', '', ...rows.map((cells) => row('td', cells)))
+    block.className = 'wide'
+    block.replaceChildren(element('table', '', element('thead', '', row('th', header)), body))
+  }
+
+  /** Return the nodes of a token in a text, or of all of a block. */
+  nodesOf(token) {
+    const { type, text, raw, href, checked } = token
+    if (type === 'html') return [raw.trimEnd()]
+    if (type === 'escape') return [text]
+    if (type === 'codespan') return [element('code', '', text)]
+    if (type === 'br') return [element('br')]
+    if (type === 'checkbox') return [checked ? '☑ ' : '☐ ']
+    if (href && !SAFE.test(href)) return [raw]
+    const nodes = this.read(token)?.flatMap((it) => this.nodesOf(it)) ?? [decode(text)]
+    if (href) return [link(decode(href), nodes)]
+    return ['strong', 'em', 'del'].includes(type) ? [element(type, '', ...nodes)] : nodes
+  }
+
+  /** Return the tokens in a token; nothing where it has none, or they would take too long. */
+  read({ tokens }) {
+    const source = this.unread.get(tokens)
+    if (source === undefined) return tokens
+    const cost = source.length * (source.match(/[!-/:-@[-`{-~]/g)?.length ?? 0)
+    this.cost += cost
+    if (cost > COST || this.cost > COST_OF_ALL) return undefined
+    this.unread.delete(tokens)
+    return this.lexer.inlineTokens(source, tokens)
+  }
 }
 
-function link(address, label) {
-  const node = element('a', '', label)
+/** Show a block of code; what arrives is added, so that it can be scrolled and selected. */
+function showCode(block, { lang, text }) {
+  // Wide code is scrolled by keyboard, too.
+  const label = `Code ${lang?.match(/\S*/)[0] ?? ''}`.trim()
+  if (!block.firstChild) {
+    const shown = document.createTextNode('')
+    const code = element('pre', '', element('code', '', shown))
+    block.append(
+      Object.assign(code, { tabIndex: 0, role: 'group', shown }),
+      copyButton('Copy this code', () => shown.data),
+    )
+  }
+  const { shown } = Object.assign(block.firstChild, { ariaLabel: label })
+  if (text.startsWith(shown.data)) shown.appendData(text.slice(shown.data.length))
+  else shown.data = text
+}
+
+function tagOf({ type, depth, ordered }) {
+  if (type === 'heading') return `h${Math.min(depth + 2, 6)}`
+  return type === 'list' ? (ordered ? 'ol' : 'ul') : (TAGS[type] ?? 'p')
+}
+
+function link(address, nodes) {
+  const node = element('a', '', ...nodes)
   return Object.assign(node, { href: address, title: address, target: '_blank', rel: 'noopener' })
+}
+
+function decode(text) {
+  return text.replace(ENTITY, (whole, decimal, hex, name) => {
+    if (name) return NAMED[name.toLowerCase()]
+    const code = Number(decimal ?? `0x${hex}`)
+    return code > 0 && code <= 0x10ffff ? String.fromCodePoint(code) : '\ufffd'
+  })
 }

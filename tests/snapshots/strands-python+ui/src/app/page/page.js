@@ -11,6 +11,10 @@ const [transcript, prompt, actor, dialog] = ['transcript', 'prompt', 'actor', 'd
 const conversations = new Map() // by session id, those that were selected since the page was loaded
 let current
 
+const INTERRUPTED = 'The page was loaded again before this turn had ended.'
+const UNCHANGED = 'Nothing was kept: this session is unchanged.'
+const GENTLE = { stopped: 'Stopped', interrupted: 'Interrupted' }
+
 /** Why a turn failed: a type of the HTTP contract, `stopped` or `network_error`. */
 class Failure extends Error {
   constructor(type, message) {
@@ -19,21 +23,46 @@ class Failure extends Error {
   }
 }
 
+// What the browser keeps: lists of sessions for all tabs, and for one what it alone has seen ---
+
+const unkept = new Map() // what a browser that blocks this, or is full, did not take
+
+function read(storage, key) {
+  try {
+    return JSON.parse(unkept.get(key) ?? window[storage].getItem(key))
+  } catch {
+    return null
+  }
+}
+
+function write(storage, key, value) {
+  const text = JSON.stringify(value)
+  try {
+    window[storage].setItem(key, text)
+    unkept.delete(key)
+  } catch {
+    unkept.set(key, text)
+  }
+}
+
 // The sessions of this browser ----------------------------------------------------------------
 
 /** Return them, the newest first; another tab may have changed them. */
 function readSessions() {
-  try {
-    return JSON.parse(localStorage.getItem(SESSIONS)) ?? []
-  } catch {
-    return []
-  }
+  const all = read('localStorage', SESSIONS)
+  return Array.isArray(all) ? all.filter(isSession) : []
+}
+
+function isSession(it) {
+  const isText = ['id', 'title', 'actor'].every((name) => typeof it?.[name] === 'string')
+  const isNumber = ['began', 'turns'].every((name) => Number.isFinite(it?.[name]))
+  return isText && isNumber && /^[A-Za-z0-9][\w-]{0,255}$/.test(it.id)
 }
 
 function saveSession(session, isGone = false) {
   const others = readSessions().filter(({ id }) => id !== session.id)
   const all = isGone ? others : [...others, session].sort((one, two) => two.began - one.began)
-  localStorage.setItem(SESSIONS, JSON.stringify(all))
+  write('localStorage', SESSIONS, all)
   show()
 }
 
@@ -92,10 +121,27 @@ function selectSession() {
   if (!conversations.has(id)) conversations.set(id, new Conversation(session).load())
   current = conversations.get(id)
   transcript.replaceChildren(current.log)
-  transcript.scrollTop = transcript.scrollHeight
+  scrollDown(true)
   toggleSidebar(false)
   show()
   prompt.focus()
+}
+
+/** Follow what another tab did. */
+function follow() {
+  const sessions = readSessions()
+  for (const [id, conversation] of conversations) {
+    const session = sessions.find((it) => it.id === id)
+    const { title, turns } = conversation.session
+    if (conversation.stop || (session ? session.turns === turns : !title)) continue
+    if (session && conversation === current) {
+      Object.assign(conversation.session, session)
+      conversation.load()
+    } else conversations.delete(id)
+  }
+  if (conversations.has(current.session.id)) return show()
+  startSession()
+  say('The session was ended in another tab.')
 }
 
 async function endSession() {
@@ -110,6 +156,7 @@ async function endSession() {
   } catch (error) {
     return conversations.get(session.id).note(`Not ended: ${asFailure(error).message}`)
   }
+  conversations.get(session.id).remember(null)
   conversations.delete(session.id)
   saveSession(session, true)
   say('The session was ended.')
@@ -142,17 +189,54 @@ class Conversation {
   }
 
   show(messages) {
+    const turns = messages.flatMap(({ metadata }) => metadata?.turn ?? [])
+    const [first, last] = [turns[0] ?? 1, turns.at(-1) ?? 0]
     this.log.replaceChildren()
-    let turn = 0
-    for (const { role, parts, metadata } of messages) {
-      if (role === 'user') this.addPrompt(parts.map(({ text }) => text).join(''))
-      else new Reply(this.log).showParts(parts, metadata)
-      turn = metadata?.turn ?? turn
+    if (first > 1) {
+      const which = first > 2 ? `Turns 1 to ${first - 1} are` : 'Turn 1 is'
+      const why = 'the agent keeps the latest messages of a session, HISTORY_MESSAGES of them.'
+      this.log.append(element('p', 'notice', `${which} gone: ${why}`))
     }
-    if (turn < this.session.turns) {
+    if (last < this.session.turns) this.remember({ turns: {} })
+    for (const { role, parts, metadata } of messages) {
+      if (role === 'user') this.addPrompt(textOf(parts))
+      else new Reply(this.log).showParts(parts, metadata, this.known.turns?.[metadata.turn] ?? {})
+    }
+    if (last < this.session.turns) {
       this.note('The server no longer has this session. Your next message begins it anew.')
     }
-    this.save({ turns: turn })
+    this.save({ turns: last })
+    this.offerUnfinished(messages)
+  }
+
+  /** Offer to try again what this tab sent before it was loaded again, unless it was kept. */
+  offerUnfinished(messages) {
+    const { unfinished } = this.known
+    if (typeof unfinished?.id !== 'string' || typeof unfinished.text !== 'string') return
+    const { id, text, after, failure } = unfinished
+    const isKept = messages.some((message, index) => {
+      const isLater = messages[index + 1]?.metadata?.turn > after
+      return message.id === id || (isLater && textOf(message.parts) === text)
+    })
+    if (isKept) return this.remember({ unfinished: null })
+    const consequence = failure ? UNCHANGED : 'So far it was not kept. Trying again runs it once.'
+    this.addPrompt(text)
+    this.fail(failure ?? { type: 'interrupted', message: INTERRUPTED }, consequence, () =>
+      this.takeTurn({ id, text }),
+    )
+  }
+
+  /** What this tab knows of the session, and the server does not. */
+  get known() {
+    return read('sessionStorage', this.key) ?? {}
+  }
+
+  get key() {
+    return `${document.title}: ${this.session.id}`
+  }
+
+  remember(change) {
+    write('sessionStorage', this.key, change && { ...this.known, ...change })
   }
 
   save(change) {
@@ -173,12 +257,13 @@ class Conversation {
   /** Show a failure below what it is about, with one button to try again. */
   fail({ type, message }, consequence, retry) {
     const again = element('button', '', 'Try again')
-    const title = type === 'stopped' ? 'Stopped' : 'Failed: '
-    const kind = type === 'stopped' ? '' : element('code', '', type)
+    const gentle = GENTLE[type]
+    const title = gentle ?? 'Failed: '
+    const kind = gentle ? '' : element('code', '', type)
     const failure = element('div', 'failure', element('strong', '', title, kind))
     if (message) failure.append(element('p', '', message))
     failure.append(element('p', '', consequence), again)
-    failure.classList.toggle('stopped', type === 'stopped')
+    failure.classList.toggle('stopped', Boolean(gentle))
     again.onclick = () => {
       failure.remove()
       prompt.focus()
@@ -189,8 +274,10 @@ class Conversation {
   }
 
   /** Send a prompt as one turn. The id is its idempotency key: a kept turn is never run twice. */
-  async takeTurn(message) {
+  async takeTurn({ id, text }) {
     const { session } = this
+    const message = { id, role: 'user', parts: [{ type: 'text', text }] }
+    this.remember({ unfinished: { id, text, after: session.turns } })
     const stop = (this.stop = new AbortController())
     const reply = new Reply(this.log)
     reply.node.ariaBusy = 'true'
@@ -207,7 +294,7 @@ class Conversation {
       this.commit(reply)
     } catch (error) {
       const failure = stop.signal.aborted ? new Failure('stopped', '') : asFailure(error)
-      await this.rollBack(reply, failure, message)
+      await this.rollBack(reply, failure, { id, text })
     }
     reply.node.ariaBusy = 'false'
     this.stop = null
@@ -216,42 +303,53 @@ class Conversation {
 
   commit(reply) {
     const { turn } = reply.metadata
-    if (turn > this.session.turns + 1) return this.load() // another tab continued the session
+    if (turn > this.session.turns + 1) {
+      this.remember({ unfinished: null })
+      return this.load() // another tab continued the session
+    }
     if (turn <= this.session.turns) {
       const what = 'The server had lost this session. It began anew here, without what is above.'
       reply.node.previousSibling.before(element('p', 'notice', what))
     }
     reply.finish()
+    const others = turn <= this.session.turns ? {} : this.known.turns
+    this.remember({ unfinished: null, turns: { ...others, [turn]: reply.facts } })
     this.save({ turns: turn })
     say(`Committed as turn ${turn}.`)
   }
 
-  async rollBack(reply, failure, message) {
+  async rollBack(reply, failure, prompt) {
     const isLocal = ['stopped', 'network_error'].includes(failure.type)
-    let consequence = 'Nothing was kept: this session is unchanged.'
+    let consequence = UNCHANGED
     // Here the page has left before the end of the turn, so it asks what became of it.
     const soon = { signal: AbortSignal.timeout(5000) }
     const messages = isLocal ? await this.readTurns(soon).catch(() => null) : []
     if (messages?.at(-1)?.metadata.turn > this.session.turns) {
       return this.show(messages)
     }
-    if (!messages) consequence = 'Whether this turn was kept, trying again will tell: it runs once.'
+    const { type, message } = failure
+    const { unfinished } = this.known
+    if (messages) this.remember({ unfinished: { ...unfinished, failure: { type, message } } })
+    else consequence = 'Whether this turn was kept, trying again will tell: it runs once.'
     reply.finish()
     reply.node.classList.add('failed')
     this.fail(failure, consequence, () => {
       reply.node.remove()
-      this.takeTurn(message)
+      this.takeTurn(prompt)
     })
   }
+}
+
+function textOf(parts) {
+  return parts.map(({ text }) => text).join('')
 }
 
 // The server ------------------------------------------------------------------------------------
 
 /** Call the server as the session's actor and return its answer; throw Failure for an error. */
 async function call(session, path, options = {}) {
-  const token = sessionStorage.getItem(TOKEN)
-  const headers = { 'Content-Type': 'application/json', ...options.headers }
-  if (token) headers.Authorization = `Bearer ${token}`
+  const token = read('sessionStorage', TOKEN)
+  const headers = { 'Content-Type': 'application/json', ...options.headers, ...authorization() }
   if (session.actor) headers[`${PREFIX}Custom-Actor-Id`] = session.actor
   const response = await fetch(path, { ...options, headers })
   if (response.ok) return response
@@ -260,13 +358,34 @@ async function call(session, path, options = {}) {
   throw new Failure(error?.type ?? `http_${response.status}`, error?.message ?? '')
 }
 
+function authorization() {
+  const token = read('sessionStorage', TOKEN)
+  return token ? { Authorization: `Bearer ${token}` } : {}
+}
+
+/** Say which model and tools the agent has; a server that asks for a token says it later. */
+async function describeAgent() {
+  const response = await fetch('agent.json', { headers: authorization() }).catch(() => null)
+  if (!response?.ok) return
+  const { model, tools } = await response.json()
+  const parts = [
+    model === 'offline' ? 'offline model' : model,
+    ...(tools.length ? tools : ['no tools']),
+  ]
+  find('agent').textContent = parts.join(' · ')
+  find('agent').title = parts.join('\n')
+}
+
 /** Ask for the token, unless it was given meanwhile; return whether there is one to try. */
 async function askToken(refused) {
   if (dialog.open) await new Promise((resolve) => dialog.addEventListener('close', resolve))
-  if (sessionStorage.getItem(TOKEN) !== refused) return true
+  if (read('sessionStorage', TOKEN) !== refused) return true
   const what = refused ? 'The server does not accept this token.' : 'This server asks for a token.'
   const token = (await ask(what, 'Continue', 'API_TOKEN'))?.trim()
-  if (token) sessionStorage.setItem(TOKEN, token)
+  if (token) {
+    write('sessionStorage', TOKEN, token)
+    describeAgent()
+  }
   return Boolean(token)
 }
 
@@ -316,6 +435,18 @@ let isAtEnd = true
 function scrollDown(always = false) {
   if (always) isAtEnd = true
   if (isAtEnd) transcript.scrollTop = transcript.scrollHeight
+  find('latest').hidden = isAtEnd
+}
+
+/** Make the composer as high as its text: not all browsers do. */
+function grow() {
+  prompt.style.height = 'auto'
+  prompt.style.height = `${prompt.scrollHeight}px`
+}
+
+function stopTurn() {
+  current.stop?.abort()
+  prompt.focus() // the button that had it is gone
 }
 
 function toggleSidebar(isOpen) {
@@ -332,11 +463,13 @@ async function send() {
   await conversation.ready
   if (conversation.stop) return
   prompt.value = ''
+  grow()
+  prompt.focus()
   const { session } = conversation
   const title = session.title || text.trim().replace(/\s+/g, ' ').slice(0, 80)
   conversation.addPrompt(text)
   conversation.save({ title })
-  conversation.takeTurn({ id: newId(), role: 'user', parts: [{ type: 'text', text }] })
+  conversation.takeTurn({ id: newId(), text })
 }
 
 find('composer').onsubmit = (event) => {
@@ -348,6 +481,14 @@ prompt.onkeydown = (event) => {
   event.preventDefault()
   send()
 }
+prompt.oninput = grow
+document.onkeydown = (event) => {
+  if (event.key !== 'Escape' || event.isComposing || dialog.open) return
+  if (find('menu').ariaExpanded === 'true') {
+    toggleSidebar(false)
+    find('menu').focus()
+  } else if (current.stop) stopTurn()
+}
 dialog.onsubmit = (event) => {
   event.preventDefault()
   dialog.close('confirmed')
@@ -357,12 +498,19 @@ actor.oninput = () => {
 }
 transcript.onscroll = () => {
   isAtEnd = transcript.scrollHeight - transcript.scrollTop - transcript.clientHeight < 40
+  find('latest').hidden = isAtEnd
 }
 find('cancel').onclick = () => dialog.close()
-find('stop').onclick = () => current.stop?.abort()
+find('stop').onclick = stopTurn
+find('latest').onclick = () => {
+  scrollDown(true)
+  prompt.focus()
+}
 find('new').onclick = startSession
 find('end').onclick = endSession
 find('menu').onclick = () => toggleSidebar(find('menu').ariaExpanded === 'false')
 window.onhashchange = selectSession
-window.onstorage = show
+window.onstorage = follow
+window.onresize = grow
 selectSession()
+describeAgent()

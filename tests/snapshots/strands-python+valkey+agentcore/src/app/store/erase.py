@@ -1,9 +1,15 @@
 """The erasure of one actor's sessions from a store."""
 
+import json
+from contextlib import suppress
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from hashlib import sha256
 
-from .base import DurableStore, StoreUnavailable, Unsupported
+from .base import Conflict, DurableStore, StoreUnavailable, Unsupported
 from .owner import UNREADABLE, owner_of
+
+RUNNING = "a first turn of a session that runs now may be kept: run this again then"
 
 
 @dataclass
@@ -21,6 +27,9 @@ async def erase_sessions(
     """End all sessions of an actor; `candidates` are tried where the store cannot list them."""
     report = SessionsErased()
     try:
+        if is_writable:
+            await _mark_forgotten(store, actor)
+            report.notes.append(RUNNING)
         try:
             ids = await store.sessions()
         except Unsupported:
@@ -39,3 +48,25 @@ async def erase_sessions(
     except StoreUnavailable as error:
         report.failures.append(f"sessions: {error}")
     return report
+
+
+async def is_forgotten(store: DurableStore, actor: str, began: datetime) -> bool:
+    """Whether an actor was erased after a turn began. Raises StoreUnavailable."""
+    mark = await store.load(_mark(actor))
+    at = json.loads(mark.snapshot)["created_at"] if mark else None
+    return at is not None and began <= datetime.fromisoformat(at)
+
+
+async def _mark_forgotten(store: DurableStore, actor: str) -> None:
+    """Have no process record what turns of the actor said that began before now."""
+    head = {"scope": "agent", "schema_version": "1.0", "created_at": datetime.now(UTC).isoformat()}
+    last = {"actor": None, "turn": 0, "key": None, "reply": ""}
+    mark = json.dumps(head | {"data": {"messages": []}, "app_data": last}).encode()
+    before = await store.load(_mark(actor))
+    with suppress(Conflict):  # it was marked meanwhile
+        await store.save(_mark(actor), mark, before.revision if before else None)
+
+
+def _mark(actor: str) -> str:
+    """Return the session id under which a store keeps that an actor was erased."""
+    return f"forgotten-{sha256(actor.encode()).hexdigest()}"

@@ -319,18 +319,23 @@ def _check_backends(project: Project, files: Files) -> Findings:
         if isinstance(collection.backend, OtherConfig):
             type = collection.backend.type
             answer = ANSWERS.get(type, f"session_store={type}")
-            document = files.collections[collection.collection_id].document
+            document = _document_of(files, collection)
             # Without this file, whose backend is the owner's.
             command = f"uvx copier update --defaults -r :current: -d {answer} -x {document.file}"
             message = f"This project has no code for backend type {type}: run `{command}`."
             yield document.finding("AML-E10D", message, "backend", "type")
 
 
+def _document_of(files: Files, collection: Collection) -> Document:
+    """Return where a collection was read from; the name of the file may not be its id."""
+    return next(it.document for it in files.collections.values() if it.value is collection)
+
+
 def _check_environment(project: Project, files: Files) -> Findings:
     """Look for the secrets of the used collections, without a network."""
     has_aws = has_aws_credentials()
     for collection in project.used():
-        document = files.collections[collection.collection_id].document
+        document = _document_of(files, collection)
         for ref in collection.backend.secret_refs():
             variable = variable_of(ref.reference)
             if is_set(variable):
@@ -341,9 +346,10 @@ def _check_environment(project: Project, files: Files) -> Findings:
                 continue
             if ref.reference.startswith("env:"):
                 message = f"The variable {variable} is not set: "
-                message += "set it before the agent starts with a model."
+                message += "until it is, `serve` refuses to start with a model."
                 yield document.finding("AML-W240", message, *ref.path)
             elif not has_aws:
                 todo = f"set {variable}, or " * bool(variable) + "provide credentials"
                 message = f"The secret {ref.reference} cannot be read without AWS credentials: "
-                yield document.finding("AML-W242", f"{message}{todo}.", *ref.path)
+                message += f"{todo}. Until then `serve` refuses to start with a model."
+                yield document.finding("AML-W242", message, *ref.path)

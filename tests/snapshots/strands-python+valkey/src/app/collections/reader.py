@@ -14,7 +14,18 @@ from typing import Any
 from ruamel.yaml import YAML
 from ruamel.yaml.error import MarkedYAMLError
 from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
-from ruamel.yaml.tokens import AliasToken, AnchorToken, TagToken
+from ruamel.yaml.tokens import (
+    AliasToken,
+    AnchorToken,
+    BlockEndToken,
+    BlockMappingStartToken,
+    BlockSequenceStartToken,
+    FlowMappingEndToken,
+    FlowMappingStartToken,
+    FlowSequenceEndToken,
+    FlowSequenceStartToken,
+    TagToken,
+)
 
 from ..contract import well_formed
 from ..settings import diagnostic
@@ -33,6 +44,13 @@ PREFIXED = re.compile("0o[0-7]+|0x[0-9a-fA-F]+")
 NUMBER = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
 NOT_FINITE = re.compile(r"[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)")
 
+STARTS = (
+    BlockMappingStartToken,
+    BlockSequenceStartToken,
+    FlowMappingStartToken,
+    FlowSequenceStartToken,
+)
+ENDS = (BlockEndToken, FlowMappingEndToken, FlowSequenceEndToken)
 ALIAS = "Anchors and aliases (& and *) are refused: write the value out, or quote it."
 TAG = "Tags such as !!str are refused: put text in quotes."
 # Keys of mappings and indexes of lists, from the top.
@@ -130,8 +148,12 @@ def _front_matter(content: bytes) -> str:
 
 
 def _scan(document: Document, text: str) -> None:
-    """Refuse anchors, aliases and tags, before anything resolves them."""
+    """Refuse anchors, aliases and tags, before anything resolves them; and too many levels."""
+    level = 0
     for token in YAML(typ="safe", pure=True).scan(text):
+        level += isinstance(token, STARTS) - isinstance(token, ENDS)
+        if level > MAX_DEPTH:  # the scanner's time is quadratic in them
+            raise RecursionError
         if isinstance(token, AliasToken | AnchorToken):
             document.refuse("AML-E007", token.start_mark.line + 2, ALIAS)
         elif isinstance(token, TagToken):

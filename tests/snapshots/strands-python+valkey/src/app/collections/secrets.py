@@ -5,20 +5,23 @@ A reference is `env:NAME`, an ARN or a path. A path is the variable of that name
 Secrets Manager otherwise. `#key` selects a field of a secret that is a JSON object.
 """
 
+import asyncio
 import json
+import logging
 import os
 import re
 from pathlib import Path
+from time import monotonic
 
 import anyio
 import anyio.to_thread
-from cachetools import TTLCache
 
 from ..contract import describe
 from ..settings import Settings
 from .fields import SecretRef
 from .models import Collection
 
+log = logging.getLogger(__name__)
 AWS_TIMEOUT_SECONDS = 3
 AWS_ATTEMPTS = 2
 AWS_VARIABLES = (
@@ -71,16 +74,39 @@ def has_aws_credentials() -> bool:
 
 
 class Secrets:
-    """Reads secrets and caches each for `secret_cache_seconds`, so that a rotation is noticed."""
+    """Reads secrets, each once for all callers, and again after `secret_cache_seconds`.
+
+    The last value stays in use while a secret is read again, and when that fails: an outage of AWS
+    Secrets Manager must not stop an agent whose secrets have not changed.
+    """
 
     def __init__(self, settings: Settings) -> None:
-        self._cache: TTLCache[SecretRef, str] = TTLCache(1000, settings.secret_cache_seconds)
+        self._seconds = settings.secret_cache_seconds
+        self._values: dict[SecretRef, tuple[str, float]] = {}  # and when each expires
+        self._reads: dict[SecretRef, asyncio.Task[str]] = {}
 
-    async def get(self, ref: SecretRef) -> str:
-        """Return a secret, in bounded time. Raises SecretError."""
-        value = self._cache.get(ref)
-        if value is None:
-            value = self._cache[ref] = await self._read(ref)
+    async def get(self, ref: SecretRef, was_refused: bool = False) -> str:
+        """Return a secret, in bounded time. Raises SecretError.
+
+        If its value `was_refused`, it may have been rotated, and is read again first.
+        """
+        value, expiry = self._values.get(ref, ("", 0.0))
+        if monotonic() < expiry and not was_refused:
+            return value
+        if ref not in self._reads:
+            self._reads[ref] = asyncio.create_task(self._refresh(ref, value))
+            self._reads[ref].add_done_callback(lambda _: self._reads.pop(ref))
+        can_wait = value and self._seconds and not was_refused
+        return value if can_wait else await asyncio.shield(self._reads[ref])
+
+    async def _refresh(self, ref: SecretRef, value: str) -> str:
+        try:
+            value = await self._read(ref)
+        except SecretError as error:
+            if not value:
+                raise
+            log.warning("%s; its last value stays in use", error)
+        self._values[ref] = value, monotonic() + self._seconds
         return value
 
     async def _read(self, ref: SecretRef) -> str:

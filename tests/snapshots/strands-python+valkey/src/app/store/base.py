@@ -73,8 +73,8 @@ class DurableStore(Protocol):
     async def end(self, session_id: str) -> None:
         """Delete everything stored for the session, known or not."""
 
-    async def ping(self) -> None:
-        """Call the store without changing anything."""
+    async def warnings(self) -> list[str]:
+        """Return in which ways the store may lose sessions, for `check --connect`."""
 
     async def close(self) -> None:
         """Finish what was started, and disconnect."""

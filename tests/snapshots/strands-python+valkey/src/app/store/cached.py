@@ -16,6 +16,7 @@ from .snapshot import is_same, read_snapshot
 
 log = logging.getLogger(__name__)
 Saved = Callable[[], None]
+GONE = Stored(None, b"")  # a session that was cached here, and that the store no longer has
 
 
 class CachedStore:
@@ -26,15 +27,16 @@ class CachedStore:
 
     def __init__(self, settings: Settings, store: DurableStore, is_writable: bool) -> None:
         self._settings, self._store = settings, store
+        self.max_bytes = settings.max_snapshot_bytes
         self._own = None if is_writable else InProcess(settings)
         self._known = Snapshots(settings)
         # Saves of which neither the reply nor the outcome is known, by session.
         self._unknown: LRUCache[str, tuple[bytes, Saved]] = LRUCache(
-            16 * settings.max_snapshot_bytes, getsizeof=lambda one: len(one[0])
+            16 * self.max_bytes, getsizeof=lambda one: len(one[0])
         )
 
     async def load(self, session_id: str) -> Stored | None:
-        """Return the committed snapshot, or None.
+        """Return the committed snapshot, or None, or GONE.
 
         Raises AgentError: `store_unavailable`; `session_corrupt` after a quarantine;
         `session_conflict` when another process changed the snapshot during it.
@@ -44,17 +46,20 @@ class CachedStore:
             return own if own.snapshot else None  # without a snapshot: ended in this process
         known = self._known.get(session_id)
         try:
-            stored = await self._store.load(session_id, known)
+            stored = await self._store.load(session_id, None if known == GONE else known)
         except StoreUnavailable as error:
             raise AgentError("store_unavailable", detail=str(error)) from None
-        self._known.pop(session_id, None)
         if stored is None:
-            return None
+            if known not in (None, GONE):  # expired, evicted, lost in a restart or ended elsewhere
+                log.warning("session %s: its turns vanished from the store", session_id)
+                self._known.put(session_id, known := GONE)  # until the next turn is committed
+            return known
+        self._known.pop(session_id, None)
         unknown = self._unknown.get(session_id)
         if unknown and is_same(stored.snapshot, unknown[0]):
             self._unknown.pop(session_id)[1]()
         if stored is not known:
-            snapshot = read_snapshot(stored.snapshot, self._settings.max_snapshot_bytes)
+            snapshot = read_snapshot(stored.snapshot, self.max_bytes)
             if snapshot is None:
                 raise await _uncancelled(self._quarantine(session_id, stored.revision))
             stored = Stored(stored.revision, snapshot)
@@ -66,12 +71,10 @@ class CachedStore:
     ) -> None:
         """Replace the snapshot of the `expected` revision. Once started, it cannot be cancelled.
 
-        Raises AgentError: `session_too_large`, `session_conflict` and `store_unavailable`.
+        Raises AgentError: `session_conflict` and `store_unavailable`.
         """
         if self._own:
             return await self._own.save(session_id, snapshot, expected, saved)
-        if len(snapshot) > self._settings.max_snapshot_bytes:
-            raise AgentError("session_too_large", detail=f"{len(snapshot)} bytes")
         await _uncancelled(self._save(session_id, snapshot, expected, saved))
 
     async def end(self, session_id: str) -> None:
@@ -91,8 +94,10 @@ class CachedStore:
     async def _save(
         self, session_id: str, snapshot: bytes, expected: str | None, saved: Saved
     ) -> None:
-        checkpoint = str(uuid7()) if self._settings.checkpoints else None
+        checkpoint = None
         try:
+            if self._settings.checkpoints:
+                checkpoint = _id_after(await self._store.checkpoints(session_id))
             revision = await self._store.save(session_id, snapshot, expected, checkpoint)
         except (Conflict, StoreUnavailable) as error:
             self._unknown[session_id] = snapshot, saved
@@ -114,7 +119,6 @@ class CachedStore:
             if isinstance(error, StoreUnavailable) and not error.indeterminate:
                 del self._unknown[session_id]
                 raise error
-            self._known.pop(session_id, None)
             stored = await self._store.load(session_id)
             if stored is None or not is_same(stored.snapshot, snapshot):
                 raise error
@@ -138,6 +142,15 @@ class CachedStore:
             return AgentError("store_unavailable", detail=detail)
         log.error("session %s: the stored snapshot was unreadable; it is now %s", session_id, where)
         return AgentError("session_corrupt", detail=where)
+
+
+def _id_after(ids: list[str]) -> str:
+    """Return an id that sorts behind these, also when the clock of this process is behind."""
+    id, last = str(uuid7()), max(ids, default="")
+    if id > last:
+        return id
+    milliseconds = f"{int(last[:13].replace('-', ''), 16) + 1:012x}"
+    return f"{milliseconds[:8]}-{milliseconds[8:]}{id[13:]}"
 
 
 async def _uncancelled(work: Coroutine[Any, Any, Any]) -> Any:

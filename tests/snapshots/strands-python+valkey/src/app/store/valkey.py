@@ -3,8 +3,8 @@
 import asyncio
 import re
 import socket
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import Any, cast
 from urllib.parse import urlsplit
 
@@ -125,20 +125,33 @@ class ValkeyStore:
 
     async def sessions(self) -> list[str]:
         prefix, suffix = (re.sub(r"([][*?\\])", r"\\\1", it) for it in (self._prefix, self._suffix))
-        # Each call of the scan is bounded by itself.
-        async with self._connection.client(is_bounded=False) as client:
+
+        async def scan(client: Any) -> set[str]:
             pages = client.scan_iter(match=f"{prefix}*{suffix}", count=1000)
-            keys = {key.decode("utf-8", "replace") async for key in pages}
+            return {key.decode("utf-8", "replace") async for key in pages}
+
+        # Each call of the scan is bounded by itself.
+        keys = await self._connection.run(scan, is_bounded=False)
         ids = [key.removeprefix(self._prefix).removesuffix(self._suffix) for key in keys]
         return sorted(id for id in ids if re.fullmatch(SESSION_ID, id))
 
     async def end(self, session_id: str) -> None:
-        async with self._connection.client() as client:
-            await client.execute_command("UNLINK", self._key(session_id))
+        key = self._key(session_id)
+        await self._connection.run(lambda client: client.execute_command("UNLINK", key))
 
-    async def ping(self) -> None:
-        async with self._connection.client() as client:
-            await client.ping()
+    async def warnings(self) -> list[str]:
+        try:
+            info = await self._connection.run(_read_info)
+        except StoreUnavailable as error:
+            return [f"Whether the server may lose sessions could not be checked: {error}."]
+        found, policy = list[str](), str(info.get("maxmemory_policy"))
+        evicts = policy.startswith(("allkeys-", "volatile-") if self._live else "allkeys-")
+        if info.get("maxmemory") and evicts:
+            what = f"maxmemory-policy is {policy}: when the memory is full, sessions are evicted"
+            found.append(f"{what}. Set noeviction.")
+        if info.get("aof_enabled") == 0 and info.get("save") == "":
+            found.append("The server saves nothing to disk: its restart ends all sessions.")
+        return found
 
     async def close(self) -> None:
         await self._connection.close()
@@ -151,15 +164,28 @@ class ValkeyStore:
         return await self._run(LOAD, session_id, field, known or "?", max_bytes)
 
     async def _run(self, script: str, session_id: str, *values: Any) -> Any:
-        async with self._connection.client() as client:
-            return await client.eval(script, 1, self._key(session_id), *values)
+        key = self._key(session_id)
+        return await self._connection.run(lambda client: client.eval(script, 1, key, *values))
 
     async def _fields(self, session_id: str, start: str) -> list[str]:
-        async with self._connection.client() as client:
-            names = await client.hkeys(self._key(session_id))
+        names = await self._connection.run(lambda client: client.hkeys(self._key(session_id)))
         return sorted(
             it.decode("utf-8", "replace") for it in names if it.startswith(start.encode())
         )
+
+
+async def _read_info(client: Any) -> dict[str, Any]:
+    """Return how a server, or one of a cluster, keeps its data."""
+    info: dict[str, Any] = await client.info("memory")
+    info |= await client.info("persistence")
+    with suppress(exceptions.ResponseError):  # as many clouds forbid it
+        info |= await client.config_get("save")
+    return info
+
+
+def _is_of_replica(error: Exception) -> bool:
+    # The text is what Redis 6 says of a script.
+    return isinstance(error, exceptions.ReadOnlyError) or "-READONLY " in str(error)
 
 
 class _Connection:
@@ -171,16 +197,32 @@ class _Connection:
         self._secrets, self._lock = secrets, asyncio.Lock()
         self._client: Any = None
         self._secret, self._closing = "", set[asyncio.Task[None]]()
-        self._name = f"valkey of secret {self._ref.reference!r}"
+        self._name, self._was_replica = f"valkey of secret {self._ref.reference!r}", False
 
-    @asynccontextmanager
-    async def client(self, is_bounded: bool = True) -> AsyncIterator[Any]:
-        """Hand out a client for at most `seconds`; raise StoreUnavailable when a call fails."""
+    async def run(self, use: Callable[[Any], Awaitable[Any]], is_bounded: bool = True) -> Any:
+        """Return what `use` returns of a client, within `seconds`; raise StoreUnavailable.
+
+        A server may live on as a replica after a failover, and refuses the old password after a
+        rotation: then a new connection, with the secret read again, is tried once.
+        """
         client: Any = None
         try:
             async with asyncio.timeout(self._seconds if is_bounded else None):
-                client = await self._connected()
-                yield client
+                for is_last in (False, True):
+                    client = None
+                    try:
+                        client = await self._connected()
+                        return await use(client)
+                    except REFUSALS as error:
+                        is_replica = _is_of_replica(error)
+                        if not is_replica and not isinstance(error, exceptions.AuthenticationError):
+                            raise
+                        self._was_replica |= is_replica
+                        self._retire(client, self._seconds)
+                        if is_last:
+                            raise
+                        if not is_replica:
+                            await self._secrets.get(self._ref, was_refused=True)
         except SecretError as error:
             raise StoreUnavailable(str(error), indeterminate=False) from None
         except REFUSALS as error:
@@ -225,13 +267,16 @@ class _Connection:
             what = f"secret {self._ref.reference!r} has an option that is not valid"
             raise StoreUnavailable(what, indeterminate=False) from None
         try:
-            is_cluster = (await client.info("cluster")).get("cluster_enabled")
+            info: dict[str, Any] = await client.info()
         except exceptions.NoPermissionError:
-            is_cluster = False
+            info = {}
         except BaseException:
             await client.aclose()
             raise
-        if not is_cluster:
+        if not info.get("cluster_enabled"):
+            if self._was_replica and info.get("role") == "slave":  # turns would fail at their end
+                await client.aclose()
+                raise StoreUnavailable(f"{self._name}: a read-only replica", indeterminate=False)
             return client
         await client.aclose()
         limits["cluster_error_retry_attempts"] = 1

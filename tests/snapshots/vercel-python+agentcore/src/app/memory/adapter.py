@@ -111,7 +111,7 @@ def record(
         for part in message.parts
         if part.kind == "text" and not is_blank(part.text)
     ]
-    recorder.record(turn.who, [*said, *turn.end()])
+    recorder.record(turn.who, [*said, *turn.end()], turn.began)
 
 
 def _entry(hit: Hit) -> dict[str, Any]:

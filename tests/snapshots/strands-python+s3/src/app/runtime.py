@@ -1,0 +1,114 @@
+"""What the turns of one process share: the model and the sessions."""
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+from .collections.check import check_project, load_project
+from .collections.secrets import SecretError, Secrets, unset_variables
+from .contract import AgentError, TurnRequest
+from .model import build_model, check_model, model_endpoint
+from .session_store import InProcess, SessionStore
+from .sessions import Sessions
+from .settings import Settings, without_password
+from .store import open_store
+from .store.base import DurableStore
+from .store.cached import CachedStore
+from .store.check import check_store
+from .store.versions import check_versions
+
+
+class Runtime:
+    """The model, the collections of the agent, and what the commands report about them."""
+
+    actor_required = False  # whether every caller must send an actor id
+    store: DurableStore | None = None  # None: sessions live in this process
+
+    def __init__(self, settings: Settings) -> None:
+        """Run `check` first: raises ValueError when the file of the agent is not valid."""
+        self.settings, self.model = settings, build_model(settings)
+        self.project = load_project(Path(), settings.agent_id)
+        self._secrets = Secrets(settings)
+        self.collection = next(iter(self.project.session_collections()), None)
+        sessions: SessionStore = InProcess(settings)
+        if self.collection and not unset_variables(settings, self.collection):
+            agent_id, is_writable = self.project.agent_id, self.project.is_writable(self.collection)
+            self.store = open_store(self.collection, agent_id, settings, self._secrets)
+            sessions = CachedStore(settings, self.store, is_writable)
+            self.actor_required |= self.collection.scope.lifetime == "user"
+        self.sessions = Sessions(settings, sessions)
+
+    @staticmethod
+    def check(settings: Settings, connect: bool = False) -> list[dict[str, Any]]:
+        """Return the findings about what the settings and the files name.
+
+        With `connect`, each store and service in use is called too.
+        """
+        findings = check_model(settings) + check_project(Path(), settings.agent_id)
+        if connect and not any(one["severity"] == "error" for one in findings):
+            findings += asyncio.run(_call_services(settings))
+        return findings
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether data of a committed turn is still to be written."""
+        return False
+
+    @property
+    def retention_notice(self) -> str:
+        """What was kept of a session, for whoever leaves it."""
+        if self.store and self.collection and self.project.is_writable(self.collection):
+            return "Its turns are kept: continue with --session."
+        if self.store:
+            return "Nothing was kept: the session store is read-only."
+        return "Nothing was kept: sessions live in this process."
+
+    def describe_endpoints(self) -> list[str]:
+        """Return what this process will contact, one line each, without passwords."""
+        model = self.settings.model
+        where = "nothing" if model == "offline" else without_password(model_endpoint(self.settings))
+        lines = [f"Model: {model}, contacts {where}"]
+        if self.collection is None:
+            lines.append("Sessions: in this process")
+        elif self.store is None:
+            missing = unset_variables(self.settings, self.collection)[0]
+            lines.append(f"Sessions: in this process, until {missing} is set")
+        else:
+            lines.append(f"Sessions: {self.collection.backend.type}, contacts {self.store.contact}")
+        return lines
+
+    def agent_options(self, request: TurnRequest) -> dict[str, Any]:
+        """Return further arguments for the agent of one turn; may raise AgentError."""
+        return {}
+
+    def record(self, request: TurnRequest, messages: list[Any]) -> None:
+        """Pass on the messages of a committed turn."""
+
+    async def open(self) -> None:
+        """Read the secrets that turns will need; raises AgentError for one that is missing."""
+        if self.settings.model != "offline":
+            try:
+                for collection in self.project.used():
+                    for ref in collection.backend.secret_refs():
+                        await self._secrets.get(ref)
+            except SecretError as error:
+                raise AgentError("store_unavailable", detail=str(error)) from None
+
+    async def close(self) -> None:
+        """Write what is still to be written, and disconnect."""
+        if self.store:
+            await self.store.close()
+
+
+async def _call_services(settings: Settings) -> list[dict[str, Any]]:
+    runtime, findings = Runtime(settings), list[dict[str, Any]]()
+    try:
+        if runtime.store and runtime.collection:
+            is_writable = runtime.project.is_writable(runtime.collection)
+            found = check_store(runtime.store, runtime.collection, is_writable)
+            findings += [finding async for finding in found]
+        if runtime.store and runtime.collection:
+            findings += await check_versions(runtime.store, runtime.collection)
+    finally:
+        await runtime.close()
+    return findings

@@ -1,0 +1,237 @@
+"""POST and GET /api/chat: the UI message stream of the AI SDK, for its useChat."""
+
+import asyncio
+import json
+import re
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from . import contract
+from .chat import explain
+from .contract import SESSION_HEADER, AgentError, ToolCall, ToolResult, TurnReport, TurnRequest
+from .requests import authorize, read_actor, receive, refuse_foreign
+from .runtime import Runtime
+from .server import Events, Turns, relay
+from .sessions import Snapshot
+from .ui_messages import read_turns
+
+STREAM_HEADER = "x-vercel-ai-ui-message-stream"
+NOT_FOUND = "Not found: use POST /invocations, POST /api/chat or GET /ping."
+Part = dict[str, Any]
+
+
+def chat_routes(runtime: Runtime, turns: Turns) -> list[Route]:
+    """Return the routes for a page with useChat; the chat's id is the session's."""
+    contract.ERRORS["not_found"] = (404, NOT_FOUND)
+
+    max_turns, one_read = runtime.settings.max_turns, asyncio.Lock()
+
+    async def post(request: Request) -> Response:
+        with turns.reading(max_turns):
+            call = await _read_turn(request, runtime)
+        turns.check_room(max_turns)  # a drain may have begun meanwhile
+        events = UiEvents(call.key, list)
+        events.is_own_page = _is_own_page(runtime) if runtime.settings.ui else None
+        response = await relay(request, turns, runtime, call, events)
+        response.headers[STREAM_HEADER] = "v1"
+        return response
+
+    async def get(request: Request) -> Response:
+        ids = request.query_params.getlist("id")
+        session_id = _read_id(request, ids[0] if len(ids) == 1 else None)
+        actor = read_actor(request, runtime)
+        with turns.reading(max_turns):
+            async with one_read:  # a large session takes all of the process for a moment
+                snapshot = await runtime.sessions.read(session_id, actor)
+                text = _json(_ui_messages(snapshot) if snapshot else [])
+                await asyncio.sleep(0.01)  # in which others are served
+        return Response(text, headers=contract.NO_SNIFF, media_type="application/json")
+
+    async def chat(request: Request) -> Response:
+        refuse_foreign(request, runtime)
+        authorize(request, runtime)
+        response = await (post if request.method == "POST" else get)(request)
+        response.headers[SESSION_HEADER] = request.state.session_id
+        response.headers["Cache-Control"] = "no-store"
+        return response
+
+    async def resume(request: Request) -> Response:
+        refuse_foreign(request, runtime)
+        authorize(request, runtime)
+        # There is nothing to resume: a turn ends when its client leaves.
+        return Response(status_code=204, headers={"Cache-Control": "no-store"})
+
+    return [
+        Route("/api/chat", chat, methods=["GET", "POST"]),
+        Route("/api/chat/{id}/stream", resume),
+    ]
+
+
+class UiEvents(Events):
+    """A reply as the parts of the UI message stream; tools are dynamic, as a page knows none."""
+
+    is_own_page: bool | None = None  # None: no page is served
+
+    def __init__(self, key: str | None, recalled: Callable[[], list[str]]) -> None:
+        self._key, self._recalled = key, recalled
+        self._texts, self._is_text, self._has_begun = 0, False, False
+
+    def start(self) -> str:
+        """Return the part with the id of the reply."""
+        return _part("start", messageId=_reply_id(self._key))
+
+    def chunk(self, chunk: contract.Chunk) -> str:
+        """Return the parts of what the turn says, the first time after what it recalled."""
+        parts = self._begin()
+        if isinstance(chunk, str):
+            return parts + self._text(chunk)
+        parts += self._end_text()
+        if isinstance(chunk, ToolCall):
+            use = {"toolName": chunk.name, "input": _plain(chunk.input), "dynamic": True}
+            return parts + _part("tool-input-available", toolCallId=chunk.id, **use)
+        if chunk.is_error:
+            told = {"errorText": chunk.text, "dynamic": True}
+            return parts + _part("tool-output-error", toolCallId=chunk.id, **told)
+        told = {"output": chunk.text, "dynamic": True}
+        return parts + _part("tool-output-available", toolCallId=chunk.id, **told)
+
+    def done(self, result: dict[str, Any], report: TurnReport) -> str:
+        """Return the last parts of a committed turn."""
+        metadata = {
+            "turn": report.turn,
+            "milliseconds": report.milliseconds,
+            "inputTokens": report.input_tokens,
+            "outputTokens": report.output_tokens,
+        }
+        finish = _part("finish", finishReason="stop", messageMetadata=metadata)
+        return self._end_text() + finish + _DONE
+
+    def error(self, failure: AgentError) -> str:
+        """Return the last parts of a turn that failed; nothing of it was kept."""
+        why = ""
+        if self.is_own_page and (failure.detail or failure.__cause__):
+            why = f" {explain(failure).rstrip()}"
+        elif self.is_own_page is not None and (failure.detail or failure.type == "internal_error"):
+            why = " The server's log says why."
+        return _part("error", errorText=f"{failure.type}: {failure}{why}") + _DONE
+
+    def _begin(self) -> str:
+        if self._has_begun:
+            return ""
+        self._has_begun = True
+        texts = self._recalled()
+        return _part("data-recalled", data=texts) if texts else ""
+
+    def _text(self, text: str) -> str:
+        if not text:
+            return ""
+        start, self._is_text = not self._is_text, True
+        self._texts += start
+        parts = _part("text-start", id=f"text-{self._texts}") if start else ""
+        return parts + _part("text-delta", id=f"text-{self._texts}", delta=text)
+
+    def _end_text(self) -> str:
+        is_text, self._is_text = self._is_text, False
+        return _part("text-end", id=f"text-{self._texts}") if is_text else ""
+
+
+async def _read_turn(request: Request, runtime: Runtime) -> TurnRequest:
+    """Read the turn of which useChat sends the messages; only the last one counts."""
+    body = contract.parse_json(await receive(request, runtime.settings.max_body_bytes))
+    if not isinstance(body, dict):
+        raise AgentError("invalid_request", "The body must be an object.")
+    session_id = _read_id(request, body.get("id"))
+    messages = body.get("messages")
+    messages = [body.get("message")] if messages is None else messages
+    last = messages[-1] if isinstance(messages, list) and messages else None
+    if not isinstance(last, dict) or last.get("role") != "user":
+        raise AgentError("invalid_request", "The last message must be one of role user.")
+    if body.get("trigger") == "submit-message" and body.get("messageId") is not None:
+        what = "A message that was sent cannot be changed: send another one."
+        raise AgentError("invalid_request", what)
+    parts = last.get("parts")
+    if not isinstance(parts, list) or not all(map(_is_text, parts)):
+        raise AgentError("invalid_request", "The parts of a message must be texts.")
+    text = "".join(part["text"] for part in parts)
+    prompt = contract.check_prompt(text, runtime.settings.max_prompt_chars)
+    actor, key = read_actor(request, runtime), last.get("id")
+    if not isinstance(key, str) or not re.fullmatch(contract.KEY, key):
+        what = "The id of a message is 1 to 128 visible ASCII characters."
+        raise AgentError("invalid_request", what)
+    return TurnRequest(session_id, actor, key, prompt)
+
+
+def _is_own_page(runtime: Runtime) -> bool:
+    """Whether whoever sees the page runs this agent, on the same machine."""
+    settings = runtime.settings
+    is_open = settings.allowed_hosts or settings.allowed_origins
+    return settings.is_loopback and not is_open
+
+
+def _read_id(request: Request, id: object) -> str:
+    if isinstance(id, str):  # assistant-ui makes such ids
+        id = re.sub("^__(?=LOCALID_)", "", id)
+    if not isinstance(id, str) or not re.fullmatch(contract.SESSION_ID, id):
+        raise AgentError("invalid_session_id")
+    request.state.session_id = id
+    return id
+
+
+def _is_text(part: Any) -> bool:
+    is_text = isinstance(part, dict) and part.get("type") == "text"
+    return is_text and isinstance(part.get("text"), str)
+
+
+def _ui_messages(snapshot: Snapshot) -> list[dict[str, Any]]:
+    """Return the messages of a session; the last prompt has its key as id: it can be replayed."""
+    last, turns = snapshot["app_data"], read_turns(snapshot["data"]["messages"])
+    messages = []
+    for turn, (prompt, chunks) in enumerate(turns, last["turn"] - len(turns) + 1):
+        id = last["key"] if turn == last["turn"] and last["key"] else f"turn-{turn}"
+        said = {"type": "text", "text": prompt}
+        messages.append({"id": id, "role": "user", "parts": [said]})
+        reply = {"id": _reply_id(id), "role": "assistant", "parts": _parts(chunks)}
+        messages.append({**reply, "metadata": {"turn": turn}})
+    return messages
+
+
+def _parts(chunks: Sequence[contract.Chunk]) -> list[Part]:
+    parts, tools = list[Part](), dict[str, Part]()
+    for chunk in chunks:
+        if isinstance(chunk, ToolCall):
+            use = {"toolName": chunk.name, "toolCallId": chunk.id, "input": _plain(chunk.input)}
+            tools[chunk.id] = {"type": "dynamic-tool", **use, "state": "input-available"}
+            parts.append(tools[chunk.id])
+        elif isinstance(chunk, ToolResult):
+            done = {"state": "output-available", "output": chunk.text}
+            failed = {"state": "output-error", "errorText": chunk.text}
+            tools.get(chunk.id, {}).update(failed if chunk.is_error else done)
+        elif parts and parts[-1]["type"] == "text":
+            parts[-1]["text"] += chunk
+        else:
+            parts.append({"type": "text", "text": chunk, "state": "done"})
+    return parts
+
+
+def _reply_id(id: str | None) -> str:
+    return f"{id}-reply"
+
+
+def _plain(input: Any) -> Any:
+    """Return the input of a tool as JSON, which has no NaN."""
+    return json.loads(json.dumps(input, default=str), parse_constant=str)
+
+
+def _json(data: Any) -> str:
+    return contract.well_formed(json.dumps(data, ensure_ascii=False, separators=(",", ":")))
+
+
+def _part(type: str, **fields: Any) -> str:
+    return f"data: {_json({'type': type, **fields})}\n\n"
+
+
+_DONE = "data: [DONE]\n\n"

@@ -1,0 +1,34 @@
+"""The findings of `check --connect` in a store: whether it can do what turns need."""
+
+from collections.abc import AsyncIterator
+from typing import Any
+from uuid import uuid4
+
+from ..collections.models import Collection
+from ..settings import diagnostic
+from .base import Conflict, DurableStore, StoreUnavailable
+
+SNAPSHOT = (
+    b'{"scope":"agent","schema_version":"1.0","created_at":"1970-01-01T00:00:00Z",'
+    b'"data":{"messages":[]},"app_data":{"actor":null,"turn":1,"key":null,"reply":""}}'
+)
+
+
+async def check_store(
+    store: DurableStore, collection: Collection, is_writable: bool
+) -> AsyncIterator[dict[str, Any]]:
+    """Load, save and end a session that no caller has, and yield what may lose sessions."""
+    file, session = f"collections/{collection.collection_id}.collection.md", f"check-{uuid4()}"
+    what = "loaded"
+    try:
+        await store.load(session)
+        for message in await store.warnings():
+            yield diagnostic("AML-W161", message, "warning", file, 1)
+        if is_writable:
+            what = "saved"
+            await store.save(session, SNAPSHOT, None)
+            what = "ended"
+            await store.end(session)
+    except (Conflict, StoreUnavailable) as error:
+        message = f"No session can be {what}: {str(error) or 'a conflict'}."
+        yield diagnostic("AML-E160", message, file=file, line=1)

@@ -1,0 +1,43 @@
+// The findings of `check --connect` in a store: whether it can do what turns need.
+
+import { randomUUID } from 'node:crypto'
+
+import type { Collection } from '../collections/models.ts'
+import { type Diagnostic, diagnostic } from '../settings.ts'
+import { Conflict, type DurableStore, StoreUnavailable } from './base.ts'
+
+const SNAPSHOT = JSON.stringify({
+  scope: 'agent',
+  schema_version: '1.0',
+  created_at: '1970-01-01T00:00:00Z',
+  data: { messages: [] },
+  app_data: { actor: null, turn: 1, key: null, reply: '' },
+})
+
+/** Load, save and end a session that no caller has, and return what may lose sessions. */
+export async function checkStore(
+  store: DurableStore,
+  { collection_id: id }: Collection,
+  isWritable: boolean,
+): Promise<Diagnostic[]> {
+  const findings: Diagnostic[] = []
+  const [file, session] = [`collections/${id}.collection.md`, `check-${randomUUID()}`]
+  let what = 'loaded'
+  try {
+    await store.load(session)
+    for (const message of await store.warnings()) {
+      findings.push(diagnostic('AML-W161', message, 'warning', file, 1))
+    }
+    if (isWritable) {
+      what = 'saved'
+      await store.save(session, SNAPSHOT, null)
+      what = 'ended'
+      await store.end(session)
+    }
+  } catch (error) {
+    if (!(error instanceof StoreUnavailable || error instanceof Conflict)) throw error
+    const message = `No session can be ${what}: ${error.message || 'a conflict'}.`
+    findings.push(diagnostic('AML-E160', message, 'error', file, 1))
+  }
+  return findings
+}
