@@ -47,7 +47,7 @@ MORE_LINES = {
     "agentcore": {"python": 280, "typescript": 280},
     "container": {"python": 140, "typescript": 140},
     "tracing": {"python": 165, "typescript": 150},
-    "mcp": {"python": 760, "typescript": 720},
+    "mcp": {"python": 760, "typescript": 725},
     "ai-sdk-ui": {"python": 380, "typescript": 370},
     "ui": {"python": 1825, "typescript": 1810},
 }

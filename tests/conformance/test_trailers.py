@@ -75,7 +75,7 @@ def test_a_trailer_is_no_idempotency_key(server: Server, alice: str, name: str) 
 
 
 def test_a_trailer_is_no_token(fleet: Fleet) -> None:
-    server = fleet.shared(offline=True, API_TOKEN=TOKEN)
+    server = fleet.fresh(offline=True, API_TOKEN=TOKEN)
     token = {"Authorization": f"Bearer {TOKEN}"}
     assert with_trailers(server, {}, token, False).error == "unauthorized"
     assert with_trailers(server, token, {"Authorization": "Bearer x"}, False).turn == 1
