@@ -277,7 +277,12 @@ def test_chat_says_what_to_do_about_a_failure_of_the_provider(target: Target) ->
     assert lines[2].endswith("HTTP 429): the provider's limit is reached, try again later.")
     assert lines[3].endswith("HTTP 529): the provider failed or is overloaded, try again later.")
     assert lines[4].endswith("HTTP 500): the provider failed or is overloaded, try again later.")
-    gone = forks.run([*command, "chat"], project.parent, environment, typed="Hello.\n")
+    # The port stays taken: another test's server could listen there.
+    with socket.socket() as nobody:
+        nobody.bind(("127.0.0.1", 0))
+        variables = target.provider(f"http://127.0.0.1:{nobody.getsockname()[1]}")
+        environment = {"PATH": os.environ["PATH"], **variables}
+        gone = forks.run([*command, "chat"], project.parent, environment, typed="Hello.\n")
     assert re.search(": look at .* and the network\\.", gone.stdout), gone.stdout
 
 

@@ -44,7 +44,10 @@ TYPESCRIPT = [
     Edit(".env.example", "the other settings.\n", "BOOKSHOP=main-street\n"),
     Edit(".npmrc", "engine-strict=true\n", "fund=false\n"),
     Edit("package.json", '"private": true,\n', '  "description": "The bookshop",\n'),
-    Edit("package.json", '"dependencies": {\n', '    "eventsource-parser": "*",\n'),
+    # Where npm puts it.
+    Edit(
+        "package.json", '    "lru-cache"', '    "eventsource-parser": "*",\n    "lru-cache"', True
+    ),
     Edit("src/agent.ts", PROMPT, OUR_PROMPT, instead=True),
     Edit("src/agent.ts", "from 'zod'\n", "\nimport { shelfOf } from './shelves.ts'\n"),
     Edit("src/model.ts", "Which model answers", " the bookshop"),

@@ -10,7 +10,6 @@ import { getSystemErrorMessage, parseArgs } from 'node:util'
 import { createHttpServer } from './connection.ts'
 import { describe, log, logging } from './contract.ts'
 import { checkAnswers } from './copier_answers.ts'
-import { serveAnew, takeOver } from './reload.ts'
 import { CommandError, diagnostic, formatFinding, isLoopback } from './settings.ts'
 import { readSettings, type Settings } from './settings.ts'
 import { start } from './start.ts'
@@ -67,6 +66,7 @@ async function listen(server: Server, { host, port }: Settings): Promise<void> {
 /** Serve the agent over HTTP on HOST and PORT. */
 async function serve(args: string[]): Promise<void> {
   const { reload } = parseArgs({ args, options: { reload: { type: 'boolean' } } }).values
+  const { serveAnew, takeOver } = await import('./reload.ts')
   if (reload) return serveAnew()
   logging.isVerbose = true
   const { createApp, Turns } = await import('./server.ts')

@@ -10,7 +10,6 @@ import { getSystemErrorMessage, parseArgs } from 'node:util'
 import { createHttpServer } from './connection.ts'
 import { describe, log, logging } from './contract.ts'
 import { checkAnswers } from './copier_answers.ts'
-import { serveAnew, takeOver } from './reload.ts'
 import { CommandError, diagnostic, formatFinding, isLoopback } from './settings.ts'
 import { readSettings, type Settings } from './settings.ts'
 import { start } from './start.ts'
@@ -65,6 +64,7 @@ async function serve(args: string[]): Promise<void> {
   const flag = { type: 'boolean' } as const
   const { reload, ui } = parseArgs({ args, options: { reload: flag, ui: flag } }).values
   if (ui) process.env.UI = '1'
+  const { serveAnew, takeOver } = await import('./reload.ts')
   if (reload) return serveAnew()
   logging.isVerbose = true
   const { createApp, Turns } = await import('./server.ts')

@@ -88,5 +88,5 @@ class InProcess:
     def restore(self, snapshots: dict[str, str]) -> None:
         """Add what `dump` returned in another process; this restarts the idle times."""
         for session_id, text in snapshots.items():
-            if len(snapshot := text.encode()) <= self._max_bytes:  # which may be another by now
+            if len(snapshot := text.encode()) <= self.max_bytes:  # which may be another by now
                 self._entries.put(session_id, Stored(None, snapshot))
