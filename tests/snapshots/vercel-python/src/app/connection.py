@@ -75,7 +75,8 @@ class Connection(HttpToolsProtocol):
     def on_header(self, name: bytes, value: bytes) -> None:
         if "path" not in self.scope:
             return super().on_header(name, value)
-        self.trailer_bytes += len(name) + len(value)  # and is ignored: only a head names a caller
+        # A trailer is ignored, as only a head names a caller, but it counts, as it was sent.
+        self.trailer_bytes += len(name) + len(value) + len(b":\r\n")
         if self.trailer_bytes > MAX_HEAD_BYTES:
             raise HttpParserError("too large")
 
