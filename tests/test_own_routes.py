@@ -65,6 +65,11 @@ export const ROUTES: Record<string, Handler> = {
   'GET /at-once': () => fail(),
   'GET /later': (_request, response) => {
     setTimeout(fail, 10)
+    setTimeout(() => {
+      const error = new Error('its own cause')
+      error.cause = error
+      throw error
+    }, 10)
     void Promise.reject(new Error('nobody waits for this'))
     setImmediate(() => new EventEmitter().on('now', fail).emit('now'))
     setImmediate(() => new EventEmitter().emit('error', new Error('nobody listens')))
