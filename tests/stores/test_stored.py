@@ -97,6 +97,14 @@ def test_a_snapshot_that_is_none_is_quarantined(
     assert_quarantined(chat, beside, one, damaged, damage)
 
 
+@pytest.mark.spread
+def test_what_forget_leaves_is_no_callers_session(chat: Chat, one: Replica) -> None:
+    chat.session = f"forgotten-{'0' * 64}"
+    assert_failed(chat.say("One.", headers=JSON), 403, "session_forbidden", chat.session)
+    assert_failed(chat.end(headers=JSON), 403, "session_forbidden", chat.session)
+    assert one.home.store.snapshot(chat.session) is None
+
+
 @pytest.mark.one_each
 def test_a_session_of_another_framework_is_quarantined(agents: Agents, provider: Provider) -> None:
     home, framework = agents.home(), agents.target.name.split("-")[0]
