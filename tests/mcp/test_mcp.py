@@ -404,6 +404,18 @@ def test_check_names_what_is_wrong_with_its_line(target: Target, tmp_path: Path)
     why = "Server ends is down: its process ended: the licence has expired."
     expected = f".mcp.json:3 MCP-CONNECT {why}\n0 errors, 1 warnings\n"
     assert check(target, tmp_path, "--connect") == expected
+    (tmp_path / "tools").mkdir()
+    (tmp_path / "tools" / "python").write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
+    (tmp_path / "tools" / "python").chmod(0o755)
+    there = {**own(), "command": "./python", "cwd": "tools"}
+    # Without that library, the loader says, before the process does.
+    warned = own(LD_PRELOAD="/no/such/library.so")
+    declare(tmp_path, there=there, warned=warned)
+    assert check(target, tmp_path, "--connect") == "0 errors, 0 warnings\n"
+    declare(tmp_path, named={"command": "cat", "args": ["${constructor}"]})
+    assert check(target, tmp_path).endswith(
+        "named stays down: constructor is not set.\n0 errors, 1 warnings\n"
+    )
 
 
 @pytest.mark.parametrize("target", ROWS)
