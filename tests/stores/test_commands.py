@@ -14,6 +14,7 @@ from tests.conformance.chat import Chat, assert_failed, echoed
 from tests.conformance.client import JSON, KEY
 from tests.conformance.steps import Hold
 from tests.stores.agents import CHECKPOINTS, Agents, Home, Replica, assert_clean
+from tests.stores.proxy import Proxy
 from tests.stores.servers import UNWRITABLE, valkey_server, wait_for
 from tests.stores.stores import SENTINEL, s3_client
 
@@ -158,6 +159,12 @@ def test_check_finds_rights_that_are_missing_and_what_loses_sessions(
             lines = result.stdout.splitlines()[:-1]
             found[name[:6]] = [line.partition(":1 ")[2][:36] for line in lines]
             assert client.keys() == []
+        proxy = Proxy((host, port), lambda request: b"app_data" in request)
+        proxy.at_save, url = "cut reply", f"valkey://{proxy.address[0]}:{proxy.address[1]}"
+        result = home.run("check", "--connect", SECRETS_VALKEY_SESSIONS=url)
+        assert proxy.saves
+        assert client.keys() == [], "nothing is left behind where the reply was lost"
+        proxy.close()
     evicted = "AML-W161 maxmemory-policy is volatil"
     assert found == {
         "": [evicted, "AML-W161 The server saves nothing to"],
