@@ -65,6 +65,9 @@ def test_a_line_that_both_sides_changed_is_a_conflict_and_nothing_else_is(
     said = copier("update", "--defaults", "-r", LATER, cwd=project)
     assert f"my-agent is up to date, from {release} to {LATER}.\n" in said
     assert f"what you have to do: {later.template}/CHANGELOG.md\n" in said
+    is_python = target.endswith("-python")
+    lock, renew = ("uv.lock", "uv lock") if is_python else ("package-lock.json", "npm install")
+    assert f"If {lock} is in git, renew it, or CI fails: {renew}\n" in said
     (agent,) = grep(project, said)
     tree, wanted = tree_of(project), edited(tree_of(later.copied(NEWEST, target)), target)
     answers = ".copier-answers.yml"
@@ -76,6 +79,7 @@ def test_a_line_that_both_sides_changed_is_a_conflict_and_nothing_else_is(
     assert text.count("<<<<<<<") == 1
 
     readme = (project / "README.md").read_text("utf-8")
+    assert f"Renew a `{lock}` by `{renew}`, or CI fails.\n" in readme
     assert grep(project, readme) == [agent]
     assert grep(project, (project / "AGENTS.md").read_text("utf-8")) == [agent]
     assert git(project, "diff", "--name-only", "--diff-filter=U").split() == [agent]
