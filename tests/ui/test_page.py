@@ -666,10 +666,12 @@ PIECES = [
     *("\\*", "[ ] ", "- [ ] ", "`a ``", "*a ", "**a ", "_a ", "~~a ", "*a **b ", "a*", "a**"),
     *("**_a", "~_1", "~a&", "_*a", "1=*", "*~[", "~<*11"),
 ]
-TIME = """async (pieces) => {
+# Short blocks, of which a reply can have many.
+BLOCKS = ["#\n", "-\n", "=\n", "a\n\n", "1. a\n"]
+TIME = """async ([pieces, size]) => {
     const { showMarkdown } = await import('./markdown.js')
     return pieces.flatMap((piece) => ['', 'a'].map((start) => {
-        const text = start + piece.repeat(6000 / piece.length)
+        const text = start + piece.repeat(size / piece.length)
         const [container, began] = [document.createElement('div'), performance.now()]
         showMarkdown(container, text)
         return [Math.round(performance.now() - began), start + piece]
@@ -679,8 +681,9 @@ TIME = """async (pieces) => {
 
 @pytest.mark.page_only
 def test_no_text_can_keep_the_page_busy(visitor: Visitor) -> None:
-    times = sorted(visitor.page.evaluate(TIME, PIECES))
-    assert times[-1][0] < 1500, times[-5:]
+    for pieces, size in ((PIECES, 6000), (BLOCKS, 100_000)):
+        times = sorted(visitor.page.evaluate(TIME, [pieces, size]))
+        assert times[-1][0] < 1500, times[-5:]
 
 
 @pytest.mark.page_only

@@ -163,6 +163,14 @@ type Failure = Error & { [field: string]: unknown; $metadata?: { httpStatusCode?
  * any, as in `TypeError < Error (ECONNREFUSED)`.
  */
 export function describe(error: unknown): string {
+  try {
+    return kindOf(error)
+  } catch {
+    return 'Error' // of a tool: causes without an end, or a name that is no text
+  }
+}
+
+function kindOf(error: unknown): string {
   if (!(error instanceof Error)) return typeof error
   const { name, code, status, statusCode = status, $metadata } = error as Failure
   const http = statusCode ?? $metadata?.httpStatusCode
@@ -171,7 +179,7 @@ export function describe(error: unknown): string {
   if (typeof code === 'string') details.push(code)
   if (http) details.push(`HTTP ${http}`)
   const shown = details.length > 0 ? `${kind} (${details.join(', ')})` : kind
-  return error.cause === undefined ? shown : `${shown} < ${describe(error.cause)}`
+  return error.cause === undefined ? shown : `${shown} < ${kindOf(error.cause)}`
 }
 
 /** Control characters but tab and line feed: they could move the cursor or retitle the window. */

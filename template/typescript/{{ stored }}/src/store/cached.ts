@@ -41,7 +41,10 @@ export class CachedStore implements SessionStore {
     this.#unknown = new LRUCache({ maxSize, sizeCalculation: (one) => one.snapshot.length })
   }
 
-  /** As SessionStore. Throws `store_unavailable`, `session_corrupt`, `session_conflict`, `session_forbidden`. */
+  /**
+   * As SessionStore. Throws `store_unavailable`, `session_corrupt`, `session_conflict`, and
+   * `session_forbidden` for what `forget` leaves.
+   */
   async load(sessionId: string): Promise<Stored | null> {
     if (FORGOTTEN.test(sessionId)) throw new AgentError('session_forbidden')
     const own = await this.#own?.load(sessionId)

@@ -81,10 +81,15 @@ class Sessions:
     """The sessions of this process."""
 
     def __init__(self, settings: Settings, store: SessionStore) -> None:
-        self._queue, self.store = settings.session_queue, store
+        self._queue, self._store = settings.session_queue, store
         self._locks: dict[str, asyncio.Lock] = {}
         self._loads: dict[str, asyncio.Task[Loaded]] = {}  # the latest; while in use
         self._turns: Counter[str] = Counter()  # running or waiting
+
+    @property
+    def store(self) -> SessionStore:
+        """Where the committed snapshots live."""
+        return self._store
 
     @asynccontextmanager
     async def open(self, session_id: str, actor: str | None) -> AsyncIterator[Session]:
@@ -97,7 +102,7 @@ class Sessions:
         if load := self._loads.get(session_id):  # other actors get no place in the queue
             await asyncio.wait({load})
             if not load.cancelled() and not load.exception():
-                Session(session_id, actor, self.store, load.result())
+                Session(session_id, actor, self._store, load.result())
         if self._turns[session_id] > self._queue:
             raise AgentError("session_busy")
         self._turns[session_id] += 1
@@ -105,7 +110,7 @@ class Sessions:
             async with self._locks.setdefault(session_id, asyncio.Lock()):
                 load = asyncio.create_task(self._load(session_id))
                 self._loads[session_id] = load
-                yield Session(session_id, actor, self.store, await load)
+                yield Session(session_id, actor, self._store, await load)
         finally:
             self._turns[session_id] -= 1
             if not self._turns[session_id]:
@@ -113,7 +118,7 @@ class Sessions:
                 self._loads.pop(session_id, None)
 
     async def _load(self, session_id: str) -> Loaded:
-        stored = await self.store.load(session_id)
+        stored = await self._store.load(session_id)
         return stored, json.loads(stored.snapshot) if stored and stored.snapshot else None
 
 

@@ -1,7 +1,7 @@
 // The file MCP_FILE, .mcp.json: the MCP servers that the agent uses, and how it reaches each.
 
 import { accessSync, constants, existsSync, readFileSync, statSync } from 'node:fs'
-import { basename, delimiter, join } from 'node:path'
+import { basename, delimiter, join, resolve } from 'node:path'
 
 import { createSettings, type Diagnostic, diagnostic, isPlainHttp } from '../settings.ts'
 import { type Settings, withoutPassword } from '../settings.ts'
@@ -62,7 +62,7 @@ export class Declaration {
       return `the folder ${this.cwd}`
     }
     if (this.url || process.platform === 'win32') return ''
-    return find(this.command, this.env.PATH) ? '' : `the command ${this.command}`
+    return find(this.command, this.env.PATH, this.cwd) ? '' : `the command ${this.command}`
   }
 }
 
@@ -158,13 +158,16 @@ function declare(name: string, line: number, server: Values): [Declaration, Map<
   const unknown = new Map<string, string>()
   const expand = (found: string) => {
     const [, variable, otherwise] = VARIABLE.exec(found) ?? []
-    const value = (variable && process.env[variable]?.trim()) || otherwise
+    const isKnown = variable && Object.hasOwn(process.env, variable)
+    const value = (isKnown && process.env[variable]?.trim()) || otherwise
     if (!variable) unknown.set(found, `${found} is no variable of the environment`)
     else if (value === undefined) unknown.set(found, `${variable} is not set`)
     return value ?? ''
   }
   const { type: _, ...known } = FIELDS[typeOf(server)] ?? {}
-  const values = Object.fromEntries(Object.entries(server).filter(([key]) => key in known))
+  const values = Object.fromEntries(
+    Object.entries(server).filter(([key]) => Object.hasOwn(known, key)),
+  )
   const fields = JSON.parse(JSON.stringify(values), (_, value) =>
     typeof value === 'string' ? value.replace(/\$\{[^}]*\}?/g, expand) : value,
   )
@@ -221,9 +224,12 @@ function isObject(value: unknown): value is Values {
 }
 
 /** Return the path of a command, or nothing. */
-export function find(command: string, path = process.env.PATH ?? ''): string | undefined {
-  const folders = command.includes('/') ? [''] : path.split(delimiter)
-  return folders.map((folder) => join(folder, command)).find(isExecutable)
+export function find(command: string, path = process.env.PATH ?? '', cwd = ''): string | undefined {
+  if (command.includes('/')) return [resolve(cwd, command)].find(isExecutable)
+  return path
+    .split(delimiter)
+    .map((folder) => join(folder, command))
+    .find(isExecutable)
 }
 
 function isExecutable(file: string): boolean {

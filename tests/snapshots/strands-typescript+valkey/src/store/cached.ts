@@ -9,6 +9,9 @@ import type { Settings } from '../settings.ts'
 import { Conflict, type DurableStore, StoreUnavailable } from './base.ts'
 import { isSame, readSnapshot } from './snapshot.ts'
 
+/** What `forget` leaves is no caller's session. */
+const FORGOTTEN = /^forgotten-[0-9a-f]{64}$/
+
 /** A session that was cached here, and that the store no longer has. */
 const GONE: Stored = { revision: null, snapshot: '' }
 
@@ -38,8 +41,12 @@ export class CachedStore implements SessionStore {
     this.#unknown = new LRUCache({ maxSize, sizeCalculation: (one) => one.snapshot.length })
   }
 
-  /** As SessionStore. Throws `store_unavailable`, `session_corrupt` and `session_conflict`. */
+  /**
+   * As SessionStore. Throws `store_unavailable`, `session_corrupt`, `session_conflict`, and
+   * `session_forbidden` for what `forget` leaves.
+   */
   async load(sessionId: string): Promise<Stored | null> {
+    if (FORGOTTEN.test(sessionId)) throw new AgentError('session_forbidden')
     const own = await this.#own?.load(sessionId)
     if (own) return own.snapshot ? own : null
     const known = this.#cache.get(sessionId) ?? null

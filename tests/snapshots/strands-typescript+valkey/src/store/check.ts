@@ -30,9 +30,12 @@ export async function checkStore(
     }
     if (isWritable) {
       what = 'saved'
-      await store.save(session, SNAPSHOT, null)
-      what = 'ended'
-      await store.end(session)
+      try {
+        await store.save(session, SNAPSHOT, null)
+        what = 'ended'
+      } finally {
+        await store.end(session) // also after a lost reply: nothing is left behind
+      }
     }
   } catch (error) {
     if (!(error instanceof StoreUnavailable || error instanceof Conflict)) throw error

@@ -125,3 +125,5 @@ class Connection(HttpToolsProtocol):
         head += "X-Content-Type-Options: nosniff\r\n\r\n"
         self.transport.write(head.encode() + bytes(JSONResponse(error.body).body))
         self.transport.close()
+        # A client that reads no answer would keep its connection, and the place of its body.
+        self.loop.call_later(1, self.transport.abort)

@@ -4,6 +4,7 @@ import asyncio
 import json
 import logging
 import os
+import re
 import shutil
 import signal
 import time
@@ -195,10 +196,10 @@ class Connection:
     def _read_errors(self, errors: int, is_announced: bool) -> None:
         """Keep the last line that a process writes before it answers; drop what it logs later."""
         with open(errors, errors="replace") as stream:
-            if is_announced:
-                self._group = int(stream.readline() or 0)
             while line := stream.readline(1000):
-                if line.strip() and not self.tools.done():
+                if is_announced and not self._group:  # before it, the shell may warn
+                    self._group = int(line) if re.fullmatch("[0-9]+\n", line) else 0
+                elif line.strip() and not self.tools.done():
                     self._words = line.strip()[:200]
 
     def _reader_ends(self) -> None:

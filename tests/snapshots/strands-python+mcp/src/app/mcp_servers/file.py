@@ -60,7 +60,9 @@ class Declaration:
         """Which of its command and its folder was not found."""
         if self.cwd and not Path(self.cwd).is_dir():
             return f"the folder {self.cwd}"
-        is_found = self.url or shutil.which(self.command, path=self.env.get("PATH"))
+        folder = self.cwd if self.cwd and "/" in self.command else ""
+        command = os.path.join(folder, self.command)
+        is_found = self.url or shutil.which(command, path=self.env.get("PATH"))
         return "" if is_found else f"the command {self.command}"
 
 

@@ -63,18 +63,21 @@ class Walker {
 
   showBlocks(container, tokens, depth) {
     const blocks = tokens.filter(({ type }) => type !== 'space' && type !== 'def')
+    // Read once and appended at once: a browser counts the children anew after each change.
+    const [before, more] = [[...container.children], document.createDocumentFragment()]
     for (const [index, { ...token }] of blocks.entries()) {
       if (depth > DEPTH) token.type = 'html'
-      const [tag, shown] = [tagOf(token), container.children[index]]
+      const [tag, shown] = [tagOf(token), before[index]]
       const source = `${token.loose} ${token.raw}`
       if (shown?.source === source && shown.localName === tag) continue
       const block = shown?.localName === tag ? shown : element(tag)
-      if (!shown) container.append(block)
+      if (!shown) more.append(block)
       else if (shown !== block) shown.replaceWith(block)
       block.source = source
       this.fill(block, token, depth + 1)
     }
-    while (container.children.length > blocks.length) container.lastChild.remove()
+    container.append(more)
+    for (const block of before.slice(blocks.length)) block.remove()
   }
 
   fill(block, token, depth) {

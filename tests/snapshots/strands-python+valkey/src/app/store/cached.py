@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import re
 from collections.abc import Callable, Coroutine
 from typing import Any, cast
 
@@ -16,6 +17,7 @@ from .snapshot import is_same, read_snapshot
 
 log = logging.getLogger(__name__)
 Saved = Callable[[], None]
+FORGOTTEN = "forgotten-[0-9a-f]{64}"  # what `forget` leaves is no caller's session
 GONE = Stored(None, b"")  # a session that was cached here, and that the store no longer has
 
 
@@ -39,8 +41,11 @@ class CachedStore:
         """Return the committed snapshot, or None, or GONE.
 
         Raises AgentError: `store_unavailable`; `session_corrupt` after a quarantine;
-        `session_conflict` when another process changed the snapshot during it.
+        `session_conflict` when another process changed the snapshot during it;
+        `session_forbidden` for what `forget` leaves.
         """
+        if re.fullmatch(FORGOTTEN, session_id):
+            raise AgentError("session_forbidden")
         own = await self._own.load(session_id) if self._own else None
         if own:
             return own if own.snapshot else None  # without a snapshot: ended in this process

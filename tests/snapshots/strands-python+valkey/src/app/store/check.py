@@ -26,9 +26,11 @@ async def check_store(
             yield diagnostic("AML-W161", message, "warning", file, 1)
         if is_writable:
             what = "saved"
-            await store.save(session, SNAPSHOT, None)
-            what = "ended"
-            await store.end(session)
+            try:
+                await store.save(session, SNAPSHOT, None)
+                what = "ended"
+            finally:  # also after a lost reply or Ctrl+C: nothing is left behind
+                await store.end(session)
     except (Conflict, StoreUnavailable) as error:
         message = f"No session can be {what}: {str(error) or 'a conflict'}."
         yield diagnostic("AML-E160", message, file=file, line=1)
