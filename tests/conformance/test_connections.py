@@ -6,6 +6,7 @@ import threading
 import time
 from contextlib import suppress
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -160,6 +161,33 @@ def pinged(server: Server, within: float) -> bool:
             return exchange.reply().status == 200
         time.sleep(0.1)
     return False
+
+
+@pytest.mark.slow
+def test_a_client_that_reads_no_answer_keeps_no_place(fleet: Fleet) -> None:
+    server = fleet.fresh(offline=True, MAX_TURNS=1, REQUEST_TIMEOUT_SECONDS=1)
+    deaf = Exchange(server.address, receive_buffer=2048)
+    before = -1
+    while (held := in_flight(deaf)) != before:  # until no answer leaves the server any more
+        before = held
+        deaf.write(b"GET /ping HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n" * 100)
+        time.sleep(0.1)
+    deaf.write(HALF_BODY)
+    server.settle()
+    assert server.post({"prompt": "Is there room?"}).error == "server_busy"
+    deadline = time.monotonic() + PATIENCE / 2
+    while server.post({"prompt": "And now?"}).status != 200:
+        assert time.monotonic() < deadline, "its place is never free again"
+        time.sleep(0.2)
+    deaf.leave()
+
+
+def in_flight(exchange: Exchange) -> int:
+    """The bytes that the system holds of what was sent to a client and not read by it."""
+    port = f":{exchange.socket.getsockname()[1]:04X}"
+    fields = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
+    queues = [entry[4].split(":") for entry in fields if port in (entry[1][-5:], entry[2][-5:])]
+    return sum(int(queue, 16) for pair in queues for queue in pair)
 
 
 def test_a_kept_connection_is_as_fast_as_a_fresh_one(fleet: Fleet) -> None:

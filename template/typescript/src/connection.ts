@@ -28,7 +28,7 @@ export function createHttpServer(app: RequestListener, settings: Settings): Serv
       sockets.add(socket)
       socket.once('close', () => sockets.delete(socket))
       if (sockets.size <= most) return
-      const longest = [...sockets].find((one) => !isAnswering(one)) ?? socket
+      const longest = [...sockets].find((one) => !answerOn(one)?.req.complete) ?? socket
       sockets.delete(longest)
       longest.destroy()
     })
@@ -42,10 +42,6 @@ function maxConnections(maxTurns: number): number {
   return Math.min(256 + 4 * maxTurns, Math.floor(descriptors / 2) || Infinity)
 }
 
-function isAnswering(socket: Duplex): boolean {
-  return answerOn(socket)?.req.complete ?? false
-}
-
 /** Return the answer that is being written, if there is one. */
 function answerOn(socket: Duplex): ServerResponse | undefined {
   return (socket as { _httpMessage?: ServerResponse })._httpMessage
@@ -54,7 +50,11 @@ function answerOn(socket: Duplex): ServerResponse | undefined {
 function refuse(error: NodeJS.ErrnoException, socket: Duplex): void {
   const isLate = error.code === 'ERR_HTTP_REQUEST_TIMEOUT'
   const answer = answerOn(socket) // to an earlier request
-  if (isLate && answer?.req.complete) return void answer.once('close', () => refuse(error, socket))
+  if (isLate && answer?.req.complete) {
+    // A client that reads no answer would keep its connection, and the place of its body.
+    if (answer.writableEnded) setTimeout(() => socket.destroy(), 1000)
+    return void answer.once('close', () => refuse(error, socket))
+  }
   if (socket.writable && error.code !== 'ECONNRESET' && !answer?.headersSent) {
     const { type, status, message } = new AgentError(isLate ? 'request_timeout' : 'invalid_request')
     const head = `HTTP/1.1 ${status} ${STATUS_CODES[status]}\r\nConnection: close\r\n`
