@@ -58,19 +58,16 @@ def counted(*args, **kwargs):
     made.append(args)
     return load(*args, **kwargs)
 ssl.SSLContext.load_verify_locations = counted
-from app.contract import TurnRequest
+from app.capabilities import Settings
+from app.contract import Turn
 from app.runtime import Runtime
-from app.settings import Settings
 from app.turn import take_turn
-
-async def ignore(chunk):
-    pass
 
 async def main():
     runtime = Runtime(Settings(model="test-model"))
     await runtime.open()
     for number in range(4):
-        last = await take_turn(runtime, TurnRequest("s", None, None, "Hello."), ignore)
+        last = await take_turn(runtime, Turn("s", None, None, "Hello."))
         assert last["reply"] == "You said: Hello.", last
         counts.append(len(made))
 
@@ -79,8 +76,8 @@ print(json.dumps(counts))
 """
 PYTHON_CHECK = """
 import json, os, sys
+from app.capabilities import Settings
 from app.model import check_model
-from app.settings import Settings
 found = []
 for variables in json.loads(sys.argv[1]):
     os.environ.update(variables)

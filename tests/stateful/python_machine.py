@@ -9,11 +9,11 @@ import json
 import os
 from typing import Any
 
-from app.contract import AgentError, TurnRequest
+from app.capabilities import Settings
+from app.contract import AgentError, Turn
 from app.runtime import Runtime
 from app.session_store import InProcess, Stored
 from app.sessions import Sessions
-from app.settings import Settings
 from app.turn import take_turn
 from cachetools import TTLCache
 from conftest import ScriptedModel
@@ -94,8 +94,7 @@ class Schedules(RuleBasedStateMachine):
         async def hear(_: str) -> None:
             heard.set()
 
-        request = TurnRequest(session, None, None, prompt)
-        turn = asyncio.create_task(take_turn(self.runtime, request, hear))
+        turn = asyncio.create_task(take_turn(self.runtime, Turn(session, None, None, prompt, hear)))
         try:
             if cancel:
                 await (heard.wait() if cancel == "mid" else asyncio.sleep(0))

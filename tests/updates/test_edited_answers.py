@@ -10,11 +10,8 @@ from hooks.releases import releases
 from hooks.rendering import ANSWERS_FILE
 from tests.conformance.targets import TARGETS
 from tests.conftest import ROOT
-from tests.stores import forks
-from tests.stores.agents import command
 from tests.updates.commands import copier, named
 from tests.updates.history import NEWEST, History, commit, git, update
-from tests.updates.own_tests import link
 
 pytestmark = pytest.mark.slow
 USUAL = ("strands-python", "vercel-typescript")
@@ -82,30 +79,6 @@ def test_an_answer_that_was_edited_by_hand_is_refused(
     wanted = {name: new.partition(": ")[2]}
     fresh = history.copied(NEWEST, "strands-python", **wanted)
     assert (project / ANSWERS_FILE).read_text("utf-8") == (fresh / ANSWERS_FILE).read_text("utf-8")
-
-
-@pytest.mark.parametrize("name", BY_NAME)
-def test_check_finds_an_answer_that_does_not_fit_the_files(
-    name: str, history: History, tmp_path: Path
-) -> None:
-    for answers, edited in (
-        ({"session_store": "in-process"}, "valkey"),
-        ({"session_store": "s3"}, "in-process"),
-        ({"long_term_memory": "none"}, "agentcore"),
-    ):
-        ((question, answer),) = answers.items()
-        project = history.project(tmp_path / f"{answer}-{edited}", NEWEST, name, **answers)
-        link(project, name)
-        assert "SET-ANSWERS" not in check(project)
-        replace(project, f"{question}: {answer}", f"{question}: {edited}")
-        said = check(project)
-        assert said.count("SET-ANSWERS") == 1
-        assert named(said, "uvx copier") == f"uvx copier {' '.join(CURRENT)} -d {question}={edited}"
-
-
-def check(project: Path) -> str:
-    environment = {"PATH": "", "HOME": str(project)}
-    return forks.run(command(project, "check"), project, environment).stdout
 
 
 def test_a_copy_from_a_relative_path_can_be_updated(history: History, tmp_path: Path) -> None:

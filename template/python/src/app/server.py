@@ -5,7 +5,7 @@ import json
 import logging
 import re
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from traceback import format_tb
 from typing import Any
@@ -18,11 +18,13 @@ from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
-from starlette.routing import BaseRoute, Route
+from starlette.routing import Route
 
 from . import contract
-from .contract import SESSION_HEADER, AgentError, EndSession, TurnReport, TurnRequest, describe
-from .requests import authorize, client_left, read_call, read_header, refuse_foreign, wants_events
+from .capability import Routes
+from .contract import SESSION_HEADER, AgentError, EndSession, Turn
+from .log import describe
+from .requests import check_access, client_left, read_call, read_header, wants_events
 from .routes import ROUTES, Handler
 from .runtime import Runtime
 from .settings import split_list
@@ -30,7 +32,7 @@ from .turn import take_turn
 from .turn_log import logged
 
 log = logging.getLogger(__name__)
-Call = TurnRequest | EndSession
+Respond = Callable[[Request], Awaitable[Response]]
 
 
 class Turns:
@@ -59,11 +61,14 @@ class Turns:
         finally:
             self._reads -= 1
 
-    def start(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
-        """Start a turn."""
+    def start(self, work: Coroutine[Any, Any, Any], request: Request) -> asyncio.Task[Any]:
+        """Start a turn, or the end of a session; it is cancelled when the client leaves."""
         task = asyncio.create_task(work)
         self._change(task)
         task.add_done_callback(self._change)
+        watch = asyncio.create_task(client_left(request))
+        watch.add_done_callback(lambda _: task.cancel())
+        task.add_done_callback(lambda _: watch.cancel())
         return task
 
     def _change(self, task: asyncio.Task[Any]) -> None:
@@ -83,14 +88,14 @@ class Events:
     """A reply as the server-sent events of POST /invocations."""
 
     def start(self) -> str:
-        """Return what comes first; with nothing a failure before the first text is a status."""
+        """Return the opening events. If empty, a failure before the first text becomes a status."""
         return ""
 
     def chunk(self, chunk: contract.Chunk) -> str:
-        """Return the event of what the turn says, or nothing."""
+        """Return the event for a chunk, or an empty string."""
         return _event("", chunk) if isinstance(chunk, str) else ""
 
-    def done(self, result: dict[str, Any], report: TurnReport) -> str:
+    def done(self, turn: Turn, result: dict[str, Any]) -> str:
         """Return the event of a committed turn."""
         data = {name: value for name, value in result.items() if name != "reply"}
         return _event("event: done\n", data)
@@ -100,45 +105,53 @@ class Events:
         return _event("event: error\n", failure.body)
 
 
-def create_app(runtime: Runtime, turns: Turns, more: Sequence[BaseRoute] = ()) -> Starlette:
+def create_app(runtime: Runtime, turns: Turns) -> Starlette:
+    """Return the app with the paths of the contract, those of ROUTES and those of capabilities."""
+    max_turns = runtime.settings.max_turns
+
     async def ping(request: Request) -> Response:
-        refuse_foreign(request, runtime)
-        status = "HealthyBusy" if turns.tasks or runtime.is_waiting else "Healthy"
+        check_access(request, runtime, needs_token=False)
+        status = "HealthyBusy" if turns.tasks or runtime.is_busy else "Healthy"
         body = {"status": status, "time_of_last_update": turns.changed}
         return JSONResponse(body, headers=contract.NO_SNIFF)
 
     async def invocations(request: Request) -> Response:
-        given_id = read_header(request, SESSION_HEADER)
-        request.state.session_id = str(uuid4()) if given_id is None else given_id
-        refuse_foreign(request, runtime)
-        authorize(request, runtime)
-        session_id = request.state.session_id
-        with turns.reading(runtime.settings.max_turns):
-            call = await read_call(request, runtime, session_id, is_new=given_id is None)
-        turns.check_room(runtime.settings.max_turns)  # a drain may have begun meanwhile
-        events = Events() if wants_events(request) else None
-        response = await relay(request, turns, runtime, call, events)
+        sent_id = read_header(request, SESSION_HEADER)
+        request.state.session_id = session_id = str(uuid4()) if sent_id is None else sent_id
+        check_access(request, runtime)
+        with turns.reading(max_turns):
+            call = await read_call(request, runtime, session_id, is_new=sent_id is None)
+        turns.check_room(max_turns)  # a drain may have begun meanwhile
+        if isinstance(call, Turn):
+            events = Events() if wants_events(request) else None
+            response = await relay(request, turns, runtime, call, events)
+        else:
+            ending = turns.start(_end(runtime, call), request)
+            response = JSONResponse(await _result(ending), headers=contract.NO_SNIFF)
         response.headers[SESSION_HEADER] = session_id
         return response
 
-    def checked(handler: Handler) -> Callable[[Request], Awaitable[Response]]:
-        async def respond(request: Request) -> Response:
-            refuse_foreign(request, runtime)
-            authorize(request, runtime)
-            return await handler(request, runtime)
+    table: dict[str, dict[str, Respond]] = {"/ping": {"GET": ping}}
+    table["/invocations"] = {"POST": invocations}
 
-        return respond
+    def add(routes: Routes, *, needs_token: bool = True) -> None:
+        for name, handler in routes.items():
+            method, path = name.split()
+            respond = guarded(handler, runtime, needs_token=needs_token)
+            table.setdefault(path, {}).setdefault(method, respond)
 
-    routes = [Route("/ping", ping), Route("/invocations", invocations, methods=["POST"])]
-    for name, handler in ROUTES.items():
-        method, path = name.split()
-        routes.append(Route(path, checked(handler), methods=[method]))
+    add(ROUTES)
+    for capability in runtime.capabilities:
+        add(capability.routes(turns))
+        add(capability.public_routes(), needs_token=False)
     pages = split_list(runtime.settings.allowed_origins)
     cors = Middleware(
         CORSMiddleware, pages, ["GET", "POST"], ["*"], expose_headers=[SESSION_HEADER]
     )
     app = Starlette(
-        routes=[*routes, *more],
+        routes=[
+            Route(path, _select(methods), methods=[*methods]) for path, methods in table.items()
+        ],
         middleware=[cors] if pages else [],
         exception_handlers={AgentError: _fail, HTTPException: _fail, Exception: _fail},
     )
@@ -146,50 +159,66 @@ def create_app(runtime: Runtime, turns: Turns, more: Sequence[BaseRoute] = ()) -
     return app
 
 
+def guarded(handler: Handler, runtime: Runtime, *, needs_token: bool) -> Respond:
+    """Return a handler that is called after the checks of Host, Origin and API_TOKEN."""
+
+    async def respond(request: Request) -> Response:
+        check_access(request, runtime, needs_token=needs_token)
+        return await handler(request, runtime)
+
+    return respond
+
+
+def _select(methods: dict[str, Respond]) -> Respond:
+    async def respond(request: Request) -> Response:
+        return await methods["GET" if request.method == "HEAD" else request.method](request)
+
+    return respond
+
+
 async def relay(
-    request: Request, turns: Turns, runtime: Runtime, call: Call, events: Events | None
+    request: Request, turns: Turns, runtime: Runtime, turn: Turn, events: Events | None
 ) -> Response:
-    """Run what was requested, relay its output, and cancel it when the client leaves.
+    """Run a turn, relay its output, and cancel it when the client leaves.
 
     Without `events` the reply is JSON.
     """
     writer, chunks = anyio.create_memory_object_stream[contract.Chunk](64)
-    report = TurnReport()
-    turn = turns.start(_run(runtime, call, writer.send, report))
-    watch = asyncio.create_task(client_left(request))
-    watch.add_done_callback(lambda _: turn.cancel())
-    turn.add_done_callback(lambda _: watch.cancel())
-    turn.add_done_callback(lambda _: writer.close())
+    turn.emit = writer.send
+    task = turns.start(_run(runtime, turn), request)
+    task.add_done_callback(lambda _: writer.close())
 
-    async def stream(text: str) -> AsyncIterator[str]:
-        assert events
+    async def stream(events: Events, text: str) -> AsyncIterator[str]:
         yield text
         async for chunk in chunks:
             yield events.chunk(chunk)
         try:
-            yield events.done(await _result(turn), report)
+            yield events.done(turn, await _result(task))
         except Exception as error:  # noqa: BLE001 (the client must learn of any)
             yield events.error(_failure(error))
 
-    held = events.start() if events else ""
-    if held:
-        return StreamingResponse(stream(held), media_type="text/event-stream")
-    async for chunk in chunks:
-        held += events.chunk(chunk) if events else ""
-        if held and isinstance(chunk, str) and not contract.is_blank(chunk):
-            return StreamingResponse(stream(held), media_type="text/event-stream")
-    return JSONResponse(await _result(turn), headers=contract.NO_SNIFF)
+    if events:
+        buffered = events.start()
+        if buffered:
+            return StreamingResponse(stream(events, buffered), media_type="text/event-stream")
+        async for chunk in chunks:
+            buffered += events.chunk(chunk)
+            if buffered and isinstance(chunk, str) and not contract.is_blank(chunk):
+                return StreamingResponse(stream(events, buffered), media_type="text/event-stream")
+    async for _ in chunks:
+        pass
+    return JSONResponse(await _result(task), headers=contract.NO_SNIFF)
 
 
-async def _run(
-    runtime: Runtime, call: Call, emit: contract.Emit, report: TurnReport
-) -> dict[str, Any]:
-    if isinstance(call, TurnRequest):
-        with logged(call, report):
-            last = await take_turn(runtime, call, emit, report)
-        result: dict[str, Any] = {"session_id": call.session_id}
-        shown = ("turn", "reply", "restarted")
-        return result | {name: last[name] for name in shown if name in last}
+async def _run(runtime: Runtime, turn: Turn) -> dict[str, Any]:
+    with logged(turn):
+        last = await take_turn(runtime, turn)
+    result: dict[str, Any] = {"session_id": turn.session_id}
+    result |= {"turn": last["turn"], "reply": last["reply"]}
+    return result | ({"restarted": True} if last.get("restarted") else {})
+
+
+async def _end(runtime: Runtime, call: EndSession) -> dict[str, Any]:
     try:
         async with runtime.sessions.open(call.session_id, call.actor) as session:
             await session.end()
@@ -199,11 +228,11 @@ async def _run(
     return {"session_id": call.session_id, "ended": True}
 
 
-async def _result(turn: asyncio.Task[dict[str, Any]]) -> dict[str, Any]:
-    await asyncio.wait({turn})
-    if turn.cancelled():  # by the shutdown, or because the client left
+async def _result(task: asyncio.Task[dict[str, Any]]) -> dict[str, Any]:
+    await asyncio.wait({task})
+    if task.cancelled():  # by the shutdown, or because the client left
         raise AgentError("draining")
-    return turn.result()
+    return task.result()
 
 
 def _event(name: str, data: Any) -> str:

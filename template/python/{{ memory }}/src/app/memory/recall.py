@@ -1,4 +1,4 @@
-"""Recall: the best records of all namespaces that a turn may read, in time or not at all."""
+"""Recall: searches the namespaces a turn may read, within a time limit."""
 
 import asyncio
 import logging
@@ -12,7 +12,7 @@ from typing import Any
 from ..collections.memory_backend import NamespaceConfig
 from ..contract import is_blank
 from .base import Memory, Utterance, describe_failure
-from .namespaces import Who, resolve, written_templates
+from .namespaces import Identity, resolve, written_templates
 
 log = logging.getLogger(__name__)
 MAX_QUERY_CHARS = 10_000  # UTF-16 units, as the service counts
@@ -59,7 +59,7 @@ class MemoryTurn:
 
     def __init__(
         self,
-        who: Who,
+        who: Identity,
         readers: Sequence[Reader],
         *,
         warming: Sequence[asyncio.Task[None]] = (),
@@ -68,9 +68,10 @@ class MemoryTurn:
     ) -> None:
         self.who, self.readers, self.began = who, readers, datetime.now(UTC)
         self.added: list[str] = []
-        self.shown: list[Hit] | None = None  # to the model; None: not yet searched for
+        self.shown: list[Hit] | None = None  # to the model; None: not searched for yet
         self.stores: list[Any] = []  # of the owner
         self.is_over = False
+        self.model: Any = None  # of the turn
         self._warming, self._seconds, self.is_writable = warming, seconds, is_writable
 
     def add(self, text: str) -> None:
@@ -133,7 +134,7 @@ current: ContextVar[MemoryTurn] = ContextVar("turn")  # inherited by the tools o
 
 
 async def _retrieve(
-    reader: Reader, template: str, config: NamespaceConfig, who: Who, query: str
+    reader: Reader, template: str, config: NamespaceConfig, who: Identity, query: str
 ) -> list[Hit]:
     namespace = resolve(template, who)
     limit = min(MAX_RESULTS, OVERFETCH * config.top_k)

@@ -11,11 +11,14 @@ from uuid import uuid4
 
 from ..contract import is_blank, well_formed
 from .base import Event, Memory, Utterance
-from .namespaces import Who
+from .namespaces import Identity
 from .retry_queue import RetryQueue, Waiting, Work
 
 MAX_TEXT_CHARS = 100_000  # UTF-16 units, as the service counts
 MAX_UTTERANCES = 100  # of one event
+
+# Whether `forget` erased an actor after a turn began; only a session store can tell.
+IsForgotten = Callable[[str, datetime], Awaitable[bool]]
 
 
 @dataclass(frozen=True)
@@ -31,20 +34,19 @@ class Writer:
 class Recorder:
     """Sends what turns committed to all writers. It never raises, and delays no turn."""
 
-    def __init__(self, writers: Sequence[Writer]) -> None:
+    def __init__(self, writers: Sequence[Writer], is_forgotten: IsForgotten | None = None) -> None:
         self._events = [
             RetryQueue(one.collection_id, partial(self._next_event, one)) for one in writers
         ]
         self._others: dict[str, RetryQueue] = {}
-        # Whether `forget` erased an actor after a turn began; only a session store can tell.
-        self.is_forgotten: Callable[[str, datetime], Awaitable[bool]] | None = None
+        self._is_forgotten = is_forgotten
 
     @property
     def is_waiting(self) -> bool:
         """Whether something is still to be sent."""
         return any(queue.is_waiting for queue in self._queues)
 
-    def record(self, who: Who, utterances: Sequence[Utterance], began: datetime) -> None:
+    def record(self, who: Identity, utterances: Sequence[Utterance], began: datetime) -> None:
         """Send the texts of a turn that began then, in order; blank ones are left out."""
         texts = split_utterances(utterances)
         size = sum(len(text.encode()) for _, text in texts)
@@ -84,7 +86,7 @@ class Recorder:
 
         async def attempt() -> None:
             while events:
-                if self.is_forgotten and await self.is_forgotten(who.actor, at):
+                if self._is_forgotten and await self._is_forgotten(who.actor, at):
                     return
                 await writer.memory.create_event(events[0])
                 events.popleft()

@@ -1,0 +1,90 @@
+"""The commands of the agent."""
+
+import asyncio
+import errno
+import json
+import logging
+import sys
+
+import click
+
+from .capabilities import COMMANDS, SERVE_OPTIONS, Settings, make_capabilities
+from .capability import Capability, check_all, close_all
+from .chat import chat
+from .findings import Finding, diagnostic, format_finding, has_errors, refuse_errors
+from .log import Formatter
+
+# A command imports what loads a framework or a client when it runs, so that --help stays quick.
+
+
+@click.group()
+@click.pass_context
+def cli(context: click.Context) -> None:
+    """Talk to the agent here, serve it over HTTP, or check its settings."""
+    for stream in (sys.stdin, sys.stdout, sys.stderr):
+        stream.reconfigure(encoding="utf-8", errors="replace")  # type: ignore[union-attr]
+    handler = logging.StreamHandler()
+    handler.setFormatter(Formatter("%(asctime)s %(levelname)s %(message)s"))
+    logging.basicConfig(handlers=[handler])
+    context.obj = load_capabilities
+
+
+def load_capabilities() -> list[Capability]:
+    """Return the capabilities, for commands that run no turn; refuse errors in the settings."""
+    settings, findings = Settings.read()
+    refuse_errors(findings)
+    return make_capabilities(settings)
+
+
+@cli.command()
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@click.option("--connect", is_flag=True, help="Also call each store and service in use.")
+def check(as_json: bool, connect: bool) -> None:
+    """Report errors in the settings and files; exit with 1 if there is one."""
+    from .model import check_model
+    from .serve import listen
+
+    settings, findings = Settings.read()
+    capabilities = make_capabilities(settings)
+    findings += [*check_model(settings), *check_all(capabilities)]
+    if connect and not has_errors(findings):
+        findings += asyncio.run(_ping(capabilities))
+    try:
+        listen(settings).close()
+    except click.ClickException as error:
+        if getattr(error.__cause__, "errno", None) != errno.EADDRINUSE:  # perhaps by this agent
+            findings.append(diagnostic("SET-HOST", error.message))
+    errors = sum(finding["severity"] == "error" for finding in findings)
+    warnings = len(findings) - errors
+    if as_json:
+        report = {"diagnostics": findings, "errors": errors, "warnings": warnings}
+        click.echo(json.dumps(report, ensure_ascii=False, separators=(",", ":")))
+    else:
+        lines = [*map(format_finding, findings), f"{errors} errors, {warnings} warnings"]
+        click.echo("\n".join(lines))
+    sys.exit(min(errors, 1))
+
+
+async def _ping(capabilities: list[Capability]) -> list[Finding]:
+    try:
+        return [f for capability in capabilities for f in await capability.ping()]
+    finally:
+        await close_all(capabilities)
+
+
+@cli.command()
+@click.option("--reload", is_flag=True, help="Restart when a file of the project changes.")
+def serve(reload: bool) -> None:
+    """Serve the agent over HTTP on HOST and PORT."""
+    if reload:
+        from .reload import serve_with_reload
+
+        serve_with_reload()
+    from .serve import run_server
+
+    run_server()
+
+
+serve.params += SERVE_OPTIONS
+for command in (chat, *COMMANDS):
+    cli.add_command(command)

@@ -1,0 +1,104 @@
+"""What the turns of one process share: the model, the sessions and the capabilities."""
+
+import logging
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Any
+
+import click
+
+from .agent import TOOLS
+from .capability import Capability, check_all, close_all
+from .contract import AgentError, Turn
+from .findings import Finding, refuse_errors
+from .model import build_model, check_model, model_endpoint
+from .session_store import InProcess
+from .sessions import Sessions
+from .settings import CoreSettings, without_password
+
+
+class Runtime:
+    """The model, the sessions and the capabilities of a process."""
+
+    def __init__(self, settings: CoreSettings, capabilities: Sequence[Capability] = ()) -> None:
+        """Check the capabilities first: this may raise arbitrary errors for invalid files."""
+        self.settings, self.model, self.capabilities = settings, build_model(settings), capabilities
+        stores = [store for capability in capabilities if (store := capability.session_store())]
+        self.sessions = Sessions(settings, stores[0] if stores else InProcess(settings))
+
+    @property
+    def actor_required(self) -> bool:
+        """Whether every caller must send an actor id."""
+        return any(capability.actor_required for capability in self.capabilities)
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether data of a committed turn is still to be written."""
+        return any(capability.is_busy for capability in self.capabilities)
+
+    @property
+    def retention_notice(self) -> str:
+        """What was kept of a session, for those who leave it."""
+        notices = [capability.retention_notice for capability in self.capabilities]
+        return " ".join([self.sessions.store.retention_notice, *filter(None, notices)])
+
+    def describe(self, address: str) -> list[str]:
+        """Return what this process will contact, one line each, without passwords."""
+        model = self.settings.model
+        where = "nothing" if model == "offline" else without_password(model_endpoint(self.settings))
+        lines = [
+            f"Model: {model}, contacts {where}",
+            f"Sessions: {self.sessions.store.description}",
+        ]
+        for capability in self.capabilities:
+            lines += capability.describe(address)
+        return lines
+
+    def tools(self) -> list[Any]:
+        """Return the tools of every turn."""
+        return [*TOOLS, *(tool for capability in self.capabilities for tool in capability.tools())]
+
+    @asynccontextmanager
+    async def around(self, turn: Turn) -> AsyncIterator[None]:
+        """Surround a turn with all capabilities."""
+        async with AsyncExitStack() as stack:
+            for capability in self.capabilities:
+                await stack.enter_async_context(capability.around(turn))
+            yield
+
+    def prepare(self, turn: Turn) -> dict[str, Any]:
+        """Return the model, the tools and further options of the agent of one turn."""
+        options = {"model": self.model, "tools": self.tools()}
+        for capability in self.capabilities:
+            capability.prepare(turn, options)
+        return options
+
+    def committed(self, turn: Turn, messages: list[Any]) -> None:
+        """Pass on the messages of a committed turn."""
+        for capability in self.capabilities:
+            capability.committed(turn, messages)
+
+    async def open(self) -> None:
+        """Connect; raises ClickException with the reason if that is impossible."""
+        try:
+            for capability in self.capabilities:
+                await capability.open()
+        except AgentError as error:
+            raise click.ClickException(error.detail or str(error)) from None
+
+    async def close(self) -> None:
+        """Write what is still to be written, and disconnect."""
+        await close_all(self.capabilities)
+
+
+def start_runtime(
+    settings: CoreSettings, findings: list[Finding], capabilities: Sequence[Capability]
+) -> Runtime:
+    """Return the runtime of a command that runs turns, unless `check` finds an error."""
+    refuse_errors([*findings, *check_model(settings), *check_all(capabilities)])
+    # Their exceptions may quote prompts; asyncio logs each connection that it cannot accept.
+    for name in ("ai", "asyncio", "opentelemetry", "strands", "uvicorn"):
+        logging.getLogger(name).setLevel("CRITICAL")
+    if settings.model == "offline":
+        click.echo("MODEL is not set: the offline model only echoes. See README.md to choose one.")
+    return Runtime(settings, capabilities)

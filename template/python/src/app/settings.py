@@ -1,0 +1,97 @@
+"""The settings of the core: the environment variable, default and allowed values of each."""
+
+import os
+import re
+from dataclasses import dataclass, field, fields
+from typing import Any, ClassVar, Self
+
+from dotenv import dotenv_values
+
+from .findings import Finding, diagnostic
+
+HOST_FORM = r"[A-Za-z0-9_.:\[\]-]+"
+
+
+def integer(default: int, lowest: int, highest: int) -> Any:
+    """Declare a setting that is a whole number from `lowest` to `highest`."""
+    return field(default=default, metadata={"range": (lowest, highest)})
+
+
+def string(form: str, allowed: str, default: str | None = "") -> Any:
+    """Declare a setting that is a text of this form; `allowed` describes it."""
+    return field(default=default, repr=False, metadata={"form": (form, allowed)})
+
+
+@dataclass(frozen=True)
+class CoreSettings:
+    """The settings that every agent has; README.md explains each."""
+
+    project_name: ClassVar[str]
+    model: str = "offline"
+    host: str = "127.0.0.1"
+    port: int = integer(8080, 0, 65_535)
+    session_capacity: int = integer(128, 1, 1_000_000)
+    session_idle_seconds: int = integer(3600, 1, 31_536_000)
+    session_queue: int = integer(8, 0, 10_000)
+    max_turns: int = integer(64, 1, 100_000)
+    history_messages: int = integer(40, 1, 100_000)
+    max_steps: int = integer(10, 1, 1_000)
+    turn_timeout_seconds: int = integer(300, 1, 86_400)
+    max_prompt_chars: int = integer(100_000, 1, 100_000_000)
+    max_body_bytes: int = integer(1_048_576, 1, 1_000_000_000)
+    request_timeout_seconds: int = integer(30, 1, 86_400)
+    max_reply_bytes: int = integer(1_048_576, 1, 1_000_000_000)
+    max_snapshot_bytes: int = integer(8_388_608, 1024, 1_000_000_000)
+    shutdown_grace_seconds: int = integer(8, 0, 86_400)
+    allowed_hosts: str = string(
+        f"{HOST_FORM}( *, *{HOST_FORM})*", "a list like agent.example.com,10.0.0.5:80"
+    )
+    allowed_origins: str = string(
+        f"https?://{HOST_FORM}( *, *https?://{HOST_FORM})*", "a list like https://www.example.com"
+    )
+    api_token: str = string("[!-~]{1,4096}", "a text of visible ASCII characters")
+
+    @classmethod
+    def read(cls) -> tuple[Self, list[Finding]]:
+        """Read the environment and .env; return settings and findings. Blank means unset."""
+        values: dict[str, Any] = {}
+        findings: list[Finding] = []
+        try:
+            for name, value in dotenv_values(".env", interpolate=False).items():
+                os.environ.setdefault(name, value or "")
+        except (OSError, ValueError) as error:
+            findings.append(diagnostic("SET-ENV-FILE", f"Cannot read the file .env: {error}."))
+        for setting in fields(cls):
+            name, text = setting.name.upper(), os.environ.get(setting.name.upper(), "").strip()
+            low, high = setting.metadata.get("range", (0, 0))
+            allowed = f"a whole number from {low} to {high}"
+            form, allowed = setting.metadata.get("form", ("(?s:.*)", allowed))
+            if text and not high and re.fullmatch(form, text):
+                values[setting.name] = text
+            elif re.fullmatch("[0-9]{1,10}", text) and low <= int(text) <= high:
+                values[setting.name] = int(text)
+            elif text:
+                shown = "invalid" if name == "API_TOKEN" else repr(text[:80])
+                message = f"{name} is {shown}: allowed is {allowed}."
+                findings.append(diagnostic(f"SET-{name}", message))
+        return cls(**values), findings
+
+    @property
+    def is_loopback(self) -> bool:
+        """Whether only programs of this machine can reach the server."""
+        return self.host in {"localhost", "::1"} or self.host.startswith("127.")
+
+
+def without_password(url: str) -> str:
+    """Return a URL to show, without its user and password."""
+    return re.sub("//[^/]*@", "//", url)
+
+
+def split_list(text: str) -> list[str]:
+    """Return the items of a setting that is a list, in lower case."""
+    return re.findall("[^, ]+", text.lower())
+
+
+def read_settings() -> tuple[CoreSettings, list[Finding]]:
+    """Read the settings of the core, as `CoreSettings.read` does."""
+    return CoreSettings.read()

@@ -1,0 +1,171 @@
+"""One turn as a transaction: stage a copy of the session, stream the reply, commit at the end."""
+
+import asyncio
+import json
+import logging
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import aclosing
+from functools import partial
+from typing import Any, get_args
+
+from strands import Agent, Snapshot
+from strands.agent.conversation_manager import NullConversationManager
+from strands.hooks import AfterToolCallEvent
+from strands.middleware import ExecuteToolStage
+from strands.types.agent import Limits
+from strands.types.event_loop import StopReason
+from strands.types.exceptions import MaxTokensReachedException
+
+from . import contract
+from .agent import SYSTEM_PROMPT
+from .contract import AgentError, Turn, is_blank, well_formed
+from .log import describe
+from .runtime import Runtime
+from .sessions import LastTurn
+
+log = logging.getLogger(__name__)
+
+
+async def take_turn(runtime: Runtime, turn: Turn) -> LastTurn:
+    """Run one turn, and return what the session keeps of it.
+
+    The session changes only in the last step, so there is nothing to undo: a turn that fails,
+    is cancelled, times out or ends without a whole reply leaves no trace.
+    Raises AgentError.
+    """
+    async with (
+        runtime.around(turn),
+        runtime.sessions.open(turn.session_id, turn.actor) as session,
+    ):
+        turn.number = session.turn
+        if last := session.replay(turn.key):
+            turn.number, turn.outcome = last["turn"], "replayed"
+            await turn.emit(last["reply"])
+            return last
+        session.check_size(len(turn.prompt.encode()))
+        try:
+            async with asyncio.timeout(runtime.settings.turn_timeout_seconds):
+                agent = _stage(runtime, turn, session.snapshot)
+                before = len(agent.messages)
+                usage = agent.event_loop_metrics.accumulated_usage
+                try:
+                    reply = await _stream(runtime, agent, turn)
+                finally:
+                    turn.input_tokens = usage["inputTokens"]
+                    turn.output_tokens = usage["outputTokens"]
+        except TimeoutError:
+            raise AgentError("turn_timeout") from None
+        # Without the system prompt: the code's own applies, also after it has changed.
+        snapshot = agent.take_snapshot(preset="session", exclude=["messages"]).to_dict()
+        snapshot["data"]["messages"] = agent.messages  # without the SDK's copy of each
+        added = agent.messages[before:]
+        starts = _starts(agent.messages)
+        committed = partial(runtime.committed, turn, added)
+        return await session.commit(turn, snapshot, starts, reply, committed)
+
+
+def _stage(runtime: Runtime, turn: Turn, committed: dict[str, Any] | None) -> Agent:
+    """Return a new agent that continues the session and shares no state with it."""
+    agent = Agent(
+        system_prompt=SYSTEM_PROMPT,
+        callback_handler=None,  # the default prints every token
+        conversation_manager=NullConversationManager(),
+        retry_strategy=None,  # a retry after the first chunk would repeat it
+        hooks=[_log_tool_failure],
+        **runtime.prepare(turn),
+    )
+    agent.add_middleware(ExecuteToolStage, _contain)
+    if committed:
+        # Without the SDK's copy of each message.
+        data = committed["data"] | {"messages": []}
+        agent.load_snapshot(Snapshot.from_dict(committed | {"data": data}))
+        stored = committed["data"]["messages"]
+        agent.messages[:] = _last_turns(stored, runtime.settings.history_messages)
+    return agent
+
+
+async def _stream(runtime: Runtime, agent: Agent, turn: Turn) -> str:
+    """Run the agent and return the emitted text; raise AgentError unless it ended well."""
+    texts: list[str] = []
+    result, is_whole, size = None, False, 0
+    events = agent.stream_async(turn.prompt, limits=Limits(turns=runtime.settings.max_steps))
+    try:
+        async with aclosing(events):  # type: ignore[type-var]
+            async for event in events:
+                size += _size(event)
+                if size > runtime.settings.max_reply_bytes:
+                    raise AgentError("reply_incomplete", detail="MAX_REPLY_BYTES")
+                if text := event.get("data"):
+                    texts.append(well_formed(text))
+                    await turn.emit(texts[-1])
+                for use in tools_of(event.get("message", {"content": []})["content"]):
+                    await turn.emit(use)
+                if {"messageStart", "messageStop"} & event.get("event", {}).keys():
+                    is_whole = "messageStop" in event["event"]
+                result = event.get("result")
+    except MaxTokensReachedException:
+        raise AgentError("reply_incomplete", detail="max_tokens") from None
+    except Exception as error:
+        for limit in (error, error.__cause__):
+            if isinstance(limit, AgentError):
+                raise limit from None
+        raise AgentError("model_failed", detail=describe(error)) from error
+    if result is None or not is_whole:
+        raise AgentError("model_failed", detail="the stream was cut")
+    if result.stop_reason not in {"end_turn", "stop_sequence"}:
+        # An unknown reason is provider text, so it is not logged.
+        known = result.stop_reason in get_args(StopReason)
+        raise AgentError("reply_incomplete", detail=result.stop_reason if known else "other")
+    if is_blank("".join(block.get("text", "") for block in result.message["content"])):
+        raise AgentError("empty_reply")
+    return "".join(texts)
+
+
+def tools_of(content: list[Any]) -> Iterator[contract.ToolCall | contract.ToolResult]:
+    """Yield the calls of tools, or their results, that a message has."""
+    for block in content:
+        if call := block.get("toolUse"):
+            yield contract.ToolCall(call["toolUseId"], call["name"], call["input"])
+        if done := block.get("toolResult"):
+            parts = done["content"]
+            texts = [part.get("text") or json.dumps(part, default=str) for part in parts]
+            is_error = done["status"] == "error"
+            yield contract.ToolResult(done["toolUseId"], "\n".join(texts), is_error)
+
+
+def _size(event: dict[str, Any]) -> int:
+    """Return how many bytes of text or tool arguments an event brings."""
+    delta = event.get("event", {}).get("contentBlockDelta", {}).get("delta", {})
+    text = delta.get("text") or delta.get("toolUse", {}).get("input") or ""
+    return len(text.encode(errors="replace"))
+
+
+def _starts(messages: list[Any]) -> list[int]:
+    """Return the indexes of the messages with which turns begin: the texts of users."""
+    is_prompt = [m["role"] == "user" and "text" in m["content"][0] for m in messages]
+    return [index for index, is_start in enumerate(is_prompt) if is_start]
+
+
+def _last_turns(messages: list[Any], limit: int) -> list[Any]:
+    """Return the last whole turns that fit into `limit` messages; at least the very last one."""
+    starts = _starts(messages)
+    return messages[next((s for s in starts if len(messages) - s <= limit), starts[-1]) :]
+
+
+async def _contain(context: Any, run: Any) -> AsyncGenerator[Any, None]:
+    """Make an attempt of a tool to end the process, as argparse does, a failure of the tool."""
+    events = run(context)
+    while True:
+        try:
+            event = await anext(events)
+        except StopAsyncIteration:
+            return
+        except (SystemExit, KeyboardInterrupt, GeneratorExit) as error:
+            raise RuntimeError(repr(error)) from error
+        yield event
+
+
+def _log_tool_failure(event: AfterToolCallEvent) -> None:
+    if event.exception is not None:  # a name that the model made up is not logged
+        name = event.selected_tool.tool_name if event.selected_tool else "that does not exist"
+        log.warning("tool %s: %s", name, describe(event.exception))
