@@ -49,7 +49,10 @@ class Capability:
         return []
 
     async def ping(self) -> list[Finding]:
-        """Call what the capability depends on, for `check --connect`, and return findings."""
+        """Call what the capability depends on, for `check --connect`, and return findings.
+
+        It is neither opened before nor closed afterwards.
+        """
         return []
 
     async def open(self) -> None:
@@ -96,9 +99,3 @@ class Capability:
 def check_all(capabilities: Iterable[Capability]) -> list[Finding]:
     """Return the findings of all capabilities, without a network."""
     return [finding for capability in capabilities for finding in capability.check()]
-
-
-async def close_all(capabilities: Sequence[Capability]) -> None:
-    """Close the capabilities, the last one first."""
-    for capability in reversed(capabilities):
-        await capability.close()

@@ -9,7 +9,7 @@ import sys
 import click
 
 from .capabilities import COMMANDS, SERVE_OPTIONS, Settings, make_capabilities
-from .capability import Capability, check_all, close_all
+from .capability import Capability, check_all
 from .chat import chat
 from .findings import Finding, diagnostic, format_finding, has_errors, refuse_errors
 from .log import Formatter
@@ -66,10 +66,7 @@ def check(as_json: bool, connect: bool) -> None:
 
 
 async def _ping(capabilities: list[Capability]) -> list[Finding]:
-    try:
-        return [f for capability in capabilities for f in await capability.ping()]
-    finally:
-        await close_all(capabilities)
+    return [finding for capability in capabilities for finding in await capability.ping()]
 
 
 @cli.command()

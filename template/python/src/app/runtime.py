@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from .agent import TOOLS
-from .capability import Capability, check_all, close_all
+from .capability import Capability, check_all
 from .contract import AgentError, Turn
 from .findings import Finding, refuse_errors
 from .model import build_model, check_model, model_endpoint
@@ -88,7 +88,8 @@ class Runtime:
 
     async def close(self) -> None:
         """Write what is still to be written, and disconnect."""
-        await close_all(self.capabilities)
+        for capability in reversed(self.capabilities):
+            await capability.close()
 
 
 def start_runtime(

@@ -5,7 +5,7 @@ import json
 import logging
 import re
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Mapping
 from contextlib import contextmanager
 from traceback import format_tb
 from typing import Any
@@ -21,7 +21,6 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from . import contract
-from .capability import Routes
 from .contract import SESSION_HEADER, AgentError, EndSession, Turn
 from .log import describe
 from .requests import check_access, client_left, read_call, read_header, wants_events
@@ -134,7 +133,7 @@ def create_app(runtime: Runtime, turns: Turns) -> Starlette:
     table: dict[str, dict[str, Respond]] = {"/ping": {"GET": ping}}
     table["/invocations"] = {"POST": invocations}
 
-    def add(routes: Routes, *, needs_token: bool = True) -> None:
+    def add(routes: Mapping[str, Handler], *, needs_token: bool = True) -> None:
         for name, handler in routes.items():
             method, path = name.split()
             respond = guarded(handler, runtime, needs_token=needs_token)

@@ -19,7 +19,7 @@ from app.memory.base import Event, MemoryRefused, MemoryUnavailable, Record
 from app.memory.erase import Erasure, erasure_scope
 from app.memory.iam import make_policy
 from app.memory.long_term import LongTermMemory
-from app.memory.namespaces import Identity, Namespace, event_session, resolve
+from app.memory.namespaces import Namespace, Who, event_session, resolve
 from app.memory.recall import Hit, MemoryTurn, Reader, memory_block
 from app.memory.record import Recorder, Writer
 from app.runtime import Runtime
@@ -27,7 +27,7 @@ from app.turn import take_turn
 
 MISO, QUESTION = "My <cat> is called Miso.", "What is my cat called?"
 SHOWN = '<memory>\n<entry source="notes">My &lt;cat&gt; is called Miso.</entry>\n</memory>'
-ADA = Identity("ada", "s-1", "apollo")
+ADA = Who("ada", "s-1", "apollo")
 HANG = TimeoutError()
 COLLECTION = """---
 spec_version: "1.2"
@@ -93,9 +93,7 @@ class Scripted:
         self.script, self.scores = list(script), scores
         self.events, self.asked = list[Event](), list[Any]()
 
-    async def retrieve(
-        self, who: Identity, place: Namespace, query: str, limit: int
-    ) -> list[Record]:
+    async def retrieve(self, who: Who, place: Namespace, query: str, limit: int) -> list[Record]:
         self.asked.append((place.path, query, limit))
         await self._play()
         return [Record(str(n), f"{n}", one, place.path, "") for n, one in enumerate(self.scores)]
@@ -213,7 +211,7 @@ def test_a_block_is_escaped_and_bounded() -> None:
 def test_a_namespace_belongs_to_one_actor() -> None:
     assert resolve("users/{actorId}/*", ADA) == Namespace("/users/ada/", True)
     assert not resolve("/users/{actorId}/*", ADA).holds("/users/ada2/")
-    who = Identity("{sessionId}", "s")
+    who = Who("{sessionId}", "s")
     for template in ("/{actorId}", "/{actorId}-{sessionId}", "/x/{projectId}", "/{other}", "/*"):
         with pytest.raises(ValueError, match=r"^/"):
             resolve(template, who)
@@ -288,7 +286,7 @@ async def test_forgetting_erases_one_actor_and_nobody_else() -> None:
     ],
 )
 def test_what_may_belong_to_others_is_not_erased(templates: Any, actor: str, paths: Any) -> None:
-    scope = erasure_scope(templates, Identity(actor, "", "apollo"), ["s-1", "s-2"])
+    scope = erasure_scope(templates, Who(actor, "", "apollo"), ["s-1", "s-2"])
     assert [*scope.namespaces] == paths
     assert paths or scope.shared
 

@@ -32,9 +32,10 @@ OF_MEMORY = {"add_memory", "search_memory"}
 class McpServers(Capability):
     """The servers of the file; without a file it does nothing."""
 
+    settings: McpSettings
+
     def __init__(self, settings: McpSettings, before: Sequence[Capability]) -> None:
         super().__init__(settings, before)
-        self._settings = settings
         self._tools: list[Any] = []
         self._names = dict[tuple[str, str], str]()  # by server and tool: they stay
         self._is_open = False
@@ -43,21 +44,24 @@ class McpServers(Capability):
     @cached_property
     def servers(self) -> list[Server]:
         """The servers of the file."""
-        seconds = self._settings.mcp_timeout_seconds
-        declared, _ = read_servers(self._settings)
+        seconds = self.settings.mcp_timeout_seconds
+        declared, _ = read_servers(self.settings)
         return [Server(declaration, seconds, self._arrange) for declaration in declared]
 
     def check(self) -> list[Finding]:
-        return read_servers(self._settings)[1]
+        return read_servers(self.settings)[1]
 
     async def ping(self) -> list[Finding]:
         """Return a finding for each server that does not answer."""
-        await self._connect(self._settings.mcp_timeout_seconds + 1)
-        return [
-            self._down(server)
-            for server in self.servers
-            if server.problem and not server.declared.problem  # which `check` reports
-        ]
+        try:
+            await self._connect(self.settings.mcp_timeout_seconds + 1)
+            return [
+                self._down(server)
+                for server in self.servers
+                if server.problem and not server.declared.problem  # which `check` reports
+            ]
+        finally:
+            await self.close()
 
     async def open(self) -> None:
         """Connect to all servers and list their tools; one that fails is a warning."""
@@ -65,7 +69,7 @@ class McpServers(Capability):
 
     def _down(self, server: Server) -> Finding:
         message = f"Server {server.declared.name} is down: {server.problem}."
-        return report(self._settings.mcp_file, "MCP-CONNECT", message, server.declared.line)
+        return report(self.settings.mcp_file, "MCP-CONNECT", message, server.declared.line)
 
     async def _connect(self, seconds: float) -> None:
         if not self.servers:

@@ -13,7 +13,7 @@ from ..collections.fields import SecretRef
 from ..collections.secrets import SecretError, Secrets
 from ..log import describe
 from .base import Event, MemoryRefused, MemoryUnavailable, Record
-from .namespaces import Identity, Namespace, event_session
+from .namespaces import Namespace, Who, event_session
 from .retry_queue import with_retries
 from .settings import MemorySettings
 
@@ -111,7 +111,7 @@ class AgentCore:
             await self.clients.make(kind, self.region)
 
     async def retrieve(
-        self, who: Identity, namespace: Namespace, query: str, limit: int
+        self, who: Who, namespace: Namespace, query: str, limit: int
     ) -> list[Record]:
         """Return at most `limit` (1 to 100) records for a query of at most 10,000 UTF-16 units."""
         given = {"searchCriteria": {"searchQuery": query, "topK": limit}, "maxResults": limit}

@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Any, Literal, Protocol
 
 from ..log import describe
-from .namespaces import Identity, Namespace
+from .namespaces import Namespace, Who
 
 Utterance = tuple[Literal["USER", "ASSISTANT"], str]  # who said it, and the text
 
@@ -26,7 +26,7 @@ class Record:
 class Event:
     """What is sent to a memory at once; the same token makes it the same event."""
 
-    who: Identity
+    who: Who
     utterances: list[Utterance]  # at most 100, each of at most 100,000 UTF-16 units
     token: str
     at: datetime
@@ -54,7 +54,7 @@ class Memory(Protocol):
     contact: str  # the file or service, without secrets
 
     async def retrieve(
-        self, who: Identity, namespace: Namespace, query: str, limit: int
+        self, who: Who, namespace: Namespace, query: str, limit: int
     ) -> list[Record]:
         """Return at most `limit` (1 to 100) records for a query of at most 10,000 UTF-16 units."""
 

@@ -14,8 +14,7 @@ from ..findings import diagnostic
 from .adapter import AgentCore
 from .base import Memory, MemoryRefused, MemoryUnavailable
 from .iam import is_filled_in, make_policy, policy_file
-from .long_term import find_problem
-from .namespaces import PLACEHOLDER, written_templates
+from .namespaces import PLACEHOLDER, Who, resolve, written_templates
 from .settings import MemorySettings
 
 Findings = list[dict[str, Any]]
@@ -37,6 +36,29 @@ def check_memory(project: Project, settings: MemorySettings) -> Findings:
             message = "This is not the policy that `iam` prints: save it again with `iam --save`."
             findings.append(finding("AML-W248", file, 1, message))
     return findings
+
+
+def find_problem(settings: MemorySettings, project: Project) -> str:
+    """Return why the memories of a project cannot work with these settings, or ""."""
+    for collection in project.used():
+        if not isinstance(collection.backend, AgentCoreConfig):
+            continue
+        if needs_project(collection) and not settings.project_id:
+            return f"PROJECT_ID is not set, and collection {collection.collection_id} needs it"
+        for template in collection.backend.retrieval_config or {}:
+            try:
+                resolve(template, Who("a", "s", settings.project_id))
+            except ValueError as error:
+                return f"collection {collection.collection_id}: {error}"
+    return ""
+
+
+def needs_project(collection: Collection) -> bool:
+    """Whether a collection needs PROJECT_ID."""
+    assert isinstance(collection.backend, AgentCoreConfig)
+    templates = collection.backend.retrieval_config or {}
+    is_named = any("{projectId}" in template for template in templates)
+    return is_named or collection.scope.lifetime == "project"
 
 
 async def check_resources(

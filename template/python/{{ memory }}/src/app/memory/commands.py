@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ..capability import Capability, check_all, close_all
+from ..capability import Capability, check_all
 from ..collections.capability import Declarations
 from ..contract import ACTOR_ID, ERRORS
 from ..findings import refuse_errors
@@ -31,9 +31,7 @@ def _actor(_: Any, __: Any, value: str) -> str:
 
 
 @click.command()
-@click.option(
-    "--actor", required=True, callback=_actor, metavar="ID", help="Identity is forgotten."
-)
+@click.option("--actor", required=True, callback=_actor, metavar="ID", help="Who is forgotten.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @click.pass_obj
 def forget(load_capabilities: Load, actor: str, as_json: bool) -> None:
@@ -48,11 +46,7 @@ async def _forget(capabilities: list[Capability], actor: str) -> "Report":
     from .erase import Erasure
     from .long_term import LongTermMemory
 
-    erasure = Erasure(LongTermMemory.find(capabilities), actor)
-    try:
-        return await erasure.erase()
-    finally:
-        await close_all(capabilities)
+    return await Erasure(LongTermMemory.find(capabilities), actor).erase()
 
 
 @click.command()

@@ -10,7 +10,7 @@ from ..collections.models import Collection
 from .base import Memory, MemoryUnavailable
 from .local import LocalMemory
 from .long_term import LongTermMemory, default_template
-from .namespaces import PLACEHOLDER, Identity, Namespace, resolve, written_templates
+from .namespaces import PLACEHOLDER, Namespace, Who, resolve, written_templates
 from .retry_queue import with_retries
 
 NO_STORE = "no session store was searched: sessions live in the process"
@@ -54,7 +54,7 @@ class Erasure:
 
     def __init__(self, long_term: LongTermMemory, actor: str) -> None:
         self.report, self._erase_sessions = Report(actor), long_term.erase_sessions
-        self._who = Identity(actor, "", long_term.project_id)
+        self._who = Who(actor, "", long_term.project_id)
         self._memories: list[tuple[Collection, Memory]] = []
         self._sessions: list[list[str]] = []  # of the actor, in each memory
         for id, memory in long_term.memories.items():
@@ -181,7 +181,7 @@ async def erase_all(
     raise MemoryUnavailable(f"{left} were not deleted")
 
 
-def erasure_scope(templates: Iterable[str], who: Identity, sessions: list[str]) -> Scope:
+def erasure_scope(templates: Iterable[str], who: Who, sessions: list[str]) -> Scope:
     """Return what lies below the {actorId} of each template; `sessions` are this actor's."""
     scope, templates = Scope(), [*dict.fromkeys(templates)]
     if "/" in who.actor:

@@ -16,7 +16,7 @@ from uuid import uuid4
 import anyio.to_thread
 
 from .base import Event, MemoryUnavailable, Record
-from .namespaces import Identity, Namespace, event_session, resolve
+from .namespaces import Namespace, Who, event_session, resolve
 
 log = logging.getLogger(__name__)
 Row = dict[str, Any]
@@ -40,7 +40,7 @@ class LocalMemory:
         return self._path.exists()
 
     async def retrieve(
-        self, who: Identity, namespace: Namespace, query: str, limit: int
+        self, who: Who, namespace: Namespace, query: str, limit: int
     ) -> list[Record]:
         """Return at most `limit` records for a query, best first; of equal texts the newest."""
         wanted, newest = _words(query), dict[str, Row]()

@@ -15,8 +15,9 @@ from ..contract import AgentError, Turn
 from ..findings import Finding
 from . import adapter, agentcore
 from .base import Memory, MemoryUnavailable
+from .check import check_memory, check_resources, find_problem, needs_project
 from .local import LocalMemory
-from .namespaces import Identity, resolve
+from .namespaces import Who
 from .recall import MemoryTurn, Reader, current
 from .record import IsForgotten, Recorder, Writer
 from .settings import MemorySettings
@@ -27,6 +28,7 @@ SLASH = "An actor id must not contain /: the namespaces of two actors could meet
 class LongTermMemory(Capability):
     """The memories of the agent; without a collection of their kind it does nothing."""
 
+    settings: MemorySettings
     traced_as = "memory"
     decorate: Callable[[Any], Any] = staticmethod(lambda memory: memory)
     # Both are set where there is a session store.
@@ -35,7 +37,7 @@ class LongTermMemory(Capability):
 
     def __init__(self, settings: MemorySettings, before: Sequence[Capability]) -> None:
         super().__init__(settings, before)
-        self._settings, self._declarations = settings, Declarations.find(before)
+        self._declarations = Declarations.find(before)
         self.project_id = settings.project_id
         self._warming: list[asyncio.Task[None]] = []
 
@@ -47,10 +49,10 @@ class LongTermMemory(Capability):
     @cached_property
     def memories(self) -> dict[str, Memory]:
         """The memories, by the ids of their collections."""
-        clients, secrets = adapter.Clients(self._settings), self._declarations.secrets
+        clients, secrets = adapter.Clients(self.settings), self._declarations.secrets
         memories = dict[str, Memory]()
         for id, (collection, backend) in self._collections.items():
-            if unset := unset_variables(self._settings, collection):
+            if unset := unset_variables(self.settings, collection):
                 declared = backend.retrieval_config or [default_template(collection)]
                 memories[id] = LocalMemory(id, [*declared])
                 memories[id].contact += f", until {unset[0]} is set"
@@ -78,7 +80,7 @@ class LongTermMemory(Capability):
         writers = list[Writer]()
         for id, (collection, backend) in self._collections.items():
             if self.project.is_writable(collection):
-                project_id = self.project_id if _needs_project(collection) else None
+                project_id = self.project_id if needs_project(collection) else None
                 memory = self.decorate(self.memories[id])
                 writers.append(Writer(id, memory, backend.batch_size, project_id))
         return writers
@@ -117,14 +119,10 @@ class LongTermMemory(Capability):
         ]
 
     def check(self) -> list[Finding]:
-        from .check import check_memory
-
-        return check_memory(self.project, self._settings) if self._declarations.is_valid else []
+        return check_memory(self.project, self.settings) if self._declarations.is_valid else []
 
     async def ping(self) -> list[Finding]:
-        from .check import check_resources
-
-        return await check_resources(self.memories, self.project, self._settings)
+        return await check_resources(self.memories, self.project, self.settings)
 
     async def open(self) -> None:
         """Read the ids of the memories, and begin to make the clients that turns will need.
@@ -132,7 +130,7 @@ class LongTermMemory(Capability):
         Raises AgentError if the memories cannot work as declared.
         """
         try:
-            if problem := find_problem(self._settings, self.project):
+            if problem := find_problem(self.settings, self.project):
                 raise MemoryUnavailable(problem)
             await self._check_writers()
         except MemoryUnavailable as error:
@@ -170,10 +168,10 @@ class LongTermMemory(Capability):
         if self.actor_required and "/" in (turn.actor or ""):
             raise AgentError("invalid_actor", SLASH)
         memory_turn = MemoryTurn(
-            Identity(turn.actor or "", turn.session_id, self.project_id),
+            Who(turn.actor or "", turn.session_id, self.project_id),
             self.readers,
             warming=self._warming,
-            seconds=self._settings.recall_timeout_seconds,
+            seconds=self.settings.recall_timeout_seconds,
             is_writable=bool(self.writers),
         )
         turn.notes["memory"] = memory_turn
@@ -183,7 +181,7 @@ class LongTermMemory(Capability):
 
     def prepare(self, turn: Turn, options: dict[str, Any]) -> None:
         """Add memories and their tools to the agent of a turn. Raises as `begin` does."""
-        adapter.prepare(self.begin(turn), options, self._settings)
+        adapter.prepare(self.begin(turn), options, self.settings)
 
     def committed(self, turn: Turn, messages: list[Any]) -> None:
         adapter.record(self.recorder, turn.notes["memory"], messages)
@@ -193,28 +191,6 @@ class LongTermMemory(Capability):
         await self.recorder.close(self.settings.shutdown_grace_seconds)
 
 
-def find_problem(settings: MemorySettings, project: Project) -> str:
-    """Return why the memories of a project cannot work with these settings, or ""."""
-    for collection in project.used():
-        if not isinstance(collection.backend, AgentCoreConfig):
-            continue
-        if _needs_project(collection) and not settings.project_id:
-            return f"PROJECT_ID is not set, and collection {collection.collection_id} needs it"
-        for template in collection.backend.retrieval_config or {}:
-            try:
-                resolve(template, Identity("a", "s", settings.project_id))
-            except ValueError as error:
-                return f"collection {collection.collection_id}: {error}"
-    return ""
-
-
 def default_template(collection: Collection) -> str:
     """Return the namespace of a local memory whose collection declares none."""
     return "/users/{actorId}" if collection.scope.lifetime == "user" else "/projects/{projectId}"
-
-
-def _needs_project(collection: Collection) -> bool:
-    assert isinstance(collection.backend, AgentCoreConfig)
-    templates = collection.backend.retrieval_config or {}
-    is_named = any("{projectId}" in template for template in templates)
-    return is_named or collection.scope.lifetime == "project"

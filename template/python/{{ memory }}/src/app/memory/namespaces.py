@@ -9,7 +9,7 @@ PLACEHOLDER = re.compile(r"\{(\w+)\}")
 
 
 @dataclass(frozen=True)
-class Identity:
+class Who:
     """The actor, and the session and project in which the actor speaks."""
 
     actor: str
@@ -35,7 +35,7 @@ class Namespace:
         return path.startswith(self.path) if self.is_subtree else path == self.path
 
 
-def resolve(template: str, who: Identity) -> Namespace:
+def resolve(template: str, who: Who) -> Namespace:
     """Fill in a template, in one pass; `/*` at its end means all below.
 
     Raises ValueError, which says what is wrong: also for values that would make the namespaces of

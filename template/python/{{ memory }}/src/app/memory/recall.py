@@ -12,7 +12,7 @@ from typing import Any
 from ..collections.memory_backend import NamespaceConfig
 from ..contract import is_blank
 from .base import Memory, Utterance, describe_failure
-from .namespaces import Identity, resolve, written_templates
+from .namespaces import Who, resolve, written_templates
 
 log = logging.getLogger(__name__)
 MAX_QUERY_CHARS = 10_000  # UTF-16 units, as the service counts
@@ -59,7 +59,7 @@ class MemoryTurn:
 
     def __init__(
         self,
-        who: Identity,
+        who: Who,
         readers: Sequence[Reader],
         *,
         warming: Sequence[asyncio.Task[None]] = (),
@@ -134,7 +134,7 @@ current: ContextVar[MemoryTurn] = ContextVar("turn")  # inherited by the tools o
 
 
 async def _retrieve(
-    reader: Reader, template: str, config: NamespaceConfig, who: Identity, query: str
+    reader: Reader, template: str, config: NamespaceConfig, who: Who, query: str
 ) -> list[Hit]:
     namespace = resolve(template, who)
     limit = min(MAX_RESULTS, OVERFETCH * config.top_k)

@@ -11,7 +11,7 @@ from uuid import uuid4
 
 from ..contract import is_blank, well_formed
 from .base import Event, Memory, Utterance
-from .namespaces import Identity
+from .namespaces import Who
 from .retry_queue import RetryQueue, Waiting, Work
 
 MAX_TEXT_CHARS = 100_000  # UTF-16 units, as the service counts
@@ -46,7 +46,7 @@ class Recorder:
         """Whether something is still to be sent."""
         return any(queue.is_waiting for queue in self._queues)
 
-    def record(self, who: Identity, utterances: Sequence[Utterance], began: datetime) -> None:
+    def record(self, who: Who, utterances: Sequence[Utterance], began: datetime) -> None:
         """Send the texts of a turn that began then, in order; blank ones are left out."""
         texts = split_utterances(utterances)
         size = sum(len(text.encode()) for _, text in texts)

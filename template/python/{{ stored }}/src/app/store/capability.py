@@ -20,12 +20,13 @@ from .settings import StoreSettings
 class Store(Capability):
     """Keeps the sessions of the agent. Until its secrets are set, they live in the process."""
 
+    settings: StoreSettings
     traced_as = "session_store"
     decorate: Callable[[Any], Any] | None = None  # what a later capability makes of the store
 
     def __init__(self, settings: StoreSettings, before: Sequence[Capability]) -> None:
         super().__init__(settings, before)
-        self._settings, self._declarations = settings, Declarations.find(before)
+        self._declarations = Declarations.find(before)
 
     @cached_property
     def collection(self) -> Collection | None:
@@ -35,10 +36,10 @@ class Store(Capability):
     @cached_property
     def durable(self) -> DurableStore | None:
         """The store. None: sessions live in this process."""
-        if self.collection is None or unset_variables(self._settings, self.collection):
+        if self.collection is None or unset_variables(self.settings, self.collection):
             return None
         agent_id, secrets = self._declarations.project.agent_id, self._declarations.secrets
-        store = open_store(self.collection, agent_id, self._settings, secrets)
+        store = open_store(self.collection, agent_id, self.settings, secrets)
         return self.decorate(store) if self.decorate else store
 
     @property
@@ -55,20 +56,23 @@ class Store(Capability):
 
     def session_store(self) -> SessionStore:
         if self.durable and self.collection:
-            store = CachedStore(self._settings, self.durable, self.is_writable)
+            store = CachedStore(self.settings, self.durable, self.is_writable)
             store.description = f"{self.collection.backend.type}, contacts {self.durable.contact}"
             return store
-        in_process = InProcess(self._settings)
+        in_process = InProcess(self.settings)
         if self.collection:
-            missing = unset_variables(self._settings, self.collection)[0]
+            missing = unset_variables(self.settings, self.collection)[0]
             in_process.description = f"in this process, until {missing} is set"
         return in_process
 
     async def ping(self) -> list[Finding]:
         if self.durable is None or self.collection is None:
             return []
-        findings = check_store(self.durable, self.collection, self.is_writable)
-        return [finding async for finding in findings]
+        try:
+            findings = check_store(self.durable, self.collection, self.is_writable)
+            return [finding async for finding in findings]
+        finally:
+            await self.close()
 
     async def close(self) -> None:
         if self.durable:

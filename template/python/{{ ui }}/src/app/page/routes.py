@@ -40,31 +40,32 @@ HEADERS = {
 class Page(Capability):
     """Serves the page if UI is 1. It needs no token; the API that it calls does."""
 
+    settings: PageSettings
+
     def __init__(self, settings: PageSettings, before: Sequence[Capability]) -> None:
         super().__init__(settings, before)
-        self._is_served = bool(settings.ui)
-        if self._is_served:
+        if settings.ui:
             ChatRoute.find(before).advise = self._advise
 
     def check(self) -> list[Finding]:
-        if not self._is_served or self.settings.is_loopback or self.settings.api_token:
+        if not self.settings.ui or self.settings.is_loopback or self.settings.api_token:
             return []
         where = f"The page on HOST {self.settings.host}"
         message = f"{where} needs API_TOKEN: other machines can reach it."
         return [diagnostic("SET-UI", message)]
 
     def describe(self, address: str) -> list[str]:
-        if not self._is_served:
+        if not self.settings.ui:
             return []
         return ["Page: " + re.sub(r"//(0\.0\.0\.0|\[::\])", "//localhost", address) + "/"]
 
     def public_routes(self) -> Routes:
         files = [path for path in FOLDER.iterdir() if path.suffix in TYPES]
         names = {path: "" if path.name == "index.html" else path.name for path in files}
-        return {f"GET /{names[path]}": _sender(path) for path in files} if self._is_served else {}
+        return {f"GET /{names[path]}": _sender(path) for path in files} if self.settings.ui else {}
 
     def routes(self, turns: Any) -> Routes:
-        return {"GET /agent.json": _describe_agent} if self._is_served else {}
+        return {"GET /agent.json": _describe_agent} if self.settings.ui else {}
 
     def _advise(self, failure: AgentError) -> str:
         """Explain an error to those who run this agent; others learn where the log is."""

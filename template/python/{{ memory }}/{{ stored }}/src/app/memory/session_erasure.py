@@ -53,6 +53,8 @@ class SessionErasure(Capability):
                     report.sessions += 1
         except StoreUnavailable as error:
             report.could_not.append(f"sessions: {error}")
+        finally:
+            await store.close()
         if not is_writable:
             report.notes.append(LATER)
 

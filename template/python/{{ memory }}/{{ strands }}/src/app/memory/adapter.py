@@ -31,7 +31,7 @@ from ..log import describe
 from ..offline_model import OfflineModel
 from . import agentcore
 from .base import Record, Utterance
-from .namespaces import Identity, Namespace, event_session
+from .namespaces import Namespace, Who, event_session
 from .own_stores import own_stores
 from .recall import MAX_QUERY_CHARS, Hit, MemoryTurn, Reader, best, current, memory_block
 from .record import Recorder
@@ -68,7 +68,7 @@ class AgentCore(agentcore.AgentCore):
     """A memory that is searched by the SDK's store for it."""
 
     async def retrieve(
-        self, who: Identity, namespace: Namespace, query: str, limit: int
+        self, who: Who, namespace: Namespace, query: str, limit: int
     ) -> list[Record]:
         """Return at most `limit` (1 to 100) records for a query of at most 10,000 UTF-16 units."""
         given: dict[str, Any] = {"memory_id": await self.memory_id(), "actor_id": who.actor}

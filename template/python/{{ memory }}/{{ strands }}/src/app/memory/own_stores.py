@@ -2,10 +2,10 @@
 
 from strands.memory import MemoryStore
 
-from .namespaces import Identity
+from .namespaces import Who
 
 
-def own_stores(who: Identity) -> list[MemoryStore]:
+def own_stores(who: Who) -> list[MemoryStore]:
     """The stores of one turn. It is called in each turn, so clients belong outside of it.
 
     They are searched with the collections, within RECALL_TIMEOUT_SECONDS. What a turn commits goes
@@ -15,7 +15,7 @@ def own_stores(who: Identity) -> list[MemoryStore]:
 
         RUNTIME = boto3.client("bedrock-agent-runtime", region_name="eu-west-1")
 
-        def own_stores(who: Identity) -> list[MemoryStore]:
+        def own_stores(who: Who) -> list[MemoryStore]:
             config = BedrockKnowledgeBaseConfig(
                 knowledge_base_id="KB12345678",
                 knowledge_base_type="VECTOR",
