@@ -12,7 +12,8 @@ from starlette.datastructures import Headers
 
 from app.capabilities import Settings, make_capabilities
 from app.runtime import Runtime
-from app.server import Turns, create_app
+from app.server import create_app
+from app.turns import Turns
 
 PREFIX = "X-Amzn-Bedrock-AgentCore-Runtime-"
 SESSION, ACTOR, KEY = PREFIX + "Session-Id", PREFIX + "Custom-Actor-Id", "Idempotency-Key"

@@ -72,12 +72,6 @@ def wants_events(request: Request) -> bool:
     return "text/event-stream" in types or "application/json" not in types
 
 
-async def client_left(request: Request) -> None:
-    """Wait until the client has left; read the body first."""
-    while (await request.receive())["type"] != "http.disconnect":
-        pass
-
-
 async def read_call(
     request: Request, runtime: Runtime, session_id: str, *, is_new: bool
 ) -> Turn | EndSession:

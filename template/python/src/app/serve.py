@@ -16,8 +16,9 @@ from .capabilities import Settings, make_capabilities
 from .connection import Connection, max_connections
 from .reload import take_over
 from .runtime import Runtime, start_runtime
-from .server import Turns, create_app
+from .server import create_app
 from .settings import CoreSettings
+from .turns import Turns
 
 
 def run_server() -> None:

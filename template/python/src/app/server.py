@@ -4,9 +4,7 @@ import asyncio
 import json
 import logging
 import re
-import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from traceback import format_tb
 from typing import Any
 from uuid import uuid4
@@ -23,64 +21,16 @@ from starlette.routing import Route
 from . import contract
 from .contract import SESSION_HEADER, AgentError, EndSession, Turn
 from .log import describe
-from .requests import check_access, client_left, read_call, read_header, wants_events
+from .requests import check_access, read_call, read_header, wants_events
 from .routes import ROUTES, Handler
 from .runtime import Runtime
 from .settings import split_list
 from .turn import take_turn
 from .turn_log import logged
+from .turns import Turns
 
 log = logging.getLogger(__name__)
 Respond = Callable[[Request], Awaitable[Response]]
-
-
-class Turns:
-    """The turns that run or wait in this process, and the reads of bodies and sessions."""
-
-    def __init__(self) -> None:
-        self.tasks: set[asyncio.Task[Any]] = set()
-        self.changed = int(time.time())
-        self.is_draining = False
-        self._reads = 0
-
-    def check_room(self, max_turns: int) -> None:
-        """Raise AgentError when no turn may start: `draining` or `server_busy`."""
-        if self.is_draining:
-            raise AgentError("draining")
-        if len(self.tasks) + self._reads >= max_turns:
-            raise AgentError("server_busy")
-
-    @contextmanager
-    def reading(self, max_turns: int) -> Iterator[None]:
-        """Take the place of a turn while a body or a session is read, or raise AgentError."""
-        self.check_room(max_turns)
-        self._reads += 1
-        try:
-            yield
-        finally:
-            self._reads -= 1
-
-    def start(self, work: Coroutine[Any, Any, Any], request: Request) -> asyncio.Task[Any]:
-        """Start a turn, or the end of a session; it is cancelled when the client leaves."""
-        task = asyncio.create_task(work)
-        self._change(task)
-        task.add_done_callback(self._change)
-        watch = asyncio.create_task(client_left(request))
-        watch.add_done_callback(lambda _: task.cancel())
-        task.add_done_callback(lambda _: watch.cancel())
-        return task
-
-    def _change(self, task: asyncio.Task[Any]) -> None:
-        self.tasks ^= {task}
-        self.changed = int(time.time())
-
-    async def drain(self, grace_seconds: float) -> None:
-        """Refuse new turns, let running ones finish within this time, then cancel them."""
-        self.is_draining = True
-        while self.tasks:
-            await asyncio.wait(self.tasks, timeout=grace_seconds)
-            for task in self.tasks:
-                task.cancel()
 
 
 class Events:

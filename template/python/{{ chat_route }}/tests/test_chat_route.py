@@ -8,7 +8,8 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from test_turn import CALL, Client
 
 from app.runtime import Runtime
-from app.server import Turns, create_app
+from app.server import create_app
+from app.turns import Turns
 
 ROUTE, HEADERS = "/api/chat", {"Host": "127.0.0.1:8080"}
 

@@ -14,8 +14,9 @@ from .capability import Capability, Routes
 from .contract import SESSION_HEADER, AgentError, ToolCall, ToolResult, Turn
 from .requests import read_actor, receive
 from .runtime import Runtime
-from .server import Events, Turns, relay
+from .server import Events, relay
 from .sessions import Snapshot
+from .turns import Turns
 from .ui_messages import read_turns
 
 STREAM_HEADER = "x-vercel-ai-ui-message-stream"

@@ -4,7 +4,6 @@ import hashlib
 import re
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
-from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
@@ -15,6 +14,7 @@ from ..chat_route import ChatRoute
 from ..contract import AgentError
 from ..findings import Finding, diagnostic
 from ..runtime import Runtime
+from ..turns import Turns
 from .settings import PageSettings
 
 FOLDER = Path(__file__).parent
@@ -64,7 +64,7 @@ class Page(Capability):
         names = {path: "" if path.name == "index.html" else path.name for path in files}
         return {f"GET /{names[path]}": _sender(path) for path in files} if self.settings.ui else {}
 
-    def routes(self, turns: Any) -> Routes:
+    def routes(self, turns: Turns) -> Routes:
         return {"GET /agent.json": _describe_agent} if self.settings.ui else {}
 
     def _advise(self, failure: AgentError) -> str:
