@@ -296,9 +296,9 @@ function* checkAgent(file: File<Agent>, agent: Agent, { collections, grants }: F
         yield document.finding('AML-E111', message, ...path)
       }
       if (found.model.scope.lifetime === 'project' && own) {
-        const what = `also what it quotes from ${own.collection_id}`
+        const what = `including quotes from ${own.collection_id}`
         const hint = `remove ${id} from write_collections`
-        const message = `Each turn is recorded in ${id} for all users, ${what}: ${hint}.`
+        const message = `Turns recorded in ${id} are visible to all users, ${what}: ${hint}.`
         yield document.finding('AML-W229', message, ...path)
       }
     }

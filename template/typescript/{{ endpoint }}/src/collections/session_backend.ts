@@ -3,7 +3,7 @@
 import { z } from 'zod'
 
 import { isPlainHttp } from '../settings.ts'
-import { ENV, missingAddress, region, type SecretRef, text, whole } from './fields.ts'
+import { forms, missingAddress, type SecretRef, text, whole } from './fields.ts'
 import type { Document, Findings } from './reader.ts'
 
 const ARN = 'arn:aws[a-z-]{0,10}:lambda:[a-z0-9-]{1,32}:[0-9]{1,20}:function:'
@@ -35,7 +35,7 @@ const Credentials = z.strictObject({
   source: z.enum(['env', 'aws_secrets_manager']).optional(),
   name: text('[A-Za-z_][A-Za-z0-9_]{0,127}', 'the name of a variable').optional(),
   secret_id: text('[A-Za-z0-9/_+=.@:!-]{1,512}', 'the name or ARN of a secret').optional(),
-  region: region.optional(),
+  region: forms.region.optional(),
   key: text('[!-~]{1,128}', 'the name of a field in a JSON secret').optional(),
 })
 
@@ -48,21 +48,18 @@ const calls = {
 export const RestTransport = z.strictObject({
   type: z.literal('rest-api'),
   ...calls,
-  base_url: text(
-    `(?=.{1,2048}$)(${ENV}|${BASE_URL})`,
-    'env:NAME, or an http(s) URL without user, query, fragment and final slash',
+  base_url: forms.address(
+    `(?=.{1,2048}$)${BASE_URL}`,
+    'an http(s) URL without user, query, fragment and final slash',
   ),
 })
 
 export const LambdaTransport = z.strictObject({
   type: z.literal('lambda'),
   ...calls,
-  function_arn: text(`${ENV}|${ARN}${FUNCTION}`, 'env:NAME or the ARN of a function').optional(),
+  function_arn: forms.address(`${ARN}${FUNCTION}`, 'the ARN of a function').optional(),
   provider: z.literal('aws').optional(),
-  function_id: text(
-    `${ENV}|(${ARN})?${FUNCTION}`,
-    'env:NAME, or the name or ARN of a function',
-  ).optional(),
+  function_id: forms.address(`(${ARN})?${FUNCTION}`, 'the name or ARN of a function').optional(),
   invocation_type: z.literal('RequestResponse').default('RequestResponse'),
   payload_format: z.literal('json').default('json'),
 })
@@ -93,8 +90,10 @@ const IS_URL = {
   accepts: (value: string) => serviceUrl(value) !== null,
 }
 
+export const backend = { secretRefs, backendFindings }
+
 /** Return the references that are read before the collection is used. */
-export function secretRefs({ transport }: CustomConfig): SecretRef[] {
+function secretRefs({ transport }: CustomConfig): SecretRef[] {
   if (!transport) return []
   const refs: SecretRef[] = []
   const add = (path: string[], reference = '', key = '', region = '') => {
@@ -118,7 +117,7 @@ function addressesOf(transport: Transport) {
 }
 
 /** Check what concerns more than one field. */
-export function* backendFindings(
+function* backendFindings(
   document: Document,
   { transport }: CustomConfig,
   status: string,

@@ -9,7 +9,7 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 
 from ..contract import is_blank
-from .backends import UNIONS, OtherConfig
+from .backends import OtherConfig
 from .fields import SecretRef
 from .models import Agent, Collection, Grants
 from .reader import Document, FieldPath, Findings, finding, read_document
@@ -17,6 +17,8 @@ from .secrets import SecretError, has_aws_credentials, is_set, read_variable, va
 
 SENTENCE_END = re.compile("(?<![.!?])[.!?]+(?:[ \t\n]+|$)|[\u3002\uff01\uff1f]+")
 BREADTH = {"none": 0, "session": 1, "project": 2, "user": 3}
+# The fields whose type selects one of several models.
+UNIONS = {("backend",), ("backend", "transport")}
 ANSWERS = {"agentcore_memory": "long_term_memory=agentcore"}
 
 
@@ -249,7 +251,7 @@ def _check_agent(name: str, document: Document, agent: Agent, files: Files) -> F
                         message = f"{id} and {memories[memory]} write to the same memory: "
                         yield document.finding("AML-E111", message + "write to one of them.", *path)
                 if collection.scope.lifetime == "project" and private:
-                    message = f"Each turn is recorded in {id} for all users, also what it quotes "
+                    message = f"Turns recorded in {id} are visible to all users, including quotes "
                     message += f"from {private[0]}: remove {id} from write_collections."
                     yield document.finding("AML-W229", message, *path)
 
