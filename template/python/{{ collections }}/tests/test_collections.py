@@ -41,19 +41,9 @@ memory:
   write_collections: ["sessions"]
 ---
 """,
-    "iam/helper.iam.md": """---
-agent_id: "helper"
-collections: [{ref: "sessions", access: "read-write"}]
----
-""",
+    "iam/helper.iam.md": '---\nagent_id: "helper"\n'
+    'collections: [{ref: "sessions", access: "read-write"}]\n---\n',
 }
-
-
-@pytest.fixture(autouse=True)
-def clean(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in [name for name in os.environ if name.startswith(("AWS_", "SESSIONS"))]:
-        monkeypatch.delenv(name)
-    monkeypatch.setenv("HOME", str(tmp_path))
 
 
 @pytest.fixture(params=[type for type in BACKENDS if type not in OTHERS])

@@ -64,10 +64,9 @@ export class Project {
 }
 
 /**
- * Return the findings in a project: errors first, then by file, line and id.
+ * Return the findings in a project: errors first, then by file, line and id. Never throws.
  *
- * `agentId` is the agent that runs, by default the only one. Never throws, whatever the files
- * contain.
+ * `agentId` is the agent that runs, by default the only one.
  */
 export function checkProject(folder: string, agentId: string | null): Diagnostic[] {
   const files = readFiles(folder)
@@ -187,9 +186,8 @@ function* checkRunningAgent(files: Files, agentId: string | null): Findings {
   const agent = agents.get(agentId ?? only ?? '')?.model
   for (const [, , id] of agent ? referencesOf(agent) : []) {
     const { document, model } = collections.get(id) ?? {}
-    const { data: other } = OtherConfig.safeParse(model?.backend)
-    if (!document || !other) continue
-    const { type }: { type: string } = other
+    const type: string | undefined = OtherConfig.safeParse(model?.backend).data?.type
+    if (!document || !type) continue
     const isMemory = type === 'agentcore_memory'
     const answer = isMemory ? 'long_term_memory=agentcore' : `session_store=${type}`
     const what = `This project has no code for backend type ${type}`

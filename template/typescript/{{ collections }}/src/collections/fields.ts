@@ -25,11 +25,7 @@ export const forms = {
   address: (pattern: string, what: string) => text(`${ENV}|${pattern}`, `env:NAME, or ${what}`),
 }
 
-/**
- * A secret that a collection names: `path` is the field that does.
- *
- * `accepts` refuses values that cannot be what is `expected`.
- */
+/** A secret that the field at `path` names; `accepts` refuses what is not as `expected`. */
 export interface SecretRef {
   readonly reference: string
   readonly key: string | null

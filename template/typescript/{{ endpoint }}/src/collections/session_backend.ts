@@ -31,7 +31,7 @@ const RetryPolicy = z.strictObject({
 /** How a request is authenticated; which fields a scheme and a source take is checked below. */
 const Credentials = z.strictObject({
   scheme: z.enum(['none', 'api-key', 'bearer-token', 'iam-role']),
-  header: text("[A-Za-z0-9!#$%&'*+.^_`|~-]{1,128}", 'the name of an HTTP header').optional(),
+  header: text("[A-Za-z0-9!#$%&'*+.^_`|~-]{1,128}", 'the name of a header').optional(),
   source: z.enum(['env', 'aws_secrets_manager']).optional(),
   name: text('[A-Za-z_][A-Za-z0-9_]{0,127}', 'the name of a variable').optional(),
   secret_id: text('[A-Za-z0-9/_+=.@:!-]{1,512}', 'the name or ARN of a secret').optional(),
@@ -96,16 +96,15 @@ export const backend = { secretRefs, backendFindings }
 function secretRefs({ transport }: CustomConfig): SecretRef[] {
   if (!transport) return []
   const refs: SecretRef[] = []
-  const add = (path: string[], reference = '', key = '', region = '') => {
-    if (reference) refs.push({ reference, key: key || null, region: region || null, path })
+  for (const [name, reference = ''] of Object.entries(addressesOf(transport))) {
+    const ref = { reference, key: null, region: null, path: [...TRANSPORT, name] }
+    if (reference.startsWith('env:')) refs.push({ ...ref, ...(name === 'base_url' && IS_URL) })
   }
-  for (const [name, address = ''] of Object.entries(addressesOf(transport))) {
-    const ref = { reference: address, key: null, region: null, path: [...TRANSPORT, name] }
-    if (address.startsWith('env:')) refs.push({ ...ref, ...(name === 'base_url' && IS_URL) })
-  }
-  const { source, name, secret_id: id, key, region } = transport.credentials
-  if (source === 'env') add([...CREDENTIALS, 'name'], `env:${name}`, key)
-  if (source === 'aws_secrets_manager') add([...CREDENTIALS, 'secret_id'], id, key, region)
+  const { source, name, secret_id: id, key = null, region = null } = transport.credentials
+  const isVariable = source === 'env'
+  const reference = isVariable ? name && `env:${name}` : id
+  const path = [...CREDENTIALS, isVariable ? 'name' : 'secret_id']
+  if (source && reference) refs.push({ reference, key, region, path })
   return refs
 }
 

@@ -77,16 +77,7 @@ def check_project(folder: Path, agent_id: str | None) -> list[dict[str, Any]]:
     for kind in (files.collections, files.agents, files.grants):
         for name, file in kind.items():
             found += file.document.errors
-            found += _check_file_name(file.document, name, file.value) if file.value else []
-    for collection in files.collections.values():
-        if collection.value:
-            found += _check_collection(collection.document, collection.value)
-    for name, agent in files.agents.items():
-        if agent.value:
-            found += _check_agent(name, agent.document, agent.value, files)
-    for grants in files.grants.values():
-        if grants.value:
-            found += _check_grants(grants.document, grants.value, files)
+            found += _check_file(name, file.document, file.value, files) if file.value else []
     if project := _project(files, agent_id):
         found += _check_backends(project, files)
         if not any(one["severity"] == "error" for one in found):
@@ -193,12 +184,19 @@ def _check_running_agent(files: Files, agent_id: str | None) -> Findings:
         yield finding("AML-E133", "agents", 0, message + "correct one of them.")
 
 
-def _check_file_name(document: Document, name: str, value: BaseModel) -> Findings:
+def _check_file(name: str, document: Document, value: BaseModel, files: Files) -> Findings:
     folder, kind = document.file.split("/")[0], document.file.split(".")[-2]
     field = "collection_id" if isinstance(value, Collection) else "agent_id"
     if (id := getattr(value, field)) != name:
         message = f"The file name must be {folder}/{id}.{kind}.md: "
         yield document.finding("AML-E004", message + "rename the file, or correct the id.", field)
+    match value:
+        case Collection():
+            yield from _check_collection(document, value)
+        case Agent():
+            yield from _check_agent(name, document, value, files)
+        case Grants():
+            yield from _check_grants(document, value, files)
 
 
 def _check_collection(document: Document, collection: Collection) -> Findings:

@@ -78,9 +78,7 @@ class SecretRef:
 
 def missing_address(document: Document, name: str, status: str) -> Findings:
     """Tell that a backend lacks the field that says what to connect to."""
-    if status == "draft":
-        message = f"backend.{name} is missing: add it before the status leaves draft."
-        yield document.finding("AML-W201", message, "backend", name)
-    else:
-        message = f"backend.{name} is missing: only a draft may omit it."
-        yield document.finding("AML-E201", message, "backend", name)
+    is_draft = status == "draft"
+    hint = "add it before the status leaves draft" if is_draft else "only a draft may omit it"
+    message = f"backend.{name} is missing: {hint}."
+    yield document.finding("AML-W201" if is_draft else "AML-E201", message, "backend", name)

@@ -26,12 +26,8 @@ FunctionArn = Annotated[str, matches(f"{ENV}|{ARN}{FUNCTION}", "env:NAME or the 
 FunctionId = Annotated[
     str, matches(f"{ENV}|({ARN})?{FUNCTION}", "env:NAME, or the name or ARN of a function")
 ]
-HeaderName = Annotated[
-    str, matches("[A-Za-z0-9!#$%&'*+.^_`|~-]{1,128}", "the name of an HTTP header")
-]
-VariableName = Annotated[
-    str, matches("[A-Za-z_][A-Za-z0-9_]{0,127}", "the name of an environment variable")
-]
+HeaderName = Annotated[str, matches("[A-Za-z0-9!#$%&'*+.^_`|~-]{1,128}", "the name of a header")]
+VariableName = Annotated[str, matches("[A-Za-z_][A-Za-z0-9_]{0,127}", "the name of a variable")]
 SecretId = Annotated[str, matches("[A-Za-z0-9/_+=.@:!-]{1,512}", "the name or ARN of a secret")]
 JsonKey = Annotated[str, matches("[!-~]{1,128}", "the name of a field in a JSON secret")]
 Milliseconds = Annotated[int, INTEGRAL, Field(ge=0, le=900_000)]
