@@ -11,7 +11,8 @@ export function text(pattern: string, what: string) {
 
 /** A whole number in a range. */
 export function whole(lowest: number, highest: number) {
-  return z.int().min(lowest).max(highest)
+  const words = `Input should be a whole number from ${lowest} to ${highest}`
+  return z.int(words).min(lowest, words).max(highest, words)
 }
 
 const ENV = 'env:[A-Za-z_][A-Za-z0-9_]{0,127}'

@@ -13,13 +13,7 @@ const BASE_URL = `https?://${HOST}(/[A-Za-z0-9._~:@!$&'()*+,;=%-]*)*(?<!/)`
 
 const TRANSPORT = ['backend', 'transport']
 const CREDENTIALS = [...TRANSPORT, 'credentials']
-// The fields that a scheme needs; those that a source allows, of which it needs the first.
-const SCHEME_FIELDS = {
-  none: [],
-  'iam-role': [],
-  'api-key': ['header', 'source'],
-  'bearer-token': ['source'],
-}
+// The fields that a source allows, of which it needs the first.
 const SOURCE_FIELDS = { env: ['name', 'key'], aws_secrets_manager: ['secret_id', 'region', 'key'] }
 
 const RetryPolicy = z.strictObject({
@@ -153,8 +147,7 @@ function* checkFunctionName(document: Document, transport: LambdaTransport): Fin
   const { function_arn: arn, provider, function_id: id } = transport
   const form = 'function_arn, or provider and function_id'
   if (!arn && !(provider && id)) {
-    const message = `The function is not named: add ${form}.`
-    yield document.finding('AML-E0B1', message, ...TRANSPORT)
+    yield document.finding('AML-E0B1', `The function is not named: add ${form}.`, ...TRANSPORT)
   } else if (arn && (provider || id)) {
     const message = `The function is named twice: keep either ${form}.`
     yield document.finding('AML-E0B2', message, ...TRANSPORT)
@@ -170,7 +163,8 @@ function* checkCredentials(document: Document, transport: Transport): Findings {
     yield document.finding('AML-E098', message, ...CREDENTIALS, 'scheme')
     return
   }
-  const ofScheme: string[] = SCHEME_FIELDS[scheme]
+  const ofScheme =
+    scheme === 'api-key' ? ['header', 'source'] : scheme === 'bearer-token' ? ['source'] : []
   const ofSource = ofScheme.includes('source') && source ? SOURCE_FIELDS[source] : []
   for (const field of [...ofScheme, ...ofSource.slice(0, 1)]) {
     if (field in credentials) continue

@@ -19,7 +19,7 @@ BaseUrl = Annotated[
     str,
     matches(
         f"(?=.{{1,2048}}$)({ENV}|{URL})",
-        "env:NAME, or an http or https URL without user, query and final slash",
+        "env:NAME, or an http(s) URL without user, query, fragment and final slash",
     ),
 ]
 FunctionArn = Annotated[str, matches(f"{ENV}|{ARN}{FUNCTION}", "env:NAME or the ARN of a function")]
