@@ -58,8 +58,8 @@ def check(folder: Path, backend: str, old: str = "", new: str = "") -> list[str]
         text = text.replace("LIFETIME", lifetime).replace("TYPE", f"{backend}, {BACKENDS[backend]}")
         (folder / path).parent.mkdir(exist_ok=True)
         (folder / path).write_text(text.replace(old, new, 1), "utf-8")
-    found = check_project(folder, None)
-    return [f"{one['id']} {one['file'][:5]}:{one['line']}" for one in found]
+    findings = check_project(folder, None)
+    return [f"{found['id']} {found['file'][:5]}:{found['line']}" for found in findings]
 
 
 def test_the_collections_of_this_project_have_no_errors() -> None:

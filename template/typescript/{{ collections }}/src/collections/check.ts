@@ -53,7 +53,7 @@ export class Project {
     return [...ids].flatMap((id) => this.collections.get(id) ?? [])
   }
 
-  /** The used collections that can store sessions: at most one where `checkProject` is content. */
+  /** The used collections that can store sessions: `checkProject` accepts at most one. */
   sessionCollections(): Collection[] {
     return this.used().filter(storesSessions)
   }
@@ -239,7 +239,7 @@ function* checkCollection(document: Document, collection: Collection): Findings 
     const message = 'meta.last_updated is missing: add the date of the last change.'
     yield document.finding('AML-W205', message, 'meta', 'last_updated')
   }
-  const sentences = meta.description.split(SENTENCE_END).filter((one) => !isBlank(one)).length
+  const sentences = meta.description.split(SENTENCE_END).filter((text) => !isBlank(text)).length
   if (sentences < 2 || sentences > 4) {
     const message = `meta.description has ${sentences} sentences: write two to four.`
     yield document.finding('AML-W222', message, 'meta', 'description')
@@ -264,7 +264,7 @@ function* checkAgent(file: File<Agent>, agent: Agent, { collections, grants }: F
   let first: string | null = null // the collection that stores the sessions
   const writers = new Map<string, string>()
   const named = referencesOf(agent).map(([, , id]) => collections.get(id)?.model)
-  const own = named.find((one) => one?.scope.lifetime === 'user' && !storesSessions(one))
+  const own = named.find((used) => used?.scope.lifetime === 'user' && !storesSessions(used))
   for (const reference of referencesOf(agent)) {
     const [access, path, id] = reference
     const found = collections.get(id)

@@ -36,7 +36,7 @@ export interface SecretRef {
   readonly accepts?: (value: string) => boolean
 }
 
-/** Tell that a backend lacks the field that says what to connect to. */
+/** Report that a backend lacks the field with its address. */
 export function* missingAddress(document: Document, name: string, status: string): Findings {
   const isDraft = status === 'draft'
   const hint = isDraft ? 'add it before the status leaves draft' : 'only a draft may omit it'

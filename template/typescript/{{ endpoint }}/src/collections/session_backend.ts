@@ -1,4 +1,4 @@
-// Sessions at an endpoint of one's own: what their collection declares.
+// Sessions at an endpoint of your own: the fields of their collection.
 
 import { z } from 'zod'
 

@@ -55,7 +55,7 @@ class Project:
 
     def session_collections(self) -> list[Collection]:
         """Return the collections that can store the sessions; `check` accepts at most one."""
-        return [one for one in self.used() if stores_sessions(one)]
+        return [collection for collection in self.used() if stores_sessions(collection)]
 
     def is_writable(self, collection: Collection) -> bool:
         """Whether the agent may write to a collection."""
@@ -141,10 +141,10 @@ def _validate(document: Document, model: type[BaseModel]) -> File:
         return File(document, model.model_validate(document.data))
     except ValidationError as error:
         errors: dict[FieldPath, dict[str, Any]] = {}
-        for one in error.errors(include_url=False, include_context=False, include_input=False):
-            path = _field_path(one["loc"], one["type"])
-            words = f"{'.'.join(map(str, path))}: {one['msg']}"
-            errors.setdefault(path, document.finding(_field_id(one["type"]), words, *path))
+        for issue in error.errors(include_url=False, include_context=False, include_input=False):
+            path = _field_path(issue["loc"], issue["type"])
+            message = f"{'.'.join(map(str, path))}: {issue['msg']}"
+            errors.setdefault(path, document.finding(_field_id(issue["type"]), message, *path))
         document.errors += errors.values()
         return File(document, None)
 
@@ -218,7 +218,7 @@ def _check_agent(name: str, document: Document, agent: Agent, files: Files) -> F
     store, memories = None, dict[SecretRef, str]()
     references = [*lists["read"], *lists["write"]]
     named = [files.collections[id].value for id in references if id in files.collections]
-    private = [one.collection_id for one in named if one and _is_private(one)]
+    private = [used.collection_id for used in named if used and _is_private(used)]
     for access, ids in lists.items():
         for index, id in enumerate(ids):
             path = ("memory", f"{access}_collections", index)
@@ -226,7 +226,7 @@ def _check_agent(name: str, document: Document, agent: Agent, files: Files) -> F
                 message = f"collections/{id}.collection.md does not exist: add it, "
                 yield document.finding("AML-E101", message + "or correct the id.", *path)
                 continue
-            needed = [one for one, others in lists.items() if id in others]
+            needed = [kind for kind, others in lists.items() if id in others]
             for rule, message in _check_access(name, id, access, needed, files):
                 yield document.finding(rule, message, *path)
             collection = files.collections[id].value
@@ -255,7 +255,7 @@ def _check_agent(name: str, document: Document, agent: Agent, files: Files) -> F
 
 
 def _is_private(collection: Collection) -> bool:
-    """Whether a collection is a long-term memory that each user has apart."""
+    """Whether a collection is a long-term memory that no two users share."""
     return collection.scope.lifetime == "user" and not stores_sessions(collection)
 
 
@@ -280,13 +280,13 @@ def _check_reference(
 def _check_access(
     agent_id: str, id: str, access: str, needed: list[str], files: Files
 ) -> Iterator[tuple[str, str]]:
-    """Compare one reference with the grants of its agent; what is not granted is denied."""
+    """Compare a reference with the grants of its agent; without a grant, access is denied."""
     file, grants = f"iam/{agent_id}.iam.md", files.grants.get(agent_id)
     if grants is None:
         message = f"{file} does not exist: create it, and grant {'-'.join(needed)} access to {id}."
         yield "AML-E10B", message
     elif grants.value:
-        granted = [one.access for one in grants.value.collections if one.ref == id]
+        granted = [grant.access for grant in grants.value.collections if grant.ref == id]
         if granted[:1] == ["deny"]:
             yield "AML-E10A", f"{file} denies access to {id}."
         elif not granted or access not in granted[0].split("-"):

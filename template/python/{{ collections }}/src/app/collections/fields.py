@@ -77,7 +77,7 @@ class SecretRef:
 
 
 def missing_address(document: Document, name: str, status: str) -> Findings:
-    """Tell that a backend lacks the field that says what to connect to."""
+    """Report that a backend lacks the field with its address."""
     is_draft = status == "draft"
     hint = "add it before the status leaves draft" if is_draft else "only a draft may omit it"
     message = f"backend.{name} is missing: {hint}."
