@@ -104,7 +104,7 @@ async def test_a_secret_is_read(
     assert unset_variables(settings, collection) == []
     assert check(tmp_path, backend) == ["AML-E113 colle:9"] * (backend != "agentcore_memory")
     secrets = Secrets(settings)
-    assert await secrets.get(SecretRef(ref.reference, key="url")) == "valkey://h"
+    assert await secrets.get(SecretRef("sessions", key="url")) == "valkey://h"
     with pytest.raises(SecretError, match="variable SESSIONS") as caught:
         await secrets.get(SecretRef(f"{ref.reference}#port"))
     assert "valkey://" not in str(caught.value)
