@@ -46,7 +46,7 @@ class Client:
 
     def __init__(self, *script: Any, **settings: Any) -> None:
         given = Settings(**settings)
-        self.runtime, self.turns = Runtime(given, make_capabilities(given)), Turns()
+        self.runtime, self.turns = Runtime(given, make_capabilities(given)), Turns(given.max_turns)
         self.runtime.model = self.model = ScriptedModel(script)
 
     async def send(self, route: str, headers: Any, body: bytes, patience: float = 60) -> Any:

@@ -9,7 +9,6 @@ from starlette.requests import Request
 from . import contract
 from .contract import AgentError, EndSession, Turn
 from .runtime import Runtime
-from .settings import split_list
 
 OWN_ADDRESS = r"(https?://)?(localhost|127(\.\d+){3}|\[::1\])(:\d+)?"
 IP_ADDRESS = r"(\d+(\.\d+){3}|\[[\da-f:.]+\])(:\d+)?"
@@ -48,6 +47,11 @@ def _refuse_foreign(request: Request, runtime: Runtime) -> None:
     is_typed = types or request.method != "POST"  # a page may omit it unasked
     if get("origin") and not (is_json and is_typed):
         raise AgentError("invalid_request", "With an Origin, send Content-Type: application/json.")
+
+
+def split_list(text: str) -> list[str]:
+    """Return the items of a setting that is a list, in lower case."""
+    return re.findall("[^, ]+", text.lower())
 
 
 def _is_allowed(value: str, listed: str) -> bool:

@@ -56,26 +56,32 @@ class Runtime:
 
     def tools(self) -> list[Any]:
         """Return the tools of every turn."""
-        return [*TOOLS, *(tool for capability in self.capabilities for tool in capability.tools())]
+        capabilities = self._with("tools")
+        return [*TOOLS, *(tool for capability in capabilities for tool in capability.tools())]
+
+    def _with(self, method: str) -> list[Capability]:
+        """Return the capabilities that have a method of their own."""
+        default = getattr(Capability, method)
+        return [c for c in self.capabilities if getattr(type(c), method) is not default]
 
     @asynccontextmanager
     async def around(self, turn: Turn) -> AsyncIterator[None]:
         """Surround a turn with all capabilities."""
         async with AsyncExitStack() as stack:
-            for capability in self.capabilities:
+            for capability in self._with("around"):
                 await stack.enter_async_context(capability.around(turn))
             yield
 
     def prepare(self, turn: Turn) -> dict[str, Any]:
         """Return the model, the tools and further options of the agent of one turn."""
         options = {"model": self.model, "tools": self.tools()}
-        for capability in self.capabilities:
+        for capability in self._with("prepare"):
             capability.prepare(turn, options)
         return options
 
     def committed(self, turn: Turn, messages: list[Any]) -> None:
         """Pass on the messages of a committed turn."""
-        for capability in self.capabilities:
+        for capability in self._with("committed"):
             capability.committed(turn, messages)
 
     async def open(self) -> None:

@@ -68,7 +68,7 @@ class _Server(uvicorn.Server):
 
 
 async def _serve(runtime: Runtime) -> None:
-    settings, turns = runtime.settings, Turns()
+    settings, turns = runtime.settings, Turns(runtime.settings.max_turns)
     await runtime.open()
     listener = listen(settings)
     hand_over = take_over(runtime.sessions.store)

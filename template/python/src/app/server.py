@@ -21,10 +21,9 @@ from starlette.routing import Route
 from . import contract
 from .contract import SESSION_HEADER, AgentError, EndSession, Turn
 from .log import describe
-from .requests import check_access, read_call, read_header, wants_events
+from .requests import check_access, read_call, read_header, split_list, wants_events
 from .routes import ROUTES, Handler
 from .runtime import Runtime
-from .settings import split_list
 from .turn import take_turn
 from .turn_log import logged
 from .turns import Turns
@@ -56,7 +55,6 @@ class Events:
 
 def create_app(runtime: Runtime, turns: Turns) -> Starlette:
     """Return the app with the paths of the contract, those of ROUTES and those of capabilities."""
-    max_turns = runtime.settings.max_turns
 
     async def ping(request: Request) -> Response:
         check_access(request, runtime, needs_token=False)
@@ -68,9 +66,8 @@ def create_app(runtime: Runtime, turns: Turns) -> Starlette:
         sent_id = read_header(request, SESSION_HEADER)
         request.state.session_id = session_id = str(uuid4()) if sent_id is None else sent_id
         check_access(request, runtime)
-        with turns.reading(max_turns):
+        with turns.reading():
             call = await read_call(request, runtime, session_id, is_new=sent_id is None)
-        turns.check_room(max_turns)  # a drain may have begun meanwhile
         if isinstance(call, Turn):
             events = Events() if wants_events(request) else None
             response = await relay(request, turns, runtime, call, events)

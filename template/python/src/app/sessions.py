@@ -42,13 +42,20 @@ class Session:
         if self.snapshot and self.snapshot["app_data"]["actor"] != actor:
             raise AgentError("session_forbidden")
 
-    def replay(self, key: str | None) -> LastTurn | None:
-        """Return the last turn if this is its idempotency key, else None."""
-        last: LastTurn | None = self.snapshot["app_data"] if self.snapshot else None
-        return last if last and key is not None and key == last["key"] else None
+    def begin(self, turn: Turn) -> LastTurn | None:
+        """Number a turn; return the last turn if the key is that of the last turn, else None.
 
-    def check_size(self, size: int) -> None:
-        """Raise `session_too_large` for what no session can hold."""
+        Raises AgentError `session_too_large` for a prompt that no session can hold.
+        """
+        turn.number = self.turn
+        last: LastTurn | None = self.snapshot["app_data"] if self.snapshot else None
+        if last and turn.key is not None and turn.key == last["key"]:
+            turn.number, turn.outcome = last["turn"], "replayed"
+            return last
+        self._check_size(len(turn.prompt.encode()))
+        return None
+
+    def _check_size(self, size: int) -> None:
         if size > self._store.max_bytes:
             raise AgentError("session_too_large", detail=f"{size} bytes")
 
@@ -82,7 +89,7 @@ class Session:
             start = next((at for at in starts[1:] if ends[at - 1] >= excess), starts[-1])
             data["messages"] = data["messages"][start:]
             committed = _serialize(snapshot | {"app_data": last})
-        self.check_size(len(committed))
+        self._check_size(len(committed))
         expected = self._stored.revision if self._stored else None
         await self._store.save(self._id, committed, expected, saved)
         return last

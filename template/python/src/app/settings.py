@@ -87,11 +87,6 @@ def without_password(url: str) -> str:
     return re.sub("//[^/]*@", "//", url)
 
 
-def split_list(text: str) -> list[str]:
-    """Return the items of a setting that is a list, in lower case."""
-    return re.findall("[^, ]+", text.lower())
-
-
 def read_settings() -> tuple[CoreSettings, list[Finding]]:
     """Read the settings of the core, as `CoreSettings.read` does."""
     return CoreSettings.read()

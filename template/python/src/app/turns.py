@@ -14,23 +14,17 @@ from .contract import AgentError
 class Turns:
     """The turns that run or wait in this process, and the reads of bodies and sessions."""
 
-    def __init__(self) -> None:
+    def __init__(self, max_turns: int) -> None:
+        self._max_turns = max_turns
         self.tasks: set[asyncio.Task[Any]] = set()
         self.changed = int(time.time())
         self.is_draining = False
         self._reads = 0
 
-    def check_room(self, max_turns: int) -> None:
-        """Raise AgentError when no turn may start: `draining` or `server_busy`."""
-        if self.is_draining:
-            raise AgentError("draining")
-        if len(self.tasks) + self._reads >= max_turns:
-            raise AgentError("server_busy")
-
     @contextmanager
-    def reading(self, max_turns: int) -> Iterator[None]:
-        """Take the place of a turn while a body or a session is read, or raise AgentError."""
-        self.check_room(max_turns)
+    def reading(self) -> Iterator[None]:
+        """Take the place of a turn while a body or a session is read. Raises as `start`."""
+        self._check_room()
         self._reads += 1
         try:
             yield
@@ -38,7 +32,15 @@ class Turns:
             self._reads -= 1
 
     def start(self, work: Coroutine[Any, Any, Any], request: Request) -> asyncio.Task[Any]:
-        """Start a turn, or the end of a session; it is cancelled when the client leaves."""
+        """Start a turn, or the end of a session; it is cancelled when the client leaves.
+
+        Raises AgentError if no turn may start: `draining` or `server_busy`.
+        """
+        try:
+            self._check_room()
+        except AgentError:
+            work.close()
+            raise
         task = asyncio.create_task(work)
         self._change(task)
         task.add_done_callback(self._change)
@@ -46,6 +48,12 @@ class Turns:
         watch.add_done_callback(lambda _: task.cancel())
         task.add_done_callback(lambda _: watch.cancel())
         return task
+
+    def _check_room(self) -> None:
+        if self.is_draining:
+            raise AgentError("draining")
+        if len(self.tasks) + self._reads >= self._max_turns:
+            raise AgentError("server_busy")
 
     def _change(self, task: asyncio.Task[Any]) -> None:
         self.tasks ^= {task}

@@ -12,7 +12,6 @@ from app.collections.check import check_project, load_project
 from app.collections.fields import SecretRef
 from app.collections.secrets import SecretError, Secrets, unset_variables
 
-
 PROJECT = Path(__file__).parents[1]
 BACKENDS = {
     "valkey": "endpoint_secret: env:SESSIONS, ttl_seconds: 86400",

@@ -30,12 +30,11 @@ class ChatRoute(Capability):
     advise: Callable[[AgentError], str] = staticmethod(lambda failure: "")
 
     def routes(self, turns: Turns) -> Routes:
-        max_turns, one_read = self.settings.max_turns, asyncio.Lock()
+        one_read = asyncio.Lock()
 
         async def post(request: Request, runtime: Runtime) -> Response:
-            with turns.reading(max_turns):
+            with turns.reading():
                 turn = await _read_turn(request, runtime)
-            turns.check_room(max_turns)  # a drain may have begun meanwhile
             response = await relay(request, turns, runtime, turn, UiEvents(turn, self.advise))
             response.headers[STREAM_HEADER] = "v1"
             return _private(request, response)
@@ -44,7 +43,7 @@ class ChatRoute(Capability):
             ids = request.query_params.getlist("id")
             session_id = _read_id(request, ids[0] if len(ids) == 1 else None)
             actor = read_actor(request, runtime)
-            with turns.reading(max_turns):
+            with turns.reading():
                 async with one_read:  # a large session takes all of the process for a moment
                     snapshot = await runtime.sessions.read(session_id, actor)
                     text = _json(_ui_messages(snapshot) if snapshot else [])

@@ -37,12 +37,9 @@ async def take_turn(runtime: Runtime, turn: Turn) -> LastTurn:
         runtime.around(turn),
         runtime.sessions.open(turn.session_id, turn.actor) as session,
     ):
-        turn.number = session.turn
-        if last := session.replay(turn.key):
-            turn.number, turn.outcome = last["turn"], "replayed"
+        if last := session.begin(turn):
             await turn.emit(last["reply"])
             return last
-        session.check_size(len(turn.prompt.encode()))
         try:
             async with asyncio.timeout(runtime.settings.turn_timeout_seconds):
                 agent = _stage(runtime, turn, session.snapshot)
