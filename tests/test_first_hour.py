@@ -185,7 +185,9 @@ def test_the_route_of_the_readme_is_served_and_guarded(project: Path) -> None:
 
 def test_the_capability_of_the_readme_is_opened_and_asked_before_each_turn(project: Path) -> None:
     wrong = run(project, "check", ORDERS_URL="ftp://orders.example")
-    assert "SET-ORDERS_URL ORDERS_URL is 'ftp://orders.example': allowed is an http address." in wrong
+    assert (
+        "SET-ORDERS_URL ORDERS_URL is 'ftp://orders.example': allowed is an http address." in wrong
+    )
     orders = {"ORDERS_URL": "http://orders.example"}
     mallory = run(project, "chat", "--actor", "mallory", typed="Hello.\n", **orders)
     assert "This actor may not order." in mallory

@@ -5,12 +5,14 @@ from tests.mutation.fault import Fault
 SESSIONS = "src/app/sessions.py"
 STORE = "src/app/session_store.py"
 SERVER = "src/app/server.py"
+LOG = "src/app/log.py"
+TURNS = "src/app/turns.py"
 REQUESTS = "src/app/requests.py"
 CONTRACT = "src/app/contract.py"
 LOCK = "            async with self._locks.setdefault(session_id, asyncio.Lock()):\n"
 ENTRIES = "settings.session_idle_seconds\n"
 OWNER = 'self.snapshot["app_data"]["actor"] != actor'
-ORIGIN = "        refuse_foreign(request, runtime)\n"
+ORIGIN = "        check_access(request, runtime, needs_token=False)\n"
 DRAINING = '        if self.is_draining:\n            raise AgentError("draining")\n'
 PROMPT = (
     "    prompt = _read_prompt(contract.parse_json(raw), runtime.settings.max_prompt_chars)\n"
@@ -62,20 +64,20 @@ FAULTS = [
     Fault(
         "a turn without a key is replayed to the next one without",
         SESSIONS,
-        "if key is not None and key",
-        "if key",
+        "turn.key is not None and turn.key",
+        "turn.key",
     ),
     Fault(
         "a replay needs no key that matches",
         SESSIONS,
-        "key is not None and key ==",
-        "key is not None and None !=",
+        "turn.key is not None and turn.key ==",
+        "turn.key is not None and None !=",
     ),
     Fault(
         "a key is good until the next turn that has one",
         SESSIONS,
-        '"key": key,',
-        '"key": key or (self.snapshot and self.snapshot["app_data"]["key"]),',
+        '"key": turn.key,',
+        '"key": turn.key or (self.snapshot and self.snapshot["app_data"]["key"]),',
     ),
     Fault(
         "turns are not counted", SESSIONS, "+ 1 if self.snapshot else 1", "if self.snapshot else 1"
@@ -85,12 +87,12 @@ FAULTS = [
     Fault(
         "ping is never busy",
         SERVER,
-        "if turns.tasks or runtime.is_waiting",
-        "if runtime.is_waiting",
+        "if turns.tasks or runtime.is_busy",
+        "if runtime.is_busy",
     ),
     Fault("all callers without a session share one", SERVER, "str(uuid4())", '"default"'),
     Fault("web pages from elsewhere may ping", SERVER, ORIGIN + "        status", "        status"),
-    Fault("a server that drains takes new turns", SERVER, DRAINING, ""),
+    Fault("a server that drains takes new turns", TURNS, DRAINING, ""),
     Fault(
         "a reply does not name its session",
         SERVER,
@@ -105,8 +107,8 @@ FAULTS = [
     ),
     Fault(
         "a turn goes on when its client has left",
-        SERVER,
-        "    watch.add_done_callback(lambda _: turn.cancel())\n",
+        TURNS,
+        "        watch.add_done_callback(lambda _: task.cancel())\n",
         "",
     ),
     Fault(
@@ -121,31 +123,33 @@ FAULTS = [
         " and not contract.is_blank(chunk):",
         ":",
     ),
-    Fault("blank text that is held back is lost", SERVER, "held += events", "held = events"),
+    Fault(
+        "blank text that is held back is lost", SERVER, "buffered += events", "buffered = events"
+    ),
     Fault(
         "a caller reads what an internal exception says",
-        SERVER,
-        'else AgentError("internal_error")',
-        'else AgentError("internal_error", str(error))',
+        LOG,
+        'AgentError("internal_error", detail',
+        'AgentError("internal_error", str(error), detail',
     ),
     Fault(
         "the log quotes what an internal exception says",
-        SERVER,
+        LOG,
         'log.error("%s\\n%s", describe(error)',
         'log.error("%s\\n%s", error',
     ),
-    Fault("a shutdown waits for ever", SERVER, "timeout=grace_seconds", "timeout=None"),
+    Fault("a shutdown waits for ever", TURNS, "timeout=grace_seconds", "timeout=None"),
     Fault(
         "a shutdown leaves turns running",
-        SERVER,
+        TURNS,
         "                task.cancel()\n",
         "                self.tasks.discard(task)\n                break\n",
     ),
     Fault(
         "a turn that a shutdown cancels gets no answer",
         SERVER,
-        '        raise AgentError("draining")\n    return turn.result()',
-        "        pass\n    return turn.result()",
+        '        raise AgentError("draining")\n    return task.result()',
+        "        pass\n    return task.result()",
     ),
     Fault(
         "anyone may end a session",

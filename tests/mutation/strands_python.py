@@ -5,18 +5,18 @@ from tests.mutation.fault import Fault
 TURN = "src/app/turn.py"
 TIMEOUT = "asyncio.timeout(runtime.settings.turn_timeout_seconds)"
 OPENED = (
-    "    async with runtime.sessions.open(request.session_id, request.actor) as session:\n"
-    "        report.turn = session.turn\n"
-    "        if last := session.replay(request.key):\n"
-    '            report.turn, report.outcome = last["turn"], "replayed"\n'
-    '            await emit(last["reply"])\n'
+    "    async with (\n"
+    "        runtime.around(turn),\n"
+    "        runtime.sessions.open(turn.session_id, turn.actor) as session,\n"
+    "    ):\n"
+    "        if last := session.begin(turn):\n"
+    '            await turn.emit(last["reply"])\n'
     "            return last\n"
-    "        session.check_size(len(request.prompt.encode()))\n"
     "        try:\n"
     f"            async with {TIMEOUT}:\n"
 )
 SNAPSHOT = 'agent.take_snapshot(preset="session").to_dict()'
-COMMIT = f'session.commit({SNAPSHOT}, [0], "", request.key, print)'
+COMMIT = f'session.commit(turn, {SNAPSHOT}, [0], "", print)'
 AFTER_TIMEOUT = '            raise AgentError("turn_timeout") from None\n'
 STOPS = '{"end_turn", "stop_sequence"}'
 
@@ -45,21 +45,21 @@ FAULTS = [
         "one agent goes on from turn to turn",
         TURN,
         "    if committed:\n",
-        "    agent = vars(runtime).setdefault(request.session_id, agent)\n    if committed:\n",
+        "    agent = vars(runtime).setdefault(turn.session_id, agent)\n    if committed:\n",
     ),
     Fault("a blank reply is a turn", TURN, "    if is_blank(", "    if not ("),
     Fault(
         "text before a tool call counts as the reply",
         TURN,
         'is_blank("".join(block.get("text", "") for block in result.message["content"]))',
-        'is_blank("".join(said))',
+        'is_blank("".join(texts))',
     ),
     Fault("a cut stream is a turn", TURN, "result is None or not is_whole", "result is None"),
     Fault(
         "a reply that is cut by its length is a turn",
         TURN,
         '        raise AgentError("reply_incomplete", detail="max_tokens") from None\n',
-        '        return "".join(said)\n',
+        '        return "".join(texts)\n',
     ),
     Fault("a filtered reply is a turn", TURN, STOPS, '{"end_turn", "content_filtered"}'),
     Fault("steps are not limited", TURN, "Limits(turns=runtime.settings.max_steps)", "None"),
@@ -80,13 +80,13 @@ FAULTS = [
     Fault(
         "a chunk is emitted twice",
         TURN,
-        "await emit(said[-1])\n",
-        "await emit(said[-1])\n                    await emit(said[-1])\n",
+        "await turn.emit(texts[-1])\n",
+        "await turn.emit(texts[-1])\n                    await turn.emit(texts[-1])\n",
     ),
     Fault(
         "the reply is the text of the last step only",
         TURN,
-        '    return "".join(said)\n',
+        '    return "".join(texts)\n',
         '    return "".join(block.get("text", "") for block in result.message["content"])\n',
     ),
     Fault("the history is not cut", TURN, "runtime.settings.history_messages)", "10**9)"),
@@ -103,7 +103,7 @@ FAULTS = [
         'm["role"] == "user"',
     ),
     Fault("a long turn is forgotten", TURN, "starts[-1]) :]", "len(messages)) :]"),
-    Fault("a replay emits nothing", TURN, 'await emit(last["reply"])\n', "pass\n"),
+    Fault("a replay emits nothing", TURN, 'await turn.emit(last["reply"])\n', "pass\n"),
     Fault(
         "a caller reads what the model's exception says",
         TURN,

@@ -3,7 +3,7 @@
 from tests.mutation.fault import Fault
 
 TURN = "src/app/turn.py"
-COMMIT = 'session.commit(_snapshot([_dump(ai.user_message("x"))]), [0], "", request.key, print)'
+COMMIT = 'session.commit(turn, _snapshot([_dump(ai.user_message("x"))]), [0], "", print)'
 AFTER_TIMEOUT = '            raise AgentError("turn_timeout") from None\n'
 STAGED = "                staged = _stage(session.snapshot, runtime.settings.history_messages)\n"
 UNFINISHED = '    if reason != "stop" and not (calls and reason == "tool_call"):\n'
@@ -33,7 +33,7 @@ FAULTS = [
         "text before a tool call counts as the reply",
         TURN,
         "if not run.messages[-1].text:",
-        'if is_blank("".join(said)):',
+        'if is_blank("".join(texts)):',
     ),
     Fault(
         "a filtered reply is a turn",
@@ -52,7 +52,7 @@ FAULTS = [
     Fault(
         "the reply is the text of the last step only",
         TURN,
-        '    return "".join(said), ',
+        '    return "".join(texts), ',
         "    return run.messages[-1].text, ",
     ),
     Fault(

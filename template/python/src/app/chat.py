@@ -16,7 +16,8 @@ import click
 
 from . import contract
 from .capabilities import Settings, make_capabilities
-from .contract import AgentError, ToolCall, Turn
+from .contract import ToolCall, Turn
+from .log import as_agent_error
 
 try:
     import readline  # gives input() its keys and its history
@@ -84,10 +85,11 @@ def chat(session: str, actor: str | None) -> None:
                     else:
                         reply.end_line()
                         click.echo("Interrupted: nothing of this turn was kept.")
-                except AgentError as error:
+                except Exception as error:  # noqa: BLE001 (the conversation goes on)
                     failed += 1
                     reply.end_line()
-                    click.echo(f"{error} {explain(error)}", nl=False)
+                    failure = as_agent_error(error)
+                    click.echo(f"{failure} {explain(failure)}", nl=False)
                 except KeyboardInterrupt:  # the second one in a turn
                     break
         runner.run(runtime.close())

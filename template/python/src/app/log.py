@@ -3,8 +3,11 @@
 import logging
 import os
 import re
+from traceback import format_tb
 
-from .contract import CONTROL
+from .contract import CONTROL, AgentError
+
+log = logging.getLogger(__name__)
 
 
 class Formatter(logging.Formatter):
@@ -27,6 +30,15 @@ def describe(error: BaseException) -> str:
         known.add(id(cause))
         cause = cause.__cause__ or (None if cause.__suppress_context__ else cause.__context__)
     return " < ".join(kinds)
+
+
+def as_agent_error(error: Exception) -> AgentError:
+    """Return an error as callers may see it; log the kind and the place of an unexpected one."""
+    if isinstance(error, AgentError):
+        return error
+    # Not its text, which may quote a prompt.
+    log.error("%s\n%s", describe(error), "".join(format_tb(error.__traceback__)))
+    return AgentError("internal_error", detail=describe(error))
 
 
 def _kind(error: BaseException) -> str:

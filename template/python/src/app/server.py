@@ -5,7 +5,6 @@ import json
 import logging
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from traceback import format_tb
 from typing import Any
 from uuid import uuid4
 
@@ -20,7 +19,7 @@ from starlette.routing import Route
 
 from . import contract
 from .contract import SESSION_HEADER, AgentError, EndSession, Turn
-from .log import describe
+from .log import as_agent_error
 from .requests import check_access, read_call, read_header, split_list, wants_events
 from .routes import ROUTES, Handler
 from .runtime import Runtime
@@ -204,7 +203,4 @@ def _failure(error: Exception) -> AgentError:
         return AgentError("request_timeout")
     if isinstance(error, HTTPException):
         return AgentError("method_not_allowed" if error.status_code == 405 else "not_found")
-    if not isinstance(error, AgentError):
-        # Only its kind and place: its text may quote a prompt.
-        log.error("%s\n%s", describe(error), "".join(format_tb(error.__traceback__)))
-    return error if isinstance(error, AgentError) else AgentError("internal_error")
+    return as_agent_error(error)
