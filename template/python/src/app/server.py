@@ -28,7 +28,6 @@ from .turn_log import logged
 from .turns import Turns
 
 log = logging.getLogger(__name__)
-Respond = Callable[[Request], Awaitable[Response]]
 
 
 class Events:
@@ -76,14 +75,13 @@ def create_app(runtime: Runtime, turns: Turns) -> Starlette:
         response.headers[SESSION_HEADER] = session_id
         return response
 
-    table: dict[str, dict[str, Respond]] = {"/ping": {"GET": ping}}
-    table["/invocations"] = {"POST": invocations}
+    routes = [Route("/ping", ping), Route("/invocations", invocations, methods=["POST"])]
 
-    def add(routes: Mapping[str, Handler], *, needs_token: bool = True) -> None:
-        for name, handler in routes.items():
+    def add(handlers: Mapping[str, Handler], *, needs_token: bool = True) -> None:
+        for name, handler in handlers.items():
             method, path = name.split()
             respond = guarded(handler, runtime, needs_token=needs_token)
-            table.setdefault(path, {}).setdefault(method, respond)
+            routes.append(Route(path, respond, methods=[method]))
 
     add(ROUTES)
     for capability in runtime.capabilities:
@@ -94,9 +92,7 @@ def create_app(runtime: Runtime, turns: Turns) -> Starlette:
         CORSMiddleware, pages, ["GET", "POST"], ["*"], expose_headers=[SESSION_HEADER]
     )
     app = Starlette(
-        routes=[
-            Route(path, _select(methods), methods=[*methods]) for path, methods in table.items()
-        ],
+        routes=routes,
         middleware=[cors] if pages else [],
         exception_handlers={AgentError: _fail, HTTPException: _fail, Exception: _fail},
     )
@@ -104,19 +100,14 @@ def create_app(runtime: Runtime, turns: Turns) -> Starlette:
     return app
 
 
-def guarded(handler: Handler, runtime: Runtime, *, needs_token: bool) -> Respond:
+def guarded(
+    handler: Handler, runtime: Runtime, *, needs_token: bool
+) -> Callable[[Request], Awaitable[Response]]:
     """Return a handler that is called after the checks of Host, Origin and API_TOKEN."""
 
     async def respond(request: Request) -> Response:
         check_access(request, runtime, needs_token=needs_token)
         return await handler(request, runtime)
-
-    return respond
-
-
-def _select(methods: dict[str, Respond]) -> Respond:
-    async def respond(request: Request) -> Response:
-        return await methods["GET" if request.method == "HEAD" else request.method](request)
 
     return respond
 
@@ -193,8 +184,10 @@ async def _fail(request: Request, error: Exception) -> Response:
         response.headers["WWW-Authenticate"] = "Bearer"
     if failure.retry_after:
         response.headers["Retry-After"] = str(failure.retry_after)
-    if isinstance(error, HTTPException) and error.headers:
-        response.headers["Allow"] = ", ".join(sorted(error.headers["Allow"].split(", ")))
+    if failure.status == 405:
+        matching = (route for route in request.app.routes if route.matches(request.scope)[0].value)
+        methods = {method for route in matching for method in route.methods}
+        response.headers["Allow"] = ", ".join(sorted(methods))
     return response
 
 
