@@ -8,7 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import Rendered
+from hooks.snapshots import SAME_AS, recorded
+from hooks.variants import MODELS
+from tests.conftest import ROOT, Rendered
+
+SNAPSHOTS = recorded(ROOT)
+OF_MODELS = {model for models in MODELS.values() for model in models}
+CAPABILITIES = [name for name in SNAPSHOTS if "+" in name and name.split("+")[1] not in OF_MODELS]
 
 VARIANTS = [
     pytest.param(f"{framework}-{language}{options}", marks=[pytest.mark.slow] if options else [])
@@ -16,17 +22,27 @@ VARIANTS = [
     for language in ("python", "typescript")
     for options in (
         *("", "+valkey", "+s3", "+custom", "+agentcore", "+valkey+agentcore"),
-        "+ai-sdk-ui",
+        *("+tracing", "+mcp", "+ai-sdk-ui", "+ui"),
     )
 ]
-# Which rooms may import which; a room is a folder, and the modules beside them are the core.
+# Which rooms may import which, also in functions. The modules beside the rooms are the core; of
+# those, `capabilities` alone knows the rooms.
 BELOW = {
+    "core": set[str](),
     "collections": {"core"},
     "store": {"core", "collections"},
-    "memory": {"core", "collections"},
+    "memory": {"core", "collections", "store"},
+    "tracing": {"core"},
+    "mcp_servers": {"core"},
+    "chat_route": {"core"},
+    "page": {"core", "chat_route"},
 }
+# A room of modules that have no folder.
+OF_CHAT_ROUTE = {"chat_route", "ui_messages"}
+LIGHT = {"capability", "contract", "findings", "log", "plain_http", "settings"}
 IMPORT = re.compile(
-    r"^(?:import|export)\b[^'\"]*?from\s*'(\.[^']+)'|^import\s*'(\.[^']+)'", re.MULTILINE
+    r"^(?:import|export)\b(?!\s+type\b)[^'\"]*?from\s*'(\.[^']+)'|\bimport\s*\(?'(\.[^']+)'",
+    re.MULTILINE,
 )
 FUNCTION = re.compile(
     r"^(?:export )?(?:async )?function\*? (\w+)[^\n]*\n(.*?)^}", re.MULTILINE | re.DOTALL
@@ -45,13 +61,13 @@ def modules(sources: Path) -> list[Path]:
 
 
 def imports(path: Path) -> Iterator[Path]:
-    """The modules of the render that a module imports when it is loaded."""
+    """The modules that a module imports, also in functions; in TypeScript types leave no import."""
     text = path.read_text("utf-8")
     if path.suffix == ".ts":
         for one, other in IMPORT.findall(text):
             yield (path.parent / (one or other)).resolve()
         return
-    for node in ast.parse(text).body:
+    for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.ImportFrom) and node.level:
             base = path.parents[node.level - 1].joinpath(*(node.module or "").split("."))
             names = [base / f"{alias.name}.py" for alias in node.names]
@@ -62,6 +78,8 @@ def imports(path: Path) -> Iterator[Path]:
 
 def room(path: Path, sources: Path) -> str:
     parts = path.relative_to(sources).parts
+    if path.stem in OF_CHAT_ROUTE:
+        return "chat_route"
     return parts[0] if len(parts) > 1 else "core"
 
 
@@ -76,12 +94,36 @@ def test_no_module_imports_itself_by_way_of_others(sources: Path) -> None:
 def test_the_rooms_import_what_is_below_them(sources: Path) -> None:
     for path in modules(sources):
         above = room(path, sources)
-        found = {room(one, sources) for one in imports(path)} - {above}
-        # Types are shared by all; the commands of a room may use the runtime that is above it.
-        assert found <= BELOW.get(above, found), f"{path.relative_to(sources)} imports {found}"
+        if (above, path.stem) == ("core", "capabilities"):
+            continue
+        found = {room(imported, sources) for imported in imports(path)} - {above}
+        assert found <= BELOW[above], f"{path.relative_to(sources)} imports {found}"
         if above == "collections":
-            core = {one.stem for one in imports(path) if room(one, sources) == "core"}
-            assert core <= {"contract", "settings"}, f"{path.name} imports {core}"
+            core = {
+                imported.stem for imported in imports(path) if room(imported, sources) == "core"
+            }
+            assert core <= LIGHT, f"{path.name} imports {core}"
+
+
+def test_every_room_is_known() -> None:
+    paths = {Path(path) for tree in SNAPSHOTS.values() for path in tree}
+    sources = {Path(*path.parts[1:]) for path in paths if path.parts[0] == "src"}
+    sources = {Path(*path.parts[1:]) if path.parts[0] == "app" else path for path in sources}
+    assert {path.parts[0] for path in sources if len(path.parts) > 1} == BELOW.keys() - {
+        "core",
+        "chat_route",
+    }
+
+
+@pytest.mark.parametrize("variant", CAPABILITIES)
+def test_a_capability_changes_one_source_of_the_plain_render(variant: str) -> None:
+    """A capability plugs in: of the core, `capabilities` alone knows it."""
+    target, tree = variant.partition("+")[0], SNAPSHOTS[variant]
+    same = tree.get(SAME_AS)
+    lines = same.content.decode().splitlines() if same else []
+    changed = {*tree, *(line.partition(" = ")[0] for line in lines)} & SNAPSHOTS[target].keys()
+    found = {Path(path).name for path in changed if path.endswith((".py", ".ts"))}
+    assert found - {"capabilities.py", "capabilities.ts"} == set()
 
 
 def test_no_function_is_defined_twice(sources: Path) -> None:

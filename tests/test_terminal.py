@@ -225,7 +225,7 @@ def test_commands_never_go_to_the_model(chat: PseudoTerminal, provider: Provider
     chat.type(f"/nonsense{ENTER}")
     assert "No such command: /help lists them." in chat.expect(PROMPT)
     chat.type(f"/new{ENTER}")
-    new = re.search(r"New session ([0-9a-f-]{36}); the one before was (\S+)\.", chat.expect(PROMPT))
+    new = re.search(r"Started session ([0-9a-f-]{36}) \(previous: (\S+)\)\.", chat.expect(PROMPT))
     assert first
     assert new
     assert new[2] == first[1] != new[1]
@@ -240,7 +240,7 @@ def test_it_is_left_by(keys: str, talk: Talk) -> None:
     terminal = talk(NO_COLOR="1")
     terminal.type(keys)
     assert terminal.exit_code() == 0
-    assert re.search(r"This was session [0-9a-f-]{36}\. It had no new turn\.", terminal.seen)
+    assert re.search(r"This was session [0-9a-f-]{36}\. Nothing was added to it\.", terminal.seen)
     assert not re.search("\x1b\\[[0-9;]+m", terminal.seen), "NO_COLOR is set"
 
 

@@ -266,7 +266,7 @@ def test_turns_go_on_while_the_endpoint_is_down(
     )
     chat = Chat(server, provider)
     deadline = time.monotonic() + PATIENCE
-    while "takes no spans" not in server.log:
+    while "is not accepting spans" not in server.log:
         assert chat.say("Hello.", ["Hi."]).status == 200
         assert time.monotonic() < deadline, "nobody is warned"
     for _ in range(4):  # exports that fail, too
@@ -274,7 +274,7 @@ def test_turns_go_on_while_the_endpoint_is_down(
         time.sleep(0.5)
     lines = [line for line in server.log.splitlines() if "Traces: " in line]
     assert lines[0] == "Traces: contacts http://127.0.0.1:9"
-    assert lines[1].endswith(f"WARNING {lines[0]}, which takes no spans; turns continue")
+    assert lines[1].endswith(f"WARNING {lines[0]} is not accepting spans; turns continue")
     assert len(lines) == 2
     assert "secret" not in server.log
 

@@ -72,7 +72,7 @@ export interface Command {
   readonly run: (args: string[], shell: Shell) => Promise<void>
 }
 
-/** Return the capability of a class. Throws Error where there is none. */
+/** Return the capability of a class. Throws Error where there is none. @public */
 export function find<T extends Capability>(
   kind: abstract new (...args: never[]) => T,
   capabilities: readonly Capability[],

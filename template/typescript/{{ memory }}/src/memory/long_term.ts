@@ -23,8 +23,9 @@ const SLASH = 'An actor id must not contain /: the namespaces of two actors coul
 /** The memories of an agent: what each turn recalls from them, and records there. */
 export class LongTermMemory extends Capability<MemorySettings> {
   readonly declarations: Declarations
+  readonly tracedAs = 'memory'
   /** Returns a memory with a layer around it, which another capability may set. */
-  wrap: (memory: Memory) => Memory = (memory) => memory
+  decorate: (memory: Memory) => Memory = (memory) => memory
   /** Whether `forget` erased the actor after a turn began; only a session store can tell. */
   isForgotten: Recorder['isForgotten'] = async () => false
   readonly #clients = new Clients(this.settings.recallTimeoutSeconds)
@@ -167,7 +168,7 @@ export class LongTermMemory extends Capability<MemorySettings> {
     return {
       id,
       lifetime: scope.lifetime,
-      memory: this.wrap(memory),
+      memory: this.decorate(memory),
       isRead: project.reads.includes(id),
       isWritable: project.isWritable(collection),
       batchSize: backend.batch_size,

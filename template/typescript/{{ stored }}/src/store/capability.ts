@@ -15,8 +15,9 @@ import type { StoreSettings } from './settings.ts'
 /** The store of the sessions; while its variable is unset, they live in this process. */
 export class Store extends Capability<StoreSettings> {
   readonly declarations: Declarations
+  readonly tracedAs = 'session_store'
   /** Returns the store with a layer around it, which another capability may set. */
-  wrap: (store: DurableStore) => DurableStore = (store) => store
+  decorate: (store: DurableStore) => DurableStore = (store) => store
   #opened: DurableStore | null = null
 
   constructor(settings: StoreSettings, before: readonly Capability[]) {
@@ -42,7 +43,9 @@ export class Store extends Capability<StoreSettings> {
   get store(): DurableStore | null {
     if (!this.collection || this.unset) return null
     const { project, secrets } = this.declarations
-    this.#opened ??= this.wrap(openStore(this.collection, project.agentId, this.settings, secrets))
+    this.#opened ??= this.decorate(
+      openStore(this.collection, project.agentId, this.settings, secrets),
+    )
     return this.#opened
   }
 

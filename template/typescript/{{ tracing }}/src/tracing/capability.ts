@@ -104,7 +104,7 @@ async function setExporter(): Promise<() => Promise<void>> {
   exporter.export = (spans, done) =>
     send(spans, (result) => {
       if (result.code !== 0 && !isFailing) {
-        log('WARNING', `${contact()}, which is not accepting spans; turns continue`)
+        log('WARNING', `${contact()} is not accepting spans; turns continue`)
       }
       isFailing = result.code !== 0
       done(result)

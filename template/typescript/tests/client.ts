@@ -8,9 +8,6 @@ import { text } from 'node:stream/consumers'
 import { mock } from 'node:test'
 import { setTimeout as sleep } from 'node:timers/promises'
 
-{% if collections %}
-import './apart.ts'
-{% endif %}
 import { type Settings, SETTINGS } from '../src/capabilities.ts'
 import type { Capability, CapabilityClass } from '../src/capability.ts'
 import { Runtime } from '../src/runtime.ts'
