@@ -95,6 +95,15 @@ export async function checkAll(
   }
   for (const capability of capabilities) findings.push(...((await capability.check?.()) ?? []))
   if (!connect || errorsOf(findings).length > 0) return findings
-  for (const capability of capabilities) findings.push(...((await capability.ping?.()) ?? []))
-  return findings
+  try {
+    for (const capability of capabilities) findings.push(...((await capability.ping?.()) ?? []))
+    return findings
+  } finally {
+    await closeAll(capabilities)
+  }
+}
+
+/** Close capabilities in reverse order. */
+export async function closeAll(capabilities: readonly Capability[]): Promise<void> {
+  for (const capability of capabilities.toReversed()) await capability.close?.()
 }

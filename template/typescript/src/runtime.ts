@@ -2,7 +2,7 @@
 
 import { TOOLS } from './agent.ts'
 import { makeCapabilities, SETTINGS } from './capabilities.ts'
-import { type Capability, checkAll, type Options } from './capability.ts'
+import { type Capability, checkAll, closeAll, type Options } from './capability.ts'
 import { AgentError, type Turn } from './contract.ts'
 import { CommandError, refuseErrors } from './findings.ts'
 import type { buildModel } from './model.ts'
@@ -99,7 +99,7 @@ export class Runtime {
 
   /** Write what is still to be written, and disconnect. */
   async close(): Promise<void> {
-    for (const capability of this.capabilities.toReversed()) await capability.close?.()
+    await closeAll(this.capabilities)
   }
 }
 

@@ -43,7 +43,6 @@ export class McpServers extends Capability<McpSettings> {
   /** Return a finding for each server that does not answer. */
   override async ping(): Promise<Finding[]> {
     await this.open(this.settings.mcpTimeoutSeconds + 1)
-    await this.close()
     return this.#servers.flatMap(({ declared, problem }) => {
       if (!problem || declared.problem) return [] // that `check` has found
       const message = `Server ${declared.name} is down: ${problem}.`

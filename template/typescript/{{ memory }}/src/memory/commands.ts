@@ -3,7 +3,7 @@
 import { mkdirSync, writeFileSync } from 'node:fs'
 import { parseArgs } from 'node:util'
 
-import { type Capability, checkAll, find, type Shell } from '../capability.ts'
+import { type Capability, checkAll, closeAll, find, type Shell } from '../capability.ts'
 import { Declarations } from '../collections/capability.ts'
 import { ACTOR_ID, ERRORS } from '../contract.ts'
 import { CommandError, refuseErrors } from '../findings.ts'
@@ -27,7 +27,7 @@ export async function forget(args: string[], shell: Shell): Promise<void> {
     console.log(json ? JSON.stringify(report) : linesOf(report).join('\n'))
     process.exitCode = Math.min(report.could_not.length, 1)
   } finally {
-    for (const capability of capabilities.toReversed()) await capability.close?.()
+    await closeAll(capabilities)
   }
 }
 
