@@ -20,7 +20,7 @@ const ALL: Record<string, Command> = {
   },
   chat: {
     takes: '[--session ID] [--actor ID]',
-    does: 'talk to the agent in this terminal, or from a pipe, one prompt per line',
+    does: 'talk to the agent here, or from a pipe, one prompt per line',
     run: async (args) => (await import('./chat.ts')).chat(args),
   },
   ...COMMANDS,
