@@ -203,7 +203,6 @@ def test_a_page_that_looks_for_a_running_turn_goes_on(page: Page, fleet: Fleet) 
     assert (refused.error, refused.headers["Allow"]) == ("method_not_allowed", "GET, HEAD")
     for wrong in (f"{PATH}/", f"{PATH}/stream", f"{PATH}/a/b/stream", f"{PATH}//stream"):
         assert page.server.get(wrong).error == "not_found", wrong
-        assert "POST /api/chat" in page.server.get(wrong).json["error"]["message"]
 
 
 # Exact versions: each of them asks for the newest of the others.

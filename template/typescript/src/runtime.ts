@@ -51,15 +51,13 @@ export class Runtime {
 
   /** Run a turn that `signal` cancels inside all capabilities, and note how it ended. */
   around<T>(turn: Turn, signal: AbortSignal, run: () => Promise<T>): Promise<T> {
-    const noting = (work: () => Promise<T>) => () =>
-      work().catch((error) => {
-        turn.fail(error, signal)
-        throw error
-      })
-    const capabilities = this.capabilities.filter(({ around }) => around)
-    const inside = (inner: () => Promise<T>, capability: Capability) =>
-      noting(async () => capability.around!(turn, inner))
-    return capabilities.reduceRight(inside, noting(run))()
+    const fail = (error: unknown) => {
+      turn.fail(error, signal)
+      throw error
+    }
+    const inside = (inner: () => Promise<T>, capability: Capability) => () =>
+      (async () => capability.around?.(turn, inner) ?? inner())().catch(fail)
+    return this.capabilities.reduceRight(inside, () => run().catch(fail))()
   }
 
   /** Return what the agent of a turn is made with. Throws AgentError to refuse the turn. */

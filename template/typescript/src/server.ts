@@ -125,7 +125,6 @@ export function createApp(runtime: Runtime, turns: Turns): RequestListener {
 
 /** Whether a path has the form of a pattern, in which `{id}` matches one segment. */
 function matches(pattern: string, path: string): boolean {
-  if (pattern === path || !pattern.includes('{')) return pattern === path
   const [parts, segments] = [pattern.split('/'), path.split('/')]
   const isSame = (part: string, at: number) =>
     part === segments[at] || (/^\{\w+\}$/.test(part) && segments[at])
