@@ -84,7 +84,7 @@ def project(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     project = tmp_path_factory.mktemp(target) / "my-agent"
     shutil.copytree(rendered(target), project)
     link_environment(project, environment(target))
-    tool, model, route = BLOCK.findall((project / "README.md").read_text())
+    tool, model, route, capability = BLOCK.findall((project / "README.md").read_text())
     python = (project / "src" / "app" / "agent.py").exists()
     agent = project / "src" / ("app/agent.py" if python else "agent.ts")
     routes = agent.with_stem("routes")
@@ -98,6 +98,9 @@ def project(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     own, _, listed = route.rpartition("\n\n\n")
     text = re.sub(r"(?m)^(export const )?ROUTES.*\n", lambda _: listed, routes.read_text())
     routes.write_text(re.sub(r"(?m)^(?=# By method)", lambda _: f"\n{own}\n\n\n", text))
+    capabilities = agent.with_stem("own_capabilities")
+    first = capabilities.read_text().partition("\n")[0]
+    capabilities.write_text(f"{first}\n\n{capability}")
     return project
 
 
@@ -180,12 +183,35 @@ def test_the_route_of_the_readme_is_served_and_guarded(project: Path) -> None:
         assert ask(port, "DELETE", token)[0] == 405
 
 
+def test_the_capability_of_the_readme_is_opened_and_asked_before_each_turn(project: Path) -> None:
+    wrong = run(project, "check", ORDERS_URL="ftp://orders.example")
+    assert (
+        "SET-ORDERS_URL ORDERS_URL is 'ftp://orders.example': allowed is an http address." in wrong
+    )
+    orders = {"ORDERS_URL": "http://orders.example"}
+    mallory = run(project, "chat", "--actor", "mallory", typed="Hello.\n", **orders)
+    assert "This actor may not order." in mallory
+    assert 'Now you said: "Hello."' in run(project, "chat", typed="Hello.\n", **orders)
+    with serving(project, **orders) as (port, _):
+        assert say(port, {}) == 200
+        assert say(port, {"X-Amzn-Bedrock-AgentCore-Runtime-User-Id": "mallory"}) == 403
+
+
+def say(port: int, headers: dict[str, str]) -> int:
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+    connection.request("POST", "/invocations", b'{"prompt": "Hello."}', headers)
+    answer = connection.getresponse()
+    answer.read()
+    connection.close()
+    return answer.status
+
+
 @pytest.mark.parametrize("target", ["vercel-python", "strands-typescript"])
 def test_an_own_route_is_served_in_place_of_the_page(target: str, tmp_path: Path) -> None:
     project = tmp_path / "my-agent"
     shutil.copytree(rendered(f"{target}+ui"), project)
     link_environment(project, environment(target))
-    (_, _, route) = BLOCK.findall((project / "README.md").read_text())
+    route = BLOCK.findall((project / "README.md").read_text())[2]
     routes = next(project.glob("src/**/routes.*"))
     text = re.sub(r"^(export const )?ROUTES[^\n]*\n", "", routes.read_text(), flags=re.MULTILINE)
     routes.write_text(text + route.replace("GET /version", "GET /"))

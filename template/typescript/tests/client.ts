@@ -9,7 +9,7 @@ import { mock } from 'node:test'
 import { setTimeout as sleep } from 'node:timers/promises'
 
 import { type Settings, SETTINGS } from '../src/capabilities.ts'
-import type { Capability, CapabilityClass } from '../src/capability.ts'
+import type { Capability } from '../src/capability.ts'
 import { Runtime } from '../src/runtime.ts'
 import { createApp } from '../src/server.ts'
 import { createSettings } from '../src/settings.ts'
@@ -32,6 +32,8 @@ for (const name in process.env) {
   if (/^(AGENT_ID|MODEL|SECRET|SESSION)/.test(name)) delete process.env[name]
 }
 
+const noCapabilities = (_settings: Settings): Capability[] => []
+
 type Answer = [status: number, session: string | undefined, text: string]
 
 export class Client {
@@ -39,15 +41,9 @@ export class Client {
   readonly model: ScriptedModel
   readonly turns = new Turns()
 
-  constructor(
-    script: Step[] = [],
-    given: Partial<Settings> = {},
-    classes: readonly CapabilityClass[] = [],
-  ) {
+  constructor(script: Step[] = [], given: Partial<Settings> = {}, make = noCapabilities) {
     const settings = createSettings(given, SETTINGS)
-    const capabilities: Capability[] = []
-    for (const Class of classes) capabilities.push(new Class(settings as never, [...capabilities]))
-    this.runtime = new Runtime(settings, capabilities)
+    this.runtime = new Runtime(settings, make(settings))
     this.model = this.runtime.model = new ScriptedModel(script)
   }
 
