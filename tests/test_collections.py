@@ -7,6 +7,7 @@ import pytest
 
 from tests.collections_check import (
     EXAMPLES,
+    FOLDER,
     LANGUAGES,
     RENDERS,
     Case,
@@ -84,6 +85,16 @@ def test_a_render_for_each_store_has_no_findings(language: str, rendered: Render
 @pytest.mark.parametrize("language", LANGUAGES)
 def test_each_id_in_the_source_has_a_vector_that_breaks_it(language: str) -> None:
     assert {id for case in CASES for id in _ids(case)} == ids(language)
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_only_the_list_of_backends_is_generated(language: str) -> None:
+    folder = FOLDER.parents[2] / "template" / language
+    sources = [*folder.glob("*/src/**/collections/*.jinja"), *folder.glob("*/tests/collections*")]
+    sources += folder.glob("*/tests/test_collections*")
+    generated = [path for path in sources if path.suffix == ".jinja"]
+    assert [path.name.partition(".")[0] for path in generated] == ["backends"]
+    assert generated[0].read_text("utf-8").count("{% if ") < 4
 
 
 def test_each_vector_of_a_rule_is_about_that_rule() -> None:

@@ -2,7 +2,7 @@
 
 type Failure = Error & { [field: string]: unknown; $metadata?: { httpStatusCode?: number } }
 
-/** Control characters except tab and line feed: they could move the cursor or retitle the window. */
+/** Control characters except tab and line feed: they could move the cursor. */
 export const CONTROL = /(?![\t\n])\p{Cc}/gu
 
 /** The log goes to stderr; only `serve` logs INFO. */

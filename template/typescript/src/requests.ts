@@ -113,7 +113,7 @@ export async function receive(request: IncomingMessage, maxBytes: number): Promi
   for await (const chunk of request.iterator({ destroyOnReturn: false })) {
     size += chunk.length
     if (size <= maxBytes) chunks.push(chunk)
-    if (size > 16 * maxBytes + 2 ** 24) break // most clients read no answer before they have sent this
+    if (size > 16 * maxBytes + 2 ** 24) break // most clients read after they have sent all
   }
   if (size > maxBytes) {
     throw new AgentError('payload_too_large', `The body is larger than ${maxBytes} bytes.`)

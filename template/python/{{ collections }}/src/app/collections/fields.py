@@ -30,7 +30,6 @@ def matches(pattern: str, what: str) -> AfterValidator:
 # An integer in any notation: in YAML's JSON schema 5.0 is one too.
 INTEGRAL = BeforeValidator(lambda n: int(n) if isinstance(n, float) and n.is_integer() else n)
 ENV = "env:[A-Za-z_][A-Za-z0-9_]{0,127}"
-{% if memory or not endpoint %}
 # The ARN of a secret or its path, which a URL, host:port and an ARN of something else are not.
 SECRET = '(?=arn:aws[a-z-]*:secretsmanager:|(?!env:|arn:|.*://|[^/#]+:[0-9]+$))[!-"$-~]{1,512}'
 # #key selects a field of a secret that is a JSON object.
@@ -38,12 +37,9 @@ KEY = "(#[!-~]{1,128})?"
 Reference = Annotated[
     str, matches(f"({ENV}|{SECRET}){KEY}", "env:NAME, or the ARN or path of a secret")
 ]
-{% endif %}
-{% if memory or not valkey %}
 Region = Annotated[
     str, matches("[a-z]{2,4}(-[a-z]{2,12}){1,3}-[0-9]{1,2}", "an AWS region such as eu-west-1")
 ]
-{% endif %}
 
 
 class Extensible(BaseModel):
@@ -81,10 +77,8 @@ class SecretRef:
 
 
 def missing_address(document: Document, name: str, status: str) -> Findings:
-    """Tell that a backend lacks the field that says what to connect to."""
-    if status == "draft":
-        message = f"backend.{name} is missing: add it before the status leaves draft."
-        yield document.finding("AML-W201", message, "backend", name)
-    else:
-        message = f"backend.{name} is missing: only a draft may omit it."
-        yield document.finding("AML-E201", message, "backend", name)
+    """Report that a backend lacks the field with its address."""
+    is_draft = status == "draft"
+    hint = "add it before the status leaves draft" if is_draft else "only a draft may omit it"
+    message = f"backend.{name} is missing: {hint}."
+    yield document.finding("AML-W201" if is_draft else "AML-E201", message, "backend", name)
