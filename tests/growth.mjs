@@ -6,6 +6,8 @@ import { pathToFileURL } from 'node:url'
 const [project, turns] = [process.argv[2], Number(process.argv[3])]
 const load = (name) => import(pathToFileURL(`${project}/src/${name}.ts`).href)
 const { TOOLS } = await load('agent')
+const { makeCapabilities, SETTINGS } = await load('capabilities')
+const { Turn } = await load('contract')
 const { Runtime } = await load('runtime')
 const { takeTurn } = await load('turn')
 const { createSettings } = await load('settings')
@@ -23,9 +25,10 @@ if (Array.isArray(TOOLS)) {
   TOOLS.word_count.execute = (_, { abortSignal }) => (listen(abortSignal), 2)
 }
 
-const runtime = new Runtime(createSettings({ sessionCapacity: 8 }))
+const settings = createSettings({ sessionCapacity: 8 }, SETTINGS)
+const runtime = new Runtime(settings, await makeCapabilities(settings))
 await runtime.open()
-for (const { memory } of runtime.longTerm?.collections ?? []) {
+for (const { memory } of runtime.capabilities.flatMap(({ collections = [] }) => collections)) {
   // The file of the local memory is read as a whole by each turn.
   Object.assign(memory, { retrieve: async () => [], createEvent: async () => {} })
 }
@@ -34,7 +37,7 @@ for (const { memory } of runtime.longTerm?.collections ?? []) {
 async function used(count) {
   for (let turn = 0; turn < count; turn++) {
     const request = { sessionId: `s${turn % 16}`, actor: 'ada', key: null, prompt: 'use word_count: a b' }
-    await takeTurn(runtime, request, async () => {}, new AbortController().signal)
+    await takeTurn(runtime, new Turn(request), new AbortController().signal)
   }
   await new Promise((resolve) => setTimeout(resolve, 100))
   for (let round = 0; round < 4; round++) globalThis.gc()

@@ -91,7 +91,7 @@ cli(["chat"])
 """
 TYPESCRIPT = f"""
 process.argv.splice(1, 0, 'main.ts')
-const {{ log }} = await import(process.cwd() + '/src/contract.ts')
+const {{ log }} = await import(process.cwd() + '/src/log.ts')
 process.on('exit', () => log('WARNING', '{HOSTILE}'))
 await import(process.cwd() + '/src/main.ts')
 """

@@ -4,10 +4,10 @@ from tests.mutation.fault import Fault
 
 TURN = "src/turn.ts"
 STOPS = "stopReason !== 'endTurn' && stopReason !== 'stopSequence'"
-RUN = "stream(runtime, agent, prompt, emit, stop),\n    )"
+RUN = "stream(runtime, agent, turn, stop),\n      )"
 COMMIT = (
-    "await session.commit({ scope: 'agent', schema_version: '1.0', created_at: '', "
-    "data: agent.takeSnapshot({ preset: 'session' }).data }, [0], '', key, () => {})"
+    "await session.commit(turn, { scope: 'agent', schema_version: '1.0', created_at: '', "
+    "data: agent.takeSnapshot({ preset: 'session' }).data }, [0], '', () => {})"
 )
 
 FAULTS = [
@@ -20,8 +20,8 @@ FAULTS = [
     Fault(
         "the commit is forgotten",
         TURN,
-        "session.commit({ scope, schema_version, created_at, data }, turns, reply, key, record)",
-        "{ actor, key, turn: (session.snapshot?.app_data.turn ?? 0) + 1, reply }",
+        "session.commit(turn, { scope, schema_version, created_at, data }, starts, reply, saved)",
+        "{ actor: turn.actor, key: turn.key, turn: session.number, reply }",
     ),
     Fault(
         "an empty reply is a turn",
@@ -30,13 +30,13 @@ FAULTS = [
         "",
     ),
     Fault("a blank reply is a turn", TURN, "if (isBlank(texts.join('')))", "if (!texts.join(''))"),
-    Fault("text before a tool call counts as the reply", TURN, "isBlank(texts.", "isBlank(said."),
+    Fault("text before a tool call counts as the reply", TURN, "isBlank(texts.", "isBlank(chunks."),
     Fault(
         "a reply that is cut by its length is a turn",
         TURN,
         "if (error instanceof MaxTokensError) throw new AgentError("
         "'reply_incomplete', '', 'maxTokens')",
-        "if (error instanceof MaxTokensError) return said.join('')",
+        "if (error instanceof MaxTokensError) return chunks.join('')",
     ),
     Fault(
         "a filtered reply is a turn", TURN, STOPS, f"{STOPS} && stopReason !== 'contentFiltered'"
@@ -48,13 +48,13 @@ FAULTS = [
     Fault(
         "a chunk is emitted twice",
         TURN,
-        "if (text) await emit(text)\n",
-        "if (text) await emit(text)\n        if (text) await emit(text)\n",
+        "if (text) await turn.emit(text)\n",
+        "if (text) await turn.emit(text)\n        if (text) await turn.emit(text)\n",
     ),
     Fault(
         "the reply is the text of the last step only",
         TURN,
-        "return said.join('')",
+        "return chunks.join('')",
         "return texts.join('')",
     ),
     Fault(

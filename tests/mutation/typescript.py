@@ -5,6 +5,7 @@ from tests.mutation.fault import Fault
 SESSIONS = "src/sessions.ts"
 STORE = "src/session_store.ts"
 SERVER = "src/server.ts"
+TURNS = "src/turns.ts"
 REQUESTS = "src/requests.ts"
 CONTRACT = "src/contract.ts"
 DEADLINE = "src/deadline.ts"
@@ -50,8 +51,8 @@ FAULTS = [
     Fault(
         "a session is ended in the name of nobody",
         SERVER,
-        "call.actor, signal, (session) => session.end()",
-        "null, signal, (session) => session.end()",
+        "sessionId, actor, signal, (session) => session.end()",
+        "sessionId, null, signal, (session) => session.end()",
     ),
     Fault("the actor is not stored", SESSIONS, "actor: this.#actor", "actor: null"),
     Fault(
@@ -64,8 +65,8 @@ FAULTS = [
     Fault(
         "a key is good until the next turn that has one",
         SESSIONS,
-        "turn, key, reply }",
-        "turn, reply, key: key ?? this.snapshot?.app_data.key ?? null }",
+        "this.number, key, reply }",
+        "this.number, reply, key: key ?? this.snapshot?.app_data.key ?? null }",
     ),
     Fault("turns are not counted", SESSIONS, "turn ?? 0) + 1", "turn ?? 1)"),
     Fault("a session that ends is kept", STORE, "    this.entries.delete(sessionId)\n", ""),
@@ -74,23 +75,23 @@ FAULTS = [
     Fault("ping is never busy", SERVER, "turns.tasks.size > 0 || ", ""),
     Fault("all callers without a session share one", SERVER, "?? randomUUID()", "?? 'default'"),
     Fault("web pages from elsewhere may ping", SERVER, ORIGIN + "    const", "    const"),
-    Fault("a server that drains takes new turns", SERVER, DRAINING, ""),
+    Fault("a server that drains takes new turns", TURNS, DRAINING, ""),
     Fault(
         "a session id that is not valid is echoed", SERVER, "if (SESSION_ID.test(sessionId)) ", ""
     ),
     Fault(
         "a turn goes on when its client has left",
         SERVER,
-        "  response.once('close', () => stop.abort())\n",
-        "",
+        "  response.once('close', () => stop.abort())\n  let",
+        "  let",
     ),
     Fault("Accept is ignored", SERVER, "= wantsEvents(request) ?", "= true ?"),
     Fault("events are sent before there is text", SERVER, " || isBlank(chunk))", ")"),
     Fault(
         "blank text that is held back is lost",
         SERVER,
-        "held += events.chunk",
-        "held = events.chunk",
+        "buffered += events.chunk",
+        "buffered = events.chunk",
     ),
     Fault(
         "a caller reads what an internal exception says",
@@ -104,9 +105,9 @@ FAULTS = [
         "stack.replace(text, '')",
         "stack",
     ),
-    Fault("a shutdown gives turns no time", SERVER, "sleep(graceSeconds * 1000,", "sleep(0,"),
-    Fault("a shutdown waits for ever", SERVER, ", grace])", "])"),
-    Fault("a shutdown leaves turns running", SERVER, ABORT, "      break\n"),
+    Fault("a shutdown gives turns no time", TURNS, "sleep(graceSeconds * 1000,", "sleep(0,"),
+    Fault("a shutdown waits for ever", TURNS, ", grace])", "])"),
+    Fault("a shutdown leaves turns running", TURNS, ABORT, "      break\n"),
     # Reading a request.
     Fault("only the host is checked", REQUESTS, "!origin.every(", "![].every("),
     Fault("a body of any size is read", REQUESTS, "  if (size > maxBytes) {\n", "  if (false) {\n"),

@@ -3,10 +3,10 @@
 from tests.mutation.fault import Fault
 
 TURN = "src/turn.ts"
-RUN = "stream(runtime, request, [...messages, prompt], emit, stop, report),\n    )"
+RUN = "stream(runtime, turn, [...messages, prompt], stop),\n      )"
 COMMIT = (
-    "await session.commit({ scope: 'agent', schema_version: '1.0', created_at: '', "
-    "data: { messages: [...messages, prompt] } }, [0], '', key, () => {})"
+    "await session.commit(turn, { scope: 'agent', schema_version: '1.0', created_at: '', "
+    "data: { messages: [...messages, prompt] } }, [0], '', () => {})"
 )
 
 FAULTS = [
@@ -19,8 +19,8 @@ FAULTS = [
     Fault(
         "the commit is forgotten",
         TURN,
-        "session.commit(snapshot, startsOf(data.messages), reply, key, record)",
-        "{ actor, key, turn: (session.snapshot?.app_data.turn ?? 0) + 1, reply } as Last",
+        "session.commit(turn, snapshot, startsOf(data.messages), reply, saved)",
+        "{ actor: turn.actor, key: turn.key, turn: session.number, reply }",
     ),
     Fault(
         "only the reply of a turn is committed",
@@ -38,7 +38,7 @@ FAULTS = [
         "text before a tool call counts as the reply",
         TURN,
         "isBlank(text)) throw",
-        "isBlank(said.join(''))) throw",
+        "isBlank(chunks.join(''))) throw",
     ),
     Fault(
         "a cut stream is a turn",
@@ -58,13 +58,13 @@ FAULTS = [
     Fault(
         "a chunk is emitted twice",
         TURN,
-        "await emit(chunk)\n",
-        "await emit(chunk)\n        await emit(chunk)\n",
+        "await turn.emit(chunk)\n",
+        "await turn.emit(chunk)\n        await turn.emit(chunk)\n",
     ),
     Fault(
         "the reply is the text of the last step only",
         TURN,
-        "return [said.join(''),",
+        "return [chunks.join(''),",
         "return [text,",
     ),
     Fault(

@@ -10,6 +10,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import fc from 'fast-check'
 import { LRUCache } from 'lru-cache'
 
+import { Turn } from '../src/contract.ts'
 import { Runtime } from '../src/runtime.ts'
 import { InProcess, type Stored } from '../src/session_store.ts'
 import { Sessions } from '../src/sessions.ts'
@@ -96,8 +97,8 @@ class Machine {
     const emit = async () => {
       if (cancel === 'mid') stop.abort(new Error('cancelled'))
     }
-    const request = { sessionId: session, actor: null, key: null, prompt }
-    const turn = takeTurn(this.runtime, request, emit, stop.signal)
+    const request = new Turn({ sessionId: session, actor: null, key: null, prompt, emit })
+    const turn = takeTurn(this.runtime, request, stop.signal)
     if (cancel === 'at once') stop.abort(new Error('cancelled'))
     const reported = await turn.catch((error) => error)
     if (this.running.get(session) === prompt) this.running.delete(session)

@@ -8,6 +8,7 @@ import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
 import { test, type TestContext } from 'node:test'
 
+import { SETTINGS } from '../src/capabilities.ts'
 import { OtherConfig } from '../src/collections/backends.ts'
 import { checkProject, loadProject } from '../src/collections/check.ts'
 import { Secrets } from '../src/collections/secrets.ts'
@@ -103,7 +104,7 @@ test('reads a secret from the environment, else from AWS, and quotes no value', 
   const variables = { ...aws, AWS_REGION: 'eu-west-1', A_B: 'from here', JSON_VALUE: '{"a": 1}' }
   project(context, 'valkey')
   Object.assign(process.env, variables)
-  const secrets = new Secrets(createSettings({ secretCacheSeconds: 60 }))
+  const secrets = new Secrets(createSettings({ secretCacheSeconds: 60 }, SETTINGS))
   const get = (reference: string) => secrets.get({ reference, key: null, region: null })
   assert.equal(await get('a/b'), 'from here')
   assert.equal(await get('c/d#token'), 'from AWS')

@@ -6,7 +6,7 @@ import { join } from 'node:path'
 import type { z } from 'zod'
 
 import { isBlank } from '../contract.ts'
-import type { Diagnostic } from '../settings.ts'
+import type { Finding } from '../findings.ts'
 import { backendFindings, OtherConfig, secretRefs } from './backends.ts'
 import { Agent, Collection, Grants } from './models.ts'
 import { type Document, finding, type Findings, type Path, readDocument } from './reader.ts'
@@ -23,7 +23,7 @@ interface File<T> {
   readonly name: string
   readonly document: Document
   readonly model: T | null
-  readonly errors: Diagnostic[]
+  readonly errors: Finding[]
 }
 
 /** All files of a project, by their names. */
@@ -68,7 +68,7 @@ export class Project {
  *
  * `agentId` is the agent that runs, by default the only one.
  */
-export function checkProject(folder: string, agentId: string | null): Diagnostic[] {
+export function checkProject(folder: string, agentId: string | null): Finding[] {
   const files = readFiles(folder)
   const findings = [...checkFolders(folder), ...checkFiles(files)]
   findings.push(...checkRunningAgent(files, agentId))
@@ -123,8 +123,8 @@ function listFolder(folder: string): string[] | null {
 }
 
 /** One error for each field that the model rejects. */
-function fieldErrors(document: Document, error: z.ZodError): Diagnostic[] {
-  const errors = new Map<string, Diagnostic>()
+function fieldErrors(document: Document, error: z.ZodError): Finding[] {
+  const errors = new Map<string, Finding>()
   const add = (id: string, path: Path, words: string) => {
     const field = path.map(String).join('.')
     if (!errors.has(field)) errors.set(field, document.finding(id, `${field}: ${words}`, ...path))

@@ -1,0 +1,92 @@
+// The command line of the agent.
+
+import { enableCompileCache } from 'node:module'
+import { createServer } from 'node:net'
+import { exit } from 'node:process'
+import { parseArgs } from 'node:util'
+
+import { COMMANDS, makeCapabilities, SERVE_OPTIONS, SETTINGS } from './capabilities.ts'
+import { checkAll, type Command } from './capability.ts'
+import { listen } from './connection.ts'
+import { CommandError, diagnostic, errorsOf, formatFinding, refuseErrors } from './findings.ts'
+import { readSettings } from './settings.ts'
+
+// Modules that load a framework or a client are imported by the command that needs them.
+const ALL: Record<string, Command> = {
+  serve: {
+    takes: '[--reload]',
+    does: 'serve the agent over HTTP on HOST and PORT, anew after a change',
+    run: serve,
+  },
+  chat: {
+    takes: '[--session ID] [--actor ID]',
+    does: 'talk to the agent here, or from a pipe, one prompt per line',
+    run: async (args) => (await import('./chat.ts')).chat(args),
+  },
+  ...COMMANDS,
+  check: { takes: '[--json] [--connect]', does: 'report errors in settings and files', run: check },
+}
+
+/** Return the settings' capabilities, or end the command with the errors in the settings. */
+async function shell() {
+  const [settings, findings] = readSettings(SETTINGS)
+  refuseErrors(findings)
+  return makeCapabilities(settings)
+}
+
+/** Serve the agent; with --reload in a process that is restarted after a change. */
+async function serve(args: string[]): Promise<void> {
+  const names = ['reload', ...Object.keys(SERVE_OPTIONS)]
+  const options = Object.fromEntries(names.map((name) => [name, { type: 'boolean' } as const]))
+  const { reload, ...chosen } = parseArgs({ args, options }).values
+  for (const name of Object.keys(chosen)) process.env[SERVE_OPTIONS[name]!.variable] = '1'
+  if (reload) await (await import('./reload.ts')).serveWithReload()
+  else await (await import('./serve.ts')).serve()
+}
+
+/** Report errors in settings and files; exit with 1 if there is one. */
+async function check(args: string[]): Promise<void> {
+  const flag = { type: 'boolean' } as const
+  const { json, connect } = parseArgs({ args, options: { json: flag, connect: flag } }).values
+  const [settings, findings] = readSettings(SETTINGS)
+  findings.push(...(await checkAll(settings, await makeCapabilities(settings), connect)))
+  const probe = createServer()
+  try {
+    await listen(probe, settings)
+    probe.close()
+  } catch (error) {
+    const { message, cause } = error as Error & { cause: { code: string } }
+    const isTaken = cause.code === 'EADDRINUSE' // perhaps this agent is already running
+    if (!isTaken) findings.push(diagnostic('SET-HOST', message))
+  }
+  const errors = errorsOf(findings).length
+  const warnings = findings.length - errors
+  const lines = [...findings.map(formatFinding), `${errors} errors, ${warnings} warnings`]
+  const report = { diagnostics: findings, errors, warnings }
+  console.log(json ? JSON.stringify(report) : lines.join('\n'))
+  process.exitCode = Math.min(errors, 1)
+}
+
+function usage(): string {
+  const commands = Object.entries(ALL).map(([name, { takes, does }]) => [`${name} ${takes}`, does])
+  const options = Object.entries(SERVE_OPTIONS).map(([name, { does }]) => [`serve --${name}`, does])
+  const lines = [...commands.slice(0, 1), ...options, ...commands.slice(1)]
+  const table = lines.map(([left = '', does]) => `  ${left.padEnd(34)}${does}`)
+  return ['Usage: node src/main.ts COMMAND\n', ...table].join('\n')
+}
+
+enableCompileCache() // the next start compiles nothing anew
+const [name = '', ...rest] = process.argv.slice(2)
+try {
+  const isKnown = Object.hasOwn(ALL, name)
+  const what = name ? `No such command '${name}'.` : 'Missing command.'
+  if (process.argv.includes('--help')) console.log(usage())
+  else if (!isKnown) throw new CommandError(`${what}\n${usage()}`, 2)
+  else await ALL[name]!.run(rest, shell)
+} catch (error) {
+  const { code = '', message } = error as { code?: string; message: string }
+  const isUsage = String(code).startsWith('ERR_PARSE_ARGS')
+  if (!isUsage && !(error instanceof CommandError)) throw error
+  console.error(`Error: ${message}`)
+  exit(error instanceof CommandError ? error.exitCode : 2)
+}

@@ -1,0 +1,134 @@
+// Validates a request, in the order that the HTTP contract defines.
+
+import { createHash, timingSafeEqual } from 'node:crypto'
+import type { IncomingMessage } from 'node:http'
+
+import * as contract from './contract.ts'
+import { AgentError, type EndSession, Turn } from './contract.ts'
+import type { Runtime } from './runtime.ts'
+import { isLoopback, splitList } from './settings.ts'
+
+const OWN_ADDRESS = /^(https?:\/\/)?(localhost|127(\.\d+){3}|\[::1\])(:\d+)?$/i
+const IP_ADDRESS = /^(\d+(\.\d+){3}|\[[\da-f:.]+\])(:\d+)?$/i
+
+/** Return the value of the first of these headers that was sent, or null. */
+export function readHeader(request: IncomingMessage, ...names: string[]): string | null {
+  const sent = names.map((name) => request.headersDistinct[name.toLowerCase()])
+  return sent.find((values) => values)?.join(', ') ?? null
+}
+
+/** Return the path that is requested, with an address in front of it or percent signs in it too. */
+export function pathOf({ url = '' }: IncomingMessage): string {
+  const path = url.replace(/^https?:\/\/[^/?#]*/i, '').split(/[?#]/)[0] ?? ''
+  try {
+    return decodeURIComponent(path)
+  } catch {
+    return path
+  }
+}
+
+/** Throw AgentError if the Host or the Origin is not allowed. */
+export function refuseForeign(request: IncomingMessage, { settings }: Runtime): void {
+  const { host = [], origin = [], 'content-type': types = [] } = request.headersDistinct
+  if (host.length !== 1) throw new AgentError('invalid_request', 'Send one Host header.')
+  const hosts = isLoopback(settings) || settings.allowedHosts ? host : []
+  if (
+    !hosts.every((value) => isAllowed(value, settings.allowedHosts)) ||
+    !origin.every((value) => isAllowed(value, settings.allowedOrigins))
+  ) {
+    throw new AgentError('origin_forbidden')
+  }
+  const isRead = /^(GET|HEAD) (?!\/ping$)/.test(`${request.method} ${pathOf(request)}`)
+  if (isRead && hosts.length === 0 && !settings.apiToken) {
+    // Browsers send no Origin to a page's own name, which may lead here (DNS rebinding).
+    const isLocal = host.every((value) => isAllowed(value, '') || IP_ADDRESS.test(value))
+    if (!isLocal) throw new AgentError('origin_forbidden')
+  }
+  const isJson = types.every((type) => /^ *application\/json *(;|$)/i.test(type))
+  const isTyped = types.length > 0 || request.method !== 'POST' // a page may omit it unasked
+  if (origin.length > 0 && !(isJson && isTyped)) {
+    throw new AgentError('invalid_request', 'With an Origin, send Content-Type: application/json.')
+  }
+}
+
+function isAllowed(value: string, listed: string): boolean {
+  const name = value.toLowerCase()
+  const names = [name, name.replace(/^([^/]+):\d+$/, '$1')] // a listed host matches on every port
+  const isListed = splitList(listed).some((item) => names.includes(item))
+  return isListed || OWN_ADDRESS.test(value)
+}
+
+/** Throw `unauthorized` unless the caller sends the API_TOKEN, if there is one. */
+export function authorize(request: IncomingMessage, { settings }: Runtime): void {
+  if (!settings.apiToken) return
+  const given = (readHeader(request, 'authorization') ?? '').replace(/^bearer /i, 'Bearer ')
+  const digest = (text: string) => createHash('sha256').update(text).digest() // of equal length
+  if (!timingSafeEqual(digest(given), digest(`Bearer ${settings.apiToken}`))) {
+    throw new AgentError('unauthorized')
+  }
+}
+
+/** Whether to stream the reply: always, unless the client accepts only JSON. */
+export function wantsEvents(request: IncomingMessage): boolean {
+  const ranges = (readHeader(request, 'accept') ?? '').toLowerCase().split(',')
+  const types = ranges.map((range) => range.split(';')[0]?.trim())
+  return types.includes('text/event-stream') || !types.includes('application/json')
+}
+
+/** Read what is requested; throw AgentError for the first check that fails. */
+export async function readCall(
+  request: IncomingMessage,
+  runtime: Runtime,
+  sessionId: string,
+  isNew: boolean,
+): Promise<Turn | EndSession> {
+  const raw = await receive(request, runtime.settings.maxBodyBytes)
+  if (!contract.SESSION_ID.test(sessionId)) throw new AgentError('invalid_session_id')
+  const prompt = readPrompt(contract.parseJson(raw), runtime.settings.maxPromptChars)
+  if (prompt === null && isNew) {
+    throw new AgentError('invalid_request', 'To end a session, send its id in the session header.')
+  }
+  const actor = readActor(request, runtime)
+  const key = readHeader(request, ...contract.KEY_HEADERS)
+  if (key !== null && (isNew || !contract.KEY.test(key))) {
+    const what = 'An idempotency key is 1 to 128 visible ASCII characters, with a session header.'
+    throw new AgentError('invalid_request', what)
+  }
+  if (prompt === null) return { sessionId, actor }
+  return new Turn({ sessionId, actor, key, prompt, headers: request.headers })
+}
+
+/** Return the actor that the headers name, or throw AgentError. */
+export function readActor(request: IncomingMessage, { actorRequired }: Runtime): string | null {
+  const actor = readHeader(request, ...contract.ACTOR_HEADERS)
+  if (actor === null && actorRequired) throw new AgentError('actor_required')
+  if (actor !== null && !contract.ACTOR_ID.test(actor)) throw new AgentError('invalid_actor')
+  return actor
+}
+
+/** Return the body; throw `payload_too_large` for a larger one. */
+export async function receive(request: IncomingMessage, maxBytes: number): Promise<Uint8Array> {
+  const chunks: Buffer[] = []
+  let size = 0
+  for await (const chunk of request.iterator({ destroyOnReturn: false })) {
+    size += chunk.length
+    if (size <= maxBytes) chunks.push(chunk)
+    if (size > 16 * maxBytes + 2 ** 24) break // most clients read after they have sent all
+  }
+  if (size > maxBytes) {
+    throw new AgentError('payload_too_large', `The body is larger than ${maxBytes} bytes.`)
+  }
+  return Buffer.concat(chunks)
+}
+
+function readPrompt(body: unknown, maxChars: number): string | null {
+  if (typeof body !== 'object' || body === null || Array.isArray(body)) {
+    throw new AgentError('invalid_request', 'The body must be an object.')
+  }
+  const { prompt, end_session: endSession = false } = body as Record<string, unknown>
+  if (endSession === true && !('prompt' in body)) return null
+  if (endSession !== false) {
+    throw new AgentError('invalid_request', 'Send end_session as true and without a prompt.')
+  }
+  return contract.checkPrompt(prompt, maxChars)
+}

@@ -1,0 +1,87 @@
+// The policy that the agent's role needs on AWS, and no more than that.
+//
+// Values that only the deployment has are variables: ${AWS_ACCOUNT_ID}, ${AWS_REGION}, and those
+// that replace secrets.
+
+import { existsSync, readFileSync } from 'node:fs'
+import { join } from 'node:path'
+
+import { secretRefs } from '../collections/backends.ts'
+import type { Project } from '../collections/check.ts'
+import type { Collection } from '../collections/models.ts'
+import { memoryStatements } from './memory_iam.ts'
+import { sessionStatements } from './session_iam.ts'
+import { ACCOUNT, REGION } from './statements.ts'
+
+const PARTITIONS = { 'cn-': 'aws-cn', 'us-gov-': 'aws-us-gov' }
+const VARIABLE = /[$][{][A-Za-z0-9_]+[}]/
+
+/** Where `iam --save` writes the policy. */
+export function policyFile({ agentId }: Project): string {
+  return `iam/${agentId}.policy.json`
+}
+
+/** Whether no policy is saved, or the present one, with some of its variables filled in. */
+export function isSavedPolicyCurrent(folder: string, project: Project): boolean {
+  const file = join(folder, policyFile(project))
+  if (!existsSync(file)) return true
+  try {
+    return isFilledIn(JSON.parse(readFileSync(file, 'utf8')), makePolicy(project))
+  } catch {
+    return false
+  }
+}
+
+/** The policy for what the collections of the agent need. */
+export function makePolicy(project: Project): object {
+  const [first] = project.sessionCollections()
+  const used = project.used().filter((collection) => {
+    return collection === first || collection.backend.type === 'agentcore_memory'
+  })
+  const regions = used.map(({ backend }) => ('region' in backend ? backend.region : ''))
+  const [partition] = Object.entries(PARTITIONS).filter(([start]) =>
+    regions.some((region) => region.startsWith(start)),
+  )
+  const arn = `arn:${partition?.[1] ?? 'aws'}`
+  const statements = new Map<string, object>()
+  for (const collection of used) {
+    const named = memoryStatements(project, collection, arn)
+    named.push(...sessionStatements(project, collection, arn))
+    for (const [name, statement] of named) {
+      const words = collection.collection_id.split(/[-_]+/)
+      let Sid = name + words.map((one) => one.slice(0, 1).toUpperCase() + one.slice(1)).join('')
+      while (statements.has(Sid)) Sid += 'X'
+      statements.set(Sid, { Sid, Effect: 'Allow', ...statement })
+    }
+  }
+  const secrets = [...new Set(used.flatMap((one) => secretArns(one, arn)))].toSorted()
+  if (secrets.length > 0) {
+    const Action = ['secretsmanager:GetSecretValue']
+    statements.set('Secrets', { Sid: 'Secrets', Effect: 'Allow', Action, Resource: secrets })
+  }
+  return { Version: '2012-10-17', Statement: [...statements.values()] }
+}
+
+/** The secrets in AWS Secrets Manager that a collection names; a variable may replace them. */
+function secretArns(collection: Collection, arn: string): string[] {
+  return secretRefs(collection.backend).flatMap(({ reference, region }) => {
+    const [name = ''] = reference.split('#')
+    if (name.startsWith('env:')) return []
+    // The service appends six characters to each name.
+    if (name.startsWith('arn:')) return [/-[A-Za-z0-9]{6}$/.test(name) ? name : `${name}-??????`]
+    return [`${arn}:secretsmanager:${region ?? REGION}:${ACCOUNT}:secret:${name}-??????`]
+  })
+}
+
+/** Whether both are the same, except for what stands in place of variables. */
+function isFilledIn(saved: unknown, policy: unknown): boolean {
+  if (typeof policy === 'string') {
+    const parts = policy.split(VARIABLE).map((one) => one.replace(/[.*+?^${}()|[\]\\]/g, '\\$&'))
+    return typeof saved === 'string' && new RegExp(`^${parts.join('.+')}$`).test(saved)
+  }
+  if (typeof saved !== 'object' || saved === null) return false
+  if (Array.isArray(saved) !== Array.isArray(policy)) return false
+  const [own, fields] = [saved as Record<string, unknown>, Object.entries(policy as object)]
+  const isSame = Object.keys(own).length === fields.length
+  return isSame && fields.every(([name, value]) => isFilledIn(own[name], value))
+}

@@ -1,0 +1,156 @@
+// One turn as a transaction: stage a copy of the session, stream the reply, commit at the end.
+
+import { AfterToolCallEvent, Agent, configureLogging, MaxTokensError } from '@strands-agents/sdk'
+import { type Message, NullConversationManager, type Tool } from '@strands-agents/sdk'
+import type { JSONValue } from '@strands-agents/sdk'
+
+import { SYSTEM_PROMPT } from './agent.ts'
+import { AgentError, isBlank, type ToolCall, type ToolResult, type Turn } from './contract.ts'
+import { withinTime } from './deadline.ts'
+import { describe, log } from './log.ts'
+import type { Runtime } from './runtime.ts'
+import type { LastTurn, Snapshot } from './sessions.ts'
+
+const STOPS = ['toolUse', 'maxTokens', 'contentFiltered', 'guardrailIntervened', 'limitTurns']
+
+// The default logs the text of errors, which may quote prompts.
+configureLogging({ debug() {}, info() {}, warn() {}, error() {} })
+
+/** A tool with its name, as capabilities add it. */
+export type NamedTool = Tool
+
+/** Return all tools of an agent. */
+export function mergeTools(own: readonly Tool[], added: readonly NamedTool[]): Tool[] {
+  return [...own, ...added]
+}
+
+/**
+ * Run one turn, emit each chunk of the reply, and return the `app_data` that it leaves.
+ *
+ * The session changes only in the last step, so there is nothing to undo: a turn that throws,
+ * is aborted, times out or ends without a whole reply leaves no trace.
+ * Throws AgentError, or the reason of the signal.
+ */
+export function takeTurn(runtime: Runtime, turn: Turn, signal: AbortSignal): Promise<LastTurn> {
+  const { sessions, settings } = runtime
+  return runtime.around(turn, signal, () =>
+    sessions.open(turn.sessionId, turn.actor, signal, async (session) => {
+      turn.number = session.number
+      const replayed = session.replay(turn.key)
+      if (replayed) {
+        Object.assign(turn, { number: replayed.turn, outcome: 'replayed' })
+        await turn.emit(replayed.reply)
+        return replayed
+      }
+      session.checkSize(turn.prompt)
+      const agent = stage(runtime, turn, session.snapshot)
+      const before = agent.messages.length
+      const reply = await withinTime(settings.turnTimeoutSeconds, signal, (stop) =>
+        stream(runtime, agent, turn, stop),
+      ).finally(() => {
+        const { inputTokens, outputTokens } = agent.metrics.accumulatedUsage
+        Object.assign(turn, { inputTokens, outputTokens })
+      })
+      // Without the system prompt: the code's own applies, also after it has changed.
+      const snapshot = agent.takeSnapshot({ preset: 'session', exclude: ['systemPrompt'] })
+      const { scope, schemaVersion: schema_version, createdAt: created_at, data } = snapshot
+      const saved = () => runtime.committed(turn, agent.messages.slice(before))
+      const starts = startsOf(agent.messages)
+      return session.commit(turn, { scope, schema_version, created_at, data }, starts, reply, saved)
+    }),
+  )
+}
+
+/** Return a new agent that continues the session and shares no state with it. */
+function stage(runtime: Runtime, turn: Turn, committed: Snapshot | null): Agent {
+  const agent = new Agent({
+    systemPrompt: SYSTEM_PROMPT,
+    printer: false, // the default prints every token
+    conversationManager: new NullConversationManager(),
+    retryStrategy: null, // a retry after the first chunk would repeat it
+    ...runtime.prepare(turn),
+  })
+  agent.addHook(AfterToolCallEvent, ({ tool, error }) => {
+    const name = tool?.name ?? 'that does not exist' // a name that the model made up is not logged
+    if (error) log('WARNING', `tool ${name}: ${describe(error)}`)
+  })
+  if (committed) {
+    const { schema_version: schemaVersion, created_at: createdAt } = committed
+    const data = committed.data as Record<string, JSONValue>
+    agent.loadSnapshot({ scope: 'agent', schemaVersion, createdAt, data, appData: {} })
+    agent.messages = lastTurns(agent.messages, runtime.settings.historyMessages)
+  }
+  return agent
+}
+
+/** Run the agent and return the emitted text; throw AgentError unless it ended well. */
+async function stream(
+  runtime: Runtime,
+  agent: Agent,
+  turn: Turn,
+  stop: AbortSignal,
+): Promise<string> {
+  const chunks: string[] = []
+  let size = 0
+  const limits = { turns: runtime.settings.maxSteps }
+  // As cancelSignal it would keep every listener that a tool does not remove.
+  stop.addEventListener('abort', () => agent.cancel())
+  const events = agent.stream(turn.prompt, { limits })
+  let next
+  try {
+    for (next = await events.next(); !next.done; next = await events.next()) {
+      stop.throwIfAborted()
+      const event = next.value.type === 'modelStreamUpdateEvent' ? next.value.event : null
+      if (event?.type === 'modelContentBlockDeltaEvent') {
+        if (event.delta.type === 'textDelta') size += Buffer.byteLength(event.delta.text)
+        if (event.delta.type === 'toolUseInputDelta') size += Buffer.byteLength(event.delta.input)
+        if (size > runtime.settings.maxReplyBytes) throw new AgentError('reply_incomplete')
+      }
+      if (event?.type === 'modelContentBlockDeltaEvent' && event.delta.type === 'textDelta') {
+        const text = event.delta.text.toWellFormed()
+        chunks.push(text)
+        if (text) await turn.emit(text)
+      }
+      if (next.value.type === 'messageAddedEvent') {
+        for (const use of toolsOf(next.value.message)) await turn.emit(use)
+      }
+    }
+  } catch (error) {
+    if (error instanceof MaxTokensError) throw new AgentError('reply_incomplete', '', 'maxTokens')
+    const limit = [error, (error as Error).cause].find((found) => found instanceof AgentError)
+    throw limit ?? new AgentError('model_failed', '', describe(error), { cause: error })
+  }
+  const { stopReason, lastMessage } = next.value
+  if (stopReason !== 'endTurn' && stopReason !== 'stopSequence') {
+    // An unknown reason is provider text, so it is not logged.
+    throw new AgentError('reply_incomplete', '', STOPS.includes(stopReason) ? stopReason : 'other')
+  }
+  const texts = lastMessage.content.map((block) => (block.type === 'textBlock' ? block.text : ''))
+  if (isBlank(texts.join(''))) throw new AgentError('empty_reply')
+  return chunks.join('')
+}
+
+/** Yield the calls of tools, or their results, that a message has. */
+export function* toolsOf({ content }: Pick<Message, 'content'>): Generator<ToolCall | ToolResult> {
+  for (const block of content) {
+    if (block.type === 'toolUseBlock') {
+      yield { id: block.toolUseId, name: block.name, input: block.input }
+    } else if (block.type === 'toolResultBlock') {
+      const texts = block.content.map((part) => ('text' in part ? part.text : JSON.stringify(part)))
+      yield { id: block.toolUseId, text: texts.join('\n'), isError: block.status === 'error' }
+    }
+  }
+}
+
+/** Return the indexes of the messages with which turns begin: the texts of users. */
+function startsOf(messages: Message[]): number[] {
+  return messages.flatMap(({ role, content }, index) =>
+    role === 'user' && content[0]?.type === 'textBlock' ? [index] : [],
+  )
+}
+
+/** Return the last whole turns that fit into `limit` messages; at least the very last one. */
+function lastTurns(messages: Message[], limit: number): Message[] {
+  const starts = startsOf(messages)
+  return messages.slice(starts.find((start) => messages.length - start <= limit) ?? starts.at(-1))
+}

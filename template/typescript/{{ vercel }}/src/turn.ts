@@ -1,0 +1,171 @@
+// One turn as a transaction: stage a copy of the session, stream the reply, commit at the end.
+
+import { isStepCount, type ModelMessage, RetryError, streamText, type Tool } from 'ai'
+
+import { SYSTEM_PROMPT } from './agent.ts'
+import { AgentError, isBlank, type Turn } from './contract.ts'
+import { withinTime } from './deadline.ts'
+import { describe, log } from './log.ts'
+import type { Runtime } from './runtime.ts'
+import type { LastTurn, Snapshot } from './sessions.ts'
+
+type Part = { type: string; text: string; providerOptions?: unknown }
+
+/** A tool with its name, as capabilities add it. */
+export type NamedTool = [name: string, tool: Tool]
+
+/** Return all tools of an agent. */
+export function mergeTools(own: object, added: readonly NamedTool[]): Record<string, Tool> {
+  return { ...own, ...Object.fromEntries(added) }
+}
+
+/**
+ * Run one turn, emit each chunk of the reply, and return the `app_data` that it leaves.
+ *
+ * The session changes only in the last step, so there is nothing to undo: a turn that throws,
+ * is aborted, times out or ends without a whole reply leaves no trace.
+ * Throws AgentError, or the reason of the signal.
+ */
+export function takeTurn(runtime: Runtime, turn: Turn, signal: AbortSignal): Promise<LastTurn> {
+  const { sessions, settings } = runtime
+  return runtime.around(turn, signal, () =>
+    sessions.open(turn.sessionId, turn.actor, signal, async (session) => {
+      turn.number = session.number
+      const replayed = session.replay(turn.key)
+      if (replayed) {
+        Object.assign(turn, { number: replayed.turn, outcome: 'replayed' })
+        await turn.emit(replayed.reply)
+        return replayed
+      }
+      session.checkSize(turn.prompt)
+      const messages = stage(session.snapshot, settings.historyMessages)
+      const prompt: ModelMessage = { role: 'user', content: turn.prompt }
+      const [reply, answers] = await withinTime(settings.turnTimeoutSeconds, signal, (stop) =>
+        stream(runtime, turn, [...messages, prompt], stop),
+      )
+      const added = [prompt, ...answers]
+      // Without the system prompt: the code's own applies, also after it has changed.
+      const data = { messages: [...messages, ...added] }
+      const created_at = new Date().toISOString()
+      const snapshot = { scope: 'agent', schema_version: '1.0', created_at, data }
+      const saved = () => runtime.committed(turn, added)
+      return session.commit(turn, snapshot, startsOf(data.messages), reply, saved)
+    }),
+  )
+}
+
+/** Return the indexes of the messages with which turns begin: those of users. */
+function startsOf(messages: ModelMessage[]): number[] {
+  return messages.flatMap((message, index) => (message.role === 'user' ? [index] : []))
+}
+
+/** Return the last whole turns that fit into `limit` messages; at least the very last one. */
+function stage(committed: Snapshot | null, limit: number): ModelMessage[] {
+  if (!committed) return []
+  const { messages } = committed.data as { messages: ModelMessage[] } // checked by the store
+  const starts = startsOf(messages)
+  return messages.slice(starts.find((start) => messages.length - start <= limit) ?? starts.at(-1))
+}
+
+/** Run the agent; return the emitted text and the messages of the turn. Throws AgentError. */
+async function stream(
+  runtime: Runtime,
+  turn: Turn,
+  staged: ModelMessage[],
+  stop: AbortSignal,
+): Promise<[string, ModelMessage[]]> {
+  const chunks: string[] = []
+  let size = 0
+  const options = runtime.prepare(turn)
+  try {
+    const result = streamText({
+      instructions: SYSTEM_PROMPT,
+      messages: staged,
+      maxRetries: 2, // only before the first chunk
+      stopWhen: [isStepCount(runtime.settings.maxSteps), endedBadly],
+      // What was committed has been mended.
+      prepareStep: ({ messages: all }) => ({
+        messages: [...all.slice(0, staged.length), ...mended(all.slice(staged.length))],
+      }),
+      abortSignal: stop,
+      onError: () => {}, // the default prints the error, which may quote a prompt
+      ...options,
+    })
+    for await (const part of result.stream) {
+      stop.throwIfAborted()
+      if (part.type === 'error') throw part.error
+      if (part.type === 'text-delta') size += Buffer.byteLength(part.text)
+      if (part.type === 'tool-input-delta') size += Buffer.byteLength(part.delta)
+      if (size > runtime.settings.maxReplyBytes) throw new AgentError('reply_incomplete')
+      if (part.type === 'finish-step') {
+        turn.inputTokens += part.usage.inputTokens ?? 0
+        turn.outputTokens += part.usage.outputTokens ?? 0
+      }
+      if (part.type === 'tool-call') {
+        await turn.emit({ id: part.toolCallId, name: part.toolName, input: part.input })
+      }
+      if (part.type === 'tool-result') {
+        const { toolCallId: id, output } = part
+        const text = typeof output === 'string' ? output : JSON.stringify(output ?? null)
+        await turn.emit({ id, text, isError: false })
+      }
+      if (part.type === 'tool-error') {
+        await turn.emit({ id: part.toolCallId, text: String(part.error), isError: true })
+        const kind = typeof part.error === 'string' ? 'not a valid call' : describe(part.error)
+        // A name that the model made up is not logged.
+        const name = Object.hasOwn(options.tools, part.toolName)
+          ? part.toolName
+          : 'that does not exist'
+        log('WARNING', `tool ${name}: ${kind}`)
+      }
+      if (part.type === 'text-delta') {
+        const chunk = part.text.toWellFormed()
+        chunks.push(chunk)
+        await turn.emit(chunk)
+      }
+    }
+    const { finishReason, rawFinishReason, text, toolCalls } = await result.finalStep
+    const isOver = rawFinishReason !== undefined || finishReason !== 'other'
+    if (!isOver || ['interrupted', 'error'].includes(finishReason)) {
+      throw new AgentError('model_failed', '', 'the stream was cut')
+    }
+    if (finishReason !== 'stop' || toolCalls.length > 0) {
+      throw new AgentError('reply_incomplete', '', finishReason)
+    }
+    if (isBlank(text)) throw new AgentError('empty_reply')
+    return [chunks.join(''), selfContained(await result.responseMessages)]
+  } catch (error) {
+    const cause = RetryError.isInstance(error) ? error.lastError : error
+    let limit = cause
+    while (limit instanceof Error && !(limit instanceof AgentError)) limit = limit.cause
+    if (limit instanceof AgentError) throw limit
+    throw new AgentError('model_failed', '', describe(cause), { cause })
+  }
+}
+
+/** Whether the last step ended badly, so that a further one is pointless. */
+function endedBadly({ steps }: { steps: { finishReason: string }[] }): boolean {
+  return !['stop', 'tool-calls'].includes(steps.at(-1)?.finishReason ?? '')
+}
+
+/** Return the messages without lone surrogates and blank texts, which providers refuse. */
+function mended(messages: ModelMessage[]): ModelMessage[] {
+  const copies = JSON.parse(JSON.stringify(messages), (_, value) =>
+    typeof value === 'string' ? value.toWellFormed() : value,
+  )
+  for (const copy of copies) {
+    if (typeof copy.content === 'string') continue
+    copy.content = copy.content.filter(({ type, text }: Part) => type !== 'text' || !isBlank(text))
+  }
+  return copies
+}
+
+/** Return the answers without references to state that the provider keeps. */
+function selfContained(answers: ModelMessage[]): ModelMessage[] {
+  return mended(answers).map((answer) => {
+    const content = answer.content as Part[]
+    const lasting = content.filter(({ type }) => !type.startsWith('reasoning'))
+    for (const part of lasting) delete part.providerOptions
+    return { ...answer, content: lasting } as ModelMessage
+  })
+}
