@@ -71,14 +71,14 @@ export interface EndSession {
 
 /** A request for one turn, and the facts for its line in the log; `key` makes a retry safe. */
 export class Turn {
-  readonly sessionId: string
-  readonly actor: string | null
-  readonly key: string | null
-  readonly prompt: string
+  readonly sessionId!: string
+  readonly actor!: string | null
+  readonly key!: string | null
+  readonly prompt!: string
   /** Receives the output of the turn; by default nobody does. */
-  emit: Emit
+  emit: Emit = async () => {}
   /** The headers of the request. */
-  readonly headers: IncomingHttpHeaders
+  readonly headers: IncomingHttpHeaders = {}
   /** Values that capabilities keep during the turn; `recalled`: texts shown to the model. */
   readonly notes = new Map<string, unknown>()
 
@@ -93,12 +93,7 @@ export class Turn {
   milliseconds = 0
 
   constructor(asked: Pick<Turn, 'sessionId' | 'actor' | 'key' | 'prompt'> & Partial<Turn>) {
-    this.sessionId = asked.sessionId
-    this.actor = asked.actor
-    this.key = asked.key
-    this.prompt = asked.prompt
-    this.emit = asked.emit ?? (async () => {})
-    this.headers = asked.headers ?? {}
+    Object.assign(this, asked)
   }
 
   /** Note the error that ends the turn, which `signal` cancels. */

@@ -11,7 +11,8 @@ export function readTurns(messages: unknown[]): [string, Chunk[]][] {
   const turns: [string, Chunk[]][] = []
   for (const { role, content } of messages as ModelMessage[]) {
     const chunks = typeof content === 'string' ? [content] : content.flatMap(chunksOf)
-    if (role === 'user') turns.push([chunks.filter((chunk) => typeof chunk === 'string').join(''), []])
+    if (role === 'user')
+      turns.push([chunks.filter((chunk) => typeof chunk === 'string').join(''), []])
     else turns.at(-1)?.[1].push(...chunks)
   }
   return turns
