@@ -39,7 +39,7 @@ BELOW = {
 }
 # A room of modules that have no folder.
 OF_CHAT_ROUTE = {"chat_route", "ui_messages"}
-LIGHT = {"capability", "contract", "findings", "log", "plain_http", "settings"}
+LIGHT = {"capability", "contract", "findings", "log", "settings"}
 IMPORT = re.compile(
     r"^(?:import|export)\b(?!\s+type\b)[^'\"]*?from\s*'(\.[^']+)'|\bimport\s*\(?'(\.[^']+)'",
     re.MULTILINE,

@@ -35,6 +35,7 @@ REPLACED = {
     "src/settings.ts": {
         "8080": "9000",
         "[8, 0, 86_400],\n  // A": "[25, 0, 86_400],\n  // A",
+        "integer(8, 0, 86_400),\n  allowed": "integer(25, 0, 86_400),\n  allowed",
     },
     "tests/test_turn.py": {"def test_turns_of_a_session_run": "def test_turns_of_a_customer_run"},
     "tests/turn.test.ts": {"test('turns of a session run": "test('turns of a customer run"},

@@ -63,7 +63,7 @@ CHANGES = [
     ("python/tests/test_turn.py", '"""{}', ("", "Tests: ", "All tests: ")),
     ("typescript/tests/turn.test.ts", "// {}", ("", "Tests: ", "All tests: ")),
     ("python/src/app/settings.py", "max_steps: int = integer(1{}, ", (0, 1, 2)),
-    ("typescript/src/settings.ts.jinja", "maxSteps: [1{}, ", (0, 1, 2)),
+    ("typescript/src/settings.ts", "maxSteps: integer(1{}, ", (0, 1, 2)),
 ]
 
 

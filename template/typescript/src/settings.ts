@@ -112,6 +112,13 @@ export function isLoopback({ host }: CoreSettings): boolean {
   return ['localhost', '::1'].includes(host) || host.startsWith('127.')
 }
 
+const PLAIN_HTTP = /^http:\/\/(?!([^/?#]*@)?(localhost|127\.[0-9.]+|\[::1\])(:[0-9]+)?([/?#]|$))/i
+
+/** Whether a URL sends what it carries unencrypted to another host. @public */
+export function isPlainHttp(url: string): boolean {
+  return PLAIN_HTTP.test(url)
+}
+
 /** Return a URL to show, without its user and password. */
 export function withoutPassword(url: string): string {
   return url.replace(/\/\/[^/]*@/, '//')

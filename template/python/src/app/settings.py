@@ -9,6 +9,9 @@ from dotenv import dotenv_values
 
 from .findings import Finding, diagnostic
 
+PLAIN_HTTP = re.compile(
+    r"(?i)http://(?!([^/?#]*@)?(localhost|127\.[0-9.]+|\[::1\])(:[0-9]+)?([/?#]|$))"
+)
 HOST_FORM = r"[A-Za-z0-9_.:\[\]-]+"
 
 
@@ -80,6 +83,11 @@ class CoreSettings:
     def is_loopback(self) -> bool:
         """Whether only programs of this machine can reach the server."""
         return self.host in {"localhost", "::1"} or self.host.startswith("127.")
+
+
+def is_plain_http(url: str) -> bool:
+    """Whether a URL sends what it carries unencrypted to another host."""
+    return PLAIN_HTTP.match(url) is not None
 
 
 def without_password(url: str) -> str:

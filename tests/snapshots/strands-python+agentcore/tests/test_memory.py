@@ -11,18 +11,18 @@ import pytest
 from conftest import ScriptedModel
 
 from app import memory
+from app.capabilities import Settings, make_capabilities
 from app.collections.memory_backend import NamespaceConfig
-from app.contract import AgentError, TurnRequest
+from app.contract import AgentError, Turn
 from app.memory import retry_queue
-from app.memory.adapter import with_memory
 from app.memory.base import Event, MemoryRefused, MemoryUnavailable, Record
 from app.memory.erase import Erasure, erasure_scope
 from app.memory.iam import make_policy
+from app.memory.long_term import LongTermMemory
 from app.memory.namespaces import Namespace, Who, event_session, resolve
 from app.memory.recall import Hit, MemoryTurn, Reader, memory_block
 from app.memory.record import Recorder, Writer
 from app.runtime import Runtime
-from app.settings import read_settings
 from app.turn import take_turn
 
 MISO, QUESTION = "My <cat> is called Miso.", "What is my cat called?"
@@ -69,19 +69,19 @@ class Chat:
     """The turns of an agent, each recorded before the next begins."""
 
     def __init__(self, *script: Any) -> None:
-        self.runtime, self.model = Runtime(read_settings()[0]), ScriptedModel(script)
+        settings, _ = Settings.read()
+        capabilities = make_capabilities(settings)
+        self.runtime, self.model = Runtime(settings, capabilities), ScriptedModel(script)
+        self.long_term = LongTermMemory.find(capabilities)
         if script:
-            self.runtime.model = with_memory(self.model)
+            self.runtime.model = self.model
 
     async def say(self, actor: str | None, prompt: str, session: str = "s") -> str:
-        async def ignore(_: object) -> None:
-            """The reply is returned whole."""
-
-        request = TurnRequest(f"{session}-{actor}", actor, None, prompt)
+        turn = Turn(f"{session}-{actor}", actor, None, prompt)
         try:
-            return str((await take_turn(self.runtime, request, ignore))["reply"])
+            return (await take_turn(self.runtime, turn))["reply"]
         finally:
-            await done(self.runtime)
+            await done(self.long_term.recorder)
 
 
 class Scripted:
@@ -166,7 +166,7 @@ async def test_a_failed_turn_records_nothing() -> None:
     with pytest.raises(AgentError):
         await chat.say("ada", MISO)
     with pytest.raises(RuntimeError):
-        Chat().runtime.long_term.begin(TurnRequest("s", "ada", None, "hi")).end()
+        Chat().long_term.begin(Turn("s", "ada", None, "hi")).end()
         memory.add("after its turn")
     assert rows("items") == []
     await chat.say("ada", "Hello!")
@@ -261,9 +261,14 @@ async def test_forgetting_erases_one_actor_and_nobody_else() -> None:
     chat = Chat()
     for actor in ("ada", "ada2"):
         await chat.say(actor, f"I am {actor}.")
-    erasure = Erasure(chat.runtime.long_term, "ada")
-    assert await erasure.find_sessions() == ["s-ada"]
-    report = await erasure.erase()
+    known = list[str]()
+
+    async def erase_sessions(_: object, candidates: list[str]) -> None:
+        known.extend(candidates)
+
+    chat.long_term.erase_sessions = erase_sessions
+    report = await Erasure(chat.long_term, "ada").erase()
+    assert known == ["s-ada"]
     assert (report.events, report.records, report.could_not) == (1, 1, [])
     assert rows("actor") == ["ada2"] and rows("namespace") == ["/users/ada2/"]
 
@@ -287,13 +292,13 @@ def test_what_may_belong_to_others_is_not_erased(templates: Any, actor: str, pat
 
 
 def test_the_policy_allows_what_is_used_and_its_copy_is_compared(project: Path) -> None:
-    runtime = Runtime(read_settings()[0])
-    policy = make_policy(runtime.project)
+    long_term = Chat().long_term
+    policy = make_policy(long_term.project)
     assert [it["Sid"] for it in policy["Statement"]] == ["RecallNotes", "RecordNotes", "Secrets"]
     condition = policy["Statement"][0]["Condition"]["StringLike"]
     assert condition == {"bedrock-agentcore:namespace": ["/users/*/"]}
     saved = project / "iam/apart.policy.json"
     for text, ids in ((json.dumps(policy).replace("${AWS_ACCOUNT_ID}", "1"), []), ("[]", ["W248"])):
         saved.write_text(text)
-        found = [it["id"][4:] for it in Runtime.check(runtime.settings) if "policy" in it["file"]]
+        found = [finding["id"][4:] for finding in long_term.check()]
         assert found == ids

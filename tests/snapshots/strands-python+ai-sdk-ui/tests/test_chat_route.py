@@ -7,9 +7,9 @@ import pytest
 from starlette.types import ASGIApp, Receive, Scope, Send
 from test_turn import CALL, Client
 
-from app.chat_route import chat_routes
 from app.runtime import Runtime
-from app.server import Turns, create_app
+from app.server import create_app
+from app.turns import Turns
 
 ROUTE, HEADERS = "/api/chat", {"Host": "127.0.0.1:8080"}
 
@@ -17,7 +17,7 @@ ROUTE, HEADERS = "/api/chat", {"Host": "127.0.0.1:8080"}
 @pytest.fixture(autouse=True)
 def with_route(monkeypatch: pytest.MonkeyPatch) -> None:
     def create(runtime: Runtime, turns: Turns) -> ASGIApp:
-        app = create_app(runtime, turns, chat_routes(runtime, turns))
+        app = create_app(runtime, turns)
 
         async def respond(scope: Scope, receive: Receive, send: Send) -> None:
             path, _, query = scope["path"].partition("?")

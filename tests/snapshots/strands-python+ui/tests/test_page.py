@@ -1,26 +1,13 @@
 """The page: whole files, behind the checks, and a policy that lets them call only this server."""
 
 import re
-from typing import Any
 
-import pytest
 from click.testing import CliRunner
 from test_turn import Client
 
 from app.main import cli
-from app.page import page_routes
-from app.runtime import Runtime
-from app.server import Turns, create_app
 
 HERE, ELSEWHERE = {"Host": "127.0.0.1:8080"}, {"Host": "localhost.evil.example"}
-
-
-@pytest.fixture(autouse=True)
-def with_page(monkeypatch: pytest.MonkeyPatch) -> None:
-    def create(runtime: Runtime, turns: Turns) -> Any:
-        return create_app(runtime, turns, page_routes(runtime))
-
-    monkeypatch.setattr("test_turn.create_app", create)
 
 
 async def test_the_page_comes_without_a_token_and_only_from_here() -> None:

@@ -14,11 +14,11 @@ from click.testing import CliRunner
 from store_server import PASSWORD, StoreServer
 from test_turn import Client
 
+from app.capabilities import Settings
 from app.collections.models import Collection
 from app.collections.secrets import Secrets
 from app.main import cli
 from app.sessions import Sessions
-from app.settings import Settings
 from app.store import open_store
 from app.store.base import Conflict, DurableStore, StoreUnavailable, Unsupported
 from app.store.cached import CachedStore

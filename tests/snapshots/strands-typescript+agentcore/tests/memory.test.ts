@@ -7,19 +7,23 @@ import { dirname, join } from 'node:path'
 import { afterEach, beforeEach, mock, test } from 'node:test'
 import { setTimeout as sleep } from 'node:timers/promises'
 
+import { type Settings, SETTINGS } from '../src/capabilities.ts'
+import { Declarations } from '../src/collections/capability.ts'
 import { loadProject } from '../src/collections/check.ts'
+import { Turn } from '../src/contract.ts'
 import { AgentCore } from '../src/memory/agentcore.ts'
 import { MemoryRefused, MemoryUnavailable } from '../src/memory/base.ts'
-import { checkMemory, checkResources } from '../src/memory/check.ts'
+import { checkPolicy, checkResources } from '../src/memory/check.ts'
 import { Erasure, erasureScope } from '../src/memory/erase.ts'
 import { makePolicy } from '../src/memory/iam.ts'
 import { LocalMemory } from '../src/memory/local.ts'
+import { LongTermMemory } from '../src/memory/long_term.ts'
 import { add, type Hit, search } from '../src/memory/memory.ts'
 import { resolve } from '../src/memory/namespaces.ts'
 import { splitUtterances } from '../src/memory/record.ts'
 import { RetryQueue } from '../src/memory/retry_queue.ts'
 import { Runtime } from '../src/runtime.ts'
-import { createSettings, type Settings } from '../src/settings.ts'
+import { createSettings } from '../src/settings.ts'
 import { takeTurn } from '../src/turn.ts'
 import './apart.ts'
 import { ScriptedModel, type Step } from './scripted_model.ts'
@@ -43,7 +47,7 @@ const NOTES = {
   writeback: { enabled: true },
 }
 const LISTS = { mode: 'user', read_collections: ['notes'], write_collections: ['notes'] }
-const WHO = { actor: 'alice', sessionId: 's-1', projectId: 'apollo' }
+const ALICE = { actor: 'alice', sessionId: 's-1', projectId: 'apollo' }
 const VARIABLE = 'SECRETS_AGENTCORE_NOTES'
 
 const logged = mock.method(console, 'error', () => {})
@@ -81,22 +85,26 @@ function events(): unknown[] {
 /** An agent with this script; without one the offline model answers. */
 class Talk {
   readonly runtime: Runtime
+  readonly longTerm: LongTermMemory
   readonly model: ScriptedModel
 
   constructor(script: Step[] = [], settings: Partial<Settings> = {}) {
-    this.runtime = new Runtime(createSettings({ recallTimeoutSeconds: 1, ...settings }))
+    const given = createSettings({ recallTimeoutSeconds: 1, ...settings }, SETTINGS)
+    const declarations = new Declarations(given, [])
+    this.longTerm = new LongTermMemory(given, [declarations])
+    this.runtime = new Runtime(given, [declarations, this.longTerm])
     this.model = new ScriptedModel(script)
     if (script.length > 0) this.runtime.model = this.model
   }
 
   /** Return the reply, when the turn is recorded. */
   async say(actor: string | null, prompt: string, session = 's', seconds = 5): Promise<string> {
-    const request = { sessionId: `${session}-${actor}`, actor, key: null, prompt }
+    const turn = new Turn({ sessionId: `${session}-${actor}`, actor, key: null, prompt })
     const signal = AbortSignal.timeout(seconds * 1000)
     try {
-      return (await takeTurn(this.runtime, request, async () => {}, signal)).reply
+      return (await takeTurn(this.runtime, turn, signal)).reply
     } finally {
-      while (this.runtime.isWaiting) await sleep(5)
+      while (this.runtime.isBusy) await sleep(5)
     }
   }
 }
@@ -119,7 +127,7 @@ test('the offline model says what it remembers, to nobody else', async () => {
   await talk.say('alice', MISO, 'before')
   assert.equal(await talk.say('alice', QUESTION), `${now} I remember: "${MISO}"`)
   assert.equal(await talk.say('bob', QUESTION), now)
-  assert.match((await talk.runtime.describeEndpoints()).join(), /in \.memory\/notes\.jsonl, until/)
+  assert.match((await talk.runtime.describe('')).join(), /in \.memory\/notes\.jsonl, until/)
 })
 
 test('an actor id is required, without a slash', async () => {
@@ -228,20 +236,21 @@ test('texts are split between characters, and never blank', () => {
 })
 
 test('a template is filled in from valid values only', () => {
-  assert.ok(resolve('/users/{actorId}/*', WHO).holds('/users/alice/facts/'))
-  assert.ok(!resolve('/users/{actorId}/*', WHO).holds('/users/alice2'))
+  assert.ok(resolve('/users/{actorId}/*', ALICE).holds('/users/alice/facts/'))
+  assert.ok(!resolve('/users/{actorId}/*', ALICE).holds('/users/alice2'))
   for (const template of ['/{other}', '/{actorId}-{sessionId}', '/']) {
-    assert.throws(() => resolve(template, WHO), RangeError)
+    assert.throws(() => resolve(template, ALICE), RangeError)
   }
   for (const actor of ['a/b', '{sessionId}', '']) {
-    assert.throws(() => resolve('/{actorId}', { ...WHO, actor }), RangeError)
+    assert.throws(() => resolve('/{actorId}', { ...ALICE, actor }), RangeError)
   }
 })
 
 test('erasing an actor takes nothing of others', async () => {
   const talk = new Talk([['one'], ['two'], ['three']])
   for (const actor of ['alice', 'alice', 'alice2']) await talk.say(actor, `I am ${actor}.`)
-  const erasure = new Erasure(talk.runtime.longTerm, 'alice')
+  const { collections, declarations } = talk.longTerm
+  const erasure = new Erasure(declarations.project, collections, 'alice', null)
   assert.deepEqual(await erasure.findSessions(), ['s-alice'])
   const { events: gone, records, could_not } = await erasure.erase()
   assert.deepEqual([gone, records, could_not], [2, 2, []])
@@ -258,7 +267,7 @@ test('a namespace is erased only when it can be of nobody else', () => {
     [['/users/{actorId}'], 'team/alice', []],
   ]
   for (const [templates, actor, paths] of cases) {
-    const { namespaces, shared } = erasureScope(templates, { ...WHO, actor }, ['s-1', 's-2'])
+    const { namespaces, shared } = erasureScope(templates, { ...ALICE, actor }, ['s-1', 's-2'])
     assert.deepEqual(
       namespaces.map(({ path }) => path),
       paths,
@@ -277,13 +286,13 @@ test('the policy allows what the collections need', () => {
   assert.match(JSON.stringify(all), /memory\/\$\{SECRETS_AGENTCORE_NOTES\}/)
   mkdirSync('iam')
   writeFileSync('iam/helper.policy.json', '{}')
-  const [found] = checkMemory('.', createSettings())
+  const [found] = checkPolicy('.', loadProject('.', null))
   assert.equal(found?.id, 'AML-W248')
 })
 
 test('a memory is compared with its collection', async (context) => {
   for (const name of [VARIABLE, 'AWS_ACCESS_KEY_ID']) process.env[name] = 'notes-0123456789'
-  const { runtime } = new Talk()
+  const { longTerm, runtime } = new Talk()
   const cases: [status: string, namespace: string, ids: string[]][] = [
     ['ACTIVE', '/users/{actorId}/', []],
     ['ACTIVE', '/people/{actorId}', ['AML-W244']],
@@ -293,7 +302,7 @@ test('a memory is compared with its collection', async (context) => {
     const strategies = [{ id: 's', namespaces: [namespace] }]
     const resource = { status, strategies, namespaceKeys: [] }
     context.mock.method(AgentCore.prototype, 'describe', async () => resource)
-    const found = await checkResources(runtime.longTerm, runtime.settings)
+    const found = await checkResources(longTerm.collections, null)
     assert.deepEqual(
       found.map(({ id }) => id),
       ids,

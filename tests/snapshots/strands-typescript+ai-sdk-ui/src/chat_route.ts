@@ -2,91 +2,91 @@
 
 import { setImmediate, setTimeout as sleep } from 'node:timers/promises'
 
-import { AgentError, checkPrompt, type Chunk, ERRORS, KEY, parseJson } from './contract.ts'
-import { SESSION_HEADER, SESSION_ID, type TurnReport, type TurnRequest } from './contract.ts'
-import { authorize, readActor, receive, refuseForeign } from './requests.ts'
+import { Capability, type Routes } from './capability.ts'
+import { AgentError, checkPrompt, type Chunk, KEY, parseJson } from './contract.ts'
+import { SESSION_HEADER, SESSION_ID, Turn } from './contract.ts'
+import { readActor, receive } from './requests.ts'
+import type { Handler } from './routes.ts'
 import type { Runtime } from './runtime.ts'
-import { Events, type Exchange, relay, type Routes, type Turns } from './server.ts'
+import { Events, relay } from './server.ts'
 import { serialize, type Snapshot } from './sessions.ts'
+import type { Turns } from './turns.ts'
 import { readTurns } from './ui_messages.ts'
 
 const STREAM_HEADER = 'x-vercel-ai-ui-message-stream'
-const NOT_FOUND = 'Not found: use POST /invocations, POST /api/chat or GET /ping.'
 const DONE = 'data: [DONE]\n\n'
 
+type Request = Parameters<Handler>[0]
+type Response = Parameters<Handler>[1]
 type Part = { type: string; [field: string]: unknown }
 type Fields = Record<string, unknown>
 
-/** Return the routes for a page with useChat; the chat's id is the session's. */
-export function chatRoutes(runtime: Runtime, turns: Turns): Routes {
-  const { maxTurns } = runtime.settings
-  let lastRead: Promise<unknown> = Promise.resolve()
-  Object.assign(ERRORS, { not_found: [404, NOT_FOUND] })
+/** The routes for a page with useChat; the chat's id is the session's. */
+export class ChatRoute extends Capability {
+  /** Return why a turn failed, to show it behind the message, or nothing. */
+  explain: (error: AgentError) => Promise<string> = async () => ''
 
-  function check({ request, response }: Exchange): void {
-    refuseForeign(request, runtime)
-    authorize(request, runtime)
-    response.setHeader('Cache-Control', 'no-store')
-  }
+  override routes(turns: Turns): Routes {
+    let lastRead: Promise<unknown> = Promise.resolve()
 
-  async function post({ request, response }: Exchange): Promise<void> {
-    check({ request, response })
-    const call = await turns.reading(maxTurns, () => readTurn({ request, response }, runtime))
-    turns.checkRoom(maxTurns) // others started meanwhile
-    response.setHeader(STREAM_HEADER, 'v1')
-    const events = new UiEvents(call.key, () => [])
-    await relay({ request, response }, turns, runtime, call, events)
-  }
+    const post: Handler = async (request, response, runtime) => {
+      response.setHeader('Cache-Control', 'no-store')
+      const { maxTurns } = runtime.settings
+      const turn = await turns.reading(maxTurns, () => readTurn(request, response, runtime))
+      turns.checkRoom(maxTurns) // others started meanwhile
+      response.setHeader(STREAM_HEADER, 'v1')
+      await relay({ request, response }, turns, runtime, turn, new UiEvents(turn, this.explain))
+    }
 
-  async function get({ request, response }: Exchange): Promise<void> {
-    check({ request, response })
-    const ids = new URLSearchParams(request.url?.split('?').slice(1).join('?')).getAll('id')
-    const sessionId = readId(response, ids.length === 1 ? ids[0] : null)
-    const actor = readActor(request, runtime)
-    const text = await turns.reading(maxTurns, () => {
-      // One by one: a large session takes all of the process for a moment.
-      const read = lastRead.then(async () => {
-        const snapshot = await runtime.sessions.read(sessionId, actor)
-        return serialize(snapshot ? uiMessages(snapshot) : [])
+    const get: Handler = async (request, response, runtime) => {
+      response.setHeader('Cache-Control', 'no-store')
+      const ids = new URLSearchParams(request.url?.split('?').slice(1).join('?')).getAll('id')
+      const sessionId = readId(response, ids.length === 1 ? ids[0] : null)
+      const actor = readActor(request, runtime)
+      const text = await turns.reading(runtime.settings.maxTurns, () => {
+        // One by one: a large session takes all of the process for a moment.
+        const read = lastRead.then(async () => {
+          const snapshot = await runtime.sessions.read(sessionId, actor)
+          return serialize(snapshot ? uiMessages(snapshot) : [])
+        })
+        // Then others are served; a timer that began at once would count the time of the read.
+        lastRead = Promise.allSettled([read]).then(() => setImmediate().then(() => sleep(10)))
+        return read
       })
-      // Then others are served; a timer that began at once would count the time of the read.
-      lastRead = Promise.allSettled([read]).then(() => setImmediate().then(() => sleep(10)))
-      return read
-    })
-    response.setHeader('Content-Type', 'application/json')
-    response.setHeader('X-Content-Type-Options', 'nosniff')
-    response.end(text)
-  }
+      response.setHeader('Content-Type', 'application/json')
+      response.setHeader('X-Content-Type-Options', 'nosniff')
+      response.end(text)
+    }
 
-  async function resume({ request, response }: Exchange): Promise<void> {
-    check({ request, response })
-    // There is nothing to resume: a turn ends when its client leaves.
-    response.writeHead(204).end()
-  }
+    const resume: Handler = (_, response) => {
+      // There is nothing to resume: a turn ends when its client leaves.
+      response.writeHead(204, { 'Cache-Control': 'no-store' }).end()
+    }
 
-  return { 'GET /api/chat': get, 'POST /api/chat': post, 'GET /api/chat/{id}/stream': resume }
+    return { 'GET /api/chat': get, 'POST /api/chat': post, 'GET /api/chat/{id}/stream': resume }
+  }
 }
 
 /** A reply as the parts of the UI message stream; tools are dynamic, as a page knows none. */
 class UiEvents extends Events {
-  readonly #key: string | null
-  readonly #recalled: () => string[]
+  readonly #turn: Turn
+  readonly #explain: ChatRoute['explain']
   #texts = 0
   #isText = false
   #hasBegun = false
 
-  constructor(key: string | null, recalled: () => string[]) {
+  constructor(turn: Turn, explain: ChatRoute['explain']) {
     super()
-    this.#key = key
-    this.#recalled = recalled
+    this.#turn = turn
+    this.#explain = explain
   }
 
   /** Return the part with the id of the reply. */
   override start(): string {
-    return part('start', { messageId: replyId(this.#key) })
+    return part('start', { messageId: replyId(this.#turn.key) })
   }
 
-  /** Return the parts of what the turn says, the first time after what it recalled. */
+  /** Return the parts for a chunk, the first time after the recalled texts. */
   override chunk(chunk: Chunk): string {
     const parts = this.#begin()
     if (typeof chunk === 'string') return parts + this.#text(chunk)
@@ -101,22 +101,24 @@ class UiEvents extends Events {
   }
 
   /** Return the last parts of a committed turn. */
-  override done(_result: object, report: TurnReport): string {
-    const { turn, milliseconds, inputTokens, outputTokens } = report
-    const messageMetadata = { turn, milliseconds, inputTokens, outputTokens }
+  override done(_result: object, turn: Turn): string {
+    const { number, milliseconds, inputTokens, outputTokens } = turn
+    const messageMetadata = { turn: number, milliseconds, inputTokens, outputTokens }
     const finish = part('finish', { finishReason: 'stop', messageMetadata })
     return this.#endText() + finish + DONE
   }
 
   /** Return the last parts of a turn that failed; nothing of it was kept. */
-  override error({ type, message }: AgentError): string {
-    return part('error', { errorText: `${type}: ${message}` }) + DONE
+  override async error(failure: AgentError): Promise<string> {
+    const { type, message } = failure
+    const errorText = `${type}: ${message}${await this.#explain(failure)}`
+    return part('error', { errorText }) + DONE
   }
 
   #begin(): string {
     if (this.#hasBegun) return ''
     this.#hasBegun = true
-    const data = this.#recalled()
+    const data = (this.#turn.notes.get('recalled') ?? []) as string[]
     return data.length > 0 ? part('data-recalled', { data }) : ''
   }
 
@@ -137,7 +139,7 @@ class UiEvents extends Events {
 }
 
 /** Read the turn of which useChat sends the messages; only the last one counts. */
-async function readTurn({ request, response }: Exchange, runtime: Runtime): Promise<TurnRequest> {
+async function readTurn(request: Request, response: Response, runtime: Runtime): Promise<Turn> {
   const body = parseJson(await receive(request, runtime.settings.maxBodyBytes))
   if (!isObject(body)) throw new AgentError('invalid_request', 'The body must be an object.')
   const sessionId = readId(response, body.id)
@@ -153,17 +155,17 @@ async function readTurn({ request, response }: Exchange, runtime: Runtime): Prom
   if (!Array.isArray(last.parts) || !last.parts.every(isText)) {
     throw new AgentError('invalid_request', 'The parts of a message must be texts.')
   }
-  const text = last.parts.map((one) => one.text).join('')
+  const text = last.parts.map(({ text: part }) => part).join('')
   const prompt = checkPrompt(text, runtime.settings.maxPromptChars)
   const [actor, key] = [readActor(request, runtime), last.id]
   if (typeof key !== 'string' || !KEY.test(key)) {
     const what = 'The id of a message is 1 to 128 visible ASCII characters.'
     throw new AgentError('invalid_request', what)
   }
-  return { sessionId, actor, key, prompt }
+  return new Turn({ sessionId, actor, key, prompt, headers: request.headers })
 }
 
-function readId(response: Exchange['response'], given: unknown): string {
+function readId(response: Response, given: unknown): string {
   // assistant-ui makes such ids.
   const id = typeof given === 'string' ? given.replace(/^__(?=LOCALID_)/, '') : given
   if (typeof id !== 'string' || !SESSION_ID.test(id)) throw new AgentError('invalid_session_id')

@@ -5,7 +5,7 @@ import { Message, type MessageData } from '@strands-agents/sdk'
 import type { Chunk } from './contract.ts'
 import { toolsOf } from './turn.ts'
 
-/** Return the prompt of each turn, and what the turn said. */
+/** Return the prompt of each turn, and what it emitted. */
 export function readTurns(messages: unknown[]): [string, Chunk[]][] {
   const turns: [string, Chunk[]][] = []
   for (const stored of messages as MessageData[]) {
@@ -14,7 +14,7 @@ export function readTurns(messages: unknown[]): [string, Chunk[]][] {
       block.type === 'textBlock' ? [block.text] : [...toolsOf({ content: [block] })],
     )
     const isPrompt = message.role === 'user' && typeof chunks[0] === 'string'
-    if (isPrompt) turns.push([chunks.filter((it) => typeof it === 'string').join(''), []])
+    if (isPrompt) turns.push([chunks.filter((chunk) => typeof chunk === 'string').join(''), []])
     else turns.at(-1)?.[1].push(...chunks)
   }
   return turns

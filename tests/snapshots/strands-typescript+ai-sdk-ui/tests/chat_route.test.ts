@@ -6,7 +6,7 @@ import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { test } from 'node:test'
 
-import { chatRoutes } from '../src/chat_route.ts'
+import { ChatRoute } from '../src/chat_route.ts'
 import { createApp } from '../src/server.ts'
 import { Client } from './client.ts'
 
@@ -15,7 +15,7 @@ type Part = { type: string; [field: string]: unknown }
 /** Serve a client's runtime while `use` calls the address of its route. */
 async function serving(client: Client, use: (url: string) => Promise<void>): Promise<void> {
   const { runtime, turns } = client
-  const app = createApp(runtime, turns, chatRoutes(runtime, turns))
+  const app = createApp(runtime, turns)
   const server = createServer(app).listen(0, '127.0.0.1')
   await once(server, 'listening')
   try {
@@ -42,28 +42,34 @@ async function history(url: string): Promise<{ id: string; parts: Part[] }[]> {
 }
 
 test('a turn comes in parts, and again as history', async () => {
-  await serving(new Client([['counting', ['call']], ['two']]), async (url) => {
-    const parts = await say(url, 'm1', 'count')
-    const text = ['text-start', 'text-delta', 'text-end']
-    const kinds = parts.map(({ type }) => type).filter((type) => !type.startsWith('tool-'))
-    assert.deepEqual([kinds, parts.length], [['start', ...text, ...text, 'finish'], 10])
-    assert.match(JSON.stringify(parts.at(-1)), /"messageMetadata":{"turn":1,/)
-    const [asked, replied] = await history(url)
-    assert.deepEqual(asked, { id: 'm1', role: 'user', parts: [{ type: 'text', text: 'count' }] })
-    assert.equal(replied?.id, parts[0]?.messageId)
-    const shown = replied?.parts.map(({ type }) => type)
-    assert.deepEqual(shown, ['text', 'dynamic-tool', 'text'])
-  })
+  await serving(
+    new Client([['counting', ['call']], ['two']], {}, (settings) => [new ChatRoute(settings, [])]),
+    async (url) => {
+      const parts = await say(url, 'm1', 'count')
+      const text = ['text-start', 'text-delta', 'text-end']
+      const kinds = parts.map(({ type }) => type).filter((type) => !type.startsWith('tool-'))
+      assert.deepEqual([kinds, parts.length], [['start', ...text, ...text, 'finish'], 10])
+      assert.match(JSON.stringify(parts.at(-1)), /"messageMetadata":{"turn":1,/)
+      const [asked, replied] = await history(url)
+      assert.deepEqual(asked, { id: 'm1', role: 'user', parts: [{ type: 'text', text: 'count' }] })
+      assert.equal(replied?.id, parts[0]?.messageId)
+      const shown = replied?.parts.map(({ type }) => type)
+      assert.deepEqual(shown, ['text', 'dynamic-tool', 'text'])
+    },
+  )
 })
 
 test('a failed turn ends in an error part, and can be tried again', async () => {
-  await serving(new Client([['half', new Error('secret')]]), async (url) => {
-    const errorText = 'model_failed: The model failed; this turn was not kept.'
-    assert.deepEqual((await say(url, 'm1', 'hi')).at(-1), { type: 'error', errorText })
-    assert.deepEqual(await history(url), [])
-    for (const _ of ['again', 'replayed']) {
-      assert.equal((await say(url, 'm1', 'hi')).at(-1)?.type, 'finish')
-    }
-    assert.equal((await history(url)).length, 2)
-  })
+  await serving(
+    new Client([['half', new Error('secret')]], {}, (settings) => [new ChatRoute(settings, [])]),
+    async (url) => {
+      const errorText = 'model_failed: The model failed; this turn was not kept.'
+      assert.deepEqual((await say(url, 'm1', 'hi')).at(-1), { type: 'error', errorText })
+      assert.deepEqual(await history(url), [])
+      for (const _ of ['again', 'replayed']) {
+        assert.equal((await say(url, 'm1', 'hi')).at(-1)?.type, 'finish')
+      }
+      assert.equal((await history(url)).length, 2)
+    },
+  )
 })

@@ -5,9 +5,10 @@ import type { Message, Model, ModelStreamEvent, StreamOptions } from '@strands-a
 import { AnthropicModel } from '@strands-agents/sdk/models/anthropic'
 
 import { AgentError } from './contract.ts'
+import { diagnostic, type Finding } from './findings.ts'
 import { OfflineModel } from './offline_model.ts'
 import { boundedFetch } from './provider.ts'
-import { type Diagnostic, diagnostic, isPlainHttp, type Settings } from './settings.ts'
+import { type CoreSettings, isPlainHttp } from './settings.ts'
 
 // What to look at when the provider refuses a call, and when it is not reached.
 export const [CREDENTIALS, ADDRESS] = ['ANTHROPIC_API_KEY', 'ANTHROPIC_BASE_URL']
@@ -19,7 +20,7 @@ class MessagesModel extends AnthropicModel {
   readonly #messages: Anthropic.Messages
   readonly #maxBytes: number
 
-  constructor(settings: Settings) {
+  constructor(settings: CoreSettings) {
     super({ modelId: settings.model, maxTokens: MAX_TOKENS })
     this.#messages = new Anthropic({ fetch: boundedFetch(settings) }).messages
     this.#maxBytes = settings.maxReplyBytes
@@ -65,13 +66,13 @@ function mend(input: string): string {
 }
 
 /** The model of this process. */
-export function buildModel(settings: Settings): Model {
+export function buildModel(settings: CoreSettings): Model {
   if (settings.model === 'offline') return new OfflineModel()
   return new MessagesModel(settings)
 }
 
-/** What keeps this model from answering, as far as the environment can tell. */
-export function checkModel(settings: Settings): Diagnostic[] {
+/** Return findings about missing or invalid model settings. */
+export function checkModel(settings: CoreSettings): Finding[] {
   if (process.env.ANTHROPIC_API_KEY) {
     if (!isPlainHttp(modelEndpoint(settings))) return []
     const hint = 'ANTHROPIC_API_KEY travels over plain http to another host: use https.'
@@ -82,6 +83,6 @@ export function checkModel(settings: Settings): Diagnostic[] {
 }
 
 /** Where the model is reached. */
-export function modelEndpoint(_settings: Settings): string {
+export function modelEndpoint(_settings: CoreSettings): string {
   return process.env.ANTHROPIC_BASE_URL || 'https://api.anthropic.com'
 }

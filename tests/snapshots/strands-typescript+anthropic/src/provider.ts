@@ -1,14 +1,14 @@
 // HTTP to the provider of the model, with a limit for what it sends.
 
 import { AgentError } from './contract.ts'
-import type { Settings } from './settings.ts'
+import type { CoreSettings } from './settings.ts'
 
 /**
  * Return a `fetch` that ends a call whose answer is too large.
  *
  * A byte of a reply takes up to six in JSON, and a short chunk comes with much around it.
  */
-export function boundedFetch({ maxReplyBytes }: Settings): typeof fetch {
+export function boundedFetch({ maxReplyBytes }: CoreSettings): typeof fetch {
   const [longest, most] = [6 * maxReplyBytes + 65_536, 64 * maxReplyBytes + 65_536]
   return async (input, init) => {
     const response = await fetch(input, init)

@@ -7,9 +7,10 @@ import OpenAI from 'openai'
 import type { ChatCompletionMessageParam } from 'openai/resources/chat/completions'
 
 import { AgentError } from './contract.ts'
+import { diagnostic, type Finding } from './findings.ts'
 import { OfflineModel } from './offline_model.ts'
 import { boundedFetch } from './provider.ts'
-import { type Diagnostic, diagnostic, isPlainHttp, type Settings } from './settings.ts'
+import { type CoreSettings, isPlainHttp } from './settings.ts'
 
 // What to look at when the provider refuses a call, and when it is not reached.
 export const [CREDENTIALS, ADDRESS] = ['OPENAI_API_KEY', 'OPENAI_BASE_URL']
@@ -32,7 +33,7 @@ class ChatModel extends Model {
   readonly #client: OpenAI
   readonly #maxBytes: number
 
-  constructor(settings: Settings) {
+  constructor(settings: CoreSettings) {
     super()
     this.#config = { modelId: settings.model }
     this.#maxBytes = settings.maxReplyBytes
@@ -140,12 +141,12 @@ function mend(input: string): string {
 }
 
 /** The model of this process. */
-export function buildModel(settings: Settings): Model {
+export function buildModel(settings: CoreSettings): Model {
   return settings.model === 'offline' ? new OfflineModel() : new ChatModel(settings)
 }
 
-/** What keeps this model from answering, as far as the environment can tell. */
-export function checkModel(settings: Settings): Diagnostic[] {
+/** Return findings about missing or invalid model settings. */
+export function checkModel(settings: CoreSettings): Finding[] {
   const { OPENAI_API_KEY: key, OPENAI_BASE_URL: url } = process.env
   if (key && isPlainHttp(modelEndpoint(settings))) {
     const hint = 'OPENAI_API_KEY travels over plain http to another host: use https.'
@@ -157,6 +158,6 @@ export function checkModel(settings: Settings): Diagnostic[] {
 }
 
 /** Where the model is reached. */
-export function modelEndpoint(_settings: Settings): string {
+export function modelEndpoint(_settings: CoreSettings): string {
   return process.env.OPENAI_BASE_URL || 'https://api.openai.com/v1'
 }

@@ -7,15 +7,19 @@ import type { AddressInfo } from 'node:net'
 import { text } from 'node:stream/consumers'
 import { test } from 'node:test'
 
-import { pageRoutes } from '../src/page/index.ts'
+import type { Settings } from '../src/capabilities.ts'
+import { ChatRoute } from '../src/chat_route.ts'
+import { Page } from '../src/page/capability.ts'
 import { createApp } from '../src/server.ts'
-import type { Settings } from '../src/settings.ts'
 import { Client, run } from './client.ts'
 
 /** Return status and text of what is at a path. */
 async function get(settings: Partial<Settings>, path: string, Host = '127.0.0.1:8080') {
-  const { runtime, turns } = new Client([], settings)
-  const app = createApp(runtime, turns, pageRoutes(runtime))
+  const { runtime, turns } = new Client([], settings, (given) => {
+    const route = new ChatRoute(given, [])
+    return [route, new Page(given, [route])]
+  })
+  const app = createApp(runtime, turns)
   const server = createServer(app).listen(0, '127.0.0.1')
   await once(server, 'listening')
   try {

@@ -6,6 +6,7 @@ import { after, describe, test } from 'node:test'
 
 import { v7 as uuid7 } from 'uuid'
 
+import { SETTINGS as KIND } from '../src/capabilities.ts'
 import { Collection } from '../src/collections/models.ts'
 import { Secrets } from '../src/collections/secrets.ts'
 import { Sessions } from '../src/sessions.ts'
@@ -19,11 +20,8 @@ import { Client } from './client.ts'
 import type { Step } from './scripted_model.ts'
 import { backend, broken, startServer } from './store_server.ts'
 
-const SETTINGS = createSettings({
-  maxSnapshotBytes: 8000,
-  checkpoints: 3,
-  storeTimeoutSeconds: 30,
-})
+const LIMITS = { maxSnapshotBytes: 8000, checkpoints: 3, storeTimeoutSeconds: 30 }
+const SETTINGS = createSettings(LIMITS, KIND)
 const AGENT = `test-${randomUUID()}`
 const SNAPSHOT = JSON.stringify({
   scope: 'agent',

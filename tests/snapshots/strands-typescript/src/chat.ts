@@ -1,22 +1,25 @@
-// The conversation in a terminal, or line by line from a pipe.
+// A conversation in the terminal, or from a pipe, one prompt per line.
 
 import { randomUUID } from 'node:crypto'
 import { once } from 'node:events'
 import { createInterface, emitKeypressEvents, type Interface } from 'node:readline'
 import { parseArgs } from 'node:util'
 
-import { ACTOR_ID, AgentError, checkPrompt, type Chunk, CONTROL } from './contract.ts'
-import { ERRORS, SESSION_ID } from './contract.ts'
-import { CommandError, readSettings } from './settings.ts'
-import { start } from './start.ts'
+import { explain } from './advice.ts'
+import { PROJECT } from './capabilities.ts'
+import { ACTOR_ID, AgentError, checkPrompt, type Chunk, ERRORS } from './contract.ts'
+import { SESSION_ID, Turn } from './contract.ts'
+import { CommandError } from './findings.ts'
+import { CONTROL } from './log.ts'
+import { readSettings } from './settings.ts'
 
 const HELP = `/new      begin a new session
 /session  print the id of the session
 /quit     leave, as exit, quit and Ctrl-D do
-Ctrl-C ends a running turn, clears a half typed line, and leaves at an empty one.
+Ctrl-C cancels the running turn, clears a half-typed line, or exits on an empty line.
 `
 const isPiped = !process.stdin.isTTY
-// Pipes get no colours, spinner or calls of tools.
+// Pipes get no colours, spinner or tool calls.
 const isLive = !isPiped && process.stdout.isTTY && process.env.TERM !== 'dumb'
 const print = (text: string): boolean => process.stdout.write(text)
 
@@ -25,20 +28,25 @@ function style(text: string, code: number): string {
   return isLive && !process.env.NO_COLOR ? `\x1b[${code}m${text}\x1b[0m` : text
 }
 
-/** Talk to the agent here, also line by line from a pipe. */
+/** Talk to the agent in this terminal, or from a pipe. */
 export async function chat(args: string[]): Promise<void> {
   const text = { type: 'string' } as const
   const { values } = parseArgs({ args, options: { session: text, actor: text } })
   let { session: sessionId = randomUUID() as string } = values
-  const { actor = null } = values
+  let { actor = null } = values
   if (!SESSION_ID.test(sessionId)) throw new CommandError(ERRORS.invalid_session_id[1], 2)
   if (actor !== null && !ACTOR_ID.test(actor)) throw new CommandError(ERRORS.invalid_actor[1], 2)
   if (isLive) {
     const [{ model }] = readSettings() // at once: a framework takes seconds to load
-    const who = `my-agent, ${model === 'offline' ? 'offline model' : model}`
+    const who = `${PROJECT}, ${model === 'offline' ? 'offline model' : model}`
     print(`${style(who, 1)}. /help lists the commands; Ctrl-D leaves.\n`)
   }
-  const [runtime, { takeTurn }] = [await start(), await import('./turn.ts')]
+  const { startRuntime } = await import('./runtime.ts')
+  const [runtime, { takeTurn }] = [await startRuntime(), await import('./turn.ts')]
+  if (runtime.actorRequired && actor === null) {
+    actor = 'local-user'
+    print(`You are ${actor}; -- --actor ID names another.\n`)
+  }
   const keyboard = new Keyboard()
   let [done, failed] = [0, 0]
   let line
@@ -50,7 +58,7 @@ export async function chat(args: string[]): Promise<void> {
     } else if (command === '/new') {
       const before = sessionId
       ;[sessionId, done] = [randomUUID(), 0]
-      print(`New session ${sessionId}; the one before was ${before}.\n`)
+      print(`Started session ${sessionId} (previous: ${before}).\n`)
     } else if (command === '/session') {
       print(`This is session ${sessionId}.\n`)
     } else if (/^\/\w*(\s|$)/.test(command)) {
@@ -60,7 +68,8 @@ export async function chat(args: string[]): Promise<void> {
       const [reply, { signal }] = [new Reply(), (keyboard.turn = new AbortController())]
       try {
         const prompt = checkPrompt(line, runtime.settings.maxPromptChars)
-        await takeTurn(runtime, { sessionId, actor, key: null, prompt }, reply.show, signal)
+        const turn = new Turn({ sessionId, actor, key: null, prompt, emit: reply.show })
+        await takeTurn(runtime, turn, signal)
         done++
         print('\n')
       } catch (error) {
@@ -81,32 +90,10 @@ export async function chat(args: string[]): Promise<void> {
     }
   }
   await runtime.close()
-  const notice = done > 0 ? runtime.retentionNotice : 'It had no new turn.'
+  const notice = done > 0 ? runtime.retentionNotice : 'Nothing was added to it.'
   print(`\nThis was session ${sessionId}. ${notice}\n`)
   if (isLive) print('\x1b[?2004l')
   process.exit(isPiped && failed > 0 ? 1 : 0)
-}
-
-/** Return why a turn failed, for whoever runs this agent, and what to look at. */
-async function explain(error: AgentError): Promise<string> {
-  const cause = error.cause instanceof Error ? error.cause.message : ''
-  const why = (cause || error.detail || error.type).replace(CONTROL, '')
-  return `(${why})\n${await advise(error)}`
-}
-
-/** Return a line that says what to do when the model fails, or nothing. */
-async function advise({ type, detail }: AgentError): Promise<string> {
-  if (type !== 'model_failed') return ''
-  const { ADDRESS, CREDENTIALS } = await import('./model.ts')
-  const hints: [RegExp, string][] = [
-    [/HTTP 40[13]|Credential/, `look at ${CREDENTIALS}`],
-    [/HTTP 40[04]/, `look at MODEL and ${ADDRESS}`],
-    [/HTTP 429|[Tt]hrottl/, "the provider's limit is reached, try again later"],
-    [/Connect|ECONN|ENOTFOUND|EAI_AGAIN/, `look at ${ADDRESS} and the network`],
-    [/HTTP 5/, 'the provider failed or is overloaded, try again later'],
-  ]
-  const [, advice] = hints.find(([form]) => form.test(detail)) ?? []
-  return advice ? `${detail}: ${advice}.\n` : ''
 }
 
 /** The lines that are typed, and Ctrl-C. */
@@ -167,7 +154,7 @@ class Keyboard {
   }
 }
 
-/** What a turn says, as it is shown. */
+/** Prints the output of a turn. */
 class Reply {
   #atMargin = true
   #frames = 0

@@ -1,46 +1,65 @@
-// The commands of the agent, and the process that serves it.
+// The command line of the agent.
 
-import { once } from 'node:events'
 import { enableCompileCache } from 'node:module'
-import { type AddressInfo, createServer, type Server } from 'node:net'
+import { createServer } from 'node:net'
 import { exit } from 'node:process'
-import { setTimeout as sleep } from 'node:timers/promises'
-import { getSystemErrorMessage, parseArgs } from 'node:util'
+import { parseArgs } from 'node:util'
 
-import { createHttpServer } from './connection.ts'
-import { describe, log, logging } from './contract.ts'
-import { checkAnswers } from './copier_answers.ts'
-import { CommandError, diagnostic, formatFinding, isLoopback } from './settings.ts'
-import { readSettings, type Settings } from './settings.ts'
-import { start } from './start.ts'
-
-const USAGE = `Usage: node src/main.ts COMMAND
-
-  serve [--reload]                  serve the agent over HTTP on HOST and PORT, anew after a change
-  chat [--session ID] [--actor ID]  talk to the agent here, also line by line from a pipe
-  check [--json]                    report errors in the settings`
+import { COMMANDS, makeCapabilities, SERVE_OPTIONS, SETTINGS } from './capabilities.ts'
+import { checkAll, type Command } from './capability.ts'
+import { listen } from './connection.ts'
+import { CommandError, diagnostic, errorsOf, formatFinding, refuseErrors } from './findings.ts'
+import { readSettings } from './settings.ts'
 
 // Modules that load a framework or a client are imported by the command that needs them.
-const chat: typeof serve = async (args) => (await import('./chat.ts')).chat(args)
-const COMMANDS = new Map(Object.entries({ serve, chat, check }))
+const ALL: Record<string, Command> = {
+  serve: {
+    takes: '[--reload]',
+    does: 'serve the agent over HTTP on HOST and PORT, anew after a change',
+    run: serve,
+  },
+  chat: {
+    takes: '[--session ID] [--actor ID]',
+    does: 'talk to the agent here, or from a pipe, one prompt per line',
+    run: async (args) => (await import('./chat.ts')).chat(args),
+  },
+  ...COMMANDS,
+  check: { takes: '[--json] [--connect]', does: 'report errors in settings and files', run: check },
+}
 
-/** Report errors in the settings; exit with 1 if there is one. */
+/** Return the settings' capabilities, or end the command with the errors in the settings. */
+async function shell() {
+  const [settings, findings] = readSettings(SETTINGS)
+  refuseErrors(findings)
+  return makeCapabilities(settings)
+}
+
+/** Serve the agent; with --reload in a process that is restarted after a change. */
+async function serve(args: string[]): Promise<void> {
+  const names = ['reload', ...Object.keys(SERVE_OPTIONS)]
+  const options = Object.fromEntries(names.map((name) => [name, { type: 'boolean' } as const]))
+  const { reload, ...chosen } = parseArgs({ args, options }).values
+  for (const name of Object.keys(chosen)) process.env[SERVE_OPTIONS[name]!.variable] = '1'
+  if (reload) await (await import('./reload.ts')).serveWithReload()
+  else await (await import('./serve.ts')).serve()
+}
+
+/** Report errors in settings and files; exit with 1 if there is one. */
 async function check(args: string[]): Promise<void> {
-  const { json } = parseArgs({ args, options: { json: { type: 'boolean' } } }).values
-  const { Runtime } = await import('./runtime.ts')
-  const [settings, findings] = readSettings()
-  findings.push(...(await Runtime.check(settings)))
-  findings.push(...checkAnswers())
+  const flag = { type: 'boolean' } as const
+  const { json, connect } = parseArgs({ args, options: { json: flag, connect: flag } }).values
+  const [settings, findings] = readSettings(SETTINGS)
+  findings.push(...(await checkAll(settings, await makeCapabilities(settings), connect)))
   const probe = createServer()
   try {
     await listen(probe, settings)
     probe.close()
   } catch (error) {
     const { message, cause } = error as Error & { cause: { code: string } }
-    const isTaken = cause.code === 'EADDRINUSE' // by this agent, perhaps
+    const isTaken = cause.code === 'EADDRINUSE' // perhaps this agent is already running
     if (!isTaken) findings.push(diagnostic('SET-HOST', message))
   }
-  const errors = findings.filter(({ severity }) => severity === 'error').length
+  const errors = errorsOf(findings).length
   const warnings = findings.length - errors
   const lines = [...findings.map(formatFinding), `${errors} errors, ${warnings} warnings`]
   const report = { diagnostics: findings, errors, warnings }
@@ -48,70 +67,25 @@ async function check(args: string[]): Promise<void> {
   process.exitCode = Math.min(errors, 1)
 }
 
-async function listen(server: Server, { host, port }: Settings): Promise<void> {
-  try {
-    await once(server.listen(port, host), 'listening')
-  } catch (error) {
-    const why = getSystemErrorMessage((error as { errno: number }).errno)
-    const message = `Cannot listen on HOST ${host}, PORT ${port}: ${why}.`
-    throw Object.assign(new CommandError(message), { cause: error })
-  }
-}
-
-/** Serve the agent over HTTP on HOST and PORT. */
-async function serve(args: string[]): Promise<void> {
-  const { reload } = parseArgs({ args, options: { reload: { type: 'boolean' } } }).values
-  const { serveAnew, takeOver } = await import('./reload.ts')
-  if (reload) return serveAnew()
-  logging.isVerbose = true
-  const { createApp, Turns } = await import('./server.ts')
-  const [runtime, turns] = [await start(), new Turns()]
-  const { host, shutdownGraceSeconds } = runtime.settings
-  const signalled = new Promise((resolve) => {
-    for (const name of ['SIGTERM', 'SIGINT']) {
-      process.on(name, () => (turns.isDraining ? exit(1) : resolve(name)))
-    }
-  })
-  const server = createHttpServer(createApp(runtime, turns), runtime.settings)
-  await listen(server, runtime.settings)
-  process.exit = (code) => {
-    throw new Error(`process.exit(${code})`) // in a tool it would end the turns of all sessions
-  }
-  const handOver = takeOver(runtime.sessions.store) // before the first request is read
-  if (!isLoopback(runtime.settings) && !runtime.settings.apiToken) {
-    const place = `${host} is reachable from other machines`
-    console.log(`Warning: ${place}, and callers are not authenticated.`)
-  }
-  const [name, address] = [host.includes(':') ? `[${host}]` : host, server.address() as AddressInfo]
-  const listening = `Listening on http://${name}:${address.port}`
-  console.log([...(await runtime.describeEndpoints()), listening].join('\n'))
-  process.on('uncaughtException', logUncaught)
-  await signalled
-  await turns.drain(shutdownGraceSeconds)
-  await runtime.close()
-  handOver()
-  const closed = once(server.close(), 'close')
-  await Promise.race([closed, sleep(1000)]) // for clients that do not read their answer
-  exit(0) // a tool or a vendor's client that hangs would keep the process alive
-}
-
-/** Log what a listener, a timer or a promise of nobody threw: the turns of others go on. */
-function logUncaught(error: unknown): void {
-  log('ERROR', `uncaught: ${describe(error)}`)
+function usage(): string {
+  const commands = Object.entries(ALL).map(([name, { takes, does }]) => [`${name} ${takes}`, does])
+  const options = Object.entries(SERVE_OPTIONS).map(([name, { does }]) => [`serve --${name}`, does])
+  const lines = [...commands.slice(0, 1), ...options, ...commands.slice(1)]
+  const table = lines.map(([left = '', does]) => `  ${left.padEnd(34)}${does}`)
+  return ['Usage: node src/main.ts COMMAND\n', ...table].join('\n')
 }
 
 enableCompileCache() // the next start compiles nothing anew
-const [command = '', ...rest] = process.argv.slice(2)
+const [name = '', ...rest] = process.argv.slice(2)
 try {
-  const asksHelp = process.argv.includes('--help')
-  const run = asksHelp ? () => console.log(USAGE) : COMMANDS.get(command)
-  const what = command ? `No such command '${command}'.` : 'Missing command.'
-  if (!run) throw new CommandError(`${what}\n${USAGE}`, 2)
-  await run(rest)
+  const isKnown = Object.hasOwn(ALL, name)
+  const what = name ? `No such command '${name}'.` : 'Missing command.'
+  if (process.argv.includes('--help')) console.log(usage())
+  else if (!isKnown) throw new CommandError(`${what}\n${usage()}`, 2)
+  else await ALL[name]!.run(rest, shell)
 } catch (error) {
   const { code = '', message } = error as { code?: string; message: string }
   const isUsage = String(code).startsWith('ERR_PARSE_ARGS')
-  process.off('uncaughtException', logUncaught)
   if (!isUsage && !(error instanceof CommandError)) throw error
   console.error(`Error: ${message}`)
   exit(error instanceof CommandError ? error.exitCode : 2)

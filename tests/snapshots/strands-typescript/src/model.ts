@@ -6,8 +6,9 @@ import type { Message, Model, ModelStreamEvent, StreamOptions } from '@strands-a
 import { BedrockModel } from '@strands-agents/sdk/models/bedrock'
 
 import { AgentError } from './contract.ts'
+import { diagnostic, type Finding } from './findings.ts'
 import { OfflineModel } from './offline_model.ts'
-import { type Diagnostic, diagnostic, type Settings } from './settings.ts'
+import type { CoreSettings } from './settings.ts'
 
 // What to look at when the provider refuses a call, and when it is not reached.
 export const [CREDENTIALS, ADDRESS] = ['the AWS credentials', 'AWS_REGION']
@@ -50,7 +51,7 @@ function mend(input: string): string {
 }
 
 /** The model of this process. */
-export function buildModel(settings: Settings): Model {
+export function buildModel(settings: CoreSettings): Model {
   if (settings.model === 'offline') return new OfflineModel()
   // HTTP/1.1, which goes through proxies too; at most two more tries, before the first byte.
   const clientConfig = { region, maxAttempts: 3, requestHandler: new NodeHttpHandler() }
@@ -59,15 +60,15 @@ export function buildModel(settings: Settings): Model {
   return model
 }
 
-/** What keeps the model from answering, as far as the environment tells. */
-export async function checkModel(_settings: Settings): Promise<Diagnostic[]> {
+/** Return findings about missing or invalid model settings. */
+export async function checkModel(_settings: CoreSettings): Promise<Finding[]> {
   if (await region().catch(() => '')) return []
   const what = 'AWS_REGION is not set: MODEL needs it, as in us-east-1.'
   return [diagnostic('SET-AWS_REGION', what)]
 }
 
 /** Where the model is reached. */
-export async function modelEndpoint(_settings: Settings): Promise<string> {
+export async function modelEndpoint(_settings: CoreSettings): Promise<string> {
   const { AWS_ENDPOINT_URL_BEDROCK_RUNTIME, AWS_ENDPOINT_URL } = process.env
   const own = AWS_ENDPOINT_URL_BEDROCK_RUNTIME || AWS_ENDPOINT_URL
   return own || `https://bedrock-runtime.${await region()}.amazonaws.com`

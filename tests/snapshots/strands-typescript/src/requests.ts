@@ -1,10 +1,10 @@
-// Reading a request: the checks before a turn, in the order of the HTTP contract.
+// Validates a request, in the order that the HTTP contract defines.
 
 import { createHash, timingSafeEqual } from 'node:crypto'
 import type { IncomingMessage } from 'node:http'
 
 import * as contract from './contract.ts'
-import { AgentError, type EndSession, type TurnRequest } from './contract.ts'
+import { AgentError, type EndSession, Turn } from './contract.ts'
 import type { Runtime } from './runtime.ts'
 import { isLoopback, splitList } from './settings.ts'
 
@@ -27,7 +27,7 @@ export function pathOf({ url = '' }: IncomingMessage): string {
   }
 }
 
-/** Throw AgentError when a web page may be calling that ALLOWED_ORIGINS does not list. */
+/** Throw AgentError if the Host or the Origin is not allowed. */
 export function refuseForeign(request: IncomingMessage, { settings }: Runtime): void {
   const { host = [], origin = [], 'content-type': types = [] } = request.headersDistinct
   if (host.length !== 1) throw new AgentError('invalid_request', 'Send one Host header.')
@@ -53,8 +53,8 @@ export function refuseForeign(request: IncomingMessage, { settings }: Runtime): 
 
 function isAllowed(value: string, listed: string): boolean {
   const name = value.toLowerCase()
-  const names = [name, name.replace(/^([^/]+):\d+$/, '$1')] // a host: any port
-  const isListed = splitList(listed).some((it) => names.includes(it))
+  const names = [name, name.replace(/^([^/]+):\d+$/, '$1')] // a listed host matches on every port
+  const isListed = splitList(listed).some((item) => names.includes(item))
   return isListed || OWN_ADDRESS.test(value)
 }
 
@@ -81,7 +81,7 @@ export async function readCall(
   runtime: Runtime,
   sessionId: string,
   isNew: boolean,
-): Promise<TurnRequest | EndSession> {
+): Promise<Turn | EndSession> {
   const raw = await receive(request, runtime.settings.maxBodyBytes)
   if (!contract.SESSION_ID.test(sessionId)) throw new AgentError('invalid_session_id')
   const prompt = readPrompt(contract.parseJson(raw), runtime.settings.maxPromptChars)
@@ -94,11 +94,12 @@ export async function readCall(
     const what = 'An idempotency key is 1 to 128 visible ASCII characters, with a session header.'
     throw new AgentError('invalid_request', what)
   }
-  return prompt === null ? { sessionId, actor } : { sessionId, actor, key, prompt }
+  if (prompt === null) return { sessionId, actor }
+  return new Turn({ sessionId, actor, key, prompt, headers: request.headers })
 }
 
 /** Return the actor that the headers name, or throw AgentError. */
-function readActor(request: IncomingMessage, { actorRequired }: Runtime): string | null {
+export function readActor(request: IncomingMessage, { actorRequired }: Runtime): string | null {
   const actor = readHeader(request, ...contract.ACTOR_HEADERS)
   if (actor === null && actorRequired) throw new AgentError('actor_required')
   if (actor !== null && !contract.ACTOR_ID.test(actor)) throw new AgentError('invalid_actor')
@@ -106,13 +107,13 @@ function readActor(request: IncomingMessage, { actorRequired }: Runtime): string
 }
 
 /** Return the body; throw `payload_too_large` for a larger one. */
-async function receive(request: IncomingMessage, maxBytes: number): Promise<Uint8Array> {
+export async function receive(request: IncomingMessage, maxBytes: number): Promise<Uint8Array> {
   const chunks: Buffer[] = []
   let size = 0
   for await (const chunk of request.iterator({ destroyOnReturn: false })) {
     size += chunk.length
     if (size <= maxBytes) chunks.push(chunk)
-    if (size > 16 * maxBytes + 2 ** 24) break // a client reads no answer before it has sent this
+    if (size > 16 * maxBytes + 2 ** 24) break // most clients read after they have sent all
   }
   if (size > maxBytes) {
     throw new AgentError('payload_too_large', `The body is larger than ${maxBytes} bytes.`)

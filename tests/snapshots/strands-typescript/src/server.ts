@@ -3,11 +3,11 @@
 import { randomUUID } from 'node:crypto'
 import { once } from 'node:events'
 import type { IncomingMessage, RequestListener, ServerResponse } from 'node:http'
-import { setTimeout as sleep } from 'node:timers/promises'
 
-import { AgentError, type Chunk, describe, type Emit, type EndSession } from './contract.ts'
-import { isBlank, log, SESSION_HEADER, SESSION_ID } from './contract.ts'
-import { TurnReport, type TurnRequest } from './contract.ts'
+import type { Routes } from './capability.ts'
+import { AgentError, type Chunk, type EndSession, isBlank, SESSION_HEADER } from './contract.ts'
+import { SESSION_ID, Turn } from './contract.ts'
+import { describe, log } from './log.ts'
 import { authorize, pathOf, readCall, readHeader, refuseForeign } from './requests.ts'
 import { wantsEvents } from './requests.ts'
 import { type Handler, ROUTES } from './routes.ts'
@@ -15,81 +15,60 @@ import type { Runtime } from './runtime.ts'
 import { splitList } from './settings.ts'
 import { takeTurn } from './turn.ts'
 import { logged } from './turn_log.ts'
+import type { Turns } from './turns.ts'
 
 type Exchange = { request: IncomingMessage; response: ServerResponse }
-type Call = TurnRequest | EndSession
 
 const EVENT_STREAM = 'text/event-stream; charset=utf-8'
 
-/** The turns that run or wait in this process, and the reads of bodies and sessions. */
-export class Turns {
-  readonly tasks = new Map<Promise<unknown>, AbortController>()
-  changed = now()
-  isDraining = false
-  #reads = 0
-
-  /** Throw AgentError when no turn may start: `draining` or `server_busy`. */
-  checkRoom(maxTurns: number): void {
-    if (this.isDraining) throw new AgentError('draining')
-    if (this.tasks.size + this.#reads >= maxTurns) throw new AgentError('server_busy')
-  }
-
-  /** Take the place of a turn while a body or a session is read, or throw AgentError. */
-  async reading<T>(maxTurns: number, read: () => Promise<T>): Promise<T> {
-    this.checkRoom(maxTurns)
-    this.#reads++
-    return read().finally(() => this.#reads--)
-  }
-
-  /** Register a started turn, which `stop` cancels. */
-  start<T>(work: Promise<T>, stop: AbortController): Promise<T> {
-    const task = work.finally(() => {
-      this.tasks.delete(task)
-      this.changed = now()
-    })
-    this.tasks.set(task, stop)
-    this.changed = now()
-    return task
-  }
-
-  /** Refuse new turns, let running ones finish within this time, then cancel them. */
-  async drain(graceSeconds: number): Promise<void> {
-    this.isDraining = true
-    while (this.tasks.size > 0) {
-      const grace = sleep(graceSeconds * 1000, null, { ref: false })
-      await Promise.race([Promise.allSettled(this.tasks.keys()), grace])
-      for (const stop of this.tasks.values()) stop.abort(new AgentError('draining'))
-    }
-  }
-}
-
 /** A reply as the server-sent events of POST /invocations. */
-class Events {
-  /** Return what comes first; with nothing a failure before the first text is a status. */
+export class Events {
+  /** Return the opening events. If empty, a failure before the first text is an HTTP status. */
   start(): string {
     return ''
   }
 
-  /** Return the event of what the turn says, or nothing. */
+  /** Return the event for a chunk, or an empty string. */
   chunk(chunk: Chunk): string {
     return typeof chunk === 'string' ? event('', chunk) : ''
   }
 
   /** Return the event of a committed turn. */
-  done(result: object, _report: TurnReport): string {
+  done(result: object, _turn: Turn): string {
     return event('event: done\n', { ...result, reply: undefined })
   }
 
   /** Return the event of a turn that failed; nothing of it was kept. */
-  error({ type, message }: AgentError): string {
+  async error({ type, message }: AgentError): Promise<string> {
     return event('event: error\n', { error: { type, message } })
   }
 }
 
-type Routes = Record<string, (exchange: Exchange) => Promise<void>>
-
-export function createApp(runtime: Runtime, turns: Turns, more: Routes = {}): RequestListener {
+export function createApp(runtime: Runtime, turns: Turns): RequestListener {
   const pages = splitList(runtime.settings.allowedOrigins)
+  const routes = collectRoutes()
+
+  function collectRoutes(): Routes {
+    const added = runtime.capabilities.flatMap((capability) => [
+      guarded(capability.publicRoutes?.(), false),
+      guarded(capability.routes?.(turns)),
+    ])
+    const own = { 'GET /ping': ping, 'POST /invocations': invocations }
+    return Object.assign({}, ...added, guarded(ROUTES), own)
+  }
+
+  /** Check Host, Origin and token before a handler is called. */
+  function guarded(unguarded: Routes = {}, needsToken = true): Routes {
+    const entries = Object.entries(unguarded).map(([name, handler]): [string, Handler] => [
+      name,
+      async (request, response) => {
+        refuseForeign(request, runtime)
+        if (needsToken) authorize(request, runtime)
+        await handler(request, response, runtime)
+      },
+    ])
+    return Object.fromEntries(entries)
+  }
 
   /** Answer a listed page as CORS asks; return whether that was all. */
   function answerPage({ request, response }: Exchange): boolean {
@@ -103,52 +82,40 @@ export function createApp(runtime: Runtime, turns: Turns, more: Routes = {}): Re
     return true
   }
 
-  function checked(handler: Handler) {
-    return async ({ request, response }: Exchange): Promise<void> => {
-      refuseForeign(request, runtime)
-      authorize(request, runtime)
-      await handler(request, response, runtime)
-    }
-  }
-
-  const own = Object.entries(ROUTES).map(([name, handler]) => [name, checked(handler)])
-  const routes: Routes = {
-    ...more,
-    ...Object.fromEntries(own),
-    'GET /ping': ping,
-    'POST /invocations': invocations,
-  }
-
   async function route({ request, response }: Exchange): Promise<void> {
     if (answerPage({ request, response })) return
-    const path = pathOf(request)
-    const handle = routes[`${request.method?.replace(/^HEAD$/, 'GET')} ${path}`]
-    if (handle) return handle({ request, response })
-    const allowed = Object.keys(routes).filter((name) => name.split(' ')[1] === path)
-    if (allowed.length === 0) throw new AgentError('not_found')
-    const methods = allowed.map((name) => name.split(' ')[0]).join(', ')
+    const [path, method] = [pathOf(request), request.method?.replace(/^HEAD$/, 'GET')]
+    const names = Object.keys(routes).filter((name) => matches(name.split(' ')[1] ?? '', path))
+    const exact = names.find((name) => name === `${method} ${path}`)
+    const found = exact ?? names.find((name) => name.startsWith(`${method} `))
+    if (found) return void (await routes[found]!(request, response, runtime))
+    if (names.length === 0) throw new AgentError('not_found')
+    const methods = names.map((name) => name.split(' ')[0]).join(', ')
     response.setHeader('Allow', methods.replace('GET', 'GET, HEAD'))
     throw new AgentError('method_not_allowed')
   }
 
-  async function ping({ request, response }: Exchange): Promise<void> {
+  async function ping(request: IncomingMessage, response: ServerResponse): Promise<void> {
     refuseForeign(request, runtime)
-    const status = turns.tasks.size > 0 || runtime.isWaiting ? 'HealthyBusy' : 'Healthy'
+    const status = turns.tasks.size > 0 || runtime.isBusy ? 'HealthyBusy' : 'Healthy'
     send(response, { status, time_of_last_update: turns.changed })
   }
 
-  async function invocations({ request, response }: Exchange): Promise<void> {
-    const given = readHeader(request, SESSION_HEADER)
-    const sessionId = given ?? randomUUID()
+  async function invocations(request: IncomingMessage, response: ServerResponse): Promise<void> {
+    const sentId = readHeader(request, SESSION_HEADER)
+    const sessionId = sentId ?? randomUUID()
     if (SESSION_ID.test(sessionId)) response.setHeader(SESSION_HEADER, sessionId)
     refuseForeign(request, runtime)
     authorize(request, runtime)
     const call = await turns.reading(runtime.settings.maxTurns, () =>
-      readCall(request, runtime, sessionId, given === null),
+      readCall(request, runtime, sessionId, sentId === null),
     )
     turns.checkRoom(runtime.settings.maxTurns) // others started meanwhile
     const events = wantsEvents(request) ? new Events() : null
-    await relay({ request, response }, turns, runtime, call, events)
+    if (call instanceof Turn) return relay({ request, response }, turns, runtime, call, events)
+    const stop = new AbortController()
+    response.once('close', () => stop.abort())
+    send(response, await turns.start(endSession(runtime, call, stop.signal), stop))
   }
 
   return (request, response) => {
@@ -156,63 +123,66 @@ export function createApp(runtime: Runtime, turns: Turns, more: Routes = {}): Re
   }
 }
 
+/** Whether a path has the form of a pattern, in which `{id}` matches one segment. */
+function matches(pattern: string, path: string): boolean {
+  const [parts, segments] = [pattern.split('/'), path.split('/')]
+  const isSame = (part: string, at: number) =>
+    part === segments[at] || (/^\{\w+\}$/.test(part) && segments[at])
+  return parts.length === segments.length && parts.every(isSame)
+}
+
 /**
- * Run what was requested, relay its output, and cancel it when the client leaves.
+ * Run a turn, relay its output, and cancel it when the client leaves.
  *
  * Without `events` the reply is JSON.
  */
-async function relay(
+export async function relay(
   { request, response }: Exchange,
   turns: Turns,
   runtime: Runtime,
-  call: Call,
+  turn: Turn,
   events: Events | null,
 ): Promise<void> {
-  const [stop, report] = [new AbortController(), new TurnReport()]
+  const stop = new AbortController()
   response.once('close', () => stop.abort())
-  let held = ''
+  let buffered = ''
   async function write(text: string): Promise<void> {
     if (!response.headersSent) response.setHeader('Content-Type', EVENT_STREAM)
     if (!response.write(text)) await once(response, 'drain', { signal: stop.signal })
   }
-  const emit: Emit = async (chunk) => {
+  turn.emit = async (chunk) => {
     if (!events) return
-    held += events.chunk(chunk)
+    buffered += events.chunk(chunk)
     // Until the first text a failure is a status.
     if (!response.headersSent && (typeof chunk !== 'string' || isBlank(chunk))) return
-    const text = held
-    held = ''
+    const text = buffered
+    buffered = ''
     if (text) await write(text)
   }
   try {
     if (events?.start()) await write(events.start())
-    const result = await turns.start(run(runtime, call, emit, stop.signal, report), stop)
-    if (events && response.headersSent) response.end(events.done(result, report))
+    const taken = logged(turn, () => takeTurn(runtime, turn, stop.signal))
+    const { turn: number, reply, restarted } = await turns.start(taken, stop)
+    const result = { session_id: turn.sessionId, turn: number, reply, restarted }
+    if (events && response.headersSent) response.end(events.done(result, turn))
     else send(response, result)
   } catch (error) {
     if (!events || !response.headersSent || request.socket.destroyed) throw error
-    response.end(events.error(failureOf(error)))
+    response.end(await events.error(failureOf(error)))
   }
 }
 
-async function run(
+async function endSession(
   runtime: Runtime,
-  call: Call,
-  emit: Emit,
+  { sessionId, actor }: EndSession,
   signal: AbortSignal,
-  report: TurnReport,
 ): Promise<object> {
-  if ('prompt' in call) {
-    const take = () => takeTurn(runtime, call, emit, signal, report)
-    const { turn, reply, restarted } = await logged(call, signal, report, take)
-    return { session_id: call.sessionId, turn, reply, restarted }
-  }
   try {
-    await runtime.sessions.open(call.sessionId, call.actor, signal, (session) => session.end())
-    return { session_id: call.sessionId, ended: true }
+    await runtime.sessions.open(sessionId, actor, signal, (session) => session.end())
+    return { session_id: sessionId, ended: true }
   } catch (error) {
     if (error instanceof AgentError) {
-      log('WARNING', `session ${call.sessionId}: not ended: ${error.type} ${error.detail}`)
+      log('WARNING', `session ${sessionId}: not ended: ${error.type} ${error.detail}`)
     }
     throw error
   }
@@ -245,8 +215,4 @@ function failureOf(error: unknown): AgentError {
   const { message: text = '', stack = '' } = error instanceof Error ? error : {}
   log('ERROR', `${describe(error)}\n${stack.replace(text, '')}`)
   return new AgentError('internal_error')
-}
-
-function now(): number {
-  return Math.floor(Date.now() / 1000)
 }

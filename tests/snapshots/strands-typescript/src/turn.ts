@@ -1,13 +1,13 @@
 // One turn as a transaction: stage a copy of the session, stream the reply, commit at the end.
 
 import { AfterToolCallEvent, Agent, configureLogging, MaxTokensError } from '@strands-agents/sdk'
-import { type Message, NullConversationManager } from '@strands-agents/sdk'
+import { type Message, NullConversationManager, type Tool } from '@strands-agents/sdk'
 import type { JSONValue } from '@strands-agents/sdk'
 
-import { SYSTEM_PROMPT, TOOLS } from './agent.ts'
-import { AgentError, describe, type Emit, isBlank, log } from './contract.ts'
-import { type ToolCall, type ToolResult, TurnReport, type TurnRequest } from './contract.ts'
+import { SYSTEM_PROMPT } from './agent.ts'
+import { AgentError, isBlank, type ToolCall, type ToolResult, type Turn } from './contract.ts'
 import { withinTime } from './deadline.ts'
+import { describe, log } from './log.ts'
 import type { Runtime } from './runtime.ts'
 import type { LastTurn, Snapshot } from './sessions.ts'
 
@@ -16,54 +16,59 @@ const STOPS = ['toolUse', 'maxTokens', 'contentFiltered', 'guardrailIntervened',
 // The default logs the text of errors, which may quote prompts.
 configureLogging({ debug() {}, info() {}, warn() {}, error() {} })
 
+/** A tool with its name, as capabilities add it. */
+export type NamedTool = Tool
+
+/** Return all tools of an agent. */
+export function mergeTools(own: readonly Tool[], added: readonly NamedTool[]): Tool[] {
+  return [...own, ...added]
+}
+
 /**
- * Run one turn, `emit` each chunk of the reply, and return the `app_data` that it leaves.
+ * Run one turn, emit each chunk of the reply, and return the `app_data` that it leaves.
  *
  * The session changes only in the last step, so there is nothing to undo: a turn that throws,
  * is aborted, times out or ends without a whole reply leaves no trace.
  * Throws AgentError, or the reason of the signal.
  */
-export async function takeTurn(
-  runtime: Runtime,
-  request: TurnRequest,
-  emit: Emit,
-  signal: AbortSignal,
-  report = new TurnReport(),
-): Promise<LastTurn> {
-  const { sessionId, actor, key, prompt } = request
-  return runtime.sessions.open(sessionId, actor, signal, async (session) => {
-    report.turn = session.turn
-    const replayed = session.replay(key)
-    if (replayed) {
-      Object.assign(report, { turn: replayed.turn, outcome: 'replayed' })
-      await emit(replayed.reply)
-      return replayed
-    }
-    session.checkSize(prompt)
-    const agent = stage(runtime, request, session.snapshot)
-    const before = agent.messages.length
-    const reply = await withinTime(runtime.settings.turnTimeoutSeconds, signal, (stop) =>
-      stream(runtime, agent, prompt, emit, stop),
-    ).finally(() => Object.assign(report, agent.metrics.accumulatedUsage))
-    // Without the system prompt: the code's own applies, also after it has changed.
-    const snapshot = agent.takeSnapshot({ preset: 'session', exclude: ['systemPrompt'] })
-    const { scope, schemaVersion: schema_version, createdAt: created_at, data } = snapshot
-    const record = () => runtime.record(request, agent.messages.slice(before))
-    const turns = startsOf(agent.messages)
-    return session.commit({ scope, schema_version, created_at, data }, turns, reply, key, record)
-  })
+export function takeTurn(runtime: Runtime, turn: Turn, signal: AbortSignal): Promise<LastTurn> {
+  const { sessions, settings } = runtime
+  return runtime.around(turn, signal, () =>
+    sessions.open(turn.sessionId, turn.actor, signal, async (session) => {
+      turn.number = session.number
+      const replayed = session.replay(turn.key)
+      if (replayed) {
+        Object.assign(turn, { number: replayed.turn, outcome: 'replayed' })
+        await turn.emit(replayed.reply)
+        return replayed
+      }
+      session.checkSize(turn.prompt)
+      const agent = stage(runtime, turn, session.snapshot)
+      const before = agent.messages.length
+      const reply = await withinTime(settings.turnTimeoutSeconds, signal, (stop) =>
+        stream(runtime, agent, turn, stop),
+      ).finally(() => {
+        const { inputTokens, outputTokens } = agent.metrics.accumulatedUsage
+        Object.assign(turn, { inputTokens, outputTokens })
+      })
+      // Without the system prompt: the code's own applies, also after it has changed.
+      const snapshot = agent.takeSnapshot({ preset: 'session', exclude: ['systemPrompt'] })
+      const { scope, schemaVersion: schema_version, createdAt: created_at, data } = snapshot
+      const saved = () => runtime.committed(turn, agent.messages.slice(before))
+      const starts = startsOf(agent.messages)
+      return session.commit(turn, { scope, schema_version, created_at, data }, starts, reply, saved)
+    }),
+  )
 }
 
 /** Return a new agent that continues the session and shares no state with it. */
-function stage(runtime: Runtime, request: TurnRequest, committed: Snapshot | null): Agent {
+function stage(runtime: Runtime, turn: Turn, committed: Snapshot | null): Agent {
   const agent = new Agent({
-    model: runtime.model,
     systemPrompt: SYSTEM_PROMPT,
-    tools: TOOLS,
     printer: false, // the default prints every token
     conversationManager: new NullConversationManager(),
     retryStrategy: null, // a retry after the first chunk would repeat it
-    ...runtime.agentOptions(request),
+    ...runtime.prepare(turn),
   })
   agent.addHook(AfterToolCallEvent, ({ tool, error }) => {
     const name = tool?.name ?? 'that does not exist' // a name that the model made up is not logged
@@ -82,16 +87,15 @@ function stage(runtime: Runtime, request: TurnRequest, committed: Snapshot | nul
 async function stream(
   runtime: Runtime,
   agent: Agent,
-  prompt: string,
-  emit: Emit,
+  turn: Turn,
   stop: AbortSignal,
 ): Promise<string> {
-  const said: string[] = []
+  const chunks: string[] = []
   let size = 0
   const limits = { turns: runtime.settings.maxSteps }
   // As cancelSignal it would keep every listener that a tool does not remove.
   stop.addEventListener('abort', () => agent.cancel())
-  const events = agent.stream(prompt, { limits })
+  const events = agent.stream(turn.prompt, { limits })
   let next
   try {
     for (next = await events.next(); !next.done; next = await events.next()) {
@@ -104,35 +108,35 @@ async function stream(
       }
       if (event?.type === 'modelContentBlockDeltaEvent' && event.delta.type === 'textDelta') {
         const text = event.delta.text.toWellFormed()
-        said.push(text)
-        if (text) await emit(text)
+        chunks.push(text)
+        if (text) await turn.emit(text)
       }
       if (next.value.type === 'messageAddedEvent') {
-        for (const use of toolsOf(next.value.message)) await emit(use)
+        for (const use of toolsOf(next.value.message)) await turn.emit(use)
       }
     }
   } catch (error) {
     if (error instanceof MaxTokensError) throw new AgentError('reply_incomplete', '', 'maxTokens')
-    const limit = [error, (error as Error).cause].find((it) => it instanceof AgentError)
+    const limit = [error, (error as Error).cause].find((found) => found instanceof AgentError)
     throw limit ?? new AgentError('model_failed', '', describe(error), { cause: error })
   }
   const { stopReason, lastMessage } = next.value
   if (stopReason !== 'endTurn' && stopReason !== 'stopSequence') {
-    // A reason that is not known is a text of the provider, and not logged.
+    // An unknown reason is provider text, so it is not logged.
     throw new AgentError('reply_incomplete', '', STOPS.includes(stopReason) ? stopReason : 'other')
   }
   const texts = lastMessage.content.map((block) => (block.type === 'textBlock' ? block.text : ''))
   if (isBlank(texts.join(''))) throw new AgentError('empty_reply')
-  return said.join('')
+  return chunks.join('')
 }
 
 /** Yield the calls of tools, or their results, that a message has. */
-function* toolsOf({ content }: Pick<Message, 'content'>): Generator<ToolCall | ToolResult> {
+export function* toolsOf({ content }: Pick<Message, 'content'>): Generator<ToolCall | ToolResult> {
   for (const block of content) {
     if (block.type === 'toolUseBlock') {
       yield { id: block.toolUseId, name: block.name, input: block.input }
     } else if (block.type === 'toolResultBlock') {
-      const texts = block.content.map((it) => ('text' in it ? it.text : JSON.stringify(it)))
+      const texts = block.content.map((part) => ('text' in part ? part.text : JSON.stringify(part)))
       yield { id: block.toolUseId, text: texts.join('\n'), isError: block.status === 'error' }
     }
   }

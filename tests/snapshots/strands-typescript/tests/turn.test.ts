@@ -83,6 +83,7 @@ test('history is cut in front of a prompt, and a long turn is kept whole', async
   assert.equal(client.model.calls[3], '2 b 3 c 4')
   assert.equal(client.model.calls[6], '4 (toolUse) (toolResult) (toolUse) (toolResult) ok 5')
   const { signal } = new AbortController()
-  const stored = await client.runtime.sessions.open('s', null, signal, async (it) => it.snapshot)
+  const { sessions } = client.runtime
+  const stored = await sessions.open('s', null, signal, async ({ snapshot }) => snapshot)
   assert.doesNotMatch(JSON.stringify(stored), /system/)
 })

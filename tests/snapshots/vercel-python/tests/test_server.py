@@ -53,7 +53,7 @@ async def test_a_failure_is_a_status_until_there_is_text_and_quotes_nothing(capl
     client = Client([" ", ValueError("secret")])
     status, session, error = await client.send(POST, EVENTS, PROMPT)
     assert (status, session, "model_failed" in error) == (502, "s", True)
-    client.runtime.record = None  # type: ignore[assignment,method-assign]
+    client.runtime.committed = None  # type: ignore[assignment,method-assign]
     _, _, events = await client.send(POST, EVENTS, PROMPT)
     assert events.startswith('data: "ok"\n\nevent: error\ndata: {"error":{"type":"internal_error"')
     assert not re.search("secret|NoneType", error + events + caplog.text)

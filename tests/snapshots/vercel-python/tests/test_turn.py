@@ -10,9 +10,10 @@ import pytest
 from conftest import ScriptedModel
 from starlette.datastructures import Headers
 
+from app.capabilities import Settings, make_capabilities
 from app.runtime import Runtime
-from app.server import Turns, create_app
-from app.settings import Settings
+from app.server import create_app
+from app.turns import Turns
 
 PREFIX = "X-Amzn-Bedrock-AgentCore-Runtime-"
 SESSION, ACTOR, KEY = PREFIX + "Session-Id", PREFIX + "Custom-Actor-Id", "Idempotency-Key"
@@ -44,7 +45,8 @@ class Client:
     """A client of a server whose model plays a script."""
 
     def __init__(self, *script: Any, **settings: Any) -> None:
-        self.runtime, self.turns = Runtime(Settings(**settings)), Turns()
+        given = Settings(**settings)
+        self.runtime, self.turns = Runtime(given, make_capabilities(given)), Turns(given.max_turns)
         self.runtime.model = self.model = ScriptedModel(script)
 
     async def send(self, route: str, headers: Any, body: bytes, patience: float = 60) -> Any:

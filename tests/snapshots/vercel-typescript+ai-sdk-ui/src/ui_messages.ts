@@ -6,12 +6,13 @@ import type { Chunk } from './contract.ts'
 
 type Content = Exclude<ModelMessage['content'], string>
 
-/** Return the prompt of each turn, and what the turn said. */
+/** Return the prompt of each turn, and what it emitted. */
 export function readTurns(messages: unknown[]): [string, Chunk[]][] {
   const turns: [string, Chunk[]][] = []
   for (const { role, content } of messages as ModelMessage[]) {
     const chunks = typeof content === 'string' ? [content] : content.flatMap(chunksOf)
-    if (role === 'user') turns.push([chunks.filter((it) => typeof it === 'string').join(''), []])
+    if (role === 'user')
+      turns.push([chunks.filter((chunk) => typeof chunk === 'string').join(''), []])
     else turns.at(-1)?.[1].push(...chunks)
   }
   return turns

@@ -3,9 +3,10 @@
 import { createAnthropic } from '@ai-sdk/anthropic'
 import { defaultSettingsMiddleware, type LanguageModel, wrapLanguageModel } from 'ai'
 
+import { diagnostic, type Finding } from './findings.ts'
 import { OfflineModel } from './offline_model.ts'
 import { boundedFetch } from './provider.ts'
-import { type Diagnostic, diagnostic, isPlainHttp, type Settings } from './settings.ts'
+import { type CoreSettings, isPlainHttp } from './settings.ts'
 
 // What to look at when the provider refuses a call, and when it is not reached.
 export const [CREDENTIALS, ADDRESS] = ['ANTHROPIC_API_KEY', 'ANTHROPIC_BASE_URL']
@@ -13,7 +14,7 @@ export const [CREDENTIALS, ADDRESS] = ['ANTHROPIC_API_KEY', 'ANTHROPIC_BASE_URL'
 const MAX_TOKENS = 8192 // of one answer; Anthropic requires a limit
 
 /** The model of this process. */
-export function buildModel(settings: Settings): LanguageModel {
+export function buildModel(settings: CoreSettings): LanguageModel {
   if (settings.model === 'offline') return new OfflineModel()
   const baseURL = `${modelEndpoint(settings)}/v1`
   const anthropic = createAnthropic({ baseURL, fetch: boundedFetch(settings) })
@@ -23,8 +24,8 @@ export function buildModel(settings: Settings): LanguageModel {
   })
 }
 
-/** What keeps this model from answering, as far as the environment can tell. */
-export function checkModel(settings: Settings): Diagnostic[] {
+/** Return findings about missing or invalid model settings. */
+export function checkModel(settings: CoreSettings): Finding[] {
   if (process.env.ANTHROPIC_API_KEY) {
     if (!isPlainHttp(modelEndpoint(settings))) return []
     const hint = 'ANTHROPIC_API_KEY travels over plain http to another host: use https.'
@@ -35,6 +36,6 @@ export function checkModel(settings: Settings): Diagnostic[] {
 }
 
 /** Where the model is reached. */
-export function modelEndpoint(_settings: Settings): string {
+export function modelEndpoint(_settings: CoreSettings): string {
   return (process.env.ANTHROPIC_BASE_URL || 'https://api.anthropic.com').replace(/\/+$/, '')
 }

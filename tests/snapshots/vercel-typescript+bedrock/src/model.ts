@@ -4,15 +4,16 @@ import { createAmazonBedrock } from '@ai-sdk/amazon-bedrock'
 import { fromNodeProviderChain } from '@aws-sdk/credential-providers'
 import type { LanguageModel } from 'ai'
 
+import { diagnostic, type Finding } from './findings.ts'
 import { OfflineModel } from './offline_model.ts'
 import { boundedFetch } from './provider.ts'
-import { type Diagnostic, diagnostic, type Settings } from './settings.ts'
+import type { CoreSettings } from './settings.ts'
 
 // What to look at when the provider refuses a call, and when it is not reached.
 export const [CREDENTIALS, ADDRESS] = ['the AWS credentials', 'AWS_REGION']
 
 /** The model of this process. */
-export function buildModel(settings: Settings): LanguageModel {
+export function buildModel(settings: CoreSettings): LanguageModel {
   if (settings.model === 'offline') return new OfflineModel()
   // The chain knows profiles and roles; the client's own way knows two variables.
   const credentialProvider = fromNodeProviderChain()
@@ -20,15 +21,15 @@ export function buildModel(settings: Settings): LanguageModel {
   return createAmazonBedrock({ region: region(), credentialProvider, fetch })(settings.model)
 }
 
-/** What keeps the model from answering, as far as the environment tells. */
-export function checkModel(_settings: Settings): Diagnostic[] {
+/** Return findings about missing or invalid model settings. */
+export function checkModel(_settings: CoreSettings): Finding[] {
   if (region()) return []
   const hint = 'AWS_REGION is not set: MODEL needs it, as in us-east-1.'
   return [diagnostic('SET-AWS_REGION', hint)]
 }
 
 /** Where the model is reached. */
-export function modelEndpoint(_settings: Settings): string {
+export function modelEndpoint(_settings: CoreSettings): string {
   const { AWS_ENDPOINT_URL_BEDROCK_RUNTIME, AWS_ENDPOINT_URL } = process.env
   const own = AWS_ENDPOINT_URL_BEDROCK_RUNTIME || AWS_ENDPOINT_URL
   return own || `https://bedrock-runtime.${region()}.amazonaws.com`

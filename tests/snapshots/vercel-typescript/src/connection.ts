@@ -1,19 +1,22 @@
-// The HTTP connections: what a client may send, and how long that may take.
+// HTTP connections with limits on the size of a request head and on time.
 
+import { once } from 'node:events'
 import { createServer, type RequestListener, type Server } from 'node:http'
 import { type ServerResponse, STATUS_CODES } from 'node:http'
-import type { Socket } from 'node:net'
+import type { Server as Listener, Socket } from 'node:net'
 import type { Duplex } from 'node:stream'
+import { getSystemErrorMessage } from 'node:util'
 
 import { AgentError } from './contract.ts'
-import type { Settings } from './settings.ts'
+import { CommandError } from './findings.ts'
+import type { CoreSettings } from './settings.ts'
 
 /**
  * Create a server whose clients have `requestTimeoutSeconds` for each whole request.
  *
  * Of more connections than it keeps, the longest idle one is closed.
  */
-export function createHttpServer(app: RequestListener, settings: Settings): Server {
+export function createHttpServer(app: RequestListener, settings: CoreSettings): Server {
   const limit = settings.requestTimeoutSeconds * 1000
   const limits = { headersTimeout: limit, requestTimeout: limit, keepAliveTimeout: limit }
   // The app itself refuses a request without Host.
@@ -28,10 +31,21 @@ export function createHttpServer(app: RequestListener, settings: Settings): Serv
       sockets.add(socket)
       socket.once('close', () => sockets.delete(socket))
       if (sockets.size <= most) return
-      const longest = [...sockets].find((one) => !answerOn(one)?.req.complete) ?? socket
+      const longest = [...sockets].find((open) => !answerOn(open)?.req.complete) ?? socket
       sockets.delete(longest)
       longest.destroy()
     })
+}
+
+/** Listen on HOST and PORT. Throws CommandError, whose cause is the error of the system. */
+export async function listen(server: Listener, { host, port }: CoreSettings): Promise<void> {
+  try {
+    await once(server.listen(port, host), 'listening')
+  } catch (error) {
+    const why = getSystemErrorMessage((error as { errno: number }).errno)
+    const message = `Cannot listen on HOST ${host}, PORT ${port}: ${why}.`
+    throw Object.assign(new CommandError(message), { cause: error })
+  }
 }
 
 /** Return how many connections to keep: half of what the process may open, at most. */

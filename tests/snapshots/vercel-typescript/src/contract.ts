@@ -1,4 +1,6 @@
-// The HTTP contract as data: headers, errors, and the forms of valid input.
+// The HTTP contract as data: headers, errors, turns, and the forms of valid input.
+
+import type { IncomingHttpHeaders } from 'node:http'
 
 const PREFIX = 'X-Amzn-Bedrock-AgentCore-Runtime-'
 export const SESSION_HEADER = `${PREFIX}Session-Id`
@@ -10,7 +12,7 @@ export const ACTOR_ID = /^(?=.{1,255}$)[A-Za-z0-9][A-Za-z0-9_/-]*(:[A-Za-z0-9_/-
 export const KEY = /^[!-~]{1,128}$/
 const BLANK = /^[\p{White_Space}\ufeff]*$/u
 
-// Error type -> HTTP status, and the message for the caller, who learns no more than this.
+// Error type -> HTTP status and message; callers see only this message.
 export const ERRORS = {
   invalid_json: [400, 'Send one JSON value in UTF-8, nested at most 64 levels deep.'],
   invalid_request: [400, 'The request is not valid.'],
@@ -67,17 +69,21 @@ export interface EndSession {
   readonly actor: string | null
 }
 
-/** A request for one turn; `key` is its idempotency key. */
-export interface TurnRequest {
-  readonly sessionId: string
-  readonly actor: string | null
-  readonly key: string | null
-  readonly prompt: string
-}
+/** A request for one turn, and the facts for its line in the log; `key` makes a retry safe. */
+export class Turn {
+  readonly sessionId!: string
+  readonly actor!: string | null
+  readonly key!: string | null
+  readonly prompt!: string
+  /** Receives the output of the turn; by default nobody does. */
+  emit: Emit = async () => {}
+  /** The headers of the request. */
+  readonly headers: IncomingHttpHeaders = {}
+  /** Values that capabilities keep during the turn; `recalled`: texts shown to the model. */
+  readonly notes = new Map<string, unknown>()
 
-/** What a turn says about itself, also when it fails; 0 is unknown. */
-export class TurnReport {
-  turn = 0
+  // Filled in even when the turn fails; 0 means unknown.
+  number = 0
   /** Or replayed, cancelled, or a type in ERRORS. */
   outcome = 'committed'
   /** For the log only. */
@@ -85,6 +91,10 @@ export class TurnReport {
   inputTokens = 0
   outputTokens = 0
   milliseconds = 0
+
+  constructor(asked: Pick<Turn, 'sessionId' | 'actor' | 'key' | 'prompt'> & Partial<Turn>) {
+    Object.assign(this, asked)
+  }
 
   /** Note the error that ends the turn, which `signal` cancels. */
   fail(error: unknown, signal: AbortSignal): void {
@@ -99,7 +109,7 @@ export class TurnReport {
   }
 }
 
-/** A call of a tool, which begins. */
+/** The start of a tool call. */
 export interface ToolCall {
   readonly id: string
   readonly name: string
@@ -113,7 +123,7 @@ export interface ToolResult {
   readonly isError: boolean
 }
 
-/** What a turn says while it runs, in order: its text in chunks, and its calls of tools. */
+/** The output of a turn, in order: text chunks, tool calls, tool results. */
 export type Chunk = string | ToolCall | ToolResult
 export type Emit = (chunk: Chunk) => Promise<void>
 
@@ -151,47 +161,5 @@ export function parseJson(body: Uint8Array): unknown {
     return JSON.parse(text)
   } catch {
     throw new AgentError('invalid_json')
-  }
-}
-
-type Failure = Error & { [field: string]: unknown; $metadata?: { httpStatusCode?: number } }
-
-/**
- * Name the kind of an error and of its causes; never its text, which may quote a prompt.
- *
- * The kind is the class, with the error's own name, its code and the HTTP status where there are
- * any, as in `TypeError < Error (ECONNREFUSED)`.
- */
-export function describe(error: unknown): string {
-  try {
-    return kindOf(error)
-  } catch {
-    return 'Error' // of a tool: causes without an end, or a name that is no text
-  }
-}
-
-function kindOf(error: unknown): string {
-  if (!(error instanceof Error)) return typeof error
-  const { name, code, status, statusCode = status, $metadata } = error as Failure
-  const http = statusCode ?? $metadata?.httpStatusCode
-  const kind = error.constructor.name
-  const details = name === 'Error' || name.endsWith(kind) ? [] : [name]
-  if (typeof code === 'string') details.push(code)
-  if (http) details.push(`HTTP ${http}`)
-  const shown = details.length > 0 ? `${kind} (${details.join(', ')})` : kind
-  return error.cause === undefined ? shown : `${shown} < ${kindOf(error.cause)}`
-}
-
-/** Control characters but tab and line feed: they could move the cursor or retitle the window. */
-export const CONTROL = /(?![\t\n])\p{Cc}/gu
-
-/** The log goes to stderr; only `serve` logs INFO. */
-export const logging = { isVerbose: false }
-
-/** Write a line to the log. It must contain no prompt and no reply. */
-export function log(level: 'INFO' | 'WARNING' | 'ERROR', line: string): void {
-  if (logging.isVerbose || level !== 'INFO') {
-    const text = line.replace(CONTROL, '\ufffd').replaceAll('\n', '\n  ')
-    console.error(`${new Date().toISOString()} ${level} ${text}`)
   }
 }

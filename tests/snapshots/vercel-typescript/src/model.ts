@@ -8,9 +8,10 @@ import {
   wrapLanguageModel,
 } from 'ai'
 
+import { diagnostic, type Finding } from './findings.ts'
 import { OfflineModel } from './offline_model.ts'
 import { boundedFetch } from './provider.ts'
-import { type Diagnostic, diagnostic, isPlainHttp, type Settings } from './settings.ts'
+import { type CoreSettings, isPlainHttp } from './settings.ts'
 
 // What to look at when the provider refuses a call, and when it is not reached.
 export const [CREDENTIALS, ADDRESS] = ['OPENAI_API_KEY', 'OPENAI_BASE_URL']
@@ -29,7 +30,7 @@ const middleware: LanguageModelMiddleware = {
 }
 
 /** The model of this process. */
-export function buildModel(settings: Settings): LanguageModel {
+export function buildModel(settings: CoreSettings): LanguageModel {
   if (settings.model === 'offline') return new OfflineModel()
   // A server of your own may want no key, but the client insists on one.
   const apiKey = process.env.OPENAI_API_KEY || 'none'
@@ -38,8 +39,8 @@ export function buildModel(settings: Settings): LanguageModel {
   return wrapLanguageModel({ model: openai.chat(settings.model), middleware })
 }
 
-/** What keeps this model from answering, as far as the environment can tell. */
-export function checkModel(settings: Settings): Diagnostic[] {
+/** Return findings about missing or invalid model settings. */
+export function checkModel(settings: CoreSettings): Finding[] {
   const { OPENAI_API_KEY: key, OPENAI_BASE_URL: url } = process.env
   if (key && isPlainHttp(modelEndpoint(settings))) {
     const hint = 'OPENAI_API_KEY travels over plain http to another host: use https.'
@@ -51,6 +52,6 @@ export function checkModel(settings: Settings): Diagnostic[] {
 }
 
 /** Where the model is reached. */
-export function modelEndpoint(_settings: Settings): string {
+export function modelEndpoint(_settings: CoreSettings): string {
   return process.env.OPENAI_BASE_URL || 'https://api.openai.com/v1'
 }

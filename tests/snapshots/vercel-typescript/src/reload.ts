@@ -1,4 +1,4 @@
-// `serve --reload`: a child process serves; after a change its turns drain, and it starts anew.
+// `serve --reload`: a child process serves; after a change its turns drain, and it restarts.
 
 import { spawn, type StdioOptions } from 'node:child_process'
 import { once } from 'node:events'
@@ -18,7 +18,7 @@ const SERVE = [...process.execArgv, join(import.meta.dirname, 'main.ts'), 'serve
 const HANDED_OVER = 'RELOAD_FD'
 
 /** Serve until a signal ends it. */
-export async function serveAnew(): Promise<void> {
+export async function serveWithReload(): Promise<void> {
   const signals: string[] = []
   for (const name of ['SIGINT', 'SIGTERM']) process.on(name, () => signals.push(name))
   const folder = mkdtempSync(join(tmpdir(), 'sessions-'))
@@ -27,14 +27,14 @@ export async function serveAnew(): Promise<void> {
   const env = { ...process.env, [HANDED_OVER]: '3' }
   let code = 0
   while (signals.length === 0) {
-    const before = stamps()
+    const before = modificationTimes()
     const stdio: StdioOptions = ['inherit', 'inherit', 'inherit', sessions]
     const child = spawn(process.execPath, SERVE, { stdio, env })
     const exit = once(child, 'exit')
     let changed: string | undefined
     while (signals.length === 0 && changed === undefined) {
       await sleep(500)
-      const now = stamps()
+      const now = modificationTimes()
       const paths = [...before.keys(), ...now.keys()].sort()
       changed = paths.find((path) => before.get(path) !== now.get(path))
     }
@@ -65,13 +65,12 @@ export function takeOver(store: SessionStore): () => void {
 }
 
 /** Return the files and when they changed; no hidden file and no backup. */
-function stamps(): Map<string, number> {
+function modificationTimes(): Map<string, number> {
   const [paths, times] = [[...FILES], new Map<string, number>()]
   for (const folder of SOURCES.filter((path) => existsSync(path))) {
     const names = readdirSync(folder, { recursive: true, encoding: 'utf8' })
-    paths.push(
-      ...names.filter((name) => !/(^|[/\\])\.|~$/.test(name)).map((it) => join(folder, it)),
-    )
+    const shown = names.filter((name) => !/(^|[/\\])\.|~$/.test(name))
+    paths.push(...shown.map((name) => join(folder, name)))
   }
   for (const path of paths) {
     const stat = statSync(path, { throwIfNoEntry: false })

@@ -1,54 +1,90 @@
-// What the turns of one process share: the model and the sessions, which live in memory.
+// What the turns of one process share: the model, the sessions and the capabilities.
 
-import type { TurnRequest } from './contract.ts'
+import { TOOLS } from './agent.ts'
+import { makeCapabilities, SETTINGS } from './capabilities.ts'
+import { type Capability, checkAll, closeAll, type Options } from './capability.ts'
+import { AgentError, type Turn } from './contract.ts'
+import { CommandError, refuseErrors } from './findings.ts'
 import type { buildModel } from './model.ts'
 import { OfflineModel } from './offline_model.ts'
 import { InProcess } from './session_store.ts'
 import { Sessions } from './sessions.ts'
-import { type Diagnostic, type Settings, withoutPassword } from './settings.ts'
+import { type CoreSettings, readSettings, withoutPassword } from './settings.ts'
+import { mergeTools } from './turn.ts'
 
-/** The model, the sessions, and what the commands report about them. */
+/** The model, the sessions, and the capabilities in their order. */
 export class Runtime {
-  /** Whether every caller must send an actor id. */
-  readonly actorRequired = false
-  /** Whether data of a committed turn is still to be written. */
-  readonly isWaiting = false
-  readonly retentionNotice = 'Nothing was kept: sessions live in this process.'
-
-  readonly settings: Settings
+  readonly settings: CoreSettings
+  readonly capabilities: readonly Capability[]
   readonly sessions: Sessions
   model: ReturnType<typeof buildModel> = new OfflineModel()
 
-  constructor(settings: Settings) {
+  /** Run `checkAll` first: invalid files make this throw arbitrary errors. */
+  constructor(settings: CoreSettings, capabilities: readonly Capability[] = []) {
+    const [store] = capabilities.flatMap((capability) => capability.sessionStore?.() ?? [])
     this.settings = settings
-    this.sessions = new Sessions(settings, new InProcess(settings))
+    this.capabilities = capabilities
+    this.sessions = new Sessions(settings, store ?? new InProcess(settings))
   }
 
-  /** Return the findings about what the settings name. */
-  static async check(settings: Settings): Promise<Diagnostic[]> {
-    if (settings.model === 'offline') return []
-    const { checkModel } = await import('./model.ts') // it loads the vendor's client
-    return checkModel(settings)
+  /** Whether every caller must send an actor id. */
+  get actorRequired(): boolean {
+    return this.capabilities.some((capability) => capability.actorRequired?.())
+  }
+
+  /** Whether data of a committed turn is still to be written. */
+  get isBusy(): boolean {
+    return this.capabilities.some((capability) => capability.isBusy?.())
+  }
+
+  /** What was kept of a session, for whoever leaves it. */
+  get retentionNotice(): string {
+    const notices = this.capabilities.map((capability) => capability.retentionNotice?.())
+    return [this.sessions.store.retentionNotice, ...notices].filter(Boolean).join(' ')
+  }
+
+  /** Return the tools of every turn. */
+  tools(): ReturnType<typeof mergeTools> {
+    const added = this.capabilities.flatMap((capability) => capability.tools?.() ?? [])
+    return mergeTools(TOOLS, added)
+  }
+
+  /** Run a turn that `signal` cancels inside all capabilities, and note how it ended. */
+  around<T>(turn: Turn, signal: AbortSignal, run: () => Promise<T>): Promise<T> {
+    const fail = (error: unknown) => {
+      turn.fail(error, signal)
+      throw error
+    }
+    const inside = (inner: () => Promise<T>, capability: Capability) => () =>
+      (async () => capability.around?.(turn, inner) ?? inner())().catch(fail)
+    return this.capabilities.reduceRight(inside, () => run().catch(fail))()
+  }
+
+  /** Return what the agent of a turn is made with. Throws AgentError to refuse the turn. */
+  prepare(turn: Turn): Options {
+    const options: Options = { model: this.model, tools: this.tools() }
+    for (const capability of this.capabilities) capability.prepare?.(turn, options)
+    return options
+  }
+
+  /** Pass on the messages of a committed turn. */
+  committed(turn: Turn, messages: unknown[]): void {
+    for (const capability of this.capabilities) capability.committed?.(turn, messages)
   }
 
   /** Return what this process will contact, one line each, without passwords. */
-  async describeEndpoints(): Promise<string[]> {
+  async describe(address: string): Promise<string[]> {
     const { model } = this.settings
     let where = 'nothing'
     if (model !== 'offline') {
       const { modelEndpoint } = await import('./model.ts')
       where = withoutPassword(await modelEndpoint(this.settings))
     }
-    return [`Model: ${model}, contacts ${where}`, 'Sessions: in this process']
+    const lines = [`Model: ${model}, contacts ${where}`]
+    lines.push(`Sessions: ${this.sessions.store.description}`)
+    const contacts = this.capabilities.map((capability) => capability.describe?.(address) ?? [])
+    return [...lines, ...contacts.flat()]
   }
-
-  /** Return further options for the agent of one turn. */
-  agentOptions(_request: TurnRequest): object {
-    return {}
-  }
-
-  /** Pass on the messages of a committed turn. */
-  record(_request: TurnRequest, _messages: unknown[]): void {}
 
   /** Make the model, and connect; throws AgentError for what cannot work. */
   async open(): Promise<void> {
@@ -56,8 +92,26 @@ export class Runtime {
       const { buildModel } = await import('./model.ts')
       this.model = buildModel(this.settings)
     }
+    for (const capability of this.capabilities) await capability.open?.()
   }
 
   /** Write what is still to be written, and disconnect. */
-  async close(): Promise<void> {}
+  async close(): Promise<void> {
+    await closeAll(this.capabilities)
+  }
+}
+
+/** Return the runtime of this process, or end the command with the reason. */
+export async function startRuntime(): Promise<Runtime> {
+  const [settings, findings] = readSettings(SETTINGS)
+  const capabilities = await makeCapabilities(settings)
+  refuseErrors([...findings, ...(await checkAll(settings, capabilities))])
+  if (settings.model === 'offline') {
+    console.log('MODEL is not set: the offline model only echoes. See README.md to choose one.')
+  }
+  const runtime = new Runtime(settings, capabilities)
+  await runtime.open().catch((error) => {
+    throw error instanceof AgentError ? new CommandError(error.detail) : error
+  })
+  return runtime
 }

@@ -2,7 +2,7 @@
 
 import { LRUCache } from 'lru-cache'
 
-import type { Settings } from './settings.ts'
+import type { CoreSettings } from './settings.ts'
 
 /** A snapshot as a store holds it: JSON, and the revision of that save. */
 export interface Stored {
@@ -12,15 +12,19 @@ export interface Stored {
 
 /** Where committed snapshots live. Each method throws AgentError when the store fails. */
 export interface SessionStore {
-  /** Of a snapshot. */
+  /** The largest size of a snapshot. */
   readonly maxBytes: number
+  /** Where sessions live, without passwords. */
+  readonly description: string
+  /** What becomes of the turns of a session, for whoever leaves it. */
+  readonly retentionNotice: string
 
   /** Return what was saved last, or null. An empty snapshot: it was here, and has vanished. */
   load(sessionId: string): Promise<Stored | null>
 
   /**
-   * Replace the `expected` revision (null: nothing), or throw, and call `saved`; no abort can
-   * interrupt it. When the reply of a store was lost, `saved` may be called later, by `load`.
+   * Save if the stored revision is `expected` (null: nothing is stored), then call `saved`; else
+   * throw and change nothing. No abort can interrupt it.
    */
   save(id: string, snapshot: string, expected: string | null, saved: () => void): Promise<void>
 
@@ -32,8 +36,11 @@ export interface SessionStore {
 export class InProcess implements SessionStore {
   readonly entries: LRUCache<string, Stored>
   readonly maxBytes: number
+  readonly description: string
+  readonly retentionNotice = 'Its turns were not kept: sessions live in this process.'
 
-  constructor(settings: Settings) {
+  constructor(settings: CoreSettings, description = 'in this process') {
+    this.description = description
     const [max, ttl] = [settings.sessionCapacity, settings.sessionIdleSeconds * 1000]
     this.maxBytes = settings.maxSnapshotBytes
     const maxSize = 16 * this.maxBytes

@@ -1,8 +1,8 @@
 // Sessions: one first-in-first-out queue each, and the only way to replace a snapshot.
 
-import { AgentError } from './contract.ts'
+import { AgentError, type Turn } from './contract.ts'
 import type { SessionStore, Stored } from './session_store.ts'
-import type { Settings } from './settings.ts'
+import type { CoreSettings } from './settings.ts'
 
 /** The last turn: the actor of the session, its number, its idempotency key and its reply. */
 export interface LastTurn {
@@ -28,7 +28,8 @@ type Loaded = [Stored | null, Snapshot | null]
 /** A session during one turn: the committed snapshot, and the only way to replace it. */
 class Session {
   readonly snapshot: Snapshot | null
-  readonly turn: number
+  /** The number of the turn. */
+  readonly number: number
   readonly #id: string
   readonly #actor: string | null
   readonly #store: SessionStore
@@ -39,7 +40,7 @@ class Session {
     this.#actor = actor
     this.#store = store
     ;[this.#stored, this.snapshot] = loaded
-    this.turn = (this.snapshot?.app_data.turn ?? 0) + 1
+    this.number = (this.snapshot?.app_data.turn ?? 0) + 1
     if (this.snapshot && this.snapshot.app_data.actor !== actor) {
       throw new AgentError('session_forbidden')
     }
@@ -60,24 +61,26 @@ class Session {
   /**
    * Save the snapshot that the turn leaves, call `saved`, and return its `app_data`.
    *
-   * `turns` says with which messages the turns begin: without the oldest ones it may fit.
+   * `starts` are the indexes of the messages with which turns begin: without the oldest turns the
+   * snapshot may fit. A save whose reply was lost is found by a later load, in another turn: so
+   * `saved` is a callback.
    */
   async commit(
+    { key }: Turn,
     snapshot: Omit<Snapshot, 'app_data'>,
-    turns: number[],
+    starts: number[],
     reply: string,
-    key: string | null,
     saved: () => void,
   ): Promise<LastTurn> {
-    const last: LastTurn = { actor: this.#actor, turn: this.turn, key, reply }
+    const last: LastTurn = { actor: this.#actor, turn: this.number, key, reply }
     if (this.#stored && !this.snapshot) last.restarted = true
     let committed = serialize({ ...snapshot, app_data: last })
     const excess = Buffer.byteLength(committed) - this.#store.maxBytes
-    if (excess > 0 && turns.length > 1) {
+    if (excess > 0 && starts.length > 1) {
       const data = snapshot.data as { messages: unknown[] }
       let size = 0
-      const ends = data.messages.map((one) => (size += Buffer.byteLength(serialize(one))))
-      const start = turns.slice(1).find((at) => ends[at - 1]! >= excess) ?? turns.at(-1)
+      const ends = data.messages.map((message) => (size += Buffer.byteLength(serialize(message))))
+      const start = starts.slice(1).find((at) => ends[at - 1]! >= excess) ?? starts.at(-1)
       const messages = data.messages.slice(start)
       committed = serialize({ ...snapshot, data: { ...data, messages }, app_data: last })
     }
@@ -101,7 +104,7 @@ export class Sessions {
   /** What the running turn of each session has loaded. */
   readonly #loads = new Map<string, Promise<Loaded>>()
 
-  constructor(settings: Settings, store: SessionStore) {
+  constructor(settings: CoreSettings, store: SessionStore) {
     this.#limit = settings.sessionQueue
     this.store = store
   }
@@ -109,10 +112,9 @@ export class Sessions {
   /**
    * Wait for the turns before this one, then load what is committed and use it.
    *
-   * Throws AgentError: `session_forbidden`, before the wait too, when another actor had the first
-   * turn (no actor counts as one); `session_busy` at once when too many wait; and what the store
-   * throws.
-   * An abort ends the wait.
+   * Throws AgentError: `session_forbidden` if another actor owns the session, checked before and
+   * after the wait (callers without an actor are one actor); `session_busy` at once when too many
+   * wait; and what the store throws. An abort ends the wait.
    */
   async open<T>(
     sessionId: string,
@@ -154,6 +156,14 @@ export class Sessions {
     await promise
   }
 
+  /** Return what is committed, or null, without a wait for the turns. Throws as `open`. */
+  async read(sessionId: string, actor: string | null): Promise<Snapshot | null> {
+    const loaded = await this.#loads.get(sessionId) // what the running turn began with
+    if (loaded) return new Session(sessionId, actor, this.store, loaded).snapshot
+    const { signal } = new AbortController()
+    return this.open(sessionId, actor, signal, async ({ snapshot }) => snapshot)
+  }
+
   async #load(sessionId: string): Promise<Loaded> {
     const stored = await this.store.load(sessionId)
     return [stored, stored?.snapshot ? JSON.parse(stored.snapshot) : null]
@@ -168,6 +178,6 @@ export class Sessions {
 }
 
 /** JSON with each lone surrogate, which is an escape there, as U+FFFD. */
-function serialize(value: unknown): string {
+export function serialize(value: unknown): string {
   return JSON.stringify(value).replace(/(?<=(?<!\\)(?:\\\\)*)\\ud.../g, '\ufffd')
 }

@@ -1,53 +1,57 @@
 // One turn as a transaction: stage a copy of the session, stream the reply, commit at the end.
 
-import { isStepCount, type ModelMessage, RetryError, streamText } from 'ai'
+import { isStepCount, type ModelMessage, RetryError, streamText, type Tool } from 'ai'
 
-import { SYSTEM_PROMPT, TOOLS } from './agent.ts'
-import { AgentError, describe, type Emit, isBlank, log } from './contract.ts'
-import { TurnReport, type TurnRequest } from './contract.ts'
+import { SYSTEM_PROMPT } from './agent.ts'
+import { AgentError, isBlank, type Turn } from './contract.ts'
 import { withinTime } from './deadline.ts'
+import { describe, log } from './log.ts'
 import type { Runtime } from './runtime.ts'
 import type { LastTurn, Snapshot } from './sessions.ts'
 
 type Part = { type: string; text: string; providerOptions?: unknown }
 
+/** A tool with its name, as capabilities add it. */
+export type NamedTool = [name: string, tool: Tool]
+
+/** Return all tools of an agent. */
+export function mergeTools(own: object, added: readonly NamedTool[]): Record<string, Tool> {
+  return { ...own, ...Object.fromEntries(added) }
+}
+
 /**
- * Run one turn, `emit` each chunk of the reply, and return the `app_data` that it leaves.
+ * Run one turn, emit each chunk of the reply, and return the `app_data` that it leaves.
  *
  * The session changes only in the last step, so there is nothing to undo: a turn that throws,
  * is aborted, times out or ends without a whole reply leaves no trace.
  * Throws AgentError, or the reason of the signal.
  */
-export async function takeTurn(
-  runtime: Runtime,
-  request: TurnRequest,
-  emit: Emit,
-  signal: AbortSignal,
-  report = new TurnReport(),
-): Promise<LastTurn> {
-  const { sessionId, actor, key } = request
-  return runtime.sessions.open(sessionId, actor, signal, async (session) => {
-    report.turn = session.turn
-    const replayed = session.replay(key)
-    if (replayed) {
-      Object.assign(report, { turn: replayed.turn, outcome: 'replayed' })
-      await emit(replayed.reply)
-      return replayed
-    }
-    session.checkSize(request.prompt)
-    const messages = stage(session.snapshot, runtime.settings.historyMessages)
-    const prompt: ModelMessage = { role: 'user', content: request.prompt }
-    const [reply, answers] = await withinTime(runtime.settings.turnTimeoutSeconds, signal, (stop) =>
-      stream(runtime, request, [...messages, prompt], emit, stop, report),
-    )
-    const added = [prompt, ...answers]
-    // Without the system prompt: the code's own applies, also after it has changed.
-    const data = { messages: [...messages, ...added] }
-    const created_at = new Date().toISOString()
-    const snapshot = { scope: 'agent', schema_version: '1.0', created_at, data }
-    const record = () => runtime.record(request, added)
-    return session.commit(snapshot, startsOf(data.messages), reply, key, record)
-  })
+export function takeTurn(runtime: Runtime, turn: Turn, signal: AbortSignal): Promise<LastTurn> {
+  const { sessions, settings } = runtime
+  return runtime.around(turn, signal, () =>
+    sessions.open(turn.sessionId, turn.actor, signal, async (session) => {
+      turn.number = session.number
+      const replayed = session.replay(turn.key)
+      if (replayed) {
+        Object.assign(turn, { number: replayed.turn, outcome: 'replayed' })
+        await turn.emit(replayed.reply)
+        return replayed
+      }
+      session.checkSize(turn.prompt)
+      const messages = stage(session.snapshot, settings.historyMessages)
+      const prompt: ModelMessage = { role: 'user', content: turn.prompt }
+      const [reply, answers] = await withinTime(settings.turnTimeoutSeconds, signal, (stop) =>
+        stream(runtime, turn, [...messages, prompt], stop),
+      )
+      const added = [prompt, ...answers]
+      // Without the system prompt: the code's own applies, also after it has changed.
+      const data = { messages: [...messages, ...added] }
+      const created_at = new Date().toISOString()
+      const snapshot = { scope: 'agent', schema_version: '1.0', created_at, data }
+      const saved = () => runtime.committed(turn, added)
+      return session.commit(turn, snapshot, startsOf(data.messages), reply, saved)
+    }),
+  )
 }
 
 /** Return the indexes of the messages with which turns begin: those of users. */
@@ -66,19 +70,16 @@ function stage(committed: Snapshot | null, limit: number): ModelMessage[] {
 /** Run the agent; return the emitted text and the messages of the turn. Throws AgentError. */
 async function stream(
   runtime: Runtime,
-  request: TurnRequest,
+  turn: Turn,
   staged: ModelMessage[],
-  emit: Emit,
   stop: AbortSignal,
-  report: TurnReport,
 ): Promise<[string, ModelMessage[]]> {
-  const said: string[] = []
+  const chunks: string[] = []
   let size = 0
+  const options = runtime.prepare(turn)
   try {
     const result = streamText({
-      model: runtime.model,
       instructions: SYSTEM_PROMPT,
-      tools: TOOLS,
       messages: staged,
       maxRetries: 2, // only before the first chunk
       stopWhen: [isStepCount(runtime.settings.maxSteps), endedBadly],
@@ -88,7 +89,7 @@ async function stream(
       }),
       abortSignal: stop,
       onError: () => {}, // the default prints the error, which may quote a prompt
-      ...runtime.agentOptions(request),
+      ...options,
     })
     for await (const part of result.stream) {
       stop.throwIfAborted()
@@ -97,28 +98,30 @@ async function stream(
       if (part.type === 'tool-input-delta') size += Buffer.byteLength(part.delta)
       if (size > runtime.settings.maxReplyBytes) throw new AgentError('reply_incomplete')
       if (part.type === 'finish-step') {
-        report.inputTokens += part.usage.inputTokens ?? 0
-        report.outputTokens += part.usage.outputTokens ?? 0
+        turn.inputTokens += part.usage.inputTokens ?? 0
+        turn.outputTokens += part.usage.outputTokens ?? 0
       }
       if (part.type === 'tool-call') {
-        await emit({ id: part.toolCallId, name: part.toolName, input: part.input })
+        await turn.emit({ id: part.toolCallId, name: part.toolName, input: part.input })
       }
       if (part.type === 'tool-result') {
         const { toolCallId: id, output } = part
         const text = typeof output === 'string' ? output : JSON.stringify(output ?? null)
-        await emit({ id, text, isError: false })
+        await turn.emit({ id, text, isError: false })
       }
       if (part.type === 'tool-error') {
-        await emit({ id: part.toolCallId, text: String(part.error), isError: true })
+        await turn.emit({ id: part.toolCallId, text: String(part.error), isError: true })
         const kind = typeof part.error === 'string' ? 'not a valid call' : describe(part.error)
         // A name that the model made up is not logged.
-        const name = Object.hasOwn(TOOLS, part.toolName) ? part.toolName : 'that does not exist'
+        const name = Object.hasOwn(options.tools, part.toolName)
+          ? part.toolName
+          : 'that does not exist'
         log('WARNING', `tool ${name}: ${kind}`)
       }
       if (part.type === 'text-delta') {
         const chunk = part.text.toWellFormed()
-        said.push(chunk)
-        await emit(chunk)
+        chunks.push(chunk)
+        await turn.emit(chunk)
       }
     }
     const { finishReason, rawFinishReason, text, toolCalls } = await result.finalStep
@@ -130,7 +133,7 @@ async function stream(
       throw new AgentError('reply_incomplete', '', finishReason)
     }
     if (isBlank(text)) throw new AgentError('empty_reply')
-    return [said.join(''), selfContained(await result.responseMessages)]
+    return [chunks.join(''), selfContained(await result.responseMessages)]
   } catch (error) {
     const cause = RetryError.isInstance(error) ? error.lastError : error
     let limit = cause

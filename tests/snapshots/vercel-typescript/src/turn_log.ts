@@ -1,32 +1,24 @@
-// The line that each turn leaves in the log: its outcome, its duration and its tokens.
+// The line of a turn in the log: its outcome, its duration and its tokens.
 
-import { log, type TurnReport, type TurnRequest } from './contract.ts'
+import type { Turn } from './contract.ts'
+import { log } from './log.ts'
 
-/** Run a turn that `signal` cancels, and log one line at its end: a warning when it failed. */
-export async function logged<T>(
-  request: TurnRequest,
-  signal: AbortSignal,
-  report: TurnReport,
-  run: () => Promise<T>,
-): Promise<T> {
+/** Run a turn, and log one line at its end: a warning if it failed. */
+export async function logged<T>(turn: Turn, run: () => Promise<T>): Promise<T> {
   const start = performance.now()
-  try {
-    return await run()
-  } catch (error) {
-    report.fail(error, signal)
-    throw error
-  } finally {
-    report.milliseconds = Math.round(performance.now() - start)
+  return run().finally(() => {
+    turn.milliseconds = Math.round(performance.now() - start)
     const fields = {
-      turn: report.turn,
-      outcome: report.outcome,
-      ms: String(report.milliseconds),
-      tokens_in: report.inputTokens,
-      tokens_out: report.outputTokens,
-      detail: report.detail,
+      turn: turn.number,
+      outcome: turn.outcome,
+      ms: String(turn.milliseconds),
+      tokens_in: turn.inputTokens,
+      tokens_out: turn.outputTokens,
+      detail: turn.detail,
     }
-    const texts = Object.entries(fields).flatMap(([name, it]) => (it ? [`${name}=${it}`] : []))
-    const level = report.isFailure ? 'WARNING' : 'INFO'
-    log(level, `session ${request.sessionId}: ${texts.join(' ')}`)
-  }
+    const texts = Object.entries(fields).flatMap(([name, value]) =>
+      value ? [`${name}=${value}`] : [],
+    )
+    log(turn.isFailure ? 'WARNING' : 'INFO', `session ${turn.sessionId}: ${texts.join(' ')}`)
+  })
 }

@@ -8,9 +8,12 @@ import { text } from 'node:stream/consumers'
 import { mock } from 'node:test'
 import { setTimeout as sleep } from 'node:timers/promises'
 
+import { type Settings, SETTINGS } from '../src/capabilities.ts'
+import type { Capability } from '../src/capability.ts'
 import { Runtime } from '../src/runtime.ts'
-import { createApp, Turns } from '../src/server.ts'
-import { createSettings, type Settings } from '../src/settings.ts'
+import { createApp } from '../src/server.ts'
+import { createSettings } from '../src/settings.ts'
+import { Turns } from '../src/turns.ts'
 import { ScriptedModel, type Step } from './scripted_model.ts'
 
 const PREFIX = 'X-Amzn-Bedrock-AgentCore-Runtime-'
@@ -29,6 +32,8 @@ for (const name in process.env) {
   if (/^(AGENT_ID|MODEL|SECRET|SESSION)/.test(name)) delete process.env[name]
 }
 
+const noCapabilities = (_settings: Settings): Capability[] => []
+
 type Answer = [status: number, session: string | undefined, text: string]
 
 export class Client {
@@ -36,8 +41,9 @@ export class Client {
   readonly model: ScriptedModel
   readonly turns = new Turns()
 
-  constructor(script: Step[] = [], settings: Partial<Settings> = {}) {
-    this.runtime = new Runtime(createSettings(settings))
+  constructor(script: Step[] = [], given: Partial<Settings> = {}, make = noCapabilities) {
+    const settings = createSettings(given, SETTINGS)
+    this.runtime = new Runtime(settings, make(settings))
     this.model = this.runtime.model = new ScriptedModel(script)
   }
 

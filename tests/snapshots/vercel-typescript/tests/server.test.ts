@@ -60,7 +60,7 @@ test('a failure is a status until there is text, and quotes nothing', async (con
   const client = new Client([[' ', new Error('secret')]])
   const [status, session, error] = await client.send(POST, EVENTS, PROMPT)
   assert.deepEqual([status, session, error.includes('model_failed')], [502, 's', true])
-  client.runtime.record = () => {
+  client.runtime.committed = () => {
     throw new Error('secret')
   }
   const [, , events] = await client.send(POST, EVENTS, PROMPT)

@@ -2,7 +2,7 @@
 
 import { z } from 'zod'
 
-import { isPlainHttp } from '../plain_http.ts'
+import { isPlainHttp } from '../settings.ts'
 import { forms, missingAddress, type SecretRef, text, whole } from './fields.ts'
 import type { Document, Findings } from './reader.ts'
 

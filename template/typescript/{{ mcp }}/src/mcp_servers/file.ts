@@ -4,8 +4,7 @@ import { accessSync, constants, existsSync, readFileSync, statSync } from 'node:
 import { basename, delimiter, join, resolve } from 'node:path'
 
 import { diagnostic, type Finding } from '../findings.ts'
-import { isPlainHttp } from '../plain_http.ts'
-import { withoutPassword } from '../settings.ts'
+import { isPlainHttp, withoutPassword } from '../settings.ts'
 import { MCP_SETTINGS, type McpSettings } from './settings.ts'
 
 const NAME = '[A-Za-z0-9_][A-Za-z0-9_ ./@-]{0,63}'

@@ -5,9 +5,8 @@ import { defaultSettingsMiddleware, type LanguageModel, wrapLanguageModel } from
 
 import { diagnostic, type Finding } from './findings.ts'
 import { OfflineModel } from './offline_model.ts'
-import { isPlainHttp } from './plain_http.ts'
 import { boundedFetch } from './provider.ts'
-import type { CoreSettings } from './settings.ts'
+import { type CoreSettings, isPlainHttp } from './settings.ts'
 
 // What to look at when the provider refuses a call, and when it is not reached.
 export const [CREDENTIALS, ADDRESS] = ['ANTHROPIC_API_KEY', 'ANTHROPIC_BASE_URL']

@@ -8,80 +8,75 @@ from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
 
 from . import contract
-from .contract import SESSION_HEADER, AgentError, ToolCall, ToolResult, TurnReport, TurnRequest
-from .requests import authorize, read_actor, receive, refuse_foreign
+from .capability import Capability, Routes
+from .contract import SESSION_HEADER, AgentError, ToolCall, ToolResult, Turn
+from .requests import read_actor, receive
 from .runtime import Runtime
-from .server import Events, Turns, relay
+from .server import Events, relay
 from .sessions import Snapshot
+from .turns import Turns
 from .ui_messages import read_turns
 
 STREAM_HEADER = "x-vercel-ai-ui-message-stream"
-NOT_FOUND = "Not found: use POST /invocations, POST /api/chat or GET /ping."
 Part = dict[str, Any]
 
 
-def chat_routes(runtime: Runtime, turns: Turns) -> list[Route]:
-    """Return the routes for a page with useChat; the chat's id is the session's."""
-    contract.ERRORS["not_found"] = (404, NOT_FOUND)
+class ChatRoute(Capability):
+    """The routes for a page with useChat; the id of the chat is that of the session."""
 
-    max_turns, one_read = runtime.settings.max_turns, asyncio.Lock()
+    # What is added to the text of an error, for those who may know more than its message.
+    advise: Callable[[AgentError], str] = staticmethod(lambda failure: "")
 
-    async def post(request: Request) -> Response:
-        with turns.reading(max_turns):
-            call = await _read_turn(request, runtime)
-        turns.check_room(max_turns)  # a drain may have begun meanwhile
-        events = UiEvents(call.key, list)
-        response = await relay(request, turns, runtime, call, events)
-        response.headers[STREAM_HEADER] = "v1"
-        return response
+    def routes(self, turns: Turns) -> Routes:
+        one_read = asyncio.Lock()
 
-    async def get(request: Request) -> Response:
-        ids = request.query_params.getlist("id")
-        session_id = _read_id(request, ids[0] if len(ids) == 1 else None)
-        actor = read_actor(request, runtime)
-        with turns.reading(max_turns):
-            async with one_read:  # a large session takes all of the process for a moment
-                snapshot = await runtime.sessions.read(session_id, actor)
-                text = _json(_ui_messages(snapshot) if snapshot else [])
-                await asyncio.sleep(0.01)  # in which others are served
-        return Response(text, headers=contract.NO_SNIFF, media_type="application/json")
+        async def post(request: Request, runtime: Runtime) -> Response:
+            with turns.reading():
+                turn = await _read_turn(request, runtime)
+            response = await relay(request, turns, runtime, turn, UiEvents(turn, self.advise))
+            response.headers[STREAM_HEADER] = "v1"
+            return _private(request, response)
 
-    async def chat(request: Request) -> Response:
-        refuse_foreign(request, runtime)
-        authorize(request, runtime)
-        response = await (post if request.method == "POST" else get)(request)
-        response.headers[SESSION_HEADER] = request.state.session_id
-        response.headers["Cache-Control"] = "no-store"
-        return response
+        async def get(request: Request, runtime: Runtime) -> Response:
+            ids = request.query_params.getlist("id")
+            session_id = _read_id(request, ids[0] if len(ids) == 1 else None)
+            actor = read_actor(request, runtime)
+            with turns.reading():
+                async with one_read:  # a large session takes all of the process for a moment
+                    snapshot = await runtime.sessions.read(session_id, actor)
+                    text = _json(_ui_messages(snapshot) if snapshot else [])
+                    await asyncio.sleep(0.01)  # in which others are served
+            response = Response(text, headers=contract.NO_SNIFF, media_type="application/json")
+            return _private(request, response)
 
-    async def resume(request: Request) -> Response:
-        refuse_foreign(request, runtime)
-        authorize(request, runtime)
-        # There is nothing to resume: a turn ends when its client leaves.
-        return Response(status_code=204, headers={"Cache-Control": "no-store"})
+        async def resume(request: Request, runtime: Runtime) -> Response:
+            # There is nothing to resume: a turn ends when its client leaves.
+            return Response(status_code=204, headers={"Cache-Control": "no-store"})
 
-    return [
-        Route("/api/chat", chat, methods=["GET", "POST"]),
-        Route("/api/chat/{id}/stream", resume),
-    ]
+        return {"POST /api/chat": post, "GET /api/chat": get, "GET /api/chat/{id}/stream": resume}
+
+
+def _private(request: Request, response: Response) -> Response:
+    response.headers[SESSION_HEADER] = request.state.session_id
+    response.headers["Cache-Control"] = "no-store"
+    return response
 
 
 class UiEvents(Events):
     """A reply as the parts of the UI message stream; tools are dynamic, as a page knows none."""
 
-    def __init__(self, key: str | None, recalled: Callable[[], list[str]]) -> None:
-        self._key, self._recalled = key, recalled
+    def __init__(self, turn: Turn, advise: Callable[[AgentError], str]) -> None:
+        self._turn, self._advise = turn, advise
         self._texts, self._is_text, self._has_begun = 0, False, False
 
     def start(self) -> str:
         """Return the part with the id of the reply."""
-        return _part("start", messageId=_reply_id(self._key))
+        return _part("start", messageId=_reply_id(self._turn.key))
 
     def chunk(self, chunk: contract.Chunk) -> str:
-        """Return the parts of what the turn says, the first time after what it recalled."""
+        """Return the parts of what a turn emits, the first time after what it recalled."""
         parts = self._begin()
         if isinstance(chunk, str):
             return parts + self._text(chunk)
@@ -90,31 +85,32 @@ class UiEvents(Events):
             use = {"toolName": chunk.name, "input": _plain(chunk.input), "dynamic": True}
             return parts + _part("tool-input-available", toolCallId=chunk.id, **use)
         if chunk.is_error:
-            told = {"errorText": chunk.text, "dynamic": True}
-            return parts + _part("tool-output-error", toolCallId=chunk.id, **told)
-        told = {"output": chunk.text, "dynamic": True}
-        return parts + _part("tool-output-available", toolCallId=chunk.id, **told)
+            fields = {"errorText": chunk.text, "dynamic": True}
+            return parts + _part("tool-output-error", toolCallId=chunk.id, **fields)
+        fields = {"output": chunk.text, "dynamic": True}
+        return parts + _part("tool-output-available", toolCallId=chunk.id, **fields)
 
-    def done(self, result: dict[str, Any], report: TurnReport) -> str:
+    def done(self, turn: Turn, result: dict[str, Any]) -> str:
         """Return the last parts of a committed turn."""
         metadata = {
-            "turn": report.turn,
-            "milliseconds": report.milliseconds,
-            "inputTokens": report.input_tokens,
-            "outputTokens": report.output_tokens,
+            "turn": turn.number,
+            "milliseconds": turn.milliseconds,
+            "inputTokens": turn.input_tokens,
+            "outputTokens": turn.output_tokens,
         }
         finish = _part("finish", finishReason="stop", messageMetadata=metadata)
         return self._end_text() + finish + _DONE
 
     def error(self, failure: AgentError) -> str:
         """Return the last parts of a turn that failed; nothing of it was kept."""
-        return _part("error", errorText=f"{failure.type}: {failure}") + _DONE
+        text = f"{failure.type}: {failure}{self._advise(failure)}"
+        return _part("error", errorText=text) + _DONE
 
     def _begin(self) -> str:
         if self._has_begun:
             return ""
         self._has_begun = True
-        texts = self._recalled()
+        texts = self._turn.notes.get("recalled", list)()
         return _part("data-recalled", data=texts) if texts else ""
 
     def _text(self, text: str) -> str:
@@ -130,7 +126,7 @@ class UiEvents(Events):
         return _part("text-end", id=f"text-{self._texts}") if is_text else ""
 
 
-async def _read_turn(request: Request, runtime: Runtime) -> TurnRequest:
+async def _read_turn(request: Request, runtime: Runtime) -> Turn:
     """Read the turn of which useChat sends the messages; only the last one counts."""
     body = contract.parse_json(await receive(request, runtime.settings.max_body_bytes))
     if not isinstance(body, dict):
@@ -153,7 +149,7 @@ async def _read_turn(request: Request, runtime: Runtime) -> TurnRequest:
     if not isinstance(key, str) or not re.fullmatch(contract.KEY, key):
         what = "The id of a message is 1 to 128 visible ASCII characters."
         raise AgentError("invalid_request", what)
-    return TurnRequest(session_id, actor, key, prompt)
+    return Turn(session_id, actor, key, prompt, headers=request.headers)
 
 
 def _read_id(request: Request, id: object) -> str:

@@ -5,9 +5,10 @@ from typing import Any
 
 from strands.models import Model
 
+from .findings import diagnostic
 from .offline_model import OfflineModel
 from .provider import event_hooks
-from .settings import Settings, diagnostic, is_plain_http
+from .settings import CoreSettings, is_plain_http
 
 MAX_TOKENS = 8192  # of one answer; Anthropic requires a limit
 
@@ -15,7 +16,7 @@ MAX_TOKENS = 8192  # of one answer; Anthropic requires a limit
 CREDENTIALS, ADDRESS = "ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL"
 
 
-def build_model(settings: Settings) -> Model:
+def build_model(settings: CoreSettings) -> Model:
     """The model of this process."""
     if settings.model == "offline":
         return OfflineModel()
@@ -26,7 +27,7 @@ def build_model(settings: Settings) -> Model:
     return AnthropicModel(client_args=client_args, model_id=settings.model, max_tokens=MAX_TOKENS)
 
 
-def check_model(settings: Settings) -> list[dict[str, Any]]:
+def check_model(settings: CoreSettings) -> list[dict[str, Any]]:
     """What keeps this model from answering, as far as the environment can tell."""
     if settings.model == "offline":
         return []
@@ -39,6 +40,6 @@ def check_model(settings: Settings) -> list[dict[str, Any]]:
     return []
 
 
-def model_endpoint(settings: Settings) -> str:
+def model_endpoint(settings: CoreSettings) -> str:
     """Where the model is reached."""
     return os.environ.get("ANTHROPIC_BASE_URL") or "https://api.anthropic.com"

@@ -12,7 +12,7 @@ from strands.types.streaming import StreamEvent
 
 from .contract import AgentError
 from .provider import event_hooks
-from .settings import Settings
+from .settings import CoreSettings
 
 REASONS = {"stop", "tool_calls", "length", "content_filter"}
 
@@ -20,7 +20,7 @@ REASONS = {"stop", "tool_calls", "length", "content_filter"}
 class ChatModel(OpenAIModel):
     """OpenAI's Chat Completions, as OpenAI, Ollama, vLLM and others serve them."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: CoreSettings) -> None:
         super().__init__(model_id=settings.model)
         # A server of your own may want no key, but the client insists on one.
         key = os.environ.get("OPENAI_API_KEY") or "none"

@@ -1,4 +1,4 @@
-"""The conversation in a terminal, or line by line from a pipe."""
+"""The conversation in a terminal, or from a pipe."""
 
 import asyncio
 import json
@@ -6,17 +6,18 @@ import os
 import re
 import select
 import sys
+from collections.abc import Coroutine
 from contextlib import suppress
 from itertools import cycle
-from typing import TYPE_CHECKING
+from typing import Any
 from uuid import uuid4
 
 import click
 
 from . import contract
-from .contract import AgentError, ToolCall, TurnRequest
-from .settings import read_settings
-from .start import open_runtime, start
+from .capabilities import Settings, make_capabilities
+from .contract import ToolCall, Turn
+from .log import as_agent_error
 
 try:
     import readline  # gives input() its keys and its history
@@ -25,33 +26,38 @@ except ImportError:
 else:
     EDITOR = "GNU" if "GNU" in (readline.__doc__ or "") else "libedit"
 
-if TYPE_CHECKING:
-    from .runtime import Runtime
-
 HELP = """\
 /new      begin a new session
 /session  print the id of the session
 /quit     leave, as exit, quit and Ctrl-D do
-Ctrl-C ends a running turn, clears a half typed line, and leaves at an empty one."""
+Ctrl-C cancels the running turn, clears a half-typed line, or exits on an empty line."""
 
 
 @click.command()
 @click.option("--session", default=lambda: str(uuid4()), help="Continue this session.")
 @click.option("--actor", help="Speak as this actor.")
 def chat(session: str, actor: str | None) -> None:
-    """Talk to the agent here, also line by line from a pipe."""
+    """Talk to the agent in this terminal, or from a pipe, one prompt per line."""
     if not re.fullmatch(contract.SESSION_ID, session):
         raise click.BadParameter(contract.ERRORS["invalid_session_id"][1])
     if actor is not None and not re.fullmatch(contract.ACTOR_ID, actor):
         raise click.BadParameter(contract.ERRORS["invalid_actor"][1])
     screen, done, failed = Screen(), 0, 0
+    settings, findings = Settings.read()
     if screen.is_live:  # at once: a framework takes seconds to load
-        model = read_settings()[0].model
-        who = f"my-agent, {'offline model' if model == 'offline' else model}"
-        click.echo(f"{screen.style(who, 1)}. /help lists the commands; Ctrl-D leaves.")
-    runtime = start()
+        model = "offline model" if settings.model == "offline" else settings.model
+        title = screen.style(f"{settings.project_name}, {model}", 1)
+        click.echo(f"{title}. /help lists the commands; Ctrl-D leaves.")
+    from .advice import explain
+    from .runtime import start_runtime
+    from .turn import take_turn
+
+    runtime = start_runtime(settings, findings, make_capabilities(settings))
+    if runtime.actor_required and actor is None:
+        actor = "local-user"
+        click.echo(f"You are {actor}; --actor ID names another.")
     with asyncio.Runner() as runner:
-        runner.run(open_runtime(runtime))
+        runner.run(runtime.open())
         while (line := screen.read()) is not None:
             command = line.strip()
             if command in {"/quit", "exit", "quit"}:
@@ -60,7 +66,7 @@ def chat(session: str, actor: str | None) -> None:
                 click.echo(HELP)
             elif command == "/new":
                 session, before, done = str(uuid4()), session, 0
-                click.echo(f"New session {session}; the one before was {before}.")
+                click.echo(f"Started session {session} (previous: {before}).")
             elif command == "/session":
                 click.echo(f"This is session {session}.")
             elif re.match(r"/\w*(\s|$)", command):  # a path has another slash
@@ -70,8 +76,8 @@ def chat(session: str, actor: str | None) -> None:
                 reply = Reply(screen)
                 try:
                     prompt = contract.check_prompt(line, runtime.settings.max_prompt_chars)
-                    request = TurnRequest(session, actor, None, prompt)
-                    if runner.run(_take_turn(runtime, request, reply)):
+                    turn = take_turn(runtime, Turn(session, actor, None, prompt, reply.show))
+                    if runner.run(_show(turn, reply)):
                         done += 1
                         click.echo()
                     elif screen.is_piped:
@@ -79,27 +85,26 @@ def chat(session: str, actor: str | None) -> None:
                     else:
                         reply.end_line()
                         click.echo("Interrupted: nothing of this turn was kept.")
-                except AgentError as error:
+                except Exception as error:  # noqa: BLE001 (the conversation goes on)
                     failed += 1
                     reply.end_line()
-                    click.echo(f"{error} {explain(error)}", nl=False)
+                    failure = as_agent_error(error)
+                    click.echo(f"{failure} {explain(failure)}", nl=False)
                 except KeyboardInterrupt:  # the second one in a turn
                     break
         runner.run(runtime.close())
-        notice = runtime.retention_notice if done else "It had no new turn."
+        notice = runtime.retention_notice if done else "Nothing was added to it."
         click.echo(f"\nThis was session {session}. {notice}")
         if screen.is_live:
             os._exit(0)  # a thread that hangs in a tool would keep the process alive
     sys.exit(screen.is_piped and failed > 0)
 
 
-async def _take_turn(runtime: "Runtime", request: TurnRequest, reply: "Reply") -> bool:
-    """Run a turn and show it; return whether it was committed, and not ended by Ctrl-C."""
-    from .turn import take_turn
-
+async def _show(turn: Coroutine[Any, Any, Any], reply: "Reply") -> bool:
+    """Run a turn; return whether it was committed, and not ended by Ctrl-C."""
     spinner = asyncio.create_task(reply.spin())
     try:
-        await take_turn(runtime, request, reply.show)
+        await turn
         return True
     except asyncio.CancelledError:  # never of a commit that has begun
         reply.at_margin = reply.is_waiting  # ^C was printed behind a text
@@ -109,31 +114,8 @@ async def _take_turn(runtime: "Runtime", request: TurnRequest, reply: "Reply") -
         reply.stop_waiting()
 
 
-def explain(error: AgentError) -> str:
-    """Return why a turn failed, for whoever runs this agent, and what to look at."""
-    why = str(error.__cause__ or error.detail or error.type)
-    return f"({re.sub(contract.CONTROL, '', why)})\n{_advise(error)}"
-
-
-def _advise(error: AgentError) -> str:
-    """Return a line that says what to do when the model fails, or nothing."""
-    from .model import ADDRESS, CREDENTIALS
-
-    hints = {
-        "HTTP 40[13]|Credential": f"look at {CREDENTIALS}",
-        "HTTP 40[04]": f"look at MODEL and {ADDRESS}",
-        "HTTP 429|[Tt]hrottl": "the provider's limit is reached, try again later",
-        "Connect|OSError": f"look at {ADDRESS} and the network",
-        "HTTP 5": "the provider failed or is overloaded, try again later",
-    }
-    for form, advice in hints.items():
-        if error.type == "model_failed" and re.search(form, error.detail):
-            return f"{error.detail}: {advice}.\n"
-    return ""
-
-
 class Screen:
-    """The terminal, or the pipes in its place: those get no colours, spinner or calls of tools."""
+    """The terminal. When piped: no colours, spinner or tool calls."""
 
     def __init__(self) -> None:
         self.is_piped = not sys.stdin.isatty()
@@ -149,7 +131,7 @@ class Screen:
     def read(self) -> str | None:
         """Return the next line, or all lines of a paste; None is the end of the conversation."""
         prompt = f"{self.style('>', 1)} "
-        if EDITOR and self.is_live:  # it takes what is between these as of no width
+        if EDITOR and self.is_live:  # readline counts text between these markers as zero columns
             prompt = re.sub("(\x1b.*?m)", "\x01\\1\x02", prompt)
         is_again = False
         while True:
@@ -165,7 +147,7 @@ class Screen:
             except EOFError:
                 return None
             except KeyboardInterrupt:
-                # Others than GNU readline do not know what was typed: there the second one leaves.
+                # libedit cannot report the half-typed line, so there the second Ctrl-C exits.
                 is_half_typed = readline.get_line_buffer() if EDITOR == "GNU" else not is_again
                 if self.is_piped or not is_half_typed:
                     return None
@@ -174,7 +156,7 @@ class Screen:
 
 
 class Reply:
-    """What a turn says, as it is shown."""
+    """Prints the output of a turn."""
 
     def __init__(self, screen: Screen) -> None:
         self.screen, self.is_waiting, self.at_margin = screen, screen.is_live, True

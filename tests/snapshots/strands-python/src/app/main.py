@@ -1,59 +1,60 @@
-"""The commands of the agent, and the process that serves it."""
+"""The commands of the agent."""
 
 import asyncio
 import errno
 import json
 import logging
-import os
-import re
-import socket
 import sys
-from contextlib import suppress
-from types import FrameType
-from typing import TYPE_CHECKING
 
 import click
-import uvicorn
-from starlette.applications import Starlette
 
+from .capabilities import COMMANDS, SERVE_OPTIONS, Settings, make_capabilities
+from .capability import Capability, check_all
 from .chat import chat
-from .connection import Connection, max_connections
-from .contract import CONTROL
-from .copier_answers import check_answers
-from .reload import serve_anew, take_over
-from .settings import Settings, diagnostic, format_finding, read_settings
-from .start import open_runtime, start
+from .findings import Finding, diagnostic, format_finding, has_errors, refuse_errors
+from .log import Formatter
 
-# Modules that load a framework or a client are imported by the command that needs them.
-if TYPE_CHECKING:
-    from .runtime import Runtime
+# A command imports what loads a framework or a client when it runs, so that --help stays quick.
 
 
 @click.group()
-def cli() -> None:
+@click.pass_context
+def cli(context: click.Context) -> None:
     """Talk to the agent here, serve it over HTTP, or check its settings."""
     for stream in (sys.stdin, sys.stdout, sys.stderr):
         stream.reconfigure(encoding="utf-8", errors="replace")  # type: ignore[union-attr]
     handler = logging.StreamHandler()
-    handler.setFormatter(_Formatter("%(asctime)s %(levelname)s %(message)s"))
+    handler.setFormatter(Formatter("%(asctime)s %(levelname)s %(message)s"))
     logging.basicConfig(handlers=[handler])
+    context.obj = load_capabilities
+
+
+def load_capabilities() -> list[Capability]:
+    """Return the capabilities, for commands that run no turn; refuse errors in the settings."""
+    settings, findings = Settings.read()
+    refuse_errors(findings)
+    return make_capabilities(settings)
 
 
 @cli.command()
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-def check(as_json: bool) -> None:
-    """Report errors in the settings; exit with 1 if there is one."""
-    from .runtime import Runtime
+@click.option("--connect", is_flag=True, help="Also call each store and service in use.")
+def check(as_json: bool, connect: bool) -> None:
+    """Report errors in the settings and files; exit with 1 if there is one."""
+    from .model import check_model
+    from .serve import listen
 
-    settings, findings = read_settings()
-    findings += Runtime.check(settings)
-    findings += check_answers()
+    settings, findings = Settings.read()
+    capabilities = make_capabilities(settings)
+    findings += [*check_model(settings), *check_all(capabilities)]
+    if connect and not has_errors(findings):
+        findings += asyncio.run(_ping(capabilities))
     try:
-        _listen(settings).close()
+        listen(settings).close()
     except click.ClickException as error:
-        if getattr(error.__cause__, "errno", None) != errno.EADDRINUSE:  # by this agent, perhaps
+        if getattr(error.__cause__, "errno", None) != errno.EADDRINUSE:  # perhaps by this agent
             findings.append(diagnostic("SET-HOST", error.message))
-    errors = sum(one["severity"] == "error" for one in findings)
+    errors = sum(finding["severity"] == "error" for finding in findings)
     warnings = len(findings) - errors
     if as_json:
         report = {"diagnostics": findings, "errors": errors, "warnings": warnings}
@@ -64,11 +65,8 @@ def check(as_json: bool) -> None:
     sys.exit(min(errors, 1))
 
 
-class _Formatter(logging.Formatter):
-    """Only the first line of an entry begins at the margin, so that no text can forge an entry."""
-
-    def format(self, record: logging.LogRecord) -> str:
-        return re.sub(CONTROL, "\ufffd", super().format(record)).replace("\n", "\n  ")
+async def _ping(capabilities: list[Capability]) -> list[Finding]:
+    return [finding for capability in capabilities for finding in await capability.ping()]
 
 
 @cli.command()
@@ -76,71 +74,14 @@ class _Formatter(logging.Formatter):
 def serve(reload: bool) -> None:
     """Serve the agent over HTTP on HOST and PORT."""
     if reload:
-        serve_anew()
-    logging.getLogger("app").setLevel("INFO")
-    with asyncio.Runner() as runner:
-        serving = runner.get_loop().create_task(_serve(start()))
-        while not serving.done():
-            with suppress(SystemExit):  # of a task that a tool began; asyncio stops for it
-                runner.get_loop().run_until_complete(serving)
-        serving.result()
+        from .reload import serve_with_reload
+
+        serve_with_reload()
+    from .serve import run_server
+
+    run_server()
 
 
-class _Server(uvicorn.Server):
-    """A server that drains at the first signal and exits at the second."""
-
-    def __init__(self, app: Starlette, seconds: int) -> None:
-        config = uvicorn.Config(app, http=Connection, log_config=None, server_header=False)
-        config.timeout_keep_alive = seconds
-        config.timeout_graceful_shutdown = 1  # for clients that do not read their answer
-        super().__init__(config)
-        self.loop, self.signalled = asyncio.get_running_loop(), asyncio.Event()
-
-    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        if self.signalled.is_set():
-            os._exit(1)
-        self.loop.call_soon_threadsafe(self.signalled.set)
-
-    async def on_tick(self, counter: int) -> bool:
-        for connection in list(self.server_state.connections):
-            if isinstance(connection, Connection):
-                connection.check_time()
-        return await super().on_tick(counter)
-
-
-def _listen(settings: Settings) -> socket.socket:
-    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
-    try:
-        return socket.create_server((settings.host, settings.port), family=family)
-    except OSError as error:
-        why = str(error.strerror).split(" (")[0].lower()
-        where = f"HOST {settings.host}, PORT {settings.port}"
-        raise click.ClickException(f"Cannot listen on {where}: {why}.") from error
-
-
-async def _serve(runtime: "Runtime") -> None:
-    from .server import Turns, create_app
-
-    settings, turns, host = runtime.settings, Turns(), runtime.settings.host
-    await open_runtime(runtime)
-    listener = _listen(settings)
-    hand_over = take_over(runtime.sessions.store)
-    Connection.most = max_connections(settings.max_turns)
-    server = _Server(create_app(runtime, turns), settings.request_timeout_seconds)
-    running = asyncio.create_task(server.serve([listener]))
-    if not settings.is_loopback and not settings.api_token:
-        place = f"{host} is reachable from other machines"
-        click.echo(f"Warning: {place}, and callers are not authenticated.")
-    host, port = f"[{host}]" if ":" in host else host, listener.getsockname()[1]
-    click.echo("\n".join([*runtime.describe_endpoints(), f"Listening on http://{host}:{port}"]))
-    await server.signalled.wait()
-    await turns.drain(settings.shutdown_grace_seconds)
-    await runtime.close()
-    hand_over()
-    server.should_exit = True
-    await running
-    sys.stdout.flush()
-    os._exit(0)  # a thread that hangs in a tool or a client would keep the process alive
-
-
-cli.add_command(chat)
+serve.params += SERVE_OPTIONS
+for command in (chat, *COMMANDS):
+    cli.add_command(command)

@@ -14,8 +14,9 @@ from strands.models import Model
 from strands.models.bedrock import BedrockModel
 from urllib3 import HTTPResponse
 
+from .findings import diagnostic
 from .offline_model import OfflineModel
-from .settings import Settings, diagnostic
+from .settings import CoreSettings
 
 # What to look at when the provider refuses a call, and when it is not reached.
 CREDENTIALS, ADDRESS = "the AWS credentials", "AWS_REGION"
@@ -59,12 +60,12 @@ def _keep_body(response_dict: dict[str, Any], **_: Any) -> None:
             call.end()
 
 
-def build_model(settings: Settings) -> Model:
+def build_model(settings: CoreSettings) -> Model:
     """The model of this process."""
     return OfflineModel() if settings.model == "offline" else _bedrock(settings)
 
 
-def check_model(settings: Settings) -> list[dict[str, Any]]:
+def check_model(settings: CoreSettings) -> list[dict[str, Any]]:
     """What keeps the model from answering, as far as the environment tells."""
     if settings.model == "offline":
         return []
@@ -77,13 +78,13 @@ def check_model(settings: Settings) -> list[dict[str, Any]]:
     return [diagnostic("SET-AWS_REGION", "AWS_REGION is not set: MODEL needs it, as in us-east-1.")]
 
 
-def model_endpoint(settings: Settings) -> str:
+def model_endpoint(settings: CoreSettings) -> str:
     """Where the model is reached."""
     return str(_bedrock(settings).client.meta.endpoint_url)
 
 
 @cache
-def _bedrock(settings: Settings) -> BedrockModel:
+def _bedrock(settings: CoreSettings) -> BedrockModel:
     # At most two more tries, by the AWS client and before the first byte.
     config = Config(retries={"total_max_attempts": 3, "mode": "standard"}, read_timeout=120)
     model = Bedrock(model_id=settings.model, region_name=_region(), boto_client_config=config)

@@ -1,45 +1,111 @@
-"""What the turns of one process share: the model and the sessions, which live in memory."""
+"""What the turns of one process share: the model, the sessions and the capabilities."""
 
+import logging
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
-from .contract import TurnRequest
+import click
+
+from .agent import TOOLS
+from .capability import Capability, check_all
+from .contract import AgentError, Turn
+from .findings import Finding, refuse_errors
 from .model import build_model, check_model, model_endpoint
 from .session_store import InProcess
 from .sessions import Sessions
-from .settings import Settings, without_password
+from .settings import CoreSettings, without_password
 
 
 class Runtime:
-    """The model, the sessions, and what the commands report about them."""
+    """The model, the sessions and the capabilities of a process."""
 
-    actor_required = False  # whether every caller must send an actor id
-    is_waiting = False  # whether data of a committed turn is still to be written
-    retention_notice = "Nothing was kept: sessions live in this process."
+    def __init__(self, settings: CoreSettings, capabilities: Sequence[Capability] = ()) -> None:
+        """Check the capabilities first: this may raise arbitrary errors for invalid files."""
+        self.settings, self.model, self.capabilities = settings, build_model(settings), capabilities
+        stores = [store for capability in capabilities if (store := capability.session_store())]
+        self.sessions = Sessions(settings, stores[0] if stores else InProcess(settings))
 
-    def __init__(self, settings: Settings) -> None:
-        self.settings, self.model = settings, build_model(settings)
-        self.sessions = Sessions(settings, InProcess(settings))
+    @property
+    def actor_required(self) -> bool:
+        """Whether every caller must send an actor id."""
+        return any(capability.actor_required for capability in self.capabilities)
 
-    @staticmethod
-    def check(settings: Settings) -> list[dict[str, Any]]:
-        """Return the findings about what the settings name."""
-        return check_model(settings)
+    @property
+    def is_busy(self) -> bool:
+        """Whether data of a committed turn is still to be written."""
+        return any(capability.is_busy for capability in self.capabilities)
 
-    def describe_endpoints(self) -> list[str]:
+    @property
+    def retention_notice(self) -> str:
+        """What was kept of a session, for those who leave it."""
+        notices = [capability.retention_notice for capability in self.capabilities]
+        return " ".join([self.sessions.store.retention_notice, *filter(None, notices)])
+
+    def describe(self, address: str) -> list[str]:
         """Return what this process will contact, one line each, without passwords."""
         model = self.settings.model
         where = "nothing" if model == "offline" else without_password(model_endpoint(self.settings))
-        return [f"Model: {model}, contacts {where}", "Sessions: in this process"]
+        lines = [
+            f"Model: {model}, contacts {where}",
+            f"Sessions: {self.sessions.store.description}",
+        ]
+        for capability in self.capabilities:
+            lines += capability.describe(address)
+        return lines
 
-    def agent_options(self, request: TurnRequest) -> dict[str, Any]:
-        """Return further arguments for the agent of one turn."""
-        return {}
+    def tools(self) -> list[Any]:
+        """Return the tools of every turn."""
+        capabilities = self._with("tools")
+        return [*TOOLS, *(tool for capability in capabilities for tool in capability.tools())]
 
-    def record(self, request: TurnRequest, messages: list[Any]) -> None:
+    def _with(self, method: str) -> list[Capability]:
+        """Return the capabilities that have a method of their own."""
+        default = getattr(Capability, method)
+        return [c for c in self.capabilities if getattr(type(c), method) is not default]
+
+    @asynccontextmanager
+    async def around(self, turn: Turn) -> AsyncIterator[None]:
+        """Surround a turn with all capabilities."""
+        async with AsyncExitStack() as stack:
+            for capability in self._with("around"):
+                await stack.enter_async_context(capability.around(turn))
+            yield
+
+    def prepare(self, turn: Turn) -> dict[str, Any]:
+        """Return the model, the tools and further options of the agent of one turn."""
+        options = {"model": self.model, "tools": self.tools()}
+        for capability in self._with("prepare"):
+            capability.prepare(turn, options)
+        return options
+
+    def committed(self, turn: Turn, messages: list[Any]) -> None:
         """Pass on the messages of a committed turn."""
+        for capability in self._with("committed"):
+            capability.committed(turn, messages)
 
     async def open(self) -> None:
-        """Connect; raises AgentError for what cannot work."""
+        """Connect; raises ClickException with the reason if that is impossible."""
+        try:
+            for capability in self.capabilities:
+                await capability.open()
+        except AgentError as error:
+            raise click.ClickException(error.detail or str(error)) from None
 
     async def close(self) -> None:
         """Write what is still to be written, and disconnect."""
+        for capability in reversed(self.capabilities):
+            await capability.close()
+
+
+def start_runtime(
+    settings: CoreSettings, findings: list[Finding], capabilities: Sequence[Capability]
+) -> Runtime:
+    """Return the runtime of a command that runs turns, unless `check` finds an error."""
+    refuse_errors([*findings, *check_model(settings), *check_all(capabilities)])
+    # Their exceptions may quote prompts; asyncio logs each connection that it cannot accept.
+    for name in ("ai", "asyncio", "opentelemetry", "strands", "uvicorn"):
+        logging.getLogger(name).setLevel("CRITICAL")
+    if settings.model == "offline":
+        click.echo("MODEL is not set: the offline model only echoes. See README.md to choose one.")
+    return Runtime(settings, capabilities)

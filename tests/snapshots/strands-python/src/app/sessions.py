@@ -6,18 +6,27 @@ from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from itertools import accumulate
-from typing import Any
+from typing import Any, NotRequired, TypedDict
 
-from .contract import AgentError, well_formed
+from .contract import AgentError, Turn, well_formed
 from .session_store import SessionStore, Stored
-from .settings import Settings
+from .settings import CoreSettings
 
 Snapshot = dict[str, Any]
 """A committed session: {"scope", "schema_version", "created_at", "data", "app_data"}.
 
-`data` is the framework's; `app_data` is {"actor", "turn", "key", "reply"} of the last turn,
-and "restarted" where the turns before it have vanished from the store.
+`data` is the framework's; `app_data` is the LastTurn.
 """
+
+
+class LastTurn(TypedDict):
+    """What a session keeps of its last turn, beside the messages."""
+
+    actor: str | None
+    turn: int
+    key: str | None
+    reply: str
+    restarted: NotRequired[bool]  # the turns before it have vanished from the store
 
 
 Loaded = tuple[Stored | None, Snapshot | None]
@@ -33,40 +42,54 @@ class Session:
         if self.snapshot and self.snapshot["app_data"]["actor"] != actor:
             raise AgentError("session_forbidden")
 
-    def replay(self, key: str | None) -> dict[str, Any] | None:
-        """Return the `app_data` of the last turn if this is its idempotency key, else None."""
-        last: dict[str, Any] = self.snapshot["app_data"] if self.snapshot else {"key": None}
-        return last if key is not None and key == last["key"] else None
+    def begin(self, turn: Turn) -> LastTurn | None:
+        """Number a turn; return the last turn if the key is that of the last turn, else None.
 
-    def check_size(self, size: int) -> None:
-        """Raise `session_too_large` for what no session can hold."""
+        Raises AgentError `session_too_large` for a prompt that no session can hold.
+        """
+        turn.number = self.turn
+        last: LastTurn | None = self.snapshot["app_data"] if self.snapshot else None
+        if last and turn.key is not None and turn.key == last["key"]:
+            turn.number, turn.outcome = last["turn"], "replayed"
+            return last
+        self._check_size(len(turn.prompt.encode()))
+        return None
+
+    def _check_size(self, size: int) -> None:
         if size > self._store.max_bytes:
             raise AgentError("session_too_large", detail=f"{size} bytes")
 
     async def commit(
         self,
+        turn: Turn,
         snapshot: Snapshot,
-        turns: list[int],
+        starts: list[int],
         reply: str,
-        key: str | None,
         saved: Callable[[], None],
-    ) -> dict[str, Any]:
-        """Save the snapshot that the turn leaves, call `saved`, and return its `app_data`.
+    ) -> LastTurn:
+        """Save the snapshot that a turn leaves, call `saved`, and return its `app_data`.
 
-        `turns` says with which messages the turns begin: without the oldest ones it may fit.
+        `starts` are the indexes of the messages with which turns begin: if the snapshot is too
+        large, the oldest turns are left out. `saved` is a callback because a save whose reply was
+        lost is found by a later load, in another turn.
         """
-        last: Snapshot = {"actor": self._actor, "turn": self.turn, "key": key, "reply": reply}
+        last: LastTurn = {
+            "actor": self._actor,
+            "turn": self.turn,
+            "key": turn.key,
+            "reply": reply,
+        }
         if self._stored and not self.snapshot:
             last["restarted"] = True
         committed = _serialize(snapshot | {"app_data": last})
         excess = len(committed) - self._store.max_bytes
-        if excess > 0 and len(turns) > 1:
+        if excess > 0 and len(starts) > 1:
             data = snapshot["data"]
             ends = [*accumulate(len(_serialize(message)) for message in data["messages"])]
-            start = next((at for at in turns[1:] if ends[at - 1] >= excess), turns[-1])
+            start = next((at for at in starts[1:] if ends[at - 1] >= excess), starts[-1])
             data["messages"] = data["messages"][start:]
             committed = _serialize(snapshot | {"app_data": last})
-        self.check_size(len(committed))
+        self._check_size(len(committed))
         expected = self._stored.revision if self._stored else None
         await self._store.save(self._id, committed, expected, saved)
         return last
@@ -80,7 +103,7 @@ class Session:
 class Sessions:
     """The sessions of this process."""
 
-    def __init__(self, settings: Settings, store: SessionStore) -> None:
+    def __init__(self, settings: CoreSettings, store: SessionStore) -> None:
         self._queue, self._store = settings.session_queue, store
         self._locks: dict[str, asyncio.Lock] = {}
         self._loads: dict[str, asyncio.Task[Loaded]] = {}  # the latest; while in use
@@ -95,9 +118,9 @@ class Sessions:
     async def open(self, session_id: str, actor: str | None) -> AsyncIterator[Session]:
         """Wait for the turns before this one, then load what is committed.
 
-        Raises AgentError: `session_forbidden`, before the wait too, when another actor had the
-        first turn (no actor counts as one); `session_busy` at once when too many wait; and what the
-        store raises.
+        Raises AgentError: `session_forbidden` if another actor owns the session, checked before and
+        after the wait (callers without an actor are one actor); `session_busy` at once if too many
+        wait; and what the store raises.
         """
         if load := self._loads.get(session_id):  # other actors get no place in the queue
             await asyncio.wait({load})
@@ -116,6 +139,15 @@ class Sessions:
             if not self._turns[session_id]:
                 del self._turns[session_id], self._locks[session_id]
                 self._loads.pop(session_id, None)
+
+    async def read(self, session_id: str, actor: str | None) -> Snapshot | None:
+        """Return what is committed, or None, without waiting for turns. Raises as `open`."""
+        if load := self._loads.get(session_id):  # what the running turn began with
+            await asyncio.wait({load})
+            if not load.cancelled():
+                return Session(session_id, actor, self._store, load.result()).snapshot
+        async with self.open(session_id, actor) as session:
+            return session.snapshot
 
     async def _load(self, session_id: str) -> Loaded:
         stored = await self._store.load(session_id)

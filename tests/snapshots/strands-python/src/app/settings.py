@@ -1,14 +1,18 @@
-"""Every setting: its environment variable, its default and its allowed values."""
+"""The settings of the core: the environment variable, default and allowed values of each."""
 
 import os
 import re
 from dataclasses import dataclass, field, fields
-from typing import Any
+from typing import Any, ClassVar, Self
 
-import click
 from dotenv import dotenv_values
 
-NAME = r"[A-Za-z0-9_.:\[\]-]+"  # of a host, with or without its port
+from .findings import Finding, diagnostic
+
+PLAIN_HTTP = re.compile(
+    r"(?i)http://(?!([^/?#]*@)?(localhost|127\.[0-9.]+|\[::1\])(:[0-9]+)?([/?#]|$))"
+)
+HOST_FORM = r"[A-Za-z0-9_.:\[\]-]+"
 
 
 def integer(default: int, lowest: int, highest: int) -> Any:
@@ -16,15 +20,16 @@ def integer(default: int, lowest: int, highest: int) -> Any:
     return field(default=default, metadata={"range": (lowest, highest)})
 
 
-def text(form: str, allowed: str, default: str | None = "") -> Any:
+def string(form: str, allowed: str, default: str | None = "") -> Any:
     """Declare a setting that is a text of this form; `allowed` describes it."""
     return field(default=default, repr=False, metadata={"form": (form, allowed)})
 
 
 @dataclass(frozen=True)
-class Settings:
-    """The settings of one process; README.md explains each."""
+class CoreSettings:
+    """The settings that every agent has; README.md explains each."""
 
+    project_name: ClassVar[str]
     model: str = "offline"
     host: str = "127.0.0.1"
     port: int = integer(8080, 0, 65_535)
@@ -41,11 +46,38 @@ class Settings:
     max_reply_bytes: int = integer(1_048_576, 1, 1_000_000_000)
     max_snapshot_bytes: int = integer(8_388_608, 1024, 1_000_000_000)
     shutdown_grace_seconds: int = integer(8, 0, 86_400)
-    allowed_hosts: str = text(f"{NAME}( *, *{NAME})*", "a list like agent.example.com,10.0.0.5:80")
-    allowed_origins: str = text(
-        f"https?://{NAME}( *, *https?://{NAME})*", "a list like https://www.example.com"
+    allowed_hosts: str = string(
+        f"{HOST_FORM}( *, *{HOST_FORM})*", "a list like agent.example.com,10.0.0.5:80"
     )
-    api_token: str = text("[!-~]{1,4096}", "a text of visible ASCII characters")
+    allowed_origins: str = string(
+        f"https?://{HOST_FORM}( *, *https?://{HOST_FORM})*", "a list like https://www.example.com"
+    )
+    api_token: str = string("[!-~]{1,4096}", "a text of visible ASCII characters")
+
+    @classmethod
+    def read(cls) -> tuple[Self, list[Finding]]:
+        """Read the environment and .env; return settings and findings. Blank means unset."""
+        values: dict[str, Any] = {}
+        findings: list[Finding] = []
+        try:
+            for name, value in dotenv_values(".env", interpolate=False).items():
+                os.environ.setdefault(name, value or "")
+        except (OSError, ValueError) as error:
+            findings.append(diagnostic("SET-ENV-FILE", f"Cannot read the file .env: {error}."))
+        for setting in fields(cls):
+            name, text = setting.name.upper(), os.environ.get(setting.name.upper(), "").strip()
+            low, high = setting.metadata.get("range", (0, 0))
+            allowed = f"a whole number from {low} to {high}"
+            form, allowed = setting.metadata.get("form", ("(?s:.*)", allowed))
+            if text and not high and re.fullmatch(form, text):
+                values[setting.name] = text
+            elif re.fullmatch("[0-9]{1,10}", text) and low <= int(text) <= high:
+                values[setting.name] = int(text)
+            elif text:
+                shown = "invalid" if name == "API_TOKEN" else repr(text[:80])
+                message = f"{name} is {shown}: allowed is {allowed}."
+                findings.append(diagnostic(f"SET-{name}", message))
+        return cls(**values), findings
 
     @property
     def is_loopback(self) -> bool:
@@ -53,56 +85,16 @@ class Settings:
         return self.host in {"localhost", "::1"} or self.host.startswith("127.")
 
 
+def is_plain_http(url: str) -> bool:
+    """Whether a URL sends what it carries unencrypted to another host."""
+    return PLAIN_HTTP.match(url) is not None
+
+
 def without_password(url: str) -> str:
     """Return a URL to show, without its user and password."""
     return re.sub("//[^/]*@", "//", url)
 
 
-def split_list(text: str) -> list[str]:
-    """Return the items of a setting that is a list, in lower case."""
-    return re.findall("[^, ]+", text.lower())
-
-
-def diagnostic(
-    id: str, message: str, severity: str = "error", file: str = "environment", line: int = 0
-) -> dict[str, Any]:
-    """Return one finding of `check`; `severity` is error or warning, line 0 is no line."""
-    return {"id": id, "severity": severity, "file": file, "line": line, "message": message}
-
-
-def format_finding(finding: dict[str, Any]) -> str:
-    """Return a finding as one line: its place, its id and its message."""
-    return f"{finding['file']}:{finding['line']} {finding['id']} {finding['message']}"
-
-
-def refuse_errors(findings: list[dict[str, Any]]) -> None:
-    """Raise ClickException when one of the findings is an error."""
-    errors = [one for one in findings if one["severity"] == "error"]
-    if errors:
-        texts = (e["message"] if e["file"] == "environment" else format_finding(e) for e in errors)
-        raise click.ClickException("\n".join(texts))
-
-
-def read_settings() -> tuple[Settings, list[dict[str, Any]]]:
-    """Read the environment and .env; return the settings and the findings. Blank means unset."""
-    values: dict[str, Any] = {}
-    findings: list[dict[str, Any]] = []
-    try:
-        for name, value in dotenv_values(".env", interpolate=False).items():
-            os.environ.setdefault(name, value or "")
-    except (OSError, ValueError) as error:
-        findings.append(diagnostic("SET-ENV-FILE", f"Cannot read the file .env: {error}."))
-    for setting in fields(Settings):
-        name, text = setting.name.upper(), os.environ.get(setting.name.upper(), "").strip()
-        low, high = setting.metadata.get("range", (0, 0))
-        allowed = f"a whole number from {low} to {high}"
-        form, allowed = setting.metadata.get("form", ("(?s:.*)", allowed))
-        if text and not high and re.fullmatch(form, text):
-            values[setting.name] = text
-        elif re.fullmatch("[0-9]{1,10}", text) and low <= int(text) <= high:
-            values[setting.name] = int(text)
-        elif text:
-            shown = "invalid" if name == "API_TOKEN" else repr(text[:80])
-            message = f"{name} is {shown}: allowed is {allowed}."
-            findings.append(diagnostic(f"SET-{name}", message))
-    return Settings(**values), findings
+def read_settings() -> tuple[CoreSettings, list[Finding]]:
+    """Read the settings of the core, as `CoreSettings.read` does."""
+    return CoreSettings.read()

@@ -5,6 +5,7 @@ import json
 import logging
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import aclosing
+from functools import partial
 from typing import Any, get_args
 
 from strands import Agent, Snapshot
@@ -16,66 +17,59 @@ from strands.types.event_loop import StopReason
 from strands.types.exceptions import MaxTokensReachedException
 
 from . import contract
-from .agent import SYSTEM_PROMPT, TOOLS
-from .contract import AgentError, TurnReport, TurnRequest, describe, is_blank, well_formed
+from .agent import SYSTEM_PROMPT
+from .contract import AgentError, Turn, is_blank, well_formed
+from .log import describe
 from .runtime import Runtime
+from .sessions import LastTurn
 
 log = logging.getLogger(__name__)
 
 
-async def take_turn(
-    runtime: Runtime, request: TurnRequest, emit: contract.Emit, report: TurnReport | None = None
-) -> dict[str, Any]:
-    """Run one turn, `emit` each chunk of the reply, and return {"actor", "turn", "key", "reply"}.
+async def take_turn(runtime: Runtime, turn: Turn) -> LastTurn:
+    """Run one turn, and return what the session keeps of it.
 
     The session changes only in the last step, so there is nothing to undo: a turn that fails,
     is cancelled, times out or ends without a whole reply leaves no trace.
     Raises AgentError.
     """
-    report = report or TurnReport()
-    async with runtime.sessions.open(request.session_id, request.actor) as session:
-        report.turn = session.turn
-        if last := session.replay(request.key):
-            report.turn, report.outcome = last["turn"], "replayed"
-            await emit(last["reply"])
+    async with (
+        runtime.around(turn),
+        runtime.sessions.open(turn.session_id, turn.actor) as session,
+    ):
+        if last := session.begin(turn):
+            await turn.emit(last["reply"])
             return last
-        session.check_size(len(request.prompt.encode()))
         try:
             async with asyncio.timeout(runtime.settings.turn_timeout_seconds):
-                agent = _stage(runtime, request, session.snapshot)
+                agent = _stage(runtime, turn, session.snapshot)
                 before = len(agent.messages)
                 usage = agent.event_loop_metrics.accumulated_usage
                 try:
-                    reply = await _stream(runtime, agent, request.prompt, emit)
+                    reply = await _stream(runtime, agent, turn)
                 finally:
-                    report.input_tokens = usage["inputTokens"]
-                    report.output_tokens = usage["outputTokens"]
+                    turn.input_tokens = usage["inputTokens"]
+                    turn.output_tokens = usage["outputTokens"]
         except TimeoutError:
             raise AgentError("turn_timeout") from None
         # Without the system prompt: the code's own applies, also after it has changed.
         snapshot = agent.take_snapshot(preset="session", exclude=["messages"]).to_dict()
         snapshot["data"]["messages"] = agent.messages  # without the SDK's copy of each
         added = agent.messages[before:]
-        return await session.commit(
-            snapshot,
-            _starts(agent.messages),
-            reply,
-            request.key,
-            lambda: runtime.record(request, added),
-        )
+        starts = _starts(agent.messages)
+        committed = partial(runtime.committed, turn, added)
+        return await session.commit(turn, snapshot, starts, reply, committed)
 
 
-def _stage(runtime: Runtime, request: TurnRequest, committed: dict[str, Any] | None) -> Agent:
+def _stage(runtime: Runtime, turn: Turn, committed: dict[str, Any] | None) -> Agent:
     """Return a new agent that continues the session and shares no state with it."""
     agent = Agent(
-        model=runtime.model,
         system_prompt=SYSTEM_PROMPT,
-        tools=TOOLS,
         callback_handler=None,  # the default prints every token
         conversation_manager=NullConversationManager(),
         retry_strategy=None,  # a retry after the first chunk would repeat it
         hooks=[_log_tool_failure],
-        **runtime.agent_options(request),
+        **runtime.prepare(turn),
     )
     agent.add_middleware(ExecuteToolStage, _contain)
     if committed:
@@ -87,11 +81,11 @@ def _stage(runtime: Runtime, request: TurnRequest, committed: dict[str, Any] | N
     return agent
 
 
-async def _stream(runtime: Runtime, agent: Agent, prompt: str, emit: contract.Emit) -> str:
+async def _stream(runtime: Runtime, agent: Agent, turn: Turn) -> str:
     """Run the agent and return the emitted text; raise AgentError unless it ended well."""
-    said: list[str] = []
+    texts: list[str] = []
     result, is_whole, size = None, False, 0
-    events = agent.stream_async(prompt, limits=Limits(turns=runtime.settings.max_steps))
+    events = agent.stream_async(turn.prompt, limits=Limits(turns=runtime.settings.max_steps))
     try:
         async with aclosing(events):  # type: ignore[type-var]
             async for event in events:
@@ -99,10 +93,10 @@ async def _stream(runtime: Runtime, agent: Agent, prompt: str, emit: contract.Em
                 if size > runtime.settings.max_reply_bytes:
                     raise AgentError("reply_incomplete", detail="MAX_REPLY_BYTES")
                 if text := event.get("data"):
-                    said.append(well_formed(text))
-                    await emit(said[-1])
+                    texts.append(well_formed(text))
+                    await turn.emit(texts[-1])
                 for use in tools_of(event.get("message", {"content": []})["content"]):
-                    await emit(use)
+                    await turn.emit(use)
                 if {"messageStart", "messageStop"} & event.get("event", {}).keys():
                     is_whole = "messageStop" in event["event"]
                 result = event.get("result")
@@ -116,12 +110,12 @@ async def _stream(runtime: Runtime, agent: Agent, prompt: str, emit: contract.Em
     if result is None or not is_whole:
         raise AgentError("model_failed", detail="the stream was cut")
     if result.stop_reason not in {"end_turn", "stop_sequence"}:
-        # A reason that is not known is a text of the provider, and not logged.
+        # An unknown reason is provider text, so it is not logged.
         known = result.stop_reason in get_args(StopReason)
         raise AgentError("reply_incomplete", detail=result.stop_reason if known else "other")
     if is_blank("".join(block.get("text", "") for block in result.message["content"])):
         raise AgentError("empty_reply")
-    return "".join(said)
+    return "".join(texts)
 
 
 def tools_of(content: list[Any]) -> Iterator[contract.ToolCall | contract.ToolResult]:
@@ -130,7 +124,8 @@ def tools_of(content: list[Any]) -> Iterator[contract.ToolCall | contract.ToolRe
         if call := block.get("toolUse"):
             yield contract.ToolCall(call["toolUseId"], call["name"], call["input"])
         if done := block.get("toolResult"):
-            texts = [one.get("text") or json.dumps(one, default=str) for one in done["content"]]
+            parts = done["content"]
+            texts = [part.get("text") or json.dumps(part, default=str) for part in parts]
             is_error = done["status"] == "error"
             yield contract.ToolResult(done["toolUseId"], "\n".join(texts), is_error)
 

@@ -3,19 +3,26 @@
 import { z } from 'zod'
 
 import type { SecretRef } from './fields.ts'
-import * as memory from './memory_backend.ts'
+import { AgentCoreConfig, backend as memory } from './memory_backend.ts'
 import type { Document, Findings } from './reader.ts'
 
 /** A backend of a type that this project has no code for. Its other fields are not read. */
 export const OtherConfig = z.object({ type: z.enum(['valkey', 's3', 'custom']) })
 
-export const BackendConfig = z.discriminatedUnion('type', [memory.AgentCoreConfig, OtherConfig])
+const own = [AgentCoreConfig] as const
+export const BackendConfig = z.discriminatedUnion('type', [...own, OtherConfig])
 export type BackendConfig = z.output<typeof BackendConfig>
+
+/** What this project does with the fields of a backend. */
+interface Backend {
+  secretRefs(config: never): SecretRef[]
+  backendFindings(document: Document, config: never, status: string, lifetime: string): Findings
+}
+const OWN: Partial<Record<string, Backend>> = { agentcore_memory: memory }
 
 /** Return the references that are read before a collection is used. */
 export function secretRefs(config: BackendConfig): SecretRef[] {
-  if (config.type === 'agentcore_memory') return memory.secretRefs(config)
-  return []
+  return OWN[config.type]?.secretRefs(config as never) ?? []
 }
 
 /** Check what concerns more than one field of a backend. */
@@ -25,7 +32,5 @@ export function* backendFindings(
   status: string,
   lifetime: string,
 ): Findings {
-  if (config.type === 'agentcore_memory') {
-    yield* memory.backendFindings(document, config, status, lifetime)
-  }
+  yield* OWN[config.type]?.backendFindings(document, config as never, status, lifetime) ?? []
 }

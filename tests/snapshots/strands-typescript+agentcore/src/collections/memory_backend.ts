@@ -1,8 +1,8 @@
-// Long-term memory in AgentCore Memory: what its collection declares.
+// Long-term memory in AgentCore Memory: the fields of its collection.
 
 import { z } from 'zod'
 
-import { missingAddress, reference, region, type SecretRef, whole } from './fields.ts'
+import { forms, missingAddress, type SecretRef, whole } from './fields.ts'
 import type { Document, Findings } from './reader.ts'
 
 // The id of a memory looks like a path, and is no reference to a secret.
@@ -26,10 +26,10 @@ function asMap(value: unknown): unknown {
 
 export const AgentCoreConfig = z.strictObject({
   type: z.literal('agentcore_memory'),
-  memory_id_secret: reference
+  memory_id_secret: forms.reference
     .refine((value) => !MEMORY_ID.test(value), "Input should be a reference, not a memory's id")
     .optional(),
-  region,
+  region: forms.region,
   retrieval_config: z
     .preprocess(asMap, z.map(z.string(), NamespaceConfig))
     .refine((config) => config.size > 0, 'Input should have at least one namespace')
@@ -40,14 +40,16 @@ export const AgentCoreConfig = z.strictObject({
 
 export type AgentCoreConfig = z.output<typeof AgentCoreConfig>
 
+export const backend = { secretRefs, backendFindings }
+
 /** Return the references that are read before the collection is used. */
-export function secretRefs({ memory_id_secret: reference }: AgentCoreConfig): SecretRef[] {
+function secretRefs({ memory_id_secret: reference }: AgentCoreConfig): SecretRef[] {
   const path = ['backend', 'memory_id_secret']
   return reference ? [{ reference, key: null, region: null, path }] : []
 }
 
 /** Check what concerns more than one field. */
-export function* backendFindings(
+function* backendFindings(
   document: Document,
   { memory_id_secret: id, retrieval_config: config, batch_size: size }: AgentCoreConfig,
   status: string,

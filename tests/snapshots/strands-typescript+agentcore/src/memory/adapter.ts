@@ -17,20 +17,21 @@ import type { InvokeModelContext, LocalAgent, MemoryManagerConfig } from '@stran
 import type { MemoryStore, MessageData, Model, ModelStreamEvent } from '@strands-agents/sdk'
 import type { SearchOptions, StreamOptions, Tool } from '@strands-agents/sdk'
 
-import { isBlank, log, type TurnRequest } from '../contract.ts'
+import type { Options } from '../capability.ts'
+import { isBlank } from '../contract.ts'
+import { log } from '../log.ts'
 import { OfflineModel } from '../offline_model.ts'
-import type { Settings } from '../settings.ts'
 import { AgentCore, type Clients } from './agentcore.ts'
 import { bounded, type MemoryCollection, describeFailure, type Utterance } from './base.ts'
+import type { LongTermMemory } from './long_term.ts'
 import { eventSession } from './namespaces.ts'
 import { ownStores } from './own_stores.ts'
 import { type Hit, MAX_QUERY_CHARS, memoryBlock, type MemoryTurn } from './recall.ts'
-import type { LongTermMemory } from './wiring.ts'
 
 const MAX_ENTRIES = 10_000 // to show: the files say how many there are
 const DEFAULT_RESULTS = 5 // of an owner's store that does not say
 
-const guarded = new WeakMap<MemoryTurn, GuardedStore[]>()
+const guarded = new WeakMap<MemoryTurn, { stores: GuardedStore[]; model: Model }>()
 let sequence = 0 // of messages: a store that turns share knows them by their numbers
 
 /** Make what the first search needs: this takes longer than it may. */
@@ -38,44 +39,36 @@ export async function warmUp(clients: Clients, region: string): Promise<void> {
   await Promise.all([clients.get('recall', region), import('bedrock-agentcore/memory/strands')])
 }
 
-/** Return what the agent of a turn is made with. */
-export function agentOptions(
-  longTerm: LongTermMemory,
-  turn: MemoryTurn,
-  settings: Settings,
-  model: Model,
-): object {
+/** Let the agent of a turn recall, and add memories. */
+export function addMemory(longTerm: LongTermMemory, turn: MemoryTurn, options: Options): void {
+  const { readers, settings, writers } = longTerm
+  const { model } = options
   turn.retrieve = sdkRetrieve(turn)
-  const own = ownStores(turn.who).map((it) => new GuardedStore(it, settings.recallTimeoutSeconds))
-  guarded.set(turn, own)
-  const { readers, writers } = longTerm
+  const own = ownStores(turn.identity).map((store) => {
+    return new GuardedStore(store, settings.recallTimeoutSeconds)
+  })
+  guarded.set(turn, { stores: own, model })
   const adds = settings.addMemoryTool > 0 && writers.length > 0
   const shown = readers.length > 0 || !adds ? readers : writers.slice(0, 1)
   const stores: MemoryStore[] = shown.map(
-    (it, at) => new CollectionStore(it, turn, adds && at === 0),
+    (collection, at) => new CollectionStore(collection, turn, adds && at === 0),
   )
   stores.push(...own)
-  if (stores.length === 0) return {}
-  const config = { stores, addToolConfig: adds, injection: false }
-  const memoryManager = new TurnManager(config, turn)
-  const isOffline = model.constructor === OfflineModel
-  return { memoryManager, ...(isOffline && { model: new RecallingOfflineModel(memoryManager) }) }
+  if (stores.length === 0) return
+  const memoryManager = new TurnManager({ stores, addToolConfig: adds, injection: false }, turn)
+  options.memoryManager = memoryManager
+  if (model.constructor === OfflineModel) options.model = new RecallingOfflineModel(memoryManager)
 }
 
 /** Record a committed turn: its texts in the collections, its messages in the owner's stores. */
-export function record(
-  longTerm: LongTermMemory,
-  request: TurnRequest,
-  added: unknown[],
-  model: Model,
-): void {
+export function record(longTerm: LongTermMemory, turn: MemoryTurn, added: unknown[]): void {
   const messages = added as Message[]
-  const turn = longTerm.record(request, utterancesOf(messages))
+  longTerm.record(turn, utterancesOf(messages))
   const all = messages.map((message) => message.toJSON())
-  for (const one of (turn && guarded.get(turn)) ?? []) {
-    if (!one.store.writable) continue
+  const { stores, model } = guarded.get(turn)!
+  for (const own of stores.filter(({ store }) => store.writable)) {
     const size = Buffer.byteLength(JSON.stringify(all))
-    longTerm.recorder.put(`store ${one.name}`, one.recording(all, model), size)
+    longTerm.recorder.put(`store ${own.name}`, own.recording(all, model), size)
   }
 }
 
@@ -119,8 +112,8 @@ class CollectionStore implements MemoryStore {
 }
 
 /** Searches one namespace by the store that the SDK has for AgentCore Memory. */
-function sdkRetrieve({ who, retrieve }: MemoryTurn): MemoryTurn['retrieve'] {
-  const { actor: actorId, sessionId } = who
+function sdkRetrieve({ identity, retrieve }: MemoryTurn): MemoryTurn['retrieve'] {
+  const { actor: actorId, sessionId } = identity
   return async (collection, namespace, wanted, query, stop) => {
     const { id, memory } = collection
     if (!(memory instanceof AgentCore)) {
@@ -257,9 +250,9 @@ class TurnManager extends MemoryManager {
       const texts = prompt.content.map((block) => (block.type === 'textBlock' ? block.text : ''))
       const entries = await this.search(texts.join(''), { maxSearchResults: MAX_ENTRIES })
       const hits = entries.map((entry) => hitOf(entry, entry.storeName ?? ''))
-      this.turn.shown = this.turn.best(hits)
+      this.turn.show(this.turn.best(hits))
     }
-    const { shown } = this.turn
+    const shown = this.turn.shown ?? []
     if (shown.length === 0 || context.model instanceof RecallingOfflineModel) return context
     // A copy: memories never become part of the session.
     const block = new TextBlock(`\n\n${memoryBlock(shown)}`)
@@ -285,8 +278,8 @@ class RecallingOfflineModel extends OfflineModel {
     for await (const event of super.stream(messages, options)) {
       if (event.type === 'modelContentBlockStartEvent') name = event.start?.name ?? ''
       if (event.type === 'modelContentBlockStopEvent' && !name) {
-        for (const one of this.#manager.turn.shown ?? []) {
-          const delta = { type: 'textDelta' as const, text: ` I remember: "${one.text}"` }
+        for (const hit of this.#manager.turn.shown ?? []) {
+          const delta = { type: 'textDelta' as const, text: ` I remember: "${hit.text}"` }
           yield { type: 'modelContentBlockDeltaEvent', delta }
         }
       }

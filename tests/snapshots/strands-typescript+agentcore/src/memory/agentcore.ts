@@ -5,7 +5,7 @@ import type { BedrockAgentCoreControl } from '@aws-sdk/client-bedrock-agentcore-
 
 import type { SecretRef } from '../collections/fields.ts'
 import { SecretError, type Secrets } from '../collections/secrets.ts'
-import { describe } from '../contract.ts'
+import { describe } from '../log.ts'
 import {
   bounded,
   type Memory,
@@ -129,10 +129,10 @@ export class AgentCore implements Memory {
     return (reply.memoryRecordSummaries ?? []).map(recordOf)
   }
 
-  async createEvent({ who, utterances, token, at, projectId }: MemoryEvent): Promise<void> {
+  async createEvent({ identity, utterances, token, at, projectId }: MemoryEvent): Promise<void> {
     const event = {
-      actorId: who.actor,
-      sessionId: eventSession(who.sessionId),
+      actorId: identity.actor,
+      sessionId: eventSession(identity.sessionId),
       eventTimestamp: at,
       payload: utterances.map(([role, text]) => ({ conversational: { role, content: { text } } })),
       clientToken: token,

@@ -1,40 +1,34 @@
-// The checks of long-term memory: its settings, its saved policy, and the resources themselves.
+// The checks of long-term memory: its saved policy, and the resources themselves.
 
-import { loadProject } from '../collections/check.ts'
+import type { Project } from '../collections/check.ts'
 import { type Document, finding, readDocument } from '../collections/reader.ts'
-import { hasAwsCredentials, Secrets } from '../collections/secrets.ts'
-import { type Diagnostic, diagnostic, type Settings } from '../settings.ts'
+import { hasAwsCredentials } from '../collections/secrets.ts'
+import type { Finding } from '../findings.ts'
 import { AgentCore } from './agentcore.ts'
 import { type MemoryCollection, MemoryRefused, MemoryUnavailable } from './base.ts'
 import { isSavedPolicyCurrent, policyFile } from './iam.ts'
 import { segmentsOf, writtenTemplates } from './namespaces.ts'
-import { LongTermMemory } from './wiring.ts'
 
 const CONFIG = ['backend', 'retrieval_config']
 
-/** Return what is wrong in a project in which `checkProject` finds no error; without a network. */
-export function checkMemory(folder: string, settings: Settings): Diagnostic[] {
-  const project = loadProject(folder, settings.agentId)
-  const { problem } = new LongTermMemory(settings, project, new Secrets(settings))
-  const findings = problem ? [diagnostic('SET-PROJECT_ID', `${problem}.`, 'warning')] : []
-  if (!isSavedPolicyCurrent(folder, project)) {
-    const message = 'This is not the policy that `iam` prints: save it again with `iam -- --save`.'
-    findings.push(finding('AML-W248', policyFile(project), 1, message))
-  }
-  return findings
+/** Return a warning if a policy is saved that is not the present one. */
+export function checkPolicy(folder: string, project: Project): Finding[] {
+  if (isSavedPolicyCurrent(folder, project)) return []
+  const message = 'This is not the policy that `iam` prints: save it again with `iam -- --save`.'
+  return [finding('AML-W248', policyFile(project), 1, message)]
 }
 
 /** Return where a memory on AWS is not as the files need it. Calls the service. */
 export async function checkResources(
-  longTerm: LongTermMemory,
-  settings: Settings,
-): Promise<Diagnostic[]> {
-  const findings: Diagnostic[] = []
-  for (const collection of longTerm.collections) {
+  collections: readonly MemoryCollection[],
+  projectId: string | null,
+): Promise<Finding[]> {
+  const findings: Finding[] = []
+  for (const collection of collections) {
     if (!(collection.memory instanceof AgentCore)) continue
     const file = `collections/${collection.id}.collection.md`
     const document = readDocument(file, file)
-    findings.push(...(await check(collection, document, settings.projectId)))
+    findings.push(...(await check(collection, document, projectId)))
   }
   return findings
 }
@@ -43,7 +37,7 @@ async function check(
   { memory, namespaces: declared, lifetime }: MemoryCollection,
   document: Document,
   projectId: string | null,
-): Promise<Diagnostic[]> {
+): Promise<Finding[]> {
   const secret = ['backend', 'memory_id_secret']
   let resource
   try {

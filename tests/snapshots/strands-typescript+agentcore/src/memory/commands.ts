@@ -3,35 +3,38 @@
 import { mkdirSync, writeFileSync } from 'node:fs'
 import { parseArgs } from 'node:util'
 
-import { loadProject } from '../collections/check.ts'
+import { type Capability, checkAll, closeAll, find, type Shell } from '../capability.ts'
+import { Declarations } from '../collections/capability.ts'
 import { ACTOR_ID, ERRORS } from '../contract.ts'
-import { Runtime } from '../runtime.ts'
-import { CommandError, readSettings, refuseErrors, type Settings } from '../settings.ts'
+import { CommandError, refuseErrors } from '../findings.ts'
 import { Erasure, linesOf } from './erase.ts'
 import { makePolicy, policyFile } from './iam.ts'
+import { LongTermMemory } from './long_term.ts'
 
 /** Erase an actor's sessions, events and records; exit with 1 if some are left. */
-export async function forget(args: string[]): Promise<void> {
+export async function forget(args: string[], shell: Shell): Promise<void> {
   const [text, flag] = [{ type: 'string' }, { type: 'boolean' }] as const
   const { actor, json } = parseArgs({ args, options: { actor: text, json: flag } }).values
   if (actor === undefined) throw new CommandError("Missing option '--actor'.", 2)
   if (!ACTOR_ID.test(actor)) throw new CommandError(ERRORS.invalid_actor[1], 2)
-  const runtime = new Runtime(await checkedSettings())
+  const capabilities = await checked(shell)
+  const longTerm = find(LongTermMemory, capabilities)
+  const { declarations, collections, settings } = longTerm
   try {
-    const erasure = new Erasure(runtime.longTerm, actor)
-    await runtime.eraseSessions(erasure.report, await erasure.findSessions())
+    const erasure = new Erasure(declarations.project, collections, actor, settings.projectId)
+    await longTerm.eraseSessions(erasure.report, await erasure.findSessions())
     const report = await erasure.erase()
     console.log(json ? JSON.stringify(report) : linesOf(report).join('\n'))
     process.exitCode = Math.min(report.could_not.length, 1)
   } finally {
-    await runtime.close()
+    await closeAll(capabilities)
   }
 }
 
 /** Print the policy that the agent's role needs on AWS; --save writes it to iam/. */
-export async function iam(args: string[]): Promise<void> {
+export async function iam(args: string[], shell: Shell): Promise<void> {
   const { save } = parseArgs({ args, options: { save: { type: 'boolean' } } }).values
-  const project = loadProject('.', (await checkedSettings()).agentId)
+  const { project } = find(Declarations, await checked(shell))
   const text = JSON.stringify(makePolicy(project), null, 2)
   if (!save) return console.log(text)
   mkdirSync('iam', { recursive: true })
@@ -39,8 +42,9 @@ export async function iam(args: string[]): Promise<void> {
   console.log(`Saved ${policyFile(project)}.`)
 }
 
-async function checkedSettings(): Promise<Settings> {
-  const [settings, findings] = readSettings()
-  refuseErrors([...findings, ...(await Runtime.check(settings))])
-  return settings
+/** Return the capabilities, or end the command with the errors that `check` finds. */
+async function checked(shell: Shell): Promise<readonly Capability[]> {
+  const capabilities = await shell()
+  refuseErrors(await checkAll(find(LongTermMemory, capabilities).settings, capabilities))
+  return capabilities
 }

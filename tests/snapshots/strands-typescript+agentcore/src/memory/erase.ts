@@ -1,11 +1,12 @@
-// Erasing what the memories have of one actor, and nothing that may belong to another.
+// Erases one actor's data from the memories, and nothing that may belong to another.
 
+import type { Project } from '../collections/check.ts'
 import type { Collection } from '../collections/models.ts'
-import { type Memory, MemoryUnavailable } from './base.ts'
+import { type Memory, type MemoryCollection, MemoryUnavailable } from './base.ts'
 import { LocalMemory } from './local.ts'
-import { Namespace, resolve, segmentsOf, type Who, writtenTemplates } from './namespaces.ts'
+import { defaultTemplate, type Identity, Namespace, resolve } from './namespaces.ts'
+import { segmentsOf, writtenTemplates } from './namespaces.ts'
 import { withRetries } from './retry_queue.ts'
-import { defaultTemplate, type LongTermMemory } from './wiring.ts'
 
 const PLACEHOLDER = /\{(\w+)\}/
 export const LATER =
@@ -35,14 +36,19 @@ export function linesOf(report: Report): string[] {
 /** Erases an actor from all memories of an agent, as far as each of them allows. */
 export class Erasure {
   readonly report: Report
-  readonly #who: Who
+  readonly #identity: Identity
   readonly #memories: [Collection, Memory, sessions: string[]][] = []
 
-  constructor(longTerm: LongTermMemory, actor: string) {
+  constructor(
+    project: Project,
+    collections: readonly MemoryCollection[],
+    actor: string,
+    projectId: string | null,
+  ) {
     this.report = { actor, sessions: 0, events: 0, records: 0, could_not: [], notes: [] }
-    this.#who = { actor, sessionId: '', projectId: longTerm.projectId }
-    for (const { id, memory } of longTerm.collections) {
-      const [collection, local] = [longTerm.project.collections.get(id)!, new LocalMemory(id, [])]
+    this.#identity = { actor, sessionId: '', projectId }
+    for (const { id, memory } of collections) {
+      const [collection, local] = [project.collections.get(id)!, new LocalMemory(id, [])]
       this.#memories.push([collection, memory, []])
       if (memory instanceof LocalMemory) {
         this.report.notes.push(`collection ${id} was searched in ${memory.contact}`)
@@ -73,7 +79,7 @@ export class Erasure {
 
   async #eraseMemory(collection: Collection, memory: Memory, sessions: string[]): Promise<void> {
     const [report, where] = [this.report, `of collection ${collection.collection_id}`]
-    const scope = erasureScope(await this.#templates(collection, memory), this.#who, sessions)
+    const scope = erasureScope(await this.#templates(collection, memory), this.#identity, sessions)
     report.could_not.push(...scope.missing.map((what) => `${what} (${where})`))
     report.notes.push(...scope.shared.map((what) => `${what} (${where})`))
     if (!collection.writeback.enabled) {
@@ -122,7 +128,7 @@ export class Erasure {
     const config = backend.type === 'agentcore_memory' ? backend.retrieval_config : null
     const templates = Object.keys(config ?? {})
     if (memory instanceof LocalMemory) {
-      return templates.length > 0 ? templates : [defaultTemplate(collection)]
+      return templates.length > 0 ? templates : [defaultTemplate(collection.scope.lifetime)]
     }
     await this.#attempt(`records of collection ${id} in all its namespaces`, async () => {
       // The service writes to namespaces that are not read, too.
@@ -194,25 +200,25 @@ interface Scope {
 /** Return what lies below the {actorId} of each template; `sessions` are this actor's. */
 export function erasureScope(
   given: Iterable<string>,
-  who: Who,
+  identity: Identity,
   sessions: readonly string[],
 ): Scope {
   const [missing, shared]: [string[], string[]] = [[], []]
   const namespaces = new Map<string, Namespace>()
-  const templates = who.actor.includes('/') ? [] : [...new Set(given)]
-  if (who.actor.includes('/')) shared.push('no records are made for an actor id with a /')
+  const templates = identity.actor.includes('/') ? [] : [...new Set(given)]
+  if (identity.actor.includes('/')) shared.push('no records are made for an actor id with a /')
   for (const template of templates) {
     const part = actorsPart(template)
     if (!part) {
       shared.push(`records in ${template} are of all people`)
       continue
     }
-    if (part.includes('{projectId}') && !who.projectId) {
+    if (part.includes('{projectId}') && !identity.projectId) {
       missing.push(`records in ${template}: PROJECT_ID is not set`)
       continue
     }
     if (part.includes('{projectId}')) {
-      shared.push(`only records of project ${who.projectId} are erased in ${template}`)
+      shared.push(`only records of project ${identity.projectId} are erased in ${template}`)
     }
     if (part.includes('{sessionId}')) {
       shared.push(`only records of the listed sessions are erased in ${template}`)
@@ -220,13 +226,13 @@ export function erasureScope(
     for (const sessionId of part.includes('{sessionId}') ? sessions : ['']) {
       let namespace: Namespace
       try {
-        namespace = resolve(part, { ...who, sessionId })
+        namespace = resolve(part, { ...identity, sessionId })
       } catch (error) {
         if (!(error instanceof RangeError)) throw error
         shared.push(`records in ${error.message}`)
         break
       }
-      if (templates.some((one) => mayBeOfOthers(namespace, one, who.actor))) {
+      if (templates.some((one) => mayBeOfOthers(namespace, one, identity.actor))) {
         shared.push(`records in ${namespace.path} may be of others too`)
       } else {
         namespaces.set(namespace.path, namespace)

@@ -10,6 +10,7 @@ import { secretRefs } from '../collections/backends.ts'
 import type { Project } from '../collections/check.ts'
 import type { Collection } from '../collections/models.ts'
 import { memoryStatements } from './memory_iam.ts'
+import { sessionStatements } from './session_iam.ts'
 import { ACCOUNT, REGION } from './statements.ts'
 
 const PARTITIONS = { 'cn-': 'aws-cn', 'us-gov-': 'aws-us-gov' }
@@ -34,8 +35,8 @@ export function isSavedPolicyCurrent(folder: string, project: Project): boolean 
 /** The policy for what the collections of the agent need. */
 export function makePolicy(project: Project): object {
   const [first] = project.sessionCollections()
-  const used = project.used().filter((one) => {
-    return one === first || one.backend.type === 'agentcore_memory'
+  const used = project.used().filter((collection) => {
+    return collection === first || collection.backend.type === 'agentcore_memory'
   })
   const regions = used.map(({ backend }) => ('region' in backend ? backend.region : ''))
   const [partition] = Object.entries(PARTITIONS).filter(([start]) =>
@@ -45,6 +46,7 @@ export function makePolicy(project: Project): object {
   const statements = new Map<string, object>()
   for (const collection of used) {
     const named = memoryStatements(project, collection, arn)
+    named.push(...sessionStatements(project, collection, arn))
     for (const [name, statement] of named) {
       const words = collection.collection_id.split(/[-_]+/)
       let Sid = name + words.map((one) => one.slice(0, 1).toUpperCase() + one.slice(1)).join('')

@@ -9,7 +9,7 @@ import { join } from 'node:path'
 
 import { z } from 'zod'
 
-import { log } from '../contract.ts'
+import { log } from '../log.ts'
 import { type Memory, type MemoryEvent, MemoryUnavailable } from './base.ts'
 import type { MemoryRecord, Resource } from './base.ts'
 import { eventSession, type Namespace, resolve } from './namespaces.ts'
@@ -76,15 +76,15 @@ export class LocalMemory implements Memory {
     return ranked.slice(0, topK)
   }
 
-  async createEvent({ who, utterances: items, token, at: time }: MemoryEvent): Promise<void> {
+  async createEvent({ identity, utterances: items, token, at: time }: MemoryEvent): Promise<void> {
     const [event, at] = [randomUUID(), time.toISOString()]
-    const session = eventSession(who.sessionId)
-    const rows: object[] = [{ event, token, actor: who.actor, session, at, items }]
+    const session = eventSession(identity.sessionId)
+    const rows: object[] = [{ event, token, actor: identity.actor, session, at, items }]
     for (const [role, text] of items) {
       // The replies of the offline model quote what was said, and would be remembered as well.
       if (role !== 'USER') continue
       for (const template of this.#templates) {
-        rows.push({ record: randomUUID(), namespace: resolve(template, who).path, text, at })
+        rows.push({ record: randomUUID(), namespace: resolve(template, identity).path, text, at })
       }
     }
     await this.#alone(async () => {

@@ -1,4 +1,4 @@
-// The namespaces of a memory: templates, filled in with the identity of an actor.
+// Namespace templates, and the actor, session and project that fill them in.
 
 import { createHash } from 'node:crypto'
 
@@ -9,7 +9,7 @@ export interface Strategy {
 }
 
 /** The identity of a turn: the actor, the session and the project. */
-export interface Who {
+export interface Identity {
   readonly actor: string
   readonly sessionId: string
   readonly projectId: string | null
@@ -44,11 +44,11 @@ export class Namespace {
  * Values are substituted in one pass. Throws RangeError, also for values with which the
  * namespaces of two people could meet.
  */
-export function resolve(template: string, who: Who): Namespace {
+export function resolve(template: string, identity: Identity): Namespace {
   const values: Record<string, unknown> = {
-    actorId: who.actor,
-    sessionId: eventSession(who.sessionId),
-    projectId: who.projectId,
+    actorId: identity.actor,
+    sessionId: eventSession(identity.sessionId),
+    projectId: identity.projectId,
   }
   for (const segment of template.split('/')) {
     if (segment.includes('{actorId}') && (segment.match(/\{\w+\}/g) ?? []).length > 1) {
@@ -79,6 +79,11 @@ export function eventSession(sessionId: string): string {
   if (sessionId.length <= 100) return sessionId
   const hash = createHash('sha256').update(sessionId).digest('hex')
   return `${sessionId.slice(0, 60)}-${hash.slice(0, 32)}`
+}
+
+/** Return the namespace of a local memory whose collection declares none. */
+export function defaultTemplate(lifetime: string): string {
+  return lifetime === 'user' ? '/users/{actorId}' : '/projects/{projectId}'
 }
 
 function normalised(path: string): string {

@@ -1,10 +1,11 @@
-// Recall: the best records of all namespaces for a query, in time or not at all.
+// Recall: searches the namespaces that a turn may read, within a time limit.
 
 import { AsyncLocalStorage } from 'node:async_hooks'
 
-import { isBlank, log } from '../contract.ts'
+import { isBlank } from '../contract.ts'
+import { log } from '../log.ts'
 import { bounded, type MemoryCollection, describeFailure, type Wanted } from './base.ts'
-import { type Namespace, resolve, type Who, writtenTemplates } from './namespaces.ts'
+import { type Identity, type Namespace, resolve, writtenTemplates } from './namespaces.ts'
 
 export const MAX_QUERY_CHARS = 10_000 // UTF-16 units, as the service counts
 const MAX_RESULTS = 100 // of one call
@@ -46,27 +47,43 @@ async function namespacesOf(collection: MemoryCollection): Promise<Record<string
 
 /** Long-term memory in one turn: what it recalls, and what it adds when it commits. */
 export class MemoryTurn {
-  readonly who: Who
+  readonly identity: Identity
   readonly collections: readonly MemoryCollection[]
   readonly began = new Date()
   readonly added: string[] = []
   isOver = false
-  /** What the models of the turn are shown; null: not yet searched for. */
-  shown: readonly Hit[] | null = null
+  #shown: readonly Hit[] | null = null
   retrieve: Retrieve = retrieve
   readonly #isWritable: boolean
   readonly #seconds: number
+  readonly #notes: Map<string, unknown>
 
   /** `collections` are read; `isWritable` tells whether there is one to write to. */
   constructor(
-    who: Who,
+    identity: Identity,
     collections: readonly MemoryCollection[],
     options: { isWritable: boolean; seconds: number },
+    notes: Map<string, unknown>,
   ) {
-    this.who = who
+    this.identity = identity
+    this.#notes = notes
     this.collections = collections
     this.#isWritable = options.isWritable
     this.#seconds = options.seconds
+  }
+
+  /** What the models of the turn are shown; null: not yet searched for. */
+  get shown(): readonly Hit[] | null {
+    return this.#shown
+  }
+
+  /** Note what the models of the turn are shown. */
+  show(hits: readonly Hit[]): readonly Hit[] {
+    this.#notes.set(
+      'recalled',
+      hits.map(({ text }) => text),
+    )
+    return (this.#shown = hits)
   }
 
   /** Remember a text when the turn commits. Throws RangeError for a blank text, and Error. */
@@ -89,7 +106,9 @@ export class MemoryTurn {
     const stop = new AbortController()
     const timer = setTimeout(() => stop.abort(), this.#seconds * 1000)
     try {
-      const found = collections.map((one) => this.#searchAll(one, end.toWellFormed(), stop.signal))
+      const found = collections.map((collection) =>
+        this.#searchAll(collection, end.toWellFormed(), stop.signal),
+      )
       return this.best((await Promise.all(found)).flat())
     } finally {
       clearTimeout(timer)
@@ -117,7 +136,7 @@ export class MemoryTurn {
     const all = await inTime('its namespaces', async () => Object.entries(await namespacesOf(one)))
     const found = all.map(([template, wanted]) =>
       inTime(template, async () =>
-        this.retrieve(one, resolve(template, this.who), wanted, query, stop),
+        this.retrieve(one, resolve(template, this.identity), wanted, query, stop),
       ),
     )
     return (await Promise.all(found)).flat()

@@ -4,13 +4,13 @@ import { randomUUID } from 'node:crypto'
 
 import { isBlank } from '../contract.ts'
 import type { MemoryCollection, Utterance } from './base.ts'
-import type { Who } from './namespaces.ts'
+import type { Identity } from './namespaces.ts'
 import { RetryQueue, type Waiting, type Work } from './retry_queue.ts'
 
 const MAX_TEXT_CHARS = 100_000 // UTF-16 units, as the service counts
 const MAX_UTTERANCES = 100 // of one event
 
-type Said = { who: Who; utterances: readonly Utterance[]; at: Date }
+type Said = { identity: Identity; utterances: readonly Utterance[]; at: Date }
 type Attempt = Work['attempt']
 
 /** Passes committed turns on to all collections that are written to. Never throws. */
@@ -18,11 +18,17 @@ export class Recorder {
   readonly #events: readonly RetryQueue<Said>[]
   readonly #others = new Map<string, RetryQueue<Attempt>>()
 
-  /** Whether `forget` erased the actor after a turn began; only a session store can tell. */
-  isForgotten: (actor: string, began: Date) => Promise<boolean> = async () => false
+  /** Whether `forget` erased the actor after a turn began. */
+  readonly isForgotten: (actor: string, began: Date) => Promise<boolean>
 
-  constructor(collections: readonly MemoryCollection[]) {
-    this.#events = collections.map((one) => new RetryQueue(one.id, nextEvent(one, this)))
+  constructor(
+    collections: readonly MemoryCollection[],
+    isForgotten: Recorder['isForgotten'] = async () => false,
+  ) {
+    this.isForgotten = isForgotten
+    this.#events = collections.map((collection) => {
+      return new RetryQueue(collection.id, nextEvent(collection, this))
+    })
   }
 
   /** Whether something is still to be recorded. */
@@ -31,11 +37,11 @@ export class Recorder {
   }
 
   /** Record the texts of a turn that began `at` this time, in order, without blank ones. */
-  record(who: Who, utterances: readonly Utterance[], at: Date): void {
+  record(identity: Identity, utterances: readonly Utterance[], at: Date): void {
     const prepared = splitUtterances(utterances)
     if (prepared.length === 0) return
     const size = prepared.reduce((sum, [, text]) => sum + Buffer.byteLength(text), 0)
-    const what = { who, utterances: prepared, at }
+    const what = { identity, utterances: prepared, at }
     for (const queue of this.#events) queue.put({ what, size })
   }
 
@@ -91,10 +97,10 @@ function nextEvent(
 ): (waiting: Waiting<Said>[]) => Work {
   const { memory, batchSize, projectId } = collection
   return (waiting) => {
-    const { who, utterances: first, at } = waiting.shift()!.what
+    const { identity, utterances: first, at } = waiting.shift()!.what
     const all = [...first]
     let turns = 1
-    for (const other of waiting.filter(({ what }) => isSame(what.who, who))) {
+    for (const other of waiting.filter(({ what }) => isSame(what.identity, identity))) {
       if (all.length + other.what.utterances.length > batchSize) break
       all.push(...other.what.utterances)
       waiting.splice(waiting.indexOf(other), 1)
@@ -103,11 +109,11 @@ function nextEvent(
     // A turn of more texts than one event takes becomes several.
     const events = Array.from({ length: Math.ceil(all.length / MAX_UTTERANCES) }, (_, index) => {
       const utterances = all.slice(index * MAX_UTTERANCES, (index + 1) * MAX_UTTERANCES)
-      return { who, utterances, token: randomUUID(), at, projectId }
+      return { identity, utterances, token: randomUUID(), at, projectId }
     })
     const attempt = async (stop: AbortSignal): Promise<void> => {
       for (let event = events[0]; event; event = events[0]) {
-        if (await recorder.isForgotten(who.actor, at)) return
+        if (await recorder.isForgotten(identity.actor, at)) return
         await memory.createEvent(event)
         stop.throwIfAborted() // or a later attempt would lose an event
         events.shift()
@@ -117,6 +123,6 @@ function nextEvent(
   }
 }
 
-function isSame(one: Who, other: Who): boolean {
+function isSame(one: Identity, other: Identity): boolean {
   return one.actor === other.actor && one.sessionId === other.sessionId
 }

@@ -5,7 +5,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 
 import pRetry, { type Options } from 'p-retry'
 
-import { describe, log } from '../contract.ts'
+import { describe, log } from '../log.ts'
 import { bounded, describeFailure, MemoryRefused, MemoryUnavailable } from './base.ts'
 
 const [MAX_TURNS, MAX_BYTES] = [1000, 16_777_216] // that may wait

@@ -1,9 +1,9 @@
-// Sessions at an endpoint of one's own: what their collection declares.
+// Sessions at an endpoint of your own: the fields of their collection.
 
 import { z } from 'zod'
 
 import { isPlainHttp } from '../settings.ts'
-import { ENV, missingAddress, region, type SecretRef, text, whole } from './fields.ts'
+import { forms, missingAddress, type SecretRef, text, whole } from './fields.ts'
 import type { Document, Findings } from './reader.ts'
 
 const ARN = 'arn:aws[a-z-]{0,10}:lambda:[a-z0-9-]{1,32}:[0-9]{1,20}:function:'
@@ -13,13 +13,7 @@ const BASE_URL = `https?://${HOST}(/[A-Za-z0-9._~:@!$&'()*+,;=%-]*)*(?<!/)`
 
 const TRANSPORT = ['backend', 'transport']
 const CREDENTIALS = [...TRANSPORT, 'credentials']
-// The fields that a scheme needs; those that a source allows, of which it needs the first.
-const SCHEME_FIELDS = {
-  none: [],
-  'iam-role': [],
-  'api-key': ['header', 'source'],
-  'bearer-token': ['source'],
-}
+// The fields that a source allows, of which it needs the first.
 const SOURCE_FIELDS = { env: ['name', 'key'], aws_secrets_manager: ['secret_id', 'region', 'key'] }
 
 const RetryPolicy = z.strictObject({
@@ -31,11 +25,11 @@ const RetryPolicy = z.strictObject({
 /** How a request is authenticated; which fields a scheme and a source take is checked below. */
 const Credentials = z.strictObject({
   scheme: z.enum(['none', 'api-key', 'bearer-token', 'iam-role']),
-  header: text("[A-Za-z0-9!#$%&'*+.^_`|~-]{1,128}", 'the name of an HTTP header').optional(),
+  header: text("[A-Za-z0-9!#$%&'*+.^_`|~-]{1,128}", 'the name of a header').optional(),
   source: z.enum(['env', 'aws_secrets_manager']).optional(),
   name: text('[A-Za-z_][A-Za-z0-9_]{0,127}', 'the name of a variable').optional(),
   secret_id: text('[A-Za-z0-9/_+=.@:!-]{1,512}', 'the name or ARN of a secret').optional(),
-  region: region.optional(),
+  region: forms.region.optional(),
   key: text('[!-~]{1,128}', 'the name of a field in a JSON secret').optional(),
 })
 
@@ -48,21 +42,18 @@ const calls = {
 export const RestTransport = z.strictObject({
   type: z.literal('rest-api'),
   ...calls,
-  base_url: text(
-    `(?=.{1,2048}$)(${ENV}|${BASE_URL})`,
-    'env:NAME, or an http(s) URL without user, query, fragment and final slash',
+  base_url: forms.address(
+    `(?=.{1,2048}$)${BASE_URL}`,
+    'an http(s) URL without user, query, fragment and final slash',
   ),
 })
 
 export const LambdaTransport = z.strictObject({
   type: z.literal('lambda'),
   ...calls,
-  function_arn: text(`${ENV}|${ARN}${FUNCTION}`, 'env:NAME or the ARN of a function').optional(),
+  function_arn: forms.address(`${ARN}${FUNCTION}`, 'the ARN of a function').optional(),
   provider: z.literal('aws').optional(),
-  function_id: text(
-    `${ENV}|(${ARN})?${FUNCTION}`,
-    'env:NAME, or the name or ARN of a function',
-  ).optional(),
+  function_id: forms.address(`(${ARN})?${FUNCTION}`, 'the name or ARN of a function').optional(),
   invocation_type: z.literal('RequestResponse').default('RequestResponse'),
   payload_format: z.literal('json').default('json'),
 })
@@ -93,20 +84,21 @@ const IS_URL = {
   accepts: (value: string) => serviceUrl(value) !== null,
 }
 
+export const backend = { secretRefs, backendFindings }
+
 /** Return the references that are read before the collection is used. */
-export function secretRefs({ transport }: CustomConfig): SecretRef[] {
+function secretRefs({ transport }: CustomConfig): SecretRef[] {
   if (!transport) return []
   const refs: SecretRef[] = []
-  const add = (path: string[], reference = '', key = '', region = '') => {
-    if (reference) refs.push({ reference, key: key || null, region: region || null, path })
+  for (const [name, reference = ''] of Object.entries(addressesOf(transport))) {
+    const ref = { reference, key: null, region: null, path: [...TRANSPORT, name] }
+    if (reference.startsWith('env:')) refs.push({ ...ref, ...(name === 'base_url' && IS_URL) })
   }
-  for (const [name, address = ''] of Object.entries(addressesOf(transport))) {
-    const ref = { reference: address, key: null, region: null, path: [...TRANSPORT, name] }
-    if (address.startsWith('env:')) refs.push({ ...ref, ...(name === 'base_url' && IS_URL) })
-  }
-  const { source, name, secret_id: id, key, region } = transport.credentials
-  if (source === 'env') add([...CREDENTIALS, 'name'], `env:${name}`, key)
-  if (source === 'aws_secrets_manager') add([...CREDENTIALS, 'secret_id'], id, key, region)
+  const { source, name, secret_id: id, key = null, region = null } = transport.credentials
+  const isVariable = source === 'env'
+  const reference = isVariable ? name && `env:${name}` : id
+  const path = [...CREDENTIALS, isVariable ? 'name' : 'secret_id']
+  if (source && reference) refs.push({ reference, key, region, path })
   return refs
 }
 
@@ -118,7 +110,7 @@ function addressesOf(transport: Transport) {
 }
 
 /** Check what concerns more than one field. */
-export function* backendFindings(
+function* backendFindings(
   document: Document,
   { transport }: CustomConfig,
   status: string,
@@ -155,8 +147,7 @@ function* checkFunctionName(document: Document, transport: LambdaTransport): Fin
   const { function_arn: arn, provider, function_id: id } = transport
   const form = 'function_arn, or provider and function_id'
   if (!arn && !(provider && id)) {
-    const message = `The function is not named: add ${form}.`
-    yield document.finding('AML-E0B1', message, ...TRANSPORT)
+    yield document.finding('AML-E0B1', `The function is not named: add ${form}.`, ...TRANSPORT)
   } else if (arn && (provider || id)) {
     const message = `The function is named twice: keep either ${form}.`
     yield document.finding('AML-E0B2', message, ...TRANSPORT)
@@ -172,7 +163,8 @@ function* checkCredentials(document: Document, transport: Transport): Findings {
     yield document.finding('AML-E098', message, ...CREDENTIALS, 'scheme')
     return
   }
-  const ofScheme: string[] = SCHEME_FIELDS[scheme]
+  const ofScheme =
+    scheme === 'api-key' ? ['header', 'source'] : scheme === 'bearer-token' ? ['source'] : []
   const ofSource = ofScheme.includes('source') && source ? SOURCE_FIELDS[source] : []
   for (const field of [...ofScheme, ...ofSource.slice(0, 1)]) {
     if (field in credentials) continue

@@ -15,10 +15,10 @@ import {
   type RestTransport as RestConfig,
   serviceUrl,
 } from '../collections/session_backend.ts'
-import { log } from '../contract.ts'
+import { log } from '../log.ts'
 import type { Stored } from '../session_store.ts'
 import { Conflict, decode, type DurableStore, StoreUnavailable, Unsupported } from './base.ts'
-import { unavailable, withinSeconds } from './base.ts'
+import { unavailable, type Warning, withinSeconds } from './base.ts'
 
 const LATEST = 'latest'
 const UUID7 = /^[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/
@@ -159,7 +159,7 @@ export class EndpointStore implements DurableStore {
     throw new Unsupported('The contract of a custom backend has no operation that lists sessions.')
   }
 
-  async warnings(): Promise<string[]> {
+  async warnings(): Promise<Warning[]> {
     return []
   }
 

@@ -3,7 +3,7 @@
 import { InvokeCommand, LambdaClient, type LambdaServiceException } from '@aws-sdk/client-lambda'
 
 import { type LambdaTransport as LambdaConfig, resolve } from '../collections/session_backend.ts'
-import { describe } from '../contract.ts'
+import { describe } from '../log.ts'
 import { StoreUnavailable } from './base.ts'
 import { type Answer, checkEtag, type Condition, parse, readBody } from './endpoint.ts'
 import type { Request, Transport } from './endpoint.ts'

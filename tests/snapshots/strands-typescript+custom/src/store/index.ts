@@ -3,16 +3,16 @@
 import type { Collection } from '../collections/models.ts'
 import type { Secrets } from '../collections/secrets.ts'
 import type { CustomConfig } from '../collections/session_backend.ts'
-import type { Settings } from '../settings.ts'
 import type { DurableStore } from './base.ts'
 import { EndpointClient, EndpointStore, RestTransport } from './endpoint.ts'
 import { LambdaTransport } from './endpoint_lambda.ts'
+import type { StoreSettings } from './settings.ts'
 
 /** Open the store of a collection; it connects at the first call. */
 export function openStore(
   collection: Collection,
   agentId: string,
-  settings: Settings,
+  settings: StoreSettings,
   secrets: Secrets,
 ): DurableStore {
   const { transport: declared } = collection.backend as CustomConfig

@@ -9,11 +9,6 @@ export function namesOf(tools: readonly Tool[]): string[] {
   return tools.map(({ name }) => name)
 }
 
-/** Return all these tools. */
-export function mergeTools(own: readonly Tool[], more: readonly Tool[]): Tool[] {
-  return [...own, ...more]
-}
-
 /** Return a tool of the framework; the text of what `call` throws is for the model. */
 export function toTool(name: string, description: string, schema: object, call: Call): Tool {
   return new FunctionTool({

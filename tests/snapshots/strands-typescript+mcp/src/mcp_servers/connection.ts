@@ -1,4 +1,4 @@
-// A server and its connection: made anew when it was lost, with calls bounded in time.
+// A server and its connection, which reconnects; calls have a time limit.
 
 import type {
   CallToolResult,
@@ -7,7 +7,7 @@ import type {
   Tool,
 } from '@modelcontextprotocol/client'
 
-import { describe, log } from '../contract.ts'
+import { describe, log } from '../log.ts'
 import { type Declaration, find } from './file.ts'
 
 const RETRY_MS = 5000 // turns try a server at most this often

@@ -3,8 +3,9 @@
 import { accessSync, constants, existsSync, readFileSync, statSync } from 'node:fs'
 import { basename, delimiter, join, resolve } from 'node:path'
 
-import { createSettings, type Diagnostic, diagnostic, isPlainHttp } from '../settings.ts'
-import { type Settings, withoutPassword } from '../settings.ts'
+import { diagnostic, type Finding } from '../findings.ts'
+import { isPlainHttp, withoutPassword } from '../settings.ts'
+import { MCP_SETTINGS, type McpSettings } from './settings.ts'
 
 const NAME = '[A-Za-z0-9_][A-Za-z0-9_ ./@-]{0,63}'
 const VARIABLE = /^\$\{(?:env:)?([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}$/
@@ -29,7 +30,7 @@ const FINDINGS = {
   'MCP-CONNECT': 'warning', // no answer, with --connect
 } as const
 type Id = keyof typeof FINDINGS
-type Finding = [id: Id, message: string, line: number]
+type Found = [id: Id, message: string, line: number]
 
 /** A server as the file declares it, with the values of its variables. */
 export class Declaration {
@@ -69,8 +70,8 @@ export class Declaration {
 type Values = Record<string, unknown>
 
 /** Read the file; return the servers that it declares, and the findings. */
-export function readServers({ mcpFile: file }: Settings): [Declaration[], Diagnostic[]] {
-  if (!existsSync(file) && file === createSettings().mcpFile) return [[], []]
+export function readServers({ mcpFile: file }: McpSettings): [Declaration[], Finding[]] {
+  if (!existsSync(file) && file === MCP_SETTINGS.mcpFile.value) return [[], []]
   let [text, data]: [string, unknown] = ['', null]
   try {
     text = readFileSync(file, 'utf8').replace(/^\ufeff/, '')
@@ -85,7 +86,7 @@ export function readServers({ mcpFile: file }: Settings): [Declaration[], Diagno
   if (!isObject(data) || !isObject(declared)) {
     return [[], [report(file, 'MCP-FILE', 'Write {"mcpServers": {"NAME": {…}}}.', 1)]]
   }
-  const [servers, findings]: [Declaration[], Finding[]] = [[], []]
+  const [servers, findings]: [Declaration[], Found[]] = [[], []]
   for (const key of Object.keys(data)) {
     const message = `Field '${key}' is ignored: known is mcpServers.`
     if (key !== 'mcpServers') findings.push(['MCP-IGNORED', message, lineOf(text, [key])])
@@ -111,7 +112,7 @@ export function readServers({ mcpFile: file }: Settings): [Declaration[], Diagno
 }
 
 /** Return a finding about the file. */
-export function report(file: string, id: Id, message: string, line: number): Diagnostic {
+export function report(file: string, id: Id, message: string, line: number): Finding {
   return diagnostic(id, message, FINDINGS[id], file, line)
 }
 
@@ -181,7 +182,7 @@ function* checkValues(
   declared: Declaration,
   server: Values,
   unknown: Map<string, string>,
-): Generator<Finding> {
+): Generator<Found> {
   const { name, command, headers, missing, problem, url } = declared
   const place = ['mcpServers', name]
   const known = Object.keys(FIELDS[typeOf(server)] ?? {})

@@ -1,4 +1,4 @@
-// The MCP servers as the runtime uses them: their tools, each under a name of its own.
+// The MCP servers of an agent: their tools, each under a name of its own.
 //
 // A server that is down is a warning. It is tried again by the next turn, which does not wait for
 // it, and by each call of one of its tools.
@@ -6,11 +6,14 @@
 import type { Ajv } from '@modelcontextprotocol/client/validators/ajv'
 
 import { TOOLS } from '../agent.ts'
-import { log } from '../contract.ts'
-import type { Diagnostic, Settings } from '../settings.ts'
-import { mergeTools, namesOf, toTool } from './adapter.ts'
+import { Capability } from '../capability.ts'
+import type { Finding } from '../findings.ts'
+import { log } from '../log.ts'
+import type { NamedTool } from '../turn.ts'
+import { namesOf, toTool } from './adapter.ts'
 import { loadClient, Server } from './connection.ts'
 import { readServers, report } from './file.ts'
+import type { McpSettings } from './settings.ts'
 
 const START_SECONDS = 10 // how long a start waits for all servers
 const MAX_TOOLS = 100
@@ -18,28 +21,43 @@ const MAX_DECLARATION_CHARS = 20_000 // of a tool: its description and its schem
 const OF_MEMORY = ['add_memory', 'search_memory']
 
 /** The servers of the file; without one it does nothing. */
-export class McpServers {
-  readonly servers: Server[]
-  #tools: ReturnType<typeof toTool>[] = []
+export class McpServers extends Capability<McpSettings> {
+  #made: Server[] | null = null
+  #tools: NamedTool[] = []
   #ajv: InstanceType<typeof Ajv> | null = null
   #isOpen = false
   readonly #names = new Map<string, string>() // by server and tool: they stay
   readonly #warned = new Set<string>()
 
-  constructor(settings: Settings) {
-    const [declared] = readServers(settings)
-    const seconds = settings.mcpTimeoutSeconds
-    this.servers = declared.map((it) => new Server(it, seconds, () => this.#arrange()))
+  get #servers(): Server[] {
+    const seconds = this.settings.mcpTimeoutSeconds
+    return (this.#made ??= readServers(this.settings)[0].map(
+      (declared) => new Server(declared, seconds, () => this.#arrange()),
+    ))
+  }
+
+  override check(): Finding[] {
+    return readServers(this.settings)[1]
+  }
+
+  /** Return a finding for each server that does not answer. */
+  override async ping(): Promise<Finding[]> {
+    await this.open(this.settings.mcpTimeoutSeconds + 1)
+    return this.#servers.flatMap(({ declared, problem }) => {
+      if (!problem || declared.problem) return [] // that `check` has found
+      const message = `Server ${declared.name} is down: ${problem}.`
+      return [report(this.settings.mcpFile, 'MCP-CONNECT', message, declared.line)]
+    })
   }
 
   /** Connect to all servers and list their tools; one that fails is a warning. */
-  async open(seconds = START_SECONDS): Promise<void> {
-    if (this.servers.length === 0) return
+  override async open(seconds = START_SECONDS): Promise<void> {
+    if (this.#servers.length === 0) return
     const { Ajv } = await import('@modelcontextprotocol/client/validators/ajv')
     await loadClient() // slow, and none of the time that servers have
     this.#ajv = new Ajv({ strict: false, validateFormats: false, logger: false })
-    const waiting = new Set(this.servers)
-    const tries = this.servers.map(async (server) => {
+    const waiting = new Set(this.#servers)
+    const tries = this.#servers.map(async (server) => {
       await server.connect().catch(() => {}) // it has warned
       waiting.delete(server)
     })
@@ -48,27 +66,29 @@ export class McpServers {
     await Promise.race([Promise.all(tries), expiry])
     clearTimeout(timer)
     for (const { declared } of waiting) {
-      log('WARNING', `MCP server ${declared.name}: no answer yet; the start goes on`)
+      log('WARNING', `MCP server ${declared.name}: has not answered yet; starting without it`)
     }
     this.#isOpen = true
     this.#arrange()
   }
 
   /** Close all connections, and end all processes. */
-  async close(): Promise<void> {
-    await Promise.all(this.servers.map((server) => server.close()))
+  override async close(): Promise<void> {
+    await Promise.all(this.#servers.map((server) => server.close()))
   }
 
-  /** Return the options of an agent with the tools of the servers among them. */
-  addTools(options: object): object {
-    for (const server of this.#isOpen ? this.servers : []) server.retry()
-    const { tools = TOOLS } = options as { tools?: typeof TOOLS }
-    return { ...options, tools: mergeTools(tools, this.#tools) }
+  override tools(): NamedTool[] {
+    return this.#tools
   }
 
-  /** Return what each server contacts or runs, one line each. */
-  describeEndpoints(): string[] {
-    return this.servers.map(({ declared, problem, tools }) => {
+  /** Begin to connect to servers that are down; the turn does not wait for them. */
+  override prepare(): void {
+    for (const server of this.#isOpen ? this.#servers : []) server.retry()
+  }
+
+  /** Return what each server contacts or runs. */
+  override describe(): string[] {
+    return this.#servers.map(({ declared, problem, tools }) => {
       const state = problem ? `down: ${problem}` : `${tools.length} tools`
       return `MCP server ${declared.name}: ${declared.contact}, ${state}`
     })
@@ -81,7 +101,7 @@ export class McpServers {
    */
   #arrange(): void {
     if (!this.#isOpen) return
-    const listed = this.servers.flatMap((server) =>
+    const listed = this.#servers.flatMap((server) =>
       server.tools.map((tool) => [server, tool] as const),
     )
     const keyOf = (server: Server, tool: string) => `${server.declared.name}\n${tool}`
@@ -89,11 +109,11 @@ export class McpServers {
     listed.sort((one, other) => Number(isNew(one)) - Number(isNew(other)))
     const own = new Set([...namesOf(TOOLS), ...OF_MEMORY])
     const used = new Set(own)
-    const offered = this.servers.map(({ tools }) => new Set(tools.map((it) => clean(it.name))))
+    const offered = this.#servers.map(({ tools }) => new Set(tools.map((tool) => clean(tool.name))))
     const arranged = []
     for (const [server, { name: original, description: text, inputSchema }] of listed) {
       const [who, plain, key] = [server.declared.name, clean(original), keyOf(server, original)]
-      const given = [...this.#names].filter(([it]) => !it.startsWith(`${who}\n`))
+      const given = [...this.#names].filter(([known]) => !known.startsWith(`${who}\n`))
       const isTaken =
         own.has(plain) ||
         given.some(([, name]) => name === plain) ||
@@ -137,18 +157,6 @@ export class McpServers {
     this.#warned.add(line)
     log('WARNING', line)
   }
-}
-
-/** Return a finding for each server that does not answer. */
-export async function callServers(settings: Settings): Promise<Diagnostic[]> {
-  const servers = new McpServers(settings)
-  await servers.open(settings.mcpTimeoutSeconds + 1)
-  await servers.close()
-  return servers.servers.flatMap(({ declared, problem }) => {
-    if (!problem || declared.problem) return [] // that `check` has found
-    const message = `Server ${declared.name} is down: ${problem}.`
-    return [report(settings.mcpFile, 'MCP-CONNECT', message, declared.line)]
-  })
 }
 
 /** Return a name that every provider takes. */

@@ -4,18 +4,25 @@ import { z } from 'zod'
 
 import type { SecretRef } from './fields.ts'
 import type { Document, Findings } from './reader.ts'
-import * as session from './session_backend.ts'
+import { backend as session, S3Config } from './session_backend.ts'
 
 /** A backend of a type that this project has no code for. Its other fields are not read. */
 export const OtherConfig = z.object({ type: z.enum(['valkey', 'custom', 'agentcore_memory']) })
 
-export const BackendConfig = z.discriminatedUnion('type', [session.S3Config, OtherConfig])
+const own = [S3Config] as const
+export const BackendConfig = z.discriminatedUnion('type', [...own, OtherConfig])
 export type BackendConfig = z.output<typeof BackendConfig>
+
+/** What this project does with the fields of a backend. */
+interface Backend {
+  secretRefs(config: never): SecretRef[]
+  backendFindings(document: Document, config: never, status: string, lifetime: string): Findings
+}
+const OWN: Partial<Record<string, Backend>> = { s3: session }
 
 /** Return the references that are read before a collection is used. */
 export function secretRefs(config: BackendConfig): SecretRef[] {
-  if (config.type === 's3') return session.secretRefs(config)
-  return []
+  return OWN[config.type]?.secretRefs(config as never) ?? []
 }
 
 /** Check what concerns more than one field of a backend. */
@@ -25,7 +32,5 @@ export function* backendFindings(
   status: string,
   lifetime: string,
 ): Findings {
-  if (config.type === 's3') {
-    yield* session.backendFindings(document, config, status, lifetime)
-  }
+  yield* OWN[config.type]?.backendFindings(document, config as never, status, lifetime) ?? []
 }

@@ -1,8 +1,8 @@
-// Sessions in Amazon S3: what their collection declares.
+// Sessions in Amazon S3: the fields of their collection.
 
 import { z } from 'zod'
 
-import { missingAddress, reference, region, type SecretRef, text, whole } from './fields.ts'
+import { forms, missingAddress, type SecretRef, text, whole } from './fields.ts'
 import type { Document, Findings } from './reader.ts'
 
 // A bucket, or the ARN of an access point.
@@ -10,8 +10,8 @@ const BUCKET = /^([A-Za-z0-9._-]{1,255}|arn:[A-Za-z0-9:/._-]{1,255})$/
 
 export const S3Config = z.strictObject({
   type: z.literal('s3'),
-  bucket_secret: reference.optional(),
-  region,
+  bucket_secret: forms.reference.optional(),
+  region: forms.region,
   prefix: text(
     '(?=.{1,256}$)[A-Za-z0-9_.-]+(/[A-Za-z0-9_.-]+)*',
     'parts of A-Z a-z 0-9 _ . - with single slashes between them',
@@ -19,6 +19,8 @@ export const S3Config = z.strictObject({
   ttl_days: whole(1, 2_147_483_647).optional(),
 })
 export type S3Config = z.output<typeof S3Config>
+
+export const backend = { secretRefs, backendFindings }
 
 /** Return the references that are read before the collection is used. */
 export function secretRefs({ bucket_secret: reference }: S3Config): SecretRef[] {
@@ -29,7 +31,7 @@ export function secretRefs({ bucket_secret: reference }: S3Config): SecretRef[] 
 }
 
 /** Check what concerns more than one field. */
-export function* backendFindings(
+function* backendFindings(
   document: Document,
   config: S3Config,
   status: string,

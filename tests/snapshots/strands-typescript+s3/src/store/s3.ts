@@ -11,14 +11,18 @@ import { v7 as uuid7 } from 'uuid'
 import type { Collection } from '../collections/models.ts'
 import type { Secrets } from '../collections/secrets.ts'
 import { type S3Config, secretRefs } from '../collections/session_backend.ts'
-import { log, SESSION_ID } from '../contract.ts'
+import { SESSION_ID } from '../contract.ts'
+import { log } from '../log.ts'
 import type { Stored } from '../session_store.ts'
-import type { Settings } from '../settings.ts'
 import { Conflict, decode, type DurableStore, StoreUnavailable } from './base.ts'
-import { unavailable, withinSeconds } from './base.ts'
+import { unavailable, type Warning, withinSeconds } from './base.ts'
+import type { StoreSettings } from './settings.ts'
 
 const [LATEST, HISTORY, QUARANTINE] = ['snapshot_latest.json', 'immutable_history/', 'set_aside/']
 const DAY = 86_400_000
+const KEPT =
+  'The bucket keeps old versions, also of sessions that ended or were forgotten: ' +
+  'let a lifecycle rule delete noncurrent versions soon.'
 const PAUSES = [50, 200] // milliseconds, while S3 decides on another write of the object
 
 /**
@@ -32,13 +36,13 @@ export class S3Store implements DurableStore {
   readonly #declared: S3Config
   readonly #root: string
   readonly #middle: string
-  readonly #settings: Settings
+  readonly #settings: StoreSettings
   readonly #secrets: Secrets
   readonly #background = new Set<Promise<void>>()
   #client: Promise<S3> | null = null
   #hasRule: boolean
 
-  constructor(collection: Collection, agentId: string, settings: Settings, secrets: Secrets) {
+  constructor(collection: Collection, agentId: string, settings: StoreSettings, secrets: Secrets) {
     this.#collectionId = collection.collection_id
     this.#declared = collection.backend as S3Config
     this.#root = this.#declared.prefix ? `${this.#declared.prefix}/` : ''
@@ -120,9 +124,13 @@ export class S3Store implements DurableStore {
     return [...new Set(ids)].sort()
   }
 
-  async warnings(): Promise<string[]> {
+  async warnings(): Promise<Warning[]> {
     this.#hasRule = true // the session that a check saves sets no rule
-    return []
+    const keeps = await this.#keepsVersions().catch((error) => {
+      if (!(error instanceof StoreUnavailable)) throw error
+      return false // that cannot be seen
+    })
+    return keeps ? [['AML-W162', KEPT]] : []
   }
 
   async close(): Promise<void> {
@@ -133,7 +141,7 @@ export class S3Store implements DurableStore {
   }
 
   /** Whether the bucket keeps old versions of objects, also of those that were deleted. */
-  async keepsVersions(): Promise<boolean> {
+  async #keepsVersions(): Promise<boolean> {
     return await this.#run(async ({ s3, Bucket, stop }) => {
       const { Status } = await s3.getBucketVersioning({ Bucket }, stop)
       return Status !== undefined // or else it never did

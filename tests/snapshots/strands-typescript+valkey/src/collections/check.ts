@@ -6,7 +6,7 @@ import { join } from 'node:path'
 import type { z } from 'zod'
 
 import { isBlank } from '../contract.ts'
-import type { Diagnostic } from '../settings.ts'
+import type { Finding } from '../findings.ts'
 import { backendFindings, OtherConfig, secretRefs } from './backends.ts'
 import { Agent, Collection, Grants } from './models.ts'
 import { type Document, finding, type Findings, type Path, readDocument } from './reader.ts'
@@ -23,7 +23,7 @@ interface File<T> {
   readonly name: string
   readonly document: Document
   readonly model: T | null
-  readonly errors: Diagnostic[]
+  readonly errors: Finding[]
 }
 
 /** All files of a project, by their names. */
@@ -53,7 +53,7 @@ export class Project {
     return [...ids].flatMap((id) => this.collections.get(id) ?? [])
   }
 
-  /** The used collections that can store sessions: at most one where `checkProject` is content. */
+  /** The used collections that can store sessions: `checkProject` accepts at most one. */
   sessionCollections(): Collection[] {
     return this.used().filter(storesSessions)
   }
@@ -64,12 +64,11 @@ export class Project {
 }
 
 /**
- * Return the findings in a project: errors first, then by file, line and id.
+ * Return the findings in a project: errors first, then by file, line and id. Never throws.
  *
- * `agentId` is the agent that runs, by default the only one. Never throws, whatever the files
- * contain.
+ * `agentId` is the agent that runs, by default the only one.
  */
-export function checkProject(folder: string, agentId: string | null): Diagnostic[] {
+export function checkProject(folder: string, agentId: string | null): Finding[] {
   const files = readFiles(folder)
   const findings = [...checkFolders(folder), ...checkFiles(files)]
   findings.push(...checkRunningAgent(files, agentId))
@@ -124,8 +123,8 @@ function listFolder(folder: string): string[] | null {
 }
 
 /** One error for each field that the model rejects. */
-function fieldErrors(document: Document, error: z.ZodError): Diagnostic[] {
-  const errors = new Map<string, Diagnostic>()
+function fieldErrors(document: Document, error: z.ZodError): Finding[] {
+  const errors = new Map<string, Finding>()
   const add = (id: string, path: Path, words: string) => {
     const field = path.map(String).join('.')
     if (!errors.has(field)) errors.set(field, document.finding(id, `${field}: ${words}`, ...path))
@@ -187,9 +186,8 @@ function* checkRunningAgent(files: Files, agentId: string | null): Findings {
   const agent = agents.get(agentId ?? only ?? '')?.model
   for (const [, , id] of agent ? referencesOf(agent) : []) {
     const { document, model } = collections.get(id) ?? {}
-    const { data: other } = OtherConfig.safeParse(model?.backend)
-    if (!document || !other) continue
-    const { type }: { type: string } = other
+    const type: string | undefined = OtherConfig.safeParse(model?.backend).data?.type
+    if (!document || !type) continue
     const isMemory = type === 'agentcore_memory'
     const answer = isMemory ? 'long_term_memory=agentcore' : `session_store=${type}`
     const what = `This project has no code for backend type ${type}`
@@ -241,7 +239,7 @@ function* checkCollection(document: Document, collection: Collection): Findings 
     const message = 'meta.last_updated is missing: add the date of the last change.'
     yield document.finding('AML-W205', message, 'meta', 'last_updated')
   }
-  const sentences = meta.description.split(SENTENCE_END).filter((one) => !isBlank(one)).length
+  const sentences = meta.description.split(SENTENCE_END).filter((text) => !isBlank(text)).length
   if (sentences < 2 || sentences > 4) {
     const message = `meta.description has ${sentences} sentences: write two to four.`
     yield document.finding('AML-W222', message, 'meta', 'description')
@@ -266,7 +264,7 @@ function* checkAgent(file: File<Agent>, agent: Agent, { collections, grants }: F
   let first: string | null = null // the collection that stores the sessions
   const writers = new Map<string, string>()
   const named = referencesOf(agent).map(([, , id]) => collections.get(id)?.model)
-  const own = named.find((one) => one?.scope.lifetime === 'user' && !storesSessions(one))
+  const own = named.find((used) => used?.scope.lifetime === 'user' && !storesSessions(used))
   for (const reference of referencesOf(agent)) {
     const [access, path, id] = reference
     const found = collections.get(id)
@@ -296,9 +294,9 @@ function* checkAgent(file: File<Agent>, agent: Agent, { collections, grants }: F
         yield document.finding('AML-E111', message, ...path)
       }
       if (found.model.scope.lifetime === 'project' && own) {
-        const what = `also what it quotes from ${own.collection_id}`
+        const what = `including quotes from ${own.collection_id}`
         const hint = `remove ${id} from write_collections`
-        const message = `Each turn is recorded in ${id} for all users, ${what}: ${hint}.`
+        const message = `Turns recorded in ${id} are visible to all users, ${what}: ${hint}.`
         yield document.finding('AML-W229', message, ...path)
       }
     }

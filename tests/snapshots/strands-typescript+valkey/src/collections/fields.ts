@@ -11,24 +11,22 @@ export function text(pattern: string, what: string) {
 
 /** A whole number in a range. */
 export function whole(lowest: number, highest: number) {
-  return z.int().min(lowest).max(highest)
+  const words = `Input should be a whole number from ${lowest} to ${highest}`
+  return z.int(words).min(lowest, words).max(highest, words)
 }
 
 const ENV = 'env:[A-Za-z_][A-Za-z0-9_]{0,127}'
 // The ARN of a secret or its path, which a URL, host:port and an ARN of something else are not.
 const SECRET =
   '(?=arn:aws[a-z-]*:secretsmanager:|(?!env:|arn:|.*://|[^/#]+:[0-9]+$))[!-"$-~]{1,512}'
-/** A reference to a secret; #key selects a field of a secret that is a JSON object. */
-export const reference = text(
-  `(${ENV}|${SECRET})(#[!-~]{1,128})?`,
-  'env:NAME, or the ARN or path of a secret',
-)
+/** What the backends name: #key selects a field of a secret that is a JSON object. */
+export const forms = {
+  region: text('[a-z]{2,4}(-[a-z]{2,12}){1,3}-[0-9]{1,2}', 'an AWS region such as eu-west-1'),
+  reference: text(`(${ENV}|${SECRET})(#[!-~]{1,128})?`, 'env:NAME, or the ARN or path of a secret'),
+  address: (pattern: string, what: string) => text(`${ENV}|${pattern}`, `env:NAME, or ${what}`),
+}
 
-/**
- * A secret that a collection names: `path` is the field that does.
- *
- * `accepts` refuses values that cannot be what is `expected`.
- */
+/** A secret that the field at `path` names; `accepts` refuses what is not as `expected`. */
 export interface SecretRef {
   readonly reference: string
   readonly key: string | null
@@ -38,7 +36,7 @@ export interface SecretRef {
   readonly accepts?: (value: string) => boolean
 }
 
-/** Tell that a backend lacks the field that says what to connect to. */
+/** Report that a backend lacks the field with its address. */
 export function* missingAddress(document: Document, name: string, status: string): Findings {
   const isDraft = status === 'draft'
   const hint = isDraft ? 'add it before the status leaves draft' : 'only a draft may omit it'

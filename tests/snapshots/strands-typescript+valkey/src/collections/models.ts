@@ -8,7 +8,9 @@ import { isBlank } from '../contract.ts'
 import { BackendConfig } from './backends.ts'
 import { text } from './fields.ts'
 
-const prose = z.string().refine((value) => !isBlank(value), 'Input should not be blank')
+const prose = z
+  .string()
+  .refine((value) => !isBlank(value), 'Input should be a text that is not blank')
 const agentId = text('[a-z0-9_-]{1,64}', '1 to 64 characters of a-z 0-9 _ -')
 const collectionId = text('[a-z0-9_-]{3,64}', '3 to 64 characters of a-z 0-9 _ -')
 const NUMBER = '(0|[1-9][0-9]{0,8})'
@@ -18,6 +20,7 @@ const version = text(
   `${NUMBER}\\.${NUMBER}\\.${NUMBER}(-${LABEL}(\\.${LABEL})*)?(\\+${BUILD})?`,
   'a semantic version such as 1.0.0',
 )
+const date = z.iso.date('Input should be a date such as 2026-04-01')
 const lifetime = z.enum(['session', 'project', 'user'])
 
 const Meta = z.strictObject({
@@ -25,7 +28,7 @@ const Meta = z.strictObject({
   description: prose,
   owner: prose,
   tags: z.array(prose).default([]),
-  last_updated: z.iso.date().optional(),
+  last_updated: date.optional(),
 })
 
 export const Collection = z.strictObject({

@@ -5,7 +5,7 @@ import { readFileSync, statSync } from 'node:fs'
 import { CST, isMap, isScalar, isSeq, Lexer, LineCounter, parseDocument } from 'yaml'
 import type { ParsedNode } from 'yaml'
 
-import { type Diagnostic, diagnostic } from '../settings.ts'
+import { diagnostic, type Finding } from '../findings.ts'
 
 const MAX_BYTES = 100_000
 const MAX_DEPTH = 32
@@ -23,19 +23,19 @@ const TAG = 'Tags such as !!str are refused: put text in quotes.'
 /** Where a value stands: keys of mappings and positions in lists, from the top. */
 export type Path = readonly PropertyKey[]
 type Fields = Record<string, unknown>
-export type Findings = Generator<Diagnostic>
+export type Findings = Generator<Finding>
 
 /** The values of a file and their lines; `data` is null where `errors` say why. */
 export class Document {
   readonly file: string
   readonly data: Fields | null
-  readonly errors: Diagnostic[]
+  readonly errors: Finding[]
   readonly #lines: ReadonlyMap<string, number>
 
   constructor(
     file: string,
     data: Fields | null,
-    errors: Diagnostic[],
+    errors: Finding[],
     lines: ReadonlyMap<string, number> = new Map(),
   ) {
     this.file = file
@@ -55,13 +55,13 @@ export class Document {
   }
 
   /** A finding about a field. */
-  finding(id: string, message: string, ...path: Path): Diagnostic {
+  finding(id: string, message: string, ...path: Path): Finding {
     return finding(id, this.file, this.line(path), message)
   }
 }
 
 /** A finding in one printable line; E or W in its id is the severity. */
-export function finding(id: string, file: string, line: number, message: string): Diagnostic {
+export function finding(id: string, file: string, line: number, message: string): Finding {
   const text = [...message.replace(UNPRINTABLE, '\ufffd')]
   const isLong = text.length > MAX_MESSAGE_CHARS
   const shown = isLong ? `${text.slice(0, MAX_MESSAGE_CHARS - 1).join('')}…` : text.join('')
@@ -105,7 +105,7 @@ class Reader {
   readonly #text: string
   readonly #counter = new LineCounter()
   readonly #lines = new Map<string, number>()
-  readonly #errors: Diagnostic[] = []
+  readonly #errors: Finding[] = []
 
   constructor(file: string, text: string) {
     this.#file = file

@@ -6,11 +6,12 @@ import { join } from 'node:path'
 
 import { LRUCache } from 'lru-cache'
 
-import { describe, log } from '../contract.ts'
-import type { Settings } from '../settings.ts'
+import { describe, log } from '../log.ts'
+import type { CoreSettings } from '../settings.ts'
 import { secretRefs } from './backends.ts'
 import type { SecretRef } from './fields.ts'
 import type { Collection } from './models.ts'
+import type { DeclarationSettings } from './settings.ts'
 
 const AWS_TIMEOUT_MS = 5000
 const AWS_VARIABLES = [
@@ -43,7 +44,7 @@ export function isSet(variable: string): boolean {
 }
 
 /** The variables to set before a collection is used; with a real model it always is. */
-export function unsetVariables(settings: Settings, collection: Collection): string[] {
+export function unsetVariables(settings: CoreSettings, collection: Collection): string[] {
   if (settings.model !== 'offline') return []
   const names = secretRefs(collection.backend).map(({ reference }) => variableOf(reference))
   return names.filter((name) => name && !isSet(name))
@@ -73,7 +74,7 @@ export class Secrets {
   readonly #cache: LRUCache<string, string, Ref>
   readonly #isCached: boolean
 
-  constructor({ secretCacheSeconds }: Settings) {
+  constructor({ secretCacheSeconds }: DeclarationSettings) {
     this.#isCached = secretCacheSeconds > 0
     // For the cache, 0 would mean without end.
     const ttl = secretCacheSeconds * 1000 || 1

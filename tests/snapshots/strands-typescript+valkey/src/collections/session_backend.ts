@@ -1,15 +1,15 @@
-// Sessions in Valkey or Redis: what their collection declares.
+// Sessions in Valkey or Redis: the fields of their collection.
 
 import { unescape } from 'node:querystring' // never throws, unlike decodeURIComponent
 
 import { z } from 'zod'
 
-import { missingAddress, reference, type SecretRef, text, whole } from './fields.ts'
+import { forms, missingAddress, type SecretRef, text, whole } from './fields.ts'
 import type { Document, Findings } from './reader.ts'
 
 export const ValkeyConfig = z.strictObject({
   type: z.literal('valkey'),
-  endpoint_secret: reference.optional(),
+  endpoint_secret: forms.reference.optional(),
   port: whole(1, 65_535).default(6379),
   key_prefix: text(
     '[A-Za-z0-9_.:/-]{1,128}',
@@ -18,6 +18,8 @@ export const ValkeyConfig = z.strictObject({
   ttl_seconds: whole(1, 2_147_483_647).optional(),
 })
 export type ValkeyConfig = z.output<typeof ValkeyConfig>
+
+export const backend = { secretRefs, backendFindings }
 
 /** Return the references that are read before the collection is used. */
 export function secretRefs({ endpoint_secret: reference }: ValkeyConfig): SecretRef[] {
@@ -28,7 +30,7 @@ export function secretRefs({ endpoint_secret: reference }: ValkeyConfig): Secret
 }
 
 /** Check what concerns more than one field. */
-export function* backendFindings(
+function* backendFindings(
   document: Document,
   config: ValkeyConfig,
   status: string,

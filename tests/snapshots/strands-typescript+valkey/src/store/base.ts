@@ -1,7 +1,7 @@
 // The protocol of a durable session store, its errors, and the time limit of its calls.
 
 import { SecretError } from '../collections/secrets.ts'
-import { describe } from '../contract.ts'
+import { describe } from '../log.ts'
 import type { Stored } from '../session_store.ts'
 
 /** The stored revision is not the expected one; nothing was changed. */
@@ -20,6 +20,9 @@ export class StoreUnavailable extends Error {
     this.indeterminate = indeterminate
   }
 }
+
+/** The id and the message of a finding. */
+export type Warning = [id: string, message: string]
 
 /**
  * The sessions of one agent in one collection. Every call is bounded in time.
@@ -69,7 +72,7 @@ export interface DurableStore {
   end(sessionId: string): Promise<void>
 
   /** Return in which ways the store may lose sessions, for `check --connect`. */
-  warnings(): Promise<string[]>
+  warnings(): Promise<Warning[]>
 
   close(): Promise<void>
 }

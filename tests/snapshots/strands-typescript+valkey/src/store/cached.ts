@@ -1,12 +1,14 @@
-// A cache in front of a durable store: a lost race is 409, a lost reply found, junk quarantined.
+// A cache in front of a durable store: conflicts become 409, lost replies are detected, unreadable
+// data is quarantined.
 
 import { LRUCache } from 'lru-cache'
 import { v7 as uuid7 } from 'uuid'
 
-import { AgentError, log } from '../contract.ts'
+import { AgentError } from '../contract.ts'
+import { log } from '../log.ts'
 import { InProcess, type SessionStore, type Stored } from '../session_store.ts'
-import type { Settings } from '../settings.ts'
 import { Conflict, type DurableStore, StoreUnavailable } from './base.ts'
+import type { StoreSettings } from './settings.ts'
 import { isSame, readSnapshot } from './snapshot.ts'
 
 /** What `forget` leaves is no caller's session. */
@@ -18,27 +20,38 @@ const GONE: Stored = { revision: null, snapshot: '' }
 /**
  * A DurableStore for turns: its failures are AgentErrors, and it caches what it has loaded.
  *
- * What cannot be read is quarantined. Where the agent may not write, sessions begin in the store
- * and continue in this process.
+ * What cannot be read is quarantined. If the store is read-only, new turns stay in
+ * this process.
  */
 export class CachedStore implements SessionStore {
   readonly maxBytes: number
-  readonly #settings: Settings
+  readonly description: string
+  readonly retentionNotice: string
+  readonly #settings: StoreSettings
   readonly #store: DurableStore
   readonly #cache: LRUCache<string, Stored>
   /** What turns leave where the store is read-only; an empty snapshot is a session that ended. */
   readonly #own: InProcess | null
-  /** Saves of which neither the reply nor the outcome is known, by session. */
+  /** Saves whose outcome is unknown, by session. */
   readonly #unknown: LRUCache<string, { snapshot: string; saved: () => void }>
 
-  constructor(settings: Settings, store: DurableStore, isWritable: boolean) {
+  constructor(
+    settings: StoreSettings,
+    store: DurableStore,
+    isWritable: boolean,
+    description = store.contact,
+  ) {
     this.maxBytes = settings.maxSnapshotBytes
+    this.description = description
+    this.retentionNotice = isWritable
+      ? 'Its turns are kept: continue with -- --session.'
+      : 'Its turns were not kept: the session store is read-only.'
     this.#settings = settings
     this.#store = store
     this.#cache = new InProcess(settings).entries
     this.#own = isWritable ? null : new InProcess(settings)
     const maxSize = 16 * this.maxBytes
-    this.#unknown = new LRUCache({ maxSize, sizeCalculation: (one) => one.snapshot.length })
+    this.#unknown = new LRUCache({ maxSize, sizeCalculation: ({ snapshot }) => snapshot.length })
   }
 
   /**

@@ -3,7 +3,7 @@
 import { randomUUID } from 'node:crypto'
 
 import type { Collection } from '../collections/models.ts'
-import { type Diagnostic, diagnostic } from '../settings.ts'
+import { diagnostic, type Finding } from '../findings.ts'
 import { Conflict, type DurableStore, StoreUnavailable } from './base.ts'
 
 const SNAPSHOT = JSON.stringify({
@@ -17,16 +17,16 @@ const SNAPSHOT = JSON.stringify({
 /** Load, save and end a session that no caller has, and return what may lose sessions. */
 export async function checkStore(
   store: DurableStore,
-  { collection_id: id }: Collection,
+  { collection_id }: Collection,
   isWritable: boolean,
-): Promise<Diagnostic[]> {
-  const findings: Diagnostic[] = []
-  const [file, session] = [`collections/${id}.collection.md`, `check-${randomUUID()}`]
+): Promise<Finding[]> {
+  const findings: Finding[] = []
+  const [file, session] = [`collections/${collection_id}.collection.md`, `check-${randomUUID()}`]
   let what = 'loaded'
   try {
     await store.load(session)
-    for (const message of await store.warnings()) {
-      findings.push(diagnostic('AML-W161', message, 'warning', file, 1))
+    for (const [id, message] of await store.warnings()) {
+      findings.push(diagnostic(id, message, 'warning', file, 1))
     }
     if (isWritable) {
       what = 'saved'

@@ -2,13 +2,13 @@
 
 import { parseArgs } from 'node:util'
 
-import { checkProject, loadProject } from '../collections/check.ts'
-import { Secrets, unsetVariables } from '../collections/secrets.ts'
+import { find, type Shell } from '../capability.ts'
 import { ACTOR_ID, ERRORS, SESSION_ID } from '../contract.ts'
-import { CommandError, readSettings, refuseErrors, type Settings } from '../settings.ts'
+import { CommandError, refuseErrors } from '../findings.ts'
 import { Conflict, type DurableStore, StoreUnavailable, Unsupported } from './base.ts'
-import { openStore } from './index.ts'
+import { Store } from './capability.ts'
 import { ownerOf, UNREADABLE } from './owner.ts'
+import type { StoreSettings } from './settings.ts'
 import { readSnapshot } from './snapshot.ts'
 
 const USAGE = `Usage: node src/main.ts sessions COMMAND
@@ -26,35 +26,35 @@ const TOO_LARGE = 'empty or larger than MAX_SNAPSHOT_BYTES' // of those, a store
 const UNPRINTABLE = /[\p{Cc}\p{Cs}\u200e\u200f\u2028-\u202e\u2066-\u2069]/gu
 
 /** Run `sessions` with these arguments. Throws CommandError. */
-export async function sessions([command, ...args]: string[]): Promise<void> {
+export async function sessions([command, ...args]: string[], shell: Shell): Promise<void> {
   if ([command, ...args].includes('--help')) return console.log(USAGE)
   const [flag, text] = [{ type: 'boolean' }, { type: 'string' }] as const
-  const one = { args, allowPositionals: true } as const
+  const words = { args, allowPositionals: true } as const
   if (command === 'list') {
-    await list(parseArgs({ args, options: { json: flag } }).values.json)
+    await list(shell, parseArgs({ args, options: { json: flag } }).values.json)
   } else if (command === 'show') {
-    const { values, positionals } = parseArgs({ ...one, options: { json: flag } })
-    await show(take(positionals, 'SESSION')[0], values.json)
+    const { values, positionals } = parseArgs({ ...words, options: { json: flag } })
+    await show(shell, take(positionals, 'SESSION')[0], values.json)
   } else if (command === 'restore') {
-    await restore(...take(parseArgs(one).positionals, 'SESSION', 'CHECKPOINT'))
+    await restore(shell, ...take(parseArgs(words).positionals, 'SESSION', 'CHECKPOINT'))
   } else if (command === 'end') {
-    const { values, positionals } = parseArgs({ ...one, options: { actor: text } })
-    if (values.actor === undefined) await end(take(positionals, 'SESSION')[0])
-    else await endAll(values.actor)
+    const { values, positionals } = parseArgs({ ...words, options: { actor: text } })
+    if (values.actor === undefined) await end(shell, take(positionals, 'SESSION')[0])
+    else await endAll(shell, values.actor)
   } else {
     const what = command ? `No such command '${command}'.` : 'Missing command.'
     throw new CommandError(`${what}\n${USAGE}`, 2)
   }
 }
 
-async function list(asJson = false): Promise<void> {
-  const ids = await withStore(({ store }) => store.sessions())
+async function list(shell: Shell, asJson = false): Promise<void> {
+  const ids = await withStore(shell, ({ store }) => store.sessions())
   const lines = [...ids, `${ids.length} session${ids.length === 1 ? '' : 's'}`]
   console.log(asJson ? JSON.stringify({ sessions: ids }) : lines.join('\n'))
 }
 
-async function show(session: string, asJson = false): Promise<void> {
-  const report = await withStore(async ({ store, settings }) => {
+async function show(shell: Shell, session: string, asJson = false): Promise<void> {
+  const report = await withStore(shell, async ({ store, settings }) => {
     const stored = await store.load(session)
     const checkpoints = []
     for (const id of await store.checkpoints(session)) {
@@ -70,55 +70,63 @@ async function show(session: string, asJson = false): Promise<void> {
   const { stored, turn, checkpoints, quarantined } = report
   const outcome = turn === null ? ', so the next turn quarantines it' : ''
   const lines = [`session ${session}: ${stored ? describeTurn(report) + outcome : 'no turn'}`]
-  for (const one of checkpoints) lines.push(`checkpoint ${one.id}: ${describeTurn(one)}`)
+  for (const kept of checkpoints) lines.push(`checkpoint ${kept.id}: ${describeTurn(kept)}`)
   for (const name of quarantined) lines.push(`quarantined ${name}`)
   console.log(asJson ? JSON.stringify(report) : lines.join('\n'))
 }
 
-async function restore(session: string, checkpoint = ''): Promise<void> {
-  const turn = await withStore(async ({ store, settings }) => {
-    const { maxSnapshotBytes } = settings
-    const kept = await store.loadCheckpoint(session, checkpoint)
-    const snapshot = kept === null ? null : readSnapshot(kept, maxSnapshotBytes)
-    if (snapshot === null) {
-      const what = kept === null ? 'has no checkpoint' : 'has an unreadable checkpoint'
-      throw new CommandError(`Session ${session} ${what} ${checkpoint}.`)
-    }
-    const stored = await store.load(session)
-    let expected = stored?.revision ?? null
-    if (stored && readSnapshot(stored.snapshot, maxSnapshotBytes) === null) {
-      await store.quarantine(session, stored.revision) // a save would overwrite it
-      expected = null
-    }
-    const value = JSON.parse(snapshot)
-    // Its idempotency key would answer a new turn with the old reply.
-    value.app_data = { ...value.app_data, key: null, restored_from: checkpoint }
-    await store.save(session, JSON.stringify(value), expected)
-    return value.app_data.turn
-  }, true)
+async function restore(shell: Shell, session: string, checkpoint = ''): Promise<void> {
+  const turn = await withStore(
+    shell,
+    async ({ store, settings }) => {
+      const { maxSnapshotBytes } = settings
+      const kept = await store.loadCheckpoint(session, checkpoint)
+      const snapshot = kept === null ? null : readSnapshot(kept, maxSnapshotBytes)
+      if (snapshot === null) {
+        const what = kept === null ? 'has no checkpoint' : 'has an unreadable checkpoint'
+        throw new CommandError(`Session ${session} ${what} ${checkpoint}.`)
+      }
+      const stored = await store.load(session)
+      let expected = stored?.revision ?? null
+      if (stored && readSnapshot(stored.snapshot, maxSnapshotBytes) === null) {
+        await store.quarantine(session, stored.revision) // a save would overwrite it
+        expected = null
+      }
+      const value = JSON.parse(snapshot)
+      // Its idempotency key would answer a new turn with the old reply.
+      value.app_data = { ...value.app_data, key: null, restored_from: checkpoint }
+      await store.save(session, JSON.stringify(value), expected)
+      return value.app_data.turn
+    },
+    true,
+  )
   console.log(`Session ${session} is back at turn ${turn}.`)
 }
 
-async function end(session: string): Promise<void> {
-  await withStore(({ store }) => store.end(session), true)
+async function end(shell: Shell, session: string): Promise<void> {
+  await withStore(shell, ({ store }) => store.end(session), true)
   console.log(`Session ${session} has ended.`)
 }
 
-async function endAll(actor: string): Promise<void> {
+async function endAll(shell: Shell, actor: string): Promise<void> {
   if (!ACTOR_ID.test(actor)) throw new CommandError(ERRORS.invalid_actor[1], 2)
   let count = 0
-  await withStore(async ({ store }) => {
-    for (const id of await store.sessions()) {
-      const owner = await ownerOf(store, id)
-      if (owner === UNREADABLE) {
-        console.error(`Note: session ${id} is unreadable, so it may belong to anyone.`)
-      } else if (owner === actor) {
-        await store.end(id)
-        console.log(`Session ${id} has ended.`)
-        count++
+  await withStore(
+    shell,
+    async ({ store }) => {
+      for (const id of await store.sessions()) {
+        const owner = await ownerOf(store, id)
+        if (owner === UNREADABLE) {
+          console.error(`Note: session ${id} is unreadable, so it may belong to anyone.`)
+        } else if (owner === actor) {
+          await store.end(id)
+          console.log(`Session ${id} has ended.`)
+          count++
+        }
       }
-    }
-  }, true)
+    },
+    true,
+  )
   console.log(`${count} sessions of actor ${actor} have ended.`)
 }
 
@@ -135,21 +143,22 @@ function take(given: string[], ...names: string[]): [session: string, checkpoint
   return [session, checkpoint]
 }
 
-type Opened = { store: DurableStore; settings: Settings }
+type Opened = { store: DurableStore; settings: StoreSettings }
 
 /** Return what `work` returns; a failure of the store becomes a CommandError. */
-async function withStore<T>(work: (opened: Opened) => Promise<T>, isChange = false): Promise<T> {
-  const [settings, findings] = readSettings()
-  refuseErrors([...findings, ...checkProject('.', settings.agentId)])
-  const project = loadProject('.', settings.agentId)
-  const [collection] = project.sessionCollections()
+async function withStore<T>(
+  shell: Shell,
+  work: (opened: Opened) => Promise<T>,
+  isChange = false,
+): Promise<T> {
+  const capability = find(Store, await shell())
+  refuseErrors(capability.declarations.check())
+  const { collection, isWritable, settings, store, unset } = capability
   if (!collection) throw new CommandError('There is no store: no collection in use keeps sessions.')
-  const [unset] = unsetVariables(settings, collection)
-  if (unset) throw new CommandError(`There is no store until ${unset} is set.`)
-  if (isChange && !project.isWritable(collection)) {
+  if (!store) throw new CommandError(`There is no store until ${unset} is set.`)
+  if (isChange && !isWritable) {
     throw new CommandError(`Collection ${collection.collection_id} is read-only.`)
   }
-  const store = openStore(collection, project.agentId, settings, new Secrets(settings))
   try {
     return await work({ store, settings })
   } catch (error) {
@@ -174,7 +183,7 @@ interface Summary {
   bytes: number
 }
 
-function summarize(snapshot: string, { maxSnapshotBytes }: Settings): Summary {
+function summarize(snapshot: string, { maxSnapshotBytes }: StoreSettings): Summary {
   const bytes = Buffer.byteLength(snapshot)
   const text = readSnapshot(snapshot, maxSnapshotBytes)
   if (text === null) return { ...UNREADABLE_TURN, bytes }

@@ -2,15 +2,15 @@
 
 import type { Collection } from '../collections/models.ts'
 import type { Secrets } from '../collections/secrets.ts'
-import type { Settings } from '../settings.ts'
 import type { DurableStore } from './base.ts'
+import type { StoreSettings } from './settings.ts'
 import { ValkeyStore } from './valkey.ts'
 
 /** Open the store of a collection; it connects at the first call. */
 export function openStore(
   collection: Collection,
   agentId: string,
-  settings: Settings,
+  settings: StoreSettings,
   secrets: Secrets,
 ): DurableStore {
   return new ValkeyStore(collection, agentId, settings, secrets)

@@ -9,9 +9,9 @@ import type { Secrets } from '../collections/secrets.ts'
 import { readAddress, secretRefs, type ValkeyConfig } from '../collections/session_backend.ts'
 import { SESSION_ID } from '../contract.ts'
 import type { Stored } from '../session_store.ts'
-import type { Settings } from '../settings.ts'
 import { Conflict, decode, type DurableStore, StoreUnavailable } from './base.ts'
-import { unavailable, withinSeconds } from './base.ts'
+import { unavailable, type Warning, withinSeconds } from './base.ts'
+import type { StoreSettings } from './settings.ts'
 
 // Fields of a hash: `latest` and its revision `rev`, `h:<uuid7>` for each checkpoint,
 // `aside:<uuid7>` for each quarantined snapshot. '' is the revision where there is no `latest`.
@@ -57,11 +57,11 @@ export class ValkeyStore implements DurableStore {
   readonly #prefix: string
   readonly #suffix: string
   readonly #secondsToLive: number
-  readonly #settings: Settings
+  readonly #settings: StoreSettings
   readonly #maxBytes: number
   readonly #connection: Connection
 
-  constructor(collection: Collection, agentId: string, settings: Settings, secrets: Secrets) {
+  constructor(collection: Collection, agentId: string, settings: StoreSettings, secrets: Secrets) {
     const declared = collection.backend as ValkeyConfig
     this.#prefix = `${declared.key_prefix}:`
     this.#suffix = `:agent:${agentId}`
@@ -129,13 +129,14 @@ export class ValkeyStore implements DurableStore {
     return ids.filter((id) => SESSION_ID.test(id)).sort()
   }
 
-  async warnings(): Promise<string[]> {
+  async warnings(): Promise<Warning[]> {
     let info: string
     try {
       info = await this.#connection.run(readInfo)
     } catch (error) {
       if (!(error instanceof StoreUnavailable)) throw error
-      return [`Whether the server may lose sessions could not be checked: ${error.message}.`]
+      const what = 'Whether the server may lose sessions could not be checked'
+      return [['AML-W161', `${what}: ${error.message}.`]]
     }
     const value = (name: string) => new RegExp(`^${name}:(.*?)\\r?$`, 'm').exec(info)?.[1] ?? ''
     const [found, policy]: [string[], string] = [[], value('maxmemory_policy')]
@@ -146,7 +147,7 @@ export class ValkeyStore implements DurableStore {
     }
     if (value('aof_enabled') === '0' && value('save') === '')
       found.push('The server saves nothing to disk: its restart ends all sessions.')
-    return found
+    return found.map((message) => ['AML-W161', message])
   }
 
   async close(): Promise<void> {

@@ -5,15 +5,16 @@ from typing import Any
 
 import ai
 
+from .findings import diagnostic
 from .offline_model import OfflineModel
 from .provider import event_hooks
-from .settings import Settings, diagnostic, is_plain_http
+from .settings import CoreSettings, is_plain_http
 
 # What to look at when the provider refuses a call, and when it is not reached.
 CREDENTIALS, ADDRESS = "ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL"
 
 
-def build_model(settings: Settings) -> ai.Model:
+def build_model(settings: CoreSettings) -> ai.Model:
     """The model of this process."""
     if settings.model == "offline":
         return OfflineModel()
@@ -23,7 +24,7 @@ def build_model(settings: Settings) -> ai.Model:
     return ai.Model(id=settings.model, provider=ai.get_provider("anthropic", client=client))
 
 
-def check_model(settings: Settings) -> list[dict[str, Any]]:
+def check_model(settings: CoreSettings) -> list[dict[str, Any]]:
     """What keeps this model from answering, as far as the environment can tell."""
     if settings.model == "offline":
         return []
@@ -36,6 +37,6 @@ def check_model(settings: Settings) -> list[dict[str, Any]]:
     return []
 
 
-def model_endpoint(settings: Settings) -> str:
+def model_endpoint(settings: CoreSettings) -> str:
     """Where the model is reached."""
     return os.environ.get("ANTHROPIC_BASE_URL") or "https://api.anthropic.com"

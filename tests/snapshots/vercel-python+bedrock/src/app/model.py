@@ -6,22 +6,23 @@ from typing import Any
 
 import ai
 
+from .findings import diagnostic
 from .offline_model import OfflineModel
 from .provider import BedrockProvider
-from .settings import Settings, diagnostic
+from .settings import CoreSettings
 
 # What to look at when the provider refuses a call, and when it is not reached.
 CREDENTIALS, ADDRESS = "the AWS credentials", "AWS_REGION"
 
 
-def build_model(settings: Settings) -> ai.Model:
+def build_model(settings: CoreSettings) -> ai.Model:
     """The model of this process."""
     if settings.model == "offline":
         return OfflineModel()
     return ai.Model(id=settings.model, provider=BedrockProvider(_client()))
 
 
-def check_model(settings: Settings) -> list[dict[str, Any]]:
+def check_model(settings: CoreSettings) -> list[dict[str, Any]]:
     """What keeps the model from answering, as far as the environment tells."""
     if settings.model == "offline":
         return []
@@ -36,7 +37,7 @@ def check_model(settings: Settings) -> list[dict[str, Any]]:
     return [diagnostic("SET-AWS_REGION", "AWS_REGION is not set: MODEL needs it, as in us-east-1.")]
 
 
-def model_endpoint(settings: Settings) -> str:
+def model_endpoint(settings: CoreSettings) -> str:
     """Where the model is reached."""
     return str(_client().meta.endpoint_url)
 

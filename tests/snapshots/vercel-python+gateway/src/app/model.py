@@ -4,27 +4,28 @@ from typing import Any
 
 import ai
 
+from .findings import diagnostic
 from .offline_model import OfflineModel
-from .settings import Settings, diagnostic
+from .settings import CoreSettings
 
 # What to look at when the provider refuses a call, and when it is not reached.
 CREDENTIALS, ADDRESS = "AI_GATEWAY_API_KEY", "any proxy"
 
 
-def build_model(settings: Settings) -> ai.Model:
+def build_model(settings: CoreSettings) -> ai.Model:
     """The model of this process."""
     if settings.model == "offline":
         return OfflineModel()
     return ai.Model(id=settings.model, provider=ai.get_provider("gateway"))
 
 
-def check_model(settings: Settings) -> list[dict[str, Any]]:
+def check_model(settings: CoreSettings) -> list[dict[str, Any]]:
     """What keeps this model from answering, as far as the environment can tell."""
     if settings.model == "offline" or ai.get_provider("gateway").is_configured():
         return []
     return [diagnostic("SET-AI_GATEWAY_API_KEY", "AI_GATEWAY_API_KEY is not set: MODEL needs it.")]
 
 
-def model_endpoint(settings: Settings) -> str:
+def model_endpoint(settings: CoreSettings) -> str:
     """Where the model is reached."""
     return ai.get_provider("gateway").base_url

@@ -1,11 +1,10 @@
-"""The HTTP contract as data: headers, errors, and the forms of valid input."""
+"""The vocabulary of the agent: headers, errors, valid input, and what a turn takes and emits."""
 
 import asyncio
 import json
-import os
 import re
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import Any
 
@@ -21,10 +20,10 @@ KEY = "[!-~]{1,128}"
 # Unicode White_Space and U+FEFF; Python's own idea of white space is another.
 BLANK = "[\t-\r \x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000\ufeff]*"
 
-# Control characters but tab and line feed: they could move the cursor or retitle the window.
+# Control characters except tab and line feed: they could move the cursor or retitle the window.
 CONTROL = "[\x00-\x08\x0b-\x1f\x7f-\x9f]"
 
-# Error type -> HTTP status, and the message for the caller, who learns no more than this.
+# By type: the HTTP status and the message. Callers see only this message.
 ERRORS = {
     "invalid_json": (400, "Send one JSON value in UTF-8, nested at most 64 levels deep."),
     "invalid_request": (400, "The request is not valid."),
@@ -38,7 +37,10 @@ ERRORS = {
     "method_not_allowed": (405, "This path does not support this method."),
     "request_timeout": (408, "The request was not complete in time."),
     "session_conflict": (409, "Another process continued this session; this turn was not kept."),
-    "session_corrupt": (409, "The stored session is unreadable and was quarantined; start anew."),
+    "session_corrupt": (
+        409,
+        "The stored session was unreadable and is quarantined; send the prompt again.",
+    ),
     "payload_too_large": (413, "The body is too large."),
     "session_too_large": (413, "The turn is too large for a session; it was not kept."),
     "session_busy": (429, "Too many turns are waiting for this session."),
@@ -81,21 +83,50 @@ class EndSession:
     actor: str | None
 
 
-@dataclass(frozen=True, eq=False)
-class TurnRequest:
-    """A request for one turn; `key` is its idempotency key. Two of the same values are two."""
+@dataclass(frozen=True)
+class ToolCall:
+    """The start of a tool call."""
+
+    id: str
+    name: str
+    input: Any
+
+
+@dataclass(frozen=True)
+class ToolResult:
+    """What the tool call of this id returned, as text."""
+
+    id: str
+    text: str
+    is_error: bool
+
+
+# What a turn emits, in order: text chunks, tool calls, tool results.
+Chunk = str | ToolCall | ToolResult
+Emit = Callable[[Chunk], Awaitable[None]]
+
+
+async def discard(chunk: Chunk) -> None:
+    """Ignore what a turn emits."""
+
+
+@dataclass(eq=False)
+class Turn:
+    """A turn: what is requested, where its output goes, and facts for its log line.
+
+    The facts are filled in even if the turn fails; 0 means unknown.
+    """
 
     session_id: str
     actor: str | None
-    key: str | None
+    key: str | None  # for idempotency
     prompt: str
+    emit: Emit = discard
+    headers: Mapping[str, str] = field(default_factory=dict)  # of the HTTP request
+    # What capabilities keep for this turn; "recalled" returns the texts that they showed the model.
+    notes: dict[str, Any] = field(default_factory=dict)
 
-
-@dataclass
-class TurnReport:
-    """What a turn says about itself, also when it fails; 0 is unknown."""
-
-    turn: int = 0
+    number: int = 0
     outcome: str = "committed"  # or replayed, cancelled, or a type in ERRORS
     detail: str = ""  # for the log only
     input_tokens: int = 0
@@ -114,29 +145,6 @@ class TurnReport:
     def is_failure(self) -> bool:
         """Whether the turn ended with an error; a cancelled one did not."""
         return self.outcome in ERRORS
-
-
-@dataclass(frozen=True)
-class ToolCall:
-    """A call of a tool, which begins."""
-
-    id: str
-    name: str
-    input: Any
-
-
-@dataclass(frozen=True)
-class ToolResult:
-    """What the tool call of this id returned, as text."""
-
-    id: str
-    text: str
-    is_error: bool
-
-
-# What a turn says while it runs, in order: its text in chunks, and its calls of tools.
-Chunk = str | ToolCall | ToolResult
-Emit = Callable[[Chunk], Awaitable[None]]
 
 
 def is_blank(text: str) -> bool:
@@ -170,23 +178,3 @@ def parse_json(body: bytes) -> Any:
         return json.loads(text, parse_constant=int, parse_int=float)
     except ValueError:
         raise AgentError("invalid_json") from None
-
-
-def describe(error: BaseException) -> str:
-    """Name the kind of an error and of its causes; never its text, which may quote a prompt.
-
-    The kind is the class, with the HTTP status, the AWS error code or the operating system's
-    words where there are any, as in `ConnectError < ConnectionRefusedError (Connection refused)`.
-    """
-    kind, details = type(error).__name__, []
-    response, status = getattr(error, "response", None), getattr(error, "status_code", None)
-    if isinstance(response, dict) and "Error" in response:  # of an AWS client
-        details += [response["Error"].get("Code")]
-        status = response.get("ResponseMetadata", {}).get("HTTPStatusCode")
-    if status:
-        details += [f"HTTP {status}"]
-    if isinstance(error, OSError) and (error.errno or 0) > 0:
-        details += [os.strerror(error.errno or 0)]
-    shown = ", ".join(str(detail) for detail in details if detail not in (None, kind))
-    cause = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
-    return kind + (f" ({shown})" if shown else "") + (f" < {describe(cause)}" if cause else "")

@@ -9,9 +9,10 @@ from typing import Any
 import ai
 from ai.providers.openai import OpenAIChatCompletionsProtocol
 
+from .findings import diagnostic
 from .offline_model import OfflineModel
 from .provider import event_hooks
-from .settings import Settings, diagnostic, is_plain_http
+from .settings import CoreSettings, is_plain_http
 
 # What to look at when the provider refuses a call, and when it is not reached.
 CREDENTIALS, ADDRESS = "OPENAI_API_KEY", "OPENAI_BASE_URL"
@@ -37,7 +38,7 @@ class ChatProtocol(OpenAIChatCompletionsProtocol):
                 yield event
 
 
-def build_model(settings: Settings) -> ai.Model:
+def build_model(settings: CoreSettings) -> ai.Model:
     """The model of this process."""
     if settings.model == "offline":
         return OfflineModel()
@@ -50,7 +51,7 @@ def build_model(settings: Settings) -> ai.Model:
     return ai.Model(id=settings.model, provider=provider)
 
 
-def check_model(settings: Settings) -> list[dict[str, Any]]:
+def check_model(settings: CoreSettings) -> list[dict[str, Any]]:
     """What keeps this model from answering, as far as the environment can tell."""
     key = os.environ.get("OPENAI_API_KEY")
     if settings.model == "offline":
@@ -64,6 +65,6 @@ def check_model(settings: Settings) -> list[dict[str, Any]]:
     return [diagnostic("SET-OPENAI_API_KEY", hint)]
 
 
-def model_endpoint(settings: Settings) -> str:
+def model_endpoint(settings: CoreSettings) -> str:
     """Where the model is reached."""
     return os.environ.get("OPENAI_BASE_URL") or "https://api.openai.com/v1"

@@ -4,10 +4,10 @@ from codecs import getincrementaldecoder
 from typing import Any
 
 from .contract import AgentError
-from .settings import Settings
+from .settings import CoreSettings
 
 
-def event_hooks(settings: Settings) -> dict[str, Any]:
+def event_hooks(settings: CoreSettings) -> dict[str, Any]:
     """Return the event hooks of an HTTPX client that ends a call whose answer is too large.
 
     A byte of a reply takes up to six in JSON, and a short chunk comes with much around it.

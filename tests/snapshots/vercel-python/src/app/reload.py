@@ -1,4 +1,4 @@
-"""`serve --reload`: a child process serves; after a change its turns drain, and it starts anew."""
+"""`serve --reload`: a child process serves; after a change its turns drain, and it restarts."""
 
 import json
 import os
@@ -24,7 +24,7 @@ SERVE = [sys.executable, "-c", "from app.main import cli; cli()", "serve"]
 HANDED_OVER = "RELOAD_FD"
 
 
-def serve_anew() -> None:
+def serve_with_reload() -> None:
     """Serve until a signal ends it."""
     signals: list[int] = []
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -35,11 +35,11 @@ def serve_anew() -> None:
         options["pass_fds"] = [sessions.fileno()]
         options["env"] = os.environ | {HANDED_OVER: str(sessions.fileno())}
     while not signals:
-        before = changes = _stamps()
+        before = changes = _modification_times()
         child = subprocess.Popen(SERVE, **options)
         while not signals and changes == before:
             time.sleep(0.5)
-            changes = _stamps()
+            changes = _modification_times()
         if not signals:
             path = min(path for path, _ in before ^ changes)
             click.echo(f"{path} has changed: the server restarts when its turns have ended.")
@@ -50,7 +50,7 @@ def serve_anew() -> None:
 
 
 def take_over(store: SessionStore) -> Callable[[], None]:
-    """Continue the sessions of the child before this one.
+    """Continue the sessions of the previous child.
 
     Returns what leaves them to the next one: nothing, unless this is a child of `serve --reload`.
     """
@@ -72,7 +72,7 @@ def take_over(store: SessionStore) -> Callable[[], None]:
     return hand_over
 
 
-def _stamps() -> set[tuple[str, float]]:
+def _modification_times() -> set[tuple[str, float]]:
     """Return the files and when they changed; no hidden file, no backup and no bytecode."""
     stamps = set()
     for path in [*FILES, *(path for folder in SOURCES for path in folder.rglob("[!.]*[!~]"))]:

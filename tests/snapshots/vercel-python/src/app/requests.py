@@ -1,4 +1,4 @@
-"""Reading a request: the checks before a turn, in the order of the HTTP contract."""
+"""Validates a request, in the order the HTTP contract defines."""
 
 import re
 from secrets import compare_digest
@@ -7,9 +7,8 @@ from typing import Any
 from starlette.requests import Request
 
 from . import contract
-from .contract import AgentError, EndSession, TurnRequest
+from .contract import AgentError, EndSession, Turn
 from .runtime import Runtime
-from .settings import split_list
 
 OWN_ADDRESS = r"(https?://)?(localhost|127(\.\d+){3}|\[::1\])(:\d+)?"
 IP_ADDRESS = r"(\d+(\.\d+){3}|\[[\da-f:.]+\])(:\d+)?"
@@ -21,8 +20,15 @@ def read_header(request: Request, *names: str) -> str | None:
     return next((", ".join(values) for values in sent if values), None)
 
 
-def refuse_foreign(request: Request, runtime: Runtime) -> None:
-    """Raise AgentError when a web page may be calling that ALLOWED_ORIGINS does not list."""
+def check_access(request: Request, runtime: Runtime, *, needs_token: bool = True) -> None:
+    """Raise AgentError unless Host, Origin and token allow a request."""
+    _refuse_foreign(request, runtime)
+    if needs_token:
+        _authorize(request, runtime)
+
+
+def _refuse_foreign(request: Request, runtime: Runtime) -> None:
+    """Raise AgentError if the Host or the Origin is not allowed."""
     settings, get = runtime.settings, request.headers.getlist
     if len(get("host")) != 1:
         raise AgentError("invalid_request", "Send one Host header.")
@@ -43,14 +49,20 @@ def refuse_foreign(request: Request, runtime: Runtime) -> None:
         raise AgentError("invalid_request", "With an Origin, send Content-Type: application/json.")
 
 
+def split_list(text: str) -> list[str]:
+    """Return the items of a setting that is a list, in lower case."""
+    return re.findall("[^, ]+", text.lower())
+
+
 def _is_allowed(value: str, listed: str) -> bool:
-    names = {value.lower(), re.sub(r"^([^/]+):\d+$", r"\1", value.lower())}  # a host: any port
+    # A listed host matches on every port.
+    names = {value.lower(), re.sub(r"^([^/]+):\d+$", r"\1", value.lower())}
     is_listed = not names.isdisjoint(split_list(listed))
     return is_listed or re.fullmatch(OWN_ADDRESS, value, re.IGNORECASE) is not None
 
 
-def authorize(request: Request, runtime: Runtime) -> None:
-    """Raise `unauthorized` unless the caller sends the API_TOKEN, if there is one."""
+def _authorize(request: Request, runtime: Runtime) -> None:
+    """Raise `unauthorized` unless the caller sends the API_TOKEN, if it is set."""
     given = re.sub("^(?i:bearer) ", "Bearer ", read_header(request, "authorization") or "")
     expected = f"Bearer {runtime.settings.api_token}"
     if runtime.settings.api_token and not compare_digest(given.encode(), expected.encode()):
@@ -64,15 +76,9 @@ def wants_events(request: Request) -> bool:
     return "text/event-stream" in types or "application/json" not in types
 
 
-async def client_left(request: Request) -> None:
-    """Wait until the client has left; read the body first."""
-    while (await request.receive())["type"] != "http.disconnect":
-        pass
-
-
 async def read_call(
     request: Request, runtime: Runtime, session_id: str, *, is_new: bool
-) -> TurnRequest | EndSession:
+) -> Turn | EndSession:
     """Read what is requested; raise AgentError for the first check that fails."""
     raw = await receive(request, runtime.settings.max_body_bytes)
     if not re.fullmatch(contract.SESSION_ID, session_id):
@@ -87,7 +93,7 @@ async def read_call(
         raise AgentError("invalid_request", what)
     if prompt is None:
         return EndSession(session_id, actor)
-    return TurnRequest(session_id, actor, key, prompt)
+    return Turn(session_id, actor, key, prompt, headers=request.headers)
 
 
 def read_actor(request: Request, runtime: Runtime) -> str | None:
@@ -106,7 +112,8 @@ async def receive(request: Request, max_bytes: int) -> bytes:
     async for chunk in request.stream():
         size += len(chunk)
         body += chunk if size <= max_bytes else b""
-        if size > 16 * max_bytes + 2**24:  # a client reads no answer before it has sent its body
+        # Most clients read the response only after sending the whole body.
+        if size > 16 * max_bytes + 2**24:
             break
     if size > max_bytes:
         raise AgentError("payload_too_large", f"The body is larger than {max_bytes} bytes.")

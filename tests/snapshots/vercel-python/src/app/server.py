@@ -4,10 +4,7 @@ import asyncio
 import json
 import logging
 import re
-import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Sequence
-from contextlib import contextmanager
-from traceback import format_tb
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import Any
 from uuid import uuid4
 
@@ -18,79 +15,33 @@ from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
-from starlette.routing import BaseRoute, Route
+from starlette.routing import Route
 
 from . import contract
-from .contract import SESSION_HEADER, AgentError, EndSession, TurnReport, TurnRequest, describe
-from .requests import authorize, client_left, read_call, read_header, refuse_foreign, wants_events
+from .contract import SESSION_HEADER, AgentError, EndSession, Turn
+from .log import as_agent_error
+from .requests import check_access, read_call, read_header, split_list, wants_events
 from .routes import ROUTES, Handler
 from .runtime import Runtime
-from .settings import split_list
 from .turn import take_turn
 from .turn_log import logged
+from .turns import Turns
 
 log = logging.getLogger(__name__)
-Call = TurnRequest | EndSession
-
-
-class Turns:
-    """The turns that run or wait in this process, and the reads of bodies and sessions."""
-
-    def __init__(self) -> None:
-        self.tasks: set[asyncio.Task[Any]] = set()
-        self.changed = int(time.time())
-        self.is_draining = False
-        self._reads = 0
-
-    def check_room(self, max_turns: int) -> None:
-        """Raise AgentError when no turn may start: `draining` or `server_busy`."""
-        if self.is_draining:
-            raise AgentError("draining")
-        if len(self.tasks) + self._reads >= max_turns:
-            raise AgentError("server_busy")
-
-    @contextmanager
-    def reading(self, max_turns: int) -> Iterator[None]:
-        """Take the place of a turn while a body or a session is read, or raise AgentError."""
-        self.check_room(max_turns)
-        self._reads += 1
-        try:
-            yield
-        finally:
-            self._reads -= 1
-
-    def start(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
-        """Start a turn."""
-        task = asyncio.create_task(work)
-        self._change(task)
-        task.add_done_callback(self._change)
-        return task
-
-    def _change(self, task: asyncio.Task[Any]) -> None:
-        self.tasks ^= {task}
-        self.changed = int(time.time())
-
-    async def drain(self, grace_seconds: float) -> None:
-        """Refuse new turns, let running ones finish within this time, then cancel them."""
-        self.is_draining = True
-        while self.tasks:
-            await asyncio.wait(self.tasks, timeout=grace_seconds)
-            for task in self.tasks:
-                task.cancel()
 
 
 class Events:
     """A reply as the server-sent events of POST /invocations."""
 
     def start(self) -> str:
-        """Return what comes first; with nothing a failure before the first text is a status."""
+        """Return the opening events. If empty, a failure before the first text becomes a status."""
         return ""
 
     def chunk(self, chunk: contract.Chunk) -> str:
-        """Return the event of what the turn says, or nothing."""
+        """Return the event for a chunk, or an empty string."""
         return _event("", chunk) if isinstance(chunk, str) else ""
 
-    def done(self, result: dict[str, Any], report: TurnReport) -> str:
+    def done(self, turn: Turn, result: dict[str, Any]) -> str:
         """Return the event of a committed turn."""
         data = {name: value for name, value in result.items() if name != "reply"}
         return _event("event: done\n", data)
@@ -100,45 +51,48 @@ class Events:
         return _event("event: error\n", failure.body)
 
 
-def create_app(runtime: Runtime, turns: Turns, more: Sequence[BaseRoute] = ()) -> Starlette:
+def create_app(runtime: Runtime, turns: Turns) -> Starlette:
+    """Return the app with the paths of the contract, those of ROUTES and those of capabilities."""
+
     async def ping(request: Request) -> Response:
-        refuse_foreign(request, runtime)
-        status = "HealthyBusy" if turns.tasks or runtime.is_waiting else "Healthy"
+        check_access(request, runtime, needs_token=False)
+        status = "HealthyBusy" if turns.tasks or runtime.is_busy else "Healthy"
         body = {"status": status, "time_of_last_update": turns.changed}
         return JSONResponse(body, headers=contract.NO_SNIFF)
 
     async def invocations(request: Request) -> Response:
-        given_id = read_header(request, SESSION_HEADER)
-        request.state.session_id = str(uuid4()) if given_id is None else given_id
-        refuse_foreign(request, runtime)
-        authorize(request, runtime)
-        session_id = request.state.session_id
-        with turns.reading(runtime.settings.max_turns):
-            call = await read_call(request, runtime, session_id, is_new=given_id is None)
-        turns.check_room(runtime.settings.max_turns)  # a drain may have begun meanwhile
-        events = Events() if wants_events(request) else None
-        response = await relay(request, turns, runtime, call, events)
+        sent_id = read_header(request, SESSION_HEADER)
+        request.state.session_id = session_id = str(uuid4()) if sent_id is None else sent_id
+        check_access(request, runtime)
+        with turns.reading():
+            call = await read_call(request, runtime, session_id, is_new=sent_id is None)
+        if isinstance(call, Turn):
+            events = Events() if wants_events(request) else None
+            response = await relay(request, turns, runtime, call, events)
+        else:
+            ending = turns.start(_end(runtime, call), request)
+            response = JSONResponse(await _result(ending), headers=contract.NO_SNIFF)
         response.headers[SESSION_HEADER] = session_id
         return response
 
-    def checked(handler: Handler) -> Callable[[Request], Awaitable[Response]]:
-        async def respond(request: Request) -> Response:
-            refuse_foreign(request, runtime)
-            authorize(request, runtime)
-            return await handler(request, runtime)
-
-        return respond
-
     routes = [Route("/ping", ping), Route("/invocations", invocations, methods=["POST"])]
-    for name, handler in ROUTES.items():
-        method, path = name.split()
-        routes.append(Route(path, checked(handler), methods=[method]))
+
+    def add(handlers: Mapping[str, Handler], *, needs_token: bool = True) -> None:
+        for name, handler in handlers.items():
+            method, path = name.split()
+            respond = guarded(handler, runtime, needs_token=needs_token)
+            routes.append(Route(path, respond, methods=[method]))
+
+    add(ROUTES)
+    for capability in runtime.capabilities:
+        add(capability.routes(turns))
+        add(capability.public_routes(), needs_token=False)
     pages = split_list(runtime.settings.allowed_origins)
     cors = Middleware(
         CORSMiddleware, pages, ["GET", "POST"], ["*"], expose_headers=[SESSION_HEADER]
     )
     app = Starlette(
-        routes=[*routes, *more],
+        routes=routes,
         middleware=[cors] if pages else [],
         exception_handlers={AgentError: _fail, HTTPException: _fail, Exception: _fail},
     )
@@ -146,50 +100,61 @@ def create_app(runtime: Runtime, turns: Turns, more: Sequence[BaseRoute] = ()) -
     return app
 
 
+def guarded(
+    handler: Handler, runtime: Runtime, *, needs_token: bool
+) -> Callable[[Request], Awaitable[Response]]:
+    """Return a handler that is called after the checks of Host, Origin and API_TOKEN."""
+
+    async def respond(request: Request) -> Response:
+        check_access(request, runtime, needs_token=needs_token)
+        return await handler(request, runtime)
+
+    return respond
+
+
 async def relay(
-    request: Request, turns: Turns, runtime: Runtime, call: Call, events: Events | None
+    request: Request, turns: Turns, runtime: Runtime, turn: Turn, events: Events | None
 ) -> Response:
-    """Run what was requested, relay its output, and cancel it when the client leaves.
+    """Run a turn, relay its output, and cancel it when the client leaves.
 
     Without `events` the reply is JSON.
     """
     writer, chunks = anyio.create_memory_object_stream[contract.Chunk](64)
-    report = TurnReport()
-    turn = turns.start(_run(runtime, call, writer.send, report))
-    watch = asyncio.create_task(client_left(request))
-    watch.add_done_callback(lambda _: turn.cancel())
-    turn.add_done_callback(lambda _: watch.cancel())
-    turn.add_done_callback(lambda _: writer.close())
+    turn.emit = writer.send
+    task = turns.start(_run(runtime, turn), request)
+    task.add_done_callback(lambda _: writer.close())
 
-    async def stream(text: str) -> AsyncIterator[str]:
-        assert events
+    async def stream(events: Events, text: str) -> AsyncIterator[str]:
         yield text
         async for chunk in chunks:
             yield events.chunk(chunk)
         try:
-            yield events.done(await _result(turn), report)
+            yield events.done(turn, await _result(task))
         except Exception as error:  # noqa: BLE001 (the client must learn of any)
             yield events.error(_failure(error))
 
-    held = events.start() if events else ""
-    if held:
-        return StreamingResponse(stream(held), media_type="text/event-stream")
-    async for chunk in chunks:
-        held += events.chunk(chunk) if events else ""
-        if held and isinstance(chunk, str) and not contract.is_blank(chunk):
-            return StreamingResponse(stream(held), media_type="text/event-stream")
-    return JSONResponse(await _result(turn), headers=contract.NO_SNIFF)
+    if events:
+        buffered = events.start()
+        if buffered:
+            return StreamingResponse(stream(events, buffered), media_type="text/event-stream")
+        async for chunk in chunks:
+            buffered += events.chunk(chunk)
+            if buffered and isinstance(chunk, str) and not contract.is_blank(chunk):
+                return StreamingResponse(stream(events, buffered), media_type="text/event-stream")
+    async for _ in chunks:
+        pass
+    return JSONResponse(await _result(task), headers=contract.NO_SNIFF)
 
 
-async def _run(
-    runtime: Runtime, call: Call, emit: contract.Emit, report: TurnReport
-) -> dict[str, Any]:
-    if isinstance(call, TurnRequest):
-        with logged(call, report):
-            last = await take_turn(runtime, call, emit, report)
-        result: dict[str, Any] = {"session_id": call.session_id}
-        shown = ("turn", "reply", "restarted")
-        return result | {name: last[name] for name in shown if name in last}
+async def _run(runtime: Runtime, turn: Turn) -> dict[str, Any]:
+    with logged(turn):
+        last = await take_turn(runtime, turn)
+    result: dict[str, Any] = {"session_id": turn.session_id}
+    result |= {"turn": last["turn"], "reply": last["reply"]}
+    return result | ({"restarted": True} if last.get("restarted") else {})
+
+
+async def _end(runtime: Runtime, call: EndSession) -> dict[str, Any]:
     try:
         async with runtime.sessions.open(call.session_id, call.actor) as session:
             await session.end()
@@ -199,11 +164,11 @@ async def _run(
     return {"session_id": call.session_id, "ended": True}
 
 
-async def _result(turn: asyncio.Task[dict[str, Any]]) -> dict[str, Any]:
-    await asyncio.wait({turn})
-    if turn.cancelled():  # by the shutdown, or because the client left
+async def _result(task: asyncio.Task[dict[str, Any]]) -> dict[str, Any]:
+    await asyncio.wait({task})
+    if task.cancelled():  # by the shutdown, or because the client left
         raise AgentError("draining")
-    return turn.result()
+    return task.result()
 
 
 def _event(name: str, data: Any) -> str:
@@ -219,8 +184,10 @@ async def _fail(request: Request, error: Exception) -> Response:
         response.headers["WWW-Authenticate"] = "Bearer"
     if failure.retry_after:
         response.headers["Retry-After"] = str(failure.retry_after)
-    if isinstance(error, HTTPException) and error.headers:
-        response.headers["Allow"] = ", ".join(sorted(error.headers["Allow"].split(", ")))
+    if failure.status == 405:
+        matching = (route for route in request.app.routes if route.matches(request.scope)[0].value)
+        methods = {method for route in matching for method in route.methods}
+        response.headers["Allow"] = ", ".join(sorted(methods))
     return response
 
 
@@ -229,7 +196,4 @@ def _failure(error: Exception) -> AgentError:
         return AgentError("request_timeout")
     if isinstance(error, HTTPException):
         return AgentError("method_not_allowed" if error.status_code == 405 else "not_found")
-    if not isinstance(error, AgentError):
-        # Only its kind and place: its text may quote a prompt.
-        log.error("%s\n%s", describe(error), "".join(format_tb(error.__traceback__)))
-    return error if isinstance(error, AgentError) else AgentError("internal_error")
+    return as_agent_error(error)

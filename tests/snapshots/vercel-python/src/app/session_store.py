@@ -6,7 +6,7 @@ from typing import Protocol
 
 from cachetools import TTLCache
 
-from .settings import Settings
+from .settings import CoreSettings
 
 
 @dataclass(frozen=True)
@@ -24,6 +24,8 @@ class SessionStore(Protocol):
     """Where committed snapshots live. Each method raises AgentError when the store fails."""
 
     max_bytes: int  # of a snapshot
+    description: str  # where the sessions are, such as "in this process"
+    retention_notice: str  # whether the turns are kept, for those who leave `chat`
 
     async def load(self, session_id: str) -> Stored | None:
         """Return what was saved last, or None. An empty snapshot: it was here, and has vanished."""
@@ -31,20 +33,20 @@ class SessionStore(Protocol):
     async def save(
         self, session_id: str, snapshot: bytes, expected: str | None, saved: Callable[[], None]
     ) -> None:
-        """Replace what has the `expected` revision (None: nothing), and call `saved`.
+        """Save if the stored revision is `expected` (None: nothing is stored), then call `saved`.
 
-        Raises and changes nothing where that is not what is stored. A cancel cannot interrupt it.
-        When the reply of a store was lost, `saved` may be called after it has raised, by `load`.
+        Otherwise raise and change nothing. A cancel cannot interrupt it. If the reply of the store
+        was lost, it raises, and a later `load` that finds the snapshot calls `saved`.
         """
 
     async def end(self, session_id: str) -> None:
         """Delete the session, known or not."""
 
 
-class Snapshots(TTLCache[str, Stored]):
+class SnapshotCache(TTLCache[str, Stored]):
     """Snapshots in memory, limited in number and in bytes; drops the least recently used first."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: CoreSettings) -> None:
         self._capacity = settings.session_capacity
         size, idle = 16 * settings.max_snapshot_bytes, settings.session_idle_seconds
         super().__init__(size, idle, getsizeof=lambda stored: len(stored.snapshot))
@@ -62,8 +64,11 @@ class InProcess:
     It has no revisions: the queue of a session lets one turn at a time change it.
     """
 
-    def __init__(self, settings: Settings) -> None:
-        self.max_bytes, self._entries = settings.max_snapshot_bytes, Snapshots(settings)
+    description = "in this process"
+    retention_notice = "Its turns were not kept: sessions live in this process."
+
+    def __init__(self, settings: CoreSettings) -> None:
+        self.max_bytes, self._entries = settings.max_snapshot_bytes, SnapshotCache(settings)
 
     async def load(self, session_id: str) -> Stored | None:
         stored = self._entries.get(session_id)

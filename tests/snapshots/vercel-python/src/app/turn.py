@@ -5,53 +5,49 @@ import json
 import logging
 from collections.abc import AsyncGenerator
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 from uuid import uuid4
 
 import ai
 
 from . import contract
-from .agent import SYSTEM_PROMPT, TOOLS
-from .contract import AgentError, TurnReport, TurnRequest, describe, is_blank, well_formed
+from .agent import SYSTEM_PROMPT
+from .contract import AgentError, Turn, is_blank, well_formed
+from .log import describe
 from .runtime import Runtime
+from .sessions import LastTurn
 
 log = logging.getLogger(__name__)
 Message = ai.messages.Message
 CallPart = ai.messages.ToolCallPart
 
 
-async def take_turn(
-    runtime: Runtime, request: TurnRequest, emit: contract.Emit, report: TurnReport | None = None
-) -> dict[str, Any]:
-    """Run one turn, `emit` each chunk of the reply, and return {"actor", "turn", "key", "reply"}.
+async def take_turn(runtime: Runtime, turn: Turn) -> LastTurn:
+    """Run one turn, and return what the session keeps of it.
 
     The session changes only in the last step, so there is nothing to undo: a turn that fails,
     is cancelled, times out or ends without a whole reply leaves no trace.
     Raises AgentError.
     """
-    report = report or TurnReport()
-    async with runtime.sessions.open(request.session_id, request.actor) as session:
-        report.turn = session.turn
-        if last := session.replay(request.key):
-            report.turn, report.outcome = last["turn"], "replayed"
-            await emit(last["reply"])
+    async with (
+        runtime.around(turn),
+        runtime.sessions.open(turn.session_id, turn.actor) as session,
+    ):
+        if last := session.begin(turn):
+            await turn.emit(last["reply"])
             return last
-        session.check_size(len(request.prompt.encode()))
         try:
             async with asyncio.timeout(runtime.settings.turn_timeout_seconds):
                 staged = _stage(session.snapshot, runtime.settings.history_messages)
                 messages = [Message.model_validate(message) for message in staged]
-                reply, added = await _stream(runtime, request, messages, emit, report)
+                reply, added = await _stream(runtime, turn, messages)
         except TimeoutError:
             raise AgentError("turn_timeout") from None
         messages_after = [*staged, *map(_dump, added)]
-        return await session.commit(
-            _snapshot(messages_after),
-            _starts(messages_after),
-            reply,
-            request.key,
-            lambda: runtime.record(request, added),
-        )
+        snapshot, starts = _snapshot(messages_after), _starts(messages_after)
+        committed = partial(runtime.committed, turn, added)
+        return await session.commit(turn, snapshot, starts, reply, committed)
 
 
 def _starts(messages: list[dict[str, Any]]) -> list[int]:
@@ -80,32 +76,27 @@ def _snapshot(messages: list[dict[str, Any]]) -> dict[str, Any]:
     return snapshot | {"created_at": datetime.now(UTC).isoformat().replace("+00:00", "Z")}
 
 
-async def _stream(
-    runtime: Runtime,
-    request: TurnRequest,
-    staged: list[Message],
-    emit: contract.Emit,
-    report: TurnReport,
-) -> tuple[str, list[Message]]:
+async def _stream(runtime: Runtime, turn: Turn, staged: list[Message]) -> tuple[str, list[Message]]:
     """Run the agent; return the emitted text and the messages of the turn."""
-    said, size = list[str](), 0
-    prompt = ai.user_message(request.prompt)
+    texts, size = list[str](), 0
+    prompt = ai.user_message(turn.prompt)
     messages = [ai.system_message(SYSTEM_PROMPT), *staged, prompt]
-    agent = _Agent(**{"tools": TOOLS, **runtime.agent_options(request)})
-    agent.max_steps, agent.emit = runtime.settings.max_steps, emit
+    options = runtime.prepare(turn)
+    model, agent = options.pop("model"), _Agent(**options)
+    agent.max_steps, agent.emit = runtime.settings.max_steps, turn.emit
     try:
-        async with agent.run(runtime.model, messages) as run:
+        async with agent.run(model, messages) as run:
             async for event in run:
                 if isinstance(event, ai.events.TextDelta | ai.events.ToolDelta):
                     size += len(event.chunk.encode(errors="replace"))
                 if size > runtime.settings.max_reply_bytes:
                     raise AgentError("reply_incomplete", detail="MAX_REPLY_BYTES")
                 if isinstance(event, ai.events.StreamEnd) and event.message.usage:
-                    report.input_tokens += event.message.usage.input_tokens
-                    report.output_tokens += event.message.usage.output_tokens
+                    turn.input_tokens += event.message.usage.input_tokens
+                    turn.output_tokens += event.message.usage.output_tokens
                 if isinstance(event, ai.events.TextDelta) and event.chunk:
-                    said.append(well_formed(event.chunk))
-                    await emit(said[-1])
+                    texts.append(well_formed(event.chunk))
+                    await turn.emit(texts[-1])
     except Exception as error:
         while isinstance(error, ExceptionGroup):
             error = error.exceptions[0]
@@ -114,7 +105,7 @@ async def _stream(
         raise AgentError("model_failed", detail=describe(error)) from error
     if not run.messages[-1].text:
         raise AgentError("empty_reply")
-    return "".join(said), [prompt, *run.messages[len(messages) :]]
+    return "".join(texts), [prompt, *run.messages[len(messages) :]]
 
 
 class _Agent(ai.Agent):

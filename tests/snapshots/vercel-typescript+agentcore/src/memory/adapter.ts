@@ -4,14 +4,13 @@ import { type LanguageModel, type LanguageModelMiddleware, tool, wrapLanguageMod
 import type { ModelMessage } from 'ai'
 import { z } from 'zod'
 
-import { TOOLS } from '../agent.ts'
-import { isBlank, type TurnRequest } from '../contract.ts'
+import type { Options } from '../capability.ts'
+import { isBlank } from '../contract.ts'
 import { type Call, OfflineModel, type Part } from '../offline_model.ts'
-import type { Settings } from '../settings.ts'
 import type { Clients } from './agentcore.ts'
 import type { Utterance } from './base.ts'
+import type { LongTermMemory } from './long_term.ts'
 import { type Hit, memoryBlock, type MemoryTurn } from './recall.ts'
-import type { LongTermMemory } from './wiring.ts'
 
 const SEARCH = 'Search long-term memory for facts, preferences or context of earlier conversations.'
 const ADD = 'Add facts, preferences or decisions that are worth recalling in later conversations.'
@@ -23,31 +22,19 @@ export async function warmUp(clients: Clients, region: string): Promise<void> {
   await clients.get('recall', region)
 }
 
-/** Return what the model of a turn is called with. */
-export function agentOptions(
-  longTerm: LongTermMemory,
-  turn: MemoryTurn,
-  settings: Settings,
-  model: LanguageModel,
-): object {
-  const reads = longTerm.readers.length > 0
-  const adds = settings.addMemoryTool > 0 && longTerm.writers.length > 0
-  if (!reads && !adds) return {}
-  const more = {
-    ...(reads && { search_memory: searchTool(turn) }),
-    ...(adds && { add_memory: addTool(turn) }),
-  }
-  return { model: withMemory(model, turn), tools: { ...TOOLS, ...more } }
+/** Let the agent of a turn recall, and add memories. */
+export function addMemory(longTerm: LongTermMemory, turn: MemoryTurn, options: Options): void {
+  const { readers, settings, writers } = longTerm
+  const adds = settings.addMemoryTool > 0 && writers.length > 0
+  if (readers.length === 0 && !adds) return
+  if (readers.length > 0) options.tools.search_memory = searchTool(turn)
+  if (adds) options.tools.add_memory = addTool(turn)
+  options.model = withMemory(options.model, turn)
 }
 
 /** Record the messages of a committed turn. */
-export function record(
-  longTerm: LongTermMemory,
-  request: TurnRequest,
-  messages: unknown[],
-  _model: LanguageModel,
-): void {
-  longTerm.record(request, utterancesOf(messages as ModelMessage[]))
+export function record(longTerm: LongTermMemory, turn: MemoryTurn, messages: unknown[]): void {
+  longTerm.record(turn, utterancesOf(messages as ModelMessage[]))
 }
 
 /** The texts of messages, without those of tools. */
@@ -65,7 +52,7 @@ function utterancesOf(messages: readonly ModelMessage[]): Utterance[] {
 /** The model of one turn, which each of its calls shows what is remembered. */
 function withMemory(model: LanguageModel, turn: MemoryTurn): LanguageModel {
   let first: Promise<readonly Hit[]> | null = null
-  const search = async (call: Call) => (turn.shown = await turn.search(promptOf(call)))
+  const search = async (call: Call) => turn.show(await turn.search(promptOf(call)))
   // One search per turn, for the query of its first model call.
   const recall = (call: Call) => (first ??= search(call))
   if (model.constructor === OfflineModel) return new RecallingOfflineModel(recall)

@@ -9,11 +9,6 @@ export function namesOf(tools: object): string[] {
   return Object.keys(tools)
 }
 
-/** Return all these tools. */
-export function mergeTools(own: object, more: readonly [string, Tool][]): object {
-  return { ...own, ...Object.fromEntries(more) }
-}
-
 /** Return a tool of the framework; the text of what `call` throws is for the model. */
 export function toTool(
   name: string,

@@ -6,7 +6,7 @@ from urllib.parse import urlsplit
 
 from pydantic import Field
 
-from ..plain_http import is_plain_http
+from ..settings import is_plain_http
 from .fields import ENV, INTEGRAL, Region, SecretRef, Strict, matches, missing_address
 from .reader import Document, Findings
 

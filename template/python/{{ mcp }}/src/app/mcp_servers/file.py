@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ..findings import diagnostic
-from ..plain_http import is_plain_http
-from ..settings import without_password
+from ..settings import is_plain_http, without_password
 from .settings import McpSettings
 
 NAME = "[A-Za-z0-9_][A-Za-z0-9_ ./@-]{0,63}"

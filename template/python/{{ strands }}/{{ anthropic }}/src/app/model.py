@@ -7,9 +7,8 @@ from strands.models import Model
 
 from .findings import diagnostic
 from .offline_model import OfflineModel
-from .plain_http import is_plain_http
 from .provider import event_hooks
-from .settings import CoreSettings
+from .settings import CoreSettings, is_plain_http
 
 MAX_TOKENS = 8192  # of one answer; Anthropic requires a limit
 

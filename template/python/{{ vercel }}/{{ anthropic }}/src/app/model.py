@@ -7,9 +7,8 @@ import ai
 
 from .findings import diagnostic
 from .offline_model import OfflineModel
-from .plain_http import is_plain_http
 from .provider import event_hooks
-from .settings import CoreSettings
+from .settings import CoreSettings, is_plain_http
 
 # What to look at when the provider refuses a call, and when it is not reached.
 CREDENTIALS, ADDRESS = "ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL"

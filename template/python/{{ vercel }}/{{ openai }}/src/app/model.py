@@ -11,9 +11,8 @@ from ai.providers.openai import OpenAIChatCompletionsProtocol
 
 from .findings import diagnostic
 from .offline_model import OfflineModel
-from .plain_http import is_plain_http
 from .provider import event_hooks
-from .settings import CoreSettings
+from .settings import CoreSettings, is_plain_http
 
 # What to look at when the provider refuses a call, and when it is not reached.
 CREDENTIALS, ADDRESS = "OPENAI_API_KEY", "OPENAI_BASE_URL"

@@ -1,4 +1,4 @@
-"""Long-term memory in AgentCore Memory: what its collection declares."""
+"""Long-term memory in AgentCore Memory: the fields of its collection."""
 
 import re
 from typing import Annotated, Literal

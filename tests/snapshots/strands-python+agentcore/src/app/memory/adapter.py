@@ -26,15 +26,16 @@ from strands.types.content import Message
 from strands.types.streaming import StreamEvent
 from strands.types.tools import AgentTool
 
-from ..contract import describe, is_blank
+from ..contract import is_blank
+from ..log import describe
 from ..offline_model import OfflineModel
-from ..settings import Settings
 from . import agentcore
 from .base import Record, Utterance
 from .namespaces import Namespace, Who, event_session
 from .own_stores import own_stores
 from .recall import MAX_QUERY_CHARS, Hit, MemoryTurn, Reader, best, current, memory_block
 from .record import Recorder
+from .settings import MemorySettings
 
 log = logging.getLogger(__name__)
 MAX_ENTRIES = 10_000  # entries to show: how many there are at most, the files and stores say
@@ -236,8 +237,9 @@ def with_memory(model: Model) -> Model:
     return RecallingModel() if type(model) is OfflineModel else model
 
 
-def agent_options(turn: MemoryTurn, settings: Settings) -> dict[str, Any]:
-    """Return further arguments for the agent of a turn."""
+def prepare(turn: MemoryTurn, options: dict[str, Any], settings: MemorySettings) -> None:
+    """Add the memory manager to the options of the agent of a turn."""
+    turn.model = options["model"] = with_memory(options["model"])
     seconds = settings.recall_timeout_seconds
     turn.stores = [GuardedStore(store, seconds) for store in own_stores(turn.who)]
     readers = {reader.collection_id: [reader] for reader in turn.readers}
@@ -248,14 +250,13 @@ def agent_options(turn: MemoryTurn, settings: Settings) -> dict[str, Any]:
         CollectionStore(name, turn, some, writable=adds and name == next(iter(readers)))
         for name, some in readers.items()
     ]
-    if not stores + turn.stores:
-        return {}
-    tool: Any = MemoryAddToolConfig() if adds else False
-    manager = TurnManager([*stores, *turn.stores], add_tool_config=tool, injection=False)
-    return {"memory_manager": manager}
+    if stores + turn.stores:
+        tool: Any = MemoryAddToolConfig() if adds else False
+        manager = TurnManager([*stores, *turn.stores], add_tool_config=tool, injection=False)
+        options["memory_manager"] = manager
 
 
-def record(recorder: Recorder, turn: MemoryTurn, messages: list[Message], model: Model) -> None:
+def record(recorder: Recorder, turn: MemoryTurn, messages: list[Message]) -> None:
     """Pass on a committed turn: its texts to the collections, all messages to further stores."""
     said: list[Utterance] = [
         ("USER" if message["role"] == "user" else "ASSISTANT", block["text"])
@@ -267,7 +268,7 @@ def record(recorder: Recorder, turn: MemoryTurn, messages: list[Message], model:
     for one in turn.stores:
         if getattr(one.store, "writable", False):
             size = len(json.dumps(messages, default=str))
-            recorder.put(f"store {one.name}", one.recording(messages, model), size)
+            recorder.put(f"store {one.name}", one.recording(messages, turn.model), size)
 
 
 def _hit(entry: MemoryEntry, collection: str) -> Hit:

@@ -11,11 +11,11 @@ import anyio.to_thread
 
 from ..collections.fields import SecretRef
 from ..collections.secrets import SecretError, Secrets
-from ..contract import describe
-from ..settings import Settings
+from ..log import describe
 from .base import Event, MemoryRefused, MemoryUnavailable, Record
 from .namespaces import Namespace, Who, event_session
 from .retry_queue import with_retries
+from .settings import MemorySettings
 
 Result = TypeVar("Result")
 Kind = Literal["recall", "record", "control"]
@@ -29,7 +29,7 @@ BUSY = {409, 429}
 class Clients:
     """The clients of the process: one for each kind of call and region. They do not retry."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: MemorySettings) -> None:
         self._seconds: dict[str, int] = {"recall": settings.recall_timeout_seconds}
         self._limiters = {kind: anyio.CapacityLimiter(count) for kind, count in THREADS.items()}
         self._lock, self._clients = Lock(), dict[tuple[Kind, str], Any]()

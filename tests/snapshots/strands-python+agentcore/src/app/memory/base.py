@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal, Protocol
 
-from ..contract import describe
+from ..log import describe
 from .namespaces import Namespace, Who
 
 Utterance = tuple[Literal["USER", "ASSISTANT"], str]  # who said it, and the text

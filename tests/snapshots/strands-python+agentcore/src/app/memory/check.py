@@ -5,31 +5,31 @@ import re
 from pathlib import Path
 from typing import Any
 
-from ..collections.check import load_project
+from ..collections.check import Project
 from ..collections.memory_backend import AgentCoreConfig
 from ..collections.models import Collection
 from ..collections.reader import Document, finding, read_document
 from ..collections.secrets import has_aws_credentials
-from ..settings import Settings, diagnostic
+from ..findings import diagnostic
 from .adapter import AgentCore
-from .base import MemoryRefused, MemoryUnavailable
+from .base import Memory, MemoryRefused, MemoryUnavailable
 from .iam import is_filled_in, make_policy, policy_file
-from .namespaces import PLACEHOLDER, written_templates
-from .wiring import LongTermMemory, find_problem
+from .namespaces import PLACEHOLDER, Who, resolve, written_templates
+from .settings import MemorySettings
 
 Findings = list[dict[str, Any]]
 CONFIG = ("backend", "retrieval_config")
 
 
-def check_memory(folder: Path, settings: Settings) -> Findings:
+def check_memory(project: Project, settings: MemorySettings) -> Findings:
     """Return what is wrong in a project in which `check_project` finds no error; no network."""
-    project, findings = load_project(folder, settings.agent_id), Findings()
+    findings = Findings()
     if problem := find_problem(settings, project):
         findings.append(diagnostic("SET-PROJECT_ID", f"{problem}.", "warning"))
     file = policy_file(project)
-    if (folder / file).exists():
+    if Path(file).exists():
         try:
-            saved = json.loads((folder / file).read_text("utf-8"))
+            saved = json.loads(Path(file).read_text("utf-8"))
         except (OSError, ValueError, RecursionError):
             saved = None
         if not is_filled_in(saved, make_policy(project)):
@@ -38,20 +38,45 @@ def check_memory(folder: Path, settings: Settings) -> Findings:
     return findings
 
 
-async def check_resources(long_term: LongTermMemory, settings: Settings) -> Findings:
+def find_problem(settings: MemorySettings, project: Project) -> str:
+    """Return why the memories of a project cannot work with these settings, or ""."""
+    for collection in project.used():
+        if not isinstance(collection.backend, AgentCoreConfig):
+            continue
+        if needs_project(collection) and not settings.project_id:
+            return f"PROJECT_ID is not set, and collection {collection.collection_id} needs it"
+        for template in collection.backend.retrieval_config or {}:
+            try:
+                resolve(template, Who("a", "s", settings.project_id))
+            except ValueError as error:
+                return f"collection {collection.collection_id}: {error}"
+    return ""
+
+
+def needs_project(collection: Collection) -> bool:
+    """Whether a collection needs PROJECT_ID."""
+    assert isinstance(collection.backend, AgentCoreConfig)
+    templates = collection.backend.retrieval_config or {}
+    is_named = any("{projectId}" in template for template in templates)
+    return is_named or collection.scope.lifetime == "project"
+
+
+async def check_resources(
+    memories: dict[str, Memory], project: Project, settings: MemorySettings
+) -> Findings:
     """Return where a memory on AWS is not as the files need it. Calls the service."""
     found = Findings()
-    for id, memory in long_term.memories.items():
+    for id, memory in memories.items():
         if isinstance(memory, AgentCore):
             file = f"collections/{id}.collection.md"
             document = read_document(Path(file), file)
-            collection = long_term.project.collections[id]
+            collection = project.collections[id]
             found += await _check(collection, document, memory, settings)
     return found
 
 
 async def _check(
-    collection: Collection, document: Document, memory: AgentCore, settings: Settings
+    collection: Collection, document: Document, memory: AgentCore, settings: MemorySettings
 ) -> Findings:
     where = ("backend", "memory_id_secret")
     try:

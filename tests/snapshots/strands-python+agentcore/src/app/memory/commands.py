@@ -4,21 +4,24 @@ import asyncio
 import json
 import re
 import sys
+from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from ..collections.check import load_project
+from ..capability import Capability, check_all
+from ..collections.capability import Declarations
 from ..contract import ACTOR_ID, ERRORS
-from ..settings import Settings, read_settings, refuse_errors
+from ..findings import refuse_errors
 from .iam import make_policy, policy_file
 
 # Modules that load a framework are imported by the command that needs them.
 if TYPE_CHECKING:
-    from ..runtime import Runtime
     from .erase import Report
+
+Load = Callable[[], list[Capability]]
 
 
 def _actor(_: Any, __: Any, value: str) -> str:
@@ -30,32 +33,28 @@ def _actor(_: Any, __: Any, value: str) -> str:
 @click.command()
 @click.option("--actor", required=True, callback=_actor, metavar="ID", help="Who is forgotten.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-def forget(actor: str, as_json: bool) -> None:
+@click.pass_obj
+def forget(load_capabilities: Load, actor: str, as_json: bool) -> None:
     """Erase an actor's sessions, events and records; exit with 1 if some are left."""
-    from ..runtime import Runtime
-
-    report = asyncio.run(_forget(Runtime(_checked_settings()), actor))
+    report = asyncio.run(_forget(_checked(load_capabilities), actor))
     text = json.dumps(asdict(report), ensure_ascii=False, separators=(",", ":"))
     click.echo(text if as_json else "\n".join(report.lines()))
     sys.exit(bool(report.could_not))
 
 
-async def _forget(runtime: "Runtime", actor: str) -> "Report":
+async def _forget(capabilities: list[Capability], actor: str) -> "Report":
     from .erase import Erasure
+    from .long_term import LongTermMemory
 
-    erasure = Erasure(runtime.long_term, actor)
-    try:
-        await runtime.erase_sessions(erasure.report, await erasure.find_sessions())
-        return await erasure.erase()
-    finally:
-        await runtime.close()
+    return await Erasure(LongTermMemory.find(capabilities), actor).erase()
 
 
 @click.command()
 @click.option("--save", is_flag=True, help="Write it to iam/<agent_id>.policy.json.")
-def iam(save: bool) -> None:
+@click.pass_obj
+def iam(load_capabilities: Load, save: bool) -> None:
     """Print the policy that the agent's role needs on AWS; envsubst fills in its variables."""
-    project = load_project(Path(), _checked_settings().agent_id)
+    project = Declarations.find(_checked(load_capabilities)).project
     text = json.dumps(make_policy(project), indent=2, ensure_ascii=False)
     if save:
         file = Path(policy_file(project))
@@ -65,10 +64,7 @@ def iam(save: bool) -> None:
     click.echo(text)
 
 
-def _checked_settings() -> Settings:
-    from ..runtime import Runtime
-
-    settings, findings = read_settings()
-    findings += Runtime.check(settings)
-    refuse_errors(findings)
-    return settings
+def _checked(load_capabilities: Load) -> list[Capability]:
+    capabilities = load_capabilities()
+    refuse_errors(check_all(capabilities))
+    return capabilities

@@ -1,4 +1,4 @@
-"""Erasing what the memories have of one actor, and nothing that may belong to another."""
+"""Erases one actor's data from the memories, and nothing that may belong to another."""
 
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
@@ -9,10 +9,11 @@ from ..collections.memory_backend import AgentCoreConfig
 from ..collections.models import Collection
 from .base import Memory, MemoryUnavailable
 from .local import LocalMemory
+from .long_term import LongTermMemory, default_template
 from .namespaces import PLACEHOLDER, Namespace, Who, resolve, written_templates
 from .retry_queue import with_retries
-from .wiring import LongTermMemory, default_template
 
+NO_STORE = "no session store was searched: sessions live in the process"
 LATER = "turns that run or wait to be recorded now are recorded after this: run this again then"
 AGAIN = "records of the last turns may still be extracted: run this again in some minutes"
 MAX_LISTS = 10  # how often one list is read from its start without a deletion
@@ -52,7 +53,7 @@ class Erasure:
     """Erases an actor from all memories of an agent, as far as each of them allows."""
 
     def __init__(self, long_term: LongTermMemory, actor: str) -> None:
-        self.report = Report(actor)
+        self.report, self._erase_sessions = Report(actor), long_term.erase_sessions
         self._who = Who(actor, "", long_term.project_id)
         self._memories: list[tuple[Collection, Memory]] = []
         self._sessions: list[list[str]] = []  # of the actor, in each memory
@@ -64,8 +65,8 @@ class Erasure:
             elif local.exists:  # from trials without the service
                 self._memories.append((collection, local))
 
-    async def find_sessions(self) -> list[str]:
-        """Return the sessions of the actor that the memories know."""
+    async def _find_sessions(self) -> None:
+        """Find the sessions of the actor that the memories know."""
         for collection, memory in self._memories:
             try:
                 self._sessions.append(await memory.sessions(self.report.actor))
@@ -73,10 +74,15 @@ class Erasure:
                 self._sessions.append([])
                 where = f"events of collection {collection.collection_id}"
                 self.report.could_not.append(f"{where}: {error}")
-        return sorted({id for sessions in self._sessions for id in sessions})
 
     async def erase(self) -> Report:
-        """Erase events and records, and report it; after `find_sessions`."""
+        """Erase sessions, events and records, and report it."""
+        await self._find_sessions()
+        known = sorted({id for sessions in self._sessions for id in sessions})
+        if self._erase_sessions:
+            await self._erase_sessions(self.report, known)
+        else:
+            self.report.notes += [NO_STORE, LATER]
         for (collection, memory), sessions in zip(self._memories, self._sessions, strict=True):
             await self._erase_memory(collection, memory, sessions)
         self.report.notes[:] = dict.fromkeys(self.report.notes)

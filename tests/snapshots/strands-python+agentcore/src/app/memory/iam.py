@@ -10,6 +10,7 @@ from typing import Any
 from ..collections.check import Project
 from ..collections.models import Collection
 from .memory_iam import memory_statements
+from .session_iam import session_statements
 from .statements import ACCOUNT, REGION, Statement
 
 PARTITIONS = {"cn-": "aws-cn", "us-gov-": "aws-us-gov"}
@@ -30,6 +31,7 @@ def make_policy(project: Project) -> dict[str, Any]:
             part[:1].upper() + part[1:] for part in re.split("[-_]+", collection.collection_id)
         )
         named = memory_statements(project, collection, arn)
+        named += session_statements(project, collection, arn)
         for purpose, statement in named:
             sid = purpose + name
             while sid in statements:

@@ -1,4 +1,4 @@
-"""Recall: the best records of all namespaces that a turn may read, in time or not at all."""
+"""Recall: searches the namespaces a turn may read, within a time limit."""
 
 import asyncio
 import logging
@@ -68,9 +68,10 @@ class MemoryTurn:
     ) -> None:
         self.who, self.readers, self.began = who, readers, datetime.now(UTC)
         self.added: list[str] = []
-        self.shown: list[Hit] | None = None  # to the model; None: not yet searched for
+        self.shown: list[Hit] | None = None  # to the model; None: not searched for yet
         self.stores: list[Any] = []  # of the owner
         self.is_over = False
+        self.model: Any = None  # of the turn
         self._warming, self._seconds, self.is_writable = warming, seconds, is_writable
 
     def add(self, text: str) -> None:

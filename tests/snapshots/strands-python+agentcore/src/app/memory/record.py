@@ -17,6 +17,9 @@ from .retry_queue import RetryQueue, Waiting, Work
 MAX_TEXT_CHARS = 100_000  # UTF-16 units, as the service counts
 MAX_UTTERANCES = 100  # of one event
 
+# Whether `forget` erased an actor after a turn began; only a session store can tell.
+IsForgotten = Callable[[str, datetime], Awaitable[bool]]
+
 
 @dataclass(frozen=True)
 class Writer:
@@ -31,13 +34,12 @@ class Writer:
 class Recorder:
     """Sends what turns committed to all writers. It never raises, and delays no turn."""
 
-    def __init__(self, writers: Sequence[Writer]) -> None:
+    def __init__(self, writers: Sequence[Writer], is_forgotten: IsForgotten | None = None) -> None:
         self._events = [
             RetryQueue(one.collection_id, partial(self._next_event, one)) for one in writers
         ]
         self._others: dict[str, RetryQueue] = {}
-        # Whether `forget` erased an actor after a turn began; only a session store can tell.
-        self.is_forgotten: Callable[[str, datetime], Awaitable[bool]] | None = None
+        self._is_forgotten = is_forgotten
 
     @property
     def is_waiting(self) -> bool:
@@ -84,7 +86,7 @@ class Recorder:
 
         async def attempt() -> None:
             while events:
-                if self.is_forgotten and await self.is_forgotten(who.actor, at):
+                if self._is_forgotten and await self._is_forgotten(who.actor, at):
                     return
                 await writer.memory.create_event(events[0])
                 events.popleft()

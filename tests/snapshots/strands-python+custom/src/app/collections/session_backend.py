@@ -1,4 +1,4 @@
-"""Sessions at an endpoint of one's own: what their collection declares."""
+"""Sessions at an endpoint of your own: the fields of their collection."""
 
 import os
 from typing import Annotated, Any, Literal
@@ -19,19 +19,15 @@ BaseUrl = Annotated[
     str,
     matches(
         f"(?=.{{1,2048}}$)({ENV}|{URL})",
-        "env:NAME, or an http or https URL without user, query and final slash",
+        "env:NAME, or an http(s) URL without user, query, fragment and final slash",
     ),
 ]
 FunctionArn = Annotated[str, matches(f"{ENV}|{ARN}{FUNCTION}", "env:NAME or the ARN of a function")]
 FunctionId = Annotated[
     str, matches(f"{ENV}|({ARN})?{FUNCTION}", "env:NAME, or the name or ARN of a function")
 ]
-HeaderName = Annotated[
-    str, matches("[A-Za-z0-9!#$%&'*+.^_`|~-]{1,128}", "the name of an HTTP header")
-]
-VariableName = Annotated[
-    str, matches("[A-Za-z_][A-Za-z0-9_]{0,127}", "the name of an environment variable")
-]
+HeaderName = Annotated[str, matches("[A-Za-z0-9!#$%&'*+.^_`|~-]{1,128}", "the name of a header")]
+VariableName = Annotated[str, matches("[A-Za-z_][A-Za-z0-9_]{0,127}", "the name of a variable")]
 SecretId = Annotated[str, matches("[A-Za-z0-9/_+=.@:!-]{1,512}", "the name or ARN of a secret")]
 JsonKey = Annotated[str, matches("[!-~]{1,128}", "the name of a field in a JSON secret")]
 Milliseconds = Annotated[int, INTEGRAL, Field(ge=0, le=900_000)]

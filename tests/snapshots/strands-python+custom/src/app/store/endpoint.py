@@ -29,10 +29,11 @@ from ..collections.fields import SecretRef
 from ..collections.models import Collection
 from ..collections.secrets import SecretError, Secrets
 from ..collections.session_backend import CustomConfig, RestTransport, resolve
-from ..contract import describe, well_formed
+from ..contract import well_formed
+from ..log import describe
 from ..session_store import Stored
-from ..settings import Settings
-from .base import UUID7, Conflict, StoreUnavailable, Unsupported
+from .base import UUID7, Conflict, StoreUnavailable, Unsupported, Warned
+from .settings import StoreSettings
 from .snapshot import parse
 
 log = logging.getLogger(__name__)
@@ -62,7 +63,7 @@ class EndpointStore:
     """
 
     def __init__(
-        self, collection: Collection, agent_id: str, settings: Settings, secrets: Secrets
+        self, collection: Collection, agent_id: str, settings: StoreSettings, secrets: Secrets
     ) -> None:
         config = cast(CustomConfig, collection.backend)
         self._endpoint = EndpointClient(config, settings, secrets)
@@ -137,7 +138,7 @@ class EndpointStore:
     async def end(self, session_id: str) -> None:
         await self._endpoint.delete_session(session_id)
 
-    async def warnings(self) -> list[str]:
+    async def warnings(self) -> list[Warned]:
         return []
 
     async def close(self) -> None:
@@ -173,7 +174,7 @@ class EndpointClient:
     Each raises StoreUnavailable, also when the answer is not one that the contract allows.
     """
 
-    def __init__(self, config: CustomConfig, settings: Settings, secrets: Secrets) -> None:
+    def __init__(self, config: CustomConfig, settings: StoreSettings, secrets: Secrets) -> None:
         if config.transport is None:
             raise ValueError("the collection has no transport")
         self._transport, self._secrets = config.transport, secrets

@@ -12,7 +12,7 @@ from boto3.session import Session  # type: ignore[import-untyped]
 from botocore import exceptions  # type: ignore[import-untyped]
 from botocore.config import Config  # type: ignore[import-untyped]
 
-from ..contract import describe
+from ..log import describe
 from .snapshot import parse
 
 THREADS = 32  # of its own: threads that hang must not keep those of the model from running

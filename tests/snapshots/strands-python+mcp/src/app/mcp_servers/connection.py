@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 import anyio
 
-from ..contract import describe, well_formed
+from ..contract import well_formed
+from ..log import describe
 from .file import Declaration
 
 if TYPE_CHECKING:

@@ -9,7 +9,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ..settings import Settings, diagnostic, is_plain_http, without_password
+from ..findings import diagnostic
+from ..settings import is_plain_http, without_password
+from .settings import McpSettings
 
 NAME = "[A-Za-z0-9_][A-Za-z0-9_ ./@-]{0,63}"
 VARIABLE = r"\$\{(?:env:)?([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}"
@@ -66,7 +68,7 @@ class Declaration:
         return "" if is_found else f"the command {self.command}"
 
 
-def read_servers(settings: Settings) -> tuple[list[Declaration], list[dict[str, Any]]]:
+def read_servers(settings: McpSettings) -> tuple[list[Declaration], list[dict[str, Any]]]:
     """Read the file; return the servers that it declares, and the findings."""
     servers, findings = list[Declaration](), list[Finding]()
     file = settings.mcp_file
@@ -75,7 +77,7 @@ def read_servers(settings: Settings) -> tuple[list[Declaration], list[dict[str, 
         data = json.loads(text)
         declared = data.get("mcpServers") if isinstance(data, dict) else None
     except (OSError, ValueError, RecursionError) as error:
-        if isinstance(error, FileNotFoundError) and file == Settings.mcp_file:
+        if isinstance(error, FileNotFoundError) and file == McpSettings.mcp_file:
             return [], []
         what = error.msg if isinstance(error, json.JSONDecodeError) else "it cannot be read"
         line = getattr(error, "lineno", 0)

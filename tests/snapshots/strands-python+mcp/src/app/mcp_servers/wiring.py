@@ -1,4 +1,4 @@
-"""The MCP servers as the runtime uses them: their tools, each under a name of its own.
+"""The MCP servers as a capability: their tools, each under a name of its own.
 
 A server that is down is a warning. It is tried again by the next turn, which does not wait for it,
 and by each call of one of its tools.
@@ -9,15 +9,19 @@ import json
 import logging
 import re
 from collections import Counter
+from collections.abc import Sequence
 from contextlib import suppress
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 from ..agent import TOOLS
-from ..settings import Settings
+from ..capability import Capability
+from ..contract import Turn
+from ..findings import Finding
 from .adapter import names_of, to_tool
 from .connection import MAX_TOOLS, Server, ServerDown
 from .file import read_servers, report
+from .settings import McpSettings
 
 log = logging.getLogger(__name__)
 START_SECONDS = 10  # how long a start waits for all servers
@@ -25,44 +29,77 @@ MAX_DECLARATION_CHARS = 20_000  # of a tool: its description and its schema
 OF_MEMORY = {"add_memory", "search_memory"}
 
 
-class McpServers:
-    """The servers of the file; without one it does nothing."""
+class McpServers(Capability):
+    """The servers of the file; without a file it does nothing."""
 
-    def __init__(self, settings: Settings) -> None:
-        seconds = settings.mcp_timeout_seconds
-        declared, _ = read_servers(settings)
-        self.servers = [Server(one, seconds, self._arrange) for one in declared]
+    settings: McpSettings
+
+    def __init__(self, settings: McpSettings, before: Sequence[Capability]) -> None:
+        super().__init__(settings, before)
         self._tools: list[Any] = []
         self._names = dict[tuple[str, str], str]()  # by server and tool: they stay
         self._is_open = False
         self._warned = set[str]()
 
-    async def open(self, seconds: float = START_SECONDS) -> None:
+    @cached_property
+    def servers(self) -> list[Server]:
+        """The servers of the file."""
+        seconds = self.settings.mcp_timeout_seconds
+        declared, _ = read_servers(self.settings)
+        return [Server(declaration, seconds, self._arrange) for declaration in declared]
+
+    def check(self) -> list[Finding]:
+        return read_servers(self.settings)[1]
+
+    async def ping(self) -> list[Finding]:
+        """Return a finding for each server that does not answer."""
+        try:
+            await self._connect(self.settings.mcp_timeout_seconds + 1)
+            return [
+                self._down(server)
+                for server in self.servers
+                if server.problem and not server.declared.problem  # which `check` reports
+            ]
+        finally:
+            await self.close()
+
+    async def open(self) -> None:
         """Connect to all servers and list their tools; one that fails is a warning."""
+        await self._connect(START_SECONDS)
+
+    def _down(self, server: Server) -> Finding:
+        message = f"Server {server.declared.name} is down: {server.problem}."
+        return report(self.settings.mcp_file, "MCP-CONNECT", message, server.declared.line)
+
+    async def _connect(self, seconds: float) -> None:
         if not self.servers:
             return
         import mcp.client  # noqa: F401 (slow, and none of the time that servers have)
 
         for name in ("client", "httpx2", "mcp"):  # they log what servers send
             logging.getLogger(name).setLevel("CRITICAL")
-        tries = {asyncio.create_task(self._try(one)): one.declared.name for one in self.servers}
+        servers = self.servers
+        tries = {asyncio.create_task(self._try(s)): s.declared.name for s in servers}
         _, late = await asyncio.wait(tries, timeout=seconds)
         self._is_open = True
         self._arrange()
-        for one in late:
-            log.warning("MCP server %s: no answer yet; the start goes on", tries[one])
+        for task in late:
+            log.warning("MCP server %s has not answered yet; starting without it", tries[task])
 
     async def close(self) -> None:
         """Close all connections, and end all processes."""
         await asyncio.gather(*[server.close() for server in self.servers])
 
-    def add_tools(self, options: dict[str, Any]) -> dict[str, Any]:
-        """Return the arguments for an agent with the tools of the servers among them."""
+    def tools(self) -> list[Any]:
+        """Return the tools of the servers that are up."""
+        return self._tools
+
+    def prepare(self, turn: Turn, options: dict[str, Any]) -> None:
+        """Try servers again that are down; the turn does not wait for them."""
         for server in self.servers if self._is_open else []:
             server.retry()
-        return options | {"tools": [*options.get("tools", TOOLS), *self._tools]}
 
-    def describe_endpoints(self) -> list[str]:
+    def describe(self, address: str) -> list[str]:
         """Return what each server contacts or runs, one line each."""
         lines = list[str]()
         for server in self.servers:
@@ -119,21 +156,6 @@ class McpServers:
         if line not in self._warned and len(self._warned) < MAX_TOOLS:
             self._warned.add(line)
             log.warning(line)
-
-
-async def call_servers(settings: Settings) -> list[dict[str, Any]]:
-    """Return a finding for each server that does not answer."""
-    servers, findings = McpServers(settings), list[dict[str, Any]]()
-    try:
-        await servers.open(settings.mcp_timeout_seconds + 1)
-        for server in servers.servers:
-            if server.problem and not server.declared.problem:  # that `check` has found
-                message = f"Server {server.declared.name} is down: {server.problem}."
-                line = server.declared.line
-                findings.append(report(settings.mcp_file, "MCP-CONNECT", message, line))
-    finally:
-        await servers.close()
-    return findings
 
 
 def _clean(name: str) -> str:

@@ -22,5 +22,3 @@ class OtherConfig(Extensible):
 
 
 BackendConfig = S3Config | OtherConfig
-# The fields whose type selects one of several models.
-UNIONS = {("backend",)}

@@ -1,4 +1,4 @@
-"""Sessions in Amazon S3: what their collection declares."""
+"""Sessions in Amazon S3: the fields of their collection."""
 
 import re
 from typing import Annotated, Literal

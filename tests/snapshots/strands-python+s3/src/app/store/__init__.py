@@ -2,12 +2,12 @@
 
 from ..collections.models import Collection
 from ..collections.secrets import Secrets
-from ..settings import Settings
 from .base import DurableStore
+from .settings import StoreSettings
 
 
 def open_store(
-    collection: Collection, agent_id: str, settings: Settings, secrets: Secrets
+    collection: Collection, agent_id: str, settings: StoreSettings, secrets: Secrets
 ) -> DurableStore:
     """Return the store that a collection declares. It connects when it is first used."""
     from .s3 import S3Store  # its client takes a while to load

@@ -21,10 +21,11 @@ from uuid_utils import uuid7
 from ..collections.models import Collection
 from ..collections.secrets import SecretError, Secrets
 from ..collections.session_backend import S3Config
-from ..contract import SESSION_ID, describe
+from ..contract import SESSION_ID
+from ..log import describe
 from ..session_store import Stored
-from ..settings import Settings
-from .base import Conflict, StoreUnavailable
+from .base import Conflict, StoreUnavailable, Warned
+from .settings import StoreSettings
 
 log = logging.getLogger(__name__)
 Result = TypeVar("Result")
@@ -40,6 +41,9 @@ UNSENT = (
     exceptions.ConnectTimeoutError,
 )
 
+KEPT = "The bucket keeps old versions, also of sessions that ended or were forgotten: "
+KEPT += "let a lifecycle rule delete noncurrent versions soon."
+
 
 class S3Store:
     """A DurableStore of the objects `<prefix>/<session_id>/agent/<agent_id>/snapshots/…`.
@@ -50,7 +54,7 @@ class S3Store:
     """
 
     def __init__(
-        self, collection: Collection, agent_id: str, settings: Settings, secrets: Secrets
+        self, collection: Collection, agent_id: str, settings: StoreSettings, secrets: Secrets
     ) -> None:
         config = cast(S3Config, collection.backend)
         self._id, self._days, self._settings = collection.collection_id, config.ttl_days, settings
@@ -142,20 +146,19 @@ class S3Store:
 
         await self._run(end)
 
-    async def warnings(self) -> list[str]:
+    async def warnings(self) -> list[Warned]:
         self._is_rule_set = True  # the session that a check saves sets no rule
-        return []
+        try:
+            keeps = await self._run(lambda it: it.s3.get_bucket_versioning(Bucket=it.name))
+        except StoreUnavailable:
+            return []
+        return [("AML-W162", KEPT)] if "Status" in keeps else []  # or else it never kept versions
 
     async def close(self) -> None:
         if self._tidying:
             await asyncio.wait(self._tidying, timeout=self._seconds)
         if self._s3:
             self._s3.close()
-
-    async def keeps_versions(self) -> bool:
-        """Whether the bucket keeps old versions of objects, also of those that were deleted."""
-        found = await self._run(lambda bucket: bucket.s3.get_bucket_versioning(Bucket=bucket.name))
-        return "Status" in found  # or else it never did
 
     def _folder(self, session_id: str) -> str:
         return f"{self._root}{session_id}{self._middle}"

@@ -23,5 +23,3 @@ class OtherConfig(Extensible):
 
 
 BackendConfig = ValkeyConfig | AgentCoreConfig | OtherConfig
-# The fields whose type selects one of several models.
-UNIONS = {("backend",)}

@@ -22,5 +22,3 @@ class OtherConfig(Extensible):
 
 
 BackendConfig = ValkeyConfig | OtherConfig
-# The fields whose type selects one of several models.
-UNIONS = {("backend",)}

@@ -9,7 +9,7 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 
 from ..contract import is_blank
-from .backends import UNIONS, OtherConfig
+from .backends import OtherConfig
 from .fields import SecretRef
 from .models import Agent, Collection, Grants
 from .reader import Document, FieldPath, Findings, finding, read_document
@@ -17,6 +17,8 @@ from .secrets import SecretError, has_aws_credentials, is_set, read_variable, va
 
 SENTENCE_END = re.compile("(?<![.!?])[.!?]+(?:[ \t\n]+|$)|[\u3002\uff01\uff1f]+")
 BREADTH = {"none": 0, "session": 1, "project": 2, "user": 3}
+# The fields whose type selects one of several models.
+UNIONS = {("backend",), ("backend", "transport")}
 ANSWERS = {"agentcore_memory": "long_term_memory=agentcore"}
 
 
@@ -53,7 +55,7 @@ class Project:
 
     def session_collections(self) -> list[Collection]:
         """Return the collections that can store the sessions; `check` accepts at most one."""
-        return [one for one in self.used() if stores_sessions(one)]
+        return [collection for collection in self.used() if stores_sessions(collection)]
 
     def is_writable(self, collection: Collection) -> bool:
         """Whether the agent may write to a collection."""
@@ -75,16 +77,7 @@ def check_project(folder: Path, agent_id: str | None) -> list[dict[str, Any]]:
     for kind in (files.collections, files.agents, files.grants):
         for name, file in kind.items():
             found += file.document.errors
-            found += _check_file_name(file.document, name, file.value) if file.value else []
-    for collection in files.collections.values():
-        if collection.value:
-            found += _check_collection(collection.document, collection.value)
-    for name, agent in files.agents.items():
-        if agent.value:
-            found += _check_agent(name, agent.document, agent.value, files)
-    for grants in files.grants.values():
-        if grants.value:
-            found += _check_grants(grants.document, grants.value, files)
+            found += _check_file(name, file.document, file.value, files) if file.value else []
     if project := _project(files, agent_id):
         found += _check_backends(project, files)
         if not any(one["severity"] == "error" for one in found):
@@ -148,10 +141,10 @@ def _validate(document: Document, model: type[BaseModel]) -> File:
         return File(document, model.model_validate(document.data))
     except ValidationError as error:
         errors: dict[FieldPath, dict[str, Any]] = {}
-        for one in error.errors(include_url=False, include_context=False, include_input=False):
-            path = _field_path(one["loc"], one["type"])
-            words = f"{'.'.join(map(str, path))}: {one['msg']}"
-            errors.setdefault(path, document.finding(_field_id(one["type"]), words, *path))
+        for issue in error.errors(include_url=False, include_context=False, include_input=False):
+            path = _field_path(issue["loc"], issue["type"])
+            message = f"{'.'.join(map(str, path))}: {issue['msg']}"
+            errors.setdefault(path, document.finding(_field_id(issue["type"]), message, *path))
         document.errors += errors.values()
         return File(document, None)
 
@@ -191,12 +184,19 @@ def _check_running_agent(files: Files, agent_id: str | None) -> Findings:
         yield finding("AML-E133", "agents", 0, message + "correct one of them.")
 
 
-def _check_file_name(document: Document, name: str, value: BaseModel) -> Findings:
+def _check_file(name: str, document: Document, value: BaseModel, files: Files) -> Findings:
     folder, kind = document.file.split("/")[0], document.file.split(".")[-2]
     field = "collection_id" if isinstance(value, Collection) else "agent_id"
     if (id := getattr(value, field)) != name:
         message = f"The file name must be {folder}/{id}.{kind}.md: "
         yield document.finding("AML-E004", message + "rename the file, or correct the id.", field)
+    match value:
+        case Collection():
+            yield from _check_collection(document, value)
+        case Agent():
+            yield from _check_agent(name, document, value, files)
+        case Grants():
+            yield from _check_grants(document, value, files)
 
 
 def _check_collection(document: Document, collection: Collection) -> Findings:
@@ -218,7 +218,7 @@ def _check_agent(name: str, document: Document, agent: Agent, files: Files) -> F
     store, memories = None, dict[SecretRef, str]()
     references = [*lists["read"], *lists["write"]]
     named = [files.collections[id].value for id in references if id in files.collections]
-    private = [one.collection_id for one in named if one and _is_private(one)]
+    private = [used.collection_id for used in named if used and _is_private(used)]
     for access, ids in lists.items():
         for index, id in enumerate(ids):
             path = ("memory", f"{access}_collections", index)
@@ -226,7 +226,7 @@ def _check_agent(name: str, document: Document, agent: Agent, files: Files) -> F
                 message = f"collections/{id}.collection.md does not exist: add it, "
                 yield document.finding("AML-E101", message + "or correct the id.", *path)
                 continue
-            needed = [one for one, others in lists.items() if id in others]
+            needed = [kind for kind, others in lists.items() if id in others]
             for rule, message in _check_access(name, id, access, needed, files):
                 yield document.finding(rule, message, *path)
             collection = files.collections[id].value
@@ -249,13 +249,13 @@ def _check_agent(name: str, document: Document, agent: Agent, files: Files) -> F
                         message = f"{id} and {memories[memory]} write to the same memory: "
                         yield document.finding("AML-E111", message + "write to one of them.", *path)
                 if collection.scope.lifetime == "project" and private:
-                    message = f"Each turn is recorded in {id} for all users, also what it quotes "
+                    message = f"Turns recorded in {id} are visible to all users, including quotes "
                     message += f"from {private[0]}: remove {id} from write_collections."
                     yield document.finding("AML-W229", message, *path)
 
 
 def _is_private(collection: Collection) -> bool:
-    """Whether a collection is a long-term memory that each user has apart."""
+    """Whether a collection is a long-term memory that no two users share."""
     return collection.scope.lifetime == "user" and not stores_sessions(collection)
 
 
@@ -280,13 +280,13 @@ def _check_reference(
 def _check_access(
     agent_id: str, id: str, access: str, needed: list[str], files: Files
 ) -> Iterator[tuple[str, str]]:
-    """Compare one reference with the grants of its agent; what is not granted is denied."""
+    """Compare a reference with the grants of its agent; without a grant, access is denied."""
     file, grants = f"iam/{agent_id}.iam.md", files.grants.get(agent_id)
     if grants is None:
         message = f"{file} does not exist: create it, and grant {'-'.join(needed)} access to {id}."
         yield "AML-E10B", message
     elif grants.value:
-        granted = [one.access for one in grants.value.collections if one.ref == id]
+        granted = [grant.access for grant in grants.value.collections if grant.ref == id]
         if granted[:1] == ["deny"]:
             yield "AML-E10A", f"{file} denies access to {id}."
         elif not granted or access not in granted[0].split("-"):

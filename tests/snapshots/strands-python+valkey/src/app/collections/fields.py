@@ -37,6 +37,9 @@ KEY = "(#[!-~]{1,128})?"
 Reference = Annotated[
     str, matches(f"({ENV}|{SECRET}){KEY}", "env:NAME, or the ARN or path of a secret")
 ]
+Region = Annotated[
+    str, matches("[a-z]{2,4}(-[a-z]{2,12}){1,3}-[0-9]{1,2}", "an AWS region such as eu-west-1")
+]
 
 
 class Extensible(BaseModel):
@@ -74,10 +77,8 @@ class SecretRef:
 
 
 def missing_address(document: Document, name: str, status: str) -> Findings:
-    """Tell that a backend lacks the field that says what to connect to."""
-    if status == "draft":
-        message = f"backend.{name} is missing: add it before the status leaves draft."
-        yield document.finding("AML-W201", message, "backend", name)
-    else:
-        message = f"backend.{name} is missing: only a draft may omit it."
-        yield document.finding("AML-E201", message, "backend", name)
+    """Report that a backend lacks the field with its address."""
+    is_draft = status == "draft"
+    hint = "add it before the status leaves draft" if is_draft else "only a draft may omit it"
+    message = f"backend.{name} is missing: {hint}."
+    yield document.finding("AML-W201" if is_draft else "AML-E201", message, "backend", name)

@@ -28,7 +28,7 @@ from ruamel.yaml.tokens import (
 )
 
 from ..contract import well_formed
-from ..settings import diagnostic
+from ..findings import diagnostic
 
 MAX_BYTES = 100_000
 MAX_DEPTH = 32

@@ -16,10 +16,11 @@ from time import monotonic
 import anyio
 import anyio.to_thread
 
-from ..contract import describe
-from ..settings import Settings
+from ..log import describe
+from ..settings import CoreSettings
 from .fields import SecretRef
 from .models import Collection
+from .settings import DeclarationSettings
 
 log = logging.getLogger(__name__)
 AWS_TIMEOUT_SECONDS = 3
@@ -56,7 +57,7 @@ def is_set(variable: str) -> bool:
     return os.environ.get(variable, "").strip() != ""
 
 
-def unset_variables(settings: Settings, collection: Collection) -> list[str]:
+def unset_variables(settings: CoreSettings, collection: Collection) -> list[str]:
     """Return the variables to set before the offline model uses a collection.
 
     Without them its sessions stay in the process. A real model always uses the collection.
@@ -80,7 +81,7 @@ class Secrets:
     Secrets Manager must not stop an agent whose secrets have not changed.
     """
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: DeclarationSettings) -> None:
         self._seconds = settings.secret_cache_seconds
         self._values: dict[SecretRef, tuple[str, float]] = {}  # and when each expires
         self._reads: dict[SecretRef, asyncio.Task[str]] = {}

@@ -1,4 +1,4 @@
-"""Sessions in Valkey or Redis: what their collection declares."""
+"""Sessions in Valkey or Redis: the fields of their collection."""
 
 import re
 from typing import Annotated, Literal

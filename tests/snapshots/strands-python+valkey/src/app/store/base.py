@@ -4,6 +4,7 @@ from typing import Protocol
 
 from ..session_store import Stored
 
+Warned = tuple[str, str]  # the id of a finding, and its message
 UUID7 = "[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}"
 
 
@@ -73,8 +74,8 @@ class DurableStore(Protocol):
     async def end(self, session_id: str) -> None:
         """Delete everything stored for the session, known or not."""
 
-    async def warnings(self) -> list[str]:
-        """Return in which ways the store may lose sessions, for `check --connect`."""
+    async def warnings(self) -> list[Warned]:
+        """Return how the store may lose or keep sessions unasked, for `check --connect`."""
 
     async def close(self) -> None:
         """Finish what was started, and disconnect."""

@@ -1,4 +1,4 @@
-"""A cache in front of a durable store: a lost race is 409, a lost reply found, junk quarantined."""
+"""A cache in front of a durable store: conflicts, lost replies, unreadable data."""
 
 import asyncio
 import logging
@@ -10,31 +10,34 @@ from cachetools import LRUCache
 from uuid_utils import uuid7
 
 from ..contract import AgentError
-from ..session_store import InProcess, Snapshots, Stored
-from ..settings import Settings
+from ..session_store import InProcess, SnapshotCache, Stored
 from .base import Conflict, DurableStore, StoreUnavailable
+from .settings import StoreSettings
 from .snapshot import is_same, read_snapshot
 
 log = logging.getLogger(__name__)
 Saved = Callable[[], None]
 FORGOTTEN = "forgotten-[0-9a-f]{64}"  # what `forget` leaves is no caller's session
+KEPT = "Its turns are kept: continue with --session."
+READ_ONLY = "Its turns were not kept: the session store is read-only."
 GONE = Stored(None, b"")  # a session that was cached here, and that the store no longer has
 
 
 class CachedStore:
     """A SessionStore that caches snapshots: the store then only confirms that one is the latest.
 
-    Of a store that is not writable, this process continues the sessions in its own memory.
+    If the store is read-only, new turns stay in this process.
     """
 
-    def __init__(self, settings: Settings, store: DurableStore, is_writable: bool) -> None:
+    def __init__(self, settings: StoreSettings, store: DurableStore, is_writable: bool) -> None:
         self._settings, self._store = settings, store
-        self.max_bytes = settings.max_snapshot_bytes
+        self.max_bytes, self.description = settings.max_snapshot_bytes, ""
+        self.retention_notice = KEPT if is_writable else READ_ONLY
         self._own = None if is_writable else InProcess(settings)
-        self._known = Snapshots(settings)
-        # Saves of which neither the reply nor the outcome is known, by session.
+        self._known = SnapshotCache(settings)
+        # Saves whose outcome is unknown, by session.
         self._unknown: LRUCache[str, tuple[bytes, Saved]] = LRUCache(
-            16 * self.max_bytes, getsizeof=lambda one: len(one[0])
+            16 * self.max_bytes, getsizeof=lambda unknown: len(unknown[0])
         )
 
     async def load(self, session_id: str) -> Stored | None:

@@ -1,11 +1,10 @@
 """The findings of `check --connect` in a store: whether it can do what turns need."""
 
 from collections.abc import AsyncIterator
-from typing import Any
 from uuid import uuid4
 
 from ..collections.models import Collection
-from ..settings import diagnostic
+from ..findings import Finding, diagnostic
 from .base import Conflict, DurableStore, StoreUnavailable
 
 SNAPSHOT = (
@@ -16,14 +15,14 @@ SNAPSHOT = (
 
 async def check_store(
     store: DurableStore, collection: Collection, is_writable: bool
-) -> AsyncIterator[dict[str, Any]]:
+) -> AsyncIterator[Finding]:
     """Load, save and end a session that no caller has, and yield what may lose sessions."""
     file, session = f"collections/{collection.collection_id}.collection.md", f"check-{uuid4()}"
     what = "loaded"
     try:
         await store.load(session)
-        for message in await store.warnings():
-            yield diagnostic("AML-W161", message, "warning", file, 1)
+        for id, message in await store.warnings():
+            yield diagnostic(id, message, "warning", file, 1)
         if is_writable:
             what = "saved"
             try:

@@ -4,23 +4,24 @@ import asyncio
 import json
 import re
 from collections.abc import Awaitable, Callable
-from pathlib import Path
 from typing import Any
 
 import click
 
-from ..collections.check import check_project, load_project
-from ..collections.secrets import Secrets, unset_variables
+from ..capability import Capability
+from ..collections.capability import Declarations
+from ..collections.secrets import unset_variables
 from ..contract import ACTOR_ID, ERRORS, SESSION_ID
-from ..settings import Settings, read_settings, refuse_errors
-from . import open_store
+from ..findings import refuse_errors
+from ..settings import CoreSettings
 from .base import UUID7, Conflict, DurableStore, StoreUnavailable, Unsupported
+from .capability import Store
 from .owner import UNREADABLE, owner_of
 from .snapshot import read_snapshot
 
 TOO_LARGE = "empty or larger than MAX_SNAPSHOT_BYTES"  # of those, a store returns no bytes
 JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-Use = Callable[[DurableStore, Settings], Awaitable[Any]]
+Use = Callable[[DurableStore, CoreSettings], Awaitable[Any]]
 
 
 def _matches(pattern: str, message: str) -> Callable[[Any, Any, str | None], str | None]:
@@ -65,7 +66,7 @@ def show(session: str, as_json: bool) -> None:
     if report["stored"] and report["turn"] is None:
         latest += ", so the next turn quarantines it"
     lines = [f"session {session}: {latest}"]
-    lines += [f"checkpoint {one['id']}: {_describe(one)}" for one in report["checkpoints"]]
+    lines += [f"checkpoint {kept['id']}: {_describe(kept)}" for kept in report["checkpoints"]]
     lines += [f"quarantined {name}" for name in report["quarantined"]]
     return click.echo("\n".join(lines))
 
@@ -111,11 +112,11 @@ async def _end_all(store: DurableStore, actor: str | None) -> int:
 
 def _with_store(use: Use, changes: bool = False) -> Any:
     """Return the result of `use`; a failure is one line on standard error and the exit code 1."""
-    settings, findings = read_settings()
-    findings += check_project(Path(), settings.agent_id)
-    refuse_errors(findings)
+    capabilities: list[Capability] = click.get_current_context().obj()
+    refuse_errors(Declarations.find(capabilities).check())
+    store = Store.find(capabilities)
     try:
-        return asyncio.run(_run(use, settings, changes))
+        return asyncio.run(_run(use, store, changes))
     except Conflict:
         what = "Another process continued this session; nothing was changed."
         raise click.ClickException(what) from None
@@ -123,23 +124,21 @@ def _with_store(use: Use, changes: bool = False) -> Any:
         raise click.ClickException(str(error)) from None
 
 
-async def _run(use: Use, settings: Settings, changes: bool) -> Any:
-    project = load_project(Path(), settings.agent_id)
-    collection = next(iter(project.session_collections()), None)
-    if collection is None:
+async def _run(use: Use, store: Store, changes: bool) -> Any:
+    if store.collection is None:
         raise click.ClickException("There is no store: no collection in use keeps sessions.")
-    if unset := unset_variables(settings, collection):
-        raise click.ClickException(f"There is no store until {unset[0]} is set.")
-    if changes and not project.is_writable(collection):
-        raise click.ClickException(f"Collection {collection.collection_id} is read-only.")
-    store = open_store(collection, project.agent_id, settings, Secrets(settings))
+    if store.durable is None:
+        missing = unset_variables(store.settings, store.collection)[0]
+        raise click.ClickException(f"No store is configured: set {missing}.")
+    if changes and not store.is_writable:
+        raise click.ClickException(f"Collection {store.collection.collection_id} is read-only.")
     try:
-        return await use(store, settings)
+        return await use(store.durable, store.settings)
     finally:
         await store.close()
 
 
-async def _report(store: DurableStore, session_id: str, settings: Settings) -> dict[str, Any]:
+async def _report(store: DurableStore, session_id: str, settings: CoreSettings) -> dict[str, Any]:
     stored = await store.load(session_id)
     checkpoints = [
         {"id": id, **_summary(await store.load_checkpoint(session_id, id) or b"", settings)}
@@ -154,7 +153,7 @@ async def _report(store: DurableStore, session_id: str, settings: Settings) -> d
     }
 
 
-def _summary(snapshot: bytes, settings: Settings) -> dict[str, Any]:
+def _summary(snapshot: bytes, settings: CoreSettings) -> dict[str, Any]:
     """Return what is shown of a snapshot; `turn` is None when it is unreadable."""
     summary: dict[str, Any] = dict.fromkeys(("turn", "actor", "created_at", "restored_from"))
     readable = read_snapshot(snapshot, settings.max_snapshot_bytes)
@@ -178,7 +177,7 @@ def _describe(summary: dict[str, Any]) -> str:
 
 
 async def _restore(
-    store: DurableStore, session_id: str, checkpoint: str, settings: Settings
+    store: DurableStore, session_id: str, checkpoint: str, settings: CoreSettings
 ) -> int:
     """Save a checkpoint as the latest snapshot, and return its turn."""
     kept = await store.load_checkpoint(session_id, checkpoint)

@@ -16,10 +16,11 @@ from valkey.asyncio.cluster import ValkeyCluster
 from ..collections.models import Collection
 from ..collections.secrets import SecretError, Secrets
 from ..collections.session_backend import ValkeyConfig, url_of
-from ..contract import SESSION_ID, describe
+from ..contract import SESSION_ID
+from ..log import describe
 from ..session_store import Stored
-from ..settings import Settings
-from .base import Conflict, StoreUnavailable
+from .base import Conflict, StoreUnavailable, Warned
+from .settings import StoreSettings
 
 # Errors by which the server says that it did nothing.
 REFUSALS = (
@@ -78,7 +79,7 @@ class ValkeyStore:
     """
 
     def __init__(
-        self, collection: Collection, agent_id: str, settings: Settings, secrets: Secrets
+        self, collection: Collection, agent_id: str, settings: StoreSettings, secrets: Secrets
     ) -> None:
         config = cast(ValkeyConfig, collection.backend)
         self._prefix, self._suffix = f"{config.key_prefix}:", f":agent:{agent_id}"
@@ -139,11 +140,12 @@ class ValkeyStore:
         key = self._key(session_id)
         await self._connection.run(lambda client: client.execute_command("UNLINK", key))
 
-    async def warnings(self) -> list[str]:
+    async def warnings(self) -> list[Warned]:
         try:
             info = await self._connection.run(_read_info)
         except StoreUnavailable as error:
-            return [f"Whether the server may lose sessions could not be checked: {error}."]
+            what = f"Whether the server may lose sessions could not be checked: {error}."
+            return [("AML-W161", what)]
         found, policy = list[str](), str(info.get("maxmemory_policy"))
         evicts = policy.startswith(("allkeys-", "volatile-") if self._live else "allkeys-")
         if info.get("maxmemory") and evicts:
@@ -151,7 +153,7 @@ class ValkeyStore:
             found.append(f"{what}. Set noeviction.")
         if info.get("aof_enabled") == 0 and info.get("save") == "":
             found.append("The server saves nothing to disk: its restart ends all sessions.")
-        return found
+        return [("AML-W161", message) for message in found]
 
     async def close(self) -> None:
         await self._connection.close()

@@ -12,16 +12,15 @@ from ai import events
 from pydantic import PrivateAttr
 
 from .. import memory
-from ..agent import TOOLS
 from ..contract import is_blank
 from ..offline_model import OfflineModel
-from ..settings import Settings
 from .agentcore import AgentCore, Clients
 from .base import Utterance
 from .recall import Hit, MemoryTurn, current, memory_block
 from .record import Recorder
+from .settings import MemorySettings
 
-__all__ = ["AgentCore", "Clients", "agent_options", "record", "with_memory"]
+__all__ = ["AgentCore", "Clients", "prepare", "record"]
 RECALLS = WeakKeyDictionary[MemoryTurn, asyncio.Task[list[Hit]]]()
 
 
@@ -94,16 +93,14 @@ def with_memory(model: ai.Model) -> ai.Model:
     return ai.Model(id=model.id, provider=provider)
 
 
-def agent_options(turn: MemoryTurn, settings: Settings) -> dict[str, Any]:
-    """Return further arguments for the agent of a turn."""
-    tools = [search_memory] if turn.readers else []
-    tools += [add_memory] if settings.add_memory_tool and turn.is_writable else []
-    return {"tools": [*TOOLS, *tools]} if tools else {}
+def prepare(turn: MemoryTurn, options: dict[str, Any], settings: MemorySettings) -> None:
+    """Add memories and their tools to the options of the agent of a turn."""
+    options["model"] = with_memory(options["model"])
+    options["tools"] += [search_memory] if turn.readers else []
+    options["tools"] += [add_memory] if settings.add_memory_tool and turn.is_writable else []
 
 
-def record(
-    recorder: Recorder, turn: MemoryTurn, messages: Sequence[ai.messages.Message], model: ai.Model
-) -> None:
+def record(recorder: Recorder, turn: MemoryTurn, messages: Sequence[ai.messages.Message]) -> None:
     """Pass on the texts of a committed turn, without those of tools."""
     said: list[Utterance] = [
         ("USER" if message.role == "user" else "ASSISTANT", part.text)

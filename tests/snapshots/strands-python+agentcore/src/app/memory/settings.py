@@ -1,0 +1,18 @@
+"""The settings of long-term memory."""
+
+from dataclasses import dataclass
+
+from ..collections.settings import DeclarationSettings
+from ..settings import integer, string
+
+PROJECT_ID = "[a-z0-9][a-z0-9_-]{0,63}"
+
+
+@dataclass(frozen=True)
+class MemorySettings(DeclarationSettings):
+    """How long a turn waits for memories, and what the agent may do with them."""
+
+    recall_timeout_seconds: int = integer(2, 1, 60)
+    add_memory_tool: int = integer(0, 0, 1)
+    # AgentCore Memory allows no other values of a namespace variable.
+    project_id: str | None = string(PROJECT_ID, f"a text that matches {PROJECT_ID}", None)

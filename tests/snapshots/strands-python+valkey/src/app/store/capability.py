@@ -1,0 +1,79 @@
+"""The session store that a collection declares, as a capability."""
+
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from typing import Any
+
+from ..capability import Capability
+from ..collections.capability import Declarations
+from ..collections.models import Collection
+from ..collections.secrets import unset_variables
+from ..findings import Finding
+from ..session_store import InProcess, SessionStore
+from . import open_store
+from .base import DurableStore
+from .cached import CachedStore
+from .check import check_store
+from .settings import StoreSettings
+
+
+class Store(Capability):
+    """Keeps the sessions of the agent. Until its secrets are set, they live in the process."""
+
+    settings: StoreSettings
+    traced_as = "session_store"
+    decorate: Callable[[Any], Any] | None = None  # what a later capability makes of the store
+
+    def __init__(self, settings: StoreSettings, before: Sequence[Capability]) -> None:
+        super().__init__(settings, before)
+        self._declarations = Declarations.find(before)
+
+    @cached_property
+    def collection(self) -> Collection | None:
+        """The collection that declares where the sessions live."""
+        return next(iter(self._declarations.project.session_collections()), None)
+
+    @cached_property
+    def durable(self) -> DurableStore | None:
+        """The store. None: sessions live in this process."""
+        if self.collection is None or unset_variables(self.settings, self.collection):
+            return None
+        agent_id, secrets = self._declarations.project.agent_id, self._declarations.secrets
+        store = open_store(self.collection, agent_id, self.settings, secrets)
+        return self.decorate(store) if self.decorate else store
+
+    @property
+    def is_writable(self) -> bool:
+        """Whether the agent may write to the collection."""
+        project = self._declarations.project
+        return self.collection is not None and project.is_writable(self.collection)
+
+    @property
+    def actor_required(self) -> bool:
+        if self.durable is None or self.collection is None:
+            return False
+        return self.collection.scope.lifetime == "user"
+
+    def session_store(self) -> SessionStore:
+        if self.durable and self.collection:
+            store = CachedStore(self.settings, self.durable, self.is_writable)
+            store.description = f"{self.collection.backend.type}, contacts {self.durable.contact}"
+            return store
+        in_process = InProcess(self.settings)
+        if self.collection:
+            missing = unset_variables(self.settings, self.collection)[0]
+            in_process.description = f"in this process, until {missing} is set"
+        return in_process
+
+    async def ping(self) -> list[Finding]:
+        if self.durable is None or self.collection is None:
+            return []
+        try:
+            findings = check_store(self.durable, self.collection, self.is_writable)
+            return [finding async for finding in findings]
+        finally:
+            await self.close()
+
+    async def close(self) -> None:
+        if self.durable:
+            await self.durable.close()

@@ -1,0 +1,55 @@
+"""What may stand in the log: the kinds of errors, and lines that no text can forge."""
+
+import logging
+import os
+import re
+from traceback import format_tb
+
+from .contract import CONTROL, AgentError
+
+log = logging.getLogger(__name__)
+
+
+class Formatter(logging.Formatter):
+    """Indents continuation lines, so that logged text cannot fake a log entry."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return re.sub(CONTROL, "\ufffd", super().format(record)).replace("\n", "\n  ")
+
+
+def describe(error: BaseException) -> str:
+    """Name the kind of an error and of its causes; never its text, which may quote a prompt.
+
+    The kind is the class, with the HTTP status, the AWS error code or the operating system's
+    message, if any, as in `ConnectError < ConnectionRefusedError (Connection refused)`.
+    """
+    kinds, known = list[str](), set[int]()
+    cause: BaseException | None = error
+    while cause is not None and id(cause) not in known:
+        kinds.append(_kind(cause))
+        known.add(id(cause))
+        cause = cause.__cause__ or (None if cause.__suppress_context__ else cause.__context__)
+    return " < ".join(kinds)
+
+
+def as_agent_error(error: Exception) -> AgentError:
+    """Return an error as callers may see it; log the kind and the place of an unexpected one."""
+    if isinstance(error, AgentError):
+        return error
+    # Not its text, which may quote a prompt.
+    log.error("%s\n%s", describe(error), "".join(format_tb(error.__traceback__)))
+    return AgentError("internal_error", detail=describe(error))
+
+
+def _kind(error: BaseException) -> str:
+    kind, details = type(error).__name__, []
+    response, status = getattr(error, "response", None), getattr(error, "status_code", None)
+    if isinstance(response, dict) and "Error" in response:  # of an AWS client
+        details += [response["Error"].get("Code")]
+        status = response.get("ResponseMetadata", {}).get("HTTPStatusCode")
+    if status:
+        details += [f"HTTP {status}"]
+    if isinstance(error, OSError) and (error.errno or 0) > 0:
+        details += [os.strerror(error.errno or 0)]
+    shown = ", ".join(str(detail) for detail in details if detail not in (None, kind))
+    return kind + (f" ({shown})" if shown else "")

@@ -1,0 +1,91 @@
+"""The process that serves the agent: its listener, its signals, and its end."""
+
+import asyncio
+import logging
+import os
+import socket
+import sys
+from contextlib import suppress
+from types import FrameType
+
+import click
+import uvicorn
+from starlette.applications import Starlette
+
+from .capabilities import Settings, make_capabilities
+from .connection import Connection, max_connections
+from .reload import take_over
+from .runtime import Runtime, start_runtime
+from .server import create_app
+from .settings import CoreSettings
+from .turns import Turns
+
+
+def run_server() -> None:
+    """Serve until a signal ends it."""
+    logging.getLogger("app").setLevel("INFO")
+    settings, findings = Settings.read()
+    runtime = start_runtime(settings, findings, make_capabilities(settings))
+    with asyncio.Runner() as runner:
+        serving = runner.get_loop().create_task(_serve(runtime))
+        while not serving.done():
+            with suppress(SystemExit):  # of a task that a tool began; asyncio stops for it
+                runner.get_loop().run_until_complete(serving)
+        serving.result()
+
+
+def listen(settings: CoreSettings) -> socket.socket:
+    """Return a socket that listens on HOST and PORT. Raises ClickException."""
+    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
+    try:
+        return socket.create_server((settings.host, settings.port), family=family)
+    except OSError as error:
+        why = str(error.strerror).split(" (")[0].lower()
+        where = f"HOST {settings.host}, PORT {settings.port}"
+        raise click.ClickException(f"Cannot listen on {where}: {why}.") from error
+
+
+class _Server(uvicorn.Server):
+    """A server that drains at the first signal and exits at the second."""
+
+    def __init__(self, app: Starlette, seconds: int) -> None:
+        config = uvicorn.Config(app, http=Connection, log_config=None, server_header=False)
+        config.timeout_keep_alive = seconds
+        config.timeout_graceful_shutdown = 1  # for clients that do not read their answer
+        super().__init__(config)
+        self.loop, self.signalled = asyncio.get_running_loop(), asyncio.Event()
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        if self.signalled.is_set():
+            os._exit(1)
+        self.loop.call_soon_threadsafe(self.signalled.set)
+
+    async def on_tick(self, counter: int) -> bool:
+        for connection in list(self.server_state.connections):
+            if isinstance(connection, Connection):
+                connection.check_time()
+        return await super().on_tick(counter)
+
+
+async def _serve(runtime: Runtime) -> None:
+    settings, turns = runtime.settings, Turns(runtime.settings.max_turns)
+    await runtime.open()
+    listener = listen(settings)
+    hand_over = take_over(runtime.sessions.store)
+    Connection.most = max_connections(settings.max_turns)
+    server = _Server(create_app(runtime, turns), settings.request_timeout_seconds)
+    running = asyncio.create_task(server.serve([listener]))
+    if not settings.is_loopback and not settings.api_token:
+        place = f"{settings.host} is reachable from other machines"
+        click.echo(f"Warning: {place}, and callers are not authenticated.")
+    host = f"[{settings.host}]" if ":" in settings.host else settings.host
+    address = f"http://{host}:{listener.getsockname()[1]}"
+    click.echo("\n".join([*runtime.describe(address), f"Listening on {address}"]))
+    await server.signalled.wait()
+    await turns.drain(settings.shutdown_grace_seconds)
+    await runtime.close()
+    hand_over()
+    server.should_exit = True
+    await running
+    sys.stdout.flush()
+    os._exit(0)  # a thread that hangs in a tool or a client would keep the process alive

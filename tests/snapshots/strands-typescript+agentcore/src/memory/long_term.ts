@@ -1,0 +1,199 @@
+// `LongTermMemory`: connects the agent's memory collections to readers and writers.
+
+import { Capability, find, type Options } from '../capability.ts'
+import { secretRefs } from '../collections/backends.ts'
+import { Declarations } from '../collections/capability.ts'
+import type { Collection } from '../collections/models.ts'
+import { unsetVariables } from '../collections/secrets.ts'
+import { AgentError, type Turn } from '../contract.ts'
+import { diagnostic, type Finding } from '../findings.ts'
+import { addMemory, record, warmUp } from './adapter.ts'
+import { AgentCore, Clients } from './agentcore.ts'
+import { type Memory, type MemoryCollection, MemoryUnavailable, type Utterance } from './base.ts'
+import { checkPolicy, checkResources } from './check.ts'
+import { LATER, type Report } from './erase.ts'
+import { LocalMemory } from './local.ts'
+import { defaultTemplate, type Identity, resolve } from './namespaces.ts'
+import { current, DEFAULT, MemoryTurn } from './recall.ts'
+import { Recorder } from './record.ts'
+import type { MemorySettings } from './settings.ts'
+
+const SLASH = 'An actor id must not contain /: the namespaces of two actors could meet.'
+
+/** The memories of an agent: what each turn recalls from them, and records there. */
+export class LongTermMemory extends Capability<MemorySettings> {
+  readonly declarations: Declarations
+  readonly tracedAs = 'memory'
+  /** Returns a memory with a layer around it, which another capability may set. */
+  decorate: (memory: Memory) => Memory = (memory) => memory
+  /** Whether `forget` erased the actor after a turn began; only a session store can tell. */
+  isForgotten: Recorder['isForgotten'] = async () => false
+  readonly #clients = new Clients(this.settings.recallTimeoutSeconds)
+  #collections: readonly MemoryCollection[] | null = null
+  #recorder: Recorder | null = null
+
+  constructor(settings: MemorySettings, before: readonly Capability[]) {
+    super(settings, before)
+    this.declarations = find(Declarations, before)
+  }
+
+  get collections(): readonly MemoryCollection[] {
+    return (this.#collections ??= this.declarations.project
+      .used()
+      .flatMap((collection) => this.#build(collection) ?? []))
+  }
+
+  get recorder(): Recorder {
+    return (this.#recorder ??= new Recorder(this.writers, (...values) =>
+      this.isForgotten(...values),
+    ))
+  }
+
+  /** The collections that are read. */
+  get readers(): MemoryCollection[] {
+    return this.collections.filter(({ isRead }) => isRead)
+  }
+
+  /** The collections that are written to. */
+  get writers(): MemoryCollection[] {
+    return this.collections.filter(({ isWritable }) => isWritable)
+  }
+
+  override actorRequired(): boolean {
+    return this.collections.length > 0
+  }
+
+  override isBusy(): boolean {
+    return this.recorder.isWaiting
+  }
+
+  override retentionNotice(): string {
+    const contacts = this.writers.map(({ memory }) => memory.contact)
+    return contacts.map((contact) => `Its texts are recorded in ${contact}.`).join(' ')
+  }
+
+  /** What in the settings and files keeps the memories from being used; '' for nothing. */
+  get problem(): string {
+    return this.collections.map(problemOf).find(Boolean) ?? ''
+  }
+
+  override check(): Finding[] {
+    if (this.declarations.hasErrors) return []
+    const { problem } = this
+    const findings = problem ? [diagnostic('SET-PROJECT_ID', `${problem}.`, 'warning')] : []
+    return [...findings, ...checkPolicy('.', this.declarations.project)]
+  }
+
+  override async ping(): Promise<Finding[]> {
+    return checkResources(this.collections, this.settings.projectId)
+  }
+
+  override describe(): string[] {
+    return this.collections.map(({ memory }) => {
+      const how = memory instanceof AgentCore ? 'contacts' : 'in'
+      return `Long-term memory: ${how} ${memory.contact}`
+    })
+  }
+
+  /** Throws AgentError: `actor_required` and `invalid_actor`. */
+  override prepare(turn: Turn, options: Options): void {
+    const { actor, sessionId } = turn
+    if (this.actorRequired() && !actor) throw new AgentError('actor_required')
+    if (this.actorRequired() && actor?.includes('/')) throw new AgentError('invalid_actor', SLASH)
+    const { projectId, recallTimeoutSeconds: seconds } = this.settings
+    const identity: Identity = { actor: actor ?? '', sessionId, projectId }
+    const limits = { isWritable: this.writers.length > 0, seconds }
+    const memoryTurn = new MemoryTurn(identity, this.readers, limits, turn.notes)
+    turn.notes.set('memory', memoryTurn)
+    current.enterWith(memoryTurn)
+    addMemory(this, memoryTurn, options)
+  }
+
+  override committed(turn: Turn, messages: unknown[]): void {
+    const memoryTurn = turn.notes.get('memory')
+    if (memoryTurn instanceof MemoryTurn) record(this, memoryTurn, messages)
+  }
+
+  /** Record the texts of a committed turn, and what was added in the turn. */
+  record(turn: MemoryTurn, texts: readonly Utterance[]): void {
+    turn.isOver = true
+    const added = turn.added.map((text): Utterance => ['USER', text])
+    this.recorder.record(turn.identity, [...texts, ...added], turn.began)
+  }
+
+  /** End an actor's sessions; another capability may set how. */
+  eraseSessions: (report: Report, candidates: string[]) => Promise<void> = async (report) => {
+    report.notes.push('no session store was searched: sessions live in the process', LATER)
+  }
+
+  /** Look up the ids, and make the clients. Throws AgentError; its detail is for the owner. */
+  override async open(): Promise<void> {
+    try {
+      if (this.problem) throw new MemoryUnavailable(this.problem)
+      const names = new Map<string, string>()
+      for (const { id, memory, isWritable, namespaces } of this.collections) {
+        if (!(memory instanceof AgentCore)) continue
+        const [name = ''] = (await memory.memoryId()).split('/').slice(-1)
+        const other = names.get(`${memory.region} ${name}`)
+        if (isWritable && other) throw new MemoryUnavailable(twice(other, id))
+        if (isWritable) names.set(`${memory.region} ${name}`, id)
+        await warmUp(this.#clients, memory.region)
+        if (!namespaces) await this.#clients.get('control', memory.region)
+      }
+    } catch (error) {
+      if (!(error instanceof MemoryUnavailable)) throw error
+      throw new AgentError('store_unavailable', '', `${error.message}.`)
+    }
+  }
+
+  /** Record what waits within SHUTDOWN_GRACE_SECONDS, and take no more. */
+  override async close(): Promise<void> {
+    await this.#recorder?.close(this.settings.shutdownGraceSeconds)
+    await this.#clients.close()
+  }
+
+  #build(collection: Collection): MemoryCollection | null {
+    const { project, secrets } = this.declarations
+    const { collection_id: id, backend, scope } = collection
+    if (backend.type !== 'agentcore_memory') return null
+    const declared = backend.retrieval_config ?? null
+    const [unset] = unsetVariables(this.settings, collection)
+    const local = { [defaultTemplate(collection.scope.lifetime)]: DEFAULT }
+    const namespaces = declared ?? (unset ? local : null)
+    const templates = Object.keys(namespaces ?? {})
+    const needsProject = scope.lifetime === 'project' || templates.join().includes('{projectId}')
+    const memory = unset
+      ? new LocalMemory(id, templates, `, until ${unset} is set`)
+      : new AgentCore(secretRefs(collection.backend)[0]!, backend.region, secrets, this.#clients)
+    return {
+      id,
+      lifetime: scope.lifetime,
+      memory: this.decorate(memory),
+      isRead: project.reads.includes(id),
+      isWritable: project.isWritable(collection),
+      batchSize: backend.batch_size,
+      needsProject,
+      projectId: needsProject ? this.settings.projectId : null,
+      namespaces,
+    }
+  }
+}
+
+function problemOf({ id, needsProject, namespaces, projectId }: MemoryCollection): string {
+  if (needsProject && !projectId) return `PROJECT_ID is not set, and collection ${id} needs it`
+  try {
+    for (const template of Object.keys(namespaces ?? {})) {
+      resolve(template, { actor: 'a', sessionId: 's', projectId })
+    }
+  } catch (error) {
+    if (!(error instanceof RangeError)) throw error
+    return `collection ${id}: ${error.message}`
+  }
+  return ''
+}
+
+// An event belongs to no namespace: written for two collections, it would be there twice.
+function twice(one: string, other: string): string {
+  const what = `collections ${one} and ${other} both write to one memory`
+  return `${what}: it would record each turn twice`
+}

@@ -1,0 +1,10 @@
+// The settings of the MCP servers.
+
+import { type CoreSettings, integer, type SettingsOf, text } from '../settings.ts'
+
+export const MCP_SETTINGS = {
+  mcpFile: text('.mcp.json'),
+  mcpTimeoutSeconds: integer(30, 1, 3600),
+}
+
+export type McpSettings = CoreSettings & SettingsOf<typeof MCP_SETTINGS>

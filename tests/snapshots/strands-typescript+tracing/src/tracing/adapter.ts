@@ -1,0 +1,33 @@
+// The spans of Strands.
+
+import type { Attributes } from '@opentelemetry/api'
+
+// Content as attributes, as the convention has it by now; else Strands makes events of it.
+const CONVENTION = 'gen_ai_latest_experimental,gen_ai_span_attributes_only'
+
+/** Return the name of the framework's tracer. */
+export function scope(): string {
+  return process.env.OTEL_SERVICE_NAME || 'strands-agents'
+}
+
+/** Let the framework make spans. */
+export async function instrument(): Promise<void> {
+  process.env.OTEL_SEMCONV_STABILITY_OPT_IN ??= CONVENTION
+}
+
+/** The names of the agent's tools; the model can make up others, which are masked. */
+export class ToolNames {
+  readonly #known = new Set<unknown>()
+
+  ofSpan(name: string): string {
+    const [operation = '', tool] = name.split(' ')
+    return operation === 'execute_tool' && !this.#known.has(tool) ? operation : name
+  }
+
+  mask(attributes: Attributes): Attributes {
+    const { 'gen_ai.agent.tools': tools = '[]', 'gen_ai.tool.name': tool } = attributes
+    for (const name of JSON.parse(String(tools))) this.#known.add(name)
+    const isUnknown = tool !== undefined && !this.#known.has(tool)
+    return isUnknown ? { ...attributes, 'gen_ai.tool.name': 'unknown' } : attributes
+  }
+}

@@ -1,0 +1,41 @@
+// The collections that the files of the project declare, and their secrets.
+
+import { Capability } from '../capability.ts'
+import { AgentError } from '../contract.ts'
+import { errorsOf, type Finding } from '../findings.ts'
+import { secretRefs } from './backends.ts'
+import { checkProject, loadProject, type Project } from './check.ts'
+import { SecretError, Secrets } from './secrets.ts'
+import type { DeclarationSettings } from './settings.ts'
+
+/** The project of this process; the files are read when they are needed. */
+export class Declarations extends Capability<DeclarationSettings> {
+  readonly secrets = new Secrets(this.settings)
+  /** Whether `check` has found an error. */
+  hasErrors = false
+  #project: Project | null = null
+
+  /** Run `check` first: invalid files make this throw arbitrary errors. */
+  get project(): Project {
+    return (this.#project ??= loadProject('.', this.settings.agentId))
+  }
+
+  override check(): Finding[] {
+    const findings = checkProject('.', this.settings.agentId)
+    this.hasErrors = errorsOf(findings).length > 0
+    return findings
+  }
+
+  /** Read the secrets that turns will need. */
+  override async open(): Promise<void> {
+    const used = this.settings.model === 'offline' ? [] : this.project.used()
+    try {
+      for (const ref of used.flatMap(({ backend }) => secretRefs(backend))) {
+        await this.secrets.get(ref)
+      }
+    } catch (error) {
+      if (!(error instanceof SecretError)) throw error
+      throw new AgentError('store_unavailable', '', error.message)
+    }
+  }
+}

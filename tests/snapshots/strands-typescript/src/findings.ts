@@ -1,0 +1,49 @@
+// What `check` finds, and the errors that end a command.
+
+/** A finding of `check`; line 0 means no line. */
+export interface Finding {
+  id: string
+  severity: 'error' | 'warning'
+  file: string
+  line: number
+  message: string
+}
+
+/** Return a finding of `check`. */
+export function diagnostic(
+  id: string,
+  message: string,
+  severity: Finding['severity'] = 'error',
+  file = 'environment',
+  line = 0,
+): Finding {
+  return { id, severity, file, line, message }
+}
+
+/** Return a finding as one line. */
+export function formatFinding({ file, line, id, message }: Finding): string {
+  return `${file}:${line} ${id} ${message}`
+}
+
+/** Ends a command: the message goes to stderr. Exit code 2 is for wrong arguments. */
+export class CommandError extends Error {
+  readonly exitCode: number
+
+  constructor(message: string, exitCode = 1) {
+    super(message)
+    this.exitCode = exitCode
+  }
+}
+
+/** Return the findings that are errors. */
+export function errorsOf(findings: readonly Finding[]): Finding[] {
+  return findings.filter(({ severity }) => severity === 'error')
+}
+
+/** Throw CommandError if one of the findings is an error. */
+export function refuseErrors(findings: readonly Finding[]): void {
+  const lines = errorsOf(findings).map((finding) =>
+    finding.file === 'environment' ? finding.message : formatFinding(finding),
+  )
+  if (lines.length > 0) throw new CommandError(lines.join('\n'))
+}

@@ -1,0 +1,9 @@
+// Settings and capabilities of your own; README.md has one. Updates leave this file alone.
+
+import type { CapabilityClass } from './capability.ts'
+
+// Made with `text` and `integer` of settings.ts: `ordersUrl` is the variable ORDERS_URL.
+export const OWN_SETTINGS = {}
+
+// Every command loads this file: import clients in `open`.
+export const OWN_CAPABILITIES: CapabilityClass[] = []

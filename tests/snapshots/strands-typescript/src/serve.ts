@@ -1,0 +1,56 @@
+// The process that serves the agent: its listener, its signals and its end.
+
+import { once } from 'node:events'
+import type { AddressInfo } from 'node:net'
+import { exit } from 'node:process'
+import { setTimeout as sleep } from 'node:timers/promises'
+
+import { createHttpServer, listen } from './connection.ts'
+import { describe, log, logging } from './log.ts'
+import { takeOver } from './reload.ts'
+import { startRuntime } from './runtime.ts'
+import { createApp } from './server.ts'
+import { isLoopback } from './settings.ts'
+import { Turns } from './turns.ts'
+
+/** Serve the agent over HTTP on HOST and PORT until a signal ends it. */
+export async function serve(): Promise<void> {
+  logging.isVerbose = true
+  const [runtime, turns] = [await startRuntime(), new Turns()]
+  const { host, apiToken, shutdownGraceSeconds } = runtime.settings
+  const signalled = new Promise((resolve) => {
+    for (const name of ['SIGTERM', 'SIGINT']) {
+      process.on(name, () => (turns.isDraining ? exit(1) : resolve(name)))
+    }
+  })
+  const server = createHttpServer(createApp(runtime, turns), runtime.settings)
+  await listen(server, runtime.settings)
+  process.exit = (code) => {
+    throw new Error(`process.exit(${code})`) // in a tool it would end the turns of all sessions
+  }
+  const handOver = takeOver(runtime.sessions.store) // before the first request is read
+  if (!isLoopback(runtime.settings) && !apiToken) {
+    const place = `${host} is reachable from other machines`
+    console.log(`Warning: ${place}, and callers are not authenticated.`)
+  }
+  const name = host.includes(':') ? `[${host}]` : host
+  const address = `http://${name}:${(server.address() as AddressInfo).port}`
+  console.log([...(await runtime.describe(address)), `Listening on ${address}`].join('\n'))
+  process.on('uncaughtException', logUncaught)
+  try {
+    await signalled
+    await turns.drain(shutdownGraceSeconds)
+    await runtime.close()
+  } finally {
+    process.off('uncaughtException', logUncaught)
+  }
+  handOver()
+  const closed = once(server.close(), 'close')
+  await Promise.race([closed, sleep(1000)]) // for clients that do not read their answer
+  exit(0) // a tool or a vendor's client that hangs would keep the process alive
+}
+
+/** Log what a listener, a timer or a promise of nobody threw: the turns of others go on. */
+function logUncaught(error: unknown): void {
+  log('ERROR', `uncaught: ${describe(error)}`)
+}

@@ -1,0 +1,99 @@
+"""What can take part in an agent's life: a store, a page, or something of your own."""
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from contextlib import asynccontextmanager
+from typing import Any, Self
+
+from .contract import Turn
+from .findings import Finding
+from .session_store import SessionStore
+from .settings import CoreSettings
+from .turns import Turns
+
+# By method and path, such as "GET /files/{name}": functions of a Starlette request and the Runtime
+# that return a Starlette response.
+Routes = dict[str, Callable[..., Awaitable[Any]]]
+
+
+class Capability:
+    """There is one of each kind in a process. By default a method does nothing.
+
+    The constructor reads no file and makes no client: `check` has not run yet. `before` are the
+    capabilities that were made before this one.
+    """
+
+    def __init__(self, settings: CoreSettings, before: Sequence["Capability"]) -> None:
+        self.settings = settings
+
+    @classmethod
+    def find(cls, capabilities: Iterable["Capability"]) -> Self:
+        """Return the capability of this kind. Raises StopIteration if there is none."""
+        return next(c for c in capabilities if isinstance(c, cls))
+
+    @property
+    def actor_required(self) -> bool:
+        """Whether every caller must send an actor id."""
+        return False
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether data of a committed turn is still to be written."""
+        return False
+
+    @property
+    def retention_notice(self) -> str:
+        """A sentence about what was kept of a session, which `chat` prints at its end."""
+        return ""
+
+    def check(self) -> list[Finding]:
+        """Return findings about settings and files, without a network."""
+        return []
+
+    async def ping(self) -> list[Finding]:
+        """Call what the capability depends on, for `check --connect`, and return findings.
+
+        It is neither opened before nor closed afterwards.
+        """
+        return []
+
+    async def open(self) -> None:
+        """Connect. An AgentError ends the command with its detail."""
+
+    async def close(self) -> None:
+        """Write what is still to be written, and disconnect."""
+
+    def describe(self, address: str) -> list[str]:
+        """Return lines for the start of `serve`, such as what will be contacted."""
+        return []
+
+    def session_store(self) -> SessionStore | None:
+        """Return where the sessions live; the first capability that has a store decides."""
+        return None
+
+    def routes(self, turns: Turns) -> Routes:
+        """Return routes; Host, Origin and API_TOKEN are checked before they are called."""
+        return {}
+
+    def public_routes(self) -> Routes:
+        """Return routes that need no API_TOKEN."""
+        return {}
+
+    def tools(self) -> list[Any]:
+        """Return tools for the agent of every turn."""
+        return []
+
+    @asynccontextmanager
+    async def around(self, turn: Turn) -> AsyncIterator[None]:
+        """Surround a turn. An AgentError before the `yield` refuses it."""
+        yield
+
+    def prepare(self, turn: Turn, options: dict[str, Any]) -> None:
+        """Change what the agent of a turn gets: {"model", "tools", ...}. May raise AgentError."""
+
+    def committed(self, turn: Turn, messages: list[Any]) -> None:
+        """Use the messages of a turn that was committed."""
+
+
+def check_all(capabilities: Iterable[Capability]) -> list[Finding]:
+    """Return the findings of all capabilities, without a network."""
+    return [finding for capability in capabilities for finding in capability.check()]

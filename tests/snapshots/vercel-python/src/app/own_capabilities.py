@@ -1,0 +1,14 @@
+"""Capabilities and settings of your own; README.md has one. Updates leave this file alone."""
+
+from dataclasses import dataclass
+
+from .capability import Capability
+from .settings import CoreSettings
+
+
+@dataclass(frozen=True)
+class OwnSettings(CoreSettings):
+    """Your settings: `orders_url` is the environment variable ORDERS_URL."""
+
+
+OWN_CAPABILITIES: list[type[Capability]] = []

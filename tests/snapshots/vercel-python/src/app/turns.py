@@ -1,0 +1,74 @@
+"""The turns that run in this process: how many may, and how they end."""
+
+import asyncio
+import time
+from collections.abc import Coroutine, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from starlette.requests import Request
+
+from .contract import AgentError
+
+
+class Turns:
+    """The turns that run or wait in this process, and the reads of bodies and sessions."""
+
+    def __init__(self, max_turns: int) -> None:
+        self._max_turns = max_turns
+        self.tasks: set[asyncio.Task[Any]] = set()
+        self.changed = int(time.time())
+        self.is_draining = False
+        self._reads = 0
+
+    @contextmanager
+    def reading(self) -> Iterator[None]:
+        """Take the place of a turn while a body or a session is read. Raises as `start`."""
+        self._check_room()
+        self._reads += 1
+        try:
+            yield
+        finally:
+            self._reads -= 1
+
+    def start(self, work: Coroutine[Any, Any, Any], request: Request) -> asyncio.Task[Any]:
+        """Start a turn, or the end of a session; it is cancelled when the client leaves.
+
+        Raises AgentError if no turn may start: `draining` or `server_busy`.
+        """
+        try:
+            self._check_room()
+        except AgentError:
+            work.close()
+            raise
+        task = asyncio.create_task(work)
+        self._change(task)
+        task.add_done_callback(self._change)
+        watch = asyncio.create_task(_client_left(request))
+        watch.add_done_callback(lambda _: task.cancel())
+        task.add_done_callback(lambda _: watch.cancel())
+        return task
+
+    def _check_room(self) -> None:
+        if self.is_draining:
+            raise AgentError("draining")
+        if len(self.tasks) + self._reads >= self._max_turns:
+            raise AgentError("server_busy")
+
+    def _change(self, task: asyncio.Task[Any]) -> None:
+        self.tasks ^= {task}
+        self.changed = int(time.time())
+
+    async def drain(self, grace_seconds: float) -> None:
+        """Refuse new turns, let running ones finish within this time, then cancel them."""
+        self.is_draining = True
+        while self.tasks:
+            await asyncio.wait(self.tasks, timeout=grace_seconds)
+            for task in self.tasks:
+                task.cancel()
+
+
+async def _client_left(request: Request) -> None:
+    """Wait until the client has left; its body must have been read."""
+    while (await request.receive())["type"] != "http.disconnect":
+        pass

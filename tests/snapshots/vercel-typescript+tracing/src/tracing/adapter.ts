@@ -1,0 +1,28 @@
+// The spans of the AI SDK.
+
+import type { Attributes } from '@opentelemetry/api'
+
+/** Return the name of the framework's tracer. */
+export function scope(): string {
+  return 'gen_ai'
+}
+
+/** Let the framework make spans. */
+export async function instrument(): Promise<void> {
+  const [{ registerTelemetry }, { OpenTelemetry }] = await Promise.all([
+    import('ai'),
+    import('@ai-sdk/otel'),
+  ])
+  registerTelemetry(new OpenTelemetry())
+}
+
+/** The names of tools in spans: the SDK calls only tools that it knows. */
+export class ToolNames {
+  ofSpan(name: string): string {
+    return name
+  }
+
+  mask(attributes: Attributes): Attributes {
+    return attributes
+  }
+}

@@ -1,0 +1,109 @@
+// What can take part in the life of an agent, such as a session store or a page.
+
+import type { Turn } from './contract.ts'
+import { errorsOf, type Finding } from './findings.ts'
+import type { Handler } from './routes.ts'
+import type { Runtime } from './runtime.ts'
+import type { SessionStore } from './session_store.ts'
+import type { CoreSettings } from './settings.ts'
+import type { NamedTool } from './turn.ts'
+import type { Turns } from './turns.ts'
+
+/** Handlers by method and path, as in `GET /orders/{id}`; `{id}` matches one segment. */
+export type Routes = Record<string, Handler>
+
+/** What the agent of one turn is made with, in the words of the framework. */
+export interface Options {
+  model: Runtime['model']
+  tools: ReturnType<Runtime['tools']>
+  [name: string]: unknown
+}
+
+/** Takes part in the life of an agent; a method that is left out does nothing. */
+export class Capability<S extends CoreSettings = CoreSettings> {
+  readonly settings: S
+
+  /** `before` are the capabilities that were made before. Never throws: files are read later. */
+  constructor(settings: S, _before: readonly Capability[]) {
+    this.settings = settings
+  }
+
+  /** Whether every caller must send an actor id. */
+  actorRequired?(): boolean
+  /** Whether data of a committed turn is still to be written. */
+  isBusy?(): boolean
+  /** What was kept of a session, for whoever leaves it; '' for nothing. */
+  retentionNotice?(): string
+  /** Return the findings in settings and files, without a network. */
+  check?(): Finding[] | Promise<Finding[]>
+  /** Return the findings of `check --connect`. */
+  ping?(): Promise<Finding[]>
+  /** Connect. Throws AgentError; its detail is for the owner. */
+  open?(): Promise<void>
+  /** Write what is still to be written, and disconnect. */
+  close?(): Promise<void>
+  /** Return what is contacted, a line each, without passwords; `address` is the server's. */
+  describe?(address: string): string[]
+  /** Return where sessions live; the first one counts, and without one it is this process. */
+  sessionStore?(): SessionStore
+  /** Return routes that are called after the checks of Host, Origin and token. */
+  routes?(turns: Turns): Routes
+  /** Return routes that need no token. */
+  publicRoutes?(): Routes
+  /** Return tools for every turn. */
+  tools?(): NamedTool[]
+  /** Run a turn. Throws AgentError to refuse it. */
+  around?<T>(turn: Turn, run: () => Promise<T>): Promise<T>
+  /** Change what the agent of a turn is made with. Throws AgentError to refuse the turn. */
+  prepare?(turn: Turn, options: Options): void
+  /** Pass on the messages of a committed turn. */
+  committed?(turn: Turn, messages: unknown[]): void
+}
+
+export type CapabilityClass = new (settings: never, before: readonly Capability[]) => Capability
+
+/** Reads the settings, refuses errors in them, and returns the capabilities. */
+export type Shell = () => Promise<readonly Capability[]>
+
+/** A command: its arguments and its work in words, and what does it. */
+export interface Command {
+  readonly takes: string
+  readonly does: string
+  readonly run: (args: string[], shell: Shell) => Promise<void>
+}
+
+/** Return the capability of a class. Throws Error where there is none. @public */
+export function find<T extends Capability>(
+  kind: abstract new (...args: never[]) => T,
+  capabilities: readonly Capability[],
+): T {
+  const found = capabilities.find((capability) => capability instanceof kind)
+  if (!found) throw new Error(`there is no ${kind.name}`)
+  return found as T
+}
+
+/** Return the findings about the model and of all capabilities; `connect` calls services too. */
+export async function checkAll(
+  settings: CoreSettings,
+  capabilities: readonly Capability[],
+  connect = false,
+): Promise<Finding[]> {
+  const findings: Finding[] = []
+  if (settings.model !== 'offline') {
+    const { checkModel } = await import('./model.ts') // it loads the vendor's client
+    findings.push(...(await checkModel(settings)))
+  }
+  for (const capability of capabilities) findings.push(...((await capability.check?.()) ?? []))
+  if (!connect || errorsOf(findings).length > 0) return findings
+  try {
+    for (const capability of capabilities) findings.push(...((await capability.ping?.()) ?? []))
+    return findings
+  } finally {
+    await closeAll(capabilities)
+  }
+}
+
+/** Close capabilities in reverse order. */
+export async function closeAll(capabilities: readonly Capability[]): Promise<void> {
+  for (const capability of capabilities.toReversed()) await capability.close?.()
+}

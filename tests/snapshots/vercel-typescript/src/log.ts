@@ -1,0 +1,43 @@
+// The log, and words for errors that quote nothing.
+
+type Failure = Error & { [field: string]: unknown; $metadata?: { httpStatusCode?: number } }
+
+/** Control characters except tab and line feed: they could move the cursor. */
+export const CONTROL = /(?![\t\n])\p{Cc}/gu
+
+/** The log goes to stderr; only `serve` logs INFO. */
+export const logging = { isVerbose: false }
+
+/** Write a line to the log. It must contain no prompt and no reply. */
+export function log(level: 'INFO' | 'WARNING' | 'ERROR', line: string): void {
+  if (!logging.isVerbose && level === 'INFO') return
+  // Continuation lines are indented, so that no text can fake an entry.
+  const text = line.replace(CONTROL, '\ufffd').replaceAll('\n', '\n  ')
+  console.error(`${new Date().toISOString()} ${level} ${text}`)
+}
+
+/**
+ * Name the kind of an error and of its causes; never its text, which may quote a prompt.
+ *
+ * The kind is the class, with the error's own name, its code and the HTTP status where there are
+ * any, as in `TypeError < Error (ECONNREFUSED)`.
+ */
+export function describe(error: unknown): string {
+  try {
+    return kindOf(error)
+  } catch {
+    return 'Error' // of a tool: causes without an end, or a name that is no text
+  }
+}
+
+function kindOf(error: unknown): string {
+  if (!(error instanceof Error)) return typeof error
+  const { name, code, status, statusCode = status, $metadata } = error as Failure
+  const http = statusCode ?? $metadata?.httpStatusCode
+  const kind = error.constructor.name
+  const details = name === 'Error' || name.endsWith(kind) ? [] : [name]
+  if (typeof code === 'string') details.push(code)
+  if (http) details.push(`HTTP ${http}`)
+  const shown = details.length > 0 ? `${kind} (${details.join(', ')})` : kind
+  return error.cause === undefined ? shown : `${shown} < ${kindOf(error.cause)}`
+}
