@@ -1,4 +1,4 @@
-"""Addresses at which others can read what is sent."""
+"""Detects addresses with unencrypted traffic."""
 
 import re
 
@@ -8,5 +8,5 @@ PLAIN_HTTP = re.compile(
 
 
 def is_plain_http(url: str) -> bool:
-    """Whether a URL sends what it carries unencrypted to another host."""
+    """Whether requests to a URL travel unencrypted to another host."""
     return PLAIN_HTTP.match(url) is not None
