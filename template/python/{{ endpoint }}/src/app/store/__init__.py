@@ -10,6 +10,6 @@ def open_store(
     collection: Collection, agent_id: str, settings: StoreSettings, secrets: Secrets
 ) -> DurableStore:
     """Return the store that a collection declares. It connects on first use."""
-    from .endpoint import EndpointStore  # its client takes a while to load
+    from .endpoint import EndpointStore  # the import of its client is slow
 
     return EndpointStore(collection, agent_id, settings, secrets)

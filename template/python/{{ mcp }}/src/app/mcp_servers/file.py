@@ -54,7 +54,7 @@ class Declaration:
 
     @property
     def contact(self) -> str:
-        """What the agent contacts or runs, without passwords and arguments."""
+        """The contacted address or the command, without passwords and arguments."""
         address = without_password(self.url).partition("?")[0]
         return f"contacts {address}" if address else f"runs {self.command or 'nothing'}"
 

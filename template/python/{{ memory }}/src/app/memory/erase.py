@@ -173,7 +173,7 @@ async def erase_all(
                     left += len(ids)
         except MemoryUnavailable:
             if len(deleted) == before:
-                raise  # else the token of the next page may have died with its rows
+                raise  # else the token of the next page may have expired with its rows
         else:
             if not left:
                 return

@@ -52,7 +52,7 @@ class LocalMemory:
             if (score := len(wanted & _words(text)) / max(1, len(wanted)))
         ]
         records.sort(key=lambda record: (record.text.endswith("?"), -record.score))
-        # An earlier question has the words of the query: a fact always ranks higher.
+        # An earlier question has the words of the query, but must not outrank a fact.
         scores = accumulate((record.score for record in records), min)
         ranked = zip(records, scores, strict=True)
         return [replace(record, score=score) for record, score in ranked][:limit]

@@ -126,7 +126,7 @@ class MemoryTurn:
                 yield
         except TimeoutError:
             log.warning("nothing recalled from %s: no answer within %s s", where, self._seconds)
-        except Exception as error:  # noqa: BLE001 (the turn goes on, whatever it is)
+        except Exception as error:  # noqa: BLE001 (the turn goes on, whatever the error)
             log.warning("nothing recalled from %s: %s", where, describe_failure(error))
 
 

@@ -10,6 +10,6 @@ def open_store(
     collection: Collection, agent_id: str, settings: StoreSettings, secrets: Secrets
 ) -> DurableStore:
     """Return the store that a collection declares. It connects on first use."""
-    from .s3 import S3Store  # its client takes a while to load
+    from .s3 import S3Store  # the import of its client is slow
 
     return S3Store(collection, agent_id, settings, secrets)

@@ -16,7 +16,7 @@ class StoreUnavailable(Exception):
     """The store did not confirm a call; `indeterminate` when it may have changed something."""
 
     def __init__(self, what: str, *, indeterminate: bool = True) -> None:
-        super().__init__(what)  # without secrets: it is logged
+        super().__init__(what)  # logged: without secrets
         self.indeterminate = indeterminate
 
 
@@ -34,7 +34,7 @@ class DurableStore(Protocol):
 
     @property
     def contact(self) -> str:
-        """What the store contacts, without secrets."""
+        """The server or service of the store, without secrets."""
 
     async def load(self, session_id: str, known: Stored | None = None) -> Stored | None:
         """Return the latest snapshot, or None; `known` itself if it is still the latest.

@@ -13,7 +13,7 @@ from .settings import CoreSettings
 
 MAX_TOKENS = 8192  # of one answer; Anthropic requires a limit
 
-# What to check when the provider refuses a call, and when it cannot be reached.
+# Settings to check when the provider refuses a call, and when it cannot be reached.
 CREDENTIALS, ADDRESS = "ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL"
 
 

@@ -18,7 +18,7 @@ from .findings import diagnostic
 from .offline_model import OfflineModel
 from .settings import CoreSettings
 
-# What to check when the provider refuses a call, and when it cannot be reached.
+# Settings to check when the provider refuses a call, and when it cannot be reached.
 CREDENTIALS, ADDRESS = "the AWS credentials", "AWS_REGION"
 
 CALL: ContextVar["Call | None"] = ContextVar("CALL", default=None)

@@ -10,6 +10,6 @@ def open_store(
     collection: Collection, agent_id: str, settings: StoreSettings, secrets: Secrets
 ) -> DurableStore:
     """Return the store that a collection declares. It connects on first use."""
-    from .valkey import ValkeyStore  # its client takes a while to load
+    from .valkey import ValkeyStore  # the import of its client is slow
 
     return ValkeyStore(collection, agent_id, settings, secrets)

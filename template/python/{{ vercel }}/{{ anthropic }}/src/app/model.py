@@ -11,7 +11,7 @@ from .plain_http import is_plain_http
 from .provider import event_hooks
 from .settings import CoreSettings
 
-# What to check when the provider refuses a call, and when it cannot be reached.
+# Settings to check when the provider refuses a call, and when it cannot be reached.
 CREDENTIALS, ADDRESS = "ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL"
 
 

@@ -11,7 +11,7 @@ from .offline_model import OfflineModel
 from .provider import BedrockProvider
 from .settings import CoreSettings
 
-# What to check when the provider refuses a call, and when it cannot be reached.
+# Settings to check when the provider refuses a call, and when it cannot be reached.
 CREDENTIALS, ADDRESS = "the AWS credentials", "AWS_REGION"
 
 

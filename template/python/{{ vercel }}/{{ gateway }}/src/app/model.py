@@ -8,7 +8,7 @@ from .findings import diagnostic
 from .offline_model import OfflineModel
 from .settings import CoreSettings
 
-# What to check when the provider refuses a call, and when it cannot be reached.
+# Settings to check when the provider refuses a call, and when it cannot be reached.
 CREDENTIALS, ADDRESS = "AI_GATEWAY_API_KEY", "any proxy"
 
 

@@ -15,7 +15,7 @@ from .plain_http import is_plain_http
 from .provider import event_hooks
 from .settings import CoreSettings
 
-# What to check when the provider refuses a call, and when it cannot be reached.
+# Settings to check when the provider refuses a call, and when it cannot be reached.
 CREDENTIALS, ADDRESS = "OPENAI_API_KEY", "OPENAI_BASE_URL"
 
 
