@@ -29,7 +29,7 @@ class ChatRoute(Capability):
     advise: Callable[[AgentError], str] = staticmethod(lambda failure: "")
 
     def routes(self, turns: Turns) -> Routes:
-        max_turns, read_lock = self.settings.max_turns, asyncio.Lock()
+        max_turns, one_read = self.settings.max_turns, asyncio.Lock()
 
         async def post(request: Request, runtime: Runtime) -> Response:
             with turns.reading(max_turns):
@@ -44,7 +44,7 @@ class ChatRoute(Capability):
             session_id = _read_id(request, ids[0] if len(ids) == 1 else None)
             actor = read_actor(request, runtime)
             with turns.reading(max_turns):
-                async with read_lock:  # a large session blocks the process for a moment
+                async with one_read:  # a large session takes all of the process for a moment
                     snapshot = await runtime.sessions.read(session_id, actor)
                     text = _json(_ui_messages(snapshot) if snapshot else [])
                     await asyncio.sleep(0.01)  # serves other requests

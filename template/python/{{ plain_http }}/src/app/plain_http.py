@@ -1,4 +1,4 @@
-"""Detects addresses with unencrypted traffic."""
+"""Addresses at which others can read what is sent."""
 
 import re
 
@@ -8,5 +8,5 @@ PLAIN_HTTP = re.compile(
 
 
 def is_plain_http(url: str) -> bool:
-    """Whether requests to a URL travel unencrypted to another host."""
+    """Whether a URL sends what it carries unencrypted to another host."""
     return PLAIN_HTTP.match(url) is not None
