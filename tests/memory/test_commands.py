@@ -104,7 +104,7 @@ def test_forget_erases_one_person_and_no_other(agent: Agent, who: str) -> None:
     assert report["events"] == 8, "of four turns in two memories"
     assert report["records"] >= 8
     notes = "".join(report["notes"])
-    assert "of all people" in notes, "what is the project's cannot be told apart"
+    assert "shared by all users" in notes, "what is the project's cannot be told apart"
     assert agent.service.service.texts(agent.notes, f"/users/{who}") == []
     for memory in (agent.notes, agent.team):
         assert agent.said(memory, who) == []
@@ -130,8 +130,8 @@ def test_forget_says_what_it_could_not(agent: Agent, who: str) -> None:
     assert result.returncode == 1, result
     denied = [call for call in agent.service.calls.of("DeleteEvent") if of(agent.notes)(call.given)]
     assert len(denied) == 1, "it cannot succeed, so it is not tried again"
-    assert re.search("could not: events of collection notes: .*AccessDenied", result.stdout)
-    assert re.search("could not: events of collection team: .*503", result.stdout)
+    assert re.search("failed: events of collection notes: .*AccessDenied", result.stdout)
+    assert re.search("failed: events of collection team: .*503", result.stdout)
     assert "events erased: 0" in result.stdout
     if agent.store:
         assert agent.store.snapshot(chat.session) is None, "the rest was erased"
@@ -223,7 +223,7 @@ def test_forget_says_that_the_service_is_down(agent: Agent, who: str) -> None:
     agent.down()
     result = agent.run("forget", "--actor", who)
     assert result.returncode == 1, result
-    assert "could not: events of collection notes" in result.stdout
+    assert "failed: events of collection notes" in result.stdout
     assert "Traceback" not in result.stdout + result.stderr
 
 

@@ -419,7 +419,7 @@ def test_a_restart_of_the_server_is_survived(
     server.exit_code()
     visitor.say("Is anyone there?")
     visitor.sees("network_error")
-    visitor.sees("Whether this turn was kept, trying again will tell")
+    visitor.sees("It is unknown whether this turn was kept. Try again")
     server = fleet.fresh(UI=1, PORT=server.address[1])
     assert server.address
     if is_loaded_again:

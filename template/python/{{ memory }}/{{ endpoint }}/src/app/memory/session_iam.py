@@ -1,4 +1,4 @@
-"""What the sessions at an endpoint need in the IAM policy: a function is invoked."""
+"""The statement of sessions at a Lambda function in the IAM policy."""
 
 import re
 
@@ -9,7 +9,7 @@ from .statements import ACCOUNT, REGION, Named, allow
 
 
 def session_statements(_project: Project, collection: Collection, arn: str) -> list[Named]:
-    """Return what a collection needs, each with its purpose; `arn` is the start of ARNs."""
+    """Return the statements of a collection by purpose; `arn` is the start of ARNs."""
     backend = collection.backend
     transport = backend.transport if isinstance(backend, CustomConfig) else None
     if not isinstance(transport, LambdaTransport):

@@ -1,4 +1,4 @@
-"""What the sessions in S3 need in the IAM policy."""
+"""The statements of sessions in S3 in the IAM policy."""
 
 from ..collections.check import Project
 from ..collections.models import Collection
@@ -7,7 +7,7 @@ from .statements import Named, allow, variable
 
 
 def session_statements(project: Project, collection: Collection, arn: str) -> list[Named]:
-    """Return what a collection needs, each with its purpose; `arn` is the start of ARNs."""
+    """Return the statements of a collection by purpose; `arn` is the start of ARNs."""
     backend, is_writable = collection.backend, project.is_writable(collection)
     if not isinstance(backend, S3Config):
         return []

@@ -14,7 +14,7 @@ CALLS = {"session_store": ("load", "save", "end"), "memory": ("retrieve", "creat
 
 
 class TracedCalls(Capability):
-    """Decorates what earlier capabilities call."""
+    """Decorates the store and the memories of earlier capabilities."""
 
     def __init__(self, settings: CoreSettings, before: Sequence[Capability]) -> None:
         super().__init__(settings, before)
@@ -25,7 +25,7 @@ class TracedCalls(Capability):
 
 
 class Traced:
-    """Passes on all calls, and makes a span of those in CALLS."""
+    """Forwards all calls, and makes a span of those in CALLS."""
 
     def __init__(self, name: str, target: Any) -> None:
         self._name, self._target = name, target
