@@ -1,4 +1,4 @@
-"""Long-term memory: what a model sees, what its tools do, and what is recorded and erased."""
+"""Long-term memory: recall by models and tools, recording, and erasure."""
 
 import asyncio
 import json
@@ -85,18 +85,18 @@ class Chat:
 
 
 class Scripted:
-    """A memory that fails as its script says; it notes what it is asked."""
+    """A memory that fails as its script says, and notes its queries."""
 
     contact = "nothing"
 
     def __init__(self, *script: Any, scores: Any = ()) -> None:
         self.script, self.scores = list(script), scores
-        self.events, self.asked = list[Event](), list[Any]()
+        self.events, self.queries = list[Event](), list[Any]()
 
     async def retrieve(self, who: Who, place: Namespace, query: str, limit: int) -> list[Record]:
-        self.asked.append((place.path, query, limit))
+        self.queries.append((place.path, query, limit))
         await self._play()
-        return [Record(str(n), f"{n}", one, place.path, "") for n, one in enumerate(self.scores)]
+        return [Record("", f"{n}", score, place.path, "") for n, score in enumerate(self.scores)]
 
     async def create_event(self, event: Event) -> None:
         self.events.append(event)
@@ -128,7 +128,7 @@ def rows(key: str) -> list[Any]:
 
 def turn_of(*memories: Any, seconds: float = 2, **config: Any) -> MemoryTurn:
     namespaces = {"/users/{actorId}/facts": NamespaceConfig(**config)}
-    readers = [Reader(f"c{n}", "user", one, namespaces) for n, one in enumerate(memories)]
+    readers = [Reader(f"c{n}", "user", source, namespaces) for n, source in enumerate(memories)]
     return MemoryTurn(ADA, readers, seconds=seconds, is_writable=True)
 
 
@@ -141,7 +141,7 @@ async def test_a_model_sees_memories_and_its_session_does_not_keep_them() -> Non
         assert QUESTION in str(session.snapshot) and "memory>" not in str(session.snapshot)
 
 
-async def test_the_offline_model_says_what_it_remembers_of_this_actor() -> None:
+async def test_the_offline_model_recalls_memories_of_this_actor_only() -> None:
     chat = Chat()
     await chat.say("ada", MISO, "before")
     ada, bob = await asyncio.gather(*[chat.say(actor, QUESTION) for actor in ("ada", "bob")])
@@ -193,12 +193,12 @@ async def test_a_memory_that_fails_or_hangs_is_left_out(failure: Any, caplog: An
     assert "secret" not in line
 
 
-async def test_a_search_finds_what_the_files_want() -> None:
-    one = Scripted(scores=[0.19, 0.2, 0.9, 0.5])
-    turn = turn_of(one, top_k=2, relevance_score=0.2)
+async def test_a_search_applies_the_limits_of_the_files() -> None:
+    scripted = Scripted(scores=[0.19, 0.2, 0.9, 0.5])
+    turn = turn_of(scripted, top_k=2, relevance_score=0.2)
     hits = await turn.search("\U0001f600" * 5000 + "x")
     assert [hit.score for hit in hits] == [0.9, 0.5]
-    assert [(len(query), limit) for _, query, limit in one.asked] == [(5000, 8)]
+    assert [(len(query), limit) for _, query, limit in scripted.queries] == [(5000, 8)]
 
 
 def test_a_block_is_escaped_and_bounded() -> None:
@@ -219,7 +219,7 @@ def test_a_namespace_belongs_to_one_actor() -> None:
     assert len(set(ids)) == 2 and len(ids[0]) <= 100
 
 
-async def test_what_fails_is_sent_again_as_the_same_event_until_it_is_refused(caplog: Any) -> None:
+async def test_a_failed_event_is_sent_again_until_it_is_refused(caplog: Any) -> None:
     target: Any = Scripted(
         MemoryUnavailable("down"), KeyError("odd"), None, MemoryRefused("not valid")
     )
@@ -232,7 +232,7 @@ async def test_what_fails_is_sent_again_as_the_same_event_until_it_is_refused(ca
     assert caplog.messages == ["facts: turns not recorded: 1 (not valid)"]
 
 
-async def test_too_many_that_wait_go_oldest_first(caplog: Any, monkeypatch: Any) -> None:
+async def test_a_full_queue_drops_the_oldest_turns(caplog: Any, monkeypatch: Any) -> None:
     monkeypatch.setattr(retry_queue, "MAX_TURNS", 2)
     target: Any = Scripted()
     recorder = Recorder([Writer("facts", target)])
@@ -291,10 +291,11 @@ def test_what_may_belong_to_others_is_not_erased(templates: Any, actor: str, pat
     assert paths or scope.shared
 
 
-def test_the_policy_allows_what_is_used_and_its_copy_is_compared(project: Path) -> None:
+def test_the_policy_allows_used_actions_and_its_copy_is_compared(project: Path) -> None:
     long_term = Chat().long_term
     policy = make_policy(long_term.project)
-    assert [it["Sid"] for it in policy["Statement"]] == ["RecallNotes", "RecordNotes", "Secrets"]
+    sids = [statement["Sid"] for statement in policy["Statement"]]
+    assert sids == ["RecallNotes", "RecordNotes", "Secrets"]
     condition = policy["Statement"][0]["Condition"]["StringLike"]
     assert condition == {"bedrock-agentcore:namespace": ["/users/*/"]}
     saved = project / "iam/apart.policy.json"

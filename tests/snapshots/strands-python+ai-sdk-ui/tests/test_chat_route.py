@@ -29,9 +29,9 @@ def with_route(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def say(client: Client, id: str, text: str) -> list[Any]:
-    """The parts of the reply."""
-    said = {"id": id, "role": "user", "parts": [{"type": "text", "text": text}]}
-    body = json.dumps({"id": "s", "messages": [said], "trigger": "submit-message"})
+    """Return the parts of the reply."""
+    message = {"id": id, "role": "user", "parts": [{"type": "text", "text": text}]}
+    body = json.dumps({"id": "s", "messages": [message], "trigger": "submit-message"})
     status, session, events = await client.send(f"POST {ROUTE}", HEADERS, body.encode())
     assert (status, session) == (200, "s")
     *parts, done, end = [event.removeprefix("data: ") for event in events.split("\n\n")]

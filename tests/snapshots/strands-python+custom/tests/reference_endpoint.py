@@ -1,6 +1,6 @@
-"""A custom backend to try and to learn from: `python tests/reference_endpoint.py --port 8081`.
+"""An example of a custom backend: `python tests/reference_endpoint.py --port 8081`.
 
-It speaks REST and the wire of AWS Lambda. An ETag is new at each save, which can name another.
+Speaks REST and the wire format of AWS Lambda. Each save makes a new ETag.
 """
 
 import argparse
@@ -20,7 +20,7 @@ OLD = f"SELECT rowid {HERE} AND id LIKE '%-%' ORDER BY id DESC LIMIT -1 OFFSET 1
 
 
 def text(ask: Any, name: str, pattern: str = ID) -> str:
-    """A text that a request must hold."""
+    """Return a required string of a request."""
     value = ask.get(name) if isinstance(ask, dict) else None
     if isinstance(value, str) and re.fullmatch(pattern, value):
         return value
@@ -28,7 +28,7 @@ def text(ask: Any, name: str, pattern: str = ID) -> str:
 
 
 class Endpoint(ThreadingHTTPServer):
-    """The endpoint, on a port of this machine; 0 is any free one."""
+    """The endpoint, on a port of this machine; 0 means any free port."""
 
     def __init__(self, port: int = 0, db: str = ":memory:", token: str = "") -> None:
         super().__init__(("127.0.0.1", port), Handler)
@@ -37,7 +37,7 @@ class Endpoint(ThreadingHTTPServer):
         self.data.execute(TABLE)
 
     def do(self, ask: Any) -> tuple[int, str, str | None]:
-        """The status, JSON and ETag of an operation, done in one transaction."""
+        """Return the status, JSON and ETag of an operation, run in one transaction."""
         with self._lock, self.data:
             self.data.execute("BEGIN IMMEDIATE")
             return self._do(ask, text(ask, "operation"), text(ask, "session_id"))
@@ -75,7 +75,7 @@ class Handler(BaseHTTPRequestHandler):
     protocol_version, timeout, disable_nagle_algorithm = "HTTP/1.1", 60, True
 
     def do_POST(self) -> None:
-        """Answer a request. A function's status is 200, and a header says that it failed."""
+        """Answer a request. A function's status is always 200; a header marks a failure."""
         is_lambda, etag = self.path.startswith("/2015-03-31/functions/"), None
         try:
             body = self.rfile.read(abs(int(self.headers["Content-Length"] or 0)))
@@ -97,7 +97,7 @@ class Handler(BaseHTTPRequestHandler):
     do_GET = do_DELETE = do_POST
 
     def _ask(self, body: bytes) -> dict[str, Any]:
-        """A REST request as the payload of a function, whose callers AWS checks."""
+        """Return a REST request as the payload of a function, whose callers AWS checks."""
         headers, token, (path, _, query) = self.headers, self.server.token, self.path.partition("?")
         if token and not compare_digest(str(headers["Authorization"]), f"Bearer {token}"):
             raise PermissionError("the token is missing or wrong")

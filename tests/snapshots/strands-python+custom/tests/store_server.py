@@ -18,7 +18,7 @@ LAMBDA = {"type": "lambda", "function_arn": ARN, "credentials": {"scheme": "iam-
 
 
 class StoreServer:
-    """A server, and what the tests do to its data behind the back of a store."""
+    """A server whose data the tests change without a store."""
 
     kinds = ("rest-api", "lambda")
     lifetime = "project"
@@ -30,7 +30,7 @@ class StoreServer:
         self._quiet.start()
         self.port = self._server.server_port
         threading.Thread(target=self._server.serve_forever, args=[0.01], daemon=True).start()
-        # Which reads its data files once, not for each store.
+        # A session reads its data files once, not for each store.
         self._session = patch("app.store.endpoint_lambda.Session", return_value=Session())
         self._session.start()
         return self
@@ -42,18 +42,18 @@ class StoreServer:
         self._server.server_close()
 
     def backend(self, kind: str, seconds: int) -> dict[str, Any]:
-        """The `backend` of a collection, whose calls may take so long."""
+        """Return the `backend` of a collection; `seconds` limits a call."""
         transport = {"timeout_ms": seconds * 1000, **(REST if kind == "rest-api" else LAMBDA)}
         return {"type": "custom", "transport": transport}
 
     def environment(self, port: int) -> dict[str, str]:
-        """The variables with which a store finds the server, or nothing at another port."""
+        """Return the variables that point a store to `port`, where the server may be."""
         url = f"http://127.0.0.1:{port}"
         keys = {"AWS_ACCESS_KEY_ID": "tests", "AWS_SECRET_ACCESS_KEY": PASSWORD}
         return {"TESTS_URL": url, "TESTS_TOKEN": PASSWORD, "AWS_ENDPOINT_URL_LAMBDA": url, **keys}
 
     def read(self, session_id: str, agent_id: str) -> bytes:
-        """The latest snapshot."""
+        """Return the latest snapshot."""
         rows = "SELECT json FROM kept WHERE id = 'latest' AND sid = ? AND scope = ?"
         row = self._server.data.execute(rows, [session_id, f"agent/{agent_id}"]).fetchone()
         return str(row[0]).encode()
@@ -67,5 +67,5 @@ class StoreServer:
         assert self._server.data.execute(change, row).rowcount == 1
 
     def expire(self, session_id: str, agent_id: str) -> bool:
-        """Let the time to live run out; return whether the store has one."""
+        """Expire the session; return False if the store has no time to live."""
         return False

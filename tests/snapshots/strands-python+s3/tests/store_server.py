@@ -21,7 +21,7 @@ class _Quiet(WSGIRequestHandler):
 
 
 class StoreServer:
-    """A server, and what the tests do to its data behind the back of a store."""
+    """A server whose data the tests change without a store."""
 
     kinds = ("s3",)
     lifetime = "session"
@@ -33,7 +33,7 @@ class StoreServer:
         self._server = make_server("127.0.0.1", 0, moto, request_handler=_Quiet)
         self.port = self._server.server_port
         threading.Thread(target=self._server.serve_forever, args=[0.01], daemon=True).start()
-        # Which reads its data files once, not for each store.
+        # A session reads its data files once, not for each store.
         self._session = patch("app.store.s3.Session", return_value=Session())
         self._session.start()
         self._s3: Any = s3_backends[DEFAULT_ACCOUNT_ID]["aws"]
@@ -46,18 +46,18 @@ class StoreServer:
         self._s3.buckets.clear()
 
     def backend(self, kind: str, seconds: int) -> dict[str, Any]:
-        """The `backend` of a collection; settings.py has the seconds that a call may take."""
+        """Return the `backend` of a collection; a setting limits the `seconds` of a call."""
         where = {"bucket_secret": "secrets/s3/tests", "region": "us-east-1", "prefix": "tests"}
         return {"type": kind, "ttl_days": 7, **where}
 
     def environment(self, port: int) -> dict[str, str]:
-        """The variables with which a store finds the server, or nothing at another port."""
+        """Return the variables that point a store to `port`, where the server may be."""
         keys = {"AWS_ACCESS_KEY_ID": "tests", "AWS_SECRET_ACCESS_KEY": PASSWORD}
         url = f"http://127.0.0.1:{port}"
         return {"SECRETS_S3_TESTS": BUCKET, "AWS_ENDPOINT_URL_S3": url, **keys}
 
     def read(self, session_id: str, agent_id: str) -> bytes:
-        """The latest snapshot."""
+        """Return the latest snapshot."""
         return bytes(self._s3.get_object(BUCKET, self._key(session_id, agent_id)).value)
 
     def overwrite(self, session_id: str, agent_id: str, snapshot: bytes) -> None:
@@ -65,7 +65,7 @@ class StoreServer:
         self._s3.put_object(BUCKET, self._key(session_id, agent_id), snapshot)
 
     def expire(self, session_id: str, agent_id: str) -> bool:
-        """Let the time to live run out; return whether the store has one."""
+        """Expire the session; return False if the store has no time to live."""
         found = self._s3.get_object(BUCKET, self._key(session_id, agent_id))
         found.last_modified -= timedelta(days=8)
         return True

@@ -1,4 +1,4 @@
-"""The page: whole files, behind the checks, and a policy that lets them call only this server."""
+"""The page: complete files that pass the checks, and other machines need a token."""
 
 import re
 

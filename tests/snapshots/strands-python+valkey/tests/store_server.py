@@ -1,4 +1,4 @@
-"""The Valkey of test_store.py: an empty one that ends with the tests."""
+"""An empty Valkey for test_store.py, which ends with the tests."""
 
 import socket
 import subprocess
@@ -12,7 +12,7 @@ PASSWORD = "sentinel-7d1"  # which no log and no error may show
 
 
 class StoreServer:
-    """A server, and what the tests do to its data behind the back of a store."""
+    """A server whose data the tests change without a store."""
 
     kinds = ("valkey",)
     lifetime = "session"
@@ -39,15 +39,15 @@ class StoreServer:
         self._process.wait()
 
     def backend(self, kind: str, seconds: int) -> dict[str, Any]:
-        """The `backend` of a collection; settings.py has the seconds that a call may take."""
+        """Return the `backend` of a collection; a setting limits the `seconds` of a call."""
         return {"type": kind, "endpoint_secret": "secrets/valkey/tests", "ttl_seconds": 100}
 
     def environment(self, port: int) -> dict[str, str]:
-        """The variables with which a store finds the server, or nothing at another port."""
+        """Return the variables that point a store to `port`, where the server may be."""
         return {"SECRETS_VALKEY_TESTS": f"valkey://:{PASSWORD}@127.0.0.1:{port}"}
 
     def read(self, session_id: str, agent_id: str) -> bytes:
-        """The latest snapshot."""
+        """Return the latest snapshot."""
         return bytes(self._client.hget(f"session:{session_id}:agent:{agent_id}", "latest"))
 
     def overwrite(self, session_id: str, agent_id: str, snapshot: bytes) -> None:
@@ -56,7 +56,7 @@ class StoreServer:
         self._client.hset(f"session:{session_id}:agent:{agent_id}", mapping=fields)
 
     def expire(self, session_id: str, agent_id: str) -> bool:
-        """Let the time to live run out; return whether the store has one."""
+        """Expire the session; return False if the store has no time to live."""
         key = f"session:{session_id}:agent:{agent_id}"
         assert 90 <= self._client.ttl(key) <= 100
         return bool(self._client.pexpire(key, 0))

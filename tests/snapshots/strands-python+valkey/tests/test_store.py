@@ -1,4 +1,4 @@
-"""Sessions in a store: continued anywhere, never merged, never lost without a word."""
+"""Sessions in a store: every process continues them, and none is merged or silently lost."""
 
 import asyncio
 import json
@@ -38,13 +38,13 @@ DAMAGES: list[dict[str, Any]] = [
 
 
 class Home:
-    """An agent of its own name, whose sessions are in the server."""
+    """An agent with a name of its own, and its sessions in the server."""
 
     def __init__(self, server: StoreServer, kind: str) -> None:
         self.server, self.kind, self.agent_id = server, kind, f"agent-{uuid4().hex[:8]}"
 
     def fields(self, seconds: int = 30) -> dict[str, Any]:
-        """The front matter of the collection, whose calls may take so long."""
+        """Return the front matter of the collection; `seconds` limits a call."""
         scope, backend = {"lifetime": self.server.lifetime}, self.server.backend(self.kind, seconds)
         more = {"status": "active", "scope": scope, "writeback": {"enabled": True}}
         return NAMES | more | {"backend": backend}
@@ -99,7 +99,7 @@ async def test_a_save_replaces_the_expected_revision_only(home: Home) -> None:
         await store.save("s", snapshot(3), second)
     saves = [(store, other)[n % 2].save("s", snapshot(n), None) for n in range(6)]
     results = await asyncio.gather(*saves, return_exceptions=True)
-    assert sorted(type(it).__name__ for it in results) == ["Conflict"] * 5 + ["str"]
+    assert sorted(type(result).__name__ for result in results) == ["Conflict"] * 5 + ["str"]
 
 
 async def test_checkpoints_are_kept_and_an_unreadable_snapshot_is_quarantined(home: Home) -> None:
@@ -126,22 +126,22 @@ async def test_checkpoints_are_kept_and_an_unreadable_snapshot_is_quarantined(ho
 
 async def test_a_check_leaves_no_session(home: Home) -> None:
     store, collection = home.store(), Collection.model_validate(home.fields())
-    found = [finding async for finding in check_store(store, collection, is_writable=True)]
-    assert [one for one in found if one["severity"] == "error"] == []
+    findings = [finding async for finding in check_store(store, collection, is_writable=True)]
+    assert [finding for finding in findings if finding["severity"] == "error"] == []
     if home.server.is_listing:
         assert await store.sessions() == []
 
 
 async def test_a_session_continues_after_a_restart_and_in_another_process(home: Home) -> None:
-    one, two = home.replica(), home.replica()
-    assert [await it.say("s", str(n)) for n, it in enumerate([one, two, one, one])] == list("1234")
+    a, b = home.replica(), home.replica()
+    assert [await agent.say("s", str(n)) for n, agent in enumerate([a, b, a, a])] == list("1234")
     restarted = home.replica()
     assert await restarted.say("s", "4") == "5"
     assert restarted.model.calls == ["0 ok 1 ok 2 ok 3 ok 4"]
-    assert await two.say("s!") == "end"
-    assert [await one.say("s"), await two.say("s")] == ["1", "2"]
+    assert await b.say("s!") == "end"
+    assert [await a.say("s"), await b.say("s")] == ["1", "2"]
     if home.server.expire("s", home.agent_id):
-        assert await one.say("s") == "1"
+        assert await a.say("s") == "1"
 
 
 @pytest.mark.parametrize(("address", "outcome"), [("s", "2"), ("s!", "end")])
@@ -164,13 +164,13 @@ async def test_a_turn_is_refused_when_another_process_was_faster(
 
 
 async def test_no_turn_continues_from_a_damaged_snapshot(home: Home) -> None:
-    one, two = home.replica(), home.replica()
+    first, second = home.replica(), home.replica()
     for number, damage in enumerate(DAMAGES):
-        assert await one.say("s") == "1"
+        assert await first.say("s") == "1"
         damaged = json.loads(home.server.read("s", home.agent_id)) | damage
         home.server.overwrite("s", home.agent_id, json.dumps(damaged).encode())
-        assert [await two.say("s"), two.model.calls] == ["session_corrupt", []]
-        assert len(await one.store.quarantined("s")) == number + 1
+        assert [await second.say("s"), second.model.calls] == ["session_corrupt", []]
+        assert len(await first.store.quarantined("s")) == number + 1
 
 
 async def test_a_store_that_is_down_fails_the_turn_before_the_model(
@@ -186,7 +186,7 @@ async def test_a_store_that_is_down_fails_the_turn_before_the_model(
 
 
 @pytest.mark.parametrize("is_saved", [True, False])
-async def test_a_lost_reply_of_a_save_is_found_out(is_saved: bool, home: Home) -> None:
+async def test_a_lost_reply_of_a_save_is_detected(is_saved: bool, home: Home) -> None:
     client = home.replica(["a"], ["b"], checkpoints=9)
     assert await client.say("s") == "1"
     save = client.store.save
@@ -203,17 +203,17 @@ async def test_a_lost_reply_of_a_save_is_found_out(is_saved: bool, home: Home) -
     assert len(await client.store.checkpoints("s")) == 3
 
 
-async def test_a_store_that_is_not_writable_stays_as_it_is(home: Home) -> None:
+async def test_a_read_only_store_stays_unchanged(home: Home) -> None:
     assert await home.replica().say("s") == "1"
     client = home.replica(is_writable=False)
-    said = [await client.say(it) for it in ("s", "s", "s!", "s", "new!", "new")]
-    assert said == ["2", "3", "end", "1", "end", "1"]
+    replies = [await client.say(target) for target in ("s", "s", "s!", "s", "new!", "new")]
+    assert replies == ["2", "3", "end", "1", "end", "1"]
     assert await home.replica().say("s") == "2"
 
 
 async def test_the_actor_of_a_session_is_found(home: Home) -> None:
     client = home.replica()
-    assert [await client.say(it) for it in ("one@ada", "two@bob", "three")] == ["1"] * 3
+    assert [await client.say(target) for target in ("one@ada", "two@bob", "three")] == ["1"] * 3
     ids = ("one", "two", "three", "unknown")
     assert [await owner_of(home.store(), id) for id in ids] == ["ada", "bob", None, None]
 
@@ -240,7 +240,7 @@ def test_the_commands_show_a_session_and_restore_it(home: Home, apart: Path) -> 
     (apart / "agents" / "apart.agent.md").unlink()
     assert run("check", "--connect")[0] == 0
     shown = json.loads(run("sessions", "show", "s", "--json")[1])
-    assert [it["turn"] for it in (shown, *shown["checkpoints"])] == [2, 1, 2]
+    assert [entry["turn"] for entry in (shown, *shown["checkpoints"])] == [2, 1, 2]
     first = shown["checkpoints"][0]["id"]
     assert run("sessions", "restore", "s", first) == (0, "Session s is back at turn 1.\n")
     assert f", restored from {first}" in run("sessions", "show", "s")[1]

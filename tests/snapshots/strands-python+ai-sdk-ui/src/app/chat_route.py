@@ -26,7 +26,7 @@ Part = dict[str, Any]
 class ChatRoute(Capability):
     """The routes for a page with useChat; the id of the chat is that of the session."""
 
-    # What is added to the text of an error, for those who may know more than its message.
+    # Adds details to the text of an error, for callers who may see them.
     advise: Callable[[AgentError], str] = staticmethod(lambda failure: "")
 
     def routes(self, turns: Turns) -> Routes:
@@ -47,7 +47,7 @@ class ChatRoute(Capability):
                 async with one_read:  # a large session takes all of the process for a moment
                     snapshot = await runtime.sessions.read(session_id, actor)
                     text = _json(_ui_messages(snapshot) if snapshot else [])
-                    await asyncio.sleep(0.01)  # in which others are served
+                    await asyncio.sleep(0.01)  # serves other requests
             response = Response(text, headers=contract.NO_SNIFF, media_type="application/json")
             return _private(request, response)
 
@@ -65,7 +65,7 @@ def _private(request: Request, response: Response) -> Response:
 
 
 class UiEvents(Events):
-    """A reply as the parts of the UI message stream; tools are dynamic, as a page knows none."""
+    """A reply as the parts of the UI message stream; tools are dynamic, as a page declares none."""
 
     def __init__(self, turn: Turn, advise: Callable[[AgentError], str]) -> None:
         self._turn, self._advise = turn, advise
@@ -76,7 +76,7 @@ class UiEvents(Events):
         return _part("start", messageId=_reply_id(self._turn.key))
 
     def chunk(self, chunk: contract.Chunk) -> str:
-        """Return the parts of what a turn emits, the first time after what it recalled."""
+        """Return the parts of a chunk; recalled memories come before the first."""
         parts = self._begin()
         if isinstance(chunk, str):
             return parts + self._text(chunk)
@@ -127,7 +127,7 @@ class UiEvents(Events):
 
 
 async def _read_turn(request: Request, runtime: Runtime) -> Turn:
-    """Read the turn of which useChat sends the messages; only the last one counts."""
+    """Read the turn in the messages of useChat, of which only the last counts."""
     body = contract.parse_json(await receive(request, runtime.settings.max_body_bytes))
     if not isinstance(body, dict):
         raise AgentError("invalid_request", "The body must be an object.")
@@ -167,13 +167,13 @@ def _is_text(part: Any) -> bool:
 
 
 def _ui_messages(snapshot: Snapshot) -> list[dict[str, Any]]:
-    """Return the messages of a session; the last prompt has its key as id: it can be replayed."""
+    """Return the messages of a session; the id of the last prompt is its key, for a replay."""
     last, turns = snapshot["app_data"], read_turns(snapshot["data"]["messages"])
     messages = []
     for turn, (prompt, chunks) in enumerate(turns, last["turn"] - len(turns) + 1):
         id = last["key"] if turn == last["turn"] and last["key"] else f"turn-{turn}"
-        said = {"type": "text", "text": prompt}
-        messages.append({"id": id, "role": "user", "parts": [said]})
+        part = {"type": "text", "text": prompt}
+        messages.append({"id": id, "role": "user", "parts": [part]})
         reply = {"id": _reply_id(id), "role": "assistant", "parts": _parts(chunks)}
         messages.append({**reply, "metadata": {"turn": turn}})
     return messages

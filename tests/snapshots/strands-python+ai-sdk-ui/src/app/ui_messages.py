@@ -1,4 +1,4 @@
-"""The stored messages of Strands Agents, as a page is to show them."""
+"""Reads stored messages of Strands Agents for a page."""
 
 from typing import Any
 
@@ -7,7 +7,7 @@ from .turn import tools_of
 
 
 def read_turns(messages: list[Any]) -> list[tuple[str, list[Chunk]]]:
-    """Return the prompt of each turn, and what the turn said."""
+    """Return the prompt and the chunks of each turn."""
     turns = list[tuple[str, list[Chunk]]]()
     for message in messages:
         content = message["content"]

@@ -1,4 +1,4 @@
-"""Which model answers: MODEL at Anthropic, or the offline model while MODEL is unset."""
+"""The model: MODEL at Anthropic, or the offline model while MODEL is unset."""
 
 import os
 from typing import Any
@@ -12,12 +12,12 @@ from .settings import CoreSettings, is_plain_http
 
 MAX_TOKENS = 8192  # of one answer; Anthropic requires a limit
 
-# What to look at when the provider refuses a call, and when it is not reached.
+# Settings to check when the provider refuses a call, and when it cannot be reached.
 CREDENTIALS, ADDRESS = "ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL"
 
 
 def build_model(settings: CoreSettings) -> Model:
-    """The model of this process."""
+    """Return the model of this process."""
     if settings.model == "offline":
         return OfflineModel()
     from anthropic import DefaultAsyncHttpxClient  # takes a second
@@ -28,7 +28,7 @@ def build_model(settings: CoreSettings) -> Model:
 
 
 def check_model(settings: CoreSettings) -> list[dict[str, Any]]:
-    """What keeps this model from answering, as far as the environment can tell."""
+    """Return findings about missing or invalid model settings."""
     if settings.model == "offline":
         return []
     if not os.environ.get("ANTHROPIC_API_KEY"):
@@ -41,5 +41,5 @@ def check_model(settings: CoreSettings) -> list[dict[str, Any]]:
 
 
 def model_endpoint(settings: CoreSettings) -> str:
-    """Where the model is reached."""
+    """Return the address of the provider."""
     return os.environ.get("ANTHROPIC_BASE_URL") or "https://api.anthropic.com"

@@ -22,7 +22,7 @@ class ChatModel(OpenAIModel):
 
     def __init__(self, settings: CoreSettings) -> None:
         super().__init__(model_id=settings.model)
-        # A server of your own may want no key, but the client insists on one.
+        # A server of your own may want no key, but the client requires a key.
         key = os.environ.get("OPENAI_API_KEY") or "none"
         http = DefaultAsyncHttpxClient(event_hooks=event_hooks(settings))
         self._openai = AsyncOpenAI(api_key=key, http_client=http)
@@ -35,7 +35,7 @@ class ChatModel(OpenAIModel):
 
     @asynccontextmanager
     async def _get_client(self) -> AsyncIterator[Any]:
-        # The base class makes a client for each call, as it does not close what it reads.
+        # The base class makes a client for each call, as it does not close responses.
         async with AsyncExitStack() as stack:
 
             async def create(**request: Any) -> Any:
@@ -57,7 +57,7 @@ class ChatModel(OpenAIModel):
             yield chunk
 
     def format_chunk(self, event: dict[str, Any], **kwargs: Any) -> StreamEvent:
-        # The base class takes for a good end: a stream that just stops, and an unknown reason.
+        # The base class accepts a stream that just stops, and an unknown finish reason.
         if event["chunk_type"] == "message_stop" and event["data"] == "end_turn":
             raise ConnectionError("the stream ended without a finish reason")
         if event["chunk_type"] == "message_stop" and event["data"] not in REASONS:

@@ -1,4 +1,4 @@
-"""Which model answers: MODEL over Chat Completions, or the offline model while MODEL is unset."""
+"""The model: MODEL over Chat Completions, or the offline model while MODEL is unset."""
 
 import os
 from typing import Any
@@ -9,12 +9,12 @@ from .findings import diagnostic
 from .offline_model import OfflineModel
 from .settings import CoreSettings, is_plain_http
 
-# What to look at when the provider refuses a call, and when it is not reached.
+# Settings to check when the provider refuses a call, and when it cannot be reached.
 CREDENTIALS, ADDRESS = "OPENAI_API_KEY", "OPENAI_BASE_URL"
 
 
 def build_model(settings: CoreSettings) -> Model:
-    """The model of this process."""
+    """Return the model of this process."""
     if settings.model == "offline":
         return OfflineModel()
     from .chat_model import ChatModel  # imports openai, which takes a second
@@ -23,7 +23,7 @@ def build_model(settings: CoreSettings) -> Model:
 
 
 def check_model(settings: CoreSettings) -> list[dict[str, Any]]:
-    """What keeps this model from answering, as far as the environment can tell."""
+    """Return findings about missing or invalid model settings."""
     key = os.environ.get("OPENAI_API_KEY")
     if settings.model == "offline":
         return []
@@ -37,5 +37,5 @@ def check_model(settings: CoreSettings) -> list[dict[str, Any]]:
 
 
 def model_endpoint(settings: CoreSettings) -> str:
-    """Where the model is reached."""
+    """Return the address of the provider."""
     return os.environ.get("OPENAI_BASE_URL") or "https://api.openai.com/v1"

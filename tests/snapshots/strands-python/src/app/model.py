@@ -1,4 +1,4 @@
-"""Which model answers: MODEL on Amazon Bedrock, or the offline model while MODEL is unset."""
+"""The model: MODEL on Amazon Bedrock, or the offline model while MODEL is unset."""
 
 import os
 from collections.abc import AsyncGenerator
@@ -18,28 +18,28 @@ from .findings import diagnostic
 from .offline_model import OfflineModel
 from .settings import CoreSettings
 
-# What to look at when the provider refuses a call, and when it is not reached.
+# Settings to check when the provider refuses a call, and when it cannot be reached.
 CREDENTIALS, ADDRESS = "the AWS credentials", "AWS_REGION"
 
 CALL: ContextVar["Call | None"] = ContextVar("CALL", default=None)
 
 
 class Call:
-    """What is open of one call, and whether anybody still wants it."""
+    """An open Bedrock call that its turn can abort."""
 
     is_over = False
     body: HTTPResponse | None = None
 
     def end(self) -> None:
-        """Stop reading, also in the middle of it."""
+        """Stop reading, even mid-stream."""
         self.is_over = True
         if self.body:
-            with suppress(OSError, RuntimeError, ValueError):  # it has ended by itself
+            with suppress(OSError, RuntimeError, ValueError):  # the response has ended already
                 self.body.shutdown()
 
 
 class Bedrock(BedrockModel):
-    """Bedrock whose calls end with their turn; the base class reads on in a thread."""
+    """Bedrock whose calls end with their turn; the base class continues to read in a thread."""
 
     async def stream(self, *args: Any, **kwargs: Any) -> AsyncGenerator[Any, None]:
         call = Call()
@@ -61,12 +61,12 @@ def _keep_body(response_dict: dict[str, Any], **_: Any) -> None:
 
 
 def build_model(settings: CoreSettings) -> Model:
-    """The model of this process."""
+    """Return the model of this process."""
     return OfflineModel() if settings.model == "offline" else _bedrock(settings)
 
 
 def check_model(settings: CoreSettings) -> list[dict[str, Any]]:
-    """What keeps the model from answering, as far as the environment tells."""
+    """Return findings about missing or invalid model settings."""
     if settings.model == "offline":
         return []
     try:
@@ -79,7 +79,7 @@ def check_model(settings: CoreSettings) -> list[dict[str, Any]]:
 
 
 def model_endpoint(settings: CoreSettings) -> str:
-    """Where the model is reached."""
+    """Return the address of the provider."""
     return str(_bedrock(settings).client.meta.endpoint_url)
 
 

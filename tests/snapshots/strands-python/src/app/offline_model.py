@@ -1,4 +1,4 @@
-"""A model without a network: it repeats what it was told, and calls a tool when asked to."""
+"""A model without a network: echoes the conversation, and calls a tool on request."""
 
 import json
 import re
@@ -16,7 +16,7 @@ class OfflineModel(Model):
     """Answers the same conversation with the same text, every time and everywhere."""
 
     def update_config(self, **model_config: Any) -> None:
-        """There is nothing to configure."""
+        """Do nothing: the model has no options."""
 
     def get_config(self) -> dict[str, Any]:
         return {"model_id": "offline"}
@@ -27,10 +27,10 @@ class OfflineModel(Model):
     async def stream(
         self, messages: Messages, tool_specs: list[ToolSpec] | None = None, *_: Any, **__: Any
     ) -> AsyncIterable[StreamEvent]:
-        said = [block for m in messages if m["role"] == "user" for block in m["content"]]
-        told = [block["text"] for block in said if "text" in block]
+        blocks = [block for m in messages if m["role"] == "user" for block in m["content"]]
+        prompts = [block["text"] for block in blocks if "text" in block]
         results = [b["toolResult"]["content"] for b in messages[-1]["content"] if "toolResult" in b]
-        call = None if results else re.fullmatch(r"use (\w+): (.*)", told[-1], re.DOTALL)
+        call = None if results else re.fullmatch(r"use (\w+): (.*)", prompts[-1], re.DOTALL)
         yield {"messageStart": {"role": "assistant"}}
         if call:
             tool: Any = {"name": call[1], "toolUseId": f"call_{len(messages)}"}
@@ -41,8 +41,8 @@ class OfflineModel(Model):
         else:
             yield {"contentBlockStart": {"start": {}}}
             reply = ["I am the offline model, not a language model: I repeat what I am told."]
-            reply += [f' Earlier you said: "{text}"' for text in told[-5:-1]]
-            reply += [f' Now you said: "{told[-1]}"']
+            reply += [f' Earlier you said: "{text}"' for text in prompts[-5:-1]]
+            reply += [f' Now you said: "{prompts[-1]}"']
             reply += [f" The tool answered: {result[0].get('text')}" for result in results]
             for sentence in reply:
                 yield {"contentBlockDelta": {"delta": {"text": sentence}}}

@@ -29,7 +29,7 @@ export function linesOf(report: Report): string[] {
   const counts = (['sessions', 'events', 'records'] as const).map(
     (name) => `${name} erased: ${report[name]}`,
   )
-  const failures = report.could_not.map((what) => `could not: ${what}`)
+  const failures = report.could_not.map((what) => `failed: ${what}`)
   return [...counts, ...failures, ...report.notes.map((what) => `note: ${what}`)]
 }
 
@@ -210,7 +210,7 @@ export function erasureScope(
   for (const template of templates) {
     const part = actorsPart(template)
     if (!part) {
-      shared.push(`records in ${template} are of all people`)
+      shared.push(`records in ${template} are shared by all users`)
       continue
     }
     if (part.includes('{projectId}') && !identity.projectId) {

@@ -23,9 +23,9 @@ class Failure extends Error {
   }
 }
 
-// What the browser keeps: lists of sessions for all tabs, and for one what it alone has seen ---
+// Storage of the browser: the sessions for all tabs, and facts that only one tab has -----------
 
-const unkept = new Map() // what a browser that blocks this, or is full, did not take
+const unkept = new Map() // values that the browser refused to store
 
 function read(storage, key) {
   try {
@@ -53,15 +53,15 @@ function readSessions() {
   return Array.isArray(all) ? all.filter(isSession) : []
 }
 
-function isSession(it) {
-  const isText = ['id', 'title', 'actor'].every((name) => typeof it?.[name] === 'string')
-  const isNumber = ['began', 'turns'].every((name) => Number.isFinite(it?.[name]))
-  return isText && isNumber && /^[A-Za-z0-9][\w-]{0,255}$/.test(it.id)
+function isSession(value) {
+  const isText = ['id', 'title', 'actor'].every((name) => typeof value?.[name] === 'string')
+  const isNumber = ['began', 'turns'].every((name) => Number.isFinite(value?.[name]))
+  return isText && isNumber && /^[A-Za-z0-9][\w-]{0,255}$/.test(value.id)
 }
 
 function saveSession(session, isGone = false) {
   const others = readSessions().filter(({ id }) => id !== session.id)
-  const all = isGone ? others : [...others, session].sort((one, two) => two.began - one.began)
+  const all = isGone ? others : [...others, session].sort((a, b) => b.began - a.began)
   write('localStorage', SESSIONS, all)
   show()
 }
@@ -72,7 +72,7 @@ function newItem({ id }) {
   return element('li', '', link)
 }
 
-/** Show what is known of the sessions, and of the turn that may be running. */
+/** Show the sessions, and whether a turn is running. */
 function show() {
   const [list, sessions] = [find('sessions'), readSessions()]
   const shown = Array.from(list.children, ({ firstChild }) => firstChild.hash)
@@ -116,7 +116,7 @@ function startSession() {
 /** Select the session that the address names; an address from elsewhere cannot bring another. */
 function selectSession() {
   const id = location.hash.slice(1)
-  const session = readSessions().find((it) => it.id === id)
+  const session = readSessions().find((saved) => saved.id === id)
   if (!conversations.has(id) && !session) return startSession()
   if (!conversations.has(id)) conversations.set(id, new Conversation(session).load())
   current = conversations.get(id)
@@ -131,7 +131,7 @@ function selectSession() {
 function follow() {
   const sessions = readSessions()
   for (const [id, conversation] of conversations) {
-    const session = sessions.find((it) => it.id === id)
+    const session = sessions.find((saved) => saved.id === id)
     const { title, turns } = conversation.session
     if (conversation.stop || (session ? session.turns === turns : !title)) continue
     if (session && conversation === current) {
@@ -226,7 +226,7 @@ class Conversation {
     )
   }
 
-  /** What this tab knows of the session, and the server does not. */
+  /** The facts that only this tab has about the session. */
   get known() {
     return read('sessionStorage', this.key) ?? {}
   }
@@ -244,7 +244,7 @@ class Conversation {
   }
 
   addPrompt(text) {
-    this.log.querySelector('.failure button')?.remove() // what follows would have come before it
+    this.log.querySelector('.failure button')?.remove() // a later prompt makes a retry impossible
     const about = element('h2', 'unseen', 'You')
     this.log.append(element('article', 'user', about, element('p', '', text)))
   }
@@ -321,7 +321,7 @@ class Conversation {
   async rollBack(reply, failure, prompt) {
     const isLocal = ['stopped', 'network_error'].includes(failure.type)
     let consequence = UNCHANGED
-    // Here the page has left before the end of the turn, so it asks what became of it.
+    // The page has left before the end of the turn, so it asks for the outcome.
     const soon = { signal: AbortSignal.timeout(5000) }
     const messages = isLocal ? await this.readTurns(soon).catch(() => null) : []
     if (messages?.at(-1)?.metadata.turn > this.session.turns) {
@@ -330,7 +330,7 @@ class Conversation {
     const { type, message } = failure
     const { unfinished } = this.known
     if (messages) this.remember({ unfinished: { ...unfinished, failure: { type, message } } })
-    else consequence = 'Whether this turn was kept, trying again will tell: it runs once.'
+    else consequence = 'It is unknown whether this turn was kept. Try again: it will not run twice.'
     reply.finish()
     reply.node.classList.add('failed')
     this.fail(failure, consequence, () => {
@@ -363,7 +363,7 @@ function authorization() {
   return token ? { Authorization: `Bearer ${token}` } : {}
 }
 
-/** Say which model and tools the agent has; a server that asks for a token says it later. */
+/** Show the model and the tools of the agent; behind a token, after it was entered. */
 async function describeAgent() {
   const response = await fetch('agent.json', { headers: authorization() }).catch(() => null)
   if (!response?.ok) return
@@ -409,7 +409,7 @@ function asFailure(error) {
   return error instanceof Failure ? error : new Failure('network_error', what)
 }
 
-// What is around --------------------------------------------------------------------------------
+// Dialogs and layout ----------------------------------------------------------------------------
 
 /** Ask for a confirmation, or for a text where there is a label; null is no. */
 function ask(question, confirm, label = '') {
@@ -425,7 +425,7 @@ function ask(question, confirm, label = '') {
   })
 }
 
-/** Tell those who do not see the page. */
+/** Announce a text to screen readers. */
 function say(text) {
   find('status').textContent = text
 }
@@ -454,7 +454,7 @@ function toggleSidebar(isOpen) {
   find('menu').ariaExpanded = String(isOpen)
 }
 
-// What the reader does ---------------------------------------------------------------------------
+// Input -----------------------------------------------------------------------------------------
 
 async function send() {
   const conversation = current

@@ -1,4 +1,4 @@
-"""The stored messages of the AI SDK, as a page is to show them."""
+"""Reads stored messages of the AI SDK for a page."""
 
 import json
 from typing import Any
@@ -9,7 +9,7 @@ from .contract import Chunk, ToolCall, ToolResult
 
 
 def read_turns(messages: list[Any]) -> list[tuple[str, list[Chunk]]]:
-    """Return the prompt of each turn, and what the turn said."""
+    """Return the prompt and the chunks of each turn."""
     turns = list[tuple[str, list[Chunk]]]()
     for message in map(ai.messages.Message.model_validate, messages):
         if message.role == "user":
@@ -35,5 +35,5 @@ def _chunks(part: ai.messages.Part) -> list[Chunk]:
 def _read(arguments: str) -> Any:
     try:
         return json.loads(arguments)
-    except ValueError:  # of an agent that keeps them as they came
+    except ValueError:  # stored as the model sent them
         return arguments

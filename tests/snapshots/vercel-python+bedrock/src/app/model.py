@@ -1,4 +1,4 @@
-"""Which model answers: MODEL on Amazon Bedrock, or the offline model while MODEL is unset."""
+"""The model: MODEL on Amazon Bedrock, or the offline model while MODEL is unset."""
 
 import os
 from functools import cache
@@ -11,19 +11,19 @@ from .offline_model import OfflineModel
 from .provider import BedrockProvider
 from .settings import CoreSettings
 
-# What to look at when the provider refuses a call, and when it is not reached.
+# Settings to check when the provider refuses a call, and when it cannot be reached.
 CREDENTIALS, ADDRESS = "the AWS credentials", "AWS_REGION"
 
 
 def build_model(settings: CoreSettings) -> ai.Model:
-    """The model of this process."""
+    """Return the model of this process."""
     if settings.model == "offline":
         return OfflineModel()
     return ai.Model(id=settings.model, provider=BedrockProvider(_client()))
 
 
 def check_model(settings: CoreSettings) -> list[dict[str, Any]]:
-    """What keeps the model from answering, as far as the environment tells."""
+    """Return findings about missing or invalid model settings."""
     if settings.model == "offline":
         return []
     from botocore.exceptions import BotoCoreError  # type: ignore[import-untyped]
@@ -38,7 +38,7 @@ def check_model(settings: CoreSettings) -> list[dict[str, Any]]:
 
 
 def model_endpoint(settings: CoreSettings) -> str:
-    """Where the model is reached."""
+    """Return the address of the provider."""
     return str(_client().meta.endpoint_url)
 
 

@@ -44,7 +44,7 @@ class BedrockProvider(ai.Provider[Any]):
         **_: Any,
     ) -> AsyncGenerator[events.Event]:
         request = _request(model.id, history_utils.repair(messages), tools or [])
-        thread = ThreadPoolExecutor(1)  # the client blocks, and who reads has to close as well
+        thread = ThreadPoolExecutor(1)  # the client blocks; one thread must read and close
         opening = thread.submit(self.client.converse_stream, **request)
         try:
             response = await wrap_future(opening)
@@ -56,8 +56,8 @@ class BedrockProvider(ai.Provider[Any]):
                     for event in _events(chunk, calls):
                         yield event
             finally:
-                with suppress(OSError, RuntimeError, ValueError):  # it has ended by itself
-                    body.shutdown()  # ends a read that goes on
+                with suppress(OSError, RuntimeError, ValueError):  # the response has ended already
+                    body.shutdown()  # ends a running read
         finally:
             thread.submit(lambda: opening.result()["stream"].close())
             thread.shutdown(wait=False)
@@ -103,7 +103,7 @@ def _block(part: Any) -> dict[str, Any] | None:
 
 
 def _events(chunk: dict[str, Any], calls: dict[int, str]) -> Iterator[events.Event]:
-    """What one chunk comes to; `calls` are the ids of its tool calls, "" stands for a text."""
+    """Yield the events of a chunk; `calls` has the ids of tool calls by block, "" for a text."""
     [(kind, value)] = chunk.items()
     index = value.get("contentBlockIndex", 0)
     if kind == "contentBlockStart" and (tool := value["start"].get("toolUse")):

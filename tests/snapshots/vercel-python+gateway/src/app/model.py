@@ -1,4 +1,4 @@
-"""Which model answers: MODEL over Vercel's gateway, or the offline model while MODEL is unset."""
+"""The model: MODEL over Vercel's gateway, or the offline model while MODEL is unset."""
 
 from typing import Any
 
@@ -8,24 +8,24 @@ from .findings import diagnostic
 from .offline_model import OfflineModel
 from .settings import CoreSettings
 
-# What to look at when the provider refuses a call, and when it is not reached.
+# Settings to check when the provider refuses a call, and when it cannot be reached.
 CREDENTIALS, ADDRESS = "AI_GATEWAY_API_KEY", "any proxy"
 
 
 def build_model(settings: CoreSettings) -> ai.Model:
-    """The model of this process."""
+    """Return the model of this process."""
     if settings.model == "offline":
         return OfflineModel()
     return ai.Model(id=settings.model, provider=ai.get_provider("gateway"))
 
 
 def check_model(settings: CoreSettings) -> list[dict[str, Any]]:
-    """What keeps this model from answering, as far as the environment can tell."""
+    """Return findings about missing or invalid model settings."""
     if settings.model == "offline" or ai.get_provider("gateway").is_configured():
         return []
     return [diagnostic("SET-AI_GATEWAY_API_KEY", "AI_GATEWAY_API_KEY is not set: MODEL needs it.")]
 
 
 def model_endpoint(settings: CoreSettings) -> str:
-    """Where the model is reached."""
+    """Return the address of the provider."""
     return ai.get_provider("gateway").base_url

@@ -1,4 +1,4 @@
-"""Which model answers: MODEL over Chat Completions, or the offline model while MODEL is unset."""
+"""The model: MODEL over Chat Completions, or the offline model while MODEL is unset."""
 
 import os
 from collections.abc import AsyncGenerator
@@ -14,7 +14,7 @@ from .offline_model import OfflineModel
 from .provider import event_hooks
 from .settings import CoreSettings, is_plain_http
 
-# What to look at when the provider refuses a call, and when it is not reached.
+# Settings to check when the provider refuses a call, and when it cannot be reached.
 CREDENTIALS, ADDRESS = "OPENAI_API_KEY", "OPENAI_BASE_URL"
 
 
@@ -24,7 +24,7 @@ class ChatProtocol(OpenAIChatCompletionsProtocol):
     async def stream(
         self, client: Any, *args: Any, **kwargs: Any
     ) -> AsyncGenerator[ai.events.Event]:
-        # The base class does not close a stream that nobody reads to its end.
+        # The base class does not close a stream that is not read to its end.
         async with AsyncExitStack() as stack:
 
             async def create(**request: Any) -> Any:
@@ -39,12 +39,12 @@ class ChatProtocol(OpenAIChatCompletionsProtocol):
 
 
 def build_model(settings: CoreSettings) -> ai.Model:
-    """The model of this process."""
+    """Return the model of this process."""
     if settings.model == "offline":
         return OfflineModel()
     from openai import DefaultAsyncHttpxClient  # takes a second
 
-    # A server of your own may want no key, but the client insists on one.
+    # A server of your own may want no key, but the client requires a key.
     key = os.environ.get("OPENAI_API_KEY") or "none"
     client = DefaultAsyncHttpxClient(event_hooks=event_hooks(settings))
     provider = ai.get_provider("openai", api_key=key, client=client, protocol=ChatProtocol())
@@ -52,7 +52,7 @@ def build_model(settings: CoreSettings) -> ai.Model:
 
 
 def check_model(settings: CoreSettings) -> list[dict[str, Any]]:
-    """What keeps this model from answering, as far as the environment can tell."""
+    """Return findings about missing or invalid model settings."""
     key = os.environ.get("OPENAI_API_KEY")
     if settings.model == "offline":
         return []
@@ -66,5 +66,5 @@ def check_model(settings: CoreSettings) -> list[dict[str, Any]]:
 
 
 def model_endpoint(settings: CoreSettings) -> str:
-    """Where the model is reached."""
+    """Return the address of the provider."""
     return os.environ.get("OPENAI_BASE_URL") or "https://api.openai.com/v1"

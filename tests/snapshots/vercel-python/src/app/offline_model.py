@@ -1,4 +1,4 @@
-"""A model without a network: it repeats what it was told, and calls a tool when asked to."""
+"""A model without a network: echoes the conversation, and calls a tool on request."""
 
 import json
 import re
@@ -25,9 +25,9 @@ class Offline(ai.Provider[None]):
         tools: Sequence[ai.Tool] | None = None,
         **_: Any,
     ) -> AsyncGenerator[events.Event]:
-        told = [message.text for message in messages if message.role == "user"]
+        prompts = [message.text for message in messages if message.role == "user"]
         results = messages[-1].tool_results
-        call = None if results else re.fullmatch(r"use (\w+): (.*)", told[-1], re.DOTALL)
+        call = None if results else re.fullmatch(r"use (\w+): (.*)", prompts[-1], re.DOTALL)
         yield events.StreamStart()
         if call:
             schemas = {tool.name: tool.spec.params for tool in tools or [] if tool.spec}
@@ -38,8 +38,8 @@ class Offline(ai.Provider[None]):
             yield events.ToolEnd(tool_call_id=id, tool_call=ai.messages.DUMMY_TOOL_CALL)
         else:
             reply = ["I am the offline model, not a language model: I repeat what I am told."]
-            reply += [f' Earlier you said: "{text}"' for text in told[-5:-1]]
-            reply += [f' Now you said: "{told[-1]}"']
+            reply += [f' Earlier you said: "{text}"' for text in prompts[-5:-1]]
+            reply += [f' Now you said: "{prompts[-1]}"']
             reply += [f" The tool answered: {result.result}" for result in results]
             yield events.TextStart()
             for sentence in reply:
@@ -59,7 +59,7 @@ def _arguments(text: str, schema: dict[str, Any]) -> str:
 
 
 class OfflineModel(ai.Model):
-    """What stands in for a language model until one is chosen."""
+    """Stands in for a language model until MODEL is set."""
 
     id: str = "offline"
     provider: ai.Provider[Any] = Offline()

@@ -1,4 +1,4 @@
-"""HTTP to the provider of the model, with a limit for what it sends."""
+"""HTTP to the provider of the model, with a limit for the size of responses."""
 
 from codecs import getincrementaldecoder
 from typing import Any
@@ -10,7 +10,7 @@ from .settings import CoreSettings
 def event_hooks(settings: CoreSettings) -> dict[str, Any]:
     """Return the event hooks of an HTTPX client that ends a call whose answer is too large.
 
-    A byte of a reply takes up to six in JSON, and a short chunk comes with much around it.
+    A byte of a reply takes up to six bytes in JSON, and a short chunk has much overhead.
     """
     longest, most = 6 * settings.max_reply_bytes + 65_536, 64 * settings.max_reply_bytes + 65_536
 
@@ -18,7 +18,7 @@ def event_hooks(settings: CoreSettings) -> dict[str, Any]:
         read = response.aiter_bytes
 
         async def bounded(chunk_size: int | None = None) -> Any:
-            # What is not UTF-8 becomes U+FFFD, as browsers do it; the clients would fail.
+            # Invalid UTF-8 becomes U+FFFD, as in browsers; the clients would fail.
             decoder, line, total = getincrementaldecoder("utf-8")("replace"), 0, 0
             async for chunk in read(chunk_size):
                 total += len(chunk)

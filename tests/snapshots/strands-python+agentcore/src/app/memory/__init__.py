@@ -1,4 +1,4 @@
-"""Long-term memory: what outlives a session. For the agent's own code, as in its tools."""
+"""Long-term memory for the agent's own code: its tools may search, and add texts."""
 
 from .recall import Hit, MemoryTurn, current
 
@@ -6,7 +6,7 @@ __all__ = ["Hit", "add", "search"]
 
 
 async def search(query: str) -> list[Hit]:
-    """Return memories of the current actor, best first; [] also when the memory is down.
+    """Return memories of the current actor, best first; [] if the memory is down.
 
     Raises RuntimeError outside a turn.
     """
@@ -16,8 +16,7 @@ async def search(query: str) -> list[Hit]:
 def add(text: str) -> None:
     """Remember a text about the current actor when the turn commits.
 
-    Raises ValueError for a blank text, and RuntimeError outside a turn or where the agent has no
-    memory that it may write to.
+    Raises ValueError for a blank text, RuntimeError outside a turn or without a writable memory.
     """
     _turn().add(text)
 

@@ -38,9 +38,9 @@ from .record import Recorder
 from .settings import MemorySettings
 
 log = logging.getLogger(__name__)
-MAX_ENTRIES = 10_000  # entries to show: how many there are at most, the files and stores say
-DEFAULT_RESULTS = 5  # of a store of the owner that does not say how many
-SEQUENCE = count()  # numbers messages: turns may share a store, which tells them apart by these
+MAX_ENTRIES = 10_000  # no limit for entries to show: the files and stores have limits
+DEFAULT_RESULTS = 5  # of an owner's store without a limit
+SEQUENCE = count()  # numbers messages uniquely, as turns may share a store
 
 
 class Clients(agentcore.Clients):
@@ -60,12 +60,12 @@ class Clients(agentcore.Clients):
 
 
 def _in_one_page(params: dict[str, Any], **_: Any) -> dict[str, Any]:
-    # The SDK reads one page, which has 20 records unless more are asked for.
+    # The SDK reads one page, of 20 records by default.
     return {"maxResults": params["searchCriteria"]["topK"]} | params
 
 
 class AgentCore(agentcore.AgentCore):
-    """A memory that is searched by the SDK's store for it."""
+    """A memory that the SDK's store searches."""
 
     async def retrieve(
         self, who: Who, namespace: Namespace, query: str, limit: int
@@ -84,11 +84,11 @@ class AgentCore(agentcore.AgentCore):
 
         entries = await self.clients.run("recall", self.region, search)
         hits = [_hit(entry, "") for entry in entries]
-        return [Record(it.id, it.text, it.score, it.namespace, it.created_at) for it in hits]
+        return [Record(hit.id, hit.text, hit.score, hit.namespace, hit.created_at) for hit in hits]
 
 
 class CollectionStore(MemoryStore):
-    """A collection as the memory manager sees it; its file says how much is found."""
+    """A collection as a store of the memory manager; its file limits the results."""
 
     description, max_search_results, extraction = None, None, None
 
@@ -98,7 +98,7 @@ class CollectionStore(MemoryStore):
         self.name, self.writable, self._turn, self._readers = name, writable, turn, readers
 
     async def search(self, query: str, options: SearchOptions | None = None) -> list[MemoryEntry]:
-        """Return what fits a query; it ends in time, and does not raise."""
+        """Return matching memories, within a time limit. Never raises."""
         return [
             MemoryEntry(
                 hit.text,
@@ -118,9 +118,9 @@ class CollectionStore(MemoryStore):
 
 
 class GuardedStore(MemoryStore):
-    """A store of the owner: bounded when it is searched, and told of committed turns only.
+    """A store of the owner: searches are bounded in time; writes happen after a commit.
 
-    The memory manager must not write to it: it would do so for turns that fail, too.
+    The memory manager must not write to the store: it would also write failed turns.
     """
 
     writable, extraction = False, None
@@ -131,7 +131,7 @@ class GuardedStore(MemoryStore):
         self.store, self._seconds, self._is_ready = store, seconds, False
 
     async def search(self, query: str, options: SearchOptions | None = None) -> list[MemoryEntry]:
-        """Return what fits a query; it ends in time, and does not raise."""
+        """Return matching memories, within a time limit. Never raises."""
         most = self.max_search_results or DEFAULT_RESULTS
         most = min(most, (options or {}).get("max_search_results") or most)
         try:
@@ -141,7 +141,7 @@ class GuardedStore(MemoryStore):
                 return await self.store.search(query[-MAX_QUERY_CHARS:], given)
         except TimeoutError:
             why = f"no answer within {self._seconds} s"
-        except Exception as error:  # noqa: BLE001 (the turn goes on, whatever it is)
+        except Exception as error:  # noqa: BLE001 (the turn goes on, whatever the error)
             why = describe(error)
         log.warning("nothing recalled from store %s: %s", self.name, why)
         return []
@@ -153,15 +153,15 @@ class GuardedStore(MemoryStore):
     def recording(self, messages: list[Message], model: Model) -> Callable[[], Awaitable[None]]:
         """Return the work that records a turn in the store.
 
-        After a failure it does only the rest. Work that is late is awaited, not repeated.
+        A retry does only the rest. Late work is awaited, not repeated.
         """
         extraction: Any = getattr(self.store, "extraction", None)
         extractor = extraction.get("extractor") if isinstance(extraction, dict) else None
         own = getattr(type(self.store), "add_messages", None)
-        if extractor is None and own in (None, MemoryStore.add_messages):  # it accepts facts only
+        if extractor is None and own in (None, MemoryStore.add_messages):  # facts only
             extractor = ModelExtractor()
         numbers = [next(SEQUENCE) for _ in messages]
-        said = [one for one in messages if any("text" in block for block in one["content"])]
+        texts = [m for m in messages if any("text" in block for block in m["content"])]
         facts: deque[Any] | None = None
         task: asyncio.Task[None] | None = None
 
@@ -173,7 +173,7 @@ class GuardedStore(MemoryStore):
                 return
             if facts is None:
                 context = ExtractorContext(default_model=model)
-                facts = deque(await extractor.extract(said, context))
+                facts = deque(await extractor.extract(texts, context))
             while facts:
                 await self.store.add(facts[0].content, facts[0].metadata)
                 facts.popleft()
@@ -218,7 +218,7 @@ class TurnManager(MemoryManager):
 
 
 class RecallingModel(OfflineModel):
-    """The offline model, which says the memories after all else."""
+    """The offline model, which ends its reply with the memories."""
 
     async def stream(self, *args: Any, **kwargs: Any) -> AsyncIterable[StreamEvent]:
         turn, is_call = current.get(None), False
@@ -257,22 +257,22 @@ def prepare(turn: MemoryTurn, options: dict[str, Any], settings: MemorySettings)
 
 
 def record(recorder: Recorder, turn: MemoryTurn, messages: list[Message]) -> None:
-    """Pass on a committed turn: its texts to the collections, all messages to further stores."""
-    said: list[Utterance] = [
+    """Record a committed turn: its texts in the collections, all messages in further stores."""
+    texts: list[Utterance] = [
         ("USER" if message["role"] == "user" else "ASSISTANT", block["text"])
         for message in messages
         for block in message["content"]
         if not is_blank(block.get("text", ""))
     ]
-    recorder.record(turn.who, [*said, *turn.end()], turn.began)
-    for one in turn.stores:
-        if getattr(one.store, "writable", False):
+    recorder.record(turn.who, [*texts, *turn.end()], turn.began)
+    for guarded in turn.stores:
+        if getattr(guarded.store, "writable", False):
             size = len(json.dumps(messages, default=str))
-            recorder.put(f"store {one.name}", one.recording(messages, turn.model), size)
+            recorder.put(f"store {guarded.name}", guarded.recording(messages, turn.model), size)
 
 
 def _hit(entry: MemoryEntry, collection: str) -> Hit:
-    """Read an entry of a store; the score is 0 where the store has none."""
+    """Read an entry of a store; the score is 0 if the store has none."""
     known = entry.metadata or {}
     return Hit(
         text=entry.content,

@@ -1,4 +1,4 @@
-"""One memory of Amazon Bedrock AgentCore: its calls, and what its answers and errors mean."""
+"""A memory of Amazon Bedrock AgentCore: its calls, answers and errors."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -27,7 +27,7 @@ BUSY = {409, 429}
 
 
 class Clients:
-    """The clients of the process: one for each kind of call and region. They do not retry."""
+    """The clients of the process: one for each kind of call and region, without retries."""
 
     def __init__(self, settings: MemorySettings) -> None:
         self._seconds: dict[str, int] = {"recall": settings.recall_timeout_seconds}
@@ -35,7 +35,7 @@ class Clients:
         self._lock, self._clients = Lock(), dict[tuple[Kind, str], Any]()
 
     async def run(self, kind: Kind, region: str, use: Callable[[Any], Result]) -> Result:
-        """Call `use` with a client in a thread. Raises MemoryUnavailable, in time."""
+        """Call `use` with a client in a thread, within a time limit. Raises MemoryUnavailable."""
         call = partial(anyio.to_thread.run_sync, self._call, kind, region, use)
         seconds = self._seconds.get(kind, SECONDS) + 1
         try:
@@ -50,7 +50,7 @@ class Clients:
         await anyio.to_thread.run_sync(make, abandon_on_cancel=True, limiter=limiter)
 
     def get(self, kind: Kind, region: str) -> Any:
-        """Return a client; the first time this takes a while."""
+        """Return a client; making the first takes a while."""
         with self._lock:
             if (kind, region) not in self._clients:
                 self._clients[kind, region] = self.connect(kind, region)
@@ -62,7 +62,7 @@ class Clients:
         return self.session(kind).client(service, region_name=region)
 
     def session(self, kind: Kind) -> Any:
-        """Make a session, whose clients are bounded in time."""
+        """Make a session whose clients have time limits."""
         from boto3.session import Session  # type: ignore[import-untyped]
         from botocore.config import Config  # type: ignore[import-untyped]
         from botocore.session import get_session  # type: ignore[import-untyped]
@@ -106,7 +106,7 @@ class AgentCore:
             raise MemoryUnavailable(str(error), transient=False) from None
 
     async def warm_up(self, kind: Kind) -> None:
-        """Make a client, however long it takes; a call says why it cannot be made."""
+        """Make a client before its first call, which reports a failure."""
         with suppress(Exception):
             await self.clients.make(kind, self.region)
 
@@ -114,23 +114,21 @@ class AgentCore:
         self, who: Who, namespace: Namespace, query: str, limit: int
     ) -> list[Record]:
         """Return at most `limit` (1 to 100) records for a query of at most 10,000 UTF-16 units."""
-        given = {"searchCriteria": {"searchQuery": query, "topK": limit}, "maxResults": limit}
-        reply = await self._call(
-            "recall", "retrieve_memory_records", **namespace.parameter, **given
-        )
+        more = {"searchCriteria": {"searchQuery": query, "topK": limit}, "maxResults": limit}
+        reply = await self._call("recall", "retrieve_memory_records", **namespace.parameter, **more)
         return [
             Record(
-                id=one["memoryRecordId"],
-                text=one["content"].get("text", ""),
-                score=one.get("score", 0.0),
-                namespace=next(iter(one["namespaces"]), ""),
-                created_at=one["createdAt"].isoformat(),
+                id=summary["memoryRecordId"],
+                text=summary["content"].get("text", ""),
+                score=summary.get("score", 0.0),
+                namespace=next(iter(summary["namespaces"]), ""),
+                created_at=summary["createdAt"].isoformat(),
             )
-            for one in reply["memoryRecordSummaries"]
+            for summary in reply["memoryRecordSummaries"]
         ]
 
     async def create_event(self, event: Event) -> None:
-        """Send what was said; the memory extracts the records from it."""
+        """Send the texts of turns, from which the memory extracts records."""
         payload = [
             {"conversational": {"role": role, "content": {"text": text}}}
             for role, text in event.utterances
@@ -142,10 +140,10 @@ class AgentCore:
         await self._call("record", "create_event", clientToken=event.token, **given)
 
     async def describe(self) -> dict[str, Any]:
-        """Return the resource as GetMemory does; an answer is kept, also one that comes late."""
+        """Return the resource as GetMemory does; answers are cached, even late ones."""
         if self._description is not None:
             return self._description
-        name = (await self.memory_id()).rpartition("/")[2]  # the control plane takes no ARN
+        name = (await self.memory_id()).rpartition("/")[2]  # the control plane accepts no ARN
 
         def get(client: Any) -> dict[str, Any]:
             memory: dict[str, Any] = client.get_memory(memoryId=name)["memory"]
@@ -157,16 +155,16 @@ class AgentCore:
     async def sessions(self, actor: str) -> list[str]:
         """Return the sessions of an actor, by their names in the memory."""
         pages = self._pages("list_sessions", "sessionSummaries", actorId=actor)
-        return [one["sessionId"] async for page in pages for one in page]
+        return [session["sessionId"] async for page in pages for session in page]
 
     async def events(self, actor: str, session: str) -> AsyncIterator[list[str]]:
-        """Yield the ids of the events of such a session, page by page."""
+        """Yield the ids of the events of a session, page by page."""
         given = {"actorId": actor, "sessionId": session, "includePayloads": False}
         async for page in self._pages("list_events", "events", **given):
-            yield [one["eventId"] for one in page]
+            yield [event["eventId"] for event in page]
 
     async def delete_event(self, actor: str, session: str, event: str) -> None:
-        """Delete an event, known or not."""
+        """Delete an event. Idempotent."""
         given = {"actorId": actor, "sessionId": session, "eventId": event}
         try:
             await with_retries(partial(self._call, "record", "delete_event", **given))
@@ -178,14 +176,15 @@ class AgentCore:
         """Yield the ids of all records in a namespace, page by page."""
         key = "memoryRecordSummaries"
         async for page in self._pages("list_memory_records", key, **namespace.parameter):
-            held = [one for one in page if any(map(namespace.holds, one["namespaces"]))]
-            yield [one["memoryRecordId"] for one in held]
+            records = [record for record in page if any(map(namespace.holds, record["namespaces"]))]
+            yield [record["memoryRecordId"] for record in records]
 
     async def delete_records(self, ids: list[str]) -> list[str]:
         """Delete a page of records, and return the ids that the memory reports as deleted."""
-        given = {"records": [{"memoryRecordId": id} for id in ids]}
-        call = partial(self._call, "record", "batch_delete_memory_records", **given)
-        return [one["memoryRecordId"] for one in (await with_retries(call))["successfulRecords"]]
+        records = [{"memoryRecordId": id} for id in ids]
+        call = partial(self._call, "record", "batch_delete_memory_records", records=records)
+        deleted = (await with_retries(call))["successfulRecords"]
+        return [record["memoryRecordId"] for record in deleted]
 
     async def _pages(
         self, operation: str, key: str, **given: Any

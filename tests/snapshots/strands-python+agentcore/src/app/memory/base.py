@@ -8,12 +8,12 @@ from typing import Any, Literal, Protocol
 from ..log import describe
 from .namespaces import Namespace, Who
 
-Utterance = tuple[Literal["USER", "ASSISTANT"], str]  # who said it, and the text
+Utterance = tuple[Literal["USER", "ASSISTANT"], str]  # the role, and the text
 
 
 @dataclass(frozen=True)
 class Record:
-    """One memory; its score is from 0 to 1."""
+    """A memory; its score is from 0 to 1."""
 
     id: str
     text: str
@@ -24,7 +24,7 @@ class Record:
 
 @dataclass(frozen=True)
 class Event:
-    """What is sent to a memory at once; the same token makes it the same event."""
+    """The texts of one request to a memory; the token makes a retry idempotent."""
 
     who: Who
     utterances: list[Utterance]  # at most 100, each of at most 100,000 UTF-16 units
@@ -34,7 +34,7 @@ class Event:
 
 
 class MemoryUnavailable(Exception):
-    """The memory failed. The text is for the log: without secrets, prompts and replies."""
+    """The memory failed. The message is for the log: without secrets, prompts and replies."""
 
     def __init__(self, what: str, *, transient: bool = True, code: str = "") -> None:
         super().__init__(what)
@@ -42,13 +42,13 @@ class MemoryUnavailable(Exception):
 
 
 class MemoryRefused(MemoryUnavailable):
-    """The memory refuses this request, and will refuse it again."""
+    """The memory refuses the request, and would refuse a retry."""
 
 
 class Memory(Protocol):
     """The long-term memory of one collection.
 
-    Each call ends in time. It raises MemoryUnavailable.
+    Each call has a time limit, and raises MemoryUnavailable.
     """
 
     contact: str  # the file or service, without secrets
@@ -59,7 +59,7 @@ class Memory(Protocol):
         """Return at most `limit` (1 to 100) records for a query of at most 10,000 UTF-16 units."""
 
     async def create_event(self, event: Event) -> None:
-        """Send what was said; the memory extracts the records from it."""
+        """Send the texts of turns, from which the memory extracts records."""
 
     async def describe(self) -> dict[str, Any]:
         """Return the resource as GetMemory does; {} for a file."""
@@ -68,10 +68,10 @@ class Memory(Protocol):
         """Return the sessions of an actor, by their names in the memory."""
 
     def events(self, actor: str, session: str) -> AsyncIterator[list[str]]:
-        """Yield the ids of the events of such a session, page by page."""
+        """Yield the ids of the events of a session, page by page."""
 
     async def delete_event(self, actor: str, session: str, event: str) -> None:
-        """Delete an event, known or not."""
+        """Delete an event. Idempotent."""
 
     def records(self, namespace: Namespace) -> AsyncIterator[list[str]]:
         """Yield the ids of all records in a namespace, page by page."""
@@ -81,5 +81,5 @@ class Memory(Protocol):
 
 
 def describe_failure(error: BaseException) -> str:
-    """Return why something failed, fit for the log."""
+    """Return the reason of a failure, for the log."""
     return str(error) if isinstance(error, MemoryUnavailable) else describe(error)

@@ -22,7 +22,7 @@ CONFIG = ("backend", "retrieval_config")
 
 
 def check_memory(project: Project, settings: MemorySettings) -> Findings:
-    """Return what is wrong in a project in which `check_project` finds no error; no network."""
+    """Return findings about a project that `check_project` accepts; no network."""
     findings = Findings()
     if problem := find_problem(settings, project):
         findings.append(diagnostic("SET-PROJECT_ID", f"{problem}.", "warning"))
@@ -64,7 +64,7 @@ def needs_project(collection: Collection) -> bool:
 async def check_resources(
     memories: dict[str, Memory], project: Project, settings: MemorySettings
 ) -> Findings:
-    """Return where a memory on AWS is not as the files need it. Calls the service."""
+    """Return where memories on AWS do not match the files. Calls the service."""
     found = Findings()
     for id, memory in memories.items():
         if isinstance(memory, AgentCore):
@@ -92,7 +92,8 @@ async def _check(
     if resource["status"] != "ACTIVE":
         message = f"The memory is {resource['status']}, and cannot be used until it is ACTIVE."
         return [document.finding("AML-W243", message, *where)]
-    if not all(written_templates({"strategies": [one]}) for one in resource.get("strategies", [])):
+    strategies = resource.get("strategies", [])
+    if not all(written_templates({"strategies": [strategy]}) for strategy in strategies):
         return []  # a strategy that writes to namespaces of its own choice
     return _compare(collection, document, resource, settings.project_id)
 
@@ -103,14 +104,14 @@ def _compare(
     assert isinstance(collection.backend, AgentCoreConfig)
     written, found = written_templates(resource), Findings()
     if collection.backend.retrieval_config is None:
-        if collection.scope.lifetime == "user" and not any("{actorId}" in one for one in written):
+        if collection.scope.lifetime == "user" and "{actorId}" not in " ".join(written):
             message = "No strategy of the memory writes for each {actorId}: add one."
             found.append(document.finding("AML-W246", message, *CONFIG))
         return found
-    has_key = any(one["key"] == "projectid" for one in resource.get("namespaceKeys", []))
+    has_key = any(key["key"] == "projectid" for key in resource.get("namespaceKeys", []))
     for template in collection.backend.retrieval_config:
         asked = template.replace("{projectId}", project_id or "{projectId}")
-        if any(_is_written(asked, one) for one in written):
+        if any(_is_written(asked, pattern) for pattern in written):
             continue
         if "{projectId}" in template and not has_key:
             id, message = "AML-W245", "add the namespace key projectid to the memory"
@@ -122,8 +123,8 @@ def _compare(
 
 
 def _is_written(template: str, written: str) -> bool:
-    """Whether a search by one template can find what is written by another."""
-    asked, wrote = (one.strip("/").split("/") for one in (template, written))
+    """Whether a search by `template` can find records that `written` places."""
+    asked, wrote = (path.strip("/").split("/") for path in (template, written))
     if asked[-1] == "*":
         asked, wrote = asked[:-1], wrote[: len(asked) - 1]
     return len(asked) == len(wrote) and all(map(_can_equal, asked, wrote))

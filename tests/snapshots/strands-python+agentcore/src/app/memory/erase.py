@@ -16,12 +16,12 @@ from .retry_queue import with_retries
 NO_STORE = "no session store was searched: sessions live in the process"
 LATER = "turns that run or wait to be recorded now are recorded after this: run this again then"
 AGAIN = "records of the last turns may still be extracted: run this again in some minutes"
-MAX_LISTS = 10  # how often one list is read from its start without a deletion
+MAX_LISTS = 10  # restarts of a list in which nothing was deleted
 
 
 @dataclass
 class Report:
-    """What was erased of an actor, what could not be, and what else there is to know."""
+    """The counts of an actor's erased data, the failures, and notes."""
 
     actor: str
     sessions: int = 0
@@ -33,7 +33,7 @@ class Report:
     def lines(self) -> list[str]:
         """Return the report as text."""
         counts = [f"{name} erased: {getattr(self, name)}" for name in COUNTS]
-        failures = [f"could not: {what}" for what in self.could_not]
+        failures = [f"failed: {what}" for what in self.could_not]
         return [*counts, *failures, *[f"note: {what}" for what in self.notes]]
 
 
@@ -42,11 +42,11 @@ COUNTS = ("sessions", "events", "records")
 
 @dataclass
 class Scope:
-    """The namespaces of one actor alone, and in words what else there is."""
+    """The namespaces of one actor alone, and the reasons why others are left out."""
 
     namespaces: dict[str, Namespace] = field(default_factory=dict)
-    missing: list[str] = field(default_factory=list)  # what to set, to find more
-    shared: list[str] = field(default_factory=list)  # what cannot be told apart
+    missing: list[str] = field(default_factory=list)  # settings that would find more
+    shared: list[str] = field(default_factory=list)  # records of several actors
 
 
 class Erasure:
@@ -76,7 +76,7 @@ class Erasure:
                 self.report.could_not.append(f"{where}: {error}")
 
     async def erase(self) -> Report:
-        """Erase sessions, events and records, and report it."""
+        """Erase sessions, events and records, and return the report."""
         await self._find_sessions()
         known = sorted({id for sessions in self._sessions for id in sessions})
         if self._erase_sessions:
@@ -135,7 +135,7 @@ class Erasure:
         declared = [*(collection.backend.retrieval_config or {})]
         if isinstance(memory, LocalMemory):
             return declared or [default_template(collection)]
-        try:  # the service writes to namespaces that are not read, too
+        try:  # the service also writes to namespaces that are not read
             return declared + written_templates(await with_retries(memory.describe))
         except MemoryUnavailable as error:
             where = f"of collection {collection.collection_id} in all its namespaces"
@@ -160,9 +160,9 @@ async def erase_all(
 ) -> None:
     """Delete each page of a list, and list again from the start, until nothing is left.
 
-    `delete` returns what was deleted. Raises MemoryUnavailable.
+    `delete` returns the deleted ids. Raises MemoryUnavailable.
     """
-    deleted: set[str] = set()  # for a while, a list may still show it
+    deleted: set[str] = set()  # a list may still show them for a while
     lists, left = 0, 0
     while lists < MAX_LISTS:
         before, left = len(deleted), 0
@@ -173,7 +173,7 @@ async def erase_all(
                     left += len(ids)
         except MemoryUnavailable:
             if len(deleted) == before:
-                raise  # else the token of the next page may have died with its rows
+                raise  # else the token of the next page may have expired with its rows
         else:
             if not left:
                 return
@@ -182,7 +182,7 @@ async def erase_all(
 
 
 def erasure_scope(templates: Iterable[str], who: Who, sessions: list[str]) -> Scope:
-    """Return what lies below the {actorId} of each template; `sessions` are this actor's."""
+    """Return the namespaces below the {actorId} of each template; `sessions` are this actor's."""
     scope, templates = Scope(), [*dict.fromkeys(templates)]
     if "/" in who.actor:
         scope.shared.append("no records are made for an actor id with a /")
@@ -190,7 +190,7 @@ def erasure_scope(templates: Iterable[str], who: Who, sessions: list[str]) -> Sc
     for template in templates:
         part = _actors_part(template)
         if not part:
-            scope.shared.append(f"records in {template} are of all people")
+            scope.shared.append(f"records in {template} are shared by all users")
             continue
         if "{projectId}" in part and not who.project_id:
             scope.missing.append(f"records in {template}: PROJECT_ID is not set")
@@ -207,7 +207,7 @@ def erasure_scope(templates: Iterable[str], who: Who, sessions: list[str]) -> Sc
             except ValueError as error:
                 scope.shared.append(f"records in {error}")
                 break
-            if any(_may_be_of_others(namespace, one, who.actor) for one in templates):
+            if any(_may_be_of_others(namespace, other, who.actor) for other in templates):
                 scope.shared.append(f"records in {namespace.path} may be of others too")
             else:
                 scope.namespaces[namespace.path] = namespace
@@ -217,7 +217,7 @@ def erasure_scope(templates: Iterable[str], who: Who, sessions: list[str]) -> Sc
 def _actors_part(template: str) -> str:
     """Return the template up to its segment with {actorId}, and all below; or ""."""
     segments = template.strip("/").split("/")
-    end = next((at for at, one in enumerate(segments, 1) if "{actorId}" in one), 0)
+    end = next((at for at, segment in enumerate(segments, 1) if "{actorId}" in segment), 0)
     return "/".join(["", *segments[:end], "*"]) if end else ""
 
 

@@ -1,7 +1,6 @@
 """The IAM policy that the agent needs on AWS, derived from its collections.
 
-What is known only where the agent runs stands in it as ${VARIABLE}: the account, the region, and
-the values of secrets, by the variables that replace them.
+Values that only a deployment knows are ${VARIABLE}s: the account, the region, and secrets.
 """
 
 import re
@@ -20,12 +19,11 @@ VARIABLE = re.compile("[$][{][A-Za-z0-9_]+[}]")
 def make_policy(project: Project) -> dict[str, Any]:
     """Return the policy for the collections that the agent uses."""
     used = project.used()
-    regions = [getattr(it.backend, "region", "") for it in used]
-    partition = next(
-        (name for start, name in PARTITIONS.items() if any(it.startswith(start) for it in regions)),
-        "aws",
-    )
-    arn, statements = f"arn:{partition}", dict[str, Statement]()
+    regions = [getattr(collection.backend, "region", "") for collection in used]
+    partitions = [
+        name for start, name in PARTITIONS.items() for region in regions if region.startswith(start)
+    ]
+    arn, statements = f"arn:{next(iter(partitions), 'aws')}", dict[str, Statement]()
     for collection in used:
         name = "".join(
             part[:1].upper() + part[1:] for part in re.split("[-_]+", collection.collection_id)
@@ -37,7 +35,7 @@ def make_policy(project: Project) -> dict[str, Any]:
             while sid in statements:
                 sid += "X"
             statements[sid] = {"Sid": sid, "Effect": "Allow", **statement}
-    if secrets := sorted({secret for it in used for secret in _secrets(it, arn)}):
+    if secrets := sorted({secret for collection in used for secret in _secrets(collection, arn)}):
         statement = {"Action": ["secretsmanager:GetSecretValue"], "Resource": secrets}
         statements["Secrets"] = {"Sid": "Secrets", "Effect": "Allow", **statement}
     return {"Version": "2012-10-17", "Statement": [*statements.values()]}
@@ -49,7 +47,7 @@ def policy_file(project: Project) -> str:
 
 
 def is_filled_in(saved: Any, policy: Any) -> bool:
-    """Whether a saved policy is this one, with or without values for its variables."""
+    """Whether a saved policy equals `policy`, with or without values for its variables."""
     if isinstance(policy, dict):
         is_same = isinstance(saved, dict) and saved.keys() == policy.keys()
         return is_same and all(is_filled_in(saved[name], policy[name]) for name in policy)

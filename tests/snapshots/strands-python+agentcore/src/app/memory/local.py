@@ -1,4 +1,4 @@
-"""A long-term memory in a file, to try it: the texts of users, found by the words of a query."""
+"""A long-term memory in a file, for trials: user messages, found by the words of a query."""
 
 import json
 import logging
@@ -21,13 +21,13 @@ from .namespaces import Namespace, Who, event_session, resolve
 log = logging.getLogger(__name__)
 Row = dict[str, Any]
 FOLDER = Path(".memory")
-MAX_ROWS = 10_000  # that a search reads, the last ones
+MAX_ROWS = 10_000  # the last rows, which a search reads
 EVENT, RECORD = ("event", "token", "actor", "session", "at"), ("record", "namespace", "text", "at")
 STOP = "a an and are be did do does for how i in is it my of on or the to was what who you your"
 
 
 class LocalMemory:
-    """The rows of one file: events, and each text of a user in each of its namespaces."""
+    """The rows of a file: events, and each user message in each of its namespaces."""
 
     def __init__(self, collection_id: str, templates: Sequence[str]) -> None:
         self._templates, self._lock = templates, RLock()
@@ -36,32 +36,33 @@ class LocalMemory:
 
     @property
     def exists(self) -> bool:
-        """Whether something was kept here."""
+        """Whether the file exists."""
         return self._path.exists()
 
     async def retrieve(
         self, who: Who, namespace: Namespace, query: str, limit: int
     ) -> list[Record]:
-        """Return at most `limit` records for a query, best first; of equal texts the newest."""
+        """Return at most `limit` records for a query, best first; the newest of equal texts."""
         wanted, newest = _words(query), dict[str, Row]()
         for row in reversed(await self._rows(lambda row: _is_in(namespace, row), MAX_ROWS)):
             newest.setdefault(row["text"], row)
-        found = [
+        records = [
             Record(row["record"], text, score, row["namespace"], row["at"])
             for text, row in newest.items()
             if (score := len(wanted & _words(text)) / max(1, len(wanted)))
         ]
-        found.sort(key=lambda record: (record.text.endswith("?"), -record.score))
-        # An earlier question has the words of this one: it is never better than a fact.
-        scores = accumulate((record.score for record in found), min)
-        return [replace(one, score=score) for one, score in zip(found, scores, strict=True)][:limit]
+        records.sort(key=lambda record: (record.text.endswith("?"), -record.score))
+        # An earlier question has the words of the query, but must not outrank a fact.
+        scores = accumulate((record.score for record in records), min)
+        ranked = zip(records, scores, strict=True)
+        return [replace(record, score=score) for record, score in ranked][:limit]
 
     async def create_event(self, event: Event) -> None:
-        """Keep what was said; the same event is kept once."""
+        """Keep the texts of an event, once for each token."""
         who, at = event.who, event.at.isoformat()
         head: Row = {"event": str(uuid4()), "token": event.token, "actor": who.actor}
         head |= {"session": event_session(who.session_id), "at": at, "items": event.utterances}
-        # Only texts of users: the offline model repeats them, and would fill the memory with that.
+        # Only user messages: the offline model repeats them, which would fill the memory.
         rows = [head] + [
             {"record": str(uuid4()), "namespace": path, "text": text, "at": at}
             for path in [resolve(template, who).path for template in self._templates]
@@ -71,29 +72,29 @@ class LocalMemory:
         await anyio.to_thread.run_sync(self._append, rows, event.token)
 
     async def describe(self) -> dict[str, Any]:
-        """Return {}: this is no resource."""
+        """Return {}: a file is not a resource."""
         return {}
 
     async def sessions(self, actor: str) -> list[str]:
-        """Return the sessions of an actor, by their names here."""
+        """Return the sessions of an actor, by their names in the file."""
         rows = await self._rows(lambda row: row.get("actor") == actor)
         return list(dict.fromkeys(row["session"] for row in rows))
 
     async def events(self, actor: str, session: str) -> AsyncIterator[list[str]]:
-        """Yield the ids of the events of such a session, at once."""
+        """Yield the ids of the events of a session, in one page."""
         own = {"actor": actor, "session": session}
         yield [row["event"] for row in await self._rows(lambda row: own.items() <= row.items())]
 
     async def delete_event(self, actor: str, session: str, event: str) -> None:
-        """Delete an event, known or not."""
+        """Delete an event. Idempotent."""
         await anyio.to_thread.run_sync(self._delete, "event", {event})
 
     async def records(self, namespace: Namespace) -> AsyncIterator[list[str]]:
-        """Yield the ids of all records in a namespace, at once."""
+        """Yield the ids of all records in a namespace, in one page."""
         yield [row["record"] for row in await self._rows(lambda row: _is_in(namespace, row))]
 
     async def delete_records(self, ids: list[str]) -> list[str]:
-        """Delete records, and return the ids of those that were here."""
+        """Delete records, and return the ids of the existing ones."""
         return await anyio.to_thread.run_sync(self._delete, "record", set(ids))
 
     async def _rows(self, is_wanted: Callable[[Row], bool], last: int | None = None) -> list[Row]:
@@ -119,7 +120,7 @@ class LocalMemory:
             self._path.touch(0o600)
             is_torn = self._path.read_bytes()[-1:] not in (b"", b"\n")
             with self._path.open("ab", buffering=0) as file:
-                # At once, so that no other process writes in between.
+                # In one write, so that no other process writes in between.
                 file.write((b"\n" if is_torn else b"") + _lines(rows))
 
     def _delete(self, kind: str, ids: set[str]) -> list[str]:
@@ -160,6 +161,6 @@ def _is_in(namespace: Namespace, row: Row) -> bool:
 
 
 def _words(text: str) -> set[str]:
-    """Return the words that tell a text from others, without the s of a plural."""
+    """Return the significant words of a text, without the s of a plural."""
     words = set(re.findall(r"\w+", text.casefold())) - set(STOP.split())
     return {word[:-1] if len(word) > 3 and word[-1] == "s" != word[-2] else word for word in words}

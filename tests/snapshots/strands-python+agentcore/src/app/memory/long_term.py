@@ -1,4 +1,4 @@
-"""Long-term memory as a capability: connects collections to what is read and written in turns."""
+"""`LongTermMemory`: connects the agent's memory collections to readers and writers."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
@@ -26,12 +26,12 @@ SLASH = "An actor id must not contain /: the namespaces of two actors could meet
 
 
 class LongTermMemory(Capability):
-    """The memories of the agent; without a collection of their kind it does nothing."""
+    """The memories of the agent; does nothing without a memory collection."""
 
     settings: MemorySettings
     traced_as = "memory"
     decorate: Callable[[Any], Any] = staticmethod(lambda memory: memory)
-    # Both are set where there is a session store.
+    # A session store sets both.
     is_forgotten: IsForgotten | None = None
     erase_sessions: Callable[[Any, list[str]], Awaitable[None]] | None = None
 
@@ -63,7 +63,7 @@ class LongTermMemory(Capability):
 
     @cached_property
     def readers(self) -> list[Reader]:
-        """The memories that turns search."""
+        """The memories to search in turns."""
         readers = list[Reader]()
         for id, (collection, backend) in self._collections.items():
             declared, memory = backend.retrieval_config, self.memories[id]
@@ -87,7 +87,7 @@ class LongTermMemory(Capability):
 
     @cached_property
     def recorder(self) -> Recorder:
-        """What sends committed turns to the writers."""
+        """The recorder, which sends committed turns to the writers."""
         return Recorder(self.writers, self.is_forgotten)
 
     @cached_property
@@ -125,7 +125,7 @@ class LongTermMemory(Capability):
         return await check_resources(self.memories, self.project, self.settings)
 
     async def open(self) -> None:
-        """Read the ids of the memories, and begin to make the clients that turns will need.
+        """Read the ids of the memories, and start to make the clients that turns need.
 
         Raises AgentError if the memories cannot work as declared.
         """
@@ -159,7 +159,7 @@ class LongTermMemory(Capability):
                     raise MemoryUnavailable(f"{what}: it would record each turn twice")
 
     def begin(self, turn: Turn) -> MemoryTurn:
-        """Return the memory of the turn that this task runs, which its tools use too.
+        """Return the memory of a turn, which its tools use too.
 
         Raises AgentError `actor_required` and `invalid_actor`.
         """
@@ -187,7 +187,7 @@ class LongTermMemory(Capability):
         adapter.record(self.recorder, turn.notes["memory"], messages)
 
     async def close(self) -> None:
-        """Record what waits within SHUTDOWN_GRACE_SECONDS, and accept no more."""
+        """Record waiting turns within SHUTDOWN_GRACE_SECONDS, and accept no more."""
         await self.recorder.close(self.settings.shutdown_grace_seconds)
 
 

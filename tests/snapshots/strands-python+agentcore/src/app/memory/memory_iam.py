@@ -1,4 +1,4 @@
-"""What long-term memory needs in the IAM policy."""
+"""The statements of long-term memory in the IAM policy."""
 
 from ..collections.check import Project
 from ..collections.memory_backend import AgentCoreConfig
@@ -8,7 +8,7 @@ from .statements import ACCOUNT, Named, allow, variable
 
 
 def memory_statements(project: Project, collection: Collection, arn: str) -> list[Named]:
-    """Return what a collection needs, each with its purpose; `arn` is the start of ARNs."""
+    """Return the statements of a collection by purpose; `arn` is the start of ARNs."""
     backend = collection.backend
     if not isinstance(backend, AgentCoreConfig):
         return []
@@ -22,15 +22,15 @@ def memory_statements(project: Project, collection: Collection, arn: str) -> lis
 
 def _recall(memory: str, backend: AgentCoreConfig) -> list[Named]:
     recall = allow("bedrock-agentcore", ["RetrieveMemoryRecords"], memory)
-    if backend.retrieval_config is None:  # the memory says which namespaces there are
+    if backend.retrieval_config is None:  # the memory resource lists its namespaces
         return [
             ("Describe", allow("bedrock-agentcore", ["GetMemory"], memory)),
             ("Recall", recall),
         ]
     found: list[Named] = []
     for purpose, is_subtree in (("Recall", False), ("RecallBelow", True)):
-        keys = [one for one in backend.retrieval_config if one.endswith("/*") is is_subtree]
-        paths = {f"/{PLACEHOLDER.sub('*', it.removesuffix('/*')).strip('/')}/" for it in keys}
+        keys = [key for key in backend.retrieval_config if key.endswith("/*") is is_subtree]
+        paths = {f"/{PLACEHOLDER.sub('*', key.removesuffix('/*')).strip('/')}/" for key in keys}
         (name,) = Namespace("", is_subtree).parameter  # each parameter has a condition key
         condition = {"StringLike": {f"bedrock-agentcore:{name}": sorted(paths)}}
         found += [(purpose, recall | {"Condition": condition})] if paths else []

@@ -1,4 +1,4 @@
-"""Whose memory it is, and where in a memory it lies: namespace templates, filled in."""
+"""Namespace templates, and the actor, session and project that fill them in."""
 
 import re
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ PLACEHOLDER = re.compile(r"\{(\w+)\}")
 
 @dataclass(frozen=True)
 class Who:
-    """The actor, and the session and project in which the actor speaks."""
+    """The actor, session and project of a turn."""
 
     actor: str
     session_id: str
@@ -19,27 +19,26 @@ class Who:
 
 @dataclass(frozen=True)
 class Namespace:
-    """A namespace: exactly this one, or with all below it."""
+    """A namespace, alone or with all namespaces below."""
 
     path: str  # such as /users/alice/
     is_subtree: bool = False
 
     @property
     def parameter(self) -> dict[str, str]:
-        """The parameter that names it to AgentCore."""
+        """The parameter for calls of AgentCore."""
         return {"namespacePath" if self.is_subtree else "namespace": self.path}
 
     def holds(self, path: str) -> bool:
-        """Whether a record of that namespace belongs here."""
+        """Whether a record at `path` is in the namespace."""
         path = f"/{path.strip('/')}/"
         return path.startswith(self.path) if self.is_subtree else path == self.path
 
 
 def resolve(template: str, who: Who) -> Namespace:
-    """Fill in a template, in one pass; `/*` at its end means all below.
+    """Fill in a template, in one pass; a final `/*` includes all namespaces below.
 
-    Raises ValueError, which says what is wrong: also for values that would make the namespaces of
-    two actors meet.
+    Raises ValueError with the reason, also if the namespaces of two actors could overlap.
     """
     values = {
         "actorId": who.actor,
@@ -90,7 +89,7 @@ def written_templates(memory: dict[str, Any]) -> list[str]:
 
 
 def _writing_parts(strategy: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return a strategy, and what reflects on its episodes, which has namespaces of its own."""
+    """Return a strategy and its reflection, which has namespaces of its own."""
     reflection = strategy.get("configuration", {}).get("reflection", {})
     override = reflection.get("customReflectionConfiguration", {}).get("episodicReflectionOverride")
     return [strategy, reflection.get("episodicReflectionConfiguration") or override or {}]

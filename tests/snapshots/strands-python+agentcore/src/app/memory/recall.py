@@ -17,14 +17,14 @@ from .namespaces import Who, resolve, written_templates
 log = logging.getLogger(__name__)
 MAX_QUERY_CHARS = 10_000  # UTF-16 units, as the service counts
 MAX_RESULTS = 100  # records of one call
-OVERFETCH = 4  # how many times more are asked for, as some are not relevant enough
+OVERFETCH = 4  # factor of the results to request, as some are not relevant enough
 MAX_BLOCK_CHARS = 20_000
 ESCAPES = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;"})
 
 
 @dataclass(frozen=True)
 class Hit:
-    """A memory, how well it fits the query (0 to 1), and where it was found."""
+    """A memory, its relevance to the query (0 to 1), and its source."""
 
     text: str
     score: float
@@ -36,7 +36,7 @@ class Hit:
 
 @dataclass
 class Reader:
-    """A collection to search. `declared` is None where the resource names the namespaces."""
+    """A collection to search. `declared` is None if the resource defines the namespaces."""
 
     collection_id: str
     lifetime: str
@@ -44,12 +44,12 @@ class Reader:
     declared: dict[str, NamespaceConfig] | None
 
     async def namespaces(self) -> dict[str, NamespaceConfig]:
-        """Return what to search for in each namespace, by its template."""
+        """Return the search settings of each namespace, by template."""
         if self.declared is not None:
             return self.declared
         templates = written_templates(await self.memory.describe())
-        is_own = self.lifetime == "user"  # then actors must not share a namespace
-        found = {one: NamespaceConfig() for one in templates if not is_own or "{actorId}" in one}
+        required = "{actorId}" if self.lifetime == "user" else ""  # no namespace of two actors
+        found = {template: NamespaceConfig() for template in templates if required in template}
         self.declared = found or None
         return found
 
@@ -68,7 +68,7 @@ class MemoryTurn:
     ) -> None:
         self.who, self.readers, self.began = who, readers, datetime.now(UTC)
         self.added: list[str] = []
-        self.shown: list[Hit] | None = None  # to the model; None: not searched for yet
+        self.shown: list[Hit] | None = None  # to the model; None before the search
         self.stores: list[Any] = []  # of the owner
         self.is_over = False
         self.model: Any = None  # of the turn
@@ -85,14 +85,14 @@ class MemoryTurn:
         self.added.append(text)
 
     def end(self) -> list[Utterance]:
-        """Return what the turn adds, now that it is committed."""
+        """End a committed turn, and return the texts that it added."""
         self.is_over = True
         return [("USER", text) for text in self.added]
 
     async def search(self, query: str, readers: Sequence[Reader] | None = None) -> list[Hit]:
-        """Return what fits the end of a query, best first, within the timeout.
+        """Return memories that match the end of a query, best first, within the timeout.
 
-        It does not raise: a memory that fails or is late is left out, with a line in the log.
+        Never raises: a memory that fails or is late is left out, and logged.
         """
         units = query.encode("utf-16-le", "surrogatepass")[-2 * MAX_QUERY_CHARS :]
         query = units.decode("utf-16-le", "ignore")
@@ -102,7 +102,7 @@ class MemoryTurn:
             await asyncio.wait(self._warming)
         end = asyncio.get_running_loop().time() + self._seconds
         readers = self.readers if readers is None else readers
-        found = await asyncio.gather(*[self._read(one, query, end) for one in readers])
+        found = await asyncio.gather(*[self._read(reader, query, end) for reader in readers])
         return best([hit for hits in found for hit in hits])
 
     async def _read(self, reader: Reader, query: str, end: float) -> list[Hit]:
@@ -116,7 +116,7 @@ class MemoryTurn:
                 hits = await _retrieve(reader, template, config, self.who, query)
             return hits
 
-        found = await asyncio.gather(*[read(*one) for one in namespaces.items()])
+        found = await asyncio.gather(*[read(*item) for item in namespaces.items()])
         return [hit for hits in found for hit in hits]
 
     @asynccontextmanager
@@ -126,7 +126,7 @@ class MemoryTurn:
                 yield
         except TimeoutError:
             log.warning("nothing recalled from %s: no answer within %s s", where, self._seconds)
-        except Exception as error:  # noqa: BLE001 (the turn goes on, whatever it is)
+        except Exception as error:  # noqa: BLE001 (the turn goes on, whatever the error)
             log.warning("nothing recalled from %s: %s", where, describe_failure(error))
 
 
@@ -136,15 +136,15 @@ current: ContextVar[MemoryTurn] = ContextVar("turn")  # inherited by the tools o
 async def _retrieve(
     reader: Reader, template: str, config: NamespaceConfig, who: Who, query: str
 ) -> list[Hit]:
-    namespace = resolve(template, who)
+    namespace, collection = resolve(template, who), reader.collection_id
     limit = min(MAX_RESULTS, OVERFETCH * config.top_k)
     records = await reader.memory.retrieve(who, namespace, query, limit)
     return [
-        Hit(one.text, one.score, one.namespace, reader.collection_id, one.created_at, one.id)
-        for one in sorted(records, key=lambda one: -one.score)
-        if one.score >= config.relevance_score
-        and not is_blank(one.text)
-        and namespace.holds(one.namespace)
+        Hit(record.text, record.score, record.namespace, collection, record.created_at, record.id)
+        for record in sorted(records, key=lambda record: -record.score)
+        if record.score >= config.relevance_score
+        and not is_blank(record.text)
+        and namespace.holds(record.namespace)
     ][: config.top_k]
 
 
@@ -157,7 +157,7 @@ def best(hits: Sequence[Hit]) -> list[Hit]:
 
 
 def memory_block(hits: Sequence[Hit]) -> str:
-    """Return the hits as text for a model, or ""; what exceeds the length is left out."""
+    """Return the hits as text for a model, or ""; hits beyond the length are left out."""
     lines, length = ["<memory>"], len("<memory>\n</memory>")
     for hit in hits:
         source, text = hit.collection.translate(ESCAPES), hit.text.translate(ESCAPES)

@@ -1,4 +1,4 @@
-"""Recording: committed turns go to long-term memory as events, outside the turns."""
+"""Recording: sends committed turns to long-term memory as events, in the background."""
 
 import asyncio
 from collections import deque
@@ -17,7 +17,7 @@ from .retry_queue import RetryQueue, Waiting, Work
 MAX_TEXT_CHARS = 100_000  # UTF-16 units, as the service counts
 MAX_UTTERANCES = 100  # of one event
 
-# Whether `forget` erased an actor after a turn began; only a session store can tell.
+# Whether `forget` erased an actor after a turn began; only a session store has the answer.
 IsForgotten = Callable[[str, datetime], Awaitable[bool]]
 
 
@@ -27,34 +27,35 @@ class Writer:
 
     collection_id: str
     memory: Memory
-    batch_size: int = 1  # the texts up to which waiting turns are joined
+    batch_size: int = 1  # the most texts of waiting turns to join
     project_id: str | None = None  # the value of {projectId}, if namespaces need it
 
 
 class Recorder:
-    """Sends what turns committed to all writers. It never raises, and delays no turn."""
+    """Sends committed turns to all writers. Never raises, and delays no turn."""
 
     def __init__(self, writers: Sequence[Writer], is_forgotten: IsForgotten | None = None) -> None:
         self._events = [
-            RetryQueue(one.collection_id, partial(self._next_event, one)) for one in writers
+            RetryQueue(writer.collection_id, partial(self._next_event, writer))
+            for writer in writers
         ]
         self._others: dict[str, RetryQueue] = {}
         self._is_forgotten = is_forgotten
 
     @property
     def is_waiting(self) -> bool:
-        """Whether something is still to be sent."""
+        """Whether some turns are still to be sent."""
         return any(queue.is_waiting for queue in self._queues)
 
     def record(self, who: Who, utterances: Sequence[Utterance], began: datetime) -> None:
-        """Send the texts of a turn that began then, in order; blank ones are left out."""
+        """Send the texts of a turn, in order, without blank texts; `began` is its start."""
         texts = split_utterances(utterances)
         size = sum(len(text.encode()) for _, text in texts)
         for queue in self._events if texts else ():
             queue.put(Waiting((who, texts, began), size))
 
     def put(self, name: str, attempt: Callable[[], Awaitable[object]], size: int) -> None:
-        """Do other work for one turn, after what waits under that name, until it succeeds."""
+        """Repeat other work of a turn until it succeeds; work of the same name is in order."""
         self._others = {name: queue for name, queue in self._others.items() if queue.is_waiting}
         queue = self._others.setdefault(
             name, RetryQueue(name, lambda waiting: Work(waiting.popleft().what))
@@ -62,7 +63,7 @@ class Recorder:
         queue.put(Waiting(attempt, size))
 
     async def close(self, seconds: float) -> None:
-        """Send what waits within this time; what is left is lost, with an error in the log."""
+        """Send waiting turns within `seconds`; the rest is lost, with an error in the log."""
         await asyncio.gather(*[queue.close(seconds) for queue in self._queues])
 
     @property
@@ -70,16 +71,16 @@ class Recorder:
         return [*self._events, *self._others.values()]
 
     def _next_event(self, writer: Writer, waiting: deque[Waiting]) -> Work:
-        """Make one event of the first turn that waits, and of more of the same session."""
+        """Make an event of the first waiting turn and of further turns of its session."""
         who, texts, at = waiting.popleft().what
         turns = 1
-        for other in [one for one in waiting if one.what[0] == who]:
+        for other in [item for item in waiting if item.what[0] == who]:
             more = other.what[1]
             if len(texts) + len(more) > writer.batch_size:
                 break
             texts, turns = [*texts, *more], turns + 1
             waiting.remove(other)
-        # A turn of more texts than one event allows becomes several.
+        # A turn with more texts than an event allows becomes several events.
         starts = range(0, len(texts), MAX_UTTERANCES)
         parts = [texts[start : start + MAX_UTTERANCES] for start in starts]
         events = deque(Event(who, part, str(uuid4()), at, writer.project_id) for part in parts)
@@ -96,10 +97,10 @@ class Recorder:
 
 def split_utterances(utterances: Sequence[Utterance]) -> list[Utterance]:
     """Return texts as the service accepts them: adjacent ones joined, long ones split."""
-    said = [(role, well_formed(text)) for role, text in utterances if not is_blank(text)]
+    texts = [(role, well_formed(text)) for role, text in utterances if not is_blank(text)]
     return [
         (role, piece)
-        for role, same in groupby(said, key=lambda one: one[0])
+        for role, same in groupby(texts, key=lambda item: item[0])
         for piece in _split("\n\n".join(text for _, text in same))
         if not is_blank(piece)
     ]

@@ -1,4 +1,4 @@
-"""Work that is done outside the turns: in order, retried until it succeeds, and bounded."""
+"""Background work: in order, retried until it succeeds, and bounded."""
 
 import asyncio
 import logging
@@ -18,14 +18,14 @@ from .base import MemoryRefused, MemoryUnavailable, describe_failure
 
 log = logging.getLogger(__name__)
 MAX_TURNS, MAX_BYTES = 1000, 16_777_216  # that may wait
-# In seconds: pauses between attempts, one attempt, and all attempts for one piece of work.
+# In seconds: pauses between attempts, an attempt, and all attempts of a job.
 FIRST_PAUSE, MAX_PAUSE, MAX_ATTEMPT, MAX_WORK = 0.5, 30, 30, 600
 CLOSING_PAUSE, CLOSING_ATTEMPT = 0.2, 2
 THREE_TIMES = stop_after_attempt(3)
 
 
 def is_transient(error: BaseException) -> bool:
-    """Whether the memory may succeed when it is asked again soon."""
+    """Whether a call of the memory may succeed soon."""
     return isinstance(error, MemoryUnavailable) and error.transient
 
 
@@ -35,7 +35,7 @@ async def with_retries(
     stop: stop_base = THREE_TIMES,
     **options: Any,
 ) -> Any:
-    """Return what `work` returns, now or after some attempts; raise its last error."""
+    """Return the result of `work`, after some attempts if needed; raise the last error."""
     wait = wait_random_exponential(FIRST_PAUSE, MAX_PAUSE, min=FIRST_PAUSE)
     retry = retry_if_exception(is_retried)
     retrying = AsyncRetrying(stop=stop, wait=wait, retry=retry, reraise=True, **options)
@@ -44,7 +44,7 @@ async def with_retries(
 
 @dataclass
 class Waiting:
-    """What a turn left to do; `size` counts its bytes."""
+    """An item of background work; `size` is in bytes."""
 
     what: Any
     size: int
@@ -52,35 +52,35 @@ class Waiting:
 
 @dataclass
 class Work:
-    """What is attempted as a whole, for so many turns."""
+    """A job that is attempted as a whole, for `turns` turns."""
 
     attempt: Callable[[], Awaitable[object]]
     turns: int = 1
 
 
 class RetryQueue:
-    """Does one piece of work at a time. Nobody waits for it, and nothing fails by it."""
+    """Runs one job at a time in the background. Callers neither wait nor see failures."""
 
     def __init__(self, name: str, take: Callable[[deque[Waiting]], Work]) -> None:
-        """`take` removes the first waiting, and what can be done with it, and makes work of it."""
+        """`take` removes one or more waiting items and turns them into a job."""
         self.name, self._take = name, take
         self._waiting: deque[Waiting] = deque()
-        self._turns = 0  # in the work that is attempted
-        self._why = ""  # the last attempt failed
+        self._turns = 0  # in the running job
+        self._why = ""  # of the last failure
         self._task: asyncio.Task[None] | None = None
         self._closing, self._is_closed = asyncio.Event(), False
 
     @property
     def is_waiting(self) -> bool:
-        """Whether something is still to be done."""
+        """Whether some work is not done yet."""
         return bool(self._waiting) or self._turns > 0
 
-    def put(self, waiting: Waiting) -> None:
-        """Add something to do, and start."""
+    def put(self, item: Waiting) -> None:
+        """Add an item, and start."""
         if self._is_closed:
             return self._lose(1, "the process ends")
-        self._waiting.append(waiting)
-        dropped, size = 0, sum(one.size for one in self._waiting)
+        self._waiting.append(item)
+        dropped, size = 0, sum(item.size for item in self._waiting)
         while len(self._waiting) > MAX_TURNS or size > MAX_BYTES:
             size -= self._waiting.popleft().size
             dropped += 1
@@ -90,7 +90,7 @@ class RetryQueue:
             self._task = asyncio.get_running_loop().create_task(self._run(), context=Context())
 
     async def close(self, seconds: float) -> None:
-        """Finish within this time, without long pauses; what is left is lost, with an error."""
+        """Finish within `seconds`, without long pauses; the rest is lost, with an error."""
         self._closing.set()
         if self._task:
             await asyncio.wait({self._task}, timeout=seconds)
@@ -108,7 +108,7 @@ class RetryQueue:
             try:
                 await with_retries(
                     partial(self._attempt, work),
-                    lambda it: isinstance(it, Exception) and not isinstance(it, MemoryRefused),
+                    lambda exc: isinstance(exc, Exception) and not isinstance(exc, MemoryRefused),
                     stop_after_delay(MAX_WORK),
                     before_sleep=self._note,
                     sleep=self._pause,
@@ -120,8 +120,7 @@ class RetryQueue:
     async def _attempt(self, work: Work) -> object:
         attempt, passed = asyncio.ensure_future(work.attempt()), 0
         try:
-            # Second by second: while the loop stands still, as in `chat` between turns, no time
-            # passes.
+            # Counts one-second ticks, because `chat` stops the event loop between turns.
             while passed < (CLOSING_ATTEMPT if self._closing.is_set() else MAX_ATTEMPT):
                 if (await asyncio.wait({attempt}, timeout=1))[0] and not attempt.cancelled():
                     return attempt.result()

@@ -1,4 +1,4 @@
-"""What the sessions need in the IAM policy: nothing, as they are not kept on AWS."""
+"""No statements in the IAM policy: the sessions are not on AWS."""
 
 from ..collections.check import Project
 from ..collections.models import Collection
@@ -6,5 +6,5 @@ from .statements import Named
 
 
 def session_statements(project: Project, collection: Collection, arn: str) -> list[Named]:
-    """Return nothing."""
+    """Return no statements."""
     return []

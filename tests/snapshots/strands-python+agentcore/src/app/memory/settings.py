@@ -10,7 +10,7 @@ PROJECT_ID = "[a-z0-9][a-z0-9_-]{0,63}"
 
 @dataclass(frozen=True)
 class MemorySettings(DeclarationSettings):
-    """How long a turn waits for memories, and what the agent may do with them."""
+    """The time limit of recall, the tool that adds memories, and the project."""
 
     recall_timeout_seconds: int = integer(2, 1, 60)
     add_memory_tool: int = integer(0, 0, 1)

@@ -14,7 +14,7 @@ def allow(service: str, verbs: list[str], resource: str) -> Statement:
 
 
 def variable(reference: str) -> str:
-    """Return what stands for the value of a secret."""
+    """Return the variable that stands for the value of a secret."""
     if reference.startswith("env:"):
         return f"${{{re.sub('[^A-Za-z0-9_]+', '_', reference[4:])}}}"
     name = reference.rpartition(":secret:")[2]

@@ -1,4 +1,4 @@
-"""Where sessions live beyond the process: an endpoint of your own."""
+"""The session store: an endpoint of your own."""
 
 from ..collections.models import Collection
 from ..collections.secrets import Secrets
@@ -9,7 +9,7 @@ from .settings import StoreSettings
 def open_store(
     collection: Collection, agent_id: str, settings: StoreSettings, secrets: Secrets
 ) -> DurableStore:
-    """Return the store that a collection declares. It connects when it is first used."""
-    from .endpoint import EndpointStore  # its client takes a while to load
+    """Return the store that a collection declares. It connects on first use."""
+    from .endpoint import EndpointStore  # the import of its client is slow
 
     return EndpointStore(collection, agent_id, settings, secrets)

@@ -1,8 +1,8 @@
 """Sessions at an endpoint of your own: the `custom` backend of the memory-collection specification.
 
-The endpoint implements six operations, over REST or as a Lambda function. Where it sends ETags, a
-save is conditional: `If-Match` with the ETag of the last load, or `If-None-Match: *`, and 412 is
-the answer to a save that lost. tests/reference_endpoint.py is a complete example.
+The endpoint implements six operations, over REST or as a Lambda function. If it sends ETags,
+saves are conditional: `If-Match` with the ETag of the last load, or `If-None-Match: *`; a save that
+conflicts gets 412. tests/reference_endpoint.py is a complete example.
 """
 
 import asyncio
@@ -145,7 +145,7 @@ class EndpointStore:
         await self._endpoint.close()
 
     async def _replace(self, session_id: str, wire: Any, expected: str | None) -> str | None:
-        # Without ETags there is nothing to compare: a condition could only fail for ever.
+        # Without ETags a condition would always fail.
         if_none_match = "*" if expected is None and self._has_etags else None
         return await self._endpoint.save_snapshot(
             session_id, self._agent, LATEST, wire, expected, if_none_match
@@ -160,10 +160,10 @@ class EndpointStore:
 
 @dataclass(frozen=True)
 class Answer:
-    """An answer of the status 2xx, 304, 404, 409 or 412, and what it holds."""
+    """An answer with the status 2xx, 304, 404, 409 or 412, parsed."""
 
     status: int
-    value: Any = None  # of its JSON; UNREADABLE when a snapshot is stored that is not JSON
+    value: Any = None  # of its JSON; UNREADABLE for a stored snapshot that is not JSON
     etag: str | None = None
     raw: bytes = b"null"
 
@@ -171,7 +171,7 @@ class Answer:
 class EndpointClient:
     """The six operations, in the exact JSON of their contract.
 
-    Each raises StoreUnavailable, also when the answer is not one that the contract allows.
+    Each raises StoreUnavailable, also for an answer that breaks the contract.
     """
 
     def __init__(self, config: CustomConfig, settings: StoreSettings, secrets: Secrets) -> None:
@@ -199,7 +199,7 @@ class EndpointClient:
         if_match: str | None = None,
         if_none_match: str | None = None,
     ) -> str | None:
-        """Save a snapshot as the latest or, under a UUIDv7, for good; return its ETag.
+        """Save a snapshot as the latest, or permanently under a UUIDv7; return its ETag.
 
         Raises Conflict.
         """
@@ -212,14 +212,14 @@ class EndpointClient:
         answer = await self._call(request, if_match, if_none_match)
         if answer.status == 412:
             raise Conflict
-        if is_latest or answer.status != 409:  # a checkpoint that exists is of an earlier attempt
+        if is_latest or answer.status != 409:  # else an earlier attempt saved the checkpoint
             self._expect_ok(request, answer)
         return answer.etag
 
     async def load_snapshot(
         self, session_id: str, scope_id: str, snapshot_id: str, if_none_match: str | None = None
     ) -> Answer:
-        """Return a snapshot or None; with the status 304 when it still has that ETag."""
+        """Return a snapshot or None; the status is 304 if the ETag still matches."""
         request = _request("load_snapshot", session_id, scope_id) | {"snapshot_id": snapshot_id}
         answer = await self._call(request, if_none_match=if_none_match)
         if answer.status == 304 and if_none_match:
@@ -227,7 +227,7 @@ class EndpointClient:
         return self._expect_object(request, answer)
 
     async def snapshot_ids(self, session_id: str, scope_id: str) -> list[str]:
-        """Return the ids of all snapshots that were saved for good, ascending."""
+        """Return the ids of all permanent snapshots, ascending."""
         ids: list[str] = []
         for _ in range(MAX_PAGES):
             last = ids[-1] if ids else None
@@ -245,14 +245,14 @@ class EndpointClient:
         return ids
 
     async def delete_session(self, session_id: str) -> None:
-        """Delete everything stored for a session, known or not."""
+        """Delete all data of a session. Idempotent."""
         request = {"operation": "delete_session", "session_id": session_id}
         answer = await self._call(request)
         if answer.status != 404:
             self._expect_ok(request, answer)
 
     async def save_manifest(self, session_id: str, scope_id: str) -> None:
-        """Save the manifest: the schema of the snapshots, and when the latest was committed."""
+        """Save the manifest: the schema of the snapshots, and the time of the last commit."""
         manifest = {"schema_version": "1.0", "updated_at": now()}
         request = _request("save_manifest", session_id, scope_id) | {"manifest": manifest}
         self._expect_ok(request, await self._call(request))
@@ -271,7 +271,7 @@ class EndpointClient:
     async def _call(
         self, request: dict[str, Any], if_match: str | None = None, if_none_match: str | None = None
     ) -> Answer:
-        """Send a request as often as the retry policy says, for max_attempts x timeout_ms."""
+        """Send a request, retried by the retry policy, within max_attempts x timeout_ms."""
         policy, time = self._transport.retry_policy, asyncio.get_running_loop().time
         seconds = policy.max_attempts * self._seconds
         end, failures = time() + seconds, list[_Failed]()
@@ -315,7 +315,7 @@ class EndpointClient:
         headers = {"Accept": "application/json", "Accept-Encoding": "identity"}
         conditions = {"If-Match": if_match, "If-None-Match": if_none_match}
         headers |= {name: value for name, value in conditions.items() if value}
-        sent: dict[str, Any] = {"extensions": {"request": request}}  # which a Lambda function gets
+        sent: dict[str, Any] = {"extensions": {"request": request}}  # a function's payload
         if method == "POST":
             sent["content"] = well_formed(json.dumps(request, ensure_ascii=False)).encode()
             headers["Content-Type"] = "application/json"
@@ -342,7 +342,7 @@ class EndpointClient:
 
     def _connect(self) -> httpx.AsyncClient:
         if not isinstance(self._transport, RestTransport):
-            from .endpoint_lambda import LambdaFunction  # which imports boto3
+            from .endpoint_lambda import LambdaFunction  # imports boto3
 
             function = LambdaFunction(self._address, self._seconds, self._max_bytes)
             return httpx.AsyncClient(transport=function, base_url="http://lambda", timeout=None)
@@ -354,7 +354,7 @@ class EndpointClient:
         return httpx.AsyncClient(
             base_url=url.copy_with(userinfo=b""),
             auth=(url.username, url.password) if is_basic else None,
-            timeout=None,  # `_call` has one; redirects are off, or they would get the credentials
+            timeout=None,  # `_call` has one; redirects are off, as they would leak the credentials
         )
 
     async def _authorization(self, was_refused: bool) -> dict[str, str]:
@@ -397,12 +397,12 @@ class EndpointClient:
 
 
 def now() -> str:
-    """Return the current time as snapshots and manifests state it."""
+    """Return the current time in the format of snapshots and manifests."""
     return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 class _Failed(StoreUnavailable):
-    """One attempt that failed, with the status of its answer, and the seconds to wait after it."""
+    """A failed attempt, with the status of its answer, and the seconds until the next."""
 
     def __init__(
         self,
@@ -417,7 +417,7 @@ class _Failed(StoreUnavailable):
 
 
 def _service_url(address: str) -> httpx.URL | None:
-    """Return the http or https URL of a service, or None when the address is not one."""
+    """Return the http or https URL of a service, or None for any other address."""
     try:
         url = httpx.URL(address)
     except httpx.InvalidURL:
@@ -478,7 +478,7 @@ def _snapshot_in(answer: Answer, manifest: Any = None) -> bytes | None:
     if _is_marker(value):
         return None
     if isinstance(value.get("data"), dict):
-        value["data"].pop("system_prompt", None)  # the code's own applies
+        value["data"].pop("system_prompt", None)  # the prompt in the code applies
     if value.get("schema_version") == "1":
         value = {"app_data": NOBODY} | value
     version = "1.0" if manifest is None else manifest.get("schema_version")
@@ -488,7 +488,7 @@ def _snapshot_in(answer: Answer, manifest: Any = None) -> bytes | None:
 
 
 def _quarantined(raw: bytes) -> dict[str, Any]:
-    """Return a snapshot that holds the bytes of an unreadable one."""
+    """Return a snapshot that contains unreadable bytes."""
     try:
         return _wire({"set_aside": raw.decode()}, LATEST)
     except UnicodeDecodeError:
@@ -496,7 +496,7 @@ def _quarantined(raw: bytes) -> dict[str, Any]:
 
 
 def _wire(data: dict[str, Any], aside: str) -> dict[str, Any]:
-    """Return a quarantined snapshot, or with the name of one the marker that takes its place."""
+    """Return a quarantined snapshot, or the marker of the one that is named `aside`."""
     snapshot = {"data": data, "schema_version": "1.0", "created_at": now(), "scope": "agent"}
     return snapshot | {"app_data": {"set_aside": aside}}
 

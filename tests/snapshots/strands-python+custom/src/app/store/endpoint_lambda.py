@@ -15,8 +15,7 @@ from botocore.config import Config  # type: ignore[import-untyped]
 from ..log import describe
 from .snapshot import parse
 
-THREADS = 32  # of its own: threads that hang must not keep those of the model from running
-# Errors by which nothing was sent.
+THREADS = 32  # of its own: hanging calls must not block those of the model
 UNSENT = (
     exceptions.NoRegionError,
     exceptions.NoCredentialsError,
@@ -38,9 +37,9 @@ class LambdaFunction(httpx.AsyncBaseTransport):
         self._limiter = CapacityLimiter(THREADS)
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        """Raises httpx.HTTPStatusError for an error of AWS or of the function."""
+        """Invoke the function. Raises httpx.HTTPStatusError for its errors and those of AWS."""
         payload: dict[str, Any] = request.extensions["request"]
-        if payload["operation"] == "save_snapshot":  # no answer to a load says "unchanged"
+        if payload["operation"] == "save_snapshot":  # a load has no answer for "unchanged"
             names = {"if_match": "If-Match", "if_none_match": "If-None-Match"}
             found = {name: request.headers.get(header) for name, header in names.items()}
             payload = payload | {name: value for name, value in found.items() if value}
@@ -49,7 +48,7 @@ class LambdaFunction(httpx.AsyncBaseTransport):
         )
 
     async def aclose(self) -> None:
-        if "_client" in self.__dict__:  # cached_property: it was used
+        if "_client" in self.__dict__:  # the client was used
             self._client.close()
 
     def _invoke(self, request: httpx.Request, payload: dict[str, Any]) -> httpx.Response:

@@ -1,4 +1,4 @@
-"""A server and its connection: made anew when it was lost, with calls bounded in time."""
+"""A server and its connection, which reconnects; calls have a time limit."""
 
 import asyncio
 import json
@@ -31,7 +31,7 @@ MAX_RESULT_CHARS = 100_000
 # A process behind a proxy or a CA of its own reaches nothing without these, in either case.
 PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY")
 CERTIFICATES = ("SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "NODE_EXTRA_CA_CERTS")
-# The SDK keeps the number of a process, which is that of its group, too, to itself.
+# The SDK does not expose the id of a process, which is also the id of its group.
 ANNOUNCED = ("-c", 'echo $$ >&2; exec "$0" "$@"')
 PASSED = (*PROXIES, *(name.lower() for name in PROXIES), *CERTIFICATES)
 LOST = {"Connection closed", "SSE stream ended without a response"}  # the SDK's own messages
@@ -39,7 +39,7 @@ Listed = Callable[[list["mcp_types.Tool"]], None]
 
 
 class ServerDown(Exception):
-    """A server that cannot be used, and why."""
+    """The server cannot be used; the message is the reason."""
 
 
 class ToolFailed(Exception):
@@ -47,10 +47,10 @@ class ToolFailed(Exception):
 
 
 class Connection:
-    """A connection to a server, held by a task of its own: what it opens it has to close."""
+    """A connection to a server, in a task of its own, which opens and closes all resources."""
 
     def __init__(self, declared: Declaration, seconds: int, listed: Listed) -> None:
-        self._declared, self._status, self._words, self._reader = declared, 0, "", Thread()
+        self._declared, self._status, self._last_line, self._reader = declared, 0, "", Thread()
         self._seconds, self._listed, self._is_listing = seconds, listed, False
         self._group = 0  # of a process and all that it starts
         self.over = asyncio.Event()
@@ -60,7 +60,7 @@ class Connection:
         loop.call_later(seconds, self._time_out)
 
     async def call(self, name: str, arguments: dict[str, Any]) -> "mcp_types.CallToolResult | None":
-        """Call a tool; None: the server has lost the session, and did not call it."""
+        """Call a tool; None: the server lost the session, and did not run the call."""
         self._status = 0
         work = asyncio.create_task(self._client.call_tool(name, arguments))
         try:
@@ -77,16 +77,16 @@ class Connection:
             work.cancel()
 
     def close(self) -> None:
-        """Begin to close it."""
+        """Start to close the connection."""
         self._fail("it was closed")
         self.over.set()
 
     def _time_out(self) -> None:
-        words = self._words and f": {self._words}"
-        self._fail(f"it did not answer within {self._seconds} seconds{words}")
+        last = self._last_line and f": {self._last_line}"
+        self._fail(f"it did not answer within {self._seconds} seconds{last}")
 
     def _fail(self, reason: str) -> None:
-        """Give up to connect."""
+        """Stop connecting."""
         if not self.tools.done():
             self.tools.set_exception(ServerDown(reason))
             self.over.set()
@@ -98,8 +98,8 @@ class Connection:
                 raise ServerDown(self._declared.problem)
             from mcp.client import Client
 
-            # Every server knows the handshake of the protocol's versions before 2026.
-            client = Client(self._transport(), mode="legacy", message_handler=self._hear)
+            # Every server supports the handshake of protocol versions before 2026.
+            client = Client(self._transport(), mode="legacy", message_handler=self._receive)
             async with client as self._client:
                 tools = await _list_tools(self._client)
                 if not self.tools.done():
@@ -111,14 +111,14 @@ class Connection:
         finally:
             self.over.set()
 
-    async def _hear(self, message: object) -> None:
-        """List the tools again when the server says that they have changed."""
+    async def _receive(self, message: object) -> None:
+        """List the tools again after a notification that they changed."""
         if type(message).__name__ == "ToolListChangedNotification" and not self._is_listing:
             self._is_listing = True
             self._work = asyncio.create_task(self._list_again())
 
     async def _list_again(self) -> None:
-        await asyncio.sleep(0.3)  # it may say so many times
+        await asyncio.sleep(0.3)  # notifications may come in bursts
         self._is_listing = False
         with suppress(Exception):
             async with asyncio.timeout(self._seconds):
@@ -126,7 +126,7 @@ class Connection:
 
     @asynccontextmanager
     async def _transport(self) -> AsyncGenerator[tuple[Any, Any]]:
-        """Open the streams of the connection; it is over when the one to read ends."""
+        """Open the streams of the connection, which is over when its input ends."""
         declared = self._declared
         async with AsyncExitStack() as stack:
             if declared.url:
@@ -176,7 +176,7 @@ class Connection:
         self.over.set()
 
     async def _guard(self, request: "httpx2.Request") -> None:
-        """Keep headers and arguments from other hosts: a redirect becomes a request, too."""
+        """Keep headers and arguments from other hosts, also after a redirect."""
         import httpx2
 
         own = httpx2.URL(self._declared.url)
@@ -184,12 +184,12 @@ class Connection:
             raise ConnectionError("a redirect to another host")
 
     async def _inspect(self, response: "httpx2.Response") -> None:
-        """Note how a server refuses a request."""
+        """Note the status of a refused request."""
         if response.request.method == "POST" and response.status_code >= 300:
             self._status = response.status_code
 
     def _end_group(self) -> None:
-        """Kill what a process has started and left behind."""
+        """Kill the processes that a server has left behind."""
         if self._group:
             with suppress(OSError):
                 os.killpg(self._group, signal.SIGKILL)
@@ -198,10 +198,10 @@ class Connection:
         """Keep the last line that a process writes before it answers; drop what it logs later."""
         with open(errors, errors="replace") as stream:
             while line := stream.readline(1000):
-                if is_announced and not self._group:  # before it, the shell may warn
+                if is_announced and not self._group:  # a warning of the shell may come first
                     self._group = int(line) if re.fullmatch("[0-9]+\n", line) else 0
                 elif line.strip() and not self.tools.done():
-                    self._words = line.strip()[:200]
+                    self._last_line = line.strip()[:200]
 
     def _reader_ends(self) -> None:
         if self._reader.ident:
@@ -220,11 +220,11 @@ class Connection:
             return f"it cannot be reached: {describe(error)}"
         if self._declared.missing:
             return f"{self._declared.missing} was not found"
-        return f"its process ended: {self._words or describe(error)}"
+        return f"its process ended: {self._last_line or describe(error)}"
 
 
 class Server:
-    """A server of the file: its last connection, and the tools that it listed there."""
+    """A server of the file: its last connection, and the tools listed there."""
 
     def __init__(self, declared: Declaration, seconds: int, listed: Callable[[], None]) -> None:
         self.declared, self._seconds, self._listed = declared, seconds, listed
@@ -234,7 +234,7 @@ class Server:
         self._tasks, self._tried, self._is_closed = set[asyncio.Task[None]](), 0.0, False
 
     async def connect(self) -> Connection:
-        """Return the connection, after making one where there is none. Raises ServerDown."""
+        """Return the connection, opened if needed. Raises ServerDown."""
         connection = self._connection
         if connection is None or connection.over.is_set():
             connection = self._begin()
@@ -242,34 +242,34 @@ class Server:
         return connection
 
     def retry(self) -> None:
-        """Begin to connect if the server is down and was not tried a moment ago."""
+        """Start to connect if the server is down and the last try was not a moment ago."""
         is_down = self._connection is None or self._connection.over.is_set()
         waited = time.monotonic() - self._tried
         if is_down and not self.declared.problem and waited >= RETRY_SECONDS:
             self._begin()
 
     async def call(self, name: str, arguments: dict[str, Any]) -> str:
-        """Call a tool and return its result as text; what it raises has a text for the model."""
+        """Call a tool and return its result as text; the messages of errors are for the model."""
         from mcp.shared.exceptions import MCPError
 
-        who = f"MCP server {self.declared.name}"
+        server = f"MCP server {self.declared.name}"
         try:
             async with asyncio.timeout(self._seconds):
                 result = await (await self.connect()).call(name, arguments)
                 if result is None:
                     result = await (await self.connect()).call(name, arguments)
         except TimeoutError:
-            raise TimeoutError(f"{who} did not answer within {self._seconds} seconds.") from None
+            raise TimeoutError(f"{server} did not answer within {self._seconds} seconds.") from None
         except ServerDown as error:
-            raise ConnectionError(f"{who} is down: {error}.") from None
+            raise ConnectionError(f"{server} is down: {error}.") from None
         except MCPError as error:
             if error.message in LOST:
-                raise ConnectionError(f"{who} is down: the connection was lost.") from None
-            raise ToolFailed(f"{who}: {_cut(error.message)}") from None
-        except Exception as error:  # what the SDK makes of an invalid answer
-            raise ToolFailed(f"{who} sent an invalid answer.") from error
+                raise ConnectionError(f"{server} is down: the connection was lost.") from None
+            raise ToolFailed(f"{server}: {_cut(error.message)}") from None
+        except Exception as error:  # the SDK raises many for an invalid answer
+            raise ToolFailed(f"{server} sent an invalid answer.") from error
         if result is None:
-            raise ConnectionError(f"{who} is down: it does not keep its session.")
+            raise ConnectionError(f"{server} is down: it does not keep its session.")
         if result.is_error:
             raise ToolFailed(_text(result))
         return _text(result)
@@ -304,7 +304,7 @@ class Server:
         self._listed()
 
     def _note(self, problem: str) -> None:
-        """Warn once, until it was connected again."""
+        """Warn once until the next connection."""
         if self._is_closed:
             return
         if not self.problem:
@@ -315,7 +315,7 @@ class Server:
 
 
 async def _list_tools(client: Any) -> list["mcp_types.Tool"]:
-    """Return the tools of a server, page by page; one more than are used says that there are."""
+    """Return the tools of a server, page by page, until there are more than MAX_TOOLS."""
     tools, cursor = list["mcp_types.Tool"](), None
     has_more = client.server_capabilities.tools is not None
     while has_more and len(tools) <= MAX_TOOLS:
@@ -329,7 +329,7 @@ async def _list_tools(client: Any) -> list["mcp_types.Tool"]:
 
 
 def _text(result: "mcp_types.CallToolResult") -> str:
-    """Return what a model can read of a result."""
+    """Return a result as text for a model."""
     texts = list[str]()
     for block in result.content:
         text = getattr(getattr(block, "resource", block), "text", None)

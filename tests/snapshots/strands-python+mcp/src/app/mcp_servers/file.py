@@ -53,13 +53,13 @@ class Declaration:
 
     @property
     def contact(self) -> str:
-        """What the agent contacts or runs, without passwords and arguments."""
+        """The contacted address or the command, without passwords and arguments."""
         address = without_password(self.url).partition("?")[0]
         return f"contacts {address}" if address else f"runs {self.command or 'nothing'}"
 
     @property
     def missing(self) -> str:
-        """Which of its command and its folder was not found."""
+        """The folder or the command that was not found."""
         if self.cwd and not Path(self.cwd).is_dir():
             return f"the folder {self.cwd}"
         folder = self.cwd if self.cwd and "/" in self.command else ""
@@ -110,7 +110,7 @@ def report(file: str, id: str, message: str, line: int) -> dict[str, Any]:
 
 
 def _check(name: str, server: Any) -> Iterator[tuple[str, list[str], str]]:
-    """Yield what makes a server unusable: the id of a finding, the key it is about, and why."""
+    """Yield findings about an unusable server: the id, the key, and the reason."""
     if not re.fullmatch(NAME, name):
         yield "MCP-SERVER", [], f"its name must match {NAME}"
     if not isinstance(server, dict):
@@ -135,15 +135,15 @@ def _type_of(server: dict[str, Any]) -> str:
 
 def _has_form(value: Any, form: str) -> bool:
     if form == LIST:
-        return isinstance(value, list) and all(isinstance(one, str) for one in value)
+        return isinstance(value, list) and all(isinstance(item, str) for item in value)
     if form == OBJECT:
-        return isinstance(value, dict) and all(isinstance(one, str) for one in value.values())
+        return isinstance(value, dict) and all(isinstance(item, str) for item in value.values())
     pattern = "." if form == STRING else r"https?://|\$\{"
     return isinstance(value, str) and re.match(pattern, value) is not None
 
 
 def _declare(name: str, line: int, server: dict[str, Any]) -> tuple[Declaration, dict[str, str]]:
-    """Return a server with the values of its variables, and which have none, with the reasons."""
+    """Return a server with the values of its variables, and the reasons of missing values."""
     unknown = dict[str, str]()
 
     def expand(found: re.Match[str]) -> str:
@@ -170,7 +170,7 @@ def _declare(name: str, line: int, server: dict[str, Any]) -> tuple[Declaration,
 def _check_values(
     text: str, declared: Declaration, server: dict[str, Any], unknown: dict[str, str]
 ) -> Iterator[Finding]:
-    """Yield what keeps a server from being reached, and what of it is ignored."""
+    """Yield findings about an unreachable server and ignored fields."""
     place, name = ("mcpServers", declared.name), declared.name
     known = FIELDS[_type_of(server)]
     for key in server:
@@ -192,7 +192,7 @@ def _check_values(
 
 
 def _line(text: str, *keys: str, near: str = "") -> int:
-    """Return the line of a key behind the keys above it, and of the text `near` behind that."""
+    """Return the line of the last key, in the order of `keys`, or of the text `near` after it."""
     at = 0
     for key in keys:
         quoted = re.escape(json.dumps(key, ensure_ascii=False))

@@ -1,7 +1,7 @@
 """The MCP servers as a capability: their tools, each under a name of its own.
 
-A server that is down is a warning. It is tried again by the next turn, which does not wait for it,
-and by each call of one of its tools.
+A server that is down is a warning. The next turn reconnects without waiting, and so does each call
+of one of the server's tools.
 """
 
 import asyncio
@@ -30,14 +30,14 @@ OF_MEMORY = {"add_memory", "search_memory"}
 
 
 class McpServers(Capability):
-    """The servers of the file; without a file it does nothing."""
+    """The servers of the file; does nothing without a file."""
 
     settings: McpSettings
 
     def __init__(self, settings: McpSettings, before: Sequence[Capability]) -> None:
         super().__init__(settings, before)
         self._tools: list[Any] = []
-        self._names = dict[tuple[str, str], str]()  # by server and tool: they stay
+        self._names = dict[tuple[str, str], str]()  # by server and tool, for good
         self._is_open = False
         self._warned = set[str]()
 
@@ -74,7 +74,7 @@ class McpServers(Capability):
     async def _connect(self, seconds: float) -> None:
         if not self.servers:
             return
-        import mcp.client  # noqa: F401 (slow, and none of the time that servers have)
+        import mcp.client  # noqa: F401 (slow: not part of the time limit of servers)
 
         for name in ("client", "httpx2", "mcp"):  # they log what servers send
             logging.getLogger(name).setLevel("CRITICAL")
@@ -95,7 +95,7 @@ class McpServers(Capability):
         return self._tools
 
     def prepare(self, turn: Turn, options: dict[str, Any]) -> None:
-        """Try servers again that are down; the turn does not wait for them."""
+        """Reconnect servers that are down; the turn does not wait for them."""
         for server in self.servers if self._is_open else []:
             server.retry()
 
@@ -112,43 +112,43 @@ class McpServers(Capability):
             await server.connect()
 
     def _arrange(self) -> None:
-        """Name the tools of all servers: a name that is taken gets its server's in front.
+        """Name the tools of all servers: a taken name is prefixed with the server's.
 
-        A tool that has a name keeps it: what comes later takes none away.
+        A tool keeps its name when other tools come later.
         """
         if not self._is_open:
             return
         listed = [(server, tool) for server in self.servers for tool in server.tools]
-        listed.sort(key=lambda it: (it[0].declared.name, it[1].name) not in self._names)
+        listed.sort(key=lambda item: (item[0].declared.name, item[1].name) not in self._names)
         offered = Counter({(server, _clean(tool.name)) for server, tool in listed})
         times = Counter(name for _, name in offered)
         own = names_of(TOOLS) | OF_MEMORY
         used, self._tools = set(own), []
         for server, tool in listed:
-            plain, who = _clean(tool.name), server.declared.name
-            given = {name for (other, _), name in self._names.items() if other != who}
-            # No provider takes an empty description.
+            plain, owner = _clean(tool.name), server.declared.name
+            given = {name for (other, _), name in self._names.items() if other != owner}
+            # No provider accepts an empty description.
             schema, description = tool.input_schema, tool.description or tool.name
             is_taken = plain in own | given or times[plain] > 1
-            name = _clean(f"{who}_{plain}") if is_taken else plain
-            name = self._names.get((who, tool.name), name)
+            name = _clean(f"{owner}_{plain}") if is_taken else plain
+            name = self._names.get((owner, tool.name), name)
             if not plain.strip("_"):
-                self._warn(f"MCP server {who}: a tool without a name is left out")
+                self._warn(f"MCP server {owner}: a tool without a name is left out")
                 continue
             if name != plain:
-                self._warn(f"MCP server {who}: {plain} is taken, so it is {name}")
+                self._warn(f"MCP server {owner}: {plain} is taken, so it is {name}")
             if len(self._tools) == MAX_TOOLS:
-                self._warn(f"MCP server {who}: its tools beyond {MAX_TOOLS} are left out")
+                self._warn(f"MCP server {owner}: its tools beyond {MAX_TOOLS} are left out")
                 break
             if name in used:
-                self._warn(f"MCP server {who}: it has two tools {name}; the second is left out")
+                self._warn(f"MCP server {owner}: it has two tools {name}; the second is left out")
             elif len(json.dumps(schema)) + len(description) > MAX_DECLARATION_CHARS:
-                self._warn(f"MCP server {who}: tool {name} is left out: its schema is too long")
+                self._warn(f"MCP server {owner}: tool {name} is left out: its schema is too long")
             elif not _is_valid(schema):
-                self._warn(f"MCP server {who}: tool {name} is left out: its schema is not valid")
+                self._warn(f"MCP server {owner}: tool {name} is left out: its schema is not valid")
             else:
                 used.add(name)
-                self._names[who, tool.name] = name
+                self._names[owner, tool.name] = name
                 call = partial(server.call, tool.name)
                 self._tools.append(to_tool(name, description, schema, call))
 
@@ -159,12 +159,12 @@ class McpServers(Capability):
 
 
 def _clean(name: str) -> str:
-    """Return a name that every provider takes."""
+    """Return a name that every provider accepts."""
     return re.sub("[^A-Za-z0-9_]", "_", name)[:64]
 
 
 def _is_valid(schema: dict[str, Any]) -> bool:
-    """Whether providers take a schema: one that they refuse would fail every turn."""
+    """Whether providers accept a schema: a refused one would fail every turn."""
     import jsonschema  # type: ignore[import-untyped]
 
     try:

@@ -1,4 +1,4 @@
-"""Where sessions live beyond the process: Amazon S3."""
+"""The session store: Amazon S3."""
 
 from ..collections.models import Collection
 from ..collections.secrets import Secrets
@@ -9,7 +9,7 @@ from .settings import StoreSettings
 def open_store(
     collection: Collection, agent_id: str, settings: StoreSettings, secrets: Secrets
 ) -> DurableStore:
-    """Return the store that a collection declares. It connects when it is first used."""
-    from .s3 import S3Store  # its client takes a while to load
+    """Return the store that a collection declares. It connects on first use."""
+    from .s3 import S3Store  # the import of its client is slow
 
     return S3Store(collection, agent_id, settings, secrets)

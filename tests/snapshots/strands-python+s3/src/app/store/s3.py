@@ -1,4 +1,4 @@
-"""Sessions in Amazon S3: one object each, replaced on the condition that nobody else did."""
+"""Sessions in Amazon S3: one object each, replaced by conditional writes."""
 
 import asyncio
 import logging
@@ -29,10 +29,9 @@ from .settings import StoreSettings
 
 log = logging.getLogger(__name__)
 Result = TypeVar("Result")
-THREADS = 32  # of its own: threads that hang must not keep those of the model from running
+THREADS = 32  # of its own: hanging calls must not block those of the model
 LATEST, HISTORY, ASIDE = "snapshot_latest.json", "immutable_history/", "set_aside/"
-PAUSES = (0.05, 0.2)  # seconds, while S3 decides on another write of the object
-# Errors by which nothing was sent.
+PAUSES = (0.05, 0.2)  # seconds, while another write of the object is in progress
 UNSENT = (
     exceptions.NoRegionError,
     exceptions.NoCredentialsError,
@@ -88,18 +87,19 @@ class S3Store:
             await self.save_checkpoint(session_id, snapshot, checkpoint)
         if not self._is_rule_set:
             self._is_rule_set = True
-            self._start("lifecycle rule", lambda it: it.set_rule(self._id, self._root))
+            self._start("lifecycle rule", lambda bucket: bucket.set_rule(self._id, self._root))
         return revision
 
     async def save_checkpoint(self, session_id: str, snapshot: bytes, checkpoint: str) -> None:
         history, kept = self._folder(session_id) + HISTORY, self._settings.checkpoints
+        key = f"{history}snapshot_{checkpoint}.json"
 
         def trim(bucket: _Bucket) -> None:
-            for key in bucket.keys(history)[:-kept]:
-                bucket.delete(key)
+            for old in bucket.keys(history)[:-kept]:
+                bucket.delete(old)
 
         try:
-            await self._run(lambda it: it.put(f"{history}snapshot_{checkpoint}.json", snapshot))
+            await self._run(lambda bucket: bucket.put(key, snapshot))
         except StoreUnavailable as error:
             log.warning("session %s: no checkpoint: %s", session_id, error)
         else:
@@ -131,7 +131,7 @@ class S3Store:
     async def sessions(self) -> list[str]:
         own = re.compile(f"{re.escape(self._root)}({SESSION_ID}){re.escape(self._middle)}")
         ids, token = set[str](), None
-        while True:  # each page is a call, bounded by itself
+        while True:  # each page is a call with its own time limit
             page = await self._run(partial(_Bucket.page, prefix=self._root, token=token))
             ids |= {found[1] for key in page[0] if (found := own.match(key))}
             if not (token := page[1]):
@@ -142,17 +142,19 @@ class S3Store:
 
         def end(bucket: _Bucket) -> None:
             bucket.delete(folder + LATEST)  # first: then a running turn can no longer be committed
-            bucket.delete_all(folder, but=folder + LATEST)  # which another replica may have made
+            bucket.delete_all(folder, but=folder + LATEST)  # a new one of another replica
 
         await self._run(end)
 
     async def warnings(self) -> list[Warned]:
         self._is_rule_set = True  # the session that a check saves sets no rule
         try:
-            keeps = await self._run(lambda it: it.s3.get_bucket_versioning(Bucket=it.name))
+            keeps = await self._run(
+                lambda bucket: bucket.s3.get_bucket_versioning(Bucket=bucket.name)
+            )
         except StoreUnavailable:
             return []
-        return [("AML-W162", KEPT)] if "Status" in keeps else []  # or else it never kept versions
+        return [("AML-W162", KEPT)] if "Status" in keeps else []  # unset: it never kept versions
 
     async def close(self) -> None:
         if self._tidying:
@@ -164,7 +166,7 @@ class S3Store:
         return f"{self._root}{session_id}{self._middle}"
 
     def _start(self, what: str, use: Callable[["_Bucket"], object]) -> None:
-        """Start work that no turn waits for; log a failure."""
+        """Start work in the background; log a failure."""
 
         async def work() -> None:
             try:
@@ -176,7 +178,7 @@ class S3Store:
         task.add_done_callback(self._tidying.discard)
 
     async def _run(self, use: Callable[["_Bucket"], Result]) -> Result:
-        """Return the result of `use` in a thread; raise StoreUnavailable, at the latest in time."""
+        """Return the result of `use` in a thread, within a time limit; raise StoreUnavailable."""
         where = f"secret {self._ref.reference!r}"
         try:
             async with asyncio.timeout(self._seconds):
@@ -202,7 +204,7 @@ class S3Store:
         return await to_thread.run_sync(use, abandon_on_cancel=True, limiter=self._limiter)
 
     def _connect(self) -> Any:
-        # Both attempts end in time: one that continues alone could commit a turn that has failed.
+        # Both attempts end in time: a stray attempt could commit a turn that has failed.
         seconds = 0.45 * self._seconds
         is_own = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")
         config = Config(
@@ -217,14 +219,14 @@ class S3Store:
 
 @dataclass(frozen=True)
 class _Bucket:
-    """The objects of a bucket. Its methods block, and raise what botocore raises."""
+    """The objects of a bucket. Its methods block, and raise the errors of botocore."""
 
     s3: Any
     name: str
     days: int | None  # to live since the last change
 
     def get(self, key: str, known: Stored | None, max_bytes: int) -> Stored | None:
-        """Return the object, or None; `known` itself if it is that one; a larger one empty."""
+        """Return the object, or None; `known` itself if unchanged; empty if larger than allowed."""
         condition = {"IfNoneMatch": known.revision} if known else {}
         try:
             found = self.s3.get_object(Bucket=self.name, Key=key, **condition)
@@ -265,7 +267,7 @@ class _Bucket:
         return self.put(key, body, IfMatch=found["ETag"])
 
     def move(self, old: str, new: str, revision: str) -> None:
-        """Move the object; both are there when that fails halfway. Raises Conflict."""
+        """Move the object; a failure halfway leaves both. Raises Conflict."""
         source = {"CopySource": {"Bucket": self.name, "Key": old}, "CopySourceIfMatch": revision}
         try:
             self.s3.copy_object(Bucket=self.name, Key=new, **source)
@@ -274,27 +276,27 @@ class _Bucket:
         try:
             self.s3.delete_object(Bucket=self.name, Key=old, IfMatch=revision)
         except exceptions.ClientError as error:
-            if _status(error) != 404:  # or else it was deleted, and the reply lost
+            if _status(error) != 404:  # 404: a delete whose reply was lost
                 raise _conflict(error) from None
 
     def keys(self, prefix: str) -> list[str]:
-        """Return the keys that begin so and have not expired, in order."""
+        """Return the keys that begin with `prefix` and have not expired, in order."""
         return [key for page in self._pages(prefix) for key in self._live(page)]
 
     def page(self, prefix: str, token: str | None) -> tuple[list[str], str | None]:
-        """Return a page of such keys, and the token of the next one."""
+        """Return a page of such keys, and the token of the next page."""
         more = {"ContinuationToken": token} if token else {}
         page = self.s3.list_objects_v2(Bucket=self.name, Prefix=prefix, **more)
         return self._live(page), page.get("NextContinuationToken")
 
     def delete(self, key: str) -> None:
-        """Delete an object, existing or not."""
+        """Delete an object. Idempotent."""
         self.s3.delete_object(Bucket=self.name, Key=key)
 
     def delete_all(self, prefix: str, but: str) -> None:
-        """Delete the objects that begin so, expired or not, but for one key."""
+        """Delete the objects that begin with `prefix`, expired or not, except for one key."""
         for page in self._pages(prefix):
-            keys = [it["Key"] for it in page.get("Contents", []) if it["Key"] != but]
+            keys = [item["Key"] for item in page.get("Contents", []) if item["Key"] != but]
             if keys:
                 what = {"Objects": [{"Key": key} for key in keys], "Quiet": True}
                 reply = self.s3.delete_objects(Bucket=self.name, Delete=what)
@@ -302,10 +304,7 @@ class _Bucket:
                     raise StoreUnavailable(f"an object was not deleted: {error['Code']}")
 
     def set_rule(self, collection_id: str, prefix: str) -> None:
-        """Have S3 delete what is older than `days`, or with None no longer.
-
-        The lifecycle configuration is replaced as a whole, so the rules of others are sent back.
-        """
+        """Set the lifecycle rule that expires objects after `days`, or remove it for None."""
         own = {"ID": f"aml-{collection_id}", "Filter": {"Prefix": prefix}}
         rule = {
             **own,
@@ -319,10 +318,10 @@ class _Bucket:
         except exceptions.ClientError as error:
             if _code(error) != "NoSuchLifecycleConfiguration":
                 raise
-        rules = found.get("Rules", [])
+        rules = found.get("Rules", [])  # also those of others: S3 replaces all at once
         if self.days:
             wanted = [*(other for other in rules if other.get("ID") != rule["ID"]), rule]
-        else:  # one with another prefix belongs to a project whose collection has the same id
+        else:  # another prefix: the rule of another project, with the same collection id
             wanted = [other for other in rules if not own.items() <= other.items()]
         if rule in rules or wanted == rules:
             return
@@ -342,10 +341,10 @@ class _Bucket:
 
     def _live(self, page: Any) -> list[str]:
         items = page.get("Contents", [])
-        return [it["Key"] for it in items if not self._is_expired(page, it["LastModified"])]
+        return [item["Key"] for item in items if not self._is_expired(page, item["LastModified"])]
 
     def _is_expired(self, reply: Any, changed: datetime | None = None) -> bool:
-        """Whether its time is over, by the clock of S3."""
+        """Whether an object has expired, by the clock of S3."""
         headers = reply["ResponseMetadata"]["HTTPHeaders"]
         if self.days is None:
             return False

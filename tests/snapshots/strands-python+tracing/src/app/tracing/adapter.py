@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 SCOPE = "strands.telemetry.tracer"
-# Content as attributes, as the convention has it by now; else Strands makes events of it.
+# Content in attributes, as in the latest convention; by default Strands uses events.
 CONVENTION = "gen_ai_latest_experimental,gen_ai_span_attributes_only"
 
 
@@ -16,19 +16,19 @@ def instrument() -> None:
 
 
 class Names:
-    """The names of tools that spans may have: the model can make up others."""
+    """The names of tools that spans may have: the model can invent others."""
 
     def __init__(self) -> None:
         self._tools: set[str] = set()
 
     def of_span(self, name: str) -> str:
-        """Return the name of a span without a made-up one."""
+        """Return the name of a span, without an invented tool."""
         operation, _, tool = name.partition(" ")
         is_unknown = operation == "execute_tool" and tool not in self._tools
         return operation if is_unknown else name
 
     def in_attributes(self, attributes: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Note the tools of an agent, and return the attributes without a made-up name."""
+        """Note the tools of an agent, and return the attributes without an invented name."""
         self._tools.update(json.loads(attributes.get("gen_ai.agent.tools", "[]")))
         if attributes.get("gen_ai.tool.name") in {None, *self._tools}:
             return attributes

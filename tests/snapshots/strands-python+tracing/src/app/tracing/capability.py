@@ -24,7 +24,7 @@ ENDPOINTS = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT"
 class Tracing(Capability):
     """Exports spans to OTEL_EXPORTER_OTLP_ENDPOINT, if it is set.
 
-    A provider that is there already, as under `opentelemetry-instrument`, is used as it is.
+    An existing provider, as under `opentelemetry-instrument`, is used unchanged.
     """
 
     async def open(self) -> None:
@@ -50,7 +50,7 @@ class Tracing(Capability):
 
     @asynccontextmanager
     async def around(self, turn: Turn) -> AsyncIterator[None]:
-        """Make the span of a turn; what the turn calls is below it.
+        """Make the span of a turn, the parent of all spans in the turn.
 
         Without a current span, of an instrumentation, it continues the trace of the caller.
         """
@@ -77,7 +77,7 @@ class Tracing(Capability):
                 context.detach(parent)
 
     async def close(self) -> None:
-        """Send what is left, within a second."""
+        """Send the remaining spans, within a second."""
         flush = getattr(trace.get_tracer_provider(), "force_flush", None)
         if flush:
             await asyncio.wait({asyncio.create_task(asyncio.to_thread(flush, 1000))}, timeout=1)
@@ -96,7 +96,7 @@ def _has_provider() -> bool:
 
 
 def _export(service: str) -> None:
-    """Set a provider that exports spans; one warning says that they cannot be sent."""
+    """Set a provider that exports spans; warn once while they cannot be sent."""
     from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
     from opentelemetry.sdk.resources import OTELResourceDetector, Resource
     from opentelemetry.sdk.trace import TracerProvider

@@ -1,4 +1,4 @@
-"""Makes spans, and keeps what was said out of those of the framework."""
+"""Makes spans, and removes prompts and replies from those of the framework."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -10,7 +10,7 @@ from opentelemetry.trace import SpanKind, StatusCode
 
 from .adapter import Names
 
-# The attributes of the framework's spans that are kept: none of them quotes what was said.
+# The attributes of the framework's spans that are kept: none quotes a prompt or reply.
 SAFE = re.compile(
     r"(gen_ai\.(operation|provider|agent|request|response|usage)\..*|gen_ai\.tool\.(name|type)"
     r"|gen_ai\.(tool\.call\.id|tool\.status|system|output\.type)|http\..*|error\.type"
@@ -20,7 +20,7 @@ SAFE = re.compile(
 
 @contextmanager
 def make_span(name: str, kind: SpanKind) -> Iterator[trace.Span]:
-    """Make a span; of an error it has the type, and not the text."""
+    """Make a span, with the type of an error and without its text."""
     with trace.get_tracer("app").start_as_current_span(
         name, kind=kind, record_exception=False, set_status_on_exception=False
     ) as span:

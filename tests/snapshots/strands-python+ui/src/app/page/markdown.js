@@ -90,9 +90,9 @@ class Walker {
   }
 
   showTable(block, { header, rows }) {
-    const cell = (tag) => (it) => {
-      const node = element(tag, '', ...this.nodesOf(it))
-      node.style.textAlign = it.align ?? ''
+    const cell = (tag) => (token) => {
+      const node = element(tag, '', ...this.nodesOf(token))
+      node.style.textAlign = token.align ?? ''
       return node
     }
     const row = (tag, cells) => element('tr', '', ...cells.map(cell(tag)))
@@ -110,7 +110,7 @@ class Walker {
     if (type === 'br') return [element('br')]
     if (type === 'checkbox') return [checked ? '☑ ' : '☐ ']
     if (href && !SAFE.test(href)) return [raw]
-    const nodes = this.read(token)?.flatMap((it) => this.nodesOf(it)) ?? [decode(text)]
+    const nodes = this.read(token)?.flatMap((child) => this.nodesOf(child)) ?? [decode(text)]
     if (href) return [link(decode(href), nodes)]
     return ['strong', 'em', 'del'].includes(type) ? [element(type, '', ...nodes)] : nodes
   }

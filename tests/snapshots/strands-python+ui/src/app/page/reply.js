@@ -1,8 +1,8 @@
-// What the agent says in one turn, as it arrives or as it was read.
+// The reply of one turn, as it arrives or from the history.
 
 import { copyButton, element, showMarkdown } from './markdown.js'
 
-/** What the agent says in one turn: texts, calls of tools, and what was recalled. */
+/** The reply of one turn: texts, calls of tools, and recalled memories. */
 export class Reply {
   constructor(log) {
     this.shown = new Map() // texts and calls of tools, by their ids
@@ -35,8 +35,8 @@ export class Reply {
       shown.node.append(...labelled(isError ? 'Error' : 'Result', event.errorText ?? event.output))
       const took = this.known ? this.took[event.toolCallId] : performance.now() - shown.began
       if (took) this.took[event.toolCallId] = took
-      const said = isError ? 'failed' : 'done'
-      shown.state.textContent = took ? `${said} · ${duration(took)}` : said
+      const state = isError ? 'failed' : 'done'
+      shown.state.textContent = took ? `${state} · ${duration(took)}` : state
       shown.node.classList.toggle('wrong', isError)
     } else if (event.type === 'data-recalled') {
       this.recalled = event.data
@@ -50,7 +50,7 @@ export class Reply {
     }
   }
 
-  /** Show the parts of a message that was read, with what this tab knows of its turn. */
+  /** Show the parts of a message of the history, with the facts that this tab has. */
   showParts(parts, metadata, known) {
     this.known = known
     this.took = known.took ?? {}
@@ -92,15 +92,15 @@ export class Reply {
     this.body.querySelector('.waiting')?.remove()
     if (!this.metadata) return
     const { turn, milliseconds, inputTokens, outputTokens } = this.metadata
-    const said = [`committed as turn ${turn}`]
-    if (milliseconds) said.push(duration(milliseconds))
-    if (inputTokens || outputTokens) said.push(`${inputTokens} tokens in, ${outputTokens} out`)
+    const outcome = [`committed as turn ${turn}`]
+    if (milliseconds) outcome.push(duration(milliseconds))
+    if (inputTokens || outputTokens) outcome.push(`${inputTokens} tokens in, ${outputTokens} out`)
     const texts = () => [...this.shown.values()].flatMap(({ text }) => text ?? [])
     const copy = copyButton('Copy this reply', () => texts().join('\n\n'))
-    this.node.append(element('p', 'outcome', said.join(' · '), ' ', copy))
+    this.node.append(element('p', 'outcome', outcome.join(' · '), ' ', copy))
   }
 
-  /** What only the tab knows that saw the turn. */
+  /** The facts that only the tab of this turn has. */
   get facts() {
     const { recalled, took } = this
     const { milliseconds, inputTokens, outputTokens } = this.metadata
@@ -117,7 +117,7 @@ function labelled(label, value) {
   const flat = JSON.stringify(value) ?? ''
   const text = flat.length > 80 ? JSON.stringify(value, null, 2) : flat
   const content = element('pre', '', typeof value === 'string' ? value : text)
-  // A long one is scrolled by keyboard, too.
+  // Long content must scroll by keyboard, too.
   Object.assign(content, { tabIndex: 0, role: 'group', ariaLabel: label })
   return [element('span', 'label', label), content]
 }

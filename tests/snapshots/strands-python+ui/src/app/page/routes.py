@@ -38,7 +38,7 @@ HEADERS = {
 
 
 class Page(Capability):
-    """Serves the page if UI is 1. It needs no token; the API that it calls does."""
+    """Serves the page if UI is 1. The page needs no token; the API that it calls does."""
 
     settings: PageSettings
 
@@ -68,7 +68,7 @@ class Page(Capability):
         return {"GET /agent.json": _describe_agent} if self.settings.ui else {}
 
     def _advise(self, failure: AgentError) -> str:
-        """Explain an error to those who run this agent; others learn where the log is."""
+        """Explain an error to users of this machine; refer others to the log."""
         settings, has_detail = self.settings, bool(failure.detail)
         is_open = settings.allowed_hosts or settings.allowed_origins
         if settings.is_loopback and not is_open and (has_detail or failure.__cause__):

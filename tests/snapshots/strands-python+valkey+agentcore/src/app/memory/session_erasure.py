@@ -18,7 +18,7 @@ RUNNING = "a first turn of a session that runs now may be kept: run this again t
 
 
 class SessionErasure(Capability):
-    """Lets `forget` erase an actor's sessions too, and nothing be recorded of them afterwards."""
+    """Lets `forget` also erase an actor's sessions, and stops the recording of their turns."""
 
     def __init__(self, settings: CoreSettings, before: Sequence[Capability]) -> None:
         super().__init__(settings, before)
@@ -66,15 +66,15 @@ class SessionErasure(Capability):
 
 
 async def _mark_forgotten(store: DurableStore, actor: str) -> None:
-    """Have no process record what turns of the actor said that began before now."""
+    """Stop every process from recording turns of the actor that began before now."""
     head = {"scope": "agent", "schema_version": "1.0", "created_at": datetime.now(UTC).isoformat()}
     last = {"actor": None, "turn": 0, "key": None, "reply": ""}
     mark = json.dumps(head | {"data": {"messages": []}, "app_data": last}).encode()
     before = await store.load(_mark(actor))
-    with suppress(Conflict):  # it was marked meanwhile
+    with suppress(Conflict):  # another process saved a mark
         await store.save(_mark(actor), mark, before.revision if before else None)
 
 
 def _mark(actor: str) -> str:
-    """Return the session id under which a store keeps that an actor was erased."""
+    """Return the session id of the mark that an actor was erased."""
     return f"forgotten-{sha256(actor.encode()).hexdigest()}"

@@ -1,4 +1,4 @@
-"""Where sessions live beyond the process: Valkey or Redis."""
+"""The session store: Valkey or Redis."""
 
 from ..collections.models import Collection
 from ..collections.secrets import Secrets
@@ -9,7 +9,7 @@ from .settings import StoreSettings
 def open_store(
     collection: Collection, agent_id: str, settings: StoreSettings, secrets: Secrets
 ) -> DurableStore:
-    """Return the store that a collection declares. It connects when it is first used."""
-    from .valkey import ValkeyStore  # its client takes a while to load
+    """Return the store that a collection declares. It connects on first use."""
+    from .valkey import ValkeyStore  # the import of its client is slow
 
     return ValkeyStore(collection, agent_id, settings, secrets)

@@ -1,4 +1,4 @@
-"""The protocol of a durable session store, and the ways in which one fails."""
+"""The protocol of a durable session store, and its failures."""
 
 from typing import Protocol
 
@@ -16,16 +16,16 @@ class StoreUnavailable(Exception):
     """The store did not confirm a call; `indeterminate` when it may have changed something."""
 
     def __init__(self, what: str, *, indeterminate: bool = True) -> None:
-        super().__init__(what)  # without secrets: it is logged
+        super().__init__(what)  # logged: without secrets
         self.indeterminate = indeterminate
 
 
 class Unsupported(Exception):
-    """The request cannot be fulfilled; the text tells the owner why."""
+    """The store does not support the request; the message is for the owner."""
 
 
 class DurableStore(Protocol):
-    """The sessions of one agent in one collection. Every call is bounded in time.
+    """The sessions of one agent in one collection. Every call has a time limit.
 
     Snapshots are JSON in UTF-8, in the layout that the memory-collection specification gives each
     backend. A checkpoint is the copy of a snapshot under a UUIDv7 in lower case; these ids sort by
@@ -34,10 +34,10 @@ class DurableStore(Protocol):
 
     @property
     def contact(self) -> str:
-        """What the store contacts, without secrets."""
+        """The server or service of the store, without secrets."""
 
     async def load(self, session_id: str, known: Stored | None = None) -> Stored | None:
-        """Return the latest snapshot, or None. Return `known` itself when it still is the latest.
+        """Return the latest snapshot, or None; `known` itself if it is still the latest.
 
         A snapshot of more than MAX_SNAPSHOT_BYTES may be returned empty.
         """
@@ -45,7 +45,7 @@ class DurableStore(Protocol):
     async def save(
         self, session_id: str, snapshot: bytes, expected: str | None, checkpoint: str | None = None
     ) -> str | None:
-        """Replace the snapshot of the `expected` revision (None: none), and return the new one.
+        """Save if the stored revision is `expected` (None: nothing is stored); return the new one.
 
         With `checkpoint`, also save a copy under that id. Raises Conflict.
         """
@@ -62,7 +62,7 @@ class DurableStore(Protocol):
     async def quarantine(self, session_id: str, revision: str | None) -> str:
         """Move the latest snapshot to where nothing overwrites it, and return its name there.
 
-        Raises Conflict when it has another revision.
+        Raises Conflict if the snapshot has another revision.
         """
 
     async def quarantined(self, session_id: str) -> list[str]:
@@ -72,10 +72,10 @@ class DurableStore(Protocol):
         """Return the ids of all sessions in order. Raises Unsupported."""
 
     async def end(self, session_id: str) -> None:
-        """Delete everything stored for the session, known or not."""
+        """Delete all data of the session. Idempotent."""
 
     async def warnings(self) -> list[Warned]:
-        """Return how the store may lose or keep sessions unasked, for `check --connect`."""
+        """Return the risks that sessions are lost or retained, for `check --connect`."""
 
     async def close(self) -> None:
-        """Finish what was started, and disconnect."""
+        """Finish background work, and disconnect."""

@@ -1,4 +1,4 @@
-"""A cache in front of a durable store: conflicts, lost replies, unreadable data."""
+"""Caches a durable store; detects conflicts and lost replies, and quarantines unreadable data."""
 
 import asyncio
 import logging
@@ -17,14 +17,14 @@ from .snapshot import is_same, read_snapshot
 
 log = logging.getLogger(__name__)
 Saved = Callable[[], None]
-FORGOTTEN = "forgotten-[0-9a-f]{64}"  # what `forget` leaves is no caller's session
+FORGOTTEN = "forgotten-[0-9a-f]{64}"  # the markers of `forget`, which no caller may use
 KEPT = "Its turns are kept: continue with --session."
 READ_ONLY = "Its turns were not kept: the session store is read-only."
-GONE = Stored(None, b"")  # a session that was cached here, and that the store no longer has
+GONE = Stored(None, b"")  # a session that is cached here and missing in the store
 
 
 class CachedStore:
-    """A SessionStore that caches snapshots: the store then only confirms that one is the latest.
+    """A SessionStore that caches snapshots; the store only confirms that they are the latest.
 
     If the store is read-only, new turns stay in this process.
     """
@@ -44,8 +44,8 @@ class CachedStore:
         """Return the committed snapshot, or None, or GONE.
 
         Raises AgentError: `store_unavailable`; `session_corrupt` after a quarantine;
-        `session_conflict` when another process changed the snapshot during it;
-        `session_forbidden` for what `forget` leaves.
+        `session_conflict` when another process changed the snapshot meanwhile;
+        `session_forbidden` for the markers of `forget`.
         """
         if re.fullmatch(FORGOTTEN, session_id):
             raise AgentError("session_forbidden")
@@ -77,7 +77,7 @@ class CachedStore:
     async def save(
         self, session_id: str, snapshot: bytes, expected: str | None, saved: Saved
     ) -> None:
-        """Replace the snapshot of the `expected` revision. Once started, it cannot be cancelled.
+        """Save if the stored revision is `expected`. A started save cannot be cancelled.
 
         Raises AgentError: `session_conflict` and `store_unavailable`.
         """
@@ -86,7 +86,7 @@ class CachedStore:
         await _uncancelled(self._save(session_id, snapshot, expected, saved))
 
     async def end(self, session_id: str) -> None:
-        """Delete the session; in a store that is not writable, only for this process.
+        """Delete the session; if the store is read-only, only in this process.
 
         Raises AgentError: `store_unavailable`.
         """
@@ -121,7 +121,7 @@ class CachedStore:
     ) -> str | None:
         """Return the revision of a failed save if only its reply was lost; else raise AgentError.
 
-        A client that retries by itself gets a conflict with its own first attempt.
+        A store client that retries internally conflicts with its own first attempt.
         """
         try:
             if isinstance(error, StoreUnavailable) and not error.indeterminate:
@@ -133,7 +133,7 @@ class CachedStore:
         except Conflict:
             raise AgentError("session_conflict") from None
         except StoreUnavailable as last:
-            if last is not error:  # a retry with the same key gets the reply if it was saved
+            if last is not error:  # a retry with the same key gets the reply of a saved turn
                 log.error("session %s: it is unknown whether the turn was saved", session_id)
             raise AgentError("store_unavailable", detail=str(last)) from None
         return stored.revision
@@ -153,7 +153,7 @@ class CachedStore:
 
 
 def _id_after(ids: list[str]) -> str:
-    """Return an id that sorts behind these, also when the clock of this process is behind."""
+    """Return an id that sorts after `ids`, even if the clock of this process is slow."""
     id, last = str(uuid7()), max(ids, default="")
     if id > last:
         return id
@@ -162,7 +162,7 @@ def _id_after(ids: list[str]) -> str:
 
 
 async def _uncancelled(work: Coroutine[Any, Any, Any]) -> Any:
-    """Await work that must not be left half done; a cancel during it is ignored."""
+    """Await work to its end, and ignore cancellation meanwhile."""
     task = asyncio.create_task(work)
     while not task.done():
         try:

@@ -18,11 +18,11 @@ from .settings import StoreSettings
 
 
 class Store(Capability):
-    """Keeps the sessions of the agent. Until its secrets are set, they live in the process."""
+    """Keeps the agent's sessions: in the declared store if its secrets are set, else in process."""
 
     settings: StoreSettings
     traced_as = "session_store"
-    decorate: Callable[[Any], Any] | None = None  # what a later capability makes of the store
+    decorate: Callable[[Any], Any] | None = None  # set by a later capability
 
     def __init__(self, settings: StoreSettings, before: Sequence[Capability]) -> None:
         super().__init__(settings, before)

@@ -1,4 +1,4 @@
-"""The findings of `check --connect` in a store: whether it can do what turns need."""
+"""Checks a store for `check --connect`: sessions can be loaded, saved and ended."""
 
 from collections.abc import AsyncIterator
 from uuid import uuid4
@@ -16,20 +16,20 @@ SNAPSHOT = (
 async def check_store(
     store: DurableStore, collection: Collection, is_writable: bool
 ) -> AsyncIterator[Finding]:
-    """Load, save and end a session that no caller has, and yield what may lose sessions."""
+    """Load, save and end a session of no caller, and yield findings."""
     file, session = f"collections/{collection.collection_id}.collection.md", f"check-{uuid4()}"
-    what = "loaded"
+    step = "loaded"
     try:
         await store.load(session)
         for id, message in await store.warnings():
             yield diagnostic(id, message, "warning", file, 1)
         if is_writable:
-            what = "saved"
+            step = "saved"
             try:
                 await store.save(session, SNAPSHOT, None)
-                what = "ended"
+                step = "ended"
             finally:  # also after a lost reply or Ctrl+C: nothing is left behind
                 await store.end(session)
     except (Conflict, StoreUnavailable) as error:
-        message = f"No session can be {what}: {str(error) or 'a conflict'}."
+        message = f"No session can be {step}: {str(error) or 'a conflict'}."
         yield diagnostic("AML-E160", message, file=file, line=1)

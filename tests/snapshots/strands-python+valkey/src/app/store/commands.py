@@ -1,4 +1,4 @@
-"""The commands `sessions list | show | restore | end`: the store, without a turn."""
+"""The commands `sessions list | show | restore | end`."""
 
 import asyncio
 import json
@@ -19,7 +19,7 @@ from .capability import Store
 from .owner import UNREADABLE, owner_of
 from .snapshot import read_snapshot
 
-TOO_LARGE = "empty or larger than MAX_SNAPSHOT_BYTES"  # of those, a store returns no bytes
+TOO_LARGE = "empty or larger than MAX_SNAPSHOT_BYTES"  # stores return those without bytes
 JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 Use = Callable[[DurableStore, CoreSettings], Awaitable[Any]]
 
@@ -154,7 +154,7 @@ async def _report(store: DurableStore, session_id: str, settings: CoreSettings) 
 
 
 def _summary(snapshot: bytes, settings: CoreSettings) -> dict[str, Any]:
-    """Return what is shown of a snapshot; `turn` is None when it is unreadable."""
+    """Return the fields of a snapshot to show; `turn` is None for an unreadable snapshot."""
     summary: dict[str, Any] = dict.fromkeys(("turn", "actor", "created_at", "restored_from"))
     readable = read_snapshot(snapshot, settings.max_snapshot_bytes)
     if readable is not None:
@@ -191,7 +191,7 @@ async def _restore(
         await store.quarantine(session_id, stored.revision)
         expected = None
     value = json.loads(snapshot)
-    # Without its idempotency key, with which a new turn would get the old reply.
+    # Without the idempotency key: a new turn with the same key would get the old reply.
     value["app_data"] |= {"key": None, "restored_from": checkpoint}
     await store.save(session_id, json.dumps(value, ensure_ascii=False).encode(), expected)
     return int(value["app_data"]["turn"])

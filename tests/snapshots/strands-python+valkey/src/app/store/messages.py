@@ -10,7 +10,7 @@ _KINDS = ContentBlock.__annotations__.keys()
 
 
 def are_messages(messages: Any) -> bool:
-    """Whether these are messages of this framework with a prompt among them."""
+    """Whether `messages` are valid for this framework and include a prompt."""
     try:
         read = _MESSAGES.validate_python(messages)
     except ValidationError:

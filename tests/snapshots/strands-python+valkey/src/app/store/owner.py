@@ -9,7 +9,7 @@ UNREADABLE = object()
 
 
 async def owner_of(store: DurableStore, session_id: str) -> object:
-    """Return the actor in the latest readable snapshot, None where nothing is stored."""
+    """Return the actor in the latest readable snapshot, None if nothing is stored."""
     stored = await store.load(session_id)
     owner = _actor(stored.snapshot) if stored else UNREADABLE
     if owner is not UNREADABLE:
@@ -23,7 +23,7 @@ async def owner_of(store: DurableStore, session_id: str) -> object:
 
 
 def _actor(snapshot: bytes) -> Any:
-    """Return the actor in a snapshot, even in one that no turn could continue from."""
+    """Return the actor in a snapshot, even if other parts are invalid."""
     try:
         return parse(snapshot)["app_data"]["actor"]
     except (TypeError, KeyError):

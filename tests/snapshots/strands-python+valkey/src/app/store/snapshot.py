@@ -1,4 +1,4 @@
-"""The conditions that stored bytes must meet before a turn continues from them."""
+"""Validates stored bytes before a turn continues from them."""
 
 import json
 from typing import Any, Literal
@@ -37,9 +37,9 @@ class _Snapshot(BaseModel):
 
 
 def read_snapshot(stored: bytes, max_bytes: int) -> bytes | None:
-    """Return the snapshot as the framework reads it, or None when it is unreadable or too large.
+    """Return the snapshot in the form of the framework, or None if unreadable or too large.
 
-    The memory-collection specification also allows "1" as its version, and leaves fields out.
+    The memory-collection specification also allows the version "1" and missing fields.
     """
     snapshot: Any = parse(stored) if len(stored) <= max_bytes else None
     try:
@@ -58,7 +58,7 @@ def is_same(stored: bytes, snapshot: bytes) -> bool:
 
 
 def parse(text: bytes) -> Any:
-    """Return the value of a JSON text in UTF-8, or None when it is not one."""
+    """Return the value of a JSON text in UTF-8, or None if the text is invalid."""
     try:
         return json.loads(text.decode(), parse_constant=int)  # int() refuses NaN, as JSON does
     except (ValueError, RecursionError):

@@ -22,7 +22,7 @@ from ..session_store import Stored
 from .base import Conflict, StoreUnavailable, Warned
 from .settings import StoreSettings
 
-# Errors by which the server says that it did nothing.
+# Errors that prove that the server changed nothing.
 REFUSALS = (
     exceptions.ResponseError,
     exceptions.AuthenticationError,
@@ -125,13 +125,14 @@ class ValkeyStore:
         return [f"{self._key(session_id)} {field}" for field in fields]
 
     async def sessions(self) -> list[str]:
-        prefix, suffix = (re.sub(r"([][*?\\])", r"\\\1", it) for it in (self._prefix, self._suffix))
+        ends = (self._prefix, self._suffix)
+        pattern = "*".join(re.sub(r"([][*?\\])", r"\\\1", end) for end in ends)
 
         async def scan(client: Any) -> set[str]:
-            pages = client.scan_iter(match=f"{prefix}*{suffix}", count=1000)
+            pages = client.scan_iter(match=pattern, count=1000)
             return {key.decode("utf-8", "replace") async for key in pages}
 
-        # Each call of the scan is bounded by itself.
+        # Each call of the scan has a time limit of its own.
         keys = await self._connection.run(scan, is_bounded=False)
         ids = [key.removeprefix(self._prefix).removesuffix(self._suffix) for key in keys]
         return sorted(id for id in ids if re.fullmatch(SESSION_ID, id))
@@ -170,23 +171,22 @@ class ValkeyStore:
         return await self._connection.run(lambda client: client.eval(script, 1, key, *values))
 
     async def _fields(self, session_id: str, start: str) -> list[str]:
-        names = await self._connection.run(lambda client: client.hkeys(self._key(session_id)))
-        return sorted(
-            it.decode("utf-8", "replace") for it in names if it.startswith(start.encode())
-        )
+        keys = await self._connection.run(lambda client: client.hkeys(self._key(session_id)))
+        fields = (key.decode("utf-8", "replace") for key in keys)
+        return sorted(field for field in fields if field.startswith(start))
 
 
 async def _read_info(client: Any) -> dict[str, Any]:
-    """Return how a server, or one of a cluster, keeps its data."""
+    """Return the settings of a server, or of a node, that decide what is lost."""
     info: dict[str, Any] = await client.info("memory")
     info |= await client.info("persistence")
-    with suppress(exceptions.ResponseError):  # as many clouds forbid it
+    with suppress(exceptions.ResponseError):  # many clouds forbid CONFIG
         info |= await client.config_get("save")
     return info
 
 
 def _is_of_replica(error: Exception) -> bool:
-    # The text is what Redis 6 says of a script.
+    # Redis 6 reports a script this way.
     return isinstance(error, exceptions.ReadOnlyError) or "-READONLY " in str(error)
 
 
@@ -202,10 +202,10 @@ class _Connection:
         self._name, self._was_replica = f"valkey of secret {self._ref.reference!r}", False
 
     async def run(self, use: Callable[[Any], Awaitable[Any]], is_bounded: bool = True) -> Any:
-        """Return what `use` returns of a client, within `seconds`; raise StoreUnavailable.
+        """Return the result of `use`, within `seconds`; raise StoreUnavailable.
 
-        A server may live on as a replica after a failover, and refuses the old password after a
-        rotation: then a new connection, with the secret read again, is tried once.
+        After a failover the server may be a replica, and after a rotation it refuses the old
+        password: then one new connection is tried, with the secret read again.
         """
         client: Any = None
         try:
@@ -232,7 +232,7 @@ class _Connection:
             why = describe(error) + (f" {code[0]}" if code else "")
             raise StoreUnavailable(f"{self._name}: {why}", indeterminate=False) from None
         except (exceptions.ValkeyError, exceptions.ValkeyClusterException, OSError) as error:
-            if isinstance(client, ValkeyCluster):  # it may have forgotten all of its nodes
+            if isinstance(client, ValkeyCluster):  # the client may have lost all nodes
                 self._retire(client, self._seconds)
             cause = error.__cause__ or error.__context__
             is_refused = isinstance(cause, ConnectionRefusedError | socket.gaierror)
@@ -258,7 +258,7 @@ class _Connection:
     async def _connect(self, secret: str) -> Any:
         url = url_of(secret) or ""
         self._name = f"valkey of secret {self._ref.reference!r}"
-        if url == secret:  # otherwise it could be a password, by mistake
+        if url == secret:  # the secret could be a password by mistake
             parts = urlsplit(url)
             host = f"[{parts.hostname}]" if ":" in (parts.hostname or "") else parts.hostname
             self._name = f"valkey at {host}:{parts.port or self._port}"
@@ -285,7 +285,7 @@ class _Connection:
         return ValkeyCluster.from_url(url, port=self._port, **limits)
 
     def _retire(self, client: Any, seconds: float) -> None:
-        """Close a client as soon as no call can still be using it."""
+        """Close a client after `seconds`, when its last call has ended."""
 
         async def close() -> None:
             await asyncio.sleep(seconds)

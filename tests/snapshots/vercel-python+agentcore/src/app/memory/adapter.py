@@ -48,11 +48,11 @@ class RecallingProvider(ai.Provider[None]):
         self, model: ai.Model, messages: list[ai.messages.Message], **options: Any
     ) -> AsyncGenerator[events.Event]:
         inner, turn, hits = self._model, current.get(None), list[Hit]()
-        last = max((n for n, one in enumerate(messages) if one.role == "user"), default=None)
+        last = max((n for n, m in enumerate(messages) if m.role == "user"), default=None)
         if turn and last is not None:
             hits = await _recall(turn, messages[last].text)
         if type(inner) is OfflineModel:
-            stream = _say_memories(inner.provider.stream(inner, messages, **options), hits)
+            stream = _append_memories(inner.provider.stream(inner, messages, **options), hits)
         else:
             if hits and last is not None:
                 # A copy: memories never become part of the session.
@@ -73,10 +73,10 @@ async def _recall(turn: MemoryTurn, query: str) -> list[Hit]:
     return turn.shown
 
 
-async def _say_memories(
+async def _append_memories(
     stream: AsyncGenerator[events.Event], hits: Sequence[Hit]
 ) -> AsyncGenerator[events.Event]:
-    """Let the offline model say the memories after all else."""
+    """End the reply of the offline model with the memories."""
     async with aclosing(stream):
         async for event in stream:
             if isinstance(event, events.TextEnd):
@@ -101,14 +101,14 @@ def prepare(turn: MemoryTurn, options: dict[str, Any], settings: MemorySettings)
 
 
 def record(recorder: Recorder, turn: MemoryTurn, messages: Sequence[ai.messages.Message]) -> None:
-    """Pass on the texts of a committed turn, without those of tools."""
-    said: list[Utterance] = [
+    """Record the texts of a committed turn, without those of tools."""
+    texts: list[Utterance] = [
         ("USER" if message.role == "user" else "ASSISTANT", part.text)
         for message in messages
         for part in message.parts
         if part.kind == "text" and not is_blank(part.text)
     ]
-    recorder.record(turn.who, [*said, *turn.end()], turn.began)
+    recorder.record(turn.who, [*texts, *turn.end()], turn.began)
 
 
 def _entry(hit: Hit) -> dict[str, Any]:

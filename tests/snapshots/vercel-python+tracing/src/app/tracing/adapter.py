@@ -16,7 +16,7 @@ def instrument() -> None:
 
 
 class Names:
-    """The names of tools that spans may have: the AI SDK makes none for made-up ones."""
+    """The names of tools that spans may have: the AI SDK makes none for invented names."""
 
     def of_span(self, name: str) -> str:
         """Return the name of a span."""

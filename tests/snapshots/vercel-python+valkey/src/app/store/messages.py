@@ -9,7 +9,7 @@ _MESSAGES = TypeAdapter(list[ai.messages.Message])
 
 
 def are_messages(messages: Any) -> bool:
-    """Whether these are messages of this framework with a prompt among them."""
+    """Whether `messages` are valid for this framework and include a prompt."""
     try:
         read = _MESSAGES.validate_python(messages)
     except ValidationError:
