@@ -49,7 +49,7 @@ MORE_LINES = {
     "tracing": {"python": 165, "typescript": 150},
     "mcp": {"python": 760, "typescript": 730},
     "ai-sdk-ui": {"python": 380, "typescript": 370},
-    "ui": {"python": 1830, "typescript": 1815},
+    "ui": {"python": 1830, "typescript": 1825},
 }
 COLUMNS = 100
 
