@@ -208,7 +208,7 @@ def expected(release: str, variant: str) -> set[str]:
         "package.json": not is_python and (is_old or is_moved),
         "pyproject.toml": is_python and (is_older or (is_old and "s3" not in options)),
         "src/app/settings.py": is_older and is_python,
-        "src/settings.ts": is_older and not is_python,
+        "src/settings.ts": not is_python,
         "tests/test_server.py": release == "0.1.0",
         "tests/test_turn.py": is_old and is_python,
         "tests/turn.test.ts": is_old and not is_python,

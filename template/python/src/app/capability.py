@@ -4,6 +4,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequen
 from contextlib import asynccontextmanager
 from typing import Any, Self
 
+from starlette.types import ASGIApp
+
 from .contract import Turn
 from .findings import Finding
 from .session_store import SessionStore
@@ -78,6 +80,10 @@ class Capability:
         """Return routes that need no API_TOKEN."""
         return {}
 
+    def wrap(self, app: ASGIApp) -> ASGIApp:
+        """Return the server's app in a middleware of yours."""
+        return app
+
     def tools(self) -> list[Any]:
         """Return tools for the agent of every turn."""
         return []
@@ -88,7 +94,10 @@ class Capability:
         yield
 
     def prepare(self, turn: Turn, options: dict[str, Any]) -> None:
-        """Change what the agent of a turn gets: {"model", "tools", ...}. May raise AgentError."""
+        """Change what the framework's agent gets in a turn: {"model", "tools"}, and more to add.
+
+        Raise AgentError to refuse the turn.
+        """
 
     def committed(self, turn: Turn, messages: list[Any]) -> None:
         """Use the messages of a turn that was committed."""

@@ -1,8 +1,9 @@
 """What the turns of one process share: the model, the sessions and the capabilities."""
 
+import asyncio
 import logging
 from collections.abc import AsyncIterator, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from typing import Any
 
 import click
@@ -11,6 +12,7 @@ from .agent import TOOLS
 from .capability import Capability, check_all
 from .contract import AgentError, Turn
 from .findings import Finding, refuse_errors
+from .log import as_agent_error
 from .model import build_model, check_model, model_endpoint
 from .session_store import InProcess
 from .sessions import Sessions
@@ -23,6 +25,7 @@ class Runtime:
     def __init__(self, settings: CoreSettings, capabilities: Sequence[Capability] = ()) -> None:
         """Check the capabilities first: this may raise arbitrary errors for invalid files."""
         self.settings, self.model, self.capabilities = settings, build_model(settings), capabilities
+        self._opened: list[Capability] = []
         stores = [store for capability in capabilities if (store := capability.session_store())]
         self.sessions = Sessions(settings, stores[0] if stores else InProcess(settings))
 
@@ -69,7 +72,7 @@ class Runtime:
         """Surround a turn with all capabilities."""
         async with AsyncExitStack() as stack:
             for capability in self._with("around"):
-                await stack.enter_async_context(capability.around(turn))
+                await stack.enter_async_context(_contained(capability.around(turn)))
             yield
 
     def prepare(self, turn: Turn) -> dict[str, Any]:
@@ -82,20 +85,50 @@ class Runtime:
     def committed(self, turn: Turn, messages: list[Any]) -> None:
         """Pass on the messages of a committed turn."""
         for capability in self._with("committed"):
-            capability.committed(turn, messages)
+            try:
+                capability.committed(turn, messages)
+            except Exception as error:  # noqa: BLE001 (the turn is committed)
+                as_agent_error(error)
 
     async def open(self) -> None:
         """Connect; raises ClickException with the reason if that is impossible."""
         try:
             for capability in self.capabilities:
                 await capability.open()
-        except AgentError as error:
-            raise click.ClickException(error.detail or str(error)) from None
+                self._opened.append(capability)
+        except BaseException as error:
+            await self.close()
+            if isinstance(error, AgentError):
+                raise click.ClickException(error.detail or str(error)) from None
+            raise
 
     async def close(self) -> None:
-        """Write what is still to be written, and disconnect."""
-        for capability in reversed(self.capabilities):
-            await capability.close()
+        """Write what is still to be written, and disconnect what was opened."""
+        while self._opened:
+            capability = self._opened.pop()
+            try:
+                async with asyncio.timeout(self.settings.shutdown_grace_seconds + 5):
+                    await capability.close()
+            except Exception as error:  # noqa: BLE001 (the others are closed, too)
+                as_agent_error(error)
+
+
+@asynccontextmanager
+async def _contained(context: AbstractAsyncContextManager[None]) -> AsyncIterator[None]:
+    """Surround a turn without changing how it ends: an error afterwards is only logged."""
+    await context.__aenter__()
+    failure: BaseException | None = None
+    try:
+        yield
+    except BaseException as error:
+        failure = error
+        raise
+    finally:
+        try:
+            await context.__aexit__(type(failure) if failure else None, failure, None)
+        except Exception as error:  # noqa: BLE001 (the turn has ended)
+            if error is not failure:
+                as_agent_error(error)
 
 
 def start_runtime(

@@ -63,13 +63,13 @@ async def take_turn(runtime: Runtime, turn: Turn) -> LastTurn:
 
 def _stage(runtime: Runtime, turn: Turn, committed: dict[str, Any] | None) -> Agent:
     """Return a new agent that continues the session and shares no state with it."""
+    options = {"system_prompt": SYSTEM_PROMPT, "hooks": [], **runtime.prepare(turn)}
     agent = Agent(
-        system_prompt=SYSTEM_PROMPT,
         callback_handler=None,  # the default prints every token
         conversation_manager=NullConversationManager(),
         retry_strategy=None,  # a retry after the first chunk would repeat it
-        hooks=[_log_tool_failure],
-        **runtime.prepare(turn),
+        hooks=[_log_tool_failure, *options.pop("hooks")],
+        **options,
     )
     agent.add_middleware(ExecuteToolStage, _contain)
     if committed:
