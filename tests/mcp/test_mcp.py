@@ -227,11 +227,11 @@ LINES = [
     "asks: ${input:key} is no variable of the environment; it stays down",
     "old: its type must be stdio or http; it stays down",
     "wrong: args must be a list of strings; it stays down",
-    "odd: a tool without a name is left out",
-    "odd: word_count is taken, so it is odd_word_count",
+    "odd: a tool whose name has no ASCII letter or digit is left out",
+    "odd: the tool name word_count is taken; this tool is named odd_word_count",
     "odd: tool broken is left out: its schema is not valid",
-    "odd: tool long is left out: its schema is too long",
-    "many: its tools beyond 100 are left out",
+    "odd: tool long is left out: its description and schema are too long",
+    "many: the limit of 100 tools for all servers is reached; further tools are left out",
 ]
 
 

@@ -12,7 +12,7 @@ import type { Turns } from './turns.ts'
 /** Handlers by method and path, as in `GET /orders/{id}`; `{id}` matches one segment. */
 export type Routes = Record<string, Handler>
 
-/** What the agent of one turn is made with, in the words of the framework. */
+/** The framework's options for the agent of one turn. */
 export interface Options {
   model: Runtime['model']
   tools: ReturnType<Runtime['tools']>
@@ -23,7 +23,7 @@ export interface Options {
 export class Capability<S extends CoreSettings = CoreSettings> {
   readonly settings: S
 
-  /** `before` are the capabilities that were made before. Never throws: files are read later. */
+  /** `before` are the capabilities made before it. Must not throw; read files later. */
   constructor(settings: S, _before: readonly Capability[]) {
     this.settings = settings
   }
@@ -36,7 +36,7 @@ export class Capability<S extends CoreSettings = CoreSettings> {
   retentionNotice?(): string
   /** Return the findings in settings and files, without a network. */
   check?(): Finding[] | Promise<Finding[]>
-  /** Return the findings of `check --connect`. */
+  /** For `check --connect`: `open` is not called before; `close` is called after. */
   ping?(): Promise<Finding[]>
   /** Connect. Throws AgentError; its detail is for the owner. */
   open?(): Promise<void>
@@ -52,24 +52,24 @@ export class Capability<S extends CoreSettings = CoreSettings> {
   publicRoutes?(): Routes
   /** Return tools for every turn. */
   tools?(): NamedTool[]
-  /** Run a turn. Throws AgentError to refuse it. */
+  /** Wrap a turn: call `run`, and return what it returns. Throw AgentError to refuse the turn. */
   around?<T>(turn: Turn, run: () => Promise<T>): Promise<T>
   /** Change what the agent of a turn is made with. Throws AgentError to refuse the turn. */
   prepare?(turn: Turn, options: Options): void
-  /** Pass on the messages of a committed turn. */
+  /** Use the messages of a turn that was committed. */
   committed?(turn: Turn, messages: unknown[]): void
 }
 
 export type CapabilityClass = new (settings: never, before: readonly Capability[]) => Capability
 
 /** Reads the settings, refuses errors in them, and returns the capabilities. */
-export type Shell = () => Promise<readonly Capability[]>
+export type LoadCapabilities = () => Promise<readonly Capability[]>
 
-/** A command: its arguments and its work in words, and what does it. */
+/** A CLI command: `takes` and `does` appear in --help, `run` executes it. */
 export interface Command {
   readonly takes: string
   readonly does: string
-  readonly run: (args: string[], shell: Shell) => Promise<void>
+  readonly run: (args: string[], load: LoadCapabilities) => Promise<void>
 }
 
 /** Return the capability of a class. Throws Error where there is none. @public */
@@ -82,7 +82,10 @@ export function find<T extends Capability>(
   return found as T
 }
 
-/** Return the findings about the model and of all capabilities; `connect` calls services too. */
+/**
+ * Return the findings about the model and of all capabilities; with `connect`, also call the
+ * services and then close the capabilities.
+ */
 export async function checkAll(
   settings: CoreSettings,
   capabilities: readonly Capability[],

@@ -19,7 +19,7 @@ export class Runtime {
   readonly sessions: Sessions
   model: ReturnType<typeof buildModel> = new OfflineModel()
 
-  /** Run `checkAll` first: invalid files make this throw arbitrary errors. */
+  /** Callers run `checkAll` first: with invalid files this throws arbitrary errors. */
   constructor(settings: CoreSettings, capabilities: readonly Capability[] = []) {
     const [store] = capabilities.flatMap((capability) => capability.sessionStore?.() ?? [])
     this.settings = settings
@@ -49,7 +49,7 @@ export class Runtime {
     return mergeTools(TOOLS, added)
   }
 
-  /** Run a turn that `signal` cancels inside all capabilities, and note how it ended. */
+  /** Run a turn, wrapped by all capabilities and cancelled by `signal`; note how it ended. */
   around<T>(turn: Turn, signal: AbortSignal, run: () => Promise<T>): Promise<T> {
     const fail = (error: unknown) => {
       turn.fail(error, signal)

@@ -70,7 +70,10 @@ export function createApp(runtime: Runtime, turns: Turns): RequestListener {
     return Object.fromEntries(entries)
   }
 
-  /** Answer a listed page as CORS asks; return whether that was all. */
+  /**
+   * Set CORS headers for a page in ALLOWED_ORIGINS; return whether this answered the request (a
+   * preflight).
+   */
   function answerPage({ request, response }: Exchange): boolean {
     const { origin, 'access-control-request-headers': headers = '' } = request.headers
     if (!origin || !pages.includes(origin)) return false

@@ -18,10 +18,10 @@ Routes = dict[str, Callable[..., Awaitable[Any]]]
 
 
 class Capability:
-    """There is one of each kind in a process. By default a method does nothing.
+    """A part that plugs into the agent; a method you do not override does nothing.
 
-    The constructor reads no file and makes no client: `check` has not run yet. `before` are the
-    capabilities that were made before this one.
+    Each process makes one of each class. The constructor must not read files or make clients:
+    `check` has not run yet. `before` are the capabilities that were made before this one.
     """
 
     def __init__(self, settings: CoreSettings, before: Sequence["Capability"]) -> None:
@@ -54,12 +54,12 @@ class Capability:
     async def ping(self) -> list[Finding]:
         """Call what the capability depends on, for `check --connect`, and return findings.
 
-        It is neither opened before nor closed afterwards.
+        `open` is not called before this, nor `close` after it: close what you open.
         """
         return []
 
     async def open(self) -> None:
-        """Connect. An AgentError ends the command with its detail."""
+        """Connect. If it raises AgentError, the command prints its detail and ends."""
 
     async def close(self) -> None:
         """Write what is still to be written, and disconnect."""

@@ -23,7 +23,7 @@ class Runtime:
     """The model, the sessions and the capabilities of a process."""
 
     def __init__(self, settings: CoreSettings, capabilities: Sequence[Capability] = ()) -> None:
-        """Check the capabilities first: this may raise arbitrary errors for invalid files."""
+        """Callers run `check_all` first: with invalid files this raises arbitrary errors."""
         self.settings, self.model, self.capabilities = settings, build_model(settings), capabilities
         self._opened: list[Capability] = []
         stores = [store for capability in capabilities if (store := capability.session_store())]
@@ -59,11 +59,11 @@ class Runtime:
 
     def tools(self) -> list[Any]:
         """Return the tools of every turn."""
-        capabilities = self._with("tools")
+        capabilities = self._overriding("tools")
         return [*TOOLS, *(tool for capability in capabilities for tool in capability.tools())]
 
-    def _with(self, method: str) -> list[Capability]:
-        """Return the capabilities that have a method of their own."""
+    def _overriding(self, method: str) -> list[Capability]:
+        """Return the capabilities that override `method`."""
         default = getattr(Capability, method)
         return [c for c in self.capabilities if getattr(type(c), method) is not default]
 
@@ -71,20 +71,20 @@ class Runtime:
     async def around(self, turn: Turn) -> AsyncIterator[None]:
         """Surround a turn with all capabilities."""
         async with AsyncExitStack() as stack:
-            for capability in self._with("around"):
+            for capability in self._overriding("around"):
                 await stack.enter_async_context(_contained(capability.around(turn)))
             yield
 
     def prepare(self, turn: Turn) -> dict[str, Any]:
         """Return the model, the tools and further options of the agent of one turn."""
         options = {"model": self.model, "tools": self.tools()}
-        for capability in self._with("prepare"):
+        for capability in self._overriding("prepare"):
             capability.prepare(turn, options)
         return options
 
     def committed(self, turn: Turn, messages: list[Any]) -> None:
         """Pass on the messages of a committed turn."""
-        for capability in self._with("committed"):
+        for capability in self._overriding("committed"):
             try:
                 capability.committed(turn, messages)
             except Exception as error:  # noqa: BLE001 (the turn is committed)
@@ -136,7 +136,8 @@ def start_runtime(
 ) -> Runtime:
     """Return the runtime of a command that runs turns, unless `check` finds an error."""
     refuse_errors([*findings, *check_model(settings), *check_all(capabilities)])
-    # Their exceptions may quote prompts; asyncio logs each connection that it cannot accept.
+    # These libraries log exceptions that may quote prompts, and asyncio logs each connection that
+    # it cannot accept.
     for name in ("ai", "asyncio", "opentelemetry", "strands", "uvicorn"):
         logging.getLogger(name).setLevel("CRITICAL")
     if settings.model == "offline":

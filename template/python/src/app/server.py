@@ -134,7 +134,7 @@ async def relay(
             yield events.chunk(chunk)
         try:
             yield events.done(turn, await _result(task))
-        except Exception as error:  # noqa: BLE001 (the client must learn of any)
+        except Exception as error:  # noqa: BLE001 (the client must be told of every failure)
             yield events.error(_failure(error))
 
     if events:

@@ -18,13 +18,13 @@ import { current, DEFAULT, MemoryTurn } from './recall.ts'
 import { Recorder } from './record.ts'
 import type { MemorySettings } from './settings.ts'
 
-const SLASH = 'An actor id must not contain /: the namespaces of two actors could meet.'
+const SLASH = 'An actor id must not contain /: the namespaces of two actors could overlap.'
 
 /** The memories of an agent: what each turn recalls from them, and records there. */
 export class LongTermMemory extends Capability<MemorySettings> {
   readonly declarations: Declarations
   readonly tracedAs = 'memory'
-  /** Returns a memory with a layer around it, which another capability may set. */
+  /** Wraps a memory; another capability may replace this function. */
   decorate: (memory: Memory) => Memory = (memory) => memory
   /** Whether `forget` erased the actor after a turn began; only a session store can tell. */
   isForgotten: Recorder['isForgotten'] = async () => false
@@ -72,7 +72,7 @@ export class LongTermMemory extends Capability<MemorySettings> {
     return contacts.map((contact) => `Its texts are recorded in ${contact}.`).join(' ')
   }
 
-  /** What in the settings and files keeps the memories from being used; '' for nothing. */
+  /** Why settings or files make the memories unusable; '' if they do not. */
   get problem(): string {
     return this.collections.map(problemOf).find(Boolean) ?? ''
   }
@@ -146,7 +146,7 @@ export class LongTermMemory extends Capability<MemorySettings> {
     }
   }
 
-  /** Record what waits within SHUTDOWN_GRACE_SECONDS, and take no more. */
+  /** Within SHUTDOWN_GRACE_SECONDS, record the waiting turns; accept no more. */
   override async close(): Promise<void> {
     await this.#recorder?.close(this.settings.shutdownGraceSeconds)
     await this.#clients.close()

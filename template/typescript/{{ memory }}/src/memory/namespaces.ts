@@ -42,7 +42,7 @@ export class Namespace {
  * Fill in a template for an actor; `/*` at its end stands for all namespaces below.
  *
  * Values are substituted in one pass. Throws RangeError, also for values with which the
- * namespaces of two people could meet.
+ * namespaces of two people could overlap.
  */
 export function resolve(template: string, identity: Identity): Namespace {
   const values: Record<string, unknown> = {
