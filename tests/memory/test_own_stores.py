@@ -76,7 +76,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 
 import type { MemoryStore } from '@strands-agents/sdk'
 
-import type { Identity } from './namespaces.ts'
+import type { Who } from './namespaces.ts'
 
 const failed = new Set<string>()
 
@@ -110,7 +110,7 @@ function facts(name: string, who: string): MemoryStore {
   return { ...base, add }
 }
 
-export function ownStores({ actor }: Identity): MemoryStore[] {
+export function ownStores({ actor }: Who): MemoryStore[] {
   const of = String(actor)
   return [whole('whole', of, true), facts('facts', of), whole('manual', of, false)]
 }

@@ -1,7 +1,11 @@
 // What can take part in the life of an agent, such as a session store or a page.
 
+import type { RequestListener } from 'node:http'
+import { setTimeout as sleep } from 'node:timers/promises'
+
 import type { Turn } from './contract.ts'
 import { errorsOf, type Finding } from './findings.ts'
+import { logUnexpected } from './log.ts'
 import type { Handler } from './routes.ts'
 import type { Runtime } from './runtime.ts'
 import type { SessionStore } from './session_store.ts'
@@ -45,11 +49,13 @@ export class Capability<S extends CoreSettings = CoreSettings> {
   /** Return what is contacted, a line each, without passwords; `address` is the server's. */
   describe?(address: string): string[]
   /** Return where sessions live; the first one counts, and without one it is this process. */
-  sessionStore?(): SessionStore
+  sessionStore?(): SessionStore | undefined
   /** Return routes that are called after the checks of Host, Origin and token. */
   routes?(turns: Turns): Routes
   /** Return routes that need no token. */
   publicRoutes?(): Routes
+  /** Return the server's app in a middleware of yours. */
+  wrap?(app: RequestListener): RequestListener
   /** Return tools for every turn. */
   tools?(): NamedTool[]
   /** Wrap a turn: call `run`, and return what it returns. Throw AgentError to refuse the turn. */
@@ -98,15 +104,23 @@ export async function checkAll(
   }
   for (const capability of capabilities) findings.push(...((await capability.check?.()) ?? []))
   if (!connect || errorsOf(findings).length > 0) return findings
+  const called = capabilities.filter(({ ping }) => ping)
   try {
-    for (const capability of capabilities) findings.push(...((await capability.ping?.()) ?? []))
+    for (const capability of called) findings.push(...((await capability.ping?.()) ?? []))
     return findings
   } finally {
-    await closeAll(capabilities)
+    await closeAll(settings, called)
   }
 }
 
-/** Close capabilities in reverse order. */
-export async function closeAll(capabilities: readonly Capability[]): Promise<void> {
-  for (const capability of capabilities.toReversed()) await capability.close?.()
+/** Close capabilities in reverse order; one that fails or hangs keeps no other from it. */
+export async function closeAll(
+  settings: CoreSettings,
+  capabilities: readonly Capability[],
+): Promise<void> {
+  const milliseconds = (settings.shutdownGraceSeconds + 5) * 1000
+  for (const capability of capabilities.toReversed()) {
+    const limit = sleep(milliseconds, undefined, { ref: false })
+    await Promise.race([(async () => capability.close?.())(), limit]).catch(logUnexpected)
+  }
 }

@@ -21,7 +21,8 @@ export type NamedTool = Tool
 
 /** Return all tools of an agent. */
 export function mergeTools(own: readonly Tool[], added: readonly NamedTool[]): Tool[] {
-  return [...own, ...added]
+  const named = [...added, ...own].map((tool): [string, Tool] => [tool.name, tool])
+  return [...new Map(named).values()] // the agent's own come first where names meet
 }
 
 /**

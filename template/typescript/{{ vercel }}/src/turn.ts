@@ -16,7 +16,7 @@ export type NamedTool = [name: string, tool: Tool]
 
 /** Return all tools of an agent. */
 export function mergeTools(own: object, added: readonly NamedTool[]): Record<string, Tool> {
-  return { ...own, ...Object.fromEntries(added) }
+  return { ...Object.fromEntries(added), ...own } // the agent's own win where names meet
 }
 
 /**

@@ -27,7 +27,8 @@ export async function forget(args: string[], load: LoadCapabilities): Promise<vo
     console.log(json ? JSON.stringify(report) : linesOf(report).join('\n'))
     process.exitCode = Math.min(report.could_not.length, 1)
   } finally {
-    await closeAll(capabilities)
+    const called = capabilities.filter(({ ping }) => ping) // an owner's was not opened
+    await closeAll(settings, called)
   }
 }
 

@@ -13,7 +13,7 @@ import { type Memory, type MemoryCollection, MemoryUnavailable, type Utterance }
 import { checkPolicy, checkResources } from './check.ts'
 import { LATER, type Report } from './erase.ts'
 import { LocalMemory } from './local.ts'
-import { defaultTemplate, type Identity, resolve } from './namespaces.ts'
+import { defaultTemplate, type Who, resolve } from './namespaces.ts'
 import { current, DEFAULT, MemoryTurn } from './recall.ts'
 import { Recorder } from './record.ts'
 import type { MemorySettings } from './settings.ts'
@@ -101,7 +101,7 @@ export class LongTermMemory extends Capability<MemorySettings> {
     if (this.actorRequired() && !actor) throw new AgentError('actor_required')
     if (this.actorRequired() && actor?.includes('/')) throw new AgentError('invalid_actor', SLASH)
     const { projectId, recallTimeoutSeconds: seconds } = this.settings
-    const identity: Identity = { actor: actor ?? '', sessionId, projectId }
+    const identity: Who = { actor: actor ?? '', sessionId, projectId }
     const limits = { isWritable: this.writers.length > 0, seconds }
     const memoryTurn = new MemoryTurn(identity, this.readers, limits, turn.notes)
     turn.notes.set('memory', memoryTurn)
