@@ -114,9 +114,8 @@ async function stream(
         await turn.emit({ id: part.toolCallId, text: String(part.error), isError: true })
         const kind = typeof part.error === 'string' ? 'invalid call' : describe(part.error)
         // A name that the model made up is not logged.
-        const name = Object.hasOwn(options.tools, part.toolName)
-          ? part.toolName
-          : 'that does not exist'
+        const isKnown = Object.hasOwn(options.tools, part.toolName)
+        const name = isKnown ? part.toolName : 'that does not exist'
         log('WARNING', `tool ${name}: ${kind}`)
       }
       if (part.type === 'text-delta') {
