@@ -33,8 +33,7 @@ class Client:
         scope = {"type": "http", "method": method, "path": path, "headers": Headers(headers).raw}
         leave: Any = (patience, {"type": "http.disconnect"})
         inputs = iter([(0, {"type": "http.request", "body": body}), leave, leave])
-        send = AsyncMock()
-        app = create_app(self.runtime, self.turns)
+        app, send = create_app(self.runtime, self.turns), AsyncMock()
         await app(scope, lambda: asyncio.sleep(*next(inputs)), send)
         start, *parts = [call.args[0] for call in send.await_args_list]
         text = b"".join(part["body"] for part in parts).decode()

@@ -88,10 +88,7 @@ export function find<T extends Capability>(
   return found as T
 }
 
-/**
- * Return the findings about the model and of all capabilities; with `connect`, also call the
- * services and then close the capabilities.
- */
+/** Return all findings; with `connect`, also call services and then close the capabilities. */
 export async function checkAll(
   settings: CoreSettings,
   capabilities: readonly Capability[],

@@ -40,14 +40,12 @@ export function refuseForeign(request: IncomingMessage, { settings }: Runtime): 
   }
   const isRead = /^(GET|HEAD) (?!\/ping$)/.test(`${request.method} ${pathOf(request)}`)
   if (isRead && hosts.length === 0 && !settings.apiToken) {
-    // Browsers send no Origin with same-origin GETs, and DNS rebinding can point a page's name
-    // here.
+    // Same-origin GETs have no Origin, and DNS rebinding can point a page's name here.
     const isLocal = host.every((value) => isAllowed(value, '') || IP_ADDRESS.test(value))
     if (!isLocal) throw new AgentError('origin_forbidden')
   }
   const isJson = types.every((type) => /^ *application\/json *(;|$)/i.test(type))
-  // A page can POST without Content-Type and without a preflight.
-  const isTyped = types.length > 0 || request.method !== 'POST'
+  const isTyped = types.length > 0 || request.method !== 'POST' // untyped POSTs get no preflight
   if (origin.length > 0 && !(isJson && isTyped)) {
     throw new AgentError('invalid_request', 'With an Origin, send Content-Type: application/json.')
   }

@@ -98,10 +98,9 @@ export class Runtime {
       const { modelEndpoint } = await import('./model.ts')
       where = withoutPassword(await modelEndpoint(this.settings))
     }
-    const lines = [`Model: ${model}, contacts ${where}`]
-    lines.push(`Sessions: ${this.sessions.store.description}`)
+    const sessions = `Sessions: ${this.sessions.store.description}`
     const contacts = this.capabilities.map((capability) => capability.describe?.(address) ?? [])
-    return [...lines, ...contacts.flat()]
+    return [`Model: ${model}, contacts ${where}`, sessions, ...contacts.flat()]
   }
 
   /** Make the model, and connect; throws AgentError for what cannot work. */

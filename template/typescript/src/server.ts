@@ -70,10 +70,7 @@ export function createApp(runtime: Runtime, turns: Turns): RequestListener {
     return Object.fromEntries(entries)
   }
 
-  /**
-   * Set CORS headers for a page in ALLOWED_ORIGINS; return whether this answered the request (a
-   * preflight).
-   */
+  /** Set CORS headers for a page in ALLOWED_ORIGINS; return whether it answered a preflight. */
   function answerPage({ request, response }: Exchange): boolean {
     const { origin, 'access-control-request-headers': headers = '' } = request.headers
     if (!origin || !pages.includes(origin)) return false

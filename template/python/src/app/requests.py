@@ -36,8 +36,7 @@ def _refuse_foreign(request: Request, runtime: Runtime) -> None:
     allowed = [_is_allowed(host, settings.allowed_hosts) for host in hosts]
     is_read = request.method in {"GET", "HEAD"} and request.scope["path"] != "/ping"
     if is_read and not hosts and not settings.api_token:
-        # Browsers send no Origin with same-origin GETs, and DNS rebinding can point a page's name
-        # here.
+        # Same-origin GETs have no Origin, and DNS rebinding can point a page's name here.
         host = get("host")[0]
         allowed += [_is_allowed(host, "") or re.fullmatch(IP_ADDRESS, host.lower()) is not None]
     allowed += [_is_allowed(origin, settings.allowed_origins) for origin in get("origin")]
@@ -45,8 +44,7 @@ def _refuse_foreign(request: Request, runtime: Runtime) -> None:
         raise AgentError("origin_forbidden")
     types = get("content-type")
     is_json = all(value.split(";")[0].strip().lower() == "application/json" for value in types)
-    # A page can POST without Content-Type and without a preflight.
-    is_typed = types or request.method != "POST"
+    is_typed = types or request.method != "POST"  # untyped POSTs get no preflight
     if get("origin") and not (is_json and is_typed):
         raise AgentError("invalid_request", "With an Origin, send Content-Type: application/json.")
 

@@ -49,18 +49,15 @@ class Runtime:
         """Return what this process will contact, one line each, without passwords."""
         model = self.settings.model
         where = "nothing" if model == "offline" else without_password(model_endpoint(self.settings))
-        lines = [
-            f"Model: {model}, contacts {where}",
-            f"Sessions: {self.sessions.store.description}",
-        ]
+        lines = [f"Model: {model}, contacts {where}"]
+        lines.append(f"Sessions: {self.sessions.store.description}")
         for capability in self.capabilities:
             lines += capability.describe(address)
         return lines
 
     def tools(self) -> list[Any]:
         """Return the tools of every turn."""
-        capabilities = self._overriding("tools")
-        return [*TOOLS, *(tool for capability in capabilities for tool in capability.tools())]
+        return [*TOOLS, *(tool for c in self._overriding("tools") for tool in c.tools())]
 
     def _overriding(self, method: str) -> list[Capability]:
         """Return the capabilities that override `method`."""
@@ -136,8 +133,7 @@ def start_runtime(
 ) -> Runtime:
     """Return the runtime of a command that runs turns, unless `check` finds an error."""
     refuse_errors([*findings, *check_model(settings), *check_all(capabilities)])
-    # These libraries log exceptions that may quote prompts, and asyncio logs each connection that
-    # it cannot accept.
+    # These log exceptions that may quote prompts; asyncio logs connections that it cannot accept.
     for name in ("ai", "asyncio", "opentelemetry", "strands", "uvicorn"):
         logging.getLogger(name).setLevel("CRITICAL")
     if settings.model == "offline":

@@ -105,9 +105,8 @@ async function stream(
       if (event?.type === 'modelContentBlockDeltaEvent') {
         if (event.delta.type === 'textDelta') size += Buffer.byteLength(event.delta.text)
         if (event.delta.type === 'toolUseInputDelta') size += Buffer.byteLength(event.delta.input)
-        if (size > runtime.settings.maxReplyBytes) {
-          throw new AgentError('reply_incomplete', '', 'MAX_REPLY_BYTES')
-        }
+        const isTooLong = size > runtime.settings.maxReplyBytes
+        if (isTooLong) throw new AgentError('reply_incomplete', '', 'MAX_REPLY_BYTES')
       }
       if (event?.type === 'modelContentBlockDeltaEvent' && event.delta.type === 'textDelta') {
         const text = event.delta.text.toWellFormed()

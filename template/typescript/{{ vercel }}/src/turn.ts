@@ -96,9 +96,8 @@ async function stream(
       if (part.type === 'error') throw part.error
       if (part.type === 'text-delta') size += Buffer.byteLength(part.text)
       if (part.type === 'tool-input-delta') size += Buffer.byteLength(part.delta)
-      if (size > runtime.settings.maxReplyBytes) {
-        throw new AgentError('reply_incomplete', '', 'MAX_REPLY_BYTES')
-      }
+      const isTooLong = size > runtime.settings.maxReplyBytes
+      if (isTooLong) throw new AgentError('reply_incomplete', '', 'MAX_REPLY_BYTES')
       if (part.type === 'finish-step') {
         turn.inputTokens += part.usage.inputTokens ?? 0
         turn.outputTokens += part.usage.outputTokens ?? 0
@@ -115,9 +114,8 @@ async function stream(
         await turn.emit({ id: part.toolCallId, text: String(part.error), isError: true })
         const kind = typeof part.error === 'string' ? 'invalid call' : describe(part.error)
         // A name that the model made up is not logged.
-        const name = Object.hasOwn(options.tools, part.toolName)
-          ? part.toolName
-          : 'that does not exist'
+        const isKnown = Object.hasOwn(options.tools, part.toolName)
+        const name = isKnown ? part.toolName : 'that does not exist'
         log('WARNING', `tool ${name}: ${kind}`)
       }
       if (part.type === 'text-delta') {
