@@ -1,4 +1,4 @@
-"""A capability of an owner that fails in every way: no turn is changed by it, and nothing is lost."""
+"""A capability of an owner that fails in every way changes no turn, and nothing is lost."""
 
 import http.client
 import json
