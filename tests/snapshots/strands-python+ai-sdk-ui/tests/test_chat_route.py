@@ -4,8 +4,9 @@ import json
 from typing import Any
 
 import pytest
+from client import Client
 from starlette.types import ASGIApp, Receive, Scope, Send
-from test_turn import CALL, Client
+from test_turn import CALL
 
 from app.runtime import Runtime
 from app.server import create_app
@@ -25,7 +26,7 @@ def with_route(monkeypatch: pytest.MonkeyPatch) -> None:
 
         return respond
 
-    monkeypatch.setattr("test_turn.create_app", create)
+    monkeypatch.setattr("client.create_app", create)
 
 
 async def say(client: Client, id: str, text: str) -> list[Any]:

@@ -3,7 +3,7 @@
 import re
 
 from click.testing import CliRunner
-from test_turn import Client
+from client import Client
 
 from app.main import cli
 

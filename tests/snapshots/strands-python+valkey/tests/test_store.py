@@ -11,8 +11,8 @@ from uuid import uuid4
 
 import pytest
 from click.testing import CliRunner
+from client import Client
 from store_server import PASSWORD, StoreServer
-from test_turn import Client
 
 from app.capabilities import Settings
 from app.collections.models import Collection

@@ -9,7 +9,7 @@ export const PROJECT = 'my-agent'
 
 /** The settings besides those of the core. */
 export const SETTINGS = {
-  // The later ones win.
+  // If a name occurs twice, the later group wins.
   ...MCP_SETTINGS,
   ...OWN_SETTINGS,
 }

@@ -82,7 +82,8 @@ class ChatModel extends Model {
         call.id ||= part.id ?? ''
         call.name ||= part.function?.name ?? ''
         call.input += part.function?.arguments ?? ''
-        if (call.input.length > this.#maxBytes) throw new AgentError('reply_incomplete')
+        const isTooLong = call.input.length > this.#maxBytes
+        if (isTooLong) throw new AgentError('reply_incomplete', '', 'MAX_REPLY_BYTES')
       }
       reason = finish_reason ?? reason
     }

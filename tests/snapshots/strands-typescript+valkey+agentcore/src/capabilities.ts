@@ -11,7 +11,7 @@ export const PROJECT = 'my-agent'
 
 /** The settings besides those of the core. */
 export const SETTINGS = {
-  // The later ones win.
+  // If a name occurs twice, the later group wins.
   ...DECLARATION_SETTINGS,
   ...STORE_SETTINGS,
   ...MEMORY_SETTINGS,
@@ -27,17 +27,17 @@ export const COMMANDS: Record<string, Command> = {
   sessions: {
     takes: 'COMMAND',
     does: 'list, show, restore or end stored sessions',
-    run: async (args, shell) => (await import('./store/commands.ts')).sessions(args, shell),
+    run: async (args, load) => (await import('./store/commands.ts')).sessions(args, load),
   },
   forget: {
     takes: '--actor ID [--json]',
     does: "erase an actor's sessions, events and records",
-    run: async (args, shell) => (await import('./memory/commands.ts')).forget(args, shell),
+    run: async (args, load) => (await import('./memory/commands.ts')).forget(args, load),
   },
   iam: {
     takes: '[--save]',
     does: "print the policy that the agent's role needs on AWS",
-    run: async (args, shell) => (await import('./memory/commands.ts')).iam(args, shell),
+    run: async (args, load) => (await import('./memory/commands.ts')).iam(args, load),
   },
 }
 

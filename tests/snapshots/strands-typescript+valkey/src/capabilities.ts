@@ -10,7 +10,7 @@ export const PROJECT = 'my-agent'
 
 /** The settings besides those of the core. */
 export const SETTINGS = {
-  // The later ones win.
+  // If a name occurs twice, the later group wins.
   ...DECLARATION_SETTINGS,
   ...STORE_SETTINGS,
   ...OWN_SETTINGS,
@@ -25,7 +25,7 @@ export const COMMANDS: Record<string, Command> = {
   sessions: {
     takes: 'COMMAND',
     does: 'list, show, restore or end stored sessions',
-    run: async (args, shell) => (await import('./store/commands.ts')).sessions(args, shell),
+    run: async (args, load) => (await import('./store/commands.ts')).sessions(args, load),
   },
 }
 

@@ -10,7 +10,7 @@ import { PROJECT } from './capabilities.ts'
 import { ACTOR_ID, AgentError, checkPrompt, type Chunk, ERRORS } from './contract.ts'
 import { SESSION_ID, Turn } from './contract.ts'
 import { CommandError } from './findings.ts'
-import { CONTROL } from './log.ts'
+import { CONTROL, describe, logUnexpected } from './log.ts'
 import { readSettings } from './settings.ts'
 
 const HELP = `/new      begin a new session
@@ -80,9 +80,11 @@ export async function chat(args: string[]): Promise<void> {
           print('Interrupted: nothing of this turn was kept.\n')
           continue
         }
-        if (!(error instanceof AgentError)) throw error
         failed++
-        print(`${error.message} ${await explain(error)}`)
+        if (!(error instanceof AgentError)) logUnexpected(error)
+        const internal = new AgentError('internal_error', '', describe(error))
+        const failure = error instanceof AgentError ? error : internal
+        print(`${failure.message} ${await explain(failure)}`)
       } finally {
         reply.stopWaiting()
         keyboard.turn = undefined

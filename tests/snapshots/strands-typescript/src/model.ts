@@ -28,7 +28,8 @@ class ConverseModel extends BedrockModel {
         event.delta.type === 'toolUseInputDelta'
       ) {
         input += event.delta.input
-        if (input.length > this.maxBytes) throw new AgentError('reply_incomplete')
+        const isTooLong = input.length > this.maxBytes
+        if (isTooLong) throw new AgentError('reply_incomplete', '', 'MAX_REPLY_BYTES')
         continue
       }
       if (event.type === 'modelContentBlockStopEvent' && input) {

@@ -8,7 +8,7 @@ import { AgentError, type EndSession, Turn } from './contract.ts'
 import type { Runtime } from './runtime.ts'
 import { isLoopback, splitList } from './settings.ts'
 
-const OWN_ADDRESS = /^(https?:\/\/)?(localhost|127(\.\d+){3}|\[::1\])(:\d+)?$/i
+const LOOPBACK_ADDRESS = /^(https?:\/\/)?(localhost|127(\.\d+){3}|\[::1\])(:\d+)?$/i
 const IP_ADDRESS = /^(\d+(\.\d+){3}|\[[\da-f:.]+\])(:\d+)?$/i
 
 /** Return the value of the first of these headers that was sent, or null. */
@@ -17,7 +17,7 @@ export function readHeader(request: IncomingMessage, ...names: string[]): string
   return sent.find((values) => values)?.join(', ') ?? null
 }
 
-/** Return the path that is requested, with an address in front of it or percent signs in it too. */
+/** Return the decoded request path, also of an absolute URL. */
 export function pathOf({ url = '' }: IncomingMessage): string {
   const path = url.replace(/^https?:\/\/[^/?#]*/i, '').split(/[?#]/)[0] ?? ''
   try {
@@ -40,12 +40,12 @@ export function refuseForeign(request: IncomingMessage, { settings }: Runtime): 
   }
   const isRead = /^(GET|HEAD) (?!\/ping$)/.test(`${request.method} ${pathOf(request)}`)
   if (isRead && hosts.length === 0 && !settings.apiToken) {
-    // Browsers send no Origin to a page's own name, which may lead here (DNS rebinding).
+    // Same-origin GETs have no Origin, and DNS rebinding can point a page's name here.
     const isLocal = host.every((value) => isAllowed(value, '') || IP_ADDRESS.test(value))
     if (!isLocal) throw new AgentError('origin_forbidden')
   }
   const isJson = types.every((type) => /^ *application\/json *(;|$)/i.test(type))
-  const isTyped = types.length > 0 || request.method !== 'POST' // a page may omit it unasked
+  const isTyped = types.length > 0 || request.method !== 'POST' // untyped POSTs get no preflight
   if (origin.length > 0 && !(isJson && isTyped)) {
     throw new AgentError('invalid_request', 'With an Origin, send Content-Type: application/json.')
   }
@@ -55,7 +55,7 @@ function isAllowed(value: string, listed: string): boolean {
   const name = value.toLowerCase()
   const names = [name, name.replace(/^([^/]+):\d+$/, '$1')] // a listed host matches on every port
   const isListed = splitList(listed).some((item) => names.includes(item))
-  return isListed || OWN_ADDRESS.test(value)
+  return isListed || LOOPBACK_ADDRESS.test(value)
 }
 
 /** Throw `unauthorized` unless the caller sends the API_TOKEN, if there is one. */
@@ -75,7 +75,7 @@ export function wantsEvents(request: IncomingMessage): boolean {
   return types.includes('text/event-stream') || !types.includes('application/json')
 }
 
-/** Read what is requested; throw AgentError for the first check that fails. */
+/** Read and validate a POST /invocations; throw AgentError for the first check that fails. */
 export async function readCall(
   request: IncomingMessage,
   runtime: Runtime,

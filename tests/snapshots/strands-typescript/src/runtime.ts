@@ -5,6 +5,7 @@ import { makeCapabilities, SETTINGS } from './capabilities.ts'
 import { type Capability, checkAll, closeAll, type Options } from './capability.ts'
 import { AgentError, type Turn } from './contract.ts'
 import { CommandError, refuseErrors } from './findings.ts'
+import { logUnexpected } from './log.ts'
 import type { buildModel } from './model.ts'
 import { OfflineModel } from './offline_model.ts'
 import { InProcess } from './session_store.ts'
@@ -18,8 +19,9 @@ export class Runtime {
   readonly capabilities: readonly Capability[]
   readonly sessions: Sessions
   model: ReturnType<typeof buildModel> = new OfflineModel()
+  readonly #opened: Capability[] = []
 
-  /** Run `checkAll` first: invalid files make this throw arbitrary errors. */
+  /** Callers run `checkAll` first: with invalid files this throws arbitrary errors. */
   constructor(settings: CoreSettings, capabilities: readonly Capability[] = []) {
     const [store] = capabilities.flatMap((capability) => capability.sessionStore?.() ?? [])
     this.settings = settings
@@ -49,27 +51,43 @@ export class Runtime {
     return mergeTools(TOOLS, added)
   }
 
-  /** Run a turn that `signal` cancels inside all capabilities, and note how it ended. */
+  /** Run a turn, wrapped by all capabilities and cancelled by `signal`; note how it ended. */
   around<T>(turn: Turn, signal: AbortSignal, run: () => Promise<T>): Promise<T> {
     const fail = (error: unknown) => {
       turn.fail(error, signal)
       throw error
     }
-    const inside = (inner: () => Promise<T>, capability: Capability) => () =>
-      (async () => capability.around?.(turn, inner) ?? inner())().catch(fail)
+    const inside = (inner: () => Promise<T>, capability: Capability) => async () => {
+      let ended: { result: T } | undefined
+      const once = async () => (ended = { result: await inner() }).result
+      try {
+        return capability.around ? await capability.around(turn, once) : await inner()
+      } catch (error) {
+        if (!ended) return fail(error)
+        logUnexpected(error) // the turn is committed
+        return ended.result
+      }
+    }
     return this.capabilities.reduceRight(inside, () => run().catch(fail))()
   }
 
   /** Return what the agent of a turn is made with. Throws AgentError to refuse the turn. */
   prepare(turn: Turn): Options {
     const options: Options = { model: this.model, tools: this.tools() }
-    for (const capability of this.capabilities) capability.prepare?.(turn, options)
+    for (const capability of this.capabilities) {
+      const result: unknown = capability.prepare?.(turn, options)
+      // A promise that nobody awaits could refuse nothing.
+      if (result) throw new TypeError(`${capability.constructor.name}.prepare must not be async`)
+    }
     return options
   }
 
   /** Pass on the messages of a committed turn. */
   committed(turn: Turn, messages: unknown[]): void {
-    for (const capability of this.capabilities) capability.committed?.(turn, messages)
+    for (const capability of this.capabilities) {
+      const use = async () => capability.committed?.(turn, messages)
+      use().catch(logUnexpected) // the turn is committed
+    }
   }
 
   /** Return what this process will contact, one line each, without passwords. */
@@ -80,10 +98,9 @@ export class Runtime {
       const { modelEndpoint } = await import('./model.ts')
       where = withoutPassword(await modelEndpoint(this.settings))
     }
-    const lines = [`Model: ${model}, contacts ${where}`]
-    lines.push(`Sessions: ${this.sessions.store.description}`)
+    const sessions = `Sessions: ${this.sessions.store.description}`
     const contacts = this.capabilities.map((capability) => capability.describe?.(address) ?? [])
-    return [...lines, ...contacts.flat()]
+    return [`Model: ${model}, contacts ${where}`, sessions, ...contacts.flat()]
   }
 
   /** Make the model, and connect; throws AgentError for what cannot work. */
@@ -92,12 +109,15 @@ export class Runtime {
       const { buildModel } = await import('./model.ts')
       this.model = buildModel(this.settings)
     }
-    for (const capability of this.capabilities) await capability.open?.()
+    for (const capability of this.capabilities) {
+      await capability.open?.()
+      this.#opened.push(capability)
+    }
   }
 
-  /** Write what is still to be written, and disconnect. */
+  /** Write what is still to be written, and disconnect what was opened. */
   async close(): Promise<void> {
-    await closeAll(this.capabilities)
+    await closeAll(this.settings, this.#opened.splice(0))
   }
 }
 
@@ -110,8 +130,9 @@ export async function startRuntime(): Promise<Runtime> {
     console.log('MODEL is not set: the offline model only echoes. See README.md to choose one.')
   }
   const runtime = new Runtime(settings, capabilities)
-  await runtime.open().catch((error) => {
-    throw error instanceof AgentError ? new CommandError(error.detail) : error
+  await runtime.open().catch(async (error) => {
+    await runtime.close()
+    throw error instanceof AgentError ? new CommandError(error.detail || error.message) : error
   })
   return runtime
 }

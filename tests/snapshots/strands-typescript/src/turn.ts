@@ -21,15 +21,16 @@ export type NamedTool = Tool
 
 /** Return all tools of an agent. */
 export function mergeTools(own: readonly Tool[], added: readonly NamedTool[]): Tool[] {
-  return [...own, ...added]
+  const named = [...added, ...own].map((tool): [string, Tool] => [tool.name, tool])
+  return [...new Map(named).values()] // the agent's own come first where names meet
 }
 
 /**
  * Run one turn, emit each chunk of the reply, and return the `app_data` that it leaves.
  *
  * The session changes only in the last step, so there is nothing to undo: a turn that throws,
- * is aborted, times out or ends without a whole reply leaves no trace.
- * Throws AgentError, or the reason of the signal.
+ * is aborted, times out or ends without a complete reply leaves no trace.
+ * Throws AgentError, or the signal's abort reason.
  */
 export function takeTurn(runtime: Runtime, turn: Turn, signal: AbortSignal): Promise<LastTurn> {
   const { sessions, settings } = runtime
@@ -51,7 +52,7 @@ export function takeTurn(runtime: Runtime, turn: Turn, signal: AbortSignal): Pro
         const { inputTokens, outputTokens } = agent.metrics.accumulatedUsage
         Object.assign(turn, { inputTokens, outputTokens })
       })
-      // Without the system prompt: the code's own applies, also after it has changed.
+      // Without the system prompt: each turn uses the SYSTEM_PROMPT of the current code.
       const snapshot = agent.takeSnapshot({ preset: 'session', exclude: ['systemPrompt'] })
       const { scope, schemaVersion: schema_version, createdAt: created_at, data } = snapshot
       const saved = () => runtime.committed(turn, agent.messages.slice(before))
@@ -104,7 +105,8 @@ async function stream(
       if (event?.type === 'modelContentBlockDeltaEvent') {
         if (event.delta.type === 'textDelta') size += Buffer.byteLength(event.delta.text)
         if (event.delta.type === 'toolUseInputDelta') size += Buffer.byteLength(event.delta.input)
-        if (size > runtime.settings.maxReplyBytes) throw new AgentError('reply_incomplete')
+        const isTooLong = size > runtime.settings.maxReplyBytes
+        if (isTooLong) throw new AgentError('reply_incomplete', '', 'MAX_REPLY_BYTES')
       }
       if (event?.type === 'modelContentBlockDeltaEvent' && event.delta.type === 'textDelta') {
         const text = event.delta.text.toWellFormed()

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
-from test_turn import ACTOR, JSON, KEY, POST, SESSION, Client
+from client import ACTOR, JSON, KEY, POST, SESSION, Client
 
 from app.main import cli
 

@@ -1,7 +1,11 @@
 // What can take part in the life of an agent, such as a session store or a page.
 
+import type { RequestListener } from 'node:http'
+import { setTimeout as sleep } from 'node:timers/promises'
+
 import type { Turn } from './contract.ts'
 import { errorsOf, type Finding } from './findings.ts'
+import { logUnexpected } from './log.ts'
 import type { Handler } from './routes.ts'
 import type { Runtime } from './runtime.ts'
 import type { SessionStore } from './session_store.ts'
@@ -12,7 +16,7 @@ import type { Turns } from './turns.ts'
 /** Handlers by method and path, as in `GET /orders/{id}`; `{id}` matches one segment. */
 export type Routes = Record<string, Handler>
 
-/** What the agent of one turn is made with, in the words of the framework. */
+/** The framework's options for the agent of one turn. */
 export interface Options {
   model: Runtime['model']
   tools: ReturnType<Runtime['tools']>
@@ -23,7 +27,7 @@ export interface Options {
 export class Capability<S extends CoreSettings = CoreSettings> {
   readonly settings: S
 
-  /** `before` are the capabilities that were made before. Never throws: files are read later. */
+  /** `before` are the capabilities made before it. Must not throw; read files later. */
   constructor(settings: S, _before: readonly Capability[]) {
     this.settings = settings
   }
@@ -36,7 +40,7 @@ export class Capability<S extends CoreSettings = CoreSettings> {
   retentionNotice?(): string
   /** Return the findings in settings and files, without a network. */
   check?(): Finding[] | Promise<Finding[]>
-  /** Return the findings of `check --connect`. */
+  /** For `check --connect`: `open` is not called before; `close` is called after. */
   ping?(): Promise<Finding[]>
   /** Connect. Throws AgentError; its detail is for the owner. */
   open?(): Promise<void>
@@ -45,31 +49,33 @@ export class Capability<S extends CoreSettings = CoreSettings> {
   /** Return what is contacted, a line each, without passwords; `address` is the server's. */
   describe?(address: string): string[]
   /** Return where sessions live; the first one counts, and without one it is this process. */
-  sessionStore?(): SessionStore
+  sessionStore?(): SessionStore | undefined
   /** Return routes that are called after the checks of Host, Origin and token. */
   routes?(turns: Turns): Routes
   /** Return routes that need no token. */
   publicRoutes?(): Routes
+  /** Return the server's app in a middleware of yours. */
+  wrap?(app: RequestListener): RequestListener
   /** Return tools for every turn. */
   tools?(): NamedTool[]
-  /** Run a turn. Throws AgentError to refuse it. */
+  /** Wrap a turn: call `run`, and return what it returns. Throw AgentError to refuse the turn. */
   around?<T>(turn: Turn, run: () => Promise<T>): Promise<T>
   /** Change what the agent of a turn is made with. Throws AgentError to refuse the turn. */
   prepare?(turn: Turn, options: Options): void
-  /** Pass on the messages of a committed turn. */
+  /** Use the messages of a turn that was committed. */
   committed?(turn: Turn, messages: unknown[]): void
 }
 
 export type CapabilityClass = new (settings: never, before: readonly Capability[]) => Capability
 
 /** Reads the settings, refuses errors in them, and returns the capabilities. */
-export type Shell = () => Promise<readonly Capability[]>
+export type LoadCapabilities = () => Promise<readonly Capability[]>
 
-/** A command: its arguments and its work in words, and what does it. */
+/** A CLI command: `takes` and `does` appear in --help, `run` executes it. */
 export interface Command {
   readonly takes: string
   readonly does: string
-  readonly run: (args: string[], shell: Shell) => Promise<void>
+  readonly run: (args: string[], load: LoadCapabilities) => Promise<void>
 }
 
 /** Return the capability of a class. Throws Error where there is none. @public */
@@ -82,7 +88,7 @@ export function find<T extends Capability>(
   return found as T
 }
 
-/** Return the findings about the model and of all capabilities; `connect` calls services too. */
+/** Return all findings; with `connect`, also call services and then close the capabilities. */
 export async function checkAll(
   settings: CoreSettings,
   capabilities: readonly Capability[],
@@ -95,15 +101,23 @@ export async function checkAll(
   }
   for (const capability of capabilities) findings.push(...((await capability.check?.()) ?? []))
   if (!connect || errorsOf(findings).length > 0) return findings
+  const called = capabilities.filter(({ ping }) => ping)
   try {
-    for (const capability of capabilities) findings.push(...((await capability.ping?.()) ?? []))
+    for (const capability of called) findings.push(...((await capability.ping?.()) ?? []))
     return findings
   } finally {
-    await closeAll(capabilities)
+    await closeAll(settings, called)
   }
 }
 
-/** Close capabilities in reverse order. */
-export async function closeAll(capabilities: readonly Capability[]): Promise<void> {
-  for (const capability of capabilities.toReversed()) await capability.close?.()
+/** Close capabilities in reverse order; one that fails or hangs keeps no other from it. */
+export async function closeAll(
+  settings: CoreSettings,
+  capabilities: readonly Capability[],
+): Promise<void> {
+  const milliseconds = (settings.shutdownGraceSeconds + 5) * 1000
+  for (const capability of capabilities.toReversed()) {
+    const limit = sleep(milliseconds, undefined, { ref: false })
+    await Promise.race([(async () => capability.close?.())(), limit]).catch(logUnexpected)
+  }
 }

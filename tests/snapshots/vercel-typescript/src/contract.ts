@@ -26,7 +26,10 @@ export const ERRORS = {
   method_not_allowed: [405, 'This path does not support this method.'],
   request_timeout: [408, 'The request was not complete in time.'],
   session_conflict: [409, 'Another process continued this session; this turn was not kept.'],
-  session_corrupt: [409, 'The stored session is unreadable and was quarantined; start anew.'],
+  session_corrupt: [
+    409,
+    'The stored session was unreadable and has been quarantined; send the prompt again.',
+  ],
   payload_too_large: [413, 'The body is too large.'],
   session_too_large: [413, 'The turn is too large for a session; it was not kept.'],
   session_busy: [429, 'Too many turns are waiting for this session.'],

@@ -16,6 +16,12 @@ export function log(level: 'INFO' | 'WARNING' | 'ERROR', line: string): void {
   console.error(`${new Date().toISOString()} ${level} ${text}`)
 }
 
+/** Log the kind and the place of an unexpected error; not its text, which may quote a prompt. */
+export function logUnexpected(error: unknown): void {
+  const { message = '', stack = '' } = error instanceof Error ? error : {}
+  log('ERROR', `${describe(error)}\n${stack.replace(message, '')}`)
+}
+
 /**
  * Name the kind of an error and of its causes; never its text, which may quote a prompt.
  *

@@ -28,7 +28,7 @@ const ALL: Record<string, Command> = {
 }
 
 /** Return the settings' capabilities, or end the command with the errors in the settings. */
-async function shell() {
+async function loadCapabilities() {
   const [settings, findings] = readSettings(SETTINGS)
   refuseErrors(findings)
   return makeCapabilities(settings)
@@ -82,7 +82,7 @@ try {
   const what = name ? `No such command '${name}'.` : 'Missing command.'
   if (process.argv.includes('--help')) console.log(usage())
   else if (!isKnown) throw new CommandError(`${what}\n${usage()}`, 2)
-  else await ALL[name]!.run(rest, shell)
+  else await ALL[name]!.run(rest, loadCapabilities)
 } catch (error) {
   const { code = '', message } = error as { code?: string; message: string }
   const isUsage = String(code).startsWith('ERR_PARSE_ARGS')

@@ -37,13 +37,9 @@ export async function serve(): Promise<void> {
   const address = `http://${name}:${(server.address() as AddressInfo).port}`
   console.log([...(await runtime.describe(address)), `Listening on ${address}`].join('\n'))
   process.on('uncaughtException', logUncaught)
-  try {
-    await signalled
-    await turns.drain(shutdownGraceSeconds)
-    await runtime.close()
-  } finally {
-    process.off('uncaughtException', logUncaught)
-  }
+  await signalled
+  await turns.drain(shutdownGraceSeconds)
+  await runtime.close()
   handOver()
   const closed = once(server.close(), 'close')
   await Promise.race([closed, sleep(1000)]) // for clients that do not read their answer

@@ -7,7 +7,7 @@ import type { IncomingMessage, RequestListener, ServerResponse } from 'node:http
 import type { Routes } from './capability.ts'
 import { AgentError, type Chunk, type EndSession, isBlank, SESSION_HEADER } from './contract.ts'
 import { SESSION_ID, Turn } from './contract.ts'
-import { describe, log } from './log.ts'
+import { log, logUnexpected } from './log.ts'
 import { authorize, pathOf, readCall, readHeader, refuseForeign } from './requests.ts'
 import { wantsEvents } from './requests.ts'
 import { type Handler, ROUTES } from './routes.ts'
@@ -70,7 +70,7 @@ export function createApp(runtime: Runtime, turns: Turns): RequestListener {
     return Object.fromEntries(entries)
   }
 
-  /** Answer a listed page as CORS asks; return whether that was all. */
+  /** Set CORS headers for a page in ALLOWED_ORIGINS; return whether it answered a preflight. */
   function answerPage({ request, response }: Exchange): boolean {
     const { origin, 'access-control-request-headers': headers = '' } = request.headers
     if (!origin || !pages.includes(origin)) return false
@@ -85,12 +85,13 @@ export function createApp(runtime: Runtime, turns: Turns): RequestListener {
   async function route({ request, response }: Exchange): Promise<void> {
     if (answerPage({ request, response })) return
     const [path, method] = [pathOf(request), request.method?.replace(/^HEAD$/, 'GET')]
-    const names = Object.keys(routes).filter((name) => matches(name.split(' ')[1] ?? '', path))
-    const exact = names.find((name) => name === `${method} ${path}`)
-    const found = exact ?? names.find((name) => name.startsWith(`${method} `))
+    const same = Object.keys(routes).filter((name) => name.split(' ')[1] === path)
+    const matching = Object.keys(routes).filter((name) => matches(name.split(' ')[1] ?? '', path))
+    const names = same.length > 0 ? same : matching
+    const found = names.find((name) => name.startsWith(`${method} `))
     if (found) return void (await routes[found]!(request, response, runtime))
     if (names.length === 0) throw new AgentError('not_found')
-    const methods = names.map((name) => name.split(' ')[0]).join(', ')
+    const methods = [...new Set(names.map((name) => name.split(' ')[0]))].join(', ')
     response.setHeader('Allow', methods.replace('GET', 'GET, HEAD'))
     throw new AgentError('method_not_allowed')
   }
@@ -118,9 +119,13 @@ export function createApp(runtime: Runtime, turns: Turns): RequestListener {
     send(response, await turns.start(endSession(runtime, call, stop.signal), stop))
   }
 
-  return (request, response) => {
+  const listener: RequestListener = (request, response) => {
     route({ request, response }).catch((error) => fail({ request, response }, error))
   }
+  return runtime.capabilities.reduceRight(
+    (app, capability) => capability.wrap?.(app) ?? app,
+    listener,
+  )
 }
 
 /** Whether a path has the form of a pattern, in which `{id}` matches one segment. */
@@ -208,11 +213,9 @@ function fail({ request, response }: Exchange, error: unknown): void {
   send(response, { error: { type, message } }, status)
 }
 
-/** Return an error as the caller may see it; the log has the kind and place of an unknown one. */
+/** Return an error as the caller may see it, and log an unexpected one. */
 function failureOf(error: unknown): AgentError {
   if (error instanceof AgentError) return error
-  // Not its text, which may quote a prompt.
-  const { message: text = '', stack = '' } = error instanceof Error ? error : {}
-  log('ERROR', `${describe(error)}\n${stack.replace(text, '')}`)
+  logUnexpected(error)
   return new AgentError('internal_error')
 }

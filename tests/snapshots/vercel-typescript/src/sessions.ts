@@ -14,7 +14,7 @@ export interface LastTurn {
   restarted?: boolean
 }
 
-/** A committed session: `data` is the framework's, `app_data` is ours. */
+/** A committed session: `data` is the framework's, `app_data` is the template's LastTurn. */
 export interface Snapshot {
   scope: string
   schema_version: string
@@ -61,9 +61,9 @@ class Session {
   /**
    * Save the snapshot that the turn leaves, call `saved`, and return its `app_data`.
    *
-   * `starts` are the indexes of the messages with which turns begin: without the oldest turns the
-   * snapshot may fit. A save whose reply was lost is found by a later load, in another turn: so
-   * `saved` is a callback.
+   * `starts` are the indexes of the messages with which turns begin: if the snapshot is too
+   * large, `commit` drops the oldest turns. `saved` is a callback because a save whose
+   * acknowledgement was lost is found by a later load, in another turn.
    */
   async commit(
     { key }: Turn,
@@ -156,7 +156,7 @@ export class Sessions {
     await promise
   }
 
-  /** Return what is committed, or null, without a wait for the turns. Throws as `open`. */
+  /** Return what is committed, or null, without waiting for turns. Throws what `open` throws. */
   async read(sessionId: string, actor: string | null): Promise<Snapshot | null> {
     const loaded = await this.#loads.get(sessionId) // what the running turn began with
     if (loaded) return new Session(sessionId, actor, this.store, loaded).snapshot

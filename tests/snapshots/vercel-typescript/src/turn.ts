@@ -16,15 +16,15 @@ export type NamedTool = [name: string, tool: Tool]
 
 /** Return all tools of an agent. */
 export function mergeTools(own: object, added: readonly NamedTool[]): Record<string, Tool> {
-  return { ...own, ...Object.fromEntries(added) }
+  return { ...Object.fromEntries(added), ...own } // the agent's own win where names meet
 }
 
 /**
  * Run one turn, emit each chunk of the reply, and return the `app_data` that it leaves.
  *
  * The session changes only in the last step, so there is nothing to undo: a turn that throws,
- * is aborted, times out or ends without a whole reply leaves no trace.
- * Throws AgentError, or the reason of the signal.
+ * is aborted, times out or ends without a complete reply leaves no trace.
+ * Throws AgentError, or the signal's abort reason.
  */
 export function takeTurn(runtime: Runtime, turn: Turn, signal: AbortSignal): Promise<LastTurn> {
   const { sessions, settings } = runtime
@@ -44,7 +44,7 @@ export function takeTurn(runtime: Runtime, turn: Turn, signal: AbortSignal): Pro
         stream(runtime, turn, [...messages, prompt], stop),
       )
       const added = [prompt, ...answers]
-      // Without the system prompt: the code's own applies, also after it has changed.
+      // Without the system prompt: each turn uses the SYSTEM_PROMPT of the current code.
       const data = { messages: [...messages, ...added] }
       const created_at = new Date().toISOString()
       const snapshot = { scope: 'agent', schema_version: '1.0', created_at, data }
@@ -83,7 +83,7 @@ async function stream(
       messages: staged,
       maxRetries: 2, // only before the first chunk
       stopWhen: [isStepCount(runtime.settings.maxSteps), endedBadly],
-      // What was committed has been mended.
+      // Committed messages are already mended.
       prepareStep: ({ messages: all }) => ({
         messages: [...all.slice(0, staged.length), ...mended(all.slice(staged.length))],
       }),
@@ -96,7 +96,8 @@ async function stream(
       if (part.type === 'error') throw part.error
       if (part.type === 'text-delta') size += Buffer.byteLength(part.text)
       if (part.type === 'tool-input-delta') size += Buffer.byteLength(part.delta)
-      if (size > runtime.settings.maxReplyBytes) throw new AgentError('reply_incomplete')
+      const isTooLong = size > runtime.settings.maxReplyBytes
+      if (isTooLong) throw new AgentError('reply_incomplete', '', 'MAX_REPLY_BYTES')
       if (part.type === 'finish-step') {
         turn.inputTokens += part.usage.inputTokens ?? 0
         turn.outputTokens += part.usage.outputTokens ?? 0
@@ -111,11 +112,10 @@ async function stream(
       }
       if (part.type === 'tool-error') {
         await turn.emit({ id: part.toolCallId, text: String(part.error), isError: true })
-        const kind = typeof part.error === 'string' ? 'not a valid call' : describe(part.error)
+        const kind = typeof part.error === 'string' ? 'invalid call' : describe(part.error)
         // A name that the model made up is not logged.
-        const name = Object.hasOwn(options.tools, part.toolName)
-          ? part.toolName
-          : 'that does not exist'
+        const isKnown = Object.hasOwn(options.tools, part.toolName)
+        const name = isKnown ? part.toolName : 'that does not exist'
         log('WARNING', `tool ${name}: ${kind}`)
       }
       if (part.type === 'text-delta') {

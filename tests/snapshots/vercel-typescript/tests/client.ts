@@ -8,6 +8,7 @@ import { text } from 'node:stream/consumers'
 import { mock } from 'node:test'
 import { setTimeout as sleep } from 'node:timers/promises'
 
+import './apart.ts'
 import { type Settings, SETTINGS } from '../src/capabilities.ts'
 import type { Capability } from '../src/capability.ts'
 import { Runtime } from '../src/runtime.ts'

@@ -26,7 +26,10 @@ def make_capabilities(settings: Settings) -> list[Capability]:
     from .collections.capability import Declarations
     from .memory.long_term import LongTermMemory
 
-    kinds: list[type[Capability]] = [Declarations, LongTermMemory]
+    kinds: list[type[Capability]] = [
+        Declarations,
+        LongTermMemory,
+    ]
     capabilities: list[Capability] = []
     for kind in [*kinds, *OWN_CAPABILITIES]:
         capabilities.append(kind(settings, capabilities))

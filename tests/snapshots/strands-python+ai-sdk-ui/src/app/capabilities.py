@@ -23,7 +23,9 @@ def make_capabilities(settings: Settings) -> list[Capability]:
     """Return the capabilities. What they need is loaded here, so that `--help` is quick."""
     from .chat_route import ChatRoute
 
-    kinds: list[type[Capability]] = [ChatRoute]
+    kinds: list[type[Capability]] = [
+        ChatRoute,
+    ]
     capabilities: list[Capability] = []
     for kind in [*kinds, *OWN_CAPABILITIES]:
         capabilities.append(kind(settings, capabilities))

@@ -24,7 +24,9 @@ def make_capabilities(settings: Settings) -> list[Capability]:
     """Return the capabilities. What they need is loaded here, so that `--help` is quick."""
     from .mcp_servers.wiring import McpServers
 
-    kinds: list[type[Capability]] = [McpServers]
+    kinds: list[type[Capability]] = [
+        McpServers,
+    ]
     capabilities: list[Capability] = []
     for kind in [*kinds, *OWN_CAPABILITIES]:
         capabilities.append(kind(settings, capabilities))

@@ -23,7 +23,9 @@ def make_capabilities(settings: Settings) -> list[Capability]:
     """Return the capabilities. What they need is loaded here, so that `--help` is quick."""
     from .tracing.capability import Tracing
 
-    kinds: list[type[Capability]] = [Tracing]
+    kinds: list[type[Capability]] = [
+        Tracing,
+    ]
     capabilities: list[Capability] = []
     for kind in [*kinds, *OWN_CAPABILITIES]:
         capabilities.append(kind(settings, capabilities))

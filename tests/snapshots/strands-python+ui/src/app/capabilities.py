@@ -25,7 +25,10 @@ def make_capabilities(settings: Settings) -> list[Capability]:
     from .chat_route import ChatRoute
     from .page.routes import Page
 
-    kinds: list[type[Capability]] = [ChatRoute, Page]
+    kinds: list[type[Capability]] = [
+        ChatRoute,
+        Page,
+    ]
     capabilities: list[Capability] = []
     for kind in [*kinds, *OWN_CAPABILITIES]:
         capabilities.append(kind(settings, capabilities))

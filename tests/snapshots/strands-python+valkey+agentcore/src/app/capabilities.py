@@ -30,7 +30,12 @@ def make_capabilities(settings: Settings) -> list[Capability]:
     from .memory.session_erasure import SessionErasure
     from .store.capability import Store
 
-    kinds: list[type[Capability]] = [Declarations, Store, LongTermMemory, SessionErasure]
+    kinds: list[type[Capability]] = [
+        Declarations,
+        Store,
+        LongTermMemory,
+        SessionErasure,
+    ]
     capabilities: list[Capability] = []
     for kind in [*kinds, *OWN_CAPABILITIES]:
         capabilities.append(kind(settings, capabilities))

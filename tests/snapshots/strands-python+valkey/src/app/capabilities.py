@@ -26,7 +26,10 @@ def make_capabilities(settings: Settings) -> list[Capability]:
     from .collections.capability import Declarations
     from .store.capability import Store
 
-    kinds: list[type[Capability]] = [Declarations, Store]
+    kinds: list[type[Capability]] = [
+        Declarations,
+        Store,
+    ]
     capabilities: list[Capability] = []
     for kind in [*kinds, *OWN_CAPABILITIES]:
         capabilities.append(kind(settings, capabilities))

@@ -39,7 +39,7 @@ ERRORS = {
     "session_conflict": (409, "Another process continued this session; this turn was not kept."),
     "session_corrupt": (
         409,
-        "The stored session was unreadable and is quarantined; send the prompt again.",
+        "The stored session was unreadable and has been quarantined; send the prompt again.",
     ),
     "payload_too_large": (413, "The body is too large."),
     "session_too_large": (413, "The turn is too large for a session; it was not kept."),

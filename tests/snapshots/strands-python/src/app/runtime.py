@@ -1,8 +1,9 @@
 """What the turns of one process share: the model, the sessions and the capabilities."""
 
+import asyncio
 import logging
 from collections.abc import AsyncIterator, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from typing import Any
 
 import click
@@ -11,6 +12,7 @@ from .agent import TOOLS
 from .capability import Capability, check_all
 from .contract import AgentError, Turn
 from .findings import Finding, refuse_errors
+from .log import as_agent_error
 from .model import build_model, check_model, model_endpoint
 from .session_store import InProcess
 from .sessions import Sessions
@@ -21,8 +23,9 @@ class Runtime:
     """The model, the sessions and the capabilities of a process."""
 
     def __init__(self, settings: CoreSettings, capabilities: Sequence[Capability] = ()) -> None:
-        """Check the capabilities first: this may raise arbitrary errors for invalid files."""
+        """Callers run `check_all` first: with invalid files this raises arbitrary errors."""
         self.settings, self.model, self.capabilities = settings, build_model(settings), capabilities
+        self._opened: list[Capability] = []
         stores = [store for capability in capabilities if (store := capability.session_store())]
         self.sessions = Sessions(settings, stores[0] if stores else InProcess(settings))
 
@@ -46,21 +49,18 @@ class Runtime:
         """Return what this process will contact, one line each, without passwords."""
         model = self.settings.model
         where = "nothing" if model == "offline" else without_password(model_endpoint(self.settings))
-        lines = [
-            f"Model: {model}, contacts {where}",
-            f"Sessions: {self.sessions.store.description}",
-        ]
+        lines = [f"Model: {model}, contacts {where}"]
+        lines.append(f"Sessions: {self.sessions.store.description}")
         for capability in self.capabilities:
             lines += capability.describe(address)
         return lines
 
     def tools(self) -> list[Any]:
         """Return the tools of every turn."""
-        capabilities = self._with("tools")
-        return [*TOOLS, *(tool for capability in capabilities for tool in capability.tools())]
+        return [*TOOLS, *(tool for c in self._overriding("tools") for tool in c.tools())]
 
-    def _with(self, method: str) -> list[Capability]:
-        """Return the capabilities that have a method of their own."""
+    def _overriding(self, method: str) -> list[Capability]:
+        """Return the capabilities that override `method`."""
         default = getattr(Capability, method)
         return [c for c in self.capabilities if getattr(type(c), method) is not default]
 
@@ -68,34 +68,64 @@ class Runtime:
     async def around(self, turn: Turn) -> AsyncIterator[None]:
         """Surround a turn with all capabilities."""
         async with AsyncExitStack() as stack:
-            for capability in self._with("around"):
-                await stack.enter_async_context(capability.around(turn))
+            for capability in self._overriding("around"):
+                await stack.enter_async_context(_contained(capability.around(turn)))
             yield
 
     def prepare(self, turn: Turn) -> dict[str, Any]:
         """Return the model, the tools and further options of the agent of one turn."""
         options = {"model": self.model, "tools": self.tools()}
-        for capability in self._with("prepare"):
+        for capability in self._overriding("prepare"):
             capability.prepare(turn, options)
         return options
 
     def committed(self, turn: Turn, messages: list[Any]) -> None:
         """Pass on the messages of a committed turn."""
-        for capability in self._with("committed"):
-            capability.committed(turn, messages)
+        for capability in self._overriding("committed"):
+            try:
+                capability.committed(turn, messages)
+            except Exception as error:  # noqa: BLE001 (the turn is committed)
+                as_agent_error(error)
 
     async def open(self) -> None:
         """Connect; raises ClickException with the reason if that is impossible."""
         try:
             for capability in self.capabilities:
                 await capability.open()
-        except AgentError as error:
-            raise click.ClickException(error.detail or str(error)) from None
+                self._opened.append(capability)
+        except BaseException as error:
+            await self.close()
+            if isinstance(error, AgentError):
+                raise click.ClickException(error.detail or str(error)) from None
+            raise
 
     async def close(self) -> None:
-        """Write what is still to be written, and disconnect."""
-        for capability in reversed(self.capabilities):
-            await capability.close()
+        """Write what is still to be written, and disconnect what was opened."""
+        while self._opened:
+            capability = self._opened.pop()
+            try:
+                async with asyncio.timeout(self.settings.shutdown_grace_seconds + 5):
+                    await capability.close()
+            except Exception as error:  # noqa: BLE001 (the others are closed, too)
+                as_agent_error(error)
+
+
+@asynccontextmanager
+async def _contained(context: AbstractAsyncContextManager[None]) -> AsyncIterator[None]:
+    """Surround a turn without changing how it ends: an error afterwards is only logged."""
+    await context.__aenter__()
+    failure: BaseException | None = None
+    try:
+        yield
+    except BaseException as error:
+        failure = error
+        raise
+    finally:
+        try:
+            await context.__aexit__(type(failure) if failure else None, failure, None)
+        except Exception as error:  # noqa: BLE001 (the turn has ended)
+            if error is not failure:
+                as_agent_error(error)
 
 
 def start_runtime(
@@ -103,7 +133,7 @@ def start_runtime(
 ) -> Runtime:
     """Return the runtime of a command that runs turns, unless `check` finds an error."""
     refuse_errors([*findings, *check_model(settings), *check_all(capabilities)])
-    # Their exceptions may quote prompts; asyncio logs each connection that it cannot accept.
+    # These log exceptions that may quote prompts; asyncio logs connections that it cannot accept.
     for name in ("ai", "asyncio", "opentelemetry", "strands", "uvicorn"):
         logging.getLogger(name).setLevel("CRITICAL")
     if settings.model == "offline":

@@ -10,7 +10,7 @@ from types import FrameType
 
 import click
 import uvicorn
-from starlette.applications import Starlette
+from starlette.types import ASGIApp
 
 from .capabilities import Settings, make_capabilities
 from .connection import Connection, max_connections
@@ -48,7 +48,7 @@ def listen(settings: CoreSettings) -> socket.socket:
 class _Server(uvicorn.Server):
     """A server that drains at the first signal and exits at the second."""
 
-    def __init__(self, app: Starlette, seconds: int) -> None:
+    def __init__(self, app: ASGIApp, seconds: int) -> None:
         config = uvicorn.Config(app, http=Connection, log_config=None, server_header=False)
         config.timeout_keep_alive = seconds
         config.timeout_graceful_shutdown = 1  # for clients that do not read their answer

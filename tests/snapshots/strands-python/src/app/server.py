@@ -16,6 +16,7 @@ from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
+from starlette.types import ASGIApp
 
 from . import contract
 from .contract import SESSION_HEADER, AgentError, EndSession, Turn
@@ -51,7 +52,7 @@ class Events:
         return _event("event: error\n", failure.body)
 
 
-def create_app(runtime: Runtime, turns: Turns) -> Starlette:
+def create_app(runtime: Runtime, turns: Turns) -> ASGIApp:
     """Return the app with the paths of the contract, those of ROUTES and those of capabilities."""
 
     async def ping(request: Request) -> Response:
@@ -97,7 +98,10 @@ def create_app(runtime: Runtime, turns: Turns) -> Starlette:
         exception_handlers={AgentError: _fail, HTTPException: _fail, Exception: _fail},
     )
     app.router.redirect_slashes = False
-    return app
+    wrapped: ASGIApp = app
+    for capability in reversed(runtime.capabilities):
+        wrapped = capability.wrap(wrapped)
+    return wrapped
 
 
 def guarded(
@@ -130,7 +134,7 @@ async def relay(
             yield events.chunk(chunk)
         try:
             yield events.done(turn, await _result(task))
-        except Exception as error:  # noqa: BLE001 (the client must learn of any)
+        except Exception as error:  # noqa: BLE001 (the client must be told of every failure)
             yield events.error(_failure(error))
 
     if events:

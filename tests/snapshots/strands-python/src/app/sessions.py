@@ -43,7 +43,7 @@ class Session:
             raise AgentError("session_forbidden")
 
     def begin(self, turn: Turn) -> LastTurn | None:
-        """Number a turn; return the last turn if the key is that of the last turn, else None.
+        """Set the turn's number; if its key repeats the last turn's, return that turn for replay.
 
         Raises AgentError `session_too_large` for a prompt that no session can hold.
         """
@@ -70,8 +70,8 @@ class Session:
         """Save the snapshot that a turn leaves, call `saved`, and return its `app_data`.
 
         `starts` are the indexes of the messages with which turns begin: if the snapshot is too
-        large, the oldest turns are left out. `saved` is a callback because a save whose reply was
-        lost is found by a later load, in another turn.
+        large, the oldest turns are left out. `saved` is a callback because a save whose
+        acknowledgement was lost is found by a later load, in another turn.
         """
         last: LastTurn = {
             "actor": self._actor,

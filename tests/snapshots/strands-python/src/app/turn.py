@@ -30,7 +30,7 @@ async def take_turn(runtime: Runtime, turn: Turn) -> LastTurn:
     """Run one turn, and return what the session keeps of it.
 
     The session changes only in the last step, so there is nothing to undo: a turn that fails,
-    is cancelled, times out or ends without a whole reply leaves no trace.
+    is cancelled, times out or ends without a complete reply leaves no trace.
     Raises AgentError.
     """
     async with (
@@ -52,7 +52,7 @@ async def take_turn(runtime: Runtime, turn: Turn) -> LastTurn:
                     turn.output_tokens = usage["outputTokens"]
         except TimeoutError:
             raise AgentError("turn_timeout") from None
-        # Without the system prompt: the code's own applies, also after it has changed.
+        # Without the system prompt: each turn uses the SYSTEM_PROMPT of the current code.
         snapshot = agent.take_snapshot(preset="session", exclude=["messages"]).to_dict()
         snapshot["data"]["messages"] = agent.messages  # without the SDK's copy of each
         added = agent.messages[before:]
@@ -63,13 +63,13 @@ async def take_turn(runtime: Runtime, turn: Turn) -> LastTurn:
 
 def _stage(runtime: Runtime, turn: Turn, committed: dict[str, Any] | None) -> Agent:
     """Return a new agent that continues the session and shares no state with it."""
+    options = {"system_prompt": SYSTEM_PROMPT, "hooks": [], **runtime.prepare(turn)}
     agent = Agent(
-        system_prompt=SYSTEM_PROMPT,
         callback_handler=None,  # the default prints every token
         conversation_manager=NullConversationManager(),
         retry_strategy=None,  # a retry after the first chunk would repeat it
-        hooks=[_log_tool_failure],
-        **runtime.prepare(turn),
+        hooks=[_log_tool_failure, *options.pop("hooks")],
+        **options,
     )
     agent.add_middleware(ExecuteToolStage, _contain)
     if committed:
@@ -150,7 +150,7 @@ def _last_turns(messages: list[Any], limit: int) -> list[Any]:
 
 
 async def _contain(context: Any, run: Any) -> AsyncGenerator[Any, None]:
-    """Make an attempt of a tool to end the process, as argparse does, a failure of the tool."""
+    """If a tool tries to end the process, as argparse does, make that a failure of the tool."""
     events = run(context)
     while True:
         try:

@@ -1,7 +1,7 @@
 // What every long-term memory does, how it fails, and how a call of it is limited.
 
 import { describe } from '../log.ts'
-import type { Identity, Namespace, Strategy } from './namespaces.ts'
+import type { Who, Namespace, Strategy } from './namespaces.ts'
 
 /** The memory failed. The text is for the log: without secrets, prompts and replies. */
 export class MemoryUnavailable extends Error {
@@ -34,7 +34,7 @@ export interface MemoryRecord {
 
 /** What one write says; sent again with the same token it is the same event. */
 export interface MemoryEvent {
-  readonly identity: Identity
+  readonly identity: Who
   /** At most 100, each of at most 100,000 UTF-16 units. */
   readonly utterances: readonly Utterance[]
   readonly token: string

@@ -3,7 +3,7 @@
 import { mkdirSync, writeFileSync } from 'node:fs'
 import { parseArgs } from 'node:util'
 
-import { type Capability, checkAll, closeAll, find, type Shell } from '../capability.ts'
+import { type Capability, checkAll, closeAll, find, type LoadCapabilities } from '../capability.ts'
 import { Declarations } from '../collections/capability.ts'
 import { ACTOR_ID, ERRORS } from '../contract.ts'
 import { CommandError, refuseErrors } from '../findings.ts'
@@ -12,12 +12,12 @@ import { makePolicy, policyFile } from './iam.ts'
 import { LongTermMemory } from './long_term.ts'
 
 /** Erase an actor's sessions, events and records; exit with 1 if some are left. */
-export async function forget(args: string[], shell: Shell): Promise<void> {
+export async function forget(args: string[], load: LoadCapabilities): Promise<void> {
   const [text, flag] = [{ type: 'string' }, { type: 'boolean' }] as const
   const { actor, json } = parseArgs({ args, options: { actor: text, json: flag } }).values
   if (actor === undefined) throw new CommandError("Missing option '--actor'.", 2)
   if (!ACTOR_ID.test(actor)) throw new CommandError(ERRORS.invalid_actor[1], 2)
-  const capabilities = await checked(shell)
+  const capabilities = await checked(load)
   const longTerm = find(LongTermMemory, capabilities)
   const { declarations, collections, settings } = longTerm
   try {
@@ -27,14 +27,15 @@ export async function forget(args: string[], shell: Shell): Promise<void> {
     console.log(json ? JSON.stringify(report) : linesOf(report).join('\n'))
     process.exitCode = Math.min(report.could_not.length, 1)
   } finally {
-    await closeAll(capabilities)
+    const called = capabilities.filter(({ ping }) => ping) // an owner's was not opened
+    await closeAll(settings, called)
   }
 }
 
 /** Print the policy that the agent's role needs on AWS; --save writes it to iam/. */
-export async function iam(args: string[], shell: Shell): Promise<void> {
+export async function iam(args: string[], load: LoadCapabilities): Promise<void> {
   const { save } = parseArgs({ args, options: { save: { type: 'boolean' } } }).values
-  const { project } = find(Declarations, await checked(shell))
+  const { project } = find(Declarations, await checked(load))
   const text = JSON.stringify(makePolicy(project), null, 2)
   if (!save) return console.log(text)
   mkdirSync('iam', { recursive: true })
@@ -43,8 +44,8 @@ export async function iam(args: string[], shell: Shell): Promise<void> {
 }
 
 /** Return the capabilities, or end the command with the errors that `check` finds. */
-async function checked(shell: Shell): Promise<readonly Capability[]> {
-  const capabilities = await shell()
+async function checked(load: LoadCapabilities): Promise<readonly Capability[]> {
+  const capabilities = await load()
   refuseErrors(await checkAll(find(LongTermMemory, capabilities).settings, capabilities))
   return capabilities
 }

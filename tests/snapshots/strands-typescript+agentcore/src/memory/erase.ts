@@ -4,7 +4,7 @@ import type { Project } from '../collections/check.ts'
 import type { Collection } from '../collections/models.ts'
 import { type Memory, type MemoryCollection, MemoryUnavailable } from './base.ts'
 import { LocalMemory } from './local.ts'
-import { defaultTemplate, type Identity, Namespace, resolve } from './namespaces.ts'
+import { defaultTemplate, type Who, Namespace, resolve } from './namespaces.ts'
 import { segmentsOf, writtenTemplates } from './namespaces.ts'
 import { withRetries } from './retry_queue.ts'
 
@@ -36,7 +36,7 @@ export function linesOf(report: Report): string[] {
 /** Erases an actor from all memories of an agent, as far as each of them allows. */
 export class Erasure {
   readonly report: Report
-  readonly #identity: Identity
+  readonly #identity: Who
   readonly #memories: [Collection, Memory, sessions: string[]][] = []
 
   constructor(
@@ -200,7 +200,7 @@ interface Scope {
 /** Return what lies below the {actorId} of each template; `sessions` are this actor's. */
 export function erasureScope(
   given: Iterable<string>,
-  identity: Identity,
+  identity: Who,
   sessions: readonly string[],
 ): Scope {
   const [missing, shared]: [string[], string[]] = [[], []]

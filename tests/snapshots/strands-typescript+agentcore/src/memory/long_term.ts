@@ -13,18 +13,18 @@ import { type Memory, type MemoryCollection, MemoryUnavailable, type Utterance }
 import { checkPolicy, checkResources } from './check.ts'
 import { LATER, type Report } from './erase.ts'
 import { LocalMemory } from './local.ts'
-import { defaultTemplate, type Identity, resolve } from './namespaces.ts'
+import { defaultTemplate, type Who, resolve } from './namespaces.ts'
 import { current, DEFAULT, MemoryTurn } from './recall.ts'
 import { Recorder } from './record.ts'
 import type { MemorySettings } from './settings.ts'
 
-const SLASH = 'An actor id must not contain /: the namespaces of two actors could meet.'
+const SLASH = 'An actor id must not contain /: the namespaces of two actors could overlap.'
 
 /** The memories of an agent: what each turn recalls from them, and records there. */
 export class LongTermMemory extends Capability<MemorySettings> {
   readonly declarations: Declarations
   readonly tracedAs = 'memory'
-  /** Returns a memory with a layer around it, which another capability may set. */
+  /** Wraps a memory; another capability may replace this function. */
   decorate: (memory: Memory) => Memory = (memory) => memory
   /** Whether `forget` erased the actor after a turn began; only a session store can tell. */
   isForgotten: Recorder['isForgotten'] = async () => false
@@ -72,7 +72,7 @@ export class LongTermMemory extends Capability<MemorySettings> {
     return contacts.map((contact) => `Its texts are recorded in ${contact}.`).join(' ')
   }
 
-  /** What in the settings and files keeps the memories from being used; '' for nothing. */
+  /** Why settings or files make the memories unusable; '' if they do not. */
   get problem(): string {
     return this.collections.map(problemOf).find(Boolean) ?? ''
   }
@@ -101,7 +101,7 @@ export class LongTermMemory extends Capability<MemorySettings> {
     if (this.actorRequired() && !actor) throw new AgentError('actor_required')
     if (this.actorRequired() && actor?.includes('/')) throw new AgentError('invalid_actor', SLASH)
     const { projectId, recallTimeoutSeconds: seconds } = this.settings
-    const identity: Identity = { actor: actor ?? '', sessionId, projectId }
+    const identity: Who = { actor: actor ?? '', sessionId, projectId }
     const limits = { isWritable: this.writers.length > 0, seconds }
     const memoryTurn = new MemoryTurn(identity, this.readers, limits, turn.notes)
     turn.notes.set('memory', memoryTurn)
@@ -146,7 +146,7 @@ export class LongTermMemory extends Capability<MemorySettings> {
     }
   }
 
-  /** Record what waits within SHUTDOWN_GRACE_SECONDS, and take no more. */
+  /** Within SHUTDOWN_GRACE_SECONDS, record the waiting turns; accept no more. */
   override async close(): Promise<void> {
     await this.#recorder?.close(this.settings.shutdownGraceSeconds)
     await this.#clients.close()

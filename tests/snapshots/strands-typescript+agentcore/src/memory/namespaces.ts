@@ -9,7 +9,7 @@ export interface Strategy {
 }
 
 /** The identity of a turn: the actor, the session and the project. */
-export interface Identity {
+export interface Who {
   readonly actor: string
   readonly sessionId: string
   readonly projectId: string | null
@@ -42,9 +42,9 @@ export class Namespace {
  * Fill in a template for an actor; `/*` at its end stands for all namespaces below.
  *
  * Values are substituted in one pass. Throws RangeError, also for values with which the
- * namespaces of two people could meet.
+ * namespaces of two people could overlap.
  */
-export function resolve(template: string, identity: Identity): Namespace {
+export function resolve(template: string, identity: Who): Namespace {
   const values: Record<string, unknown> = {
     actorId: identity.actor,
     sessionId: eventSession(identity.sessionId),

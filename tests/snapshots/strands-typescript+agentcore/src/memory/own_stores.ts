@@ -2,7 +2,7 @@
 
 import type { MemoryStore } from '@strands-agents/sdk'
 
-import type { Identity } from './namespaces.ts'
+import type { Who } from './namespaces.ts'
 
 /**
  * The stores of one turn. It is called in each turn, so clients belong outside of it.
@@ -14,14 +14,14 @@ import type { Identity } from './namespaces.ts'
  *
  *     const runtimeClient = new BedrockAgentRuntimeClient({ region: 'eu-west-1' })
  *
- *     export function ownStores(identity: Identity): MemoryStore[] {
+ *     export function ownStores(who: Who): MemoryStore[] {
  *       const knowledgeBaseId = 'KB12345678'
  *       const config = { knowledgeBaseId, knowledgeBaseType: 'VECTOR' as const, runtimeClient }
  *       return [new BedrockKnowledgeBaseStore({ name: 'manuals', config })]
  *     }
  *
- * A store that keeps what people say needs `identity.actor` in its scope, so that they stay apart.
+ * A store that keeps what people say needs `who.actor` in its scope, so that they stay apart.
  */
-export function ownStores(_identity: Identity): MemoryStore[] {
+export function ownStores(_who: Who): MemoryStore[] {
   return []
 }

@@ -5,7 +5,7 @@ import { AsyncLocalStorage } from 'node:async_hooks'
 import { isBlank } from '../contract.ts'
 import { log } from '../log.ts'
 import { bounded, type MemoryCollection, describeFailure, type Wanted } from './base.ts'
-import { type Identity, type Namespace, resolve, writtenTemplates } from './namespaces.ts'
+import { type Who, type Namespace, resolve, writtenTemplates } from './namespaces.ts'
 
 export const MAX_QUERY_CHARS = 10_000 // UTF-16 units, as the service counts
 const MAX_RESULTS = 100 // of one call
@@ -47,7 +47,7 @@ async function namespacesOf(collection: MemoryCollection): Promise<Record<string
 
 /** Long-term memory in one turn: what it recalls, and what it adds when it commits. */
 export class MemoryTurn {
-  readonly identity: Identity
+  readonly identity: Who
   readonly collections: readonly MemoryCollection[]
   readonly began = new Date()
   readonly added: string[] = []
@@ -60,7 +60,7 @@ export class MemoryTurn {
 
   /** `collections` are read; `isWritable` tells whether there is one to write to. */
   constructor(
-    identity: Identity,
+    identity: Who,
     collections: readonly MemoryCollection[],
     options: { isWritable: boolean; seconds: number },
     notes: Map<string, unknown>,

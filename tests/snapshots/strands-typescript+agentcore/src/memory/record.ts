@@ -4,13 +4,13 @@ import { randomUUID } from 'node:crypto'
 
 import { isBlank } from '../contract.ts'
 import type { MemoryCollection, Utterance } from './base.ts'
-import type { Identity } from './namespaces.ts'
+import type { Who } from './namespaces.ts'
 import { RetryQueue, type Waiting, type Work } from './retry_queue.ts'
 
 const MAX_TEXT_CHARS = 100_000 // UTF-16 units, as the service counts
 const MAX_UTTERANCES = 100 // of one event
 
-type Said = { identity: Identity; utterances: readonly Utterance[]; at: Date }
+type Said = { identity: Who; utterances: readonly Utterance[]; at: Date }
 type Attempt = Work['attempt']
 
 /** Passes committed turns on to all collections that are written to. Never throws. */
@@ -37,7 +37,7 @@ export class Recorder {
   }
 
   /** Record the texts of a turn that began `at` this time, in order, without blank ones. */
-  record(identity: Identity, utterances: readonly Utterance[], at: Date): void {
+  record(identity: Who, utterances: readonly Utterance[], at: Date): void {
     const prepared = splitUtterances(utterances)
     if (prepared.length === 0) return
     const size = prepared.reduce((sum, [, text]) => sum + Buffer.byteLength(text), 0)
@@ -123,6 +123,6 @@ function nextEvent(
   }
 }
 
-function isSame(one: Identity, other: Identity): boolean {
+function isSame(one: Who, other: Who): boolean {
   return one.actor === other.actor && one.sessionId === other.sessionId
 }

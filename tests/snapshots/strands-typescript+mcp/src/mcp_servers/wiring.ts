@@ -1,7 +1,7 @@
-// The MCP servers of an agent: their tools, each under a name of its own.
+// The MCP servers of an agent: their tools, each under a unique name.
 //
-// A server that is down is a warning. It is tried again by the next turn, which does not wait for
-// it, and by each call of one of its tools.
+// A server that is down causes only a warning. It is tried again by the next turn, which does not
+// wait for it, and by each call of one of its tools.
 
 import type { Ajv } from '@modelcontextprotocol/client/validators/ajv'
 
@@ -17,6 +17,7 @@ import type { McpSettings } from './settings.ts'
 
 const START_SECONDS = 10 // how long a start waits for all servers
 const MAX_TOOLS = 100
+const MAX_WARNINGS = 100
 const MAX_DECLARATION_CHARS = 20_000 // of a tool: its description and its schema
 const OF_MEMORY = ['add_memory', 'search_memory']
 
@@ -26,13 +27,13 @@ export class McpServers extends Capability<McpSettings> {
   #tools: NamedTool[] = []
   #ajv: InstanceType<typeof Ajv> | null = null
   #isOpen = false
-  readonly #names = new Map<string, string>() // by server and tool: they stay
+  readonly #names = new Map<string, string>() // by server and tool; a name never changes
   readonly #warned = new Set<string>()
 
   get #servers(): Server[] {
     const seconds = this.settings.mcpTimeoutSeconds
     return (this.#made ??= readServers(this.settings)[0].map(
-      (declared) => new Server(declared, seconds, () => this.#arrange()),
+      (declared) => new Server(declared, seconds, () => this.#nameTools()),
     ))
   }
 
@@ -54,7 +55,7 @@ export class McpServers extends Capability<McpSettings> {
   override async open(seconds = START_SECONDS): Promise<void> {
     if (this.#servers.length === 0) return
     const { Ajv } = await import('@modelcontextprotocol/client/validators/ajv')
-    await loadClient() // slow, and none of the time that servers have
+    await loadClient() // slow: loaded before the servers' time limit starts
     this.#ajv = new Ajv({ strict: false, validateFormats: false, logger: false })
     const waiting = new Set(this.#servers)
     const tries = this.#servers.map(async (server) => {
@@ -66,10 +67,10 @@ export class McpServers extends Capability<McpSettings> {
     await Promise.race([Promise.all(tries), expiry])
     clearTimeout(timer)
     for (const { declared } of waiting) {
-      log('WARNING', `MCP server ${declared.name}: has not answered yet; starting without it`)
+      log('WARNING', `MCP server ${declared.name} has not answered yet; starting without it`)
     }
     this.#isOpen = true
-    this.#arrange()
+    this.#nameTools()
   }
 
   /** Close all connections, and end all processes. */
@@ -95,11 +96,11 @@ export class McpServers extends Capability<McpSettings> {
   }
 
   /**
-   * Name the tools of all servers: a name that is taken gets its server's in front.
+   * Name the tools of all servers: a taken name is prefixed with the server's name.
    *
-   * A tool that has a name keeps it: what comes later takes none away.
+   * A tool keeps its name when other tools come later.
    */
-  #arrange(): void {
+  #nameTools(): void {
     if (!this.#isOpen) return
     const listed = this.#servers.flatMap((server) =>
       server.tools.map((tool) => [server, tool] as const),
@@ -109,40 +110,47 @@ export class McpServers extends Capability<McpSettings> {
     listed.sort((one, other) => Number(isNew(one)) - Number(isNew(other)))
     const own = new Set([...namesOf(TOOLS), ...OF_MEMORY])
     const used = new Set(own)
-    const offered = this.#servers.map(({ tools }) => new Set(tools.map((tool) => clean(tool.name))))
-    const arranged = []
+    const offered = this.#servers.map(
+      ({ tools }) => new Set(tools.map(({ name }) => validName(name))),
+    )
+    const named = []
     for (const [server, { name: original, description: text, inputSchema }] of listed) {
-      const [who, plain, key] = [server.declared.name, clean(original), keyOf(server, original)]
+      const [who, plain, key] = [server.declared.name, validName(original), keyOf(server, original)]
       const given = [...this.#names].filter(([known]) => !known.startsWith(`${who}\n`))
       const isTaken =
         own.has(plain) ||
         given.some(([, name]) => name === plain) ||
         offered.filter((names) => names.has(plain)).length > 1
-      const name = this.#names.get(key) ?? (isTaken ? clean(`${who}_${plain}`) : plain)
+      const name = this.#names.get(key) ?? (isTaken ? validName(`${who}_${plain}`) : plain)
       const description = text || original // no provider takes an empty one
       if (/^_*$/.test(plain)) {
-        this.#warn(`MCP server ${who}: a tool without a name is left out`)
+        this.#warn(`MCP server ${who}: a tool whose name has no ASCII letter or digit is left out`)
         continue
       }
-      if (name !== plain) this.#warn(`MCP server ${who}: ${plain} is taken, so it is ${name}`)
-      if (arranged.length === MAX_TOOLS) {
-        this.#warn(`MCP server ${who}: its tools beyond ${MAX_TOOLS} are left out`)
+      if (name !== plain) {
+        const what = `the tool name ${plain} is taken; this tool is named ${name}`
+        this.#warn(`MCP server ${who}: ${what}`)
+      }
+      if (named.length === MAX_TOOLS) {
+        const what = `the limit of ${MAX_TOOLS} tools for all servers is reached`
+        this.#warn(`MCP server ${who}: ${what}; further tools are left out`)
         break
       }
       if (used.has(name)) {
         this.#warn(`MCP server ${who}: it has two tools ${name}; the second is left out`)
       } else if (sizeOf(inputSchema) + description.length > MAX_DECLARATION_CHARS) {
-        this.#warn(`MCP server ${who}: tool ${name} is left out: its schema is too long`)
+        const what = 'its description and schema are too long'
+        this.#warn(`MCP server ${who}: tool ${name} is left out: ${what}`)
       } else if (!this.#isValid(inputSchema)) {
         this.#warn(`MCP server ${who}: tool ${name} is left out: its schema is not valid`)
       } else {
         used.add(name)
         this.#names.set(key, name)
         const call = (args: unknown, signal: AbortSignal) => server.call(original, args, signal)
-        arranged.push(toTool(name, description, inputSchema, call))
+        named.push(toTool(name, description, inputSchema, call))
       }
     }
-    this.#tools = arranged
+    this.#tools = named
   }
 
   /** Whether providers take a schema: one that they refuse would fail every turn. */
@@ -153,14 +161,14 @@ export class McpServers extends Capability<McpSettings> {
   }
 
   #warn(line: string): void {
-    if (this.#warned.has(line) || this.#warned.size >= MAX_TOOLS) return
+    if (this.#warned.has(line) || this.#warned.size >= MAX_WARNINGS) return
     this.#warned.add(line)
     log('WARNING', line)
   }
 }
 
 /** Return a name that every provider takes. */
-function clean(name: string): string {
+function validName(name: string): string {
   return name.replace(/[^A-Za-z0-9_]/g, '_').slice(0, 64)
 }
 

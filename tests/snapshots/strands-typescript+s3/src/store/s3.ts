@@ -296,7 +296,7 @@ class Objects {
     const copy = { Bucket, Key, CopySource, CopySourceIfMatch: revision }
     await s3.copyObject(copy, stop).catch(refuse)
     await s3.deleteObject({ Bucket, Key: from, IfMatch: revision }, stop).catch((error) => {
-      if (statusOf(error) !== 404) refuse(error) // it was deleted, and the reply was lost
+      if (statusOf(error) !== 404) refuse(error) // it was deleted; the acknowledgement was lost
     })
   }
 

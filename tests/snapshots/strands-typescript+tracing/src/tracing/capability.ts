@@ -2,6 +2,7 @@
 
 import { createHash } from 'node:crypto'
 import { readFileSync } from 'node:fs'
+import type { RequestListener } from 'node:http'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 
@@ -56,7 +57,7 @@ export class Tracing extends Capability {
 
   /** Send what is left, within a second. */
   override async close(): Promise<void> {
-    await Promise.race([this.#flush?.().catch(() => {}), sleep(1000)])
+    await Promise.race([this.#flush?.().catch(() => {}), sleep(1000, undefined, { ref: false })])
   }
 
   override describe(): string[] {
@@ -65,22 +66,27 @@ export class Tracing extends Capability {
 
   /** Make the span of a turn; the calls of the turn are below it. */
   override around<T>(turn: Turn, run: () => Promise<T>): Promise<T> {
-    const active = context.active()
-    const isTraced = trace.getSpan(active) !== undefined // by an instrumentation
-    const caller = isTraced ? active : propagation.extract(active, turn.headers)
-    const kind = trace.getSpan(caller)?.isRecording() ? SpanKind.INTERNAL : SpanKind.SERVER
-    const work = () =>
-      inSpan('turn', kind, async (span) => {
-        const { sessionId, actor } = turn
-        return run().finally(() => {
-          span.setAttributes({ 'session.id': sessionId, 'gen_ai.conversation.id': sessionId })
-          const isHashed = actor && span.isRecording()
-          const digest = isHashed && createHash('sha256').update(actor).digest('hex')
-          if (digest) span.setAttribute('enduser.pseudo.id', digest)
-          span.setAttributes({ 'turn.number': turn.number, 'turn.outcome': turn.outcome })
-        })
+    const isBelow = trace.getSpan(context.active())?.isRecording()
+    return inSpan('turn', isBelow ? SpanKind.INTERNAL : SpanKind.SERVER, async (span) => {
+      const { sessionId, actor } = turn
+      return run().finally(() => {
+        span.setAttributes({ 'session.id': sessionId, 'gen_ai.conversation.id': sessionId })
+        const isHashed = actor && span.isRecording()
+        const digest = isHashed && createHash('sha256').update(actor).digest('hex')
+        if (digest) span.setAttribute('enduser.pseudo.id', digest)
+        span.setAttributes({ 'turn.number': turn.number, 'turn.outcome': turn.outcome })
       })
-    return context.with(caller, work)
+    })
+  }
+
+  /** Continue the traces of callers, as their header `traceparent` says. */
+  override wrap(app: RequestListener): RequestListener {
+    return (request, response) => {
+      const active = context.active()
+      const isTraced = trace.getSpan(active) !== undefined // by an instrumentation
+      const caller = isTraced ? active : propagation.extract(active, request.headers)
+      context.with(caller, () => app(request, response))
+    }
   }
 }
 

@@ -47,7 +47,7 @@ export interface DurableStore {
     checkpoint?: string | null,
   ): Promise<string | null>
 
-  /** Add the checkpoint of a save whose reply was lost; a failure is only a warning. */
+  /** Add the checkpoint of a save whose acknowledgement was lost; a failure is only a warning. */
   saveCheckpoint(sessionId: string, snapshot: string, checkpoint: string): Promise<void>
 
   loadCheckpoint(sessionId: string, checkpoint: string): Promise<string | null>

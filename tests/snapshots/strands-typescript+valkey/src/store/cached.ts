@@ -11,7 +11,7 @@ import { Conflict, type DurableStore, StoreUnavailable } from './base.ts'
 import type { StoreSettings } from './settings.ts'
 import { isSame, readSnapshot } from './snapshot.ts'
 
-/** What `forget` leaves is no caller's session. */
+/** Markers that `forget` leaves; no caller may use them. */
 const FORGOTTEN = /^forgotten-[0-9a-f]{64}$/
 
 /** A session that was cached here, and that the store no longer has. */
@@ -20,8 +20,7 @@ const GONE: Stored = { revision: null, snapshot: '' }
 /**
  * A DurableStore for turns: its failures are AgentErrors, and it caches what it has loaded.
  *
- * What cannot be read is quarantined. If the store is read-only, new turns stay in
- * this process.
+ * It quarantines unreadable snapshots. If the store is read-only, new turns stay in this process.
  */
 export class CachedStore implements SessionStore {
   readonly maxBytes: number
@@ -112,17 +111,17 @@ export class CachedStore implements SessionStore {
     saved()
   }
 
-  /** As SessionStore; a session of a read-only store has ended for this process only. */
+  /** As SessionStore; if the store is read-only, the session ends only in this process. */
   async end(sessionId: string): Promise<void> {
     this.#cache.delete(sessionId)
     if (this.#own) await this.#own.save(sessionId, '', null, () => {})
     else await this.#store.end(sessionId).catch(fail)
   }
 
-  /** Return the revision of a save of which only the reply was lost, or throw its error. */
+  /** Return the revision of a save whose acknowledgement was lost, or throw its error. */
   async #findSaved(sessionId: string, snapshot: string, error: unknown): Promise<string | null> {
     const stored = await this.#store.load(sessionId).catch((again) => {
-      // A retry would be answered with the turn that was saved.
+      // If the turn was saved, a retry with the same key gets its reply.
       log('ERROR', `session ${sessionId}: it is unknown whether the turn was saved`)
       return fail(again)
     })
@@ -135,7 +134,7 @@ export class CachedStore implements SessionStore {
     try {
       if (this.#own) throw new StoreUnavailable('the collection is read-only')
       const name = await this.#store.quarantine(sessionId, revision)
-      log('ERROR', `session ${sessionId}: the stored snapshot is unreadable; it is now ${name}`)
+      log('ERROR', `session ${sessionId}: the stored snapshot was unreadable; it is now ${name}`)
       return new AgentError('session_corrupt', '', name)
     } catch (error) {
       if (error instanceof Conflict) return new AgentError('session_conflict')
@@ -146,7 +145,7 @@ export class CachedStore implements SessionStore {
   }
 }
 
-/** Return an id that sorts behind these, also when the clock of this process is behind. */
+/** Return an id that sorts after `ids`, even if this process's clock is slow. */
 function idAfter(ids: string[]): string {
   const [id, last] = [uuid7(), ids.toSorted().at(-1) ?? '']
   if (id > last) return id

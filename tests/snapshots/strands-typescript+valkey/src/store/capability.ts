@@ -53,11 +53,10 @@ export class Store extends Capability<StoreSettings> {
     return this.store !== null && this.collection?.scope.lifetime === 'user'
   }
 
-  override sessionStore(): SessionStore {
+  override sessionStore(): SessionStore | undefined {
     const { collection, settings, store, unset } = this
-    if (!collection || !store) {
-      return new InProcess(settings, `in this process${unset ? `, until ${unset} is set` : ''}`)
-    }
+    if (!collection) return undefined
+    if (!store) return new InProcess(settings, `in this process, until ${unset} is set`)
     const description = `${collection.backend.type}, contacts ${store.contact}`
     return new CachedStore(settings, store, this.isWritable, description)
   }

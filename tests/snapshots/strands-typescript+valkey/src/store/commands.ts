@@ -2,7 +2,7 @@
 
 import { parseArgs } from 'node:util'
 
-import { find, type Shell } from '../capability.ts'
+import { find, type LoadCapabilities } from '../capability.ts'
 import { ACTOR_ID, ERRORS, SESSION_ID } from '../contract.ts'
 import { CommandError, refuseErrors } from '../findings.ts'
 import { Conflict, type DurableStore, StoreUnavailable, Unsupported } from './base.ts'
@@ -26,35 +26,38 @@ const TOO_LARGE = 'empty or larger than MAX_SNAPSHOT_BYTES' // of those, a store
 const UNPRINTABLE = /[\p{Cc}\p{Cs}\u200e\u200f\u2028-\u202e\u2066-\u2069]/gu
 
 /** Run `sessions` with these arguments. Throws CommandError. */
-export async function sessions([command, ...args]: string[], shell: Shell): Promise<void> {
+export async function sessions(
+  [command, ...args]: string[],
+  load: LoadCapabilities,
+): Promise<void> {
   if ([command, ...args].includes('--help')) return console.log(USAGE)
   const [flag, text] = [{ type: 'boolean' }, { type: 'string' }] as const
   const words = { args, allowPositionals: true } as const
   if (command === 'list') {
-    await list(shell, parseArgs({ args, options: { json: flag } }).values.json)
+    await list(load, parseArgs({ args, options: { json: flag } }).values.json)
   } else if (command === 'show') {
     const { values, positionals } = parseArgs({ ...words, options: { json: flag } })
-    await show(shell, take(positionals, 'SESSION')[0], values.json)
+    await show(load, take(positionals, 'SESSION')[0], values.json)
   } else if (command === 'restore') {
-    await restore(shell, ...take(parseArgs(words).positionals, 'SESSION', 'CHECKPOINT'))
+    await restore(load, ...take(parseArgs(words).positionals, 'SESSION', 'CHECKPOINT'))
   } else if (command === 'end') {
     const { values, positionals } = parseArgs({ ...words, options: { actor: text } })
-    if (values.actor === undefined) await end(shell, take(positionals, 'SESSION')[0])
-    else await endAll(shell, values.actor)
+    if (values.actor === undefined) await end(load, take(positionals, 'SESSION')[0])
+    else await endAll(load, values.actor)
   } else {
     const what = command ? `No such command '${command}'.` : 'Missing command.'
     throw new CommandError(`${what}\n${USAGE}`, 2)
   }
 }
 
-async function list(shell: Shell, asJson = false): Promise<void> {
-  const ids = await withStore(shell, ({ store }) => store.sessions())
+async function list(load: LoadCapabilities, asJson = false): Promise<void> {
+  const ids = await withStore(load, ({ store }) => store.sessions())
   const lines = [...ids, `${ids.length} session${ids.length === 1 ? '' : 's'}`]
   console.log(asJson ? JSON.stringify({ sessions: ids }) : lines.join('\n'))
 }
 
-async function show(shell: Shell, session: string, asJson = false): Promise<void> {
-  const report = await withStore(shell, async ({ store, settings }) => {
+async function show(load: LoadCapabilities, session: string, asJson = false): Promise<void> {
+  const report = await withStore(load, async ({ store, settings }) => {
     const stored = await store.load(session)
     const checkpoints = []
     for (const id of await store.checkpoints(session)) {
@@ -75,9 +78,9 @@ async function show(shell: Shell, session: string, asJson = false): Promise<void
   console.log(asJson ? JSON.stringify(report) : lines.join('\n'))
 }
 
-async function restore(shell: Shell, session: string, checkpoint = ''): Promise<void> {
+async function restore(load: LoadCapabilities, session: string, checkpoint = ''): Promise<void> {
   const turn = await withStore(
-    shell,
+    load,
     async ({ store, settings }) => {
       const { maxSnapshotBytes } = settings
       const kept = await store.loadCheckpoint(session, checkpoint)
@@ -103,16 +106,16 @@ async function restore(shell: Shell, session: string, checkpoint = ''): Promise<
   console.log(`Session ${session} is back at turn ${turn}.`)
 }
 
-async function end(shell: Shell, session: string): Promise<void> {
-  await withStore(shell, ({ store }) => store.end(session), true)
+async function end(load: LoadCapabilities, session: string): Promise<void> {
+  await withStore(load, ({ store }) => store.end(session), true)
   console.log(`Session ${session} has ended.`)
 }
 
-async function endAll(shell: Shell, actor: string): Promise<void> {
+async function endAll(load: LoadCapabilities, actor: string): Promise<void> {
   if (!ACTOR_ID.test(actor)) throw new CommandError(ERRORS.invalid_actor[1], 2)
   let count = 0
   await withStore(
-    shell,
+    load,
     async ({ store }) => {
       for (const id of await store.sessions()) {
         const owner = await ownerOf(store, id)
@@ -147,11 +150,11 @@ type Opened = { store: DurableStore; settings: StoreSettings }
 
 /** Return what `work` returns; a failure of the store becomes a CommandError. */
 async function withStore<T>(
-  shell: Shell,
+  load: LoadCapabilities,
   work: (opened: Opened) => Promise<T>,
   isChange = false,
 ): Promise<T> {
-  const capability = find(Store, await shell())
+  const capability = find(Store, await load())
   refuseErrors(capability.declarations.check())
   const { collection, isWritable, settings, store, unset } = capability
   if (!collection) throw new CommandError('There is no store: no collection in use keeps sessions.')

@@ -1,4 +1,4 @@
-"""The model: MODEL at Anthropic, or the offline model while MODEL is unset."""
+"""Which model answers: MODEL at Anthropic, or the offline model while MODEL is unset."""
 
 import os
 from typing import Any

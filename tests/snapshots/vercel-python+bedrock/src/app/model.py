@@ -1,4 +1,4 @@
-"""The model: MODEL on Amazon Bedrock, or the offline model while MODEL is unset."""
+"""Which model answers: MODEL on Amazon Bedrock, or the offline model while MODEL is unset."""
 
 import os
 from functools import cache

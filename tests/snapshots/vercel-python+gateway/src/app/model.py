@@ -1,4 +1,4 @@
-"""The model: MODEL over Vercel's gateway, or the offline model while MODEL is unset."""
+"""Which model answers: MODEL over Vercel's gateway, or the offline model while MODEL is unset."""
 
 from typing import Any
 

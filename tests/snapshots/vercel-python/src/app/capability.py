@@ -4,6 +4,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequen
 from contextlib import asynccontextmanager
 from typing import Any, Self
 
+from starlette.types import ASGIApp
+
 from .contract import Turn
 from .findings import Finding
 from .session_store import SessionStore
@@ -16,10 +18,10 @@ Routes = dict[str, Callable[..., Awaitable[Any]]]
 
 
 class Capability:
-    """There is one of each kind in a process. By default a method does nothing.
+    """A part that plugs into the agent; a method you do not override does nothing.
 
-    The constructor reads no file and makes no client: `check` has not run yet. `before` are the
-    capabilities that were made before this one.
+    Each process makes one of each class. The constructor must not read files or make clients:
+    `check` has not run yet. `before` are the capabilities that were made before this one.
     """
 
     def __init__(self, settings: CoreSettings, before: Sequence["Capability"]) -> None:
@@ -52,12 +54,12 @@ class Capability:
     async def ping(self) -> list[Finding]:
         """Call what the capability depends on, for `check --connect`, and return findings.
 
-        It is neither opened before nor closed afterwards.
+        `open` is not called before this, nor `close` after it: close what you open.
         """
         return []
 
     async def open(self) -> None:
-        """Connect. An AgentError ends the command with its detail."""
+        """Connect. If it raises AgentError, the command prints its detail and ends."""
 
     async def close(self) -> None:
         """Write what is still to be written, and disconnect."""
@@ -78,6 +80,10 @@ class Capability:
         """Return routes that need no API_TOKEN."""
         return {}
 
+    def wrap(self, app: ASGIApp) -> ASGIApp:
+        """Return the server's app in a middleware of yours."""
+        return app
+
     def tools(self) -> list[Any]:
         """Return tools for the agent of every turn."""
         return []
@@ -88,7 +94,10 @@ class Capability:
         yield
 
     def prepare(self, turn: Turn, options: dict[str, Any]) -> None:
-        """Change what the agent of a turn gets: {"model", "tools", ...}. May raise AgentError."""
+        """Change what the framework's agent gets in a turn: {"model", "tools"}, and more to add.
+
+        Raise AgentError to refuse the turn.
+        """
 
     def committed(self, turn: Turn, messages: list[Any]) -> None:
         """Use the messages of a turn that was committed."""

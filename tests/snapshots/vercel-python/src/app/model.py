@@ -1,4 +1,4 @@
-"""The model: MODEL over Chat Completions, or the offline model while MODEL is unset."""
+"""Which model answers: MODEL over Chat Completions, or the offline model while MODEL is unset."""
 
 import os
 from collections.abc import AsyncGenerator

@@ -10,7 +10,7 @@ from . import contract
 from .contract import AgentError, EndSession, Turn
 from .runtime import Runtime
 
-OWN_ADDRESS = r"(https?://)?(localhost|127(\.\d+){3}|\[::1\])(:\d+)?"
+LOOPBACK_ADDRESS = r"(https?://)?(localhost|127(\.\d+){3}|\[::1\])(:\d+)?"
 IP_ADDRESS = r"(\d+(\.\d+){3}|\[[\da-f:.]+\])(:\d+)?"
 
 
@@ -36,7 +36,7 @@ def _refuse_foreign(request: Request, runtime: Runtime) -> None:
     allowed = [_is_allowed(host, settings.allowed_hosts) for host in hosts]
     is_read = request.method in {"GET", "HEAD"} and request.scope["path"] != "/ping"
     if is_read and not hosts and not settings.api_token:
-        # Browsers send no Origin to a page's own name, which may lead here (DNS rebinding).
+        # Same-origin GETs have no Origin, and DNS rebinding can point a page's name here.
         host = get("host")[0]
         allowed += [_is_allowed(host, "") or re.fullmatch(IP_ADDRESS, host.lower()) is not None]
     allowed += [_is_allowed(origin, settings.allowed_origins) for origin in get("origin")]
@@ -44,7 +44,7 @@ def _refuse_foreign(request: Request, runtime: Runtime) -> None:
         raise AgentError("origin_forbidden")
     types = get("content-type")
     is_json = all(value.split(";")[0].strip().lower() == "application/json" for value in types)
-    is_typed = types or request.method != "POST"  # a page may omit it unasked
+    is_typed = types or request.method != "POST"  # untyped POSTs get no preflight
     if get("origin") and not (is_json and is_typed):
         raise AgentError("invalid_request", "With an Origin, send Content-Type: application/json.")
 
@@ -58,7 +58,7 @@ def _is_allowed(value: str, listed: str) -> bool:
     # A listed host matches on every port.
     names = {value.lower(), re.sub(r"^([^/]+):\d+$", r"\1", value.lower())}
     is_listed = not names.isdisjoint(split_list(listed))
-    return is_listed or re.fullmatch(OWN_ADDRESS, value, re.IGNORECASE) is not None
+    return is_listed or re.fullmatch(LOOPBACK_ADDRESS, value, re.IGNORECASE) is not None
 
 
 def _authorize(request: Request, runtime: Runtime) -> None:
@@ -79,7 +79,7 @@ def wants_events(request: Request) -> bool:
 async def read_call(
     request: Request, runtime: Runtime, session_id: str, *, is_new: bool
 ) -> Turn | EndSession:
-    """Read what is requested; raise AgentError for the first check that fails."""
+    """Read and validate a POST /invocations; raise AgentError for the first check that fails."""
     raw = await receive(request, runtime.settings.max_body_bytes)
     if not re.fullmatch(contract.SESSION_ID, session_id):
         raise AgentError("invalid_session_id")

@@ -74,7 +74,8 @@ class CoreSettings:
             elif re.fullmatch("[0-9]{1,10}", text) and low <= int(text) <= high:
                 values[setting.name] = int(text)
             elif text:
-                shown = "invalid" if name == "API_TOKEN" else repr(text[:80])
+                is_secret = re.search("_(KEY|PASSWORD|SECRET|TOKEN)$", name)
+                shown = "invalid" if is_secret else repr(text[:80])
                 message = f"{name} is {shown}: allowed is {allowed}."
                 findings.append(diagnostic(f"SET-{name}", message))
         return cls(**values), findings

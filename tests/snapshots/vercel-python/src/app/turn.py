@@ -27,7 +27,7 @@ async def take_turn(runtime: Runtime, turn: Turn) -> LastTurn:
     """Run one turn, and return what the session keeps of it.
 
     The session changes only in the last step, so there is nothing to undo: a turn that fails,
-    is cancelled, times out or ends without a whole reply leaves no trace.
+    is cancelled, times out or ends without a complete reply leaves no trace.
     Raises AgentError.
     """
     async with (
@@ -71,7 +71,7 @@ def _dump(message: Message) -> dict[str, Any]:
 
 
 def _snapshot(messages: list[dict[str, Any]]) -> dict[str, Any]:
-    # Without the system prompt: the code's own applies, also after it has changed.
+    # Without the system prompt: each turn uses the SYSTEM_PROMPT of the current code.
     snapshot = {"scope": "agent", "schema_version": "1.0", "data": {"messages": messages}}
     return snapshot | {"created_at": datetime.now(UTC).isoformat().replace("+00:00", "Z")}
 

@@ -22,7 +22,7 @@ from .recall import MemoryTurn, Reader, current
 from .record import IsForgotten, Recorder, Writer
 from .settings import MemorySettings
 
-SLASH = "An actor id must not contain /: the namespaces of two actors could meet."
+SLASH = "An actor id must not contain /: the namespaces of two actors could overlap."
 
 
 class LongTermMemory(Capability):
@@ -31,7 +31,7 @@ class LongTermMemory(Capability):
     settings: MemorySettings
     traced_as = "memory"
     decorate: Callable[[Any], Any] = staticmethod(lambda memory: memory)
-    # A session store sets both.
+    # SessionErasure sets both.
     is_forgotten: IsForgotten | None = None
     erase_sessions: Callable[[Any, list[str]], Awaitable[None]] | None = None
 
@@ -147,7 +147,7 @@ class LongTermMemory(Capability):
                 self._warming.append(asyncio.create_task(memory.warm_up(kind)))
 
     async def _check_writers(self) -> None:
-        """Refuse two collections that write to one memory: events belong to no namespace."""
+        """Raise MemoryUnavailable if two collections write to one memory."""
         known: dict[tuple[str, str], str] = {}
         for writer in self.writers:
             id, memory = writer.collection_id, self.memories[writer.collection_id]
@@ -159,7 +159,7 @@ class LongTermMemory(Capability):
                     raise MemoryUnavailable(f"{what}: it would record each turn twice")
 
     def begin(self, turn: Turn) -> MemoryTurn:
-        """Return the memory of a turn, which its tools use too.
+        """Make the MemoryTurn that recall and the tools of this turn share.
 
         Raises AgentError `actor_required` and `invalid_actor`.
         """

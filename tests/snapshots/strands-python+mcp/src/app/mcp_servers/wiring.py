@@ -1,7 +1,7 @@
-"""The MCP servers as a capability: their tools, each under a name of its own.
+"""The MCP servers as a capability: their tools, each under a unique name.
 
-A server that is down is a warning. The next turn reconnects without waiting, and so does each call
-of one of the server's tools.
+A server that is down causes only a warning. The next turn reconnects without waiting, and so does
+each call of one of the server's tools.
 """
 
 import asyncio
@@ -25,6 +25,7 @@ from .settings import McpSettings
 
 log = logging.getLogger(__name__)
 START_SECONDS = 10  # how long a start waits for all servers
+MAX_WARNINGS = 100
 MAX_DECLARATION_CHARS = 20_000  # of a tool: its description and its schema
 OF_MEMORY = {"add_memory", "search_memory"}
 
@@ -37,7 +38,7 @@ class McpServers(Capability):
     def __init__(self, settings: McpSettings, before: Sequence[Capability]) -> None:
         super().__init__(settings, before)
         self._tools: list[Any] = []
-        self._names = dict[tuple[str, str], str]()  # by server and tool, for good
+        self._names = dict[tuple[str, str], str]()  # by server and tool; a name never changes
         self._is_open = False
         self._warned = set[str]()
 
@@ -46,7 +47,7 @@ class McpServers(Capability):
         """The servers of the file."""
         seconds = self.settings.mcp_timeout_seconds
         declared, _ = read_servers(self.settings)
-        return [Server(declaration, seconds, self._arrange) for declaration in declared]
+        return [Server(declaration, seconds, self._name_tools) for declaration in declared]
 
     def check(self) -> list[Finding]:
         return read_servers(self.settings)[1]
@@ -74,7 +75,7 @@ class McpServers(Capability):
     async def _connect(self, seconds: float) -> None:
         if not self.servers:
             return
-        import mcp.client  # noqa: F401 (slow: not part of the time limit of servers)
+        import mcp.client  # noqa: F401 (slow: loaded before the servers' time limit starts)
 
         for name in ("client", "httpx2", "mcp"):  # they log what servers send
             logging.getLogger(name).setLevel("CRITICAL")
@@ -82,7 +83,7 @@ class McpServers(Capability):
         tries = {asyncio.create_task(self._try(s)): s.declared.name for s in servers}
         _, late = await asyncio.wait(tries, timeout=seconds)
         self._is_open = True
-        self._arrange()
+        self._name_tools()
         for task in late:
             log.warning("MCP server %s has not answered yet; starting without it", tries[task])
 
@@ -111,7 +112,7 @@ class McpServers(Capability):
         with suppress(ServerDown):
             await server.connect()
 
-    def _arrange(self) -> None:
+    def _name_tools(self) -> None:
         """Name the tools of all servers: a taken name is prefixed with the server's.
 
         A tool keeps its name when other tools come later.
@@ -120,30 +121,34 @@ class McpServers(Capability):
             return
         listed = [(server, tool) for server in self.servers for tool in server.tools]
         listed.sort(key=lambda item: (item[0].declared.name, item[1].name) not in self._names)
-        offered = Counter({(server, _clean(tool.name)) for server, tool in listed})
+        offered = Counter({(server, _valid_name(tool.name)) for server, tool in listed})
         times = Counter(name for _, name in offered)
         own = names_of(TOOLS) | OF_MEMORY
         used, self._tools = set(own), []
         for server, tool in listed:
-            plain, owner = _clean(tool.name), server.declared.name
+            plain, owner = _valid_name(tool.name), server.declared.name
             given = {name for (other, _), name in self._names.items() if other != owner}
             # No provider accepts an empty description.
             schema, description = tool.input_schema, tool.description or tool.name
             is_taken = plain in own | given or times[plain] > 1
-            name = _clean(f"{owner}_{plain}") if is_taken else plain
+            name = _valid_name(f"{owner}_{plain}") if is_taken else plain
             name = self._names.get((owner, tool.name), name)
             if not plain.strip("_"):
-                self._warn(f"MCP server {owner}: a tool without a name is left out")
+                what = "a tool whose name has no ASCII letter or digit is left out"
+                self._warn(f"MCP server {owner}: {what}")
                 continue
             if name != plain:
-                self._warn(f"MCP server {owner}: {plain} is taken, so it is {name}")
+                what = f"the tool name {plain} is taken; this tool is named {name}"
+                self._warn(f"MCP server {owner}: {what}")
             if len(self._tools) == MAX_TOOLS:
-                self._warn(f"MCP server {owner}: its tools beyond {MAX_TOOLS} are left out")
+                what = f"the limit of {MAX_TOOLS} tools for all servers is reached"
+                self._warn(f"MCP server {owner}: {what}; further tools are left out")
                 break
             if name in used:
                 self._warn(f"MCP server {owner}: it has two tools {name}; the second is left out")
             elif len(json.dumps(schema)) + len(description) > MAX_DECLARATION_CHARS:
-                self._warn(f"MCP server {owner}: tool {name} is left out: its schema is too long")
+                what = "its description and schema are too long"
+                self._warn(f"MCP server {owner}: tool {name} is left out: {what}")
             elif not _is_valid(schema):
                 self._warn(f"MCP server {owner}: tool {name} is left out: its schema is not valid")
             else:
@@ -153,12 +158,12 @@ class McpServers(Capability):
                 self._tools.append(to_tool(name, description, schema, call))
 
     def _warn(self, line: str) -> None:
-        if line not in self._warned and len(self._warned) < MAX_TOOLS:
+        if line not in self._warned and len(self._warned) < MAX_WARNINGS:
             self._warned.add(line)
             log.warning(line)
 
 
-def _clean(name: str) -> str:
+def _valid_name(name: str) -> str:
     """Return a name that every provider accepts."""
     return re.sub("[^A-Za-z0-9_]", "_", name)[:64]
 

@@ -276,7 +276,7 @@ class _Bucket:
         try:
             self.s3.delete_object(Bucket=self.name, Key=old, IfMatch=revision)
         except exceptions.ClientError as error:
-            if _status(error) != 404:  # 404: a delete whose reply was lost
+            if _status(error) != 404:  # 404: a delete whose acknowledgement was lost
                 raise _conflict(error) from None
 
     def keys(self, prefix: str) -> list[str]:

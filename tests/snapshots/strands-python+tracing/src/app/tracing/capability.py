@@ -10,6 +10,7 @@ from typing import Any
 
 from opentelemetry import context, propagate, trace
 from opentelemetry.trace import SpanKind
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from ..capability import Capability
 from ..contract import Turn
@@ -48,33 +49,43 @@ class Tracing(Capability):
     def describe(self, address: str) -> list[str]:
         return [_describe_endpoint()] if _endpoint() else []
 
+    def wrap(self, app: ASGIApp) -> ASGIApp:
+        """Continue the traces of callers, as their header `traceparent` says."""
+
+        async def traced(scope: Scope, receive: Receive, send: Send) -> None:
+            headers = {name.decode(): text.decode("latin-1") for name, text in scope["headers"]}
+            token = context.attach(propagate.extract(headers))
+            try:
+                await app(scope, receive, send)
+            finally:
+                context.detach(token)
+
+        async def respond(scope: Scope, receive: Receive, send: Send) -> None:
+            # An instrumentation has continued it already.
+            is_traced = trace.get_current_span().get_span_context().is_valid
+            is_request = scope["type"] == "http" and not is_traced
+            await (traced if is_request else app)(scope, receive, send)
+
+        return respond
+
     @asynccontextmanager
     async def around(self, turn: Turn) -> AsyncIterator[None]:
-        """Make the span of a turn, the parent of all spans in the turn.
-
-        Without a current span, of an instrumentation, it continues the trace of the caller.
-        """
-        is_below = trace.get_current_span().get_span_context().is_valid
-        parent = None if is_below else context.attach(propagate.extract(turn.headers))
-        kind = SpanKind.INTERNAL if trace.get_current_span().is_recording() else SpanKind.SERVER
-        try:
-            with make_span("turn", kind) as span:
-                try:
-                    yield
-                except BaseException as error:
-                    turn.fail(error)
-                    raise
-                finally:
-                    span.set_attribute("session.id", turn.session_id)
-                    span.set_attribute("gen_ai.conversation.id", turn.session_id)
-                    if turn.actor and span.is_recording():
-                        digest = hashlib.sha256(turn.actor.encode()).hexdigest()
-                        span.set_attribute("enduser.pseudo.id", digest)
-                    span.set_attribute("turn.number", turn.number)
-                    span.set_attribute("turn.outcome", turn.outcome)
-        finally:
-            if parent:
-                context.detach(parent)
+        """Make the span of a turn; what the turn calls is below it."""
+        is_below = trace.get_current_span().is_recording()
+        with make_span("turn", SpanKind.INTERNAL if is_below else SpanKind.SERVER) as span:
+            try:
+                yield
+            except BaseException as error:
+                turn.fail(error)
+                raise
+            finally:
+                span.set_attribute("session.id", turn.session_id)
+                span.set_attribute("gen_ai.conversation.id", turn.session_id)
+                if turn.actor and span.is_recording():
+                    digest = hashlib.sha256(turn.actor.encode()).hexdigest()
+                    span.set_attribute("enduser.pseudo.id", digest)
+                span.set_attribute("turn.number", turn.number)
+                span.set_attribute("turn.outcome", turn.outcome)
 
     async def close(self) -> None:
         """Send the remaining spans, within a second."""

@@ -91,7 +91,8 @@ def _sender(file: Path) -> Callable[[Request, Runtime], Awaitable[Response]]:
 
 async def _describe_agent(_: Request, runtime: Runtime) -> Response:
     names = [
-        getattr(tool, "tool_name", "") or getattr(tool, "name", "") or tool.__name__
+        getattr(tool, "tool_name", "") or getattr(tool, "name", "") or getattr(tool, "__name__", "")
         for tool in runtime.tools()
     ]
-    return JSONResponse({"model": runtime.settings.model, "tools": names}, headers=HEADERS)
+    known = [name for name in names if name]
+    return JSONResponse({"model": runtime.settings.model, "tools": known}, headers=HEADERS)

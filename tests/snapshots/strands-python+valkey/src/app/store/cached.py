@@ -119,7 +119,7 @@ class CachedStore:
     async def _look_up(
         self, session_id: str, snapshot: bytes, error: Conflict | StoreUnavailable
     ) -> str | None:
-        """Return the revision of a failed save if only its reply was lost; else raise AgentError.
+        """Return the revision of a save whose acknowledgement was lost; else raise AgentError.
 
         A store client that retries internally conflicts with its own first attempt.
         """
@@ -133,7 +133,8 @@ class CachedStore:
         except Conflict:
             raise AgentError("session_conflict") from None
         except StoreUnavailable as last:
-            if last is not error:  # a retry with the same key gets the reply of a saved turn
+            if last is not error:
+                # If the turn was saved, a retry with the same key gets its reply.
                 log.error("session %s: it is unknown whether the turn was saved", session_id)
             raise AgentError("store_unavailable", detail=str(last)) from None
         return stored.revision

@@ -54,15 +54,16 @@ class Store(Capability):
             return False
         return self.collection.scope.lifetime == "user"
 
-    def session_store(self) -> SessionStore:
+    def session_store(self) -> SessionStore | None:
         if self.durable and self.collection:
             store = CachedStore(self.settings, self.durable, self.is_writable)
             store.description = f"{self.collection.backend.type}, contacts {self.durable.contact}"
             return store
+        if self.collection is None:
+            return None
         in_process = InProcess(self.settings)
-        if self.collection:
-            missing = unset_variables(self.settings, self.collection)[0]
-            in_process.description = f"in this process, until {missing} is set"
+        missing = unset_variables(self.settings, self.collection)[0]
+        in_process.description = f"in this process, until {missing} is set"
         return in_process
 
     async def ping(self) -> list[Finding]:
