@@ -8,7 +8,7 @@ from .settings import CoreSettings
 
 @dataclass(frozen=True)
 class OwnSettings(CoreSettings):
-    """Your settings: declare each by `string` or `integer`; `orders_url` is read from ORDERS_URL."""
+    """Your settings, each a `string` or an `integer`; `orders_url` is read from ORDERS_URL."""
 
 
 OWN_CAPABILITIES: list[type[Capability]] = []
