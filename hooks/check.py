@@ -40,7 +40,7 @@ LINES = {
     (False, False): {"python": 3010, "typescript": 3045},
     (True, False): {"python": 6160, "typescript": 6150},
     (False, True): {"python": 6720, "typescript": 6900},
-    (True, True): {"python": 8270, "typescript": 8510},
+    (True, True): {"python": 8270, "typescript": 8515},
 }
 # What other answers may add to them.
 MORE_LINES = {
@@ -49,7 +49,7 @@ MORE_LINES = {
     "tracing": {"python": 165, "typescript": 150},
     "mcp": {"python": 760, "typescript": 730},
     "ai-sdk-ui": {"python": 380, "typescript": 370},
-    "ui": {"python": 1830, "typescript": 1825},
+    "ui": {"python": 1830, "typescript": 1830},
 }
 COLUMNS = 100
 

@@ -2,15 +2,17 @@
 
 import os
 import re
+import signal
 import subprocess
 import time
+from pathlib import Path
 
 import pytest
 
 from tests.conformance.chat import CANARY, Chat
-from tests.conformance.client import KEY
+from tests.conformance.client import KEY, Exchange
 from tests.conformance.provider import PATIENCE
-from tests.conformance.server import Fleet, Server
+from tests.conformance.server import ADDRESS, Fleet, Server
 from tests.conformance.steps import CUT, ERROR, HANG, Call, End, Refuse, Step
 from tests.conformance.targets import Target
 from tests.installed import NODE, installed
@@ -111,3 +113,49 @@ def test_no_text_forges_a_line_of_the_log_of_chat(target: Target) -> None:
     line, more = done.stderr.splitlines()
     assert line.endswith(" WARNING tool \ufffd[2J:")
     assert more == "  ERROR forged"
+
+
+THROWING = "process.on('SIGUSR2', () => { throw new Error() })"
+
+
+def test_an_agent_whose_log_nobody_reads_goes_on(target: Target, tmp_path: Path) -> None:
+    """Its reader is gone; an error of nobody is logged; the log fails, and must not be logged."""
+    if target.store:
+        pytest.skip("a store changes nothing here")
+    command = target.command(installed(target.variant))
+    is_python = "python" in target.name
+    if not is_python:
+        command = [command[0], "--import", f"data:text/javascript,{THROWING}", *command[1:]]
+    with subprocess.Popen(
+        command,
+        cwd=tmp_path,
+        env={"PATH": os.environ["PATH"], "HOST": "127.0.0.1", "PORT": "0"},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as process:
+        try:
+            assert process.stdout
+            assert process.stderr
+            port = next(int(match[1]) for match in map(ADDRESS.search, process.stdout) if match)
+            process.stdout.close()
+            process.stderr.close()
+            for _ in range(2):
+                exchange = Exchange(("127.0.0.1", port))
+                exchange.send("POST", "/invocations", (), {"prompt": "Hello."})
+                assert exchange.reply().status == 200
+                if not is_python:
+                    process.send_signal(signal.SIGUSR2)
+            spent = cpu_seconds(process.pid)
+            time.sleep(1)
+            assert cpu_seconds(process.pid) - spent < 0.5
+            process.terminate()
+            assert process.wait(PATIENCE) == 0
+        finally:
+            process.kill()
+
+
+def cpu_seconds(pid: int) -> float:
+    """The time that a process has spent, in all its threads."""
+    fields = Path(f"/proc/{pid}/stat").read_text("utf-8").rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")

@@ -4,6 +4,7 @@ from tests.mutation.fault import Fault
 
 SESSIONS = "src/sessions.ts"
 STORE = "src/session_store.ts"
+LOG = "src/log.ts"
 SERVER = "src/server.ts"
 TURNS = "src/turns.ts"
 REQUESTS = "src/requests.ts"
@@ -101,8 +102,8 @@ FAULTS = [
     ),
     Fault(
         "the log quotes what an internal exception says",
-        SERVER,
-        "stack.replace(text, '')",
+        LOG,
+        "stack.replace(message, '')",
         "stack",
     ),
     Fault("a shutdown gives turns no time", TURNS, "sleep(graceSeconds * 1000,", "sleep(0,"),

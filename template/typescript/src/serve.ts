@@ -36,6 +36,8 @@ export async function serve(): Promise<void> {
   const name = host.includes(':') ? `[${host}]` : host
   const address = `http://${name}:${(server.address() as AddressInfo).port}`
   console.log([...(await runtime.describe(address)), `Listening on ${address}`].join('\n'))
+  // Without a reader of the log the agent goes on; the error would be logged, which fails again.
+  for (const stream of [process.stdout, process.stderr]) stream.on('error', () => {})
   process.on('uncaughtException', logUncaught)
   await signalled
   await turns.drain(shutdownGraceSeconds)
