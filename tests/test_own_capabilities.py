@@ -23,10 +23,15 @@ class Failing(Capability):
         raise RuntimeError(" ".join(["a", "secret"]))
 
     def committed(self, turn: Turn, messages: list[Any]) -> None:
-        raise RuntimeError(" ".join(["a", "secret"]))
+        raise AgentError("internal_error", " ".join(["a", "secret"]))
 
     async def close(self) -> None:
         raise RuntimeError(" ".join(["a", "secret"]))
+
+
+class Hanging(Capability):
+    async def close(self) -> None:
+        await asyncio.Event().wait()
 
 
 class Refusing(Capability):
@@ -43,9 +48,10 @@ class Last(Capability):
         print("closed", flush=True)
 
 
-OWN_CAPABILITIES: list[type[Capability]] = [Last, Failing, Refusing]
+OWN_CAPABILITIES: list[type[Capability]] = [Last, Hanging, Failing, Refusing]
 """
 IMPORTS = """
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -61,10 +67,16 @@ class Failing extends Capability {
     throw new Error(['a', 'secret'].join(' '))
   }
   override committed(): void {
-    throw new Error(['a', 'secret'].join(' '))
+    throw new AgentError('internal_error', 'a secret')
   }
   override async close(): Promise<void> {
     throw new Error(['a', 'secret'].join(' '))
+  }
+}
+
+class Hanging extends Capability {
+  override close(): Promise<void> {
+    return new Promise(() => undefined)
   }
 }
 
@@ -84,7 +96,7 @@ class Last extends Capability {
 }
 
 export const OWN_SETTINGS = {}
-export const OWN_CAPABILITIES = [Last, Failing, Refusing]
+export const OWN_CAPABILITIES = [Last, Hanging, Failing, Refusing]
 """
 
 
@@ -110,7 +122,7 @@ def test_no_failure_of_it_changes_a_turn_or_the_end_of_the_process(project: Path
     server = subprocess.Popen(
         command,
         cwd=project,
-        env={**clean_environment(), "PORT": "0"},
+        env={**clean_environment(), "PORT": "0", "SHUTDOWN_GRACE_SECONDS": "0"},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
@@ -129,7 +141,8 @@ def test_no_failure_of_it_changes_a_turn_or_the_end_of_the_process(project: Path
         server.kill()
     assert server.returncode == 0
     assert "closed" in log, "the others are closed, too"
-    assert log.count("ERROR") == 5, "two turns, each in two places, and the end"
+    assert log.count("ERROR") == 6, "two turns, each in two places, and two at the end"
+    assert "Timeout" in log
     assert "a secret" not in log
 
 

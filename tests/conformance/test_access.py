@@ -184,7 +184,7 @@ def test_an_open_server_without_a_token_warns(beyond: Server, guarded: Server) -
 
 BAD = {
     "ALLOWED_HOSTS": ["*", "a b", "a,,b", "a,", "http://a", "a/b", "\u00e9.example"],
-    "ALLOWED_ORIGINS": ["*", "null", "www.example.com", f"{PAGE}/", "ftp://a", f"{PAGE},"],
+    "ALLOWED_ORIGINS": ["*", "0", "null", "www.example.com", f"{PAGE}/", "ftp://a", f"{PAGE},"],
     "API_TOKEN": [f"{CANARY} with blanks", f"{CANARY}\u00e9"],
     "REQUEST_TIMEOUT_SECONDS": ["0", "86401", "-1", "1.5", "30s"],
 }

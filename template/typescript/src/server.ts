@@ -99,7 +99,7 @@ export function createApp(runtime: Runtime, turns: Turns): RequestListener {
   async function ping(request: IncomingMessage, response: ServerResponse): Promise<void> {
     refuseForeign(request, runtime)
     const status = turns.tasks.size > 0 || runtime.isBusy ? 'HealthyBusy' : 'Healthy'
-    send(response, { status, time_of_last_update: turns.changed })
+    send(response, { status, time_of_last_update: turns.changedAt })
   }
 
   async function invocations(request: IncomingMessage, response: ServerResponse): Promise<void> {

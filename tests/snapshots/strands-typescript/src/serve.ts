@@ -36,7 +36,7 @@ export async function serve(): Promise<void> {
   const name = host.includes(':') ? `[${host}]` : host
   const address = `http://${name}:${(server.address() as AddressInfo).port}`
   console.log([...(await runtime.describe(address)), `Listening on ${address}`].join('\n'))
-  // Without a reader of the log the agent goes on; the error would be logged, which fails again.
+  // If nobody reads the log, the agent goes on: logging that error would fail again.
   for (const stream of [process.stdout, process.stderr]) stream.on('error', () => {})
   process.on('uncaughtException', logUncaught)
   await signalled
@@ -48,7 +48,7 @@ export async function serve(): Promise<void> {
   exit(0) // a tool or a vendor's client that hangs would keep the process alive
 }
 
-/** Log what a listener, a timer or a promise of nobody threw: the turns of others go on. */
+/** Log what a listener, a timer or an unawaited promise threw: other turns go on. */
 function logUncaught(error: unknown): void {
   log('ERROR', `uncaught: ${describe(error)}`)
 }

@@ -7,7 +7,7 @@ import { AgentError } from './contract.ts'
 /** The turns that run or wait in this process, and the reads of bodies and sessions. */
 export class Turns {
   readonly tasks = new Map<Promise<unknown>, AbortController>()
-  changed = now()
+  changedAt = now()
   isDraining = false
   #reads = 0
 
@@ -28,10 +28,10 @@ export class Turns {
   start<T>(work: Promise<T>, stop: AbortController): Promise<T> {
     const task = work.finally(() => {
       this.tasks.delete(task)
-      this.changed = now()
+      this.changedAt = now()
     })
     this.tasks.set(task, stop)
-    this.changed = now()
+    this.changedAt = now()
     return task
   }
 

@@ -1,4 +1,4 @@
-// What can take part in the life of an agent, such as a session store or a page.
+// What can plug into an agent, such as a session store or a page.
 
 import type { RequestListener } from 'node:http'
 import { setTimeout as sleep } from 'node:timers/promises'
@@ -23,11 +23,11 @@ export interface Options {
   [name: string]: unknown
 }
 
-/** Takes part in the life of an agent; a method that is left out does nothing. */
+/** Plugs into an agent; a method that is left out does nothing. */
 export class Capability<S extends CoreSettings = CoreSettings> {
   readonly settings: S
 
-  /** `before` are the capabilities made before it. Must not throw; read files later. */
+  /** `before` were made before this one. Must not throw: read files in `check`. */
   constructor(settings: S, _before: readonly Capability[]) {
     this.settings = settings
   }
@@ -40,7 +40,7 @@ export class Capability<S extends CoreSettings = CoreSettings> {
   retentionNotice?(): string
   /** Return the findings in settings and files, without a network. */
   check?(): Finding[] | Promise<Finding[]>
-  /** For `check --connect`: `open` is not called before; `close` is called after. */
+  /** Call services for `check --connect`: `open` was not called; `close` will be. */
   ping?(): Promise<Finding[]>
   /** Connect. Throws AgentError; its detail is for the owner. */
   open?(): Promise<void>
@@ -60,7 +60,7 @@ export class Capability<S extends CoreSettings = CoreSettings> {
   tools?(): NamedTool[]
   /** Wrap a turn: call `run`, and return what it returns. Throw AgentError to refuse the turn. */
   around?<T>(turn: Turn, run: () => Promise<T>): Promise<T>
-  /** Change what the agent of a turn is made with. Throws AgentError to refuse the turn. */
+  /** Change the options of the turn's agent. Throw AgentError to refuse the turn. */
   prepare?(turn: Turn, options: Options): void
   /** Use the messages of a turn that was committed. */
   committed?(turn: Turn, messages: unknown[]): void
@@ -88,7 +88,7 @@ export function find<T extends Capability>(
   return found as T
 }
 
-/** Return all findings; with `connect`, also call services and then close the capabilities. */
+/** Return all findings; with `connect`, also `ping` capabilities, then close those. */
 export async function checkAll(
   settings: CoreSettings,
   capabilities: readonly Capability[],
@@ -110,14 +110,20 @@ export async function checkAll(
   }
 }
 
-/** Close capabilities in reverse order; one that fails or hangs keeps no other from it. */
+/** Close capabilities in reverse order; one that fails or hangs stops no other. */
 export async function closeAll(
   settings: CoreSettings,
   capabilities: readonly Capability[],
 ): Promise<void> {
   const milliseconds = (settings.shutdownGraceSeconds + 5) * 1000
   for (const capability of capabilities.toReversed()) {
-    const limit = sleep(milliseconds, undefined, { ref: false })
-    await Promise.race([(async () => capability.close?.())(), limit]).catch(logUnexpected)
+    const done = new AbortController()
+    const late = sleep(milliseconds, undefined, done).then(() => {
+      throw new DOMException(`${capability.constructor.name}.close`, 'TimeoutError')
+    })
+    const closing = (async () => capability.close?.())()
+    await Promise.race([closing, late]).catch(logUnexpected)
+    done.abort()
+    late.catch(() => {})
   }
 }

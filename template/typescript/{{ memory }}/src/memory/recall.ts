@@ -33,15 +33,15 @@ type Retrieve = (
   stop: AbortSignal,
 ) => Promise<Hit[]>
 
-/** Return what is wanted of each namespace, by its template. Throws MemoryUnavailable. */
+/** Return the search limits of each namespace template. Throws MemoryUnavailable. */
 async function namespacesOf(collection: MemoryCollection): Promise<Record<string, Wanted>> {
   if (collection.namespaces) return collection.namespaces
   const resource = await collection.memory.describe()
   const templates = writtenTemplates(resource.strategies)
-  const isOwn = collection.lifetime === 'user' // people would share the others
+  const isOwn = collection.lifetime === 'user' // actors share the others
   const kept = templates.filter((one) => !isOwn || one.includes('{actorId}'))
   const wanted = Object.fromEntries(kept.map((one) => [one, DEFAULT]))
-  if (kept.length > 0) collection.namespaces = wanted // else it is asked again
+  if (kept.length > 0) collection.namespaces = wanted // else ask again next turn
   return wanted
 }
 
@@ -52,7 +52,8 @@ export class MemoryTurn {
   readonly began = new Date()
   readonly added: string[] = []
   isOver = false
-  #shown: readonly Hit[] | null = null
+  /** What the models of the turn are shown; null: not yet searched for. */
+  shown: readonly Hit[] | null = null
   retrieve: Retrieve = retrieve
   readonly #isWritable: boolean
   readonly #seconds: number
@@ -72,21 +73,16 @@ export class MemoryTurn {
     this.#seconds = options.seconds
   }
 
-  /** What the models of the turn are shown; null: not yet searched for. */
-  get shown(): readonly Hit[] | null {
-    return this.#shown
-  }
-
   /** Note what the models of the turn are shown. */
   show(hits: readonly Hit[]): readonly Hit[] {
     this.#notes.set(
       'recalled',
       hits.map(({ text }) => text),
     )
-    return (this.#shown = hits)
+    return (this.shown = hits)
   }
 
-  /** Remember a text when the turn commits. Throws RangeError for a blank text, and Error. */
+  /** Record a text if the turn commits. Throws RangeError if it is blank, else Error. */
   add(text: string): void {
     if (isBlank(text)) throw new RangeError('A blank text cannot be remembered.')
     if (!this.#isWritable)
@@ -96,7 +92,7 @@ export class MemoryTurn {
   }
 
   /**
-   * Return what fits the end of a query, best first, in time.
+   * Search for the end of a query; return hits, best first.
    *
    * It does not throw: a namespace that fails or is late is left out, with a line in the log.
    */
@@ -143,10 +139,10 @@ export class MemoryTurn {
   }
 }
 
-/** The turn that runs the present code, such as a tool. */
+/** The MemoryTurn of the running code, such as a tool. */
 export const current = new AsyncLocalStorage<MemoryTurn>()
 
-/** Search one namespace by its memory. Throws MemoryUnavailable. */
+/** Search one namespace of a memory. Throws MemoryUnavailable. */
 const retrieve: Retrieve = async ({ id, memory }, namespace, wanted, query) => {
   const count = Math.min(MAX_RESULTS, OVERFETCH * wanted.top_k)
   const records = await memory.retrieve(namespace, query, count)

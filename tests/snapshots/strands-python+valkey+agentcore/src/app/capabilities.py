@@ -38,5 +38,5 @@ def make_capabilities(settings: Settings) -> list[Capability]:
     ]
     capabilities: list[Capability] = []
     for kind in [*kinds, *OWN_CAPABILITIES]:
-        capabilities.append(kind(settings, capabilities))
+        capabilities.append(kind(settings, [*capabilities]))
     return capabilities

@@ -1,4 +1,4 @@
-"""What can take part in an agent's life: a store, a page, or something of your own."""
+"""What can plug into an agent: a store, a page, or something of your own."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
@@ -29,8 +29,11 @@ class Capability:
 
     @classmethod
     def find(cls, capabilities: Iterable["Capability"]) -> Self:
-        """Return the capability of this kind. Raises StopIteration if there is none."""
-        return next(c for c in capabilities if isinstance(c, cls))
+        """Return the capability of this kind. Raises LookupError if there is none."""
+        for capability in capabilities:
+            if isinstance(capability, cls):
+                return capability
+        raise LookupError(f"there is no {cls.__name__}")
 
     @property
     def actor_required(self) -> bool:
@@ -44,7 +47,7 @@ class Capability:
 
     @property
     def retention_notice(self) -> str:
-        """A sentence about what was kept of a session, which `chat` prints at its end."""
+        """A sentence about what was kept of a session; `chat` prints it last."""
         return ""
 
     def check(self) -> list[Finding]:
@@ -94,7 +97,7 @@ class Capability:
         yield
 
     def prepare(self, turn: Turn, options: dict[str, Any]) -> None:
-        """Change what the framework's agent gets in a turn: {"model", "tools"}, and more to add.
+        """Change the arguments of the turn's agent: "model", "tools", and those you add.
 
         Raise AgentError to refuse the turn.
         """

@@ -33,12 +33,16 @@ def describe(error: BaseException) -> str:
 
 
 def as_agent_error(error: Exception) -> AgentError:
-    """Return an error as callers may see it; log the kind and the place of an unexpected one."""
+    """Return an error as callers may see it; an unexpected one is logged."""
     if isinstance(error, AgentError):
         return error
-    # Not its text, which may quote a prompt.
-    log.error("%s\n%s", describe(error), "".join(format_tb(error.__traceback__)))
+    log_unexpected(error)
     return AgentError("internal_error", detail=describe(error))
+
+
+def log_unexpected(error: Exception) -> None:
+    """Log the kind and the place of an error; not its text, which may quote a prompt."""
+    log.error("%s\n%s", describe(error), "".join(format_tb(error.__traceback__)))
 
 
 def _kind(error: BaseException) -> str:

@@ -106,7 +106,7 @@ class Sessions:
     def __init__(self, settings: CoreSettings, store: SessionStore) -> None:
         self._queue, self._store = settings.session_queue, store
         self._locks: dict[str, asyncio.Lock] = {}
-        self._loads: dict[str, asyncio.Task[Loaded]] = {}  # the latest; while in use
+        self._loads: dict[str, asyncio.Task[Loaded]] = {}  # the latest of each
         self._turns: Counter[str] = Counter()  # running or waiting
 
     @property
@@ -141,7 +141,7 @@ class Sessions:
                 self._loads.pop(session_id, None)
 
     async def read(self, session_id: str, actor: str | None) -> Snapshot | None:
-        """Return what is committed, or None, without waiting for turns. Raises as `open`."""
+        """Return what is committed, or None; rarely waits for turns. Raises like `open`."""
         if load := self._loads.get(session_id):  # what the running turn began with
             await asyncio.wait({load})
             if not load.cancelled():

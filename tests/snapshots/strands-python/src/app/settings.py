@@ -71,7 +71,7 @@ class CoreSettings:
             form, allowed = setting.metadata.get("form", ("(?s:.*)", allowed))
             if text and not high and re.fullmatch(form, text):
                 values[setting.name] = text
-            elif re.fullmatch("[0-9]{1,10}", text) and low <= int(text) <= high:
+            elif high and re.fullmatch("[0-9]{1,10}", text) and low <= int(text) <= high:
                 values[setting.name] = int(text)
             elif text:
                 is_secret = re.search("_(KEY|PASSWORD|SECRET|TOKEN)$", name)
@@ -82,12 +82,12 @@ class CoreSettings:
 
     @property
     def is_loopback(self) -> bool:
-        """Whether only programs of this machine can reach the server."""
+        """Whether only programs on this machine can reach the server."""
         return self.host in {"localhost", "::1"} or self.host.startswith("127.")
 
 
 def is_plain_http(url: str) -> bool:
-    """Whether a URL sends what it carries unencrypted to another host."""
+    """Whether requests to a URL go unencrypted to another host."""
     return PLAIN_HTTP.match(url) is not None
 
 

@@ -18,7 +18,7 @@ const FORGOTTEN = /^forgotten-[0-9a-f]{64}$/
 const GONE: Stored = { revision: null, snapshot: '' }
 
 /**
- * A DurableStore for turns: its failures are AgentErrors, and it caches what it has loaded.
+ * A SessionStore on a DurableStore: it throws AgentErrors, and caches what it loads.
  *
  * It quarantines unreadable snapshots. If the store is read-only, new turns stay in this process.
  */
@@ -54,7 +54,7 @@ export class CachedStore implements SessionStore {
   }
 
   /**
-   * As SessionStore. Throws `store_unavailable`, `session_corrupt`, `session_conflict`, and
+   * See SessionStore. Throws `store_unavailable`, `session_corrupt`, `session_conflict`, and
    * `session_forbidden` for what `forget` leaves.
    */
   async load(sessionId: string): Promise<Stored | null> {
@@ -84,7 +84,7 @@ export class CachedStore implements SessionStore {
     return read
   }
 
-  /** As SessionStore. Throws `session_conflict` and `store_unavailable`. */
+  /** See SessionStore. Throws `session_conflict` and `store_unavailable`. */
   async save(
     sessionId: string,
     snapshot: string,
@@ -111,7 +111,7 @@ export class CachedStore implements SessionStore {
     saved()
   }
 
-  /** As SessionStore; if the store is read-only, the session ends only in this process. */
+  /** See SessionStore; if the store is read-only, the session ends only in this process. */
   async end(sessionId: string): Promise<void> {
     this.#cache.delete(sessionId)
     if (this.#own) await this.#own.save(sessionId, '', null, () => {})

@@ -4,6 +4,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from inspect import iscoroutinefunction
 from typing import Any
 
 import click
@@ -12,7 +13,7 @@ from .agent import TOOLS
 from .capability import Capability, check_all
 from .contract import AgentError, Turn
 from .findings import Finding, refuse_errors
-from .log import as_agent_error
+from .log import log_unexpected
 from .model import build_model, check_model, model_endpoint
 from .session_store import InProcess
 from .sessions import Sessions
@@ -26,6 +27,9 @@ class Runtime:
         """Callers run `check_all` first: with invalid files this raises arbitrary errors."""
         self.settings, self.model, self.capabilities = settings, build_model(settings), capabilities
         self._opened: list[Capability] = []
+        for method in (m for c in capabilities for m in (c.prepare, c.committed)):
+            if iscoroutinefunction(method):  # nobody would await it
+                raise TypeError(f"{method.__qualname__} must not be async")
         stores = [store for capability in capabilities if (store := capability.session_store())]
         self.sessions = Sessions(settings, stores[0] if stores else InProcess(settings))
 
@@ -41,7 +45,7 @@ class Runtime:
 
     @property
     def retention_notice(self) -> str:
-        """What was kept of a session, for those who leave it."""
+        """What was kept of a session; `chat` prints it."""
         notices = [capability.retention_notice for capability in self.capabilities]
         return " ".join([self.sessions.store.retention_notice, *filter(None, notices)])
 
@@ -85,10 +89,10 @@ class Runtime:
             try:
                 capability.committed(turn, messages)
             except Exception as error:  # noqa: BLE001 (the turn is committed)
-                as_agent_error(error)
+                log_unexpected(error)
 
     async def open(self) -> None:
-        """Connect; raises ClickException with the reason if that is impossible."""
+        """Connect. Raises ClickException with the detail of an AgentError."""
         try:
             for capability in self.capabilities:
                 await capability.open()
@@ -107,12 +111,12 @@ class Runtime:
                 async with asyncio.timeout(self.settings.shutdown_grace_seconds + 5):
                     await capability.close()
             except Exception as error:  # noqa: BLE001 (the others are closed, too)
-                as_agent_error(error)
+                log_unexpected(error)
 
 
 @asynccontextmanager
 async def _contained(context: AbstractAsyncContextManager[None]) -> AsyncIterator[None]:
-    """Surround a turn without changing how it ends: an error afterwards is only logged."""
+    """Surround a turn without changing how it ends: later errors are only logged."""
     await context.__aenter__()
     failure: BaseException | None = None
     try:
@@ -125,15 +129,15 @@ async def _contained(context: AbstractAsyncContextManager[None]) -> AsyncIterato
             await context.__aexit__(type(failure) if failure else None, failure, None)
         except Exception as error:  # noqa: BLE001 (the turn has ended)
             if error is not failure:
-                as_agent_error(error)
+                log_unexpected(error)
 
 
 def start_runtime(
     settings: CoreSettings, findings: list[Finding], capabilities: Sequence[Capability]
 ) -> Runtime:
-    """Return the runtime of a command that runs turns, unless `check` finds an error."""
+    """Return the runtime for turns. Raises ClickException if `check` would find an error."""
     refuse_errors([*findings, *check_model(settings), *check_all(capabilities)])
-    # These log exceptions that may quote prompts; asyncio logs connections that it cannot accept.
+    # They log exceptions that may quote prompts; asyncio logs each connection it cannot accept.
     for name in ("ai", "asyncio", "opentelemetry", "strands", "uvicorn"):
         logging.getLogger(name).setLevel("CRITICAL")
     if settings.model == "offline":

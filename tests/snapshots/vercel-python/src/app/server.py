@@ -58,7 +58,7 @@ def create_app(runtime: Runtime, turns: Turns) -> ASGIApp:
     async def ping(request: Request) -> Response:
         check_access(request, runtime, needs_token=False)
         status = "HealthyBusy" if turns.tasks or runtime.is_busy else "Healthy"
-        body = {"status": status, "time_of_last_update": turns.changed}
+        body = {"status": status, "time_of_last_update": turns.changed_at}
         return JSONResponse(body, headers=contract.NO_SNIFF)
 
     async def invocations(request: Request) -> Response:

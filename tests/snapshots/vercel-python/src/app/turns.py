@@ -1,4 +1,4 @@
-"""The turns that run in this process: how many may, and how they end."""
+"""The turns that run in this process: their limit, and their end."""
 
 import asyncio
 import time
@@ -17,13 +17,13 @@ class Turns:
     def __init__(self, max_turns: int) -> None:
         self._max_turns = max_turns
         self.tasks: set[asyncio.Task[Any]] = set()
-        self.changed = int(time.time())
+        self.changed_at = int(time.time())
         self.is_draining = False
         self._reads = 0
 
     @contextmanager
     def reading(self) -> Iterator[None]:
-        """Take the place of a turn while a body or a session is read. Raises as `start`."""
+        """Take the place of a turn while a body or a session is read. Raises like `start`."""
         self._check_room()
         self._reads += 1
         try:
@@ -32,7 +32,7 @@ class Turns:
             self._reads -= 1
 
     def start(self, work: Coroutine[Any, Any, Any], request: Request) -> asyncio.Task[Any]:
-        """Start a turn, or the end of a session; it is cancelled when the client leaves.
+        """Run a turn, or end a session; it is cancelled when the client leaves.
 
         Raises AgentError if no turn may start: `draining` or `server_busy`.
         """
@@ -42,8 +42,8 @@ class Turns:
             work.close()
             raise
         task = asyncio.create_task(work)
-        self._change(task)
-        task.add_done_callback(self._change)
+        self._toggle(task)
+        task.add_done_callback(self._toggle)
         watch = asyncio.create_task(_client_left(request))
         watch.add_done_callback(lambda _: task.cancel())
         task.add_done_callback(lambda _: watch.cancel())
@@ -55,9 +55,9 @@ class Turns:
         if len(self.tasks) + self._reads >= self._max_turns:
             raise AgentError("server_busy")
 
-    def _change(self, task: asyncio.Task[Any]) -> None:
+    def _toggle(self, task: asyncio.Task[Any]) -> None:
         self.tasks ^= {task}
-        self.changed = int(time.time())
+        self.changed_at = int(time.time())
 
     async def drain(self, grace_seconds: float) -> None:
         """Refuse new turns, let running ones finish within this time, then cancel them."""
@@ -69,6 +69,6 @@ class Turns:
 
 
 async def _client_left(request: Request) -> None:
-    """Wait until the client has left; its body must have been read."""
+    """Wait until the client has left; read the body before this."""
     while (await request.receive())["type"] != "http.disconnect":
         pass
