@@ -110,7 +110,9 @@ function startSession() {
   const name = current ? current.session.actor : actor.defaultValue
   const session = { id, began: Date.now(), title: '', actor: name, turns: 0 }
   conversations.set(id, new Conversation(session))
-  location.replace(`#${id}`)
+  // A hashchange event comes later: a prompt sent before it would go to the previous session.
+  history.replaceState(null, '', `#${id}`)
+  selectSession()
 }
 
 /** Select the session that the address names; an address from elsewhere cannot bring another. */
