@@ -31,7 +31,7 @@ FAILURES = (
 def cli() -> None:
     """Work on the template: check it, render it, review what it renders.
 
-    Exit codes: 0 fine, 1 something is to be mended or reviewed, 2 wrong use.
+    Exit codes: 0 fine, 1 findings, or changes to review, 2 wrong use.
     """
 
 

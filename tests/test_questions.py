@@ -22,7 +22,7 @@ ASKED = {
 CHOICES = {name: list(load(ROOT).choices(name, {})) for name in ASKED if "choices" in ASKED[name]}
 
 FORM = "Like my-agent: a letter, then letters a-z, digits or single hyphens; 40 at most"
-TAKEN = "a package or command that it needs has that name"
+TAKEN = "this name belongs to a package or command that the project needs"
 NO_TEXT = "Could not convert|Invalid answer"
 NAMES: dict[str, list[Any]] = {
     FORM: [
