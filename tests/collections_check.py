@@ -29,10 +29,9 @@ import yaml
 from tests.installed import NODE, clean_environment, installed
 
 FOLDER = Path(__file__).parent / "conformance" / "collections"
-# The render that has code for the backend of an example: the answer that brings it.
-RENDERS = {name: name for name in ("agentcore", "valkey", "s3")} | {"rest": "custom"}
-RENDERS["lambda"] = "custom"
 EXAMPLES = sorted(path.name for path in (FOLDER / "examples").iterdir())
+# The render that has code for the backend of an example: the answer that brings it.
+RENDERS = {name: name for name in EXAMPLES} | {"rest": "custom", "lambda": "custom"}
 LANGUAGES = ("python", "typescript")
 Edits = list[Any]
 

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from hooks.variants import STORES
 from tests.collections_check import (
-    EXAMPLES,
     FOLDER,
     LANGUAGES,
     RENDERS,
@@ -109,14 +109,17 @@ def test_no_two_vectors_are_the_same() -> None:
 
 
 def test_the_examples_are_of_each_backend() -> None:
-    assert EXAMPLES == ["agentcore", "lambda", "rest", "s3", "valkey"]
+    assert {*RENDERS.values()} == {*STORES, "agentcore"}
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("language", LANGUAGES)
 @pytest.mark.parametrize(
     "render",
-    ["agentcore", "custom", *(pytest.param(it, marks=pytest.mark.full) for it in ("valkey", "s3"))],
+    [
+        pytest.param(it, marks=[] if it in ("agentcore", "custom") else pytest.mark.full)
+        for it in ("agentcore", *STORES)
+    ],
 )
 def test_no_pattern_needs_more_than_linear_time(language: str, render: str) -> None:
     """A quadratic one needs ten seconds and more of CPU time for 100 kB."""

@@ -24,14 +24,7 @@ from tests.collections_check import (
 from tests.conftest import Once
 
 # A field of one backend or transport is tried in the examples of it, any other in this one.
-OF_TYPE = {
-    "agentcore_memory": ["agentcore"],
-    "valkey": ["valkey"],
-    "s3": ["s3"],
-    "custom": ["rest", "lambda"],
-    "rest-api": ["rest"],
-    "lambda": ["lambda"],
-}
+OF_TYPE = {"agentcore_memory": ["agentcore"], "custom": ["rest", "lambda"], "rest-api": ["rest"]}
 PATHS = {"agent": "agents/support.agent.md", "iam": "iam/support.iam.md"}
 # What a text, a number and a truth value are not.
 OTHERS = ["null", "[]", "{}", "7", "0.5", "true", '"true"', '"7"', '""']
@@ -45,7 +38,7 @@ def examples_of(row: Row) -> list[str]:
     types = re.findall(r"\[([a-z0-9_-]+)\]", row["field"])
     if row["file"] == "collection" and row["field"].startswith("backend[custom].transport.cred"):
         return ["rest"]  # the other transport has a scheme, and nothing else
-    return OF_TYPE[types[-1]] if types else ["valkey"]
+    return OF_TYPE.get(types[-1], types[-1:]) if types else ["valkey"]
 
 
 def path_of(example: str, row: Row) -> str:

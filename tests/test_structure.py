@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from hooks.snapshots import SAME_AS, recorded
-from hooks.variants import MODELS
+from hooks.variants import MODELS, STORES
 from tests.conftest import ROOT, Rendered
 
 SNAPSHOTS = recorded(ROOT)
@@ -21,7 +21,7 @@ VARIANTS = [
     for framework in ("strands", "vercel")
     for language in ("python", "typescript")
     for options in (
-        *("", "+valkey", "+s3", "+custom", "+agentcore", "+valkey+agentcore"),
+        *("", *(f"+{store}" for store in STORES), "+agentcore", "+valkey+agentcore"),
         *("+tracing", "+mcp", "+ai-sdk-ui", "+ui"),
     )
 ]

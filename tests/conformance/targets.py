@@ -8,6 +8,7 @@ from typing import Any
 
 from tests.installed import NODE
 from tests.stores.forks import start
+from tests.stores.stores import KINDS
 
 
 @dataclass(frozen=True)
@@ -17,7 +18,7 @@ class Target:
     command: Callable[[Path], list[str]]  # starts the server of an installed project
     provider: Callable[[str], dict[str, str]]  # the variables that point it at a provider's origin
     answers: tuple[tuple[str, str], ...] = ()  # further ones, for installed()
-    store: str = ""  # where sessions live, one of STORES; "": in the process
+    store: str = ""  # where sessions live, one of KINDS; "": in the process
     start: Callable[..., Any] = start  # or subprocess.Popen
 
     @property
@@ -96,12 +97,11 @@ TARGETS = [
     ),
 ]
 
-# Where sessions can live besides the process: tests.stores has what runs there.
-STORES = ("valkey", "s3", "custom-rest", "custom-lambda")
+# Where sessions can live besides the process.
 STORED = [
     replace(target, name=f"{target.name}-{store}", store=store)
     for target in TARGETS
-    for store in STORES
+    for store in KINDS
 ]
 # Which of them a usual run has, by what a test is about. Of code that the targets of a language
 # share one is enough; a store, too, is tried once for each language. The full run has all.
