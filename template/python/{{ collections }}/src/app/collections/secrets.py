@@ -148,8 +148,8 @@ def _value_in(text: str, ref: SecretRef) -> str:
 
 
 def _ask_secrets_manager(name: str, region: str | None) -> str:
-    from boto3.session import Session  # type: ignore[import-untyped]
-    from botocore.config import Config  # type: ignore[import-untyped]
+    from boto3.session import Session
+    from botocore.config import Config
 
     if re.match("arn:.*?:.*?:.+?:", name):
         region = name.split(":")[3]

@@ -8,9 +8,9 @@ from typing import Any
 
 import httpx
 from anyio import CapacityLimiter, to_thread
-from boto3.session import Session  # type: ignore[import-untyped]
-from botocore import exceptions  # type: ignore[import-untyped]
-from botocore.config import Config  # type: ignore[import-untyped]
+from boto3.session import Session
+from botocore import exceptions
+from botocore.config import Config
 
 from ..log import describe
 from .snapshot import parse

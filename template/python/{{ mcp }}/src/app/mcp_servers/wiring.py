@@ -170,7 +170,7 @@ def _valid_name(name: str) -> str:
 
 def _is_valid(schema: dict[str, Any]) -> bool:
     """Whether providers accept a schema: a refused one would fail every turn."""
-    import jsonschema  # type: ignore[import-untyped]
+    import jsonschema
 
     try:
         jsonschema.Draft7Validator.check_schema(schema)

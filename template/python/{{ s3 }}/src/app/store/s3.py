@@ -13,9 +13,9 @@ from functools import partial
 from typing import Any, TypeVar, cast
 
 from anyio import CapacityLimiter, to_thread
-from boto3.session import Session  # type: ignore[import-untyped]
-from botocore import exceptions  # type: ignore[import-untyped]
-from botocore.config import Config  # type: ignore[import-untyped]
+from boto3.session import Session
+from botocore import exceptions
+from botocore.config import Config
 from uuid_utils import uuid7
 
 from ..collections.models import Collection

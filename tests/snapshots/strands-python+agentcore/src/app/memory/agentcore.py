@@ -63,9 +63,9 @@ class Clients:
 
     def session(self, kind: Kind) -> Any:
         """Make a session whose clients have time limits."""
-        from boto3.session import Session  # type: ignore[import-untyped]
-        from botocore.config import Config  # type: ignore[import-untyped]
-        from botocore.session import get_session  # type: ignore[import-untyped]
+        from boto3.session import Session
+        from botocore.config import Config
+        from botocore.session import get_session
 
         seconds, core = self._seconds.get(kind, SECONDS), get_session()
         limits: Any = {"connect_timeout": seconds, "read_timeout": seconds}
@@ -74,7 +74,7 @@ class Clients:
         return Session(botocore_session=core)
 
     def _call(self, kind: Kind, region: str, use: Callable[[Any], Result]) -> Result:
-        from botocore import exceptions  # type: ignore[import-untyped]
+        from botocore import exceptions
 
         try:
             return use(self.get(kind, region))
