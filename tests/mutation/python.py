@@ -60,7 +60,7 @@ FAULTS = [
         "            pass\n",
     ),
     Fault("no actor counts as anyone", SESSIONS, OWNER, f"actor and {OWNER}"),
-    Fault("the actor is not stored", SESSIONS, '"actor": self._actor', '"actor": None'),
+    Fault("the actor is not stored", SESSIONS, 'actor=self._actor', 'actor=None'),
     Fault(
         "a turn without a key is replayed to the next one without",
         SESSIONS,
@@ -76,11 +76,11 @@ FAULTS = [
     Fault(
         "a key is good until the next turn that has one",
         SESSIONS,
-        '"key": turn.key,',
-        '"key": turn.key or (self.snapshot and self.snapshot["app_data"]["key"]),',
+        "key=turn.key,",
+        'key=turn.key or (self.snapshot and self.snapshot["app_data"]["key"]),',
     ),
     Fault(
-        "turns are not counted", SESSIONS, "+ 1 if self.snapshot else 1", "if self.snapshot else 1"
+        "turns are not counted", SESSIONS, "+ 1 if last else 1", "if last else 1"
     ),
     Fault("a session that ends is kept", STORE, "self._entries.pop(session_id, None)", "pass"),
     # The server.
@@ -156,7 +156,7 @@ FAULTS = [
         SERVER,
         "        async with runtime.sessions.open(call.session_id, call.actor) as session:\n"
         "            await session.end()\n",
-        "        await runtime.sessions._store.end(call.session_id)\n",
+        "        await runtime.sessions.store.end(call.session_id)\n",
     ),
     # Reading a request.
     Fault(

@@ -66,8 +66,8 @@ FAULTS = [
     Fault(
         "a key is good until the next turn that has one",
         SESSIONS,
-        "this.number, key, reply }",
-        "this.number, reply, key: key ?? this.snapshot?.app_data.key ?? null }",
+        "number, key, reply }",
+        "number, reply, key: key ?? this.snapshot?.app_data.key ?? null }",
     ),
     Fault("turns are not counted", SESSIONS, "turn ?? 0) + 1", "turn ?? 1)"),
     Fault("a session that ends is kept", STORE, "    this.entries.delete(sessionId)\n", ""),

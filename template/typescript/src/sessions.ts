@@ -28,8 +28,6 @@ type Loaded = [Stored | null, Snapshot | null]
 /** A session during one turn: the committed snapshot, and the only way to replace it. */
 class Session {
   readonly snapshot: Snapshot | null
-  /** The number of the turn. */
-  readonly number: number
   readonly #id: string
   readonly #actor: string | null
   readonly #store: SessionStore
@@ -40,20 +38,29 @@ class Session {
     this.#actor = actor
     this.#store = store
     ;[this.#stored, this.snapshot] = loaded
-    this.number = (this.snapshot?.app_data.turn ?? 0) + 1
     if (this.snapshot && this.snapshot.app_data.actor !== actor) {
       throw new AgentError('session_forbidden')
     }
   }
 
-  /** Return the `app_data` of the last turn if this is its idempotency key, else null. */
-  replay(key: string | null): LastTurn | null {
+  /**
+   * Set the turn's number; if its key repeats the last turn's, return that turn for replay.
+   *
+   * Throws `session_too_large` for a prompt that no session can hold.
+   */
+  begin(turn: Turn): LastTurn | null {
+    const { key } = turn
     const last = this.snapshot?.app_data
-    return last && key !== null && key === last.key ? last : null
+    turn.number = (last?.turn ?? 0) + 1
+    if (last && key !== null && key === last.key) {
+      Object.assign(turn, { number: last.turn, outcome: 'replayed' })
+      return last
+    }
+    this.#checkSize(turn.prompt)
+    return null
   }
 
-  /** Throw `session_too_large` for a text that no session can hold. */
-  checkSize(text: string): void {
+  #checkSize(text: string): void {
     const size = Buffer.byteLength(text)
     if (size > this.#store.maxBytes) throw new AgentError('session_too_large', '', `${size} bytes`)
   }
@@ -66,13 +73,13 @@ class Session {
    * acknowledgement was lost is found by a later load, in another turn.
    */
   async commit(
-    { key }: Turn,
+    { number, key }: Turn,
     snapshot: Omit<Snapshot, 'app_data'>,
     starts: number[],
     reply: string,
     saved: () => void,
   ): Promise<LastTurn> {
-    const last: LastTurn = { actor: this.#actor, turn: this.number, key, reply }
+    const last: LastTurn = { actor: this.#actor, turn: number, key, reply }
     if (this.#stored && !this.snapshot) last.restarted = true
     let committed = serialize({ ...snapshot, app_data: last })
     const excess = Buffer.byteLength(committed) - this.#store.maxBytes
@@ -84,7 +91,7 @@ class Session {
       const messages = data.messages.slice(start)
       committed = serialize({ ...snapshot, data: { ...data, messages }, app_data: last })
     }
-    this.checkSize(committed)
+    this.#checkSize(committed)
     await this.#store.save(this.#id, committed, this.#stored?.revision ?? null, saved)
     return last
   }
