@@ -12,7 +12,7 @@ CONTRACT = "src/app/contract.py"
 LOCK = "            async with self._locks.setdefault(session_id, asyncio.Lock()):\n"
 ENTRIES = "settings.session_idle_seconds\n"
 OWNER = 'self.snapshot["app_data"]["actor"] != actor'
-ORIGIN = "        check_access(request, runtime, needs_token=False)\n"
+GUARD = "    check_access(request, runtime, needs_token=needs_token)\n"
 DRAINING = '        if self.is_draining:\n            raise AgentError("draining")\n'
 PROMPT = (
     "    prompt = _read_prompt(contract.parse_json(raw), runtime.settings.max_prompt_chars)\n"
@@ -87,16 +87,16 @@ FAULTS = [
     Fault(
         "ping is never busy",
         SERVER,
-        "if turns.tasks or runtime.is_busy",
-        "if runtime.is_busy",
+        "is_busy = turns.tasks or ",
+        "is_busy = ",
     ),
     Fault("all callers without a session share one", SERVER, "str(uuid4())", '"default"'),
-    Fault("web pages from elsewhere may ping", SERVER, ORIGIN + "        status", "        status"),
+    Fault("web pages from elsewhere may ping", SERVER, GUARD, f"    if needs_token:\n    {GUARD}"),
     Fault("a server that drains takes new turns", TURNS, DRAINING, ""),
     Fault(
         "a reply does not name its session",
         SERVER,
-        "        response.headers[SESSION_HEADER] = session_id\n",
+        "    response.headers[SESSION_HEADER] = session_id\n",
         "",
     ),
     Fault(

@@ -64,7 +64,7 @@ async def test_a_shutdown_lets_turns_finish_and_then_cancels_them() -> None:
     turns = [asyncio.create_task(client.say(session)) for session in "ab"]
     await asyncio.sleep(0.1)
     _, _, busy = await client.send("GET /ping", JSON, b"")
-    drain = asyncio.create_task(client.turns.drain(0.4))
+    drain = asyncio.create_task(client.runtime.turns.drain(0.4))
     assert await client.say("c") == "draining"
     assert (await client.send(POST, EVIL, b""))[0] == 403
     assert await asyncio.gather(drain, *turns) == [None, "1", "draining"]

@@ -11,25 +11,25 @@ import { takeOver } from './reload.ts'
 import { startRuntime } from './runtime.ts'
 import { createApp } from './server.ts'
 import { isLoopback } from './settings.ts'
-import { Turns } from './turns.ts'
 
 /** Serve the agent over HTTP on HOST and PORT until a signal ends it. */
 export async function serve(): Promise<void> {
   logging.isVerbose = true
-  const [runtime, turns] = [await startRuntime(), new Turns()]
-  const { host, apiToken, shutdownGraceSeconds } = runtime.settings
+  const runtime = await startRuntime()
+  const { settings, turns } = runtime
+  const { host, apiToken, shutdownGraceSeconds } = settings
   const signalled = new Promise((resolve) => {
     for (const name of ['SIGTERM', 'SIGINT']) {
       process.on(name, () => (turns.isDraining ? exit(1) : resolve(name)))
     }
   })
-  const server = createHttpServer(createApp(runtime, turns), runtime.settings)
-  await listen(server, runtime.settings)
+  const server = createHttpServer(createApp(runtime), settings)
+  await listen(server, settings)
   process.exit = (code) => {
     throw new Error(`process.exit(${code})`) // in a tool it would end the turns of all sessions
   }
   const handOver = takeOver(runtime.sessions.store) // before the first request is read
-  if (!isLoopback(runtime.settings) && !apiToken) {
+  if (!isLoopback(settings) && !apiToken) {
     const place = `${host} is reachable from other machines`
     console.log(`Warning: ${place}, and callers are not authenticated.`)
   }

@@ -1,6 +1,7 @@
 // Sessions: one first-in-first-out queue each, and the only way to replace a snapshot.
 
 import { AgentError, type Turn } from './contract.ts'
+import { abortOf } from './deadline.ts'
 import type { SessionStore, Stored } from './session_store.ts'
 import type { CoreSettings } from './settings.ts'
 
@@ -106,8 +107,8 @@ class Session {
 export class Sessions {
   readonly #limit: number
   readonly store: SessionStore
-  /** For each session with a running turn: the functions that wake the waiting ones. */
-  readonly queues = new Map<string, (() => void)[]>()
+  /** For each session: how many turns run or wait, and the end of the last of them. */
+  readonly queues = new Map<string, { turns: number; last: Promise<unknown> }>()
   /** What the running turn of each session has loaded. */
   readonly #loads = new Map<string, Promise<Loaded>>()
 
@@ -132,35 +133,29 @@ export class Sessions {
     const loaded = await this.#loads.get(sessionId)?.catch(() => null)
     // Other actors get no place in the queue.
     if (loaded) new Session(sessionId, actor, this.store, loaded)
-    await this.#enter(sessionId, signal)
+    signal.throwIfAborted()
+    const queue = this.queues.get(sessionId) ?? { turns: 0, last: Promise.resolve() }
+    if (queue.turns > this.#limit) throw new AgentError('session_busy')
+    this.queues.set(sessionId, queue)
+    queue.turns++
+    const { promise: end, resolve: leave } = Promise.withResolvers<void>()
+    const before = queue.last
+    queue.last = Promise.all([before, end])
     try {
+      await Promise.race([before, abortOf(signal)])
       const load = this.#load(sessionId)
       this.#loads.set(sessionId, load)
       const session = new Session(sessionId, actor, this.store, await load)
       signal.throwIfAborted()
       return await use(session)
     } finally {
-      this.#leave(sessionId)
+      leave()
+      queue.turns--
+      if (queue.turns === 0) {
+        this.queues.delete(sessionId)
+        this.#loads.delete(sessionId)
+      }
     }
-  }
-
-  async #enter(sessionId: string, signal: AbortSignal): Promise<void> {
-    signal.throwIfAborted()
-    const queue = this.queues.get(sessionId)
-    if (!queue) {
-      this.queues.set(sessionId, [])
-      return
-    }
-    if (queue.length >= this.#limit) throw new AgentError('session_busy')
-    const { promise, resolve: wake, reject } = Promise.withResolvers<void>()
-    queue.push(wake)
-    const giveUp = () => {
-      const place = queue.indexOf(wake)
-      if (place >= 0) queue.splice(place, 1)
-      reject(signal.reason)
-    }
-    signal.addEventListener('abort', giveUp, { once: true })
-    await promise
   }
 
   /** Return what is committed, or null, without waiting for turns. Throws what `open` throws. */
@@ -174,13 +169,6 @@ export class Sessions {
   async #load(sessionId: string): Promise<Loaded> {
     const stored = await this.store.load(sessionId)
     return [stored, stored?.snapshot ? JSON.parse(stored.snapshot) : null]
-  }
-
-  #leave(sessionId: string): void {
-    const wake = this.queues.get(sessionId)?.shift()
-    if (wake) return wake()
-    this.queues.delete(sessionId)
-    this.#loads.delete(sessionId)
   }
 }
 

@@ -78,7 +78,7 @@ test('a shutdown lets turns finish and then cancels them', async () => {
     while (client.model.calls.length < turns.length) await sleep(5)
   }
   const [, , busy] = await client.send('GET /ping', JSON_ONLY)
-  const drain = client.turns.drain(0.4)
+  const drain = client.runtime.turns.drain(0.4)
   assert.equal(await client.say('c'), 'draining')
   assert.equal((await client.send(POST, EVIL))[0], 403)
   assert.deepEqual(await Promise.all([drain, ...turns]), [undefined, '1', 'draining'])
