@@ -101,9 +101,9 @@ FAULTS = [
     ),
     Fault(
         "a caller reads what an internal exception says",
-        SERVER,
-        "new AgentError('internal_error')",
-        "new AgentError('internal_error', String(error))",
+        LOG,
+        "new AgentError('internal_error', '', ",
+        "new AgentError('internal_error', String(error), ",
     ),
     Fault(
         "the log quotes what an internal exception says",

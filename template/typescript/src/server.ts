@@ -7,7 +7,7 @@ import type { IncomingMessage, RequestListener, ServerResponse } from 'node:http
 import type { Routes } from './capability.ts'
 import { AgentError, type Chunk, type EndSession, isBlank, SESSION_HEADER } from './contract.ts'
 import { SESSION_ID, Turn } from './contract.ts'
-import { log, logUnexpected } from './log.ts'
+import { asAgentError, log } from './log.ts'
 import { checkAccess, pathOf, readCall, readHeader, wantsEvents } from './requests.ts'
 import { type Handler, ROUTES } from './routes.ts'
 import type { Runtime } from './runtime.ts'
@@ -162,7 +162,7 @@ export async function relay(
     else send(response, result)
   } catch (error) {
     if (!events || !response.headersSent || response.req.socket.destroyed) throw error
-    response.end(await events.error(failureOf(error)))
+    response.end(await events.error(asAgentError(error)))
   }
 }
 
@@ -207,16 +207,9 @@ function send(response: ServerResponse, body: object, status = 200): void {
 
 function fail(response: ServerResponse, error: unknown): void {
   if (response.req.socket.destroyed) return // the client has left
-  const { type, status, message, retryAfter } = failureOf(error)
+  const { type, status, message, retryAfter } = asAgentError(error)
   if (response.headersSent) return void response.destroy() // the client sees that it was cut off
   if (status === 401) response.setHeader('WWW-Authenticate', 'Bearer')
   if (retryAfter) response.setHeader('Retry-After', retryAfter)
   send(response, { error: { type, message } }, status)
-}
-
-/** Return an error as the caller may see it, and log an unexpected one. */
-function failureOf(error: unknown): AgentError {
-  if (error instanceof AgentError) return error
-  logUnexpected(error)
-  return new AgentError('internal_error')
 }
