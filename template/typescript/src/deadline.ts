@@ -13,9 +13,10 @@ export async function withinTime<T>(
   const own = new AbortController()
   const forward = () => own.abort(signal.reason)
   signal.addEventListener('abort', forward)
+  const stopped = abortOf(own.signal) // before the work, which may abort it at once
   const timer = setTimeout(() => own.abort(new AgentError('turn_timeout')), seconds * 1000)
   try {
-    return await Promise.race([work(own.signal), abortOf(own.signal)])
+    return await Promise.race([work(own.signal), stopped])
   } finally {
     clearTimeout(timer)
     signal.removeEventListener('abort', forward)

@@ -38,7 +38,8 @@ export async function serve(): Promise<void> {
   console.log([...(await runtime.describe(address)), `Listening on ${address}`].join('\n'))
   // If nobody reads the log, the agent goes on: logging that error would fail again.
   for (const stream of [process.stdout, process.stderr]) stream.on('error', () => {})
-  process.on('uncaughtException', logUncaught)
+  // What a listener, a timer or an unawaited promise throws ends no other turn.
+  process.on('uncaughtException', (error) => log('ERROR', `uncaught: ${describe(error)}`))
   await signalled
   await turns.drain(shutdownGraceSeconds)
   await runtime.close()
@@ -46,9 +47,4 @@ export async function serve(): Promise<void> {
   const closed = once(server.close(), 'close')
   await Promise.race([closed, sleep(1000)]) // for clients that do not read their answer
   exit(0) // a tool or a vendor's client that hangs would keep the process alive
-}
-
-/** Log what a listener, a timer or an unawaited promise threw: other turns go on. */
-function logUncaught(error: unknown): void {
-  log('ERROR', `uncaught: ${describe(error)}`)
 }
