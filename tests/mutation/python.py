@@ -12,7 +12,7 @@ CONTRACT = "src/app/contract.py"
 LOCK = "            async with self._locks.setdefault(session_id, asyncio.Lock()):\n"
 ENTRIES = "settings.session_idle_seconds\n"
 OWNER = 'self.snapshot["app_data"]["actor"] != actor'
-ORIGIN = "        check_access(request, runtime, needs_token=False)\n"
+GUARD = "    check_access(request, runtime, needs_token=needs_token)\n"
 DRAINING = '        if self.is_draining:\n            raise AgentError("draining")\n'
 PROMPT = (
     "    prompt = _read_prompt(contract.parse_json(raw), runtime.settings.max_prompt_chars)\n"
@@ -60,7 +60,7 @@ FAULTS = [
         "            pass\n",
     ),
     Fault("no actor counts as anyone", SESSIONS, OWNER, f"actor and {OWNER}"),
-    Fault("the actor is not stored", SESSIONS, '"actor": self._actor', '"actor": None'),
+    Fault("the actor is not stored", SESSIONS, 'actor=self._actor', 'actor=None'),
     Fault(
         "a turn without a key is replayed to the next one without",
         SESSIONS,
@@ -76,27 +76,27 @@ FAULTS = [
     Fault(
         "a key is good until the next turn that has one",
         SESSIONS,
-        '"key": turn.key,',
-        '"key": turn.key or (self.snapshot and self.snapshot["app_data"]["key"]),',
+        "key=turn.key,",
+        'key=turn.key or (self.snapshot and self.snapshot["app_data"]["key"]),',
     ),
     Fault(
-        "turns are not counted", SESSIONS, "+ 1 if self.snapshot else 1", "if self.snapshot else 1"
+        "turns are not counted", SESSIONS, "+ 1 if last else 1", "if last else 1"
     ),
     Fault("a session that ends is kept", STORE, "self._entries.pop(session_id, None)", "pass"),
     # The server.
     Fault(
         "ping is never busy",
         SERVER,
-        "if turns.tasks or runtime.is_busy",
-        "if runtime.is_busy",
+        "is_busy = turns.tasks or ",
+        "is_busy = ",
     ),
     Fault("all callers without a session share one", SERVER, "str(uuid4())", '"default"'),
-    Fault("web pages from elsewhere may ping", SERVER, ORIGIN + "        status", "        status"),
+    Fault("web pages from elsewhere may ping", SERVER, GUARD, f"    if needs_token:\n    {GUARD}"),
     Fault("a server that drains takes new turns", TURNS, DRAINING, ""),
     Fault(
         "a reply does not name its session",
         SERVER,
-        "        response.headers[SESSION_HEADER] = session_id\n",
+        "    response.headers[SESSION_HEADER] = session_id\n",
         "",
     ),
     Fault(
@@ -156,7 +156,7 @@ FAULTS = [
         SERVER,
         "        async with runtime.sessions.open(call.session_id, call.actor) as session:\n"
         "            await session.end()\n",
-        "        await runtime.sessions._store.end(call.session_id)\n",
+        "        await runtime.sessions.store.end(call.session_id)\n",
     ),
     # Reading a request.
     Fault(

@@ -21,7 +21,7 @@ FAULTS = [
         "the commit is forgotten",
         TURN,
         "session.commit(turn, { scope, schema_version, created_at, data }, starts, reply, saved)",
-        "{ actor: turn.actor, key: turn.key, turn: session.number, reply }",
+        "{ actor: turn.actor, key: turn.key, turn: turn.number, reply }",
     ),
     Fault(
         "an empty reply is a turn",

@@ -11,7 +11,7 @@ REQUESTS = "src/requests.ts"
 CONTRACT = "src/contract.ts"
 DEADLINE = "src/deadline.ts"
 OWNER = "if (this.snapshot && this.snapshot.app_data.actor !== actor) {"
-ORIGIN = "    refuseForeign(request, runtime)\n"
+GUARD = "checkAccess(request, runtime, needsToken)"
 DRAINING = "    if (this.isDraining) throw new AgentError('draining')\n"
 PROMPT = (
     "  const prompt = readPrompt(contract.parseJson(raw), runtime.settings.maxPromptChars)\n"
@@ -25,20 +25,25 @@ ABORT = "      for (const stop of this.tasks.values()) stop.abort(new AgentError
 
 FAULTS = [
     # Sessions.
-    Fault("two turns of a session run at once", SESSIONS, "    if (!queue) {\n", "    if (1) {\n"),
-    Fault("one turn less may wait", SESSIONS, ">= this.#limit)", ">= this.#limit - 1)"),
+    Fault("two turns of a session run at once", SESSIONS, "race([before, abort", "race([0, abort"),
+    Fault("one turn less may wait", SESSIONS, "> this.#limit)", ">= this.#limit)"),
     Fault(
         "who gave up waiting keeps the place",
         SESSIONS,
-        "      if (place >= 0) queue.splice(place, 1)\n",
-        "",
+        "      queue.turns--\n",
+        "      if (!signal.aborted) queue.turns--\n",
     ),
-    Fault("the last to come is the next", SESSIONS, "?.shift()", "?.pop()"),
+    Fault(
+        "who gives up waiting lets the next one in",
+        SESSIONS,
+        "Promise.all([before, end])",
+        "end",
+    ),
     Fault(
         "the queue of a session is never removed",
         SESSIONS,
-        "    this.queues.delete(sessionId)\n",
-        "else void 0",
+        "        this.queues.delete(sessionId)\n",
+        "",
     ),
     Fault("the oldest session goes first", STORE, "s.entries.get(", "s.entries.peek("),
     Fault("an idle session is never forgotten", STORE, "max, ttl, update", "max, update"),
@@ -66,8 +71,8 @@ FAULTS = [
     Fault(
         "a key is good until the next turn that has one",
         SESSIONS,
-        "this.number, key, reply }",
-        "this.number, reply, key: key ?? this.snapshot?.app_data.key ?? null }",
+        "number, key, reply }",
+        "number, reply, key: key ?? this.snapshot?.app_data.key ?? null }",
     ),
     Fault("turns are not counted", SESSIONS, "turn ?? 0) + 1", "turn ?? 1)"),
     Fault("a session that ends is kept", STORE, "    this.entries.delete(sessionId)\n", ""),
@@ -75,7 +80,7 @@ FAULTS = [
     # The server.
     Fault("ping is never busy", SERVER, "turns.tasks.size > 0 || ", ""),
     Fault("all callers without a session share one", SERVER, "?? randomUUID()", "?? 'default'"),
-    Fault("web pages from elsewhere may ping", SERVER, ORIGIN + "    const", "    const"),
+    Fault("web pages from elsewhere may ping", SERVER, GUARD, f"if (needsToken) {GUARD}"),
     Fault("a server that drains takes new turns", TURNS, DRAINING, ""),
     Fault(
         "a session id that is not valid is echoed", SERVER, "if (SESSION_ID.test(sessionId)) ", ""
@@ -96,9 +101,9 @@ FAULTS = [
     ),
     Fault(
         "a caller reads what an internal exception says",
-        SERVER,
-        "new AgentError('internal_error')",
-        "new AgentError('internal_error', String(error))",
+        LOG,
+        "new AgentError('internal_error', '', ",
+        "new AgentError('internal_error', String(error), ",
     ),
     Fault(
         "the log quotes what an internal exception says",

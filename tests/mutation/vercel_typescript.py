@@ -20,7 +20,7 @@ FAULTS = [
         "the commit is forgotten",
         TURN,
         "session.commit(turn, snapshot, startsOf(data.messages), reply, saved)",
-        "{ actor: turn.actor, key: turn.key, turn: session.number, reply }",
+        "{ actor: turn.actor, key: turn.key, turn: turn.number, reply }",
     ),
     Fault(
         "only the reply of a turn is committed",

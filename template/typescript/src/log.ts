@@ -1,5 +1,7 @@
 // The log, and words for errors that quote nothing.
 
+import { AgentError } from './contract.ts'
+
 type Failure = Error & { [field: string]: unknown; $metadata?: { httpStatusCode?: number } }
 
 /** Control characters except tab and line feed: they could move the cursor. */
@@ -20,6 +22,13 @@ export function log(level: 'INFO' | 'WARNING' | 'ERROR', line: string): void {
 export function logUnexpected(error: unknown): void {
   const { message = '', stack = '' } = error instanceof Error ? error : {}
   log('ERROR', `${describe(error)}\n${stack.replace(message, '')}`)
+}
+
+/** Return an error as callers may see it; an unexpected one is logged. */
+export function asAgentError(error: unknown): AgentError {
+  if (error instanceof AgentError) return error
+  logUnexpected(error)
+  return new AgentError('internal_error', '', describe(error))
 }
 
 /**

@@ -27,8 +27,13 @@ export function pathOf({ url = '' }: IncomingMessage): string {
   }
 }
 
-/** Throw AgentError if the Host or the Origin is not allowed. */
-export function refuseForeign(request: IncomingMessage, { settings }: Runtime): void {
+/** Throw AgentError unless Host, Origin and token allow a request. */
+export function checkAccess(request: IncomingMessage, runtime: Runtime, needsToken = true): void {
+  refuseForeign(request, runtime)
+  if (needsToken) authorize(request, runtime)
+}
+
+function refuseForeign(request: IncomingMessage, { settings }: Runtime): void {
   const { host = [], origin = [], 'content-type': types = [] } = request.headersDistinct
   if (host.length !== 1) throw new AgentError('invalid_request', 'Send one Host header.')
   const hosts = isLoopback(settings) || settings.allowedHosts ? host : []
@@ -58,8 +63,7 @@ function isAllowed(value: string, listed: string): boolean {
   return isListed || LOOPBACK_ADDRESS.test(value)
 }
 
-/** Throw `unauthorized` unless the caller sends the API_TOKEN, if there is one. */
-export function authorize(request: IncomingMessage, { settings }: Runtime): void {
+function authorize(request: IncomingMessage, { settings }: Runtime): void {
   if (!settings.apiToken) return
   const given = (readHeader(request, 'authorization') ?? '').replace(/^bearer /i, 'Bearer ')
   const digest = (text: string) => createHash('sha256').update(text).digest() // of equal length

@@ -7,17 +7,12 @@ import type { IncomingMessage, RequestListener, ServerResponse } from 'node:http
 import type { Routes } from './capability.ts'
 import { AgentError, type Chunk, type EndSession, isBlank, SESSION_HEADER } from './contract.ts'
 import { SESSION_ID, Turn } from './contract.ts'
-import { log, logUnexpected } from './log.ts'
-import { authorize, pathOf, readCall, readHeader, refuseForeign } from './requests.ts'
-import { wantsEvents } from './requests.ts'
+import { asAgentError, log } from './log.ts'
+import { checkAccess, pathOf, readCall, readHeader, wantsEvents } from './requests.ts'
 import { type Handler, ROUTES } from './routes.ts'
 import type { Runtime } from './runtime.ts'
 import { splitList } from './settings.ts'
 import { takeTurn } from './turn.ts'
-import { logged } from './turn_log.ts'
-import type { Turns } from './turns.ts'
-
-type Exchange = { request: IncomingMessage; response: ServerResponse }
 
 const EVENT_STREAM = 'text/event-stream; charset=utf-8'
 
@@ -44,34 +39,31 @@ export class Events {
   }
 }
 
-export function createApp(runtime: Runtime, turns: Turns): RequestListener {
+/** Return the app with the routes of capabilities, those of ROUTES and those of the contract. */
+export function createApp(runtime: Runtime): RequestListener {
   const pages = splitList(runtime.settings.allowedOrigins)
-  const routes = collectRoutes()
+  const routes: Routes = {}
 
-  function collectRoutes(): Routes {
-    const added = runtime.capabilities.flatMap((capability) => [
-      guarded(capability.publicRoutes?.(), false),
-      guarded(capability.routes?.(turns)),
-    ])
-    const own = { 'GET /ping': ping, 'POST /invocations': invocations }
-    return Object.assign({}, ...added, guarded(ROUTES), own)
-  }
-
-  /** Check Host, Origin and token before a handler is called. */
-  function guarded(unguarded: Routes = {}, needsToken = true): Routes {
-    const entries = Object.entries(unguarded).map(([name, handler]): [string, Handler] => [
-      name,
-      async (request, response) => {
-        refuseForeign(request, runtime)
-        if (needsToken) authorize(request, runtime)
+  /** Add routes that are called after the checks of Host, Origin and token. */
+  function add(added: Routes = {}, needsToken = true): void {
+    for (const [name, handler] of Object.entries(added)) {
+      routes[name] = async (request, response) => {
+        checkAccess(request, runtime, needsToken)
         await handler(request, response, runtime)
-      },
-    ])
-    return Object.fromEntries(entries)
+      }
+    }
   }
+
+  for (const capability of runtime.capabilities) {
+    add(capability.publicRoutes?.(), false)
+    add(capability.routes?.())
+  }
+  add(ROUTES)
+  add({ 'GET /ping': ping }, false)
+  routes['POST /invocations'] = invoke
 
   /** Set CORS headers for a page in ALLOWED_ORIGINS; return whether it answered a preflight. */
-  function answerPage({ request, response }: Exchange): boolean {
+  function answerPage(request: IncomingMessage, response: ServerResponse): boolean {
     const { origin, 'access-control-request-headers': headers = '' } = request.headers
     if (!origin || !pages.includes(origin)) return false
     response.setHeader('Access-Control-Allow-Origin', origin).setHeader('Vary', 'Origin')
@@ -82,8 +74,8 @@ export function createApp(runtime: Runtime, turns: Turns): RequestListener {
     return true
   }
 
-  async function route({ request, response }: Exchange): Promise<void> {
-    if (answerPage({ request, response })) return
+  async function route(request: IncomingMessage, response: ServerResponse): Promise<void> {
+    if (answerPage(request, response)) return
     const [path, method] = [pathOf(request), request.method?.replace(/^HEAD$/, 'GET')]
     const same = Object.keys(routes).filter((name) => name.split(' ')[1] === path)
     const matching = Object.keys(routes).filter((name) => matches(name.split(' ')[1] ?? '', path))
@@ -96,36 +88,33 @@ export function createApp(runtime: Runtime, turns: Turns): RequestListener {
     throw new AgentError('method_not_allowed')
   }
 
-  async function ping(request: IncomingMessage, response: ServerResponse): Promise<void> {
-    refuseForeign(request, runtime)
-    const status = turns.tasks.size > 0 || runtime.isBusy ? 'HealthyBusy' : 'Healthy'
-    send(response, { status, time_of_last_update: turns.changedAt })
-  }
-
-  async function invocations(request: IncomingMessage, response: ServerResponse): Promise<void> {
-    const sentId = readHeader(request, SESSION_HEADER)
-    const sessionId = sentId ?? randomUUID()
-    if (SESSION_ID.test(sessionId)) response.setHeader(SESSION_HEADER, sessionId)
-    refuseForeign(request, runtime)
-    authorize(request, runtime)
-    const call = await turns.reading(runtime.settings.maxTurns, () =>
-      readCall(request, runtime, sessionId, sentId === null),
-    )
-    turns.checkRoom(runtime.settings.maxTurns) // others started meanwhile
-    const events = wantsEvents(request) ? new Events() : null
-    if (call instanceof Turn) return relay({ request, response }, turns, runtime, call, events)
-    const stop = new AbortController()
-    response.once('close', () => stop.abort())
-    send(response, await turns.start(endSession(runtime, call, stop.signal), stop))
-  }
-
   const listener: RequestListener = (request, response) => {
-    route({ request, response }).catch((error) => fail({ request, response }, error))
+    route(request, response).catch((error) => fail(response, error))
   }
   return runtime.capabilities.reduceRight(
     (app, capability) => capability.wrap?.(app) ?? app,
     listener,
   )
+}
+
+const ping: Handler = (_, response, { capabilities, turns }) => {
+  const isBusy = turns.tasks.size > 0 || capabilities.some((capability) => capability.isBusy?.())
+  const status = isBusy ? 'HealthyBusy' : 'Healthy'
+  send(response, { status, time_of_last_update: turns.changedAt })
+}
+
+const invoke: Handler = async (request, response, runtime) => {
+  const sentId = readHeader(request, SESSION_HEADER)
+  const sessionId = sentId ?? randomUUID()
+  if (SESSION_ID.test(sessionId)) response.setHeader(SESSION_HEADER, sessionId)
+  checkAccess(request, runtime)
+  const isNew = sentId === null
+  const call = await runtime.turns.reading(() => readCall(request, runtime, sessionId, isNew))
+  const events = wantsEvents(request) ? new Events() : null
+  if (call instanceof Turn) return relay(response, runtime, call, events)
+  const stop = new AbortController()
+  response.once('close', () => stop.abort())
+  send(response, await runtime.turns.start(stop, () => endSession(runtime, call, stop.signal)))
 }
 
 /** Whether a path has the form of a pattern, in which `{id}` matches one segment. */
@@ -142,8 +131,7 @@ function matches(pattern: string, path: string): boolean {
  * Without `events` the reply is JSON.
  */
 export async function relay(
-  { request, response }: Exchange,
-  turns: Turns,
+  response: ServerResponse,
   runtime: Runtime,
   turn: Turn,
   events: Events | null,
@@ -165,15 +153,28 @@ export async function relay(
     if (text) await write(text)
   }
   try {
-    if (events?.start()) await write(events.start())
-    const taken = logged(turn, () => takeTurn(runtime, turn, stop.signal))
-    const { turn: number, reply, restarted } = await turns.start(taken, stop)
-    const result = { session_id: turn.sessionId, turn: number, reply, restarted }
+    const result = await runtime.turns.start(stop, async () => {
+      const opening = events?.start()
+      if (opening) await write(opening)
+      return run(runtime, turn, stop.signal)
+    })
     if (events && response.headersSent) response.end(events.done(result, turn))
     else send(response, result)
   } catch (error) {
-    if (!events || !response.headersSent || request.socket.destroyed) throw error
-    response.end(await events.error(failureOf(error)))
+    if (!events || !response.headersSent || response.req.socket.destroyed) throw error
+    response.end(await events.error(asAgentError(error)))
+  }
+}
+
+/** Run a turn, and log one line at its end: a warning if it failed. */
+async function run(runtime: Runtime, turn: Turn, signal: AbortSignal): Promise<object> {
+  const start = performance.now()
+  try {
+    const { turn: number, reply, restarted } = await takeTurn(runtime, turn, signal)
+    return { session_id: turn.sessionId, turn: number, reply, restarted }
+  } finally {
+    turn.milliseconds = Math.round(performance.now() - start)
+    log(turn.isFailure ? 'WARNING' : 'INFO', turn.logLine)
   }
 }
 
@@ -204,18 +205,11 @@ function send(response: ServerResponse, body: object, status = 200): void {
   response.end(JSON.stringify(body))
 }
 
-function fail({ request, response }: Exchange, error: unknown): void {
-  if (request.socket.destroyed) return // the client has left
-  const { type, status, message, retryAfter } = failureOf(error)
+function fail(response: ServerResponse, error: unknown): void {
+  if (response.req.socket.destroyed) return // the client has left
+  const { type, status, message, retryAfter } = asAgentError(error)
   if (response.headersSent) return void response.destroy() // the client sees that it was cut off
   if (status === 401) response.setHeader('WWW-Authenticate', 'Bearer')
   if (retryAfter) response.setHeader('Retry-After', retryAfter)
   send(response, { error: { type, message } }, status)
-}
-
-/** Return an error as the caller may see it, and log an unexpected one. */
-function failureOf(error: unknown): AgentError {
-  if (error instanceof AgentError) return error
-  logUnexpected(error)
-  return new AgentError('internal_error')
 }

@@ -1,6 +1,7 @@
 // Sessions: one first-in-first-out queue each, and the only way to replace a snapshot.
 
 import { AgentError, type Turn } from './contract.ts'
+import { abortOf } from './deadline.ts'
 import type { SessionStore, Stored } from './session_store.ts'
 import type { CoreSettings } from './settings.ts'
 
@@ -28,8 +29,6 @@ type Loaded = [Stored | null, Snapshot | null]
 /** A session during one turn: the committed snapshot, and the only way to replace it. */
 class Session {
   readonly snapshot: Snapshot | null
-  /** The number of the turn. */
-  readonly number: number
   readonly #id: string
   readonly #actor: string | null
   readonly #store: SessionStore
@@ -40,20 +39,29 @@ class Session {
     this.#actor = actor
     this.#store = store
     ;[this.#stored, this.snapshot] = loaded
-    this.number = (this.snapshot?.app_data.turn ?? 0) + 1
     if (this.snapshot && this.snapshot.app_data.actor !== actor) {
       throw new AgentError('session_forbidden')
     }
   }
 
-  /** Return the `app_data` of the last turn if this is its idempotency key, else null. */
-  replay(key: string | null): LastTurn | null {
+  /**
+   * Set the turn's number; if its key repeats the last turn's, return that turn for replay.
+   *
+   * Throws `session_too_large` for a prompt that no session can hold.
+   */
+  begin(turn: Turn): LastTurn | null {
+    const { key } = turn
     const last = this.snapshot?.app_data
-    return last && key !== null && key === last.key ? last : null
+    turn.number = (last?.turn ?? 0) + 1
+    if (last && key !== null && key === last.key) {
+      Object.assign(turn, { number: last.turn, outcome: 'replayed' })
+      return last
+    }
+    this.#checkSize(turn.prompt)
+    return null
   }
 
-  /** Throw `session_too_large` for a text that no session can hold. */
-  checkSize(text: string): void {
+  #checkSize(text: string): void {
     const size = Buffer.byteLength(text)
     if (size > this.#store.maxBytes) throw new AgentError('session_too_large', '', `${size} bytes`)
   }
@@ -66,13 +74,13 @@ class Session {
    * acknowledgement was lost is found by a later load, in another turn.
    */
   async commit(
-    { key }: Turn,
+    { number, key }: Turn,
     snapshot: Omit<Snapshot, 'app_data'>,
     starts: number[],
     reply: string,
     saved: () => void,
   ): Promise<LastTurn> {
-    const last: LastTurn = { actor: this.#actor, turn: this.number, key, reply }
+    const last: LastTurn = { actor: this.#actor, turn: number, key, reply }
     if (this.#stored && !this.snapshot) last.restarted = true
     let committed = serialize({ ...snapshot, app_data: last })
     const excess = Buffer.byteLength(committed) - this.#store.maxBytes
@@ -84,7 +92,7 @@ class Session {
       const messages = data.messages.slice(start)
       committed = serialize({ ...snapshot, data: { ...data, messages }, app_data: last })
     }
-    this.checkSize(committed)
+    this.#checkSize(committed)
     await this.#store.save(this.#id, committed, this.#stored?.revision ?? null, saved)
     return last
   }
@@ -99,8 +107,8 @@ class Session {
 export class Sessions {
   readonly #limit: number
   readonly store: SessionStore
-  /** For each session with a running turn: the functions that wake the waiting ones. */
-  readonly queues = new Map<string, (() => void)[]>()
+  /** For each session: how many turns run or wait, and the end of the last of them. */
+  readonly queues = new Map<string, { turns: number; last: Promise<unknown> }>()
   /** What the running turn of each session has loaded. */
   readonly #loads = new Map<string, Promise<Loaded>>()
 
@@ -125,35 +133,29 @@ export class Sessions {
     const loaded = await this.#loads.get(sessionId)?.catch(() => null)
     // Other actors get no place in the queue.
     if (loaded) new Session(sessionId, actor, this.store, loaded)
-    await this.#enter(sessionId, signal)
+    signal.throwIfAborted()
+    const queue = this.queues.get(sessionId) ?? { turns: 0, last: Promise.resolve() }
+    if (queue.turns > this.#limit) throw new AgentError('session_busy')
+    this.queues.set(sessionId, queue)
+    queue.turns++
+    const { promise: end, resolve: leave } = Promise.withResolvers<void>()
+    const before = queue.last
+    queue.last = Promise.all([before, end])
     try {
+      await Promise.race([before, abortOf(signal)])
       const load = this.#load(sessionId)
       this.#loads.set(sessionId, load)
       const session = new Session(sessionId, actor, this.store, await load)
       signal.throwIfAborted()
       return await use(session)
     } finally {
-      this.#leave(sessionId)
+      leave()
+      queue.turns--
+      if (queue.turns === 0) {
+        this.queues.delete(sessionId)
+        this.#loads.delete(sessionId)
+      }
     }
-  }
-
-  async #enter(sessionId: string, signal: AbortSignal): Promise<void> {
-    signal.throwIfAborted()
-    const queue = this.queues.get(sessionId)
-    if (!queue) {
-      this.queues.set(sessionId, [])
-      return
-    }
-    if (queue.length >= this.#limit) throw new AgentError('session_busy')
-    const { promise, resolve: wake, reject } = Promise.withResolvers<void>()
-    queue.push(wake)
-    const giveUp = () => {
-      const place = queue.indexOf(wake)
-      if (place >= 0) queue.splice(place, 1)
-      reject(signal.reason)
-    }
-    signal.addEventListener('abort', giveUp, { once: true })
-    await promise
   }
 
   /** Return what is committed, or null, without waiting for turns. Throws what `open` throws. */
@@ -167,13 +169,6 @@ export class Sessions {
   async #load(sessionId: string): Promise<Loaded> {
     const stored = await this.store.load(sessionId)
     return [stored, stored?.snapshot ? JSON.parse(stored.snapshot) : null]
-  }
-
-  #leave(sessionId: string): void {
-    const wake = this.queues.get(sessionId)?.shift()
-    if (wake) return wake()
-    this.queues.delete(sessionId)
-    this.#loads.delete(sessionId)
   }
 }
 

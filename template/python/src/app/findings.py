@@ -21,14 +21,13 @@ def format_finding(finding: Finding) -> str:
     return f"{finding['file']}:{finding['line']} {finding['id']} {finding['message']}"
 
 
-def has_errors(findings: Iterable[Finding]) -> bool:
-    """Whether one of the findings is an error."""
-    return any(finding["severity"] == "error" for finding in findings)
+def errors_of(findings: Iterable[Finding]) -> list[Finding]:
+    """Return the findings that are errors."""
+    return [finding for finding in findings if finding["severity"] == "error"]
 
 
 def refuse_errors(findings: Iterable[Finding]) -> None:
     """Raise ClickException if one of the findings is an error."""
-    errors = [finding for finding in findings if finding["severity"] == "error"]
-    if errors:
+    if errors := errors_of(findings):
         texts = (e["message"] if e["file"] == "environment" else format_finding(e) for e in errors)
         raise click.ClickException("\n".join(texts))

@@ -4,7 +4,9 @@ import asyncio
 import json
 import logging
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+import time
+from collections.abc import AsyncIterator, Mapping
+from functools import partial
 from typing import Any
 from uuid import uuid4
 
@@ -25,8 +27,6 @@ from .requests import check_access, read_call, read_header, split_list, wants_ev
 from .routes import ROUTES, Handler
 from .runtime import Runtime
 from .turn import take_turn
-from .turn_log import logged
-from .turns import Turns
 
 log = logging.getLogger(__name__)
 
@@ -52,41 +52,20 @@ class Events:
         return _event("event: error\n", failure.body)
 
 
-def create_app(runtime: Runtime, turns: Turns) -> ASGIApp:
+def create_app(runtime: Runtime) -> ASGIApp:
     """Return the app with the paths of the contract, those of ROUTES and those of capabilities."""
-
-    async def ping(request: Request) -> Response:
-        check_access(request, runtime, needs_token=False)
-        status = "HealthyBusy" if turns.tasks or runtime.is_busy else "Healthy"
-        body = {"status": status, "time_of_last_update": turns.changed_at}
-        return JSONResponse(body, headers=contract.NO_SNIFF)
-
-    async def invocations(request: Request) -> Response:
-        sent_id = read_header(request, SESSION_HEADER)
-        request.state.session_id = session_id = str(uuid4()) if sent_id is None else sent_id
-        check_access(request, runtime)
-        with turns.reading():
-            call = await read_call(request, runtime, session_id, is_new=sent_id is None)
-        if isinstance(call, Turn):
-            events = Events() if wants_events(request) else None
-            response = await relay(request, turns, runtime, call, events)
-        else:
-            ending = turns.start(_end(runtime, call), request)
-            response = JSONResponse(await _result(ending), headers=contract.NO_SNIFF)
-        response.headers[SESSION_HEADER] = session_id
-        return response
-
-    routes = [Route("/ping", ping), Route("/invocations", invocations, methods=["POST"])]
+    routes = [Route("/invocations", partial(_invoke, runtime), methods=["POST"])]
 
     def add(handlers: Mapping[str, Handler], *, needs_token: bool = True) -> None:
         for name, handler in handlers.items():
             method, path = name.split()
-            respond = guarded(handler, runtime, needs_token=needs_token)
+            respond = partial(_respond, handler, runtime, needs_token)
             routes.append(Route(path, respond, methods=[method]))
 
+    add({"GET /ping": _ping}, needs_token=False)
     add(ROUTES)
     for capability in runtime.capabilities:
-        add(capability.routes(turns))
+        add(capability.routes())
         add(capability.public_routes(), needs_token=False)
     pages = split_list(runtime.settings.allowed_origins)
     cors = Middleware(
@@ -104,28 +83,45 @@ def create_app(runtime: Runtime, turns: Turns) -> ASGIApp:
     return wrapped
 
 
-def guarded(
-    handler: Handler, runtime: Runtime, *, needs_token: bool
-) -> Callable[[Request], Awaitable[Response]]:
-    """Return a handler that is called after the checks of Host, Origin and API_TOKEN."""
-
-    async def respond(request: Request) -> Response:
-        check_access(request, runtime, needs_token=needs_token)
-        return await handler(request, runtime)
-
-    return respond
-
-
-async def relay(
-    request: Request, turns: Turns, runtime: Runtime, turn: Turn, events: Events | None
+async def _respond(
+    handler: Handler, runtime: Runtime, needs_token: bool, request: Request
 ) -> Response:
+    """Check Host, Origin and API_TOKEN, then call a handler."""
+    check_access(request, runtime, needs_token=needs_token)
+    return await handler(request, runtime)
+
+
+async def _ping(_: Request, runtime: Runtime) -> Response:
+    turns = runtime.turns
+    is_busy = turns.tasks or any(capability.is_busy for capability in runtime.capabilities)
+    status = "HealthyBusy" if is_busy else "Healthy"
+    body = {"status": status, "time_of_last_update": turns.changed_at}
+    return JSONResponse(body, headers=contract.NO_SNIFF)
+
+
+async def _invoke(runtime: Runtime, request: Request) -> Response:
+    sent_id = read_header(request, SESSION_HEADER)
+    request.state.session_id = session_id = str(uuid4()) if sent_id is None else sent_id
+    check_access(request, runtime)
+    with runtime.turns.reading():
+        call = await read_call(request, runtime, session_id, is_new=sent_id is None)
+    if isinstance(call, Turn):
+        response = await relay(request, runtime, call, Events() if wants_events(request) else None)
+    else:
+        ending = runtime.turns.start(_end(runtime, call), request)
+        response = JSONResponse(await _result(ending), headers=contract.NO_SNIFF)
+    response.headers[SESSION_HEADER] = session_id
+    return response
+
+
+async def relay(request: Request, runtime: Runtime, turn: Turn, events: Events | None) -> Response:
     """Run a turn, relay its output, and cancel it when the client leaves.
 
     Without `events` the reply is JSON.
     """
     writer, chunks = anyio.create_memory_object_stream[contract.Chunk](64)
     turn.emit = writer.send
-    task = turns.start(_run(runtime, turn), request)
+    task = runtime.turns.start(_run(runtime, turn), request)
     task.add_done_callback(lambda _: writer.close())
 
     async def stream(events: Events, text: str) -> AsyncIterator[str]:
@@ -151,8 +147,15 @@ async def relay(
 
 
 async def _run(runtime: Runtime, turn: Turn) -> dict[str, Any]:
-    with logged(turn):
+    start = time.monotonic()
+    try:
         last = await take_turn(runtime, turn)
+    except BaseException as error:
+        turn.fail(error)
+        raise
+    finally:
+        turn.milliseconds = round((time.monotonic() - start) * 1000)
+        log.log(logging.WARNING if turn.is_failure else logging.INFO, turn.log_line)
     result: dict[str, Any] = {"session_id": turn.session_id}
     result |= {"turn": last["turn"], "reply": last["reply"]}
     return result | ({"restarted": True} if last.get("restarted") else {})

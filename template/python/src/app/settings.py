@@ -9,9 +9,6 @@ from dotenv import dotenv_values
 
 from .findings import Finding, diagnostic
 
-PLAIN_HTTP = re.compile(
-    r"(?i)http://(?!([^/?#]*@)?(localhost|127\.[0-9.]+|\[::1\])(:[0-9]+)?([/?#]|$))"
-)
 HOST_FORM = r"[A-Za-z0-9_.:\[\]-]+"
 
 
@@ -88,7 +85,8 @@ class CoreSettings:
 
 def is_plain_http(url: str) -> bool:
     """Whether requests to a URL go unencrypted to another host."""
-    return PLAIN_HTTP.match(url) is not None
+    this_machine = r"([^/?#]*@)?(localhost|127\.[0-9.]+|\[::1\])(:[0-9]+)?([/?#]|$)"
+    return re.match(f"http://(?!{this_machine})", url, re.IGNORECASE) is not None
 
 
 def without_password(url: str) -> str:

@@ -10,7 +10,6 @@ import type { Handler } from './routes.ts'
 import type { Runtime } from './runtime.ts'
 import { Events, relay } from './server.ts'
 import { serialize, type Snapshot } from './sessions.ts'
-import type { Turns } from './turns.ts'
 import { readTurns } from './ui_messages.ts'
 
 const STREAM_HEADER = 'x-vercel-ai-ui-message-stream'
@@ -26,16 +25,14 @@ export class ChatRoute extends Capability {
   /** Return why a turn failed, to show it behind the message, or nothing. */
   explain: (error: AgentError) => Promise<string> = async () => ''
 
-  override routes(turns: Turns): Routes {
+  override routes(): Routes {
     let lastRead: Promise<unknown> = Promise.resolve()
 
     const post: Handler = async (request, response, runtime) => {
       response.setHeader('Cache-Control', 'no-store')
-      const { maxTurns } = runtime.settings
-      const turn = await turns.reading(maxTurns, () => readTurn(request, response, runtime))
-      turns.checkRoom(maxTurns) // others started meanwhile
-      response.setHeader(STREAM_HEADER, 'v1')
-      await relay({ request, response }, turns, runtime, turn, new UiEvents(turn, this.explain))
+      const turn = await runtime.turns.reading(() => readTurn(request, response, runtime))
+      const events = new UiEvents(response, turn, this.explain)
+      await relay(response, runtime, turn, events)
     }
 
     const get: Handler = async (request, response, runtime) => {
@@ -43,7 +40,7 @@ export class ChatRoute extends Capability {
       const ids = new URLSearchParams(request.url?.split('?').slice(1).join('?')).getAll('id')
       const sessionId = readId(response, ids.length === 1 ? ids[0] : null)
       const actor = readActor(request, runtime)
-      const text = await turns.reading(runtime.settings.maxTurns, () => {
+      const text = await runtime.turns.reading(() => {
         // One by one: a large session takes all of the process for a moment.
         const read = lastRead.then(async () => {
           const snapshot = await runtime.sessions.read(sessionId, actor)
@@ -69,20 +66,23 @@ export class ChatRoute extends Capability {
 
 /** A reply as the parts of the UI message stream; tools are dynamic, as a page knows none. */
 class UiEvents extends Events {
+  readonly #response: Response
   readonly #turn: Turn
   readonly #explain: ChatRoute['explain']
   #texts = 0
   #isText = false
   #hasBegun = false
 
-  constructor(turn: Turn, explain: ChatRoute['explain']) {
+  constructor(response: Response, turn: Turn, explain: ChatRoute['explain']) {
     super()
+    this.#response = response
     this.#turn = turn
     this.#explain = explain
   }
 
   /** Return the part with the id of the reply. */
   override start(): string {
+    this.#response.setHeader(STREAM_HEADER, 'v1')
     return part('start', { messageId: replyId(this.#turn.key) })
   }
 

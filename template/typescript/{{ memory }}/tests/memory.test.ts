@@ -104,7 +104,7 @@ class Talk {
     try {
       return (await takeTurn(this.runtime, turn, signal)).reply
     } finally {
-      while (this.runtime.isBusy) await sleep(5)
+      while (this.longTerm.isBusy()) await sleep(5)
     }
   }
 }

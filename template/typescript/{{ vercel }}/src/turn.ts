@@ -30,14 +30,11 @@ export function takeTurn(runtime: Runtime, turn: Turn, signal: AbortSignal): Pro
   const { sessions, settings } = runtime
   return runtime.around(turn, signal, () =>
     sessions.open(turn.sessionId, turn.actor, signal, async (session) => {
-      turn.number = session.number
-      const replayed = session.replay(turn.key)
+      const replayed = session.begin(turn)
       if (replayed) {
-        Object.assign(turn, { number: replayed.turn, outcome: 'replayed' })
         await turn.emit(replayed.reply)
         return replayed
       }
-      session.checkSize(turn.prompt)
       const messages = stage(session.snapshot, settings.historyMessages)
       const prompt: ModelMessage = { role: 'user', content: turn.prompt }
       const [reply, answers] = await withinTime(settings.turnTimeoutSeconds, signal, (stop) =>

@@ -10,15 +10,14 @@ from test_turn import CALL
 
 from app.runtime import Runtime
 from app.server import create_app
-from app.turns import Turns
 
 ROUTE, HEADERS = "/api/chat", {"Host": "127.0.0.1:8080"}
 
 
 @pytest.fixture(autouse=True)
 def with_route(monkeypatch: pytest.MonkeyPatch) -> None:
-    def create(runtime: Runtime, turns: Turns) -> ASGIApp:
-        app = create_app(runtime, turns)
+    def create(runtime: Runtime) -> ASGIApp:
+        app = create_app(runtime)
 
         async def respond(scope: Scope, receive: Receive, send: Send) -> None:
             path, _, query = scope["path"].partition("?")

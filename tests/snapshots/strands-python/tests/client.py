@@ -12,7 +12,6 @@ from starlette.datastructures import Headers
 from app.capabilities import Settings, make_capabilities
 from app.runtime import Runtime
 from app.server import create_app
-from app.turns import Turns
 
 PREFIX = "X-Amzn-Bedrock-AgentCore-Runtime-"
 SESSION, ACTOR, KEY = PREFIX + "Session-Id", PREFIX + "Custom-Actor-Id", "Idempotency-Key"
@@ -24,7 +23,7 @@ class Client:
 
     def __init__(self, *script: Any, **settings: Any) -> None:
         given = Settings(**settings)
-        self.runtime, self.turns = Runtime(given, make_capabilities(given)), Turns(given.max_turns)
+        self.runtime = Runtime(given, make_capabilities(given))
         self.runtime.model = self.model = ScriptedModel(script)
 
     async def send(self, route: str, headers: Any, body: bytes, patience: float = 60) -> Any:
@@ -33,7 +32,7 @@ class Client:
         scope = {"type": "http", "method": method, "path": path, "headers": Headers(headers).raw}
         leave: Any = (patience, {"type": "http.disconnect"})
         inputs = iter([(0, {"type": "http.request", "body": body}), leave, leave])
-        app, send = create_app(self.runtime, self.turns), AsyncMock()
+        app, send = create_app(self.runtime), AsyncMock()
         await app(scope, lambda: asyncio.sleep(*next(inputs)), send)
         start, *parts = [call.args[0] for call in send.await_args_list]
         text = b"".join(part["body"] for part in parts).decode()

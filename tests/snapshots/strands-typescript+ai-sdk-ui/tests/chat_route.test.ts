@@ -14,9 +14,7 @@ type Part = { type: string; [field: string]: unknown }
 
 /** Serve a client's runtime while `use` calls the address of its route. */
 async function serving(client: Client, use: (url: string) => Promise<void>): Promise<void> {
-  const { runtime, turns } = client
-  const app = createApp(runtime, turns)
-  const server = createServer(app).listen(0, '127.0.0.1')
+  const server = createServer(createApp(client.runtime)).listen(0, '127.0.0.1')
   await once(server, 'listening')
   try {
     await use(`http://127.0.0.1:${(server.address() as AddressInfo).port}/api/chat`)

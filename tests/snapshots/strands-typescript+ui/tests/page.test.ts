@@ -15,12 +15,11 @@ import { Client, run } from './client.ts'
 
 /** Return status and text of what is at a path. */
 async function get(settings: Partial<Settings>, path: string, Host = '127.0.0.1:8080') {
-  const { runtime, turns } = new Client([], settings, (given) => {
+  const { runtime } = new Client([], settings, (given) => {
     const route = new ChatRoute(given, [])
     return [route, new Page(given, [route])]
   })
-  const app = createApp(runtime, turns)
-  const server = createServer(app).listen(0, '127.0.0.1')
+  const server = createServer(createApp(runtime)).listen(0, '127.0.0.1')
   await once(server, 'listening')
   try {
     const { port } = server.address() as AddressInfo

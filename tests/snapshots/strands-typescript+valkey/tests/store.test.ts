@@ -203,7 +203,7 @@ describe('a turn', { skip: missing || false, concurrency: true }, () => {
     }
     assert.equal(await client.say(id, 'hi', leave.signal), 'gone')
     gone.resolve()
-    await client.turns.drain(1)
+    await client.runtime.turns.drain(1)
     assert.equal(await replica().say(id), '2')
   })
 

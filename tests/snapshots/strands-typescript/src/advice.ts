@@ -3,16 +3,11 @@
 import type { AgentError } from './contract.ts'
 import { CONTROL } from './log.ts'
 
-/** Return why a turn failed, and what to look at. */
-export async function explain(error: AgentError): Promise<string> {
-  const cause = error.cause instanceof Error ? error.cause.message : ''
-  const why = (cause || error.detail || error.type).replace(CONTROL, '')
-  return `(${why})\n${await advise(error)}`
-}
-
-/** Return a line that says what to do when the model fails, or nothing. */
-async function advise({ type, detail }: AgentError): Promise<string> {
-  if (type !== 'model_failed') return ''
+/** Return why a turn failed, with a line of advice if the model failed. */
+export async function explain({ cause, detail, type }: AgentError): Promise<string> {
+  const message = cause instanceof Error ? cause.message : ''
+  const why = `(${(message || detail || type).replace(CONTROL, '')})\n`
+  if (type !== 'model_failed') return why
   const { ADDRESS, CREDENTIALS } = await import('./model.ts')
   const hints: [RegExp, string][] = [
     [/HTTP 40[13]|Credential/, `look at ${CREDENTIALS}`],
@@ -22,5 +17,5 @@ async function advise({ type, detail }: AgentError): Promise<string> {
     [/HTTP 5/, 'the provider failed or is overloaded, try again later'],
   ]
   const [, advice] = hints.find(([form]) => form.test(detail)) ?? []
-  return advice ? `${detail}: ${advice}.\n` : ''
+  return advice ? `${why}${detail}: ${advice}.\n` : why
 }

@@ -11,7 +11,6 @@ import type { Runtime } from './runtime.ts'
 import type { SessionStore } from './session_store.ts'
 import type { CoreSettings } from './settings.ts'
 import type { NamedTool } from './turn.ts'
-import type { Turns } from './turns.ts'
 
 /** Handlers by method and path, as in `GET /orders/{id}`; `{id}` matches one segment. */
 export type Routes = Record<string, Handler>
@@ -51,7 +50,7 @@ export class Capability<S extends CoreSettings = CoreSettings> {
   /** Return where sessions live; the first one counts, and without one it is this process. */
   sessionStore?(): SessionStore | undefined
   /** Return routes that are called after the checks of Host, Origin and token. */
-  routes?(turns: Turns): Routes
+  routes?(): Routes
   /** Return routes that need no token. */
   publicRoutes?(): Routes
   /** Return the server's app in a middleware of yours. */

@@ -110,6 +110,20 @@ export class Turn {
   get isFailure(): boolean {
     return this.outcome in ERRORS
   }
+
+  /** The facts that are known, as in `session s: turn=1 outcome=committed ms=12`. */
+  get logLine(): string {
+    const facts = {
+      turn: this.number,
+      outcome: this.outcome,
+      ms: String(this.milliseconds),
+      tokens_in: this.inputTokens,
+      tokens_out: this.outputTokens,
+      detail: this.detail,
+    }
+    const known = Object.entries(facts).filter(([, value]) => value)
+    return `session ${this.sessionId}: ${known.map((fact) => fact.join('=')).join(' ')}`
+  }
 }
 
 /** The start of a tool call. */

@@ -9,24 +9,33 @@ export class Turns {
   readonly tasks = new Map<Promise<unknown>, AbortController>()
   changedAt = now()
   isDraining = false
+  readonly #maxTurns: number
   #reads = 0
 
-  /** Throw AgentError when no turn may start: `draining` or `server_busy`. */
-  checkRoom(maxTurns: number): void {
-    if (this.isDraining) throw new AgentError('draining')
-    if (this.tasks.size + this.#reads >= maxTurns) throw new AgentError('server_busy')
+  constructor(maxTurns: number) {
+    this.#maxTurns = maxTurns
   }
 
-  /** Take the place of a turn while a body or a session is read, or throw AgentError. */
-  async reading<T>(maxTurns: number, read: () => Promise<T>): Promise<T> {
-    this.checkRoom(maxTurns)
+  #checkRoom(): void {
+    if (this.isDraining) throw new AgentError('draining')
+    if (this.tasks.size + this.#reads >= this.#maxTurns) throw new AgentError('server_busy')
+  }
+
+  /** Take the place of a turn while a body or a session is read. Throws like `start`. */
+  async reading<T>(read: () => Promise<T>): Promise<T> {
+    this.#checkRoom()
     this.#reads++
     return read().finally(() => this.#reads--)
   }
 
-  /** Register a started turn, which `stop` cancels. */
-  start<T>(work: Promise<T>, stop: AbortController): Promise<T> {
-    const task = work.finally(() => {
+  /**
+   * Run a turn, or end a session; `stop` cancels it.
+   *
+   * Throws AgentError if no turn may start: `draining` or `server_busy`.
+   */
+  async start<T>(stop: AbortController, work: () => Promise<T>): Promise<T> {
+    this.#checkRoom()
+    const task = work().finally(() => {
       this.tasks.delete(task)
       this.changedAt = now()
     })

@@ -64,4 +64,4 @@ async def test_history_is_cut_in_front_of_a_prompt_and_a_long_turn_is_kept_whole
         await client.say("s", prompt)
     assert client.model.calls[3] == "2 b 3 c 4"
     assert client.model.calls[6] == "4 (toolUse) (toolResult) (toolUse) (toolResult) ok 5"
-    assert "system" not in str(await client.runtime.sessions._store.load("s"))
+    assert "system" not in str(await client.runtime.sessions.store.load("s"))

@@ -7,10 +7,9 @@ import { parseArgs } from 'node:util'
 
 import { explain } from './advice.ts'
 import { PROJECT } from './capabilities.ts'
-import { ACTOR_ID, AgentError, checkPrompt, type Chunk, ERRORS } from './contract.ts'
-import { SESSION_ID, Turn } from './contract.ts'
+import { ACTOR_ID, checkPrompt, type Chunk, ERRORS, SESSION_ID, Turn } from './contract.ts'
 import { CommandError } from './findings.ts'
-import { CONTROL, describe, logUnexpected } from './log.ts'
+import { asAgentError, CONTROL } from './log.ts'
 import { readSettings } from './settings.ts'
 
 const HELP = `/new      begin a new session
@@ -81,9 +80,7 @@ export async function chat(args: string[]): Promise<void> {
           continue
         }
         failed++
-        if (!(error instanceof AgentError)) logUnexpected(error)
-        const internal = new AgentError('internal_error', '', describe(error))
-        const failure = error instanceof AgentError ? error : internal
+        const failure = asAgentError(error)
         print(`${failure.message} ${await explain(failure)}`)
       } finally {
         reply.stopWaiting()

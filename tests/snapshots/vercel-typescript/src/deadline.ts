@@ -1,4 +1,4 @@
-// The time limit of one turn.
+// The end of a turn that takes too long, or is cancelled.
 
 import { AgentError } from './contract.ts'
 
@@ -13,9 +13,7 @@ export async function withinTime<T>(
   const own = new AbortController()
   const forward = () => own.abort(signal.reason)
   signal.addEventListener('abort', forward)
-  const stopped = new Promise<never>((_, reject) => {
-    own.signal.addEventListener('abort', () => reject(own.signal.reason), { once: true })
-  })
+  const stopped = abortOf(own.signal) // before the work, which may abort it at once
   const timer = setTimeout(() => own.abort(new AgentError('turn_timeout')), seconds * 1000)
   try {
     return await Promise.race([work(own.signal), stopped])
@@ -24,4 +22,11 @@ export async function withinTime<T>(
     signal.removeEventListener('abort', forward)
     own.abort() // ends the model call, whatever ended the turn
   }
+}
+
+/** Return a promise that rejects when the signal is aborted. */
+export function abortOf(signal: AbortSignal): Promise<never> {
+  return new Promise((_, reject) => {
+    signal.addEventListener('abort', () => reject(signal.reason), { once: true })
+  })
 }

@@ -1,4 +1,4 @@
-// What the turns of one process share: the model, the sessions and the capabilities.
+// What a process consists of: its model, its sessions, its turns and its capabilities.
 
 import { TOOLS } from './agent.ts'
 import { makeCapabilities, SETTINGS } from './capabilities.ts'
@@ -12,12 +12,14 @@ import { InProcess } from './session_store.ts'
 import { Sessions } from './sessions.ts'
 import { type CoreSettings, readSettings, withoutPassword } from './settings.ts'
 import { mergeTools } from './turn.ts'
+import { Turns } from './turns.ts'
 
-/** The model, the sessions, and the capabilities in their order. */
+/** The model, the sessions, the turns and the capabilities of a process. */
 export class Runtime {
   readonly settings: CoreSettings
   readonly capabilities: readonly Capability[]
   readonly sessions: Sessions
+  readonly turns: Turns
   model: ReturnType<typeof buildModel> = new OfflineModel()
   readonly #opened: Capability[] = []
 
@@ -26,17 +28,13 @@ export class Runtime {
     const [store] = capabilities.flatMap((capability) => capability.sessionStore?.() ?? [])
     this.settings = settings
     this.capabilities = capabilities
+    this.turns = new Turns(settings.maxTurns)
     this.sessions = new Sessions(settings, store ?? new InProcess(settings))
   }
 
   /** Whether every caller must send an actor id. */
   get actorRequired(): boolean {
     return this.capabilities.some((capability) => capability.actorRequired?.())
-  }
-
-  /** Whether data of a committed turn is still to be written. */
-  get isBusy(): boolean {
-    return this.capabilities.some((capability) => capability.isBusy?.())
   }
 
   /** What was kept of a session, for whoever leaves it. */

@@ -11,25 +11,25 @@ import { takeOver } from './reload.ts'
 import { startRuntime } from './runtime.ts'
 import { createApp } from './server.ts'
 import { isLoopback } from './settings.ts'
-import { Turns } from './turns.ts'
 
 /** Serve the agent over HTTP on HOST and PORT until a signal ends it. */
 export async function serve(): Promise<void> {
   logging.isVerbose = true
-  const [runtime, turns] = [await startRuntime(), new Turns()]
-  const { host, apiToken, shutdownGraceSeconds } = runtime.settings
+  const runtime = await startRuntime()
+  const { settings, turns } = runtime
+  const { host, apiToken, shutdownGraceSeconds } = settings
   const signalled = new Promise((resolve) => {
     for (const name of ['SIGTERM', 'SIGINT']) {
       process.on(name, () => (turns.isDraining ? exit(1) : resolve(name)))
     }
   })
-  const server = createHttpServer(createApp(runtime, turns), runtime.settings)
-  await listen(server, runtime.settings)
+  const server = createHttpServer(createApp(runtime), settings)
+  await listen(server, settings)
   process.exit = (code) => {
     throw new Error(`process.exit(${code})`) // in a tool it would end the turns of all sessions
   }
   const handOver = takeOver(runtime.sessions.store) // before the first request is read
-  if (!isLoopback(runtime.settings) && !apiToken) {
+  if (!isLoopback(settings) && !apiToken) {
     const place = `${host} is reachable from other machines`
     console.log(`Warning: ${place}, and callers are not authenticated.`)
   }
@@ -38,7 +38,8 @@ export async function serve(): Promise<void> {
   console.log([...(await runtime.describe(address)), `Listening on ${address}`].join('\n'))
   // If nobody reads the log, the agent goes on: logging that error would fail again.
   for (const stream of [process.stdout, process.stderr]) stream.on('error', () => {})
-  process.on('uncaughtException', logUncaught)
+  // What a listener, a timer or an unawaited promise throws ends no other turn.
+  process.on('uncaughtException', (error) => log('ERROR', `uncaught: ${describe(error)}`))
   await signalled
   await turns.drain(shutdownGraceSeconds)
   await runtime.close()
@@ -46,9 +47,4 @@ export async function serve(): Promise<void> {
   const closed = once(server.close(), 'close')
   await Promise.race([closed, sleep(1000)]) // for clients that do not read their answer
   exit(0) // a tool or a vendor's client that hangs would keep the process alive
-}
-
-/** Log what a listener, a timer or an unawaited promise threw: other turns go on. */
-function logUncaught(error: unknown): void {
-  log('ERROR', `uncaught: ${describe(error)}`)
 }

@@ -14,7 +14,6 @@ import type { Capability } from '../src/capability.ts'
 import { Runtime } from '../src/runtime.ts'
 import { createApp } from '../src/server.ts'
 import { createSettings } from '../src/settings.ts'
-import { Turns } from '../src/turns.ts'
 import { ScriptedModel, type Step } from './scripted_model.ts'
 
 const PREFIX = 'X-Amzn-Bedrock-AgentCore-Runtime-'
@@ -40,7 +39,6 @@ type Answer = [status: number, session: string | undefined, text: string]
 export class Client {
   readonly runtime: Runtime
   readonly model: ScriptedModel
-  readonly turns = new Turns()
 
   constructor(script: Step[] = [], given: Partial<Settings> = {}, make = noCapabilities) {
     const settings = createSettings(given, SETTINGS)
@@ -50,7 +48,7 @@ export class Client {
 
   /** Return status, session and text of the answer; the client leaves at the signal. */
   async send(route: string, headers: object, body = Buffer.of(), leave = LATE()): Promise<Answer> {
-    const server = createServer(createApp(this.runtime, this.turns)).listen(0, '127.0.0.1')
+    const server = createServer(createApp(this.runtime)).listen(0, '127.0.0.1')
     await once(server, 'listening')
     const [method, path] = route.split(' ')
     const { port } = server.address() as AddressInfo

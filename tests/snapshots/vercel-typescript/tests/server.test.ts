@@ -78,7 +78,7 @@ test('a shutdown lets turns finish and then cancels them', async () => {
     while (client.model.calls.length < turns.length) await sleep(5)
   }
   const [, , busy] = await client.send('GET /ping', JSON_ONLY)
-  const drain = client.turns.drain(0.4)
+  const drain = client.runtime.turns.drain(0.4)
   assert.equal(await client.say('c'), 'draining')
   assert.equal((await client.send(POST, EVIL))[0], 403)
   assert.deepEqual(await Promise.all([drain, ...turns]), [undefined, '1', 'draining'])
@@ -93,13 +93,11 @@ test('a bad setting is named with what is allowed', () => {
   assert.deepEqual([status, stdout.includes(`"message":"${what}"`)], [1, true])
 })
 
-test('chat obeys commands that never go to the model', () => {
-  const { status, stdout } = run(['chat'], 'I am Ada.\n\n/new\nWho am I?\n/help\nquit\n')
-  assert.deepEqual([status, stdout.includes('Now you said: "Who am I?"')], [0, true])
-  assert.doesNotMatch(stdout, /Earlier you said|said: .\/|said: .quit/)
-})
-
-test('chat talks line by line from a pipe', () => {
-  const { stdout } = run(['chat'], 'I am Ada.\nWho am I?\n')
+test('chat talks line by line, and obeys commands that never go to the model', () => {
+  const lines = 'I am Ada.\n\nWho am I?\n/new\nAnd now?\n/help\nquit\n'
+  const { status, stdout } = run(['chat'], lines)
+  assert.equal(status, 0)
   assert.match(stdout, /Earlier you said: "I am Ada\." Now you said: "Who am I\?"/)
+  assert.match(stdout, /what I am told\. Now you said: "And now\?"/)
+  assert.doesNotMatch(stdout, /said: .\/|said: .quit/)
 })

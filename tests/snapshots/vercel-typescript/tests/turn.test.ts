@@ -59,10 +59,11 @@ test('turns of a session run one by one, and a full queue refuses', async () => 
   const client = new Client([['half', 3], ['ok'], [1.2, 'ok']], limits)
   const turns: Promise<string>[] = []
   const start = async (address: string, prompt: string, seconds = 60) => {
-    const { tasks } = client.turns
+    const { tasks } = client.runtime.turns
     const before = tasks.size
     turns.push(client.say(address, prompt, AbortSignal.timeout(seconds * 1000)))
-    while (tasks.size === before) await sleep(5) // so that they arrive in this order
+    // So that they arrive in this order.
+    for (let tries = 0; tasks.size === before && tries < 200; tries++) await sleep(5)
   }
   await start('s', '1', 1)
   await start('s', '2')
@@ -74,7 +75,8 @@ test('turns of a session run one by one, and a full queue refuses', async () => 
   await start('s', '6')
   assert.equal((await Promise.all(turns)).join(' '), 'gone 1 gone session_busy 1 2 3')
   assert.deepEqual(client.model.calls, ['1', 'hi', '2', '2 ok 5', '2 ok 5 ok 6'])
-  assert.deepEqual([client.turns.tasks.size, client.runtime.sessions.queues.size], [0, 0])
+  const { sessions, turns: running } = client.runtime
+  assert.deepEqual([running.tasks.size, sessions.queues.size], [0, 0])
 })
 
 test('history is cut in front of a prompt, and a long turn is kept whole', async () => {

@@ -16,7 +16,6 @@ from .requests import read_actor, receive
 from .runtime import Runtime
 from .server import Events, relay
 from .sessions import Snapshot
-from .turns import Turns
 from .ui_messages import read_turns
 
 STREAM_HEADER = "x-vercel-ai-ui-message-stream"
@@ -29,13 +28,13 @@ class ChatRoute(Capability):
     # Adds details to the text of an error, for callers who may see them.
     advise: Callable[[AgentError], str] = staticmethod(lambda failure: "")
 
-    def routes(self, turns: Turns) -> Routes:
+    def routes(self) -> Routes:
         one_read = asyncio.Lock()
 
         async def post(request: Request, runtime: Runtime) -> Response:
-            with turns.reading():
+            with runtime.turns.reading():
                 turn = await _read_turn(request, runtime)
-            response = await relay(request, turns, runtime, turn, UiEvents(turn, self.advise))
+            response = await relay(request, runtime, turn, UiEvents(turn, self.advise))
             response.headers[STREAM_HEADER] = "v1"
             return _private(request, response)
 
@@ -43,7 +42,7 @@ class ChatRoute(Capability):
             ids = request.query_params.getlist("id")
             session_id = _read_id(request, ids[0] if len(ids) == 1 else None)
             actor = read_actor(request, runtime)
-            with turns.reading():
+            with runtime.turns.reading():
                 async with one_read:  # a large session takes all of the process for a moment
                     snapshot = await runtime.sessions.read(session_id, actor)
                     text = _json(_ui_messages(snapshot) if snapshot else [])

@@ -11,7 +11,7 @@ import click
 from .capabilities import COMMANDS, SERVE_OPTIONS, Settings, make_capabilities
 from .capability import Capability, check_all
 from .chat import chat
-from .findings import Finding, diagnostic, format_finding, has_errors, refuse_errors
+from .findings import Finding, diagnostic, errors_of, format_finding, refuse_errors
 from .log import Formatter
 
 # A command imports what loads a framework or a client when it runs, so that --help stays quick.
@@ -47,14 +47,14 @@ def check(as_json: bool, connect: bool) -> None:
     settings, findings = Settings.read()
     capabilities = make_capabilities(settings)
     findings += [*check_model(settings), *check_all(capabilities)]
-    if connect and not has_errors(findings):
+    if connect and not errors_of(findings):
         findings += asyncio.run(_ping(capabilities))
     try:
         listen(settings).close()
     except click.ClickException as error:
         if getattr(error.__cause__, "errno", None) != errno.EADDRINUSE:  # perhaps by this agent
             findings.append(diagnostic("SET-HOST", error.message))
-    errors = sum(finding["severity"] == "error" for finding in findings)
+    errors = len(errors_of(findings))
     warnings = len(findings) - errors
     if as_json:
         report = {"diagnostics": findings, "errors": errors, "warnings": warnings}

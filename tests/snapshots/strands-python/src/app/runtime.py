@@ -1,9 +1,10 @@
-"""What the turns of one process share: the model, the sessions and the capabilities."""
+"""What a process consists of: its model, its sessions, its turns and its capabilities."""
 
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from functools import partial
 from inspect import iscoroutinefunction
 from typing import Any
 
@@ -18,15 +19,16 @@ from .model import build_model, check_model, model_endpoint
 from .session_store import InProcess
 from .sessions import Sessions
 from .settings import CoreSettings, without_password
+from .turns import Turns
 
 
 class Runtime:
-    """The model, the sessions and the capabilities of a process."""
+    """The model, the sessions, the turns and the capabilities of a process."""
 
     def __init__(self, settings: CoreSettings, capabilities: Sequence[Capability] = ()) -> None:
         """Callers run `check_all` first: with invalid files this raises arbitrary errors."""
         self.settings, self.model, self.capabilities = settings, build_model(settings), capabilities
-        self._opened: list[Capability] = []
+        self.turns, self._opened = Turns(settings.max_turns), list[Capability]()
         for method in (m for c in capabilities for m in (c.prepare, c.committed)):
             if iscoroutinefunction(method):  # nobody would await it
                 raise TypeError(f"{method.__qualname__} must not be async")
@@ -37,11 +39,6 @@ class Runtime:
     def actor_required(self) -> bool:
         """Whether every caller must send an actor id."""
         return any(capability.actor_required for capability in self.capabilities)
-
-    @property
-    def is_busy(self) -> bool:
-        """Whether data of a committed turn is still to be written."""
-        return any(capability.is_busy for capability in self.capabilities)
 
     @property
     def retention_notice(self) -> str:
@@ -73,7 +70,9 @@ class Runtime:
         """Surround a turn with all capabilities."""
         async with AsyncExitStack() as stack:
             for capability in self._overriding("around"):
-                await stack.enter_async_context(_contained(capability.around(turn)))
+                context = capability.around(turn)
+                await context.__aenter__()
+                stack.push_async_exit(partial(_leave, context))
             yield
 
     def prepare(self, turn: Turn) -> dict[str, Any]:
@@ -114,22 +113,13 @@ class Runtime:
                 log_unexpected(error)
 
 
-@asynccontextmanager
-async def _contained(context: AbstractAsyncContextManager[None]) -> AsyncIterator[None]:
-    """Surround a turn without changing how it ends: later errors are only logged."""
-    await context.__aenter__()
-    failure: BaseException | None = None
+async def _leave(context: AbstractAsyncContextManager[None], *failure: Any) -> None:
+    """Leave what surrounds a turn, which ends as it would without it: errors are only logged."""
     try:
-        yield
-    except BaseException as error:
-        failure = error
-        raise
-    finally:
-        try:
-            await context.__aexit__(type(failure) if failure else None, failure, None)
-        except Exception as error:  # noqa: BLE001 (the turn has ended)
-            if error is not failure:
-                log_unexpected(error)
+        await context.__aexit__(*failure)
+    except Exception as error:  # noqa: BLE001 (the turn has ended)
+        if error is not failure[1]:
+            log_unexpected(error)
 
 
 def start_runtime(

@@ -10,7 +10,6 @@ from .contract import Turn
 from .findings import Finding
 from .session_store import SessionStore
 from .settings import CoreSettings
-from .turns import Turns
 
 # By method and path, such as "GET /files/{name}": functions of a Starlette request and the Runtime
 # that return a Starlette response.
@@ -75,7 +74,7 @@ class Capability:
         """Return where the sessions live; the first capability that has a store decides."""
         return None
 
-    def routes(self, turns: Turns) -> Routes:
+    def routes(self) -> Routes:
         """Return routes; Host, Origin and API_TOKEN are checked before they are called."""
         return {}
 

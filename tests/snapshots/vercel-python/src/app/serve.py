@@ -18,7 +18,6 @@ from .reload import take_over
 from .runtime import Runtime, start_runtime
 from .server import create_app
 from .settings import CoreSettings
-from .turns import Turns
 
 
 def run_server() -> None:
@@ -68,12 +67,12 @@ class _Server(uvicorn.Server):
 
 
 async def _serve(runtime: Runtime) -> None:
-    settings, turns = runtime.settings, Turns(runtime.settings.max_turns)
+    settings = runtime.settings
     await runtime.open()
     listener = listen(settings)
     hand_over = take_over(runtime.sessions.store)
     Connection.most = max_connections(settings.max_turns)
-    server = _Server(create_app(runtime, turns), settings.request_timeout_seconds)
+    server = _Server(create_app(runtime), settings.request_timeout_seconds)
     running = asyncio.create_task(server.serve([listener]))
     if not settings.is_loopback and not settings.api_token:
         place = f"{settings.host} is reachable from other machines"
@@ -82,7 +81,7 @@ async def _serve(runtime: Runtime) -> None:
     address = f"http://{host}:{listener.getsockname()[1]}"
     click.echo("\n".join([*runtime.describe(address), f"Listening on {address}"]))
     await server.signalled.wait()
-    await turns.drain(settings.shutdown_grace_seconds)
+    await runtime.turns.drain(settings.shutdown_grace_seconds)
     await runtime.close()
     hand_over()
     server.should_exit = True

@@ -38,7 +38,6 @@ class Session:
     def __init__(self, id: str, actor: str | None, store: SessionStore, loaded: Loaded):
         self._id, self._actor, self._store = id, actor, store
         self._stored, self.snapshot = loaded
-        self.turn = self.snapshot["app_data"]["turn"] + 1 if self.snapshot else 1
         if self.snapshot and self.snapshot["app_data"]["actor"] != actor:
             raise AgentError("session_forbidden")
 
@@ -47,8 +46,8 @@ class Session:
 
         Raises AgentError `session_too_large` for a prompt that no session can hold.
         """
-        turn.number = self.turn
         last: LastTurn | None = self.snapshot["app_data"] if self.snapshot else None
+        turn.number = last["turn"] + 1 if last else 1
         if last and turn.key is not None and turn.key == last["key"]:
             turn.number, turn.outcome = last["turn"], "replayed"
             return last
@@ -73,12 +72,7 @@ class Session:
         large, the oldest turns are left out. `saved` is a callback because a save whose
         acknowledgement was lost is found by a later load, in another turn.
         """
-        last: LastTurn = {
-            "actor": self._actor,
-            "turn": self.turn,
-            "key": turn.key,
-            "reply": reply,
-        }
+        last = LastTurn(actor=self._actor, turn=turn.number, key=turn.key, reply=reply)
         if self._stored and not self.snapshot:
             last["restarted"] = True
         committed = _serialize(snapshot | {"app_data": last})
@@ -104,15 +98,10 @@ class Sessions:
     """The sessions of this process."""
 
     def __init__(self, settings: CoreSettings, store: SessionStore) -> None:
-        self._queue, self._store = settings.session_queue, store
+        self.store, self._queue = store, settings.session_queue
         self._locks: dict[str, asyncio.Lock] = {}
         self._loads: dict[str, asyncio.Task[Loaded]] = {}  # the latest of each
         self._turns: Counter[str] = Counter()  # running or waiting
-
-    @property
-    def store(self) -> SessionStore:
-        """Where the committed snapshots live."""
-        return self._store
 
     @asynccontextmanager
     async def open(self, session_id: str, actor: str | None) -> AsyncIterator[Session]:
@@ -125,7 +114,7 @@ class Sessions:
         if load := self._loads.get(session_id):  # other actors get no place in the queue
             await asyncio.wait({load})
             if not load.cancelled() and not load.exception():
-                Session(session_id, actor, self._store, load.result())
+                Session(session_id, actor, self.store, load.result())
         if self._turns[session_id] > self._queue:
             raise AgentError("session_busy")
         self._turns[session_id] += 1
@@ -133,7 +122,7 @@ class Sessions:
             async with self._locks.setdefault(session_id, asyncio.Lock()):
                 load = asyncio.create_task(self._load(session_id))
                 self._loads[session_id] = load
-                yield Session(session_id, actor, self._store, await load)
+                yield Session(session_id, actor, self.store, await load)
         finally:
             self._turns[session_id] -= 1
             if not self._turns[session_id]:
@@ -145,12 +134,12 @@ class Sessions:
         if load := self._loads.get(session_id):  # what the running turn began with
             await asyncio.wait({load})
             if not load.cancelled():
-                return Session(session_id, actor, self._store, load.result()).snapshot
+                return Session(session_id, actor, self.store, load.result()).snapshot
         async with self.open(session_id, actor) as session:
             return session.snapshot
 
     async def _load(self, session_id: str) -> Loaded:
-        stored = await self._store.load(session_id)
+        stored = await self.store.load(session_id)
         return stored, json.loads(stored.snapshot) if stored and stored.snapshot else None
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from ..capability import Capability
 from ..contract import AgentError
-from ..findings import Finding, has_errors
+from ..findings import Finding, errors_of
 from .check import Project, check_project, load_project
 from .secrets import SecretError, Secrets
 from .settings import DeclarationSettings
@@ -27,7 +27,7 @@ class Declarations(Capability):
 
     def check(self) -> list[Finding]:
         findings = check_project(Path(), self.agent_id)
-        self.is_valid = not has_errors(findings)
+        self.is_valid = not errors_of(findings)
         return findings
 
     async def open(self) -> None:

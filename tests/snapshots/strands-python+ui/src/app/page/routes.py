@@ -14,7 +14,6 @@ from ..chat_route import ChatRoute
 from ..contract import AgentError
 from ..findings import Finding, diagnostic
 from ..runtime import Runtime
-from ..turns import Turns
 from .settings import PageSettings
 
 FOLDER = Path(__file__).parent
@@ -64,7 +63,7 @@ class Page(Capability):
         names = {path: "" if path.name == "index.html" else path.name for path in files}
         return {f"GET /{names[path]}": _sender(path) for path in files} if self.settings.ui else {}
 
-    def routes(self, turns: Turns) -> Routes:
+    def routes(self) -> Routes:
         return {"GET /agent.json": _describe_agent} if self.settings.ui else {}
 
     def _advise(self, failure: AgentError) -> str:
