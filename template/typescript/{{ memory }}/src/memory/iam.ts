@@ -9,9 +9,8 @@ import { join } from 'node:path'
 import { secretRefs } from '../collections/backends.ts'
 import type { Project } from '../collections/check.ts'
 import type { Collection } from '../collections/models.ts'
-import { memoryStatements } from './memory_iam.ts'
 import { sessionStatements } from './session_iam.ts'
-import { ACCOUNT, REGION } from './statements.ts'
+import { ACCOUNT, memoryStatements, REGION } from './statements.ts'
 
 const PARTITIONS = { 'cn-': 'aws-cn', 'us-gov-': 'aws-us-gov' }
 const VARIABLE = /[$][{][A-Za-z0-9_]+[}]/

@@ -9,7 +9,7 @@ import { InProcess, type SessionStore } from '../session_store.ts'
 import type { DurableStore } from './base.ts'
 import { CachedStore } from './cached.ts'
 import { checkStore } from './check.ts'
-import { openStore } from './index.ts'
+import { DeclaredStore } from './declared.ts'
 import type { StoreSettings } from './settings.ts'
 
 /** The store of the sessions; while its variable is unset, they live in this process. */
@@ -44,7 +44,7 @@ export class Store extends Capability<StoreSettings> {
     if (!this.collection || this.unset) return null
     const { project, secrets } = this.declarations
     this.#opened ??= this.decorate(
-      openStore(this.collection, project.agentId, this.settings, secrets),
+      new DeclaredStore(this.collection, project.agentId, this.settings, secrets),
     )
     return this.#opened
   }

@@ -7,9 +7,8 @@ import { ACTOR_ID, ERRORS, SESSION_ID } from '../contract.ts'
 import { CommandError, refuseErrors } from '../findings.ts'
 import { Conflict, type DurableStore, StoreUnavailable, Unsupported } from './base.ts'
 import { Store } from './capability.ts'
-import { ownerOf, UNREADABLE } from './owner.ts'
 import type { StoreSettings } from './settings.ts'
-import { readSnapshot } from './snapshot.ts'
+import { ownerOf, readSnapshot, UNREADABLE } from './snapshot.ts'
 
 const USAGE = `Usage: node src/main.ts sessions COMMAND
 

@@ -10,7 +10,6 @@ from ..collections.models import Collection
 from ..collections.secrets import unset_variables
 from ..findings import Finding
 from ..session_store import InProcess, SessionStore
-from . import open_store
 from .base import DurableStore
 from .cached import CachedStore
 from .check import check_store
@@ -38,8 +37,10 @@ class Store(Capability):
         """The store. None: sessions live in this process."""
         if self.collection is None or unset_variables(self.settings, self.collection):
             return None
+        from .declared import DeclaredStore  # its client takes a while to import
+
         agent_id, secrets = self._declarations.project.agent_id, self._declarations.secrets
-        store = open_store(self.collection, agent_id, self.settings, secrets)
+        store = DeclaredStore(self.collection, agent_id, self.settings, secrets)
         return self.decorate(store) if self.decorate else store
 
     @property
