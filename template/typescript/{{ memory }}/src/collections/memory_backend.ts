@@ -13,7 +13,7 @@ const PLACEHOLDER = /\{(?:actorId|projectId|sessionId)\}/g
 const AMBIGUOUS = /\{actorId\}[^/{]*\{|\}[^/{}]*\{actorId\}/
 const MAX_RECORDS = 100
 
-const NamespaceConfig = z.strictObject({
+export const NamespaceConfig = z.strictObject({
   top_k: whole(1, 1000).default(10),
   relevance_score: z.number().min(0).max(1).default(0.2),
 })
@@ -38,6 +38,7 @@ export const AgentCoreConfig = z.strictObject({
   batch_size: whole(1, 100).default(1),
 })
 
+export type NamespaceConfig = z.output<typeof NamespaceConfig>
 export type AgentCoreConfig = z.output<typeof AgentCoreConfig>
 
 export const backend = { secretRefs, backendFindings }

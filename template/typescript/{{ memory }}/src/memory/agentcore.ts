@@ -15,7 +15,7 @@ import {
   MemoryUnavailable,
   type Resource,
 } from './base.ts'
-import { eventSession, type Namespace } from './namespaces.ts'
+import { eventSession, type Namespace, type Who } from './namespaces.ts'
 import { withRetries } from './retry_queue.ts'
 
 const PAGE = 100 // the most that the service gives, or takes, at once
@@ -79,18 +79,7 @@ export class Clients {
       return new aws.BedrockAgentCoreControl(config)
     }
     const aws = await import('@aws-sdk/client-bedrock-agentcore')
-    const client = new aws.BedrockAgentCore(config)
-    // A search has all its records on one page, also that of the SDK of Strands.
-    const onePage = { name: 'onePage', step: 'initialize' } as const
-    client.middlewareStack.add(
-      (next) => async (args) => {
-        const input = args.input as { searchCriteria?: { topK?: number } }
-        const maxResults = input.searchCriteria?.topK
-        return await next(maxResults ? { ...args, input: { ...args.input, maxResults } } : args)
-      },
-      onePage,
-    )
-    return client
+    return new aws.BedrockAgentCore(config)
   }
 }
 
@@ -121,9 +110,15 @@ export class AgentCore implements Memory {
     }
   }
 
-  async retrieve(namespace: Namespace, query: string, topK: number): Promise<MemoryRecord[]> {
-    const asked = { ...namespace.wire, searchCriteria: { searchQuery: query, topK } }
-    const reply = await this.#call('recall', (client, memoryId, stop) =>
+  async retrieve(
+    _who: Who,
+    namespace: Namespace,
+    query: string,
+    topK: number,
+  ): Promise<MemoryRecord[]> {
+    const searchCriteria = { searchQuery: query, topK }
+    const asked = { ...namespace.wire, searchCriteria, maxResults: topK }
+    const reply = await this.call('recall', (client, memoryId, stop) =>
       client.retrieveMemoryRecords({ memoryId, ...asked }, stop),
     )
     return (reply.memoryRecordSummaries ?? []).map(recordOf)
@@ -139,7 +134,7 @@ export class AgentCore implements Memory {
     }
     // The service allows keys in lower case only.
     const variables = { extractionConfig: { namespaceVariables: { projectid: projectId ?? '' } } }
-    await this.#call('record', (client, memoryId, stop) =>
+    await this.call('record', (client, memoryId, stop) =>
       client.createEvent({ memoryId, ...event, ...(projectId !== null && variables) }, stop),
     )
   }
@@ -192,7 +187,7 @@ export class AgentCore implements Memory {
 
   /** Return the resource as GetMemory describes it; an answer is kept. */
   async describe(): Promise<Resource> {
-    this.#resource ??= this.#call('control', async (client, memoryId, stop) => {
+    this.#resource ??= this.call('control', async (client, memoryId, stop) => {
       const name = memoryId.split('/').at(-1) ?? '' // the control plane takes no ARN
       const { memory } = await client.getMemory({ memoryId: name }, stop)
       const { status = '', strategies = [], namespaceKeys: keys = [] } = memory ?? {}
@@ -231,10 +226,11 @@ export class AgentCore implements Memory {
   }
 
   async #retry<T>(use: Use<'record', T>): Promise<T> {
-    return await withRetries(() => this.#call('record', use))
+    return await withRetries(() => this.call('record', use))
   }
 
-  async #call<K extends keyof Client, T>(kind: K, use: Use<K, T>): Promise<T> {
+  /** Call the service within its time limit. Throws MemoryUnavailable. */
+  protected async call<K extends keyof Client, T>(kind: K, use: Use<K, T>): Promise<T> {
     const [memoryId, seconds] = [await this.memoryId(), this.clients.secondsOf(kind)]
     const abortSignal = AbortSignal.timeout(seconds * 1000)
     const why = `AgentCore Memory: no answer within ${seconds} s`

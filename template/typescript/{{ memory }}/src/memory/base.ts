@@ -1,5 +1,6 @@
 // What every long-term memory does, how it fails, and how a call of it is limited.
 
+import type { NamespaceConfig } from '../collections/memory_backend.ts'
 import { describe } from '../log.ts'
 import type { Who, Namespace, Strategy } from './namespaces.ts'
 
@@ -56,7 +57,7 @@ export interface Memory {
   readonly contact: string
 
   /** Return at most `topK` (1 to 100) records for 1 to 10,000 UTF-16 units, best first. */
-  retrieve(namespace: Namespace, query: string, topK: number): Promise<MemoryRecord[]>
+  retrieve(who: Who, namespace: Namespace, query: string, topK: number): Promise<MemoryRecord[]>
 
   /** Send what was said; what is worth remembering is extracted later. */
   createEvent(event: MemoryEvent): Promise<void>
@@ -80,9 +81,6 @@ export interface Memory {
   describe(): Promise<Resource>
 }
 
-/** How many records a namespace gives, and how relevant they must be. */
-export type Wanted = { readonly top_k: number; readonly relevance_score: number }
-
 /** A collection of long-term memory as this agent uses it. */
 export interface MemoryCollection {
   readonly id: string
@@ -96,7 +94,7 @@ export interface MemoryCollection {
   /** The value of {projectId}, if it is needed. */
   readonly projectId: string | null
   /** What is wanted of each namespace template; null: the resource says which there are. */
-  namespaces: Record<string, Wanted> | null
+  namespaces: Record<string, NamespaceConfig> | null
 }
 
 /** Do the work, and throw MemoryUnavailable as soon as `stop` is aborted. */

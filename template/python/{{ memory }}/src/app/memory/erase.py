@@ -57,7 +57,8 @@ class Erasure:
         self._who = Who(actor, "", long_term.project_id)
         self._memories: list[tuple[Collection, Memory]] = []
         self._sessions: list[list[str]] = []  # of the actor, in each memory
-        for id, memory in long_term.memories.items():
+        for used in long_term.collections:
+            id, memory = used.id, used.memory
             collection, local = long_term.project.collections[id], LocalMemory(id, [])
             self._memories.append((collection, memory))
             if isinstance(memory, LocalMemory):

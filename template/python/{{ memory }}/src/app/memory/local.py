@@ -29,10 +29,11 @@ STOP = "a an and are be did do does for how i in is it my of on or the to was wh
 class LocalMemory:
     """The rows of a file: events, and each user message in each of its namespaces."""
 
-    def __init__(self, collection_id: str, templates: Sequence[str]) -> None:
+    def __init__(self, collection_id: str, templates: Sequence[str], note: str = "") -> None:
+        """`note` follows the path in `contact`."""
         self._templates, self._lock = templates, RLock()
         self._path = FOLDER / f"{collection_id}.jsonl"
-        self.contact = str(self._path)
+        self.contact = f"{self._path}{note}"
 
     @property
     def exists(self) -> bool:

@@ -12,6 +12,8 @@ import type { Utterance } from './base.ts'
 import type { LongTermMemory } from './long_term.ts'
 import { type Hit, memoryBlock, type MemoryTurn } from './recall.ts'
 
+export { AgentCore } from './agentcore.ts'
+
 const SEARCH = 'Search long-term memory for facts, preferences or context of earlier conversations.'
 const ADD = 'Add facts, preferences or decisions that are worth recalling in later conversations.'
 

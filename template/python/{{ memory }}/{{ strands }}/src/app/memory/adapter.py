@@ -30,10 +30,10 @@ from ..contract import is_blank
 from ..log import describe
 from ..offline_model import OfflineModel
 from . import agentcore
-from .base import Record, Utterance
+from .base import MemoryCollection, Record, Utterance
 from .namespaces import Namespace, Who, event_session
 from .own_stores import own_stores
-from .recall import MAX_QUERY_CHARS, Hit, MemoryTurn, Reader, best, current, memory_block
+from .recall import MAX_QUERY_CHARS, Hit, MemoryTurn, best, current, memory_block
 from .record import Recorder
 from .settings import MemorySettings
 
@@ -93,7 +93,7 @@ class CollectionStore(MemoryStore):
     description, max_search_results, extraction = None, None, None
 
     def __init__(
-        self, name: str, turn: MemoryTurn, readers: list[Reader], *, writable: bool
+        self, name: str, turn: MemoryTurn, readers: list[MemoryCollection], *, writable: bool
     ) -> None:
         self.name, self.writable, self._turn, self._readers = name, writable, turn, readers
 
@@ -242,7 +242,7 @@ def prepare(turn: MemoryTurn, options: dict[str, Any], settings: MemorySettings)
     turn.model = options["model"] = with_memory(options["model"])
     seconds = settings.recall_timeout_seconds
     turn.stores = [GuardedStore(store, seconds) for store in own_stores(turn.who)]
-    readers = {reader.collection_id: [reader] for reader in turn.readers}
+    readers = {reader.id: [reader] for reader in turn.readers}
     adds = bool(settings.add_memory_tool) and turn.is_writable
     if adds and not readers:
         readers = {"memory": []}  # nothing is read: only a place for the tool
