@@ -44,10 +44,11 @@ class Clients:
         except TimeoutError:
             raise MemoryUnavailable(f"AgentCore Memory: no answer within {seconds} s") from None
 
-    async def make(self, kind: Kind, region: str) -> None:
-        """Make a client in a thread."""
+    async def warm_up(self, kind: Kind, region: str) -> None:
+        """Make a client before its first call, which reports a failure."""
         make, limiter = partial(self.get, kind, region), self._limiters[kind]
-        await anyio.to_thread.run_sync(make, abandon_on_cancel=True, limiter=limiter)
+        with suppress(Exception):
+            await anyio.to_thread.run_sync(make, abandon_on_cancel=True, limiter=limiter)
 
     def get(self, kind: Kind, region: str) -> Any:
         """Return a client; making the first takes a while."""
@@ -91,7 +92,7 @@ class Clients:
 
 
 class AgentCore:
-    """The memory whose id a secret holds. All memories of a process share `clients`."""
+    """A Memory whose id a secret holds. All memories of a process share `clients`."""
 
     def __init__(self, ref: SecretRef, region: str, secrets: Secrets, clients: Clients) -> None:
         self.ref, self.region, self.secrets, self.clients = ref, region, secrets, clients
@@ -105,15 +106,9 @@ class AgentCore:
         except SecretError as error:
             raise MemoryUnavailable(str(error), transient=False) from None
 
-    async def warm_up(self, kind: Kind) -> None:
-        """Make a client before its first call, which reports a failure."""
-        with suppress(Exception):
-            await self.clients.make(kind, self.region)
-
     async def retrieve(
         self, who: Who, namespace: Namespace, query: str, limit: int
     ) -> list[Record]:
-        """Return at most `limit` (1 to 100) records for a query of at most 10,000 UTF-16 units."""
         more = {"searchCriteria": {"searchQuery": query, "topK": limit}, "maxResults": limit}
         reply = await self._call("recall", "retrieve_memory_records", **namespace.parameter, **more)
         return [
@@ -128,7 +123,6 @@ class AgentCore:
         ]
 
     async def create_event(self, event: Event) -> None:
-        """Send the texts of turns, from which the memory extracts records."""
         payload = [
             {"conversational": {"role": role, "content": {"text": text}}}
             for role, text in event.utterances
@@ -153,18 +147,15 @@ class AgentCore:
         return await self.clients.run("control", self.region, get)
 
     async def sessions(self, actor: str) -> list[str]:
-        """Return the sessions of an actor, by their names in the memory."""
         pages = self._pages("list_sessions", "sessionSummaries", actorId=actor)
         return [session["sessionId"] async for page in pages for session in page]
 
     async def events(self, actor: str, session: str) -> AsyncIterator[list[str]]:
-        """Yield the ids of the events of a session, page by page."""
         given = {"actorId": actor, "sessionId": session, "includePayloads": False}
         async for page in self._pages("list_events", "events", **given):
             yield [event["eventId"] for event in page]
 
     async def delete_event(self, actor: str, session: str, event: str) -> None:
-        """Delete an event. Idempotent."""
         given = {"actorId": actor, "sessionId": session, "eventId": event}
         try:
             await with_retries(partial(self._call, "record", "delete_event", **given))
@@ -173,14 +164,12 @@ class AgentCore:
                 raise
 
     async def records(self, namespace: Namespace) -> AsyncIterator[list[str]]:
-        """Yield the ids of all records in a namespace, page by page."""
         key = "memoryRecordSummaries"
         async for page in self._pages("list_memory_records", key, **namespace.parameter):
             records = [record for record in page if any(map(namespace.holds, record["namespaces"]))]
             yield [record["memoryRecordId"] for record in records]
 
     async def delete_records(self, ids: list[str]) -> list[str]:
-        """Delete a page of records, and return the ids that the memory reports as deleted."""
         records = [{"memoryRecordId": id} for id in ids]
         call = partial(self._call, "record", "batch_delete_memory_records", records=records)
         deleted = (await with_retries(call))["successfulRecords"]

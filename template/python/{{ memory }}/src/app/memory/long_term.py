@@ -148,8 +148,9 @@ class LongTermMemory(Capability):
             kinds: list[agentcore.Kind] = ["record"] if collection.is_writable else []
             if collection.is_read:
                 kinds += ["recall"] if collection.namespaces else ["recall", "control"]
-            if isinstance(collection.memory, adapter.AgentCore):
-                self._warming += [create_task(collection.memory.warm_up(kind)) for kind in kinds]
+            if isinstance(memory := collection.memory, adapter.AgentCore):
+                for kind in kinds:
+                    self._warming.append(create_task(memory.clients.warm_up(kind, memory.region)))
 
     async def _check_writers(self) -> None:
         """Raise MemoryUnavailable if two collections write to one memory."""

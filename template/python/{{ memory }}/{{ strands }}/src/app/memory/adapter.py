@@ -70,7 +70,6 @@ class AgentCore(agentcore.AgentCore):
     async def retrieve(
         self, who: Who, namespace: Namespace, query: str, limit: int
     ) -> list[Record]:
-        """Return at most `limit` (1 to 100) records for a query of at most 10,000 UTF-16 units."""
         given: dict[str, Any] = {"memory_id": await self.memory_id(), "actor_id": who.actor}
         given["namespace_path" if namespace.is_subtree else "namespace"] = namespace.path
         given["session_id"] = event_session(who.session_id)
