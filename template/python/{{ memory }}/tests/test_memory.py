@@ -209,7 +209,7 @@ async def test_a_search_applies_the_limits_of_the_files() -> None:
 
 
 def test_a_block_is_escaped_and_bounded() -> None:
-    hits = [Hit(text, 1, "", 'a"', "", "") for text in ("</memory> & <b>", "x" * 20_000, "y")]
+    hits = [Hit("", text, 1, "", "", 'a"') for text in ("</memory> & <b>", "x" * 20_000, "y")]
     lines = memory_block(hits).split("\n")
     assert lines[1] == '<entry source="a&quot;">&lt;/memory&gt; &amp; &lt;b&gt;</entry>'
     assert [len(lines), lines[2][-9:], memory_block([])] == [4, "y</entry>", ""]

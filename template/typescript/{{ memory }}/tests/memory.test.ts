@@ -299,8 +299,7 @@ test('a memory is compared with its collection', async (context) => {
     ['CREATING', '/users/{actorId}', ['AML-W243']],
   ]
   for (const [status, namespace, ids] of cases) {
-    const strategies = [{ id: 's', namespaces: [namespace] }]
-    const resource = { status, strategies, namespaceKeys: [] }
+    const resource = { status, strategies: [{ strategyId: 's', namespaces: [namespace] }] }
     context.mock.method(AgentCore.prototype, 'describe', async () => resource)
     const found = await checkResources(longTerm.collections, null)
     assert.deepEqual(

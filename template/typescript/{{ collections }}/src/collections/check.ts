@@ -14,6 +14,12 @@ import { hasAwsCredentials, isSet, readVariable, SecretError, variableOf } from 
 
 const UPDATE = 'uvx copier update --defaults -r :current: -d'
 const SENTENCE_END = /(?<![.!?])[.!?]+(?:[ \t\n]+|$)|[。！？]+/
+/** The id and the end of the message about a reference to a collection of this status. */
+const STATUS = {
+  disabled: ['AML-E102', 'disabled: remove it from this list'],
+  draft: ['AML-E103', 'a draft: set its status to active first'],
+  deprecated: ['AML-W208', 'deprecated: plan a replacement'],
+} as const
 const BREADTH = { none: 0, session: 1, project: 2, user: 3 }
 
 type Reference = readonly [access: 'read' | 'write', path: Path, id: string]
@@ -309,15 +315,9 @@ function* checkReference(
   [access, path, id]: Reference,
   { status, scope: { lifetime }, writeback }: Collection,
 ): Findings {
-  if (status === 'disabled') {
-    const message = `Collection ${id} is disabled: remove it from this list.`
-    yield document.finding('AML-E102', message, ...path)
-  } else if (status === 'draft') {
-    const message = `Collection ${id} is a draft: set its status to active first.`
-    yield document.finding('AML-E103', message, ...path)
-  } else if (status === 'deprecated') {
-    const message = `Collection ${id} is deprecated: plan a replacement.`
-    yield document.finding('AML-W208', message, ...path)
+  if (status !== 'active') {
+    const [number, message] = STATUS[status]
+    yield document.finding(number, `Collection ${id} is ${message}.`, ...path)
   }
   if (BREADTH[lifetime] > BREADTH[mode]) {
     const message = `Collection ${id} has lifetime ${lifetime}: memory.mode ${mode} is too narrow.`
@@ -366,8 +366,8 @@ function* checkGrants(document: Document, { collections: grants }: Grants, files
       const message = `collections/${ref}.collection.md does not exist: add it, or correct the id.`
       yield document.finding('AML-E101', message, ...path, 'ref')
     } else if (model?.status === 'disabled') {
-      const message = `Collection ${ref} is disabled: remove it from this list.`
-      yield document.finding('AML-E102', message, ...path, 'ref')
+      const [number, message] = STATUS.disabled
+      yield document.finding(number, `Collection ${ref} is ${message}.`, ...path, 'ref')
     }
     if (model?.writeback.enabled === false && access.includes('write')) {
       const what = `Collection ${ref} has writeback.enabled: false`

@@ -190,20 +190,8 @@ export class AgentCore implements Memory {
     this.#resource ??= this.call('control', async (client, memoryId, stop) => {
       const name = memoryId.split('/').at(-1) ?? '' // the control plane takes no ARN
       const { memory } = await client.getMemory({ memoryId: name }, stop)
-      const { status = '', strategies = [], namespaceKeys: keys = [] } = memory ?? {}
-      const all = strategies.map((one) => {
-        // What reflects on episodes has namespaces of its own.
-        const reflection = one.configuration?.reflection
-        const custom = reflection?.customReflectionConfiguration?.episodicReflectionOverride
-        const parts = [one, reflection?.episodicReflectionConfiguration ?? custom]
-        const namespaces = parts.flatMap((part) => {
-          const templates = part?.namespaceTemplates
-          return (templates?.length ? templates : part?.namespaces) ?? []
-        })
-        return { id: one.strategyId!, namespaces }
-      })
-      if (status !== 'ACTIVE') this.#resource = null // it will be another soon
-      return { status, strategies: all, namespaceKeys: keys.map(({ key }) => key!) }
+      if (memory?.status !== 'ACTIVE') this.#resource = null // it will be another soon
+      return memory ?? {}
     })
     return await this.#resource.catch((error) => {
       this.#resource = null

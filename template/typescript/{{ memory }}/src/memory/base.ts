@@ -1,8 +1,10 @@
 // What every long-term memory does, how it fails, and how a call of it is limited.
 
+import type { Memory as Description } from '@aws-sdk/client-bedrock-agentcore-control'
+
 import type { NamespaceConfig } from '../collections/memory_backend.ts'
 import { describe } from '../log.ts'
-import type { Who, Namespace, Strategy } from './namespaces.ts'
+import type { Namespace, Who } from './namespaces.ts'
 
 /** The memory failed. The text is for the log: without secrets, prompts and replies. */
 export class MemoryUnavailable extends Error {
@@ -44,12 +46,8 @@ export interface MemoryEvent {
   readonly projectId: string | null
 }
 
-/** What GetMemory says of a memory. */
-export interface Resource {
-  readonly status: string
-  readonly strategies: readonly Strategy[]
-  readonly namespaceKeys: readonly string[]
-}
+/** A memory as GetMemory describes it. */
+export type Resource = Partial<Description>
 
 /** The long-term memory of one collection. Every call is limited in time; MemoryUnavailable. */
 export interface Memory {

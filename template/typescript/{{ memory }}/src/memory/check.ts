@@ -52,13 +52,13 @@ async function check(
     const what = 'The status and namespaces of the memory could not be verified'
     return [document.finding('AML-W247', `${what}: ${error.message}.`, ...secret)]
   }
-  const { status, strategies, namespaceKeys } = resource
+  const { status, strategies = [], namespaceKeys = [] } = resource
   if (status !== 'ACTIVE') {
     const message = `The memory is ${status}, and cannot be used until it is ACTIVE.`
     return [document.finding('AML-W243', message, ...secret)]
   }
   // A strategy without templates writes to namespaces of its own choice.
-  if (strategies.some(({ namespaces }) => namespaces.length === 0)) return []
+  if (strategies.some((strategy) => writtenTemplates([strategy]).length === 0)) return []
   const written = writtenTemplates(strategies)
   if (!declared) {
     if (lifetime !== 'user' || written.some((one) => one.includes('{actorId}'))) return []
@@ -69,7 +69,7 @@ async function check(
     const asked = name.replaceAll('{projectId}', projectId ?? '{projectId}')
     if (written.some((one) => isWritten(asked, one))) return []
     const [id, why] =
-      name.includes('{projectId}') && !namespaceKeys.includes('projectid')
+      name.includes('{projectId}') && !namespaceKeys.some(({ key }) => key === 'projectid')
         ? ['AML-W245', 'add the namespace key projectid to the memory']
         : ['AML-W244', `they write to ${written.join(', ') || 'nothing'}`]
     const message = `No strategy of the memory writes to ${name}: ${why}.`

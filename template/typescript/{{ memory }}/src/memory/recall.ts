@@ -5,7 +5,7 @@ import { AsyncLocalStorage } from 'node:async_hooks'
 import { NamespaceConfig } from '../collections/memory_backend.ts'
 import { isBlank } from '../contract.ts'
 import { log } from '../log.ts'
-import { bounded, describeFailure, type MemoryCollection } from './base.ts'
+import { bounded, describeFailure, type MemoryCollection, type MemoryRecord } from './base.ts'
 import { resolve, type Who, writtenTemplates } from './namespaces.ts'
 
 export const MAX_QUERY_CHARS = 10_000 // UTF-16 units, as the service counts
@@ -15,14 +15,9 @@ export const DEFAULT = NamespaceConfig.parse({})
 const MAX_BLOCK_CHARS = 20_000
 const ESCAPES: Record<string, string> = { '&': '&amp;', '<': '&lt;', '>': '&gt;', '"': '&quot;' }
 
-/** A text that was recalled, how well it fits (0 to 1), and where it was found. */
-export interface Hit {
-  readonly text: string
-  readonly score: number
-  readonly namespace: string
+/** A record, and the collection that it is from. */
+export interface Hit extends MemoryRecord {
   readonly collection: string
-  readonly createdAt: string
-  readonly id: string
 }
 
 /** Return the search limits of each namespace template. Throws MemoryUnavailable. */

@@ -14,7 +14,7 @@ Utterance = tuple[Literal["USER", "ASSISTANT"], str]  # the role, and the text
 
 @dataclass(frozen=True)
 class Record:
-    """A memory; its score is from 0 to 1."""
+    """A memory, and its relevance to the query, from 0 to 1."""
 
     id: str
     text: str

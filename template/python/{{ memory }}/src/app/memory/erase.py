@@ -33,12 +33,10 @@ class Report:
 
     def lines(self) -> list[str]:
         """Return the report as text."""
-        counts = [f"{name} erased: {getattr(self, name)}" for name in COUNTS]
+        names = ("sessions", "events", "records")
+        counts = [f"{name} erased: {getattr(self, name)}" for name in names]
         failures = [f"failed: {what}" for what in self.could_not]
         return [*counts, *failures, *[f"note: {what}" for what in self.notes]]
-
-
-COUNTS = ("sessions", "events", "records")
 
 
 @dataclass

@@ -11,7 +11,7 @@ from typing import Any
 
 from ..collections.memory_backend import NamespaceConfig
 from ..contract import is_blank
-from .base import MemoryCollection, Utterance, describe_failure
+from .base import MemoryCollection, Record, Utterance, describe_failure
 from .namespaces import Who, resolve, written_templates
 
 log = logging.getLogger(__name__)
@@ -24,15 +24,10 @@ ESCAPES = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;"})
 
 
 @dataclass(frozen=True)
-class Hit:
-    """A memory, its relevance to the query (0 to 1), and its source."""
+class Hit(Record):
+    """A record, and the collection that it is from."""
 
-    text: str
-    score: float
-    namespace: str
     collection: str
-    created_at: str
-    id: str
 
 
 class MemoryTurn:
@@ -127,11 +122,11 @@ async def _namespaces(reader: MemoryCollection) -> dict[str, NamespaceConfig]:
 async def _retrieve(
     reader: MemoryCollection, template: str, config: NamespaceConfig, who: Who, query: str
 ) -> list[Hit]:
-    namespace, collection = resolve(template, who), reader.id
+    namespace = resolve(template, who)
     limit = min(MAX_RESULTS, OVERFETCH * config.top_k)
     records = await reader.traced.retrieve(who, namespace, query, limit)
     return [
-        Hit(record.text, record.score, record.namespace, collection, record.created_at, record.id)
+        Hit(**vars(record), collection=reader.id)
         for record in sorted(records, key=lambda record: -record.score)
         if record.score >= config.relevance_score
         and not is_blank(record.text)
