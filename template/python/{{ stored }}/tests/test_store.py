@@ -21,7 +21,7 @@ from app.main import cli
 from app.sessions import Sessions
 from app.store.base import Conflict, DurableStore, StoreUnavailable, Unsupported
 from app.store.cached import CachedStore
-from app.store.check import check_store
+from app.store.capability import check_store
 from app.store.declared import DeclaredStore
 from app.store.snapshot import owner_of
 
