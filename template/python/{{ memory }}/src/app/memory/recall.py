@@ -126,7 +126,7 @@ async def _retrieve(
     limit = min(MAX_RESULTS, OVERFETCH * config.top_k)
     records = await reader.traced.retrieve(who, namespace, query, limit)
     return [
-        Hit(**vars(record), collection=reader.id)
+        Hit(**vars(record) | {"collection": reader.id})
         for record in sorted(records, key=lambda record: -record.score)
         if record.score >= config.relevance_score
         and not is_blank(record.text)
