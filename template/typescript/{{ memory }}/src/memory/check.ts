@@ -1,21 +1,29 @@
 // The checks of long-term memory: its saved policy, and the resources themselves.
 
+import { existsSync, readFileSync } from 'node:fs'
+
 import type { Project } from '../collections/check.ts'
 import { type Document, finding, readDocument } from '../collections/reader.ts'
 import { hasAwsCredentials } from '../collections/secrets.ts'
 import type { Finding } from '../findings.ts'
 import { AgentCore } from './agentcore.ts'
 import { type MemoryCollection, MemoryRefused, MemoryUnavailable } from './base.ts'
-import { isSavedPolicyCurrent, policyFile } from './iam.ts'
+import { isFilledIn, makePolicy, policyFile } from './iam.ts'
 import { segmentsOf, writtenTemplates } from './namespaces.ts'
 
 const CONFIG = ['backend', 'retrieval_config']
 
-/** Return a warning if a policy is saved that is not the present one. */
-export function checkPolicy(folder: string, project: Project): Finding[] {
-  if (isSavedPolicyCurrent(folder, project)) return []
+/** Return a warning if a policy is saved that is not the one that the project needs. */
+export function checkPolicy(project: Project): Finding[] {
+  const file = policyFile(project)
+  if (!existsSync(file)) return []
+  try {
+    if (isFilledIn(JSON.parse(readFileSync(file, 'utf8')), makePolicy(project))) return []
+  } catch {
+    // It is not JSON.
+  }
   const message = 'This is not the policy that `iam` prints: save it again with `iam -- --save`.'
-  return [finding('AML-W248', policyFile(project), 1, message)]
+  return [finding('AML-W248', file, 1, message)]
 }
 
 /** Return where a memory on AWS is not as the files need it. Calls the service. */
