@@ -65,16 +65,12 @@ class Erasure:
             elif local.exists:  # from trials without the service
                 self._memories.append((collection, local))
 
-    async def _find_sessions(self) -> None:
-        """Find the sessions of the actor that the memories know."""
+    async def erase(self) -> Report:
+        """Erase sessions, events and records, and return the report."""
         for collection, memory in self._memories:
             self._sessions.append([])
             with self._attempt(f"events of collection {collection.collection_id}"):
                 self._sessions[-1] = await memory.sessions(self.report.actor)
-
-    async def erase(self) -> Report:
-        """Erase sessions, events and records, and return the report."""
-        await self._find_sessions()
         known = sorted({id for sessions in self._sessions for id in sessions})
         if self._erase_sessions:
             await self._erase_sessions(self.report, known)

@@ -226,14 +226,11 @@ class RecallingModel(OfflineModel):
             yield event
 
 
-def with_memory(model: Model) -> Model:
-    """Return the model as turns use it."""
-    return RecallingModel() if type(model) is OfflineModel else model
-
-
 def prepare(turn: MemoryTurn, options: dict[str, Any], settings: MemorySettings) -> None:
     """Add the memory manager to the options of the agent of a turn."""
-    turn.model = options["model"] = with_memory(options["model"])
+    if type(options["model"]) is OfflineModel:
+        options["model"] = RecallingModel()
+    turn.model = options["model"]
     seconds = settings.recall_timeout_seconds
     turn.stores = [GuardedStore(store, seconds) for store in own_stores(turn.who)]
     readers = {reader.id: [reader] for reader in turn.readers}
