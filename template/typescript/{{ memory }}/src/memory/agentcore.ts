@@ -65,14 +65,8 @@ export class Clients {
   }
 
   async #connect(kind: keyof Client, region: string): Promise<Client[keyof Client]> {
-    const milliseconds = this.secondsOf(kind) * 1000
-    const requestHandler = {
-      connectionTimeout: milliseconds,
-      requestTimeout: milliseconds,
-      socketTimeout: milliseconds,
-      throwOnRequestTimeout: true,
-      socketAcquisitionWarningTimeout: 1, // its timer would outlive a failure
-    }
+    // The signal of each call bounds its time; the timer of that warning would outlive a failure.
+    const requestHandler = { socketAcquisitionWarningTimeout: 1 }
     const config = { region, maxAttempts: 1, requestHandler }
     if (kind === 'control') {
       const aws = await import('@aws-sdk/client-bedrock-agentcore-control')
