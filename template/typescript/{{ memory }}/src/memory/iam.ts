@@ -19,10 +19,7 @@ export function policyFile({ agentId }: Project): string {
 
 /** The policy for what the collections of the agent need. */
 export function makePolicy(project: Project): object {
-  const [first] = project.sessionCollections()
-  const used = project.used().filter((collection) => {
-    return collection === first || collection.backend.type === 'agentcore_memory'
-  })
+  const used = project.used()
   const regions = used.map(({ backend }) => ('region' in backend ? backend.region : ''))
   const [partition] = Object.entries(PARTITIONS).filter(([start]) =>
     regions.some((region) => region.startsWith(start)),
