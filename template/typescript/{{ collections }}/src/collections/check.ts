@@ -185,8 +185,8 @@ function* checkRunningAgent(files: Files, agentId: string | null): Findings {
     const message = 'The folder agents has several agents: set AGENT_ID to the one that runs here.'
     yield finding('AML-E132', 'agents', 0, message)
   } else if (agentId !== null && !agents.has(agentId)) {
-    const what = `AGENT_ID is ${agentId}, and agents/${agentId}.agent.md does not exist`
-    yield finding('AML-E133', 'agents', 0, `${what}: correct one of them.`)
+    const message = `AGENT_ID is ${agentId}: correct it, or add agents/${agentId}.agent.md.`
+    yield finding('AML-E133', 'agents', 0, message)
   }
   const [only] = agents.size === 1 ? agents.keys() : []
   const agent = agents.get(agentId ?? only ?? '')?.model
@@ -235,7 +235,7 @@ function* checkFileName({ document }: File<unknown>, field: string, id: string):
   const [folder, kind] = [document.file.split('/')[0], document.file.split('.').at(-2)]
   const expected = `${folder}/${id}.${kind}.md`
   if (document.file === expected) return
-  const message = `The file name must be ${expected}: rename the file, or correct the id.`
+  const message = `Rename this file to ${expected}, or correct the id.`
   yield document.finding('AML-E004', message, field)
 }
 
@@ -288,8 +288,8 @@ function* checkAgent(file: File<Agent>, agent: Agent, { collections, grants }: F
         const message = `${id} and ${first} could both store the sessions: use one of them.`
         yield document.finding('AML-E109', message, ...path)
       } else if (!agent.memory.read_collections.includes(id)) {
-        const what = `${id} stores the sessions, which are loaded before each turn`
-        yield document.finding('AML-E10C', `${what}: add it to read_collections too.`, ...path)
+        const message = `Sessions are loaded before turns: add ${id} to read_collections too.`
+        yield document.finding('AML-E10C', message, ...path)
       }
     } else if (access === 'write') {
       for (const { reference } of secretRefs(found.model.backend)) {

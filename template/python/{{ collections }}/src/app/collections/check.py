@@ -189,16 +189,16 @@ def _check_running_agent(files: Files, agent_id: str | None) -> Findings:
         message = "The folder agents has several agents: set AGENT_ID to the one that runs here."
         yield finding("AML-E132", "agents", 0, message)
     elif agent_id is not None and agent_id not in files.agents:
-        message = f"AGENT_ID is {agent_id}, and agents/{agent_id}.agent.md does not exist: "
-        yield finding("AML-E133", "agents", 0, message + "correct one of them.")
+        message = f"AGENT_ID is {agent_id}: correct it, or add agents/{agent_id}.agent.md."
+        yield finding("AML-E133", "agents", 0, message)
 
 
 def _check_file(name: str, document: Document, value: BaseModel, files: Files) -> Findings:
     folder, kind = document.file.split("/")[0], document.file.split(".")[-2]
     field = "collection_id" if isinstance(value, Collection) else "agent_id"
     if (id := getattr(value, field)) != name:
-        message = f"The file name must be {folder}/{id}.{kind}.md: "
-        yield document.finding("AML-E004", message + "rename the file, or correct the id.", field)
+        message = f"Rename this file to {folder}/{id}.{kind}.md, or correct the id."
+        yield document.finding("AML-E004", message, field)
     match value:
         case Collection():
             yield from _check_collection(document, value)
@@ -227,7 +227,8 @@ def _check_agent(name: str, document: Document, agent: Agent, files: Files) -> F
     store, memories = None, dict[SecretRef, str]()
     references = [*lists["read"], *lists["write"]]
     named = [files.collections[id].value for id in references if id in files.collections]
-    private = [used.collection_id for used in named if used and _is_private(used)]
+    of_users = [used for used in named if used and used.scope.lifetime == "user"]
+    private = [used.collection_id for used in of_users if not stores_sessions(used)]
     for access, ids in lists.items():
         for index, id in enumerate(ids):
             path = ("memory", f"{access}_collections", index)
@@ -248,8 +249,7 @@ def _check_agent(name: str, document: Document, agent: Agent, files: Files) -> F
                     message = f"{id} and {store} could both store the sessions: use one of them."
                     yield document.finding("AML-E109", message, *path)
                 elif id not in lists["read"]:
-                    message = f"{id} stores the sessions, which are loaded before each turn: "
-                    message += "add it to read_collections too."
+                    message = f"Sessions are loaded before turns: add {id} to read_collections too."
                     yield document.finding("AML-E10C", message, *path)
             elif access == "write":
                 for memory in collection.backend.secret_refs():
@@ -260,11 +260,6 @@ def _check_agent(name: str, document: Document, agent: Agent, files: Files) -> F
                     message = f"Turns recorded in {id} are visible to all users, including quotes "
                     message += f"from {private[0]}: remove {id} from write_collections."
                     yield document.finding("AML-W229", message, *path)
-
-
-def _is_private(collection: Collection) -> bool:
-    """Whether a collection is a long-term memory that no two users share."""
-    return collection.scope.lifetime == "user" and not stores_sessions(collection)
 
 
 def _check_reference(
