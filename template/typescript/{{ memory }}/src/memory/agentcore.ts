@@ -1,6 +1,6 @@
 // AgentCore Memory: one memory by the id in a secret, and the clients that all of them share.
 
-import type { BedrockAgentCore, MemoryRecordSummary } from '@aws-sdk/client-bedrock-agentcore'
+import type { BedrockAgentCore } from '@aws-sdk/client-bedrock-agentcore'
 import type { BedrockAgentCoreControl } from '@aws-sdk/client-bedrock-agentcore-control'
 
 import type { SecretRef } from '../collections/fields.ts'
@@ -10,12 +10,11 @@ import {
   bounded,
   type Memory,
   type MemoryEvent,
-  type MemoryRecord,
   MemoryRefused,
   MemoryUnavailable,
   type Resource,
 } from './base.ts'
-import { eventSession, type Namespace, type Who } from './namespaces.ts'
+import { eventSession, type Namespace } from './namespaces.ts'
 import { withRetries } from './retry_queue.ts'
 
 const PAGE = 100 // the most that the service gives, or takes, at once
@@ -77,8 +76,8 @@ export class Clients {
   }
 }
 
-/** The memory whose id or ARN is the value of a secret. */
-export class AgentCore implements Memory {
+/** The memory whose id or ARN a secret holds; the adapter adds the search of its framework. */
+export class AgentCore implements Omit<Memory, 'retrieve'> {
   readonly contact: string
   readonly region: string
   readonly clients: Clients
@@ -102,20 +101,6 @@ export class AgentCore implements Memory {
       if (!(error instanceof SecretError)) throw error
       throw new MemoryUnavailable(error.message, { isTransient: false })
     }
-  }
-
-  async retrieve(
-    _who: Who,
-    namespace: Namespace,
-    query: string,
-    topK: number,
-  ): Promise<MemoryRecord[]> {
-    const searchCriteria = { searchQuery: query, topK }
-    const asked = { ...namespace.wire, searchCriteria, maxResults: topK }
-    const reply = await this.call('recall', (client, memoryId, stop) =>
-      client.retrieveMemoryRecords({ memoryId, ...asked }, stop),
-    )
-    return (reply.memoryRecordSummaries ?? []).map(recordOf)
   }
 
   async createEvent({ identity, utterances, token, at, projectId }: MemoryEvent): Promise<void> {
@@ -227,15 +212,5 @@ export class AgentCore implements Memory {
       const Failure = REFUSED.includes(code) ? MemoryRefused : MemoryUnavailable
       throw new Failure(`AgentCore Memory: ${describe(error)}`, { isTransient, code })
     }
-  }
-}
-
-function recordOf(summary: MemoryRecordSummary): MemoryRecord {
-  return {
-    id: summary.memoryRecordId ?? '',
-    text: summary.content?.text ?? '',
-    score: summary.score ?? 0,
-    namespace: summary.namespaces?.[0] ?? '',
-    createdAt: summary.createdAt?.toISOString() ?? '',
   }
 }

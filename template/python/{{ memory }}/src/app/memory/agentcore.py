@@ -12,8 +12,8 @@ import anyio.to_thread
 from ..collections.fields import SecretRef
 from ..collections.secrets import SecretError, Secrets
 from ..log import describe
-from .base import Event, MemoryRefused, MemoryUnavailable, Record
-from .namespaces import Namespace, Who, event_session
+from .base import Event, MemoryRefused, MemoryUnavailable
+from .namespaces import Namespace, event_session
 from .retry_queue import with_retries
 from .settings import MemorySettings
 
@@ -92,7 +92,10 @@ class Clients:
 
 
 class AgentCore:
-    """A Memory whose id a secret holds. All memories of a process share `clients`."""
+    """The memory whose id a secret holds; the adapter adds the search of its framework.
+
+    All memories of a process share `clients`.
+    """
 
     def __init__(self, ref: SecretRef, region: str, secrets: Secrets, clients: Clients) -> None:
         self.ref, self.region, self.secrets, self.clients = ref, region, secrets, clients
@@ -106,22 +109,6 @@ class AgentCore:
         except SecretError as error:
             raise MemoryUnavailable(str(error), transient=False) from None
 
-    async def retrieve(
-        self, who: Who, namespace: Namespace, query: str, limit: int
-    ) -> list[Record]:
-        more = {"searchCriteria": {"searchQuery": query, "topK": limit}, "maxResults": limit}
-        reply = await self._call("recall", "retrieve_memory_records", **namespace.parameter, **more)
-        return [
-            Record(
-                id=summary["memoryRecordId"],
-                text=summary["content"].get("text", ""),
-                score=summary.get("score", 0.0),
-                namespace=next(iter(summary["namespaces"]), ""),
-                created_at=summary["createdAt"].isoformat(),
-            )
-            for summary in reply["memoryRecordSummaries"]
-        ]
-
     async def create_event(self, event: Event) -> None:
         payload = [
             {"conversational": {"role": role, "content": {"text": text}}}
@@ -131,7 +118,7 @@ class AgentCore:
         given |= {"actorId": event.who.actor, "sessionId": event_session(event.who.session_id)}
         if event.project_id is not None:  # the service allows keys in lower case only
             given["extractionConfig"] = {"namespaceVariables": {"projectid": event.project_id}}
-        await self._call("record", "create_event", clientToken=event.token, **given)
+        await self.call("record", "create_event", clientToken=event.token, **given)
 
     async def describe(self) -> dict[str, Any]:
         """Return the resource as GetMemory does; answers are cached, even late ones."""
@@ -158,7 +145,7 @@ class AgentCore:
     async def delete_event(self, actor: str, session: str, event: str) -> None:
         given = {"actorId": actor, "sessionId": session, "eventId": event}
         try:
-            await with_retries(partial(self._call, "record", "delete_event", **given))
+            await with_retries(partial(self.call, "record", "delete_event", **given))
         except MemoryUnavailable as error:
             if error.code != "ResourceNotFoundException":
                 raise
@@ -171,7 +158,7 @@ class AgentCore:
 
     async def delete_records(self, ids: list[str]) -> list[str]:
         records = [{"memoryRecordId": id} for id in ids]
-        call = partial(self._call, "record", "batch_delete_memory_records", records=records)
+        call = partial(self.call, "record", "batch_delete_memory_records", records=records)
         deleted = (await with_retries(call))["successfulRecords"]
         return [record["memoryRecordId"] for record in deleted]
 
@@ -180,13 +167,14 @@ class AgentCore:
     ) -> AsyncIterator[list[dict[str, Any]]]:
         given["maxResults"] = PAGE
         while True:
-            reply = await with_retries(partial(self._call, "record", operation, **given))
+            reply = await with_retries(partial(self.call, "record", operation, **given))
             yield reply[key]
             if not reply.get("nextToken"):
                 return
             given["nextToken"] = reply["nextToken"]
 
-    async def _call(self, kind: Kind, operation: str, **given: Any) -> Any:
+    async def call(self, kind: Kind, operation: str, **given: Any) -> Any:
+        """Call an operation within its time limit. Raises MemoryUnavailable."""
         id = await self.memory_id()
         return await self.clients.run(
             kind, self.region, lambda client: getattr(client, operation)(memoryId=id, **given)

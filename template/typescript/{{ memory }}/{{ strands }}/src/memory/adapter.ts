@@ -23,7 +23,7 @@ import { log } from '../log.ts'
 import { OfflineModel } from '../offline_model.ts'
 import { AgentCore as Service, type Clients } from './agentcore.ts'
 import { bounded, describeFailure, type MemoryCollection } from './base.ts'
-import type { MemoryRecord, Utterance } from './base.ts'
+import type { Memory, MemoryRecord, Utterance } from './base.ts'
 import type { LongTermMemory } from './long_term.ts'
 import { eventSession, type Namespace, type Who } from './namespaces.ts'
 import { ownStores } from './own_stores.ts'
@@ -112,8 +112,8 @@ class CollectionStore implements MemoryStore {
 }
 
 /** A memory that the SDK's store searches. */
-export class AgentCore extends Service {
-  override async retrieve(
+export class AgentCore extends Service implements Memory {
+  async retrieve(
     who: Who,
     namespace: Namespace,
     query: string,
