@@ -38,9 +38,9 @@ ANSWERS_TEMPLATE = "{{ _copier_conf.answers_file }}.jinja"
 # The lines of a whole render in each language, by whether it has a session store and a memory.
 LINES = {
     (False, False): {"python": 3010, "typescript": 3045},
-    (True, False): {"python": 6125, "typescript": 6060},
-    (False, True): {"python": 6655, "typescript": 6845},
-    (True, True): {"python": 8185, "typescript": 8445},
+    (True, False): {"python": 6120, "typescript": 6060},
+    (False, True): {"python": 6635, "typescript": 6820},
+    (True, True): {"python": 8165, "typescript": 8415},
 }
 # What other answers may add to them.
 MORE_LINES = {
