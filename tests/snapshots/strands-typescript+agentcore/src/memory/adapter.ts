@@ -114,10 +114,10 @@ class CollectionStore implements MemoryStore {
 /** A memory that the SDK's store searches. */
 export class AgentCore extends Service implements Memory {
   async retrieve(
-    who: Who,
     namespace: Namespace,
     query: string,
     topK: number,
+    who: Who,
   ): Promise<MemoryRecord[]> {
     const { AgentCoreMemoryStore } = await import('bedrock-agentcore/memory/strands')
     const entries = await this.call('recall', async (client, memoryId, { abortSignal }) => {

@@ -55,7 +55,7 @@ export interface Memory {
   readonly contact: string
 
   /** Return at most `topK` (1 to 100) records for 1 to 10,000 UTF-16 units, best first. */
-  retrieve(who: Who, namespace: Namespace, query: string, topK: number): Promise<MemoryRecord[]>
+  retrieve(namespace: Namespace, query: string, topK: number, who: Who): Promise<MemoryRecord[]>
 
   /** Send what was said; what is worth remembering is extracted later. */
   createEvent(event: MemoryEvent): Promise<void>

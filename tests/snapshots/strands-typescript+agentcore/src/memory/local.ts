@@ -12,7 +12,7 @@ import { z } from 'zod'
 import { log } from '../log.ts'
 import { type Memory, type MemoryEvent, MemoryUnavailable } from './base.ts'
 import type { MemoryRecord, Resource } from './base.ts'
-import { eventSession, type Namespace, resolve, type Who } from './namespaces.ts'
+import { eventSession, type Namespace, resolve } from './namespaces.ts'
 
 const FOLDER = '.memory'
 const MAX_ROWS = 10_000 // that are searched, the last ones
@@ -57,12 +57,7 @@ export class LocalMemory implements Memory {
   }
 
   /** Return at most `topK` records for a query, best first; of equal texts the newest. */
-  async retrieve(
-    _who: Who,
-    namespace: Namespace,
-    query: string,
-    topK: number,
-  ): Promise<MemoryRecord[]> {
+  async retrieve(namespace: Namespace, query: string, topK: number): Promise<MemoryRecord[]> {
     const wanted = wordsOf(query)
     const { records } = await this.#alone(() => this.#read(MAX_ROWS))
     const newest = new Map<string, MemoryRecord>()

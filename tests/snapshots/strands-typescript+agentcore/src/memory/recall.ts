@@ -138,7 +138,7 @@ async function retrieve(
 ): Promise<Hit[]> {
   const namespace = resolve(template, who)
   const count = Math.min(MAX_RESULTS, OVERFETCH * wanted.top_k)
-  const records = await memory.retrieve(who, namespace, query, count)
+  const records = await memory.retrieve(namespace, query, count, who)
   const fitting = records.filter(({ score, text, namespace: where }) => {
     return score >= wanted.relevance_score && !isBlank(text) && namespace.holds(where)
   })

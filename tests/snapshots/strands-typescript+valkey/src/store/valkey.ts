@@ -58,6 +58,7 @@ export class ValkeyStore implements DurableStore {
   readonly #suffix: string
   readonly #secondsToLive: number
   readonly #settings: StoreSettings
+  readonly #maxBytes: number
   readonly #connection: Connection
 
   constructor(collection: Collection, agentId: string, settings: StoreSettings, secrets: Secrets) {
@@ -66,14 +67,16 @@ export class ValkeyStore implements DurableStore {
     this.#suffix = `:agent:${agentId}`
     this.#secondsToLive = declared.ttl_seconds ?? 0
     this.#settings = settings
+    this.#maxBytes = settings.maxSnapshotBytes
     this.#connection = new Connection(declared, settings.storeTimeoutSeconds, secrets)
     this.contact = `the server of secret '${declared.endpoint_secret}'`
   }
 
   async load(sessionId: string, known: Stored | null = null): Promise<Stored | null> {
-    const found = await this.#load(sessionId, 'latest', known?.revision)
+    const revision = known?.revision ?? '?'
+    const found = await this.#eval(LOAD, sessionId, 'latest', revision, this.#maxBytes)
     if (!found) return null
-    const [current, snapshot] = found
+    const [current, snapshot] = found as [Buffer, Buffer?]
     return snapshot ? { revision: current.toString(), snapshot: decode(snapshot) } : known
   }
 
@@ -94,7 +97,8 @@ export class ValkeyStore implements DurableStore {
   async saveCheckpoint(): Promise<void> {} // `save` did both at once
 
   async loadCheckpoint(sessionId: string, checkpoint: string): Promise<string | null> {
-    const [, snapshot] = (await this.#load(sessionId, `h:${checkpoint}`)) ?? []
+    const found = await this.#eval(LOAD, sessionId, `h:${checkpoint}`, '?', this.#maxBytes)
+    const [, snapshot] = (found ?? []) as [Buffer?, Buffer?]
     return snapshot ? decode(snapshot) : null
   }
 
@@ -152,12 +156,6 @@ export class ValkeyStore implements DurableStore {
 
   #key(sessionId: string): string {
     return this.#prefix + sessionId + this.#suffix
-  }
-
-  async #load(sessionId: string, field: string, known?: string | null) {
-    const most = this.#settings.maxSnapshotBytes
-    const found = await this.#eval(LOAD, sessionId, field, known ?? '?', most)
-    return found as [revision: Buffer, snapshot?: Buffer] | null
   }
 
   #eval(script: string, sessionId: string, ...values: (string | number)[]): Promise<unknown> {

@@ -11,7 +11,7 @@ import { type Call, OfflineModel, type Part } from '../offline_model.ts'
 import { AgentCore as Service, type Clients } from './agentcore.ts'
 import type { Memory, MemoryRecord, Utterance } from './base.ts'
 import type { LongTermMemory } from './long_term.ts'
-import type { Namespace, Who } from './namespaces.ts'
+import type { Namespace } from './namespaces.ts'
 import { type Hit, memoryBlock, type MemoryTurn } from './recall.ts'
 
 const SEARCH = 'Search long-term memory for facts, preferences or context of earlier conversations.'
@@ -21,12 +21,7 @@ type Wrapped = Parameters<typeof wrapLanguageModel>[0]['model']
 
 /** A memory that the AWS client searches. */
 export class AgentCore extends Service implements Memory {
-  async retrieve(
-    _who: Who,
-    namespace: Namespace,
-    query: string,
-    topK: number,
-  ): Promise<MemoryRecord[]> {
+  async retrieve(namespace: Namespace, query: string, topK: number): Promise<MemoryRecord[]> {
     const searchCriteria = { searchQuery: query, topK }
     const asked = { ...namespace.wire, searchCriteria, maxResults: topK }
     const reply = await this.call('recall', (client, memoryId, stop) =>

@@ -125,10 +125,9 @@ class LongTermMemory(Capability):
     def check(self) -> list[Finding]:
         if not self._declarations.is_valid:
             return []
-        found = check_policy(self.project)
-        if self.problem:
-            found.append(diagnostic("SET-PROJECT_ID", f"{self.problem}.", "warning"))
-        return found
+        problem = self.problem
+        found = [diagnostic("SET-PROJECT_ID", f"{problem}.", "warning")] if problem else []
+        return [*found, *check_policy(self.project)]
 
     async def ping(self) -> list[Finding]:
         return await check_resources(self.collections, self.project_id)
