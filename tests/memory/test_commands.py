@@ -169,6 +169,28 @@ def test_forget_goes_on_until_nothing_is_left(agent: Agent, who: str) -> None:
     assert agent.said(agent.notes, who) == agent.said(agent.team, who) == []
 
 
+@pytest.mark.usual("strands-python-alone", "vercel-typescript-alone")
+def test_forget_deletes_nothing_where_a_collection_is_read_only(
+    resting: Agent, files: Home, who: str
+) -> None:
+    service, facts = resting.service, f"/users/{who}/facts"
+    service.remember(resting.notes, facts, "Tea.")
+    text = collection("notes", "user", {"/users/{actorId}/facts": (3, 0.4)})
+    files.declare(text.replace("enabled: true", "enabled: false"))
+    for path in (*files.folder.glob("agents/*"), *files.folder.glob("iam/*")):
+        written = path.read_text().replace("read-write", "read")
+        path.write_text(re.sub("write_collections: .*", "write_collections: []", written))
+    more = {**service.environment(), "SECRETS_AGENTCORE_NOTES": resting.notes}
+    for failures, why in ((0, "it is read-only here"), (3, "503")):
+        if failures:
+            service.faults.fail("ListMemoryRecords", times=failures)
+        result = files.run("forget", "--actor", who, "--json", **more)
+        assert result.returncode == 1, result
+        (failure,) = json.loads(result.stdout)["could_not"]
+        assert why in failure
+        assert service.service.texts(resting.notes, facts) == ["Tea."]
+
+
 @pytest.mark.usual("vercel-python-alone", "strands-typescript-alone")
 def test_forget_erases_what_reflects_on_episodes(resting: Agent, files: Home, who: str) -> None:
     service = resting.service

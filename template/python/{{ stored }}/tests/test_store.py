@@ -19,11 +19,11 @@ from app.collections.models import Collection
 from app.collections.secrets import Secrets
 from app.main import cli
 from app.sessions import Sessions
-from app.store import open_store
 from app.store.base import Conflict, DurableStore, StoreUnavailable, Unsupported
 from app.store.cached import CachedStore
-from app.store.check import check_store
-from app.store.owner import owner_of
+from app.store.capability import check_store
+from app.store.declared import DeclaredStore
+from app.store.snapshot import owner_of
 
 IDS = [f"01890000-0000-7000-8000-00000000000{number}" for number in range(3)]
 META = {"name": "Sessions", "description": "Keeps sessions.", "owner": "tests"}
@@ -52,7 +52,7 @@ class Home:
     def store(self, options: Settings = SETTINGS) -> DurableStore:
         """Open a store, as another process does."""
         collection = Collection.model_validate(self.fields(options.store_timeout_seconds))
-        return open_store(collection, self.agent_id, options, Secrets(options))
+        return DeclaredStore(collection, self.agent_id, options, Secrets(options))
 
     def replica(self, *script: Any, is_writable: bool = True, **settings: Any) -> Any:
         """Return a client of the agent in another process."""

@@ -13,9 +13,9 @@ import { Sessions } from '../src/sessions.ts'
 import { createSettings } from '../src/settings.ts'
 import { Conflict, type DurableStore, StoreUnavailable, Unsupported } from '../src/store/base.ts'
 import { CachedStore } from '../src/store/cached.ts'
-import { checkStore } from '../src/store/check.ts'
-import { openStore } from '../src/store/index.ts'
-import { ownerOf } from '../src/store/owner.ts'
+import { checkStore } from '../src/store/capability.ts'
+import { DeclaredStore } from '../src/store/declared.ts'
+import { ownerOf } from '../src/store/snapshot.ts'
 import { Client } from './client.ts'
 import type { Step } from './scripted_model.ts'
 import { backend, broken, startServer } from './store_server.ts'
@@ -47,7 +47,7 @@ function open(declared: object = backend, agentId = AGENT): DurableStore {
     backend: declared,
     writeback: { enabled: true },
   })
-  opened.push(openStore(collection, agentId, SETTINGS, new Secrets(SETTINGS)))
+  opened.push(new DeclaredStore(collection, agentId, SETTINGS, new Secrets(SETTINGS)))
   return opened.at(-1)!
 }
 

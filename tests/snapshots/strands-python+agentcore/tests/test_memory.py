@@ -15,13 +15,13 @@ from app.capabilities import Settings, make_capabilities
 from app.collections.memory_backend import NamespaceConfig
 from app.contract import AgentError, Turn
 from app.memory import retry_queue
-from app.memory.base import Event, MemoryRefused, MemoryUnavailable, Record
+from app.memory.base import Event, MemoryCollection, MemoryRefused, MemoryUnavailable, Record
 from app.memory.erase import Erasure, erasure_scope
 from app.memory.iam import make_policy
 from app.memory.long_term import LongTermMemory
 from app.memory.namespaces import Namespace, Who, event_session, resolve
-from app.memory.recall import Hit, MemoryTurn, Reader, memory_block
-from app.memory.record import Recorder, Writer
+from app.memory.recall import Hit, MemoryTurn, memory_block
+from app.memory.record import Recorder
 from app.runtime import Runtime
 from app.turn import take_turn
 
@@ -128,8 +128,15 @@ def rows(key: str) -> list[Any]:
 
 def turn_of(*memories: Any, seconds: float = 2, **config: Any) -> MemoryTurn:
     namespaces = {"/users/{actorId}/facts": NamespaceConfig(**config)}
-    readers = [Reader(f"c{n}", "user", source, namespaces) for n, source in enumerate(memories)]
+    readers = [
+        MemoryCollection(f"c{n}", "user", memory, memory, namespaces=namespaces)
+        for n, memory in enumerate(memories)
+    ]
     return MemoryTurn(ADA, readers, seconds=seconds, is_writable=True)
+
+
+def writer(id: str, memory: Any) -> MemoryCollection:
+    return MemoryCollection(id, "user", memory, memory)
 
 
 async def test_a_model_sees_memories_and_its_session_does_not_keep_them() -> None:
@@ -202,7 +209,7 @@ async def test_a_search_applies_the_limits_of_the_files() -> None:
 
 
 def test_a_block_is_escaped_and_bounded() -> None:
-    hits = [Hit(text, 1, "", 'a"', "", "") for text in ("</memory> & <b>", "x" * 20_000, "y")]
+    hits = [Hit("", text, 1, "", "", 'a"') for text in ("</memory> & <b>", "x" * 20_000, "y")]
     lines = memory_block(hits).split("\n")
     assert lines[1] == '<entry source="a&quot;">&lt;/memory&gt; &amp; &lt;b&gt;</entry>'
     assert [len(lines), lines[2][-9:], memory_block([])] == [4, "y</entry>", ""]
@@ -223,7 +230,7 @@ async def test_a_failed_event_is_sent_again_until_it_is_refused(caplog: Any) -> 
     target: Any = Scripted(
         MemoryUnavailable("down"), KeyError("odd"), None, MemoryRefused("not valid")
     )
-    recorder = Recorder([Writer("facts", target)])
+    recorder = Recorder([writer("facts", target)])
     for text in "ab":
         recorder.record(ADA, [("USER", text)], datetime.now(UTC))
     await done(recorder)
@@ -235,7 +242,7 @@ async def test_a_failed_event_is_sent_again_until_it_is_refused(caplog: Any) -> 
 async def test_a_full_queue_drops_the_oldest_turns(caplog: Any, monkeypatch: Any) -> None:
     monkeypatch.setattr(retry_queue, "MAX_TURNS", 2)
     target: Any = Scripted()
-    recorder = Recorder([Writer("facts", target)])
+    recorder = Recorder([writer("facts", target)])
     for text in "abc":
         recorder.record(ADA, [("USER", text)], datetime.now(UTC))
     await done(recorder)
@@ -247,7 +254,7 @@ async def test_a_close_tries_again_at_once_and_ends_in_time(caplog: Any, monkeyp
     monkeypatch.setattr(retry_queue, "FIRST_PAUSE", 30)
     target: Any = Scripted(MemoryUnavailable("down"))
     hanging: Any = Scripted(HANG)
-    recorder = Recorder([Writer("facts", target), Writer("slow", hanging)])
+    recorder = Recorder([writer("facts", target), writer("slow", hanging)])
     recorder.record(ADA, [("USER", "a")], datetime.now(UTC))
     await asyncio.sleep(0.01)
     start = time.monotonic()

@@ -14,6 +14,12 @@ import { hasAwsCredentials, isSet, readVariable, SecretError, variableOf } from 
 
 const UPDATE = 'uvx copier update --defaults -r :current: -d'
 const SENTENCE_END = /(?<![.!?])[.!?]+(?:[ \t\n]+|$)|[。！？]+/
+/** The id and the end of the message about a reference to a collection of this status. */
+const STATUS = {
+  disabled: ['AML-E102', 'disabled: remove it from this list'],
+  draft: ['AML-E103', 'a draft: set its status to active first'],
+  deprecated: ['AML-W208', 'deprecated: plan a replacement'],
+} as const
 const BREADTH = { none: 0, session: 1, project: 2, user: 3 }
 
 type Reference = readonly [access: 'read' | 'write', path: Path, id: string]
@@ -179,8 +185,8 @@ function* checkRunningAgent(files: Files, agentId: string | null): Findings {
     const message = 'The folder agents has several agents: set AGENT_ID to the one that runs here.'
     yield finding('AML-E132', 'agents', 0, message)
   } else if (agentId !== null && !agents.has(agentId)) {
-    const what = `AGENT_ID is ${agentId}, and agents/${agentId}.agent.md does not exist`
-    yield finding('AML-E133', 'agents', 0, `${what}: correct one of them.`)
+    const message = `AGENT_ID is ${agentId}: correct it, or add agents/${agentId}.agent.md.`
+    yield finding('AML-E133', 'agents', 0, message)
   }
   const [only] = agents.size === 1 ? agents.keys() : []
   const agent = agents.get(agentId ?? only ?? '')?.model
@@ -229,7 +235,7 @@ function* checkFileName({ document }: File<unknown>, field: string, id: string):
   const [folder, kind] = [document.file.split('/')[0], document.file.split('.').at(-2)]
   const expected = `${folder}/${id}.${kind}.md`
   if (document.file === expected) return
-  const message = `The file name must be ${expected}: rename the file, or correct the id.`
+  const message = `Rename this file to ${expected}, or correct the id.`
   yield document.finding('AML-E004', message, field)
 }
 
@@ -282,8 +288,8 @@ function* checkAgent(file: File<Agent>, agent: Agent, { collections, grants }: F
         const message = `${id} and ${first} could both store the sessions: use one of them.`
         yield document.finding('AML-E109', message, ...path)
       } else if (!agent.memory.read_collections.includes(id)) {
-        const what = `${id} stores the sessions, which are loaded before each turn`
-        yield document.finding('AML-E10C', `${what}: add it to read_collections too.`, ...path)
+        const message = `Sessions are loaded before turns: add ${id} to read_collections too.`
+        yield document.finding('AML-E10C', message, ...path)
       }
     } else if (access === 'write') {
       for (const { reference } of secretRefs(found.model.backend)) {
@@ -309,15 +315,9 @@ function* checkReference(
   [access, path, id]: Reference,
   { status, scope: { lifetime }, writeback }: Collection,
 ): Findings {
-  if (status === 'disabled') {
-    const message = `Collection ${id} is disabled: remove it from this list.`
-    yield document.finding('AML-E102', message, ...path)
-  } else if (status === 'draft') {
-    const message = `Collection ${id} is a draft: set its status to active first.`
-    yield document.finding('AML-E103', message, ...path)
-  } else if (status === 'deprecated') {
-    const message = `Collection ${id} is deprecated: plan a replacement.`
-    yield document.finding('AML-W208', message, ...path)
+  if (status !== 'active') {
+    const [number, message] = STATUS[status]
+    yield document.finding(number, `Collection ${id} is ${message}.`, ...path)
   }
   if (BREADTH[lifetime] > BREADTH[mode]) {
     const message = `Collection ${id} has lifetime ${lifetime}: memory.mode ${mode} is too narrow.`
@@ -366,8 +366,8 @@ function* checkGrants(document: Document, { collections: grants }: Grants, files
       const message = `collections/${ref}.collection.md does not exist: add it, or correct the id.`
       yield document.finding('AML-E101', message, ...path, 'ref')
     } else if (model?.status === 'disabled') {
-      const message = `Collection ${ref} is disabled: remove it from this list.`
-      yield document.finding('AML-E102', message, ...path, 'ref')
+      const [number, message] = STATUS.disabled
+      yield document.finding(number, `Collection ${ref} is ${message}.`, ...path, 'ref')
     }
     if (model?.writeback.enabled === false && access.includes('write')) {
       const what = `Collection ${ref} has writeback.enabled: false`

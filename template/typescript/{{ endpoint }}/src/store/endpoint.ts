@@ -18,10 +18,9 @@ import {
 import { log } from '../log.ts'
 import type { Stored } from '../session_store.ts'
 import { Conflict, decode, type DurableStore, StoreUnavailable, Unsupported } from './base.ts'
-import { unavailable, type Warning, withinSeconds } from './base.ts'
+import { unavailable, UUID7, type Warning, withinSeconds } from './base.ts'
 
 const LATEST = 'latest'
-const UUID7 = /^[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/
 const ETAG = /^(?!\*$)[!-~]{1,256}$/
 const [PAGE, MAX_PAGES] = [1000, 100]
 /** The value of a stored snapshot that is not JSON. */

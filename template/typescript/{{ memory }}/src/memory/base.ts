@@ -1,7 +1,10 @@
 // What every long-term memory does, how it fails, and how a call of it is limited.
 
+import type { Memory as Description } from '@aws-sdk/client-bedrock-agentcore-control'
+
+import type { NamespaceConfig } from '../collections/memory_backend.ts'
 import { describe } from '../log.ts'
-import type { Who, Namespace, Strategy } from './namespaces.ts'
+import type { Namespace, Who } from './namespaces.ts'
 
 /** The memory failed. The text is for the log: without secrets, prompts and replies. */
 export class MemoryUnavailable extends Error {
@@ -43,12 +46,8 @@ export interface MemoryEvent {
   readonly projectId: string | null
 }
 
-/** What GetMemory says of a memory. */
-export interface Resource {
-  readonly status: string
-  readonly strategies: readonly Strategy[]
-  readonly namespaceKeys: readonly string[]
-}
+/** A memory as GetMemory describes it. */
+export type Resource = Partial<Description>
 
 /** The long-term memory of one collection. Every call is limited in time; MemoryUnavailable. */
 export interface Memory {
@@ -56,7 +55,7 @@ export interface Memory {
   readonly contact: string
 
   /** Return at most `topK` (1 to 100) records for 1 to 10,000 UTF-16 units, best first. */
-  retrieve(namespace: Namespace, query: string, topK: number): Promise<MemoryRecord[]>
+  retrieve(namespace: Namespace, query: string, topK: number, who: Who): Promise<MemoryRecord[]>
 
   /** Send what was said; what is worth remembering is extracted later. */
   createEvent(event: MemoryEvent): Promise<void>
@@ -80,9 +79,6 @@ export interface Memory {
   describe(): Promise<Resource>
 }
 
-/** How many records a namespace gives, and how relevant they must be. */
-export type Wanted = { readonly top_k: number; readonly relevance_score: number }
-
 /** A collection of long-term memory as this agent uses it. */
 export interface MemoryCollection {
   readonly id: string
@@ -96,7 +92,7 @@ export interface MemoryCollection {
   /** The value of {projectId}, if it is needed. */
   readonly projectId: string | null
   /** What is wanted of each namespace template; null: the resource says which there are. */
-  namespaces: Record<string, Wanted> | null
+  namespaces: Record<string, NamespaceConfig> | null
 }
 
 /** Do the work, and throw MemoryUnavailable as soon as `stop` is aborted. */

@@ -1,21 +1,29 @@
 // The checks of long-term memory: its saved policy, and the resources themselves.
 
+import { existsSync, readFileSync } from 'node:fs'
+
 import type { Project } from '../collections/check.ts'
 import { type Document, finding, readDocument } from '../collections/reader.ts'
 import { hasAwsCredentials } from '../collections/secrets.ts'
 import type { Finding } from '../findings.ts'
 import { AgentCore } from './agentcore.ts'
 import { type MemoryCollection, MemoryRefused, MemoryUnavailable } from './base.ts'
-import { isSavedPolicyCurrent, policyFile } from './iam.ts'
+import { isFilledIn, makePolicy, policyFile } from './iam.ts'
 import { segmentsOf, writtenTemplates } from './namespaces.ts'
 
 const CONFIG = ['backend', 'retrieval_config']
 
-/** Return a warning if a policy is saved that is not the present one. */
-export function checkPolicy(folder: string, project: Project): Finding[] {
-  if (isSavedPolicyCurrent(folder, project)) return []
+/** Return a warning if a policy is saved that is not the one that the project needs. */
+export function checkPolicy(project: Project): Finding[] {
+  const file = policyFile(project)
+  if (!existsSync(file)) return []
+  try {
+    if (isFilledIn(JSON.parse(readFileSync(file, 'utf8')), makePolicy(project))) return []
+  } catch {
+    // It is not JSON.
+  }
   const message = 'This is not the policy that `iam` prints: save it again with `iam -- --save`.'
-  return [finding('AML-W248', policyFile(project), 1, message)]
+  return [finding('AML-W248', file, 1, message)]
 }
 
 /** Return where a memory on AWS is not as the files need it. Calls the service. */
@@ -52,13 +60,13 @@ async function check(
     const what = 'The status and namespaces of the memory could not be verified'
     return [document.finding('AML-W247', `${what}: ${error.message}.`, ...secret)]
   }
-  const { status, strategies, namespaceKeys } = resource
+  const { status, strategies = [], namespaceKeys = [] } = resource
   if (status !== 'ACTIVE') {
     const message = `The memory is ${status}, and cannot be used until it is ACTIVE.`
     return [document.finding('AML-W243', message, ...secret)]
   }
   // A strategy without templates writes to namespaces of its own choice.
-  if (strategies.some(({ namespaces }) => namespaces.length === 0)) return []
+  if (strategies.some((strategy) => writtenTemplates([strategy]).length === 0)) return []
   const written = writtenTemplates(strategies)
   if (!declared) {
     if (lifetime !== 'user' || written.some((one) => one.includes('{actorId}'))) return []
@@ -69,7 +77,7 @@ async function check(
     const asked = name.replaceAll('{projectId}', projectId ?? '{projectId}')
     if (written.some((one) => isWritten(asked, one))) return []
     const [id, why] =
-      name.includes('{projectId}') && !namespaceKeys.includes('projectid')
+      name.includes('{projectId}') && !namespaceKeys.some(({ key }) => key === 'projectid')
         ? ['AML-W245', 'add the namespace key projectid to the memory']
         : ['AML-W244', `they write to ${written.join(', ') || 'nothing'}`]
     const message = `No strategy of the memory writes to ${name}: ${why}.`

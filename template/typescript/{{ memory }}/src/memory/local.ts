@@ -122,7 +122,7 @@ export class LocalMemory implements Memory {
   }
 
   async describe(): Promise<Resource> {
-    return { status: '', strategies: [], namespaceKeys: [] }
+    return {}
   }
 
   async #read(limit = Infinity): Promise<Rows> {

@@ -7,8 +7,8 @@ import type { Collection } from '../collections/models.ts'
 import { unsetVariables } from '../collections/secrets.ts'
 import { AgentError, type Turn } from '../contract.ts'
 import { diagnostic, type Finding } from '../findings.ts'
-import { addMemory, record, warmUp } from './adapter.ts'
-import { AgentCore, Clients } from './agentcore.ts'
+import { addMemory, AgentCore, record, warmUp } from './adapter.ts'
+import { Clients } from './agentcore.ts'
 import { type Memory, type MemoryCollection, MemoryUnavailable, type Utterance } from './base.ts'
 import { checkPolicy, checkResources } from './check.ts'
 import { LATER, type Report } from './erase.ts'
@@ -81,7 +81,7 @@ export class LongTermMemory extends Capability<MemorySettings> {
     if (this.declarations.hasErrors) return []
     const { problem } = this
     const findings = problem ? [diagnostic('SET-PROJECT_ID', `${problem}.`, 'warning')] : []
-    return [...findings, ...checkPolicy('.', this.declarations.project)]
+    return [...findings, ...checkPolicy(this.declarations.project)]
   }
 
   override async ping(): Promise<Finding[]> {
@@ -135,7 +135,10 @@ export class LongTermMemory extends Capability<MemorySettings> {
         if (!(memory instanceof AgentCore)) continue
         const [name = ''] = (await memory.memoryId()).split('/').slice(-1)
         const other = names.get(`${memory.region} ${name}`)
-        if (isWritable && other) throw new MemoryUnavailable(twice(other, id))
+        if (isWritable && other) {
+          const what = `collections ${other} and ${id} both write to one memory`
+          throw new MemoryUnavailable(`${what}: it would record each turn twice`)
+        }
         if (isWritable) names.set(`${memory.region} ${name}`, id)
         await warmUp(this.#clients, memory.region)
         if (!namespaces) await this.#clients.get('control', memory.region)
@@ -190,10 +193,4 @@ function problemOf({ id, needsProject, namespaces, projectId }: MemoryCollection
     return `collection ${id}: ${error.message}`
   }
   return ''
-}
-
-// An event belongs to no namespace: written for two collections, it would be there twice.
-function twice(one: string, other: string): string {
-  const what = `collections ${one} and ${other} both write to one memory`
-  return `${what}: it would record each turn twice`
 }

@@ -1,10 +1,13 @@
-// The conditions that stored bytes must meet before a turn continues from them.
+// Reads stored bytes: validates them before a turn continues from them, and finds their actor.
 
 import { isDeepStrictEqual } from 'node:util'
 
 import { z } from 'zod'
 
+import type { DurableStore } from './base.ts'
 import { areMessages } from './messages.ts'
+
+export const UNREADABLE = Symbol('unreadable')
 
 const AppData = z.object({
   actor: z.string().nullable(),
@@ -46,5 +49,30 @@ function parse(text: string): unknown {
     return value
   } catch {
     return null
+  }
+}
+
+/** Return the actor in the latest readable snapshot, null where nothing is stored. */
+export async function ownerOf(store: DurableStore, sessionId: string): Promise<unknown> {
+  const stored = await store.load(sessionId)
+  const owner = actorIn(stored?.snapshot)
+  if (owner !== UNREADABLE) return owner
+  const checkpoints = await store.checkpoints(sessionId)
+  for (const id of checkpoints.toReversed()) {
+    const earlier = actorIn(await store.loadCheckpoint(sessionId, id))
+    if (earlier !== UNREADABLE) return earlier
+  }
+  const isThere =
+    stored || checkpoints.length > 0 || (await store.quarantined(sessionId)).length > 0
+  return isThere ? UNREADABLE : null
+}
+
+/** Return the actor in a snapshot, even in one that no turn could continue from. */
+function actorIn(snapshot: string | null = null): unknown {
+  try {
+    const { actor } = JSON.parse(snapshot ?? '').app_data
+    return actor === undefined ? UNREADABLE : actor
+  } catch {
+    return UNREADABLE
   }
 }

@@ -13,7 +13,7 @@ const PLACEHOLDER = /\{(?:actorId|projectId|sessionId)\}/g
 const AMBIGUOUS = /\{actorId\}[^/{]*\{|\}[^/{}]*\{actorId\}/
 const MAX_RECORDS = 100
 
-const NamespaceConfig = z.strictObject({
+export const NamespaceConfig = z.strictObject({
   top_k: whole(1, 1000).default(10),
   relevance_score: z.number().min(0).max(1).default(0.2),
 })
@@ -38,6 +38,7 @@ export const AgentCoreConfig = z.strictObject({
   batch_size: whole(1, 100).default(1),
 })
 
+export type NamespaceConfig = z.output<typeof NamespaceConfig>
 export type AgentCoreConfig = z.output<typeof AgentCoreConfig>
 
 export const backend = { secretRefs, backendFindings }
@@ -62,12 +63,11 @@ function* backendFindings(
     yield document.finding('AML-E043', message, 'backend', 'type')
   }
   if (config === undefined) {
-    const message = `${place.join('.')} is missing: the namespaces of the memory resource apply.`
+    const message = "backend.retrieval_config is missing: the memory's own namespaces apply."
     yield document.finding('AML-W207', message, ...place)
   }
   if (size > 1) {
-    const loss = 'a killed process loses messages that were not sent yet'
-    const message = `With batch_size ${size}, ${loss}.`
+    const message = `With batch_size ${size}, a killed process loses unsent messages.`
     yield document.finding('AML-W225', message, 'backend', 'batch_size')
   }
   for (const [namespace, { top_k: topK }] of Object.entries(config ?? {})) {
@@ -75,8 +75,7 @@ function* backendFindings(
       yield document.finding(id, message, ...place, namespace)
     }
     if (topK > MAX_RECORDS) {
-      const cut = `top_k ${topK} is reduced to ${MAX_RECORDS}`
-      const message = `AgentCore Memory returns at most ${MAX_RECORDS} records: ${cut}.`
+      const message = `top_k ${topK} is reduced to AgentCore's maximum, ${MAX_RECORDS}.`
       yield document.finding('AML-W220', message, ...place, namespace, 'top_k')
     }
   }

@@ -1,6 +1,6 @@
 // AgentCore Memory: one memory by the id in a secret, and the clients that all of them share.
 
-import type { BedrockAgentCore, MemoryRecordSummary } from '@aws-sdk/client-bedrock-agentcore'
+import type { BedrockAgentCore } from '@aws-sdk/client-bedrock-agentcore'
 import type { BedrockAgentCoreControl } from '@aws-sdk/client-bedrock-agentcore-control'
 
 import type { SecretRef } from '../collections/fields.ts'
@@ -10,7 +10,6 @@ import {
   bounded,
   type Memory,
   type MemoryEvent,
-  type MemoryRecord,
   MemoryRefused,
   MemoryUnavailable,
   type Resource,
@@ -65,37 +64,20 @@ export class Clients {
   }
 
   async #connect(kind: keyof Client, region: string): Promise<Client[keyof Client]> {
-    const milliseconds = this.secondsOf(kind) * 1000
-    const requestHandler = {
-      connectionTimeout: milliseconds,
-      requestTimeout: milliseconds,
-      socketTimeout: milliseconds,
-      throwOnRequestTimeout: true,
-      socketAcquisitionWarningTimeout: 1, // its timer would outlive a failure
-    }
+    // The signal of each call bounds its time; the timer of that warning would outlive a failure.
+    const requestHandler = { socketAcquisitionWarningTimeout: 1 }
     const config = { region, maxAttempts: 1, requestHandler }
     if (kind === 'control') {
       const aws = await import('@aws-sdk/client-bedrock-agentcore-control')
       return new aws.BedrockAgentCoreControl(config)
     }
     const aws = await import('@aws-sdk/client-bedrock-agentcore')
-    const client = new aws.BedrockAgentCore(config)
-    // A search has all its records on one page, also that of the SDK of Strands.
-    const onePage = { name: 'onePage', step: 'initialize' } as const
-    client.middlewareStack.add(
-      (next) => async (args) => {
-        const input = args.input as { searchCriteria?: { topK?: number } }
-        const maxResults = input.searchCriteria?.topK
-        return await next(maxResults ? { ...args, input: { ...args.input, maxResults } } : args)
-      },
-      onePage,
-    )
-    return client
+    return new aws.BedrockAgentCore(config)
   }
 }
 
-/** The memory whose id or ARN is the value of a secret. */
-export class AgentCore implements Memory {
+/** The memory whose id or ARN a secret holds; the adapter adds the search of its framework. */
+export class AgentCore implements Omit<Memory, 'retrieve'> {
   readonly contact: string
   readonly region: string
   readonly clients: Clients
@@ -121,14 +103,6 @@ export class AgentCore implements Memory {
     }
   }
 
-  async retrieve(namespace: Namespace, query: string, topK: number): Promise<MemoryRecord[]> {
-    const asked = { ...namespace.wire, searchCriteria: { searchQuery: query, topK } }
-    const reply = await this.#call('recall', (client, memoryId, stop) =>
-      client.retrieveMemoryRecords({ memoryId, ...asked }, stop),
-    )
-    return (reply.memoryRecordSummaries ?? []).map(recordOf)
-  }
-
   async createEvent({ identity, utterances, token, at, projectId }: MemoryEvent): Promise<void> {
     const event = {
       actorId: identity.actor,
@@ -139,7 +113,7 @@ export class AgentCore implements Memory {
     }
     // The service allows keys in lower case only.
     const variables = { extractionConfig: { namespaceVariables: { projectid: projectId ?? '' } } }
-    await this.#call('record', (client, memoryId, stop) =>
+    await this.call('record', (client, memoryId, stop) =>
       client.createEvent({ memoryId, ...event, ...(projectId !== null && variables) }, stop),
     )
   }
@@ -192,23 +166,11 @@ export class AgentCore implements Memory {
 
   /** Return the resource as GetMemory describes it; an answer is kept. */
   async describe(): Promise<Resource> {
-    this.#resource ??= this.#call('control', async (client, memoryId, stop) => {
+    this.#resource ??= this.call('control', async (client, memoryId, stop) => {
       const name = memoryId.split('/').at(-1) ?? '' // the control plane takes no ARN
       const { memory } = await client.getMemory({ memoryId: name }, stop)
-      const { status = '', strategies = [], namespaceKeys: keys = [] } = memory ?? {}
-      const all = strategies.map((one) => {
-        // What reflects on episodes has namespaces of its own.
-        const reflection = one.configuration?.reflection
-        const custom = reflection?.customReflectionConfiguration?.episodicReflectionOverride
-        const parts = [one, reflection?.episodicReflectionConfiguration ?? custom]
-        const namespaces = parts.flatMap((part) => {
-          const templates = part?.namespaceTemplates
-          return (templates?.length ? templates : part?.namespaces) ?? []
-        })
-        return { id: one.strategyId!, namespaces }
-      })
-      if (status !== 'ACTIVE') this.#resource = null // it will be another soon
-      return { status, strategies: all, namespaceKeys: keys.map(({ key }) => key!) }
+      if (memory?.status !== 'ACTIVE') this.#resource = null // it will be another soon
+      return memory ?? {}
     })
     return await this.#resource.catch((error) => {
       this.#resource = null
@@ -231,10 +193,11 @@ export class AgentCore implements Memory {
   }
 
   async #retry<T>(use: Use<'record', T>): Promise<T> {
-    return await withRetries(() => this.#call('record', use))
+    return await withRetries(() => this.call('record', use))
   }
 
-  async #call<K extends keyof Client, T>(kind: K, use: Use<K, T>): Promise<T> {
+  /** Call the service within its time limit. Throws MemoryUnavailable. */
+  protected async call<K extends keyof Client, T>(kind: K, use: Use<K, T>): Promise<T> {
     const [memoryId, seconds] = [await this.memoryId(), this.clients.secondsOf(kind)]
     const abortSignal = AbortSignal.timeout(seconds * 1000)
     const why = `AgentCore Memory: no answer within ${seconds} s`
@@ -249,15 +212,5 @@ export class AgentCore implements Memory {
       const Failure = REFUSED.includes(code) ? MemoryRefused : MemoryUnavailable
       throw new Failure(`AgentCore Memory: ${describe(error)}`, { isTransient, code })
     }
-  }
-}
-
-function recordOf(summary: MemoryRecordSummary): MemoryRecord {
-  return {
-    id: summary.memoryRecordId ?? '',
-    text: summary.content?.text ?? '',
-    score: summary.score ?? 0,
-    namespace: summary.namespaces?.[0] ?? '',
-    createdAt: summary.createdAt?.toISOString() ?? '',
   }
 }

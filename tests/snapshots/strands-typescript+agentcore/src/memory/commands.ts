@@ -19,16 +19,13 @@ export async function forget(args: string[], load: LoadCapabilities): Promise<vo
   if (!ACTOR_ID.test(actor)) throw new CommandError(ERRORS.invalid_actor[1], 2)
   const capabilities = await checked(load)
   const longTerm = find(LongTermMemory, capabilities)
-  const { declarations, collections, settings } = longTerm
   try {
-    const erasure = new Erasure(declarations.project, collections, actor, settings.projectId)
-    await longTerm.eraseSessions(erasure.report, await erasure.findSessions())
-    const report = await erasure.erase()
+    const report = await new Erasure(longTerm, actor).erase()
     console.log(json ? JSON.stringify(report) : linesOf(report).join('\n'))
     process.exitCode = Math.min(report.could_not.length, 1)
   } finally {
     const called = capabilities.filter(({ ping }) => ping) // an owner's was not opened
-    await closeAll(settings, called)
+    await closeAll(longTerm.settings, called)
   }
 }
 

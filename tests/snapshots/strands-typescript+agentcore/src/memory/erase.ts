@@ -1,9 +1,9 @@
 // Erases one actor's data from the memories, and nothing that may belong to another.
 
-import type { Project } from '../collections/check.ts'
 import type { Collection } from '../collections/models.ts'
-import { type Memory, type MemoryCollection, MemoryUnavailable } from './base.ts'
+import { type Memory, MemoryUnavailable } from './base.ts'
 import { LocalMemory } from './local.ts'
+import type { LongTermMemory } from './long_term.ts'
 import { defaultTemplate, type Who, Namespace, resolve } from './namespaces.ts'
 import { segmentsOf, writtenTemplates } from './namespaces.ts'
 import { withRetries } from './retry_queue.ts'
@@ -36,19 +36,18 @@ export function linesOf(report: Report): string[] {
 /** Erases an actor from all memories of an agent, as far as each of them allows. */
 export class Erasure {
   readonly report: Report
+  readonly #longTerm: LongTermMemory
   readonly #identity: Who
   readonly #memories: [Collection, Memory, sessions: string[]][] = []
 
-  constructor(
-    project: Project,
-    collections: readonly MemoryCollection[],
-    actor: string,
-    projectId: string | null,
-  ) {
+  constructor(longTerm: LongTermMemory, actor: string) {
+    const { collections, declarations, settings } = longTerm
     this.report = { actor, sessions: 0, events: 0, records: 0, could_not: [], notes: [] }
-    this.#identity = { actor, sessionId: '', projectId }
+    this.#longTerm = longTerm
+    this.#identity = { actor, sessionId: '', projectId: settings.projectId }
     for (const { id, memory } of collections) {
-      const [collection, local] = [project.collections.get(id)!, new LocalMemory(id, [])]
+      const collection = declarations.project.collections.get(id)!
+      const local = new LocalMemory(id, [])
       this.#memories.push([collection, memory, []])
       if (memory instanceof LocalMemory) {
         this.report.notes.push(`collection ${id} was searched in ${memory.contact}`)
@@ -58,18 +57,15 @@ export class Erasure {
     }
   }
 
-  /** Return the sessions of the actor that the memories know. */
-  async findSessions(): Promise<string[]> {
+  /** Erase sessions, events and records, and return the report. */
+  async erase(): Promise<Report> {
     for (const one of this.#memories) {
       await this.#attempt(`events of collection ${one[0].collection_id}`, async () => {
         one[2] = await one[1].sessions(this.report.actor)
       })
     }
-    return [...new Set(this.#memories.flatMap(([, , sessions]) => sessions))].toSorted()
-  }
-
-  /** Erase events and records, and report it; after `findSessions`. */
-  async erase(): Promise<Report> {
+    const known = new Set(this.#memories.flatMap(([, , sessions]) => sessions))
+    await this.#longTerm.eraseSessions(this.report, [...known].toSorted())
     for (const [collection, memory, sessions] of this.#memories) {
       await this.#eraseMemory(collection, memory, sessions)
     }

@@ -3,15 +3,11 @@
 // Values that only the deployment has are variables: ${AWS_ACCOUNT_ID}, ${AWS_REGION}, and those
 // that replace secrets.
 
-import { existsSync, readFileSync } from 'node:fs'
-import { join } from 'node:path'
-
 import { secretRefs } from '../collections/backends.ts'
 import type { Project } from '../collections/check.ts'
 import type { Collection } from '../collections/models.ts'
-import { memoryStatements } from './memory_iam.ts'
 import { sessionStatements } from './session_iam.ts'
-import { ACCOUNT, REGION } from './statements.ts'
+import { ACCOUNT, memoryStatements, REGION } from './statements.ts'
 
 const PARTITIONS = { 'cn-': 'aws-cn', 'us-gov-': 'aws-us-gov' }
 const VARIABLE = /[$][{][A-Za-z0-9_]+[}]/
@@ -21,23 +17,9 @@ export function policyFile({ agentId }: Project): string {
   return `iam/${agentId}.policy.json`
 }
 
-/** Whether no policy is saved, or the present one, with some of its variables filled in. */
-export function isSavedPolicyCurrent(folder: string, project: Project): boolean {
-  const file = join(folder, policyFile(project))
-  if (!existsSync(file)) return true
-  try {
-    return isFilledIn(JSON.parse(readFileSync(file, 'utf8')), makePolicy(project))
-  } catch {
-    return false
-  }
-}
-
 /** The policy for what the collections of the agent need. */
 export function makePolicy(project: Project): object {
-  const [first] = project.sessionCollections()
-  const used = project.used().filter((collection) => {
-    return collection === first || collection.backend.type === 'agentcore_memory'
-  })
+  const used = project.used()
   const regions = used.map(({ backend }) => ('region' in backend ? backend.region : ''))
   const [partition] = Object.entries(PARTITIONS).filter(([start]) =>
     regions.some((region) => region.startsWith(start)),
@@ -74,7 +56,7 @@ function secretArns(collection: Collection, arn: string): string[] {
 }
 
 /** Whether both are the same, except for what stands in place of variables. */
-function isFilledIn(saved: unknown, policy: unknown): boolean {
+export function isFilledIn(saved: unknown, policy: unknown): boolean {
   if (typeof policy === 'string') {
     const parts = policy.split(VARIABLE).map((one) => one.replace(/[.*+?^${}()|[\]\\]/g, '\\$&'))
     return typeof saved === 'string' && new RegExp(`^${parts.join('.+')}$`).test(saved)

@@ -2,11 +2,7 @@
 
 import { createHash } from 'node:crypto'
 
-/** A strategy of a memory resource: its id, and the templates of namespaces that it writes to. */
-export interface Strategy {
-  readonly id: string
-  readonly namespaces: readonly string[]
-}
+import type { MemoryStrategy } from '@aws-sdk/client-bedrock-agentcore-control'
 
 /** The identity of a turn: the actor, the session and the project. */
 export interface Who {
@@ -95,11 +91,21 @@ export function segmentsOf(path: string): string[] {
   return path.replace(/^\/+|(?<!\/)\/+$/g, '').split('/')
 }
 
-/** The templates by which the strategies of a resource write, in the words of the files. */
-export function writtenTemplates(strategies: readonly Strategy[]): string[] {
-  const found = strategies.flatMap(({ id, namespaces }) =>
-    namespaces.map((one) => one.replaceAll('{memoryStrategyId}', id)),
-  )
-  // The keys of the service are in lower case only.
-  return found.map((one) => one.replaceAll('{projectid}', '{projectId}'))
+/** Return the templates to which strategies of a memory write, as the files spell them. */
+export function writtenTemplates(strategies: readonly MemoryStrategy[] = []): string[] {
+  return strategies.flatMap((strategy) => {
+    // What reflects on episodes has namespaces of its own.
+    const reflection = strategy.configuration?.reflection
+    const custom = reflection?.customReflectionConfiguration?.episodicReflectionOverride
+    const parts = [strategy, reflection?.episodicReflectionConfiguration ?? custom]
+    const found = parts.flatMap((part) => {
+      return (part?.namespaceTemplates?.length ? part.namespaceTemplates : part?.namespaces) ?? []
+    })
+    // The service allows keys in lower case only.
+    return found.map((template) =>
+      template
+        .replaceAll('{memoryStrategyId}', strategy.strategyId ?? '')
+        .replaceAll('{projectid}', '{projectId}'),
+    )
+  })
 }

@@ -2,39 +2,28 @@
 
 import { AsyncLocalStorage } from 'node:async_hooks'
 
+import { NamespaceConfig } from '../collections/memory_backend.ts'
 import { isBlank } from '../contract.ts'
 import { log } from '../log.ts'
-import { bounded, type MemoryCollection, describeFailure, type Wanted } from './base.ts'
-import { type Who, type Namespace, resolve, writtenTemplates } from './namespaces.ts'
+import { bounded, describeFailure, type MemoryCollection, type MemoryRecord } from './base.ts'
+import { resolve, type Who, writtenTemplates } from './namespaces.ts'
 
 export const MAX_QUERY_CHARS = 10_000 // UTF-16 units, as the service counts
 const MAX_RESULTS = 100 // of one call
 const OVERFETCH = 4 // some records are not relevant enough
-export const DEFAULT = { top_k: 10, relevance_score: 0.2 }
+export const DEFAULT = NamespaceConfig.parse({})
 const MAX_BLOCK_CHARS = 20_000
 const ESCAPES: Record<string, string> = { '&': '&amp;', '<': '&lt;', '>': '&gt;', '"': '&quot;' }
 
-/** A text that was recalled, how well it fits (0 to 1), and where it was found. */
-export interface Hit {
-  readonly text: string
-  readonly score: number
-  readonly namespace: string
+/** A record, and the collection that it is from. */
+export interface Hit extends MemoryRecord {
   readonly collection: string
-  readonly createdAt: string
-  readonly id: string
 }
 
-/** Searches one namespace of a collection. */
-type Retrieve = (
-  collection: MemoryCollection,
-  namespace: Namespace,
-  wanted: Wanted,
-  query: string,
-  stop: AbortSignal,
-) => Promise<Hit[]>
-
 /** Return the search limits of each namespace template. Throws MemoryUnavailable. */
-async function namespacesOf(collection: MemoryCollection): Promise<Record<string, Wanted>> {
+async function namespacesOf(
+  collection: MemoryCollection,
+): Promise<Record<string, NamespaceConfig>> {
   if (collection.namespaces) return collection.namespaces
   const resource = await collection.memory.describe()
   const templates = writtenTemplates(resource.strategies)
@@ -54,7 +43,6 @@ export class MemoryTurn {
   isOver = false
   /** What the models of the turn are shown; null: not yet searched for. */
   shown: readonly Hit[] | null = null
-  retrieve: Retrieve = retrieve
   readonly #isWritable: boolean
   readonly #seconds: number
   readonly #notes: Map<string, unknown>
@@ -131,9 +119,7 @@ export class MemoryTurn {
     }
     const all = await inTime('its namespaces', async () => Object.entries(await namespacesOf(one)))
     const found = all.map(([template, wanted]) =>
-      inTime(template, async () =>
-        this.retrieve(one, resolve(template, this.identity), wanted, query, stop),
-      ),
+      inTime(template, async () => retrieve(one, template, wanted, this.identity, query)),
     )
     return (await Promise.all(found)).flat()
   }
@@ -143,9 +129,16 @@ export class MemoryTurn {
 export const current = new AsyncLocalStorage<MemoryTurn>()
 
 /** Search one namespace of a memory. Throws MemoryUnavailable. */
-const retrieve: Retrieve = async ({ id, memory }, namespace, wanted, query) => {
+async function retrieve(
+  { id, memory }: MemoryCollection,
+  template: string,
+  wanted: NamespaceConfig,
+  who: Who,
+  query: string,
+): Promise<Hit[]> {
+  const namespace = resolve(template, who)
   const count = Math.min(MAX_RESULTS, OVERFETCH * wanted.top_k)
-  const records = await memory.retrieve(namespace, query, count)
+  const records = await memory.retrieve(namespace, query, count, who)
   const fitting = records.filter(({ score, text, namespace: where }) => {
     return score >= wanted.relevance_score && !isBlank(text) && namespace.holds(where)
   })

@@ -6,7 +6,7 @@ import { Capability, find } from '../capability.ts'
 import type { CoreSettings } from '../settings.ts'
 import { Conflict, type DurableStore, StoreUnavailable, Unsupported } from '../store/base.ts'
 import { Store } from '../store/capability.ts'
-import { ownerOf, UNREADABLE } from '../store/owner.ts'
+import { ownerOf, UNREADABLE } from '../store/snapshot.ts'
 import { LATER, type Report } from './erase.ts'
 import { LongTermMemory } from './long_term.ts'
 

@@ -21,6 +21,8 @@ export class StoreUnavailable extends Error {
   }
 }
 
+export const UUID7 = /^[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/
+
 /** The id and the message of a finding. */
 export type Warning = [id: string, message: string]
 

@@ -1,16 +1,25 @@
 // The session store of an agent: where a collection in use keeps sessions.
 
+import { randomUUID } from 'node:crypto'
+
 import { Capability, find } from '../capability.ts'
 import { Declarations } from '../collections/capability.ts'
 import type { Collection } from '../collections/models.ts'
 import { unsetVariables } from '../collections/secrets.ts'
-import type { Finding } from '../findings.ts'
+import { diagnostic, type Finding } from '../findings.ts'
 import { InProcess, type SessionStore } from '../session_store.ts'
-import type { DurableStore } from './base.ts'
+import { Conflict, type DurableStore, StoreUnavailable } from './base.ts'
 import { CachedStore } from './cached.ts'
-import { checkStore } from './check.ts'
-import { openStore } from './index.ts'
+import { DeclaredStore } from './declared.ts'
 import type { StoreSettings } from './settings.ts'
+
+const SNAPSHOT = JSON.stringify({
+  scope: 'agent',
+  schema_version: '1.0',
+  created_at: '1970-01-01T00:00:00Z',
+  data: { messages: [] },
+  app_data: { actor: null, turn: 1, key: null, reply: '' },
+})
 
 /** The store of the sessions; while its variable is unset, they live in this process. */
 export class Store extends Capability<StoreSettings> {
@@ -44,7 +53,7 @@ export class Store extends Capability<StoreSettings> {
     if (!this.collection || this.unset) return null
     const { project, secrets } = this.declarations
     this.#opened ??= this.decorate(
-      openStore(this.collection, project.agentId, this.settings, secrets),
+      new DeclaredStore(this.collection, project.agentId, this.settings, secrets),
     )
     return this.#opened
   }
@@ -69,4 +78,35 @@ export class Store extends Capability<StoreSettings> {
   override async close(): Promise<void> {
     await this.#opened?.close()
   }
+}
+
+/** Load, save and end a session that no caller has, and return what may lose sessions. */
+export async function checkStore(
+  store: DurableStore,
+  { collection_id }: Collection,
+  isWritable: boolean,
+): Promise<Finding[]> {
+  const findings: Finding[] = []
+  const [file, session] = [`collections/${collection_id}.collection.md`, `check-${randomUUID()}`]
+  let what = 'loaded'
+  try {
+    await store.load(session)
+    for (const [id, message] of await store.warnings()) {
+      findings.push(diagnostic(id, message, 'warning', file, 1))
+    }
+    if (isWritable) {
+      what = 'saved'
+      try {
+        await store.save(session, SNAPSHOT, null)
+        what = 'ended'
+      } finally {
+        await store.end(session) // also after a lost reply: nothing is left behind
+      }
+    }
+  } catch (error) {
+    if (!(error instanceof StoreUnavailable || error instanceof Conflict)) throw error
+    const message = `No session can be ${what}: ${error.message || 'a conflict'}.`
+    findings.push(diagnostic('AML-E160', message, 'error', file, 1))
+  }
+  return findings
 }

@@ -5,11 +5,10 @@ import { parseArgs } from 'node:util'
 import { find, type LoadCapabilities } from '../capability.ts'
 import { ACTOR_ID, ERRORS, SESSION_ID } from '../contract.ts'
 import { CommandError, refuseErrors } from '../findings.ts'
-import { Conflict, type DurableStore, StoreUnavailable, Unsupported } from './base.ts'
+import { Conflict, type DurableStore, StoreUnavailable, Unsupported, UUID7 } from './base.ts'
 import { Store } from './capability.ts'
-import { ownerOf, UNREADABLE } from './owner.ts'
 import type { StoreSettings } from './settings.ts'
-import { readSnapshot } from './snapshot.ts'
+import { ownerOf, readSnapshot, UNREADABLE } from './snapshot.ts'
 
 const USAGE = `Usage: node src/main.ts sessions COMMAND
 
@@ -20,7 +19,6 @@ const USAGE = `Usage: node src/main.ts sessions COMMAND
   end SESSION                 delete all that is stored of a session
   end --actor ID              delete the sessions of an actor`
 
-const UUID7 = /^[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/
 const TOO_LARGE = 'empty or larger than MAX_SNAPSHOT_BYTES' // of those, a store returns no bytes
 // What could move a cursor or turn a text around.
 const UNPRINTABLE = /[\p{Cc}\p{Cs}\u200e\u200f\u2028-\u202e\u2066-\u2069]/gu
@@ -175,21 +173,15 @@ async function withStore<T>(
   }
 }
 
-const UNREADABLE_TURN = { turn: null, actor: null, created_at: null, restored_from: null }
+type Summary = ReturnType<typeof summarize>
 
 /** What is shown of a snapshot; its turn is null where it cannot be read. */
-interface Summary {
-  turn: number | null
-  actor: string | null
-  created_at: string | null
-  restored_from: string | null
-  bytes: number
-}
-
-function summarize(snapshot: string, { maxSnapshotBytes }: StoreSettings): Summary {
+function summarize(snapshot: string, { maxSnapshotBytes }: StoreSettings) {
   const bytes = Buffer.byteLength(snapshot)
   const text = readSnapshot(snapshot, maxSnapshotBytes)
-  if (text === null) return { ...UNREADABLE_TURN, bytes }
+  if (text === null) {
+    return { turn: null, actor: null, created_at: null, restored_from: null, bytes }
+  }
   const { created_at, app_data } = JSON.parse(text)
   const { turn, actor, restored_from = null } = app_data
   const time = String(created_at).replace(/\+00:00$/, 'Z')

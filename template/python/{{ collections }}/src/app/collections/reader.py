@@ -11,21 +11,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ruamel.yaml import YAML
+from ruamel.yaml import YAML, tokens
 from ruamel.yaml.error import MarkedYAMLError
 from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
-from ruamel.yaml.tokens import (
-    AliasToken,
-    AnchorToken,
-    BlockEndToken,
-    BlockMappingStartToken,
-    BlockSequenceStartToken,
-    FlowMappingEndToken,
-    FlowMappingStartToken,
-    FlowSequenceEndToken,
-    FlowSequenceStartToken,
-    TagToken,
-)
 
 from ..contract import well_formed
 from ..findings import diagnostic
@@ -45,12 +33,12 @@ NUMBER = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
 NOT_FINITE = re.compile(r"[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)")
 
 STARTS = (
-    BlockMappingStartToken,
-    BlockSequenceStartToken,
-    FlowMappingStartToken,
-    FlowSequenceStartToken,
+    tokens.BlockMappingStartToken,
+    tokens.BlockSequenceStartToken,
+    tokens.FlowMappingStartToken,
+    tokens.FlowSequenceStartToken,
 )
-ENDS = (BlockEndToken, FlowMappingEndToken, FlowSequenceEndToken)
+ENDS = (tokens.BlockEndToken, tokens.FlowMappingEndToken, tokens.FlowSequenceEndToken)
 ALIAS = "Anchors and aliases (& and *) are refused: write the value out, or quote it."
 TAG = "Tags such as !!str are refused: put text in quotes."
 # Keys of mappings and indexes of lists, from the top.
@@ -154,9 +142,9 @@ def _scan(document: Document, text: str) -> None:
         level += isinstance(token, STARTS) - isinstance(token, ENDS)
         if level > MAX_DEPTH:  # the scanner's time is quadratic in them
             raise RecursionError
-        if isinstance(token, AliasToken | AnchorToken):
+        if isinstance(token, tokens.AliasToken | tokens.AnchorToken):
             document.refuse("AML-E007", token.start_mark.line + 2, ALIAS)
-        elif isinstance(token, TagToken):
+        elif isinstance(token, tokens.TagToken):
             document.refuse("AML-E008", token.start_mark.line + 2, TAG)
 
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal, Protocol
 
+from ..collections.memory_backend import NamespaceConfig
 from ..log import describe
 from .namespaces import Namespace, Who
 
@@ -13,7 +14,7 @@ Utterance = tuple[Literal["USER", "ASSISTANT"], str]  # the role, and the text
 
 @dataclass(frozen=True)
 class Record:
-    """A memory; its score is from 0 to 1."""
+    """A memory, and its relevance to the query, from 0 to 1."""
 
     id: str
     text: str
@@ -78,6 +79,23 @@ class Memory(Protocol):
 
     async def delete_records(self, ids: list[str]) -> list[str]:
         """Delete a page of records, and return the ids that the memory reports as deleted."""
+
+
+@dataclass
+class MemoryCollection:
+    """A collection of long-term memory as this agent uses it."""
+
+    id: str
+    lifetime: str
+    memory: Memory
+    traced: Memory  # the same, with spans for the calls of turns
+    is_read: bool = True
+    is_writable: bool = True
+    batch_size: int = 1  # the most texts of waiting turns to join
+    needs_project: bool = False
+    project_id: str | None = None  # the value of {projectId}, if namespaces need it
+    # The search settings of each namespace, by template. None: the resource defines them.
+    namespaces: dict[str, NamespaceConfig] | None = None
 
 
 def describe_failure(error: BaseException) -> str:

@@ -1,83 +1,51 @@
-"""The checks of long-term memory: its settings, its saved policy, and the resources themselves."""
+"""The checks of long-term memory: its saved policy, and the resources themselves."""
 
 import json
 import re
 from pathlib import Path
-from typing import Any
 
 from ..collections.check import Project
-from ..collections.memory_backend import AgentCoreConfig
-from ..collections.models import Collection
 from ..collections.reader import Document, finding, read_document
 from ..collections.secrets import has_aws_credentials
-from ..findings import diagnostic
+from ..findings import Finding
 from .adapter import AgentCore
-from .base import Memory, MemoryRefused, MemoryUnavailable
+from .base import MemoryCollection, MemoryRefused, MemoryUnavailable
 from .iam import is_filled_in, make_policy, policy_file
-from .namespaces import PLACEHOLDER, Who, resolve, written_templates
-from .settings import MemorySettings
+from .namespaces import PLACEHOLDER, written_templates
 
-Findings = list[dict[str, Any]]
+Findings = list[Finding]
 CONFIG = ("backend", "retrieval_config")
 
 
-def check_memory(project: Project, settings: MemorySettings) -> Findings:
-    """Return findings about a project that `check_project` accepts; no network."""
-    findings = Findings()
-    if problem := find_problem(settings, project):
-        findings.append(diagnostic("SET-PROJECT_ID", f"{problem}.", "warning"))
+def check_policy(project: Project) -> Findings:
+    """Return a warning if the saved policy is not the one that the project needs."""
     file = policy_file(project)
-    if Path(file).exists():
-        try:
-            saved = json.loads(Path(file).read_text("utf-8"))
-        except (OSError, ValueError, RecursionError):
-            saved = None
-        if not is_filled_in(saved, make_policy(project)):
-            message = "This is not the policy that `iam` prints: save it again with `iam --save`."
-            findings.append(finding("AML-W248", file, 1, message))
-    return findings
+    if not Path(file).exists():
+        return []
+    try:
+        saved = json.loads(Path(file).read_text("utf-8"))
+    except (OSError, ValueError, RecursionError):
+        saved = None
+    if is_filled_in(saved, make_policy(project)):
+        return []
+    message = "This is not the policy that `iam` prints: save it again with `iam --save`."
+    return [finding("AML-W248", file, 1, message)]
 
 
-def find_problem(settings: MemorySettings, project: Project) -> str:
-    """Return why the memories of a project cannot work with these settings, or ""."""
-    for collection in project.used():
-        if not isinstance(collection.backend, AgentCoreConfig):
-            continue
-        if needs_project(collection) and not settings.project_id:
-            return f"PROJECT_ID is not set, and collection {collection.collection_id} needs it"
-        for template in collection.backend.retrieval_config or {}:
-            try:
-                resolve(template, Who("a", "s", settings.project_id))
-            except ValueError as error:
-                return f"collection {collection.collection_id}: {error}"
-    return ""
-
-
-def needs_project(collection: Collection) -> bool:
-    """Whether a collection needs PROJECT_ID."""
-    assert isinstance(collection.backend, AgentCoreConfig)
-    templates = collection.backend.retrieval_config or {}
-    is_named = any("{projectId}" in template for template in templates)
-    return is_named or collection.scope.lifetime == "project"
-
-
-async def check_resources(
-    memories: dict[str, Memory], project: Project, settings: MemorySettings
-) -> Findings:
+async def check_resources(collections: list[MemoryCollection], project_id: str | None) -> Findings:
     """Return where memories on AWS do not match the files. Calls the service."""
     found = Findings()
-    for id, memory in memories.items():
-        if isinstance(memory, AgentCore):
-            file = f"collections/{id}.collection.md"
-            document = read_document(Path(file), file)
-            collection = project.collections[id]
-            found += await _check(collection, document, memory, settings)
+    for collection in collections:
+        if isinstance(collection.memory, AgentCore):
+            file = f"collections/{collection.id}.collection.md"
+            found += await _check(collection, read_document(Path(file), file), project_id)
     return found
 
 
 async def _check(
-    collection: Collection, document: Document, memory: AgentCore, settings: MemorySettings
+    collection: MemoryCollection, document: Document, project_id: str | None
 ) -> Findings:
+    memory = collection.memory
     where = ("backend", "memory_id_secret")
     try:
         if not has_aws_credentials():
@@ -95,21 +63,15 @@ async def _check(
     strategies = resource.get("strategies", [])
     if not all(written_templates({"strategies": [strategy]}) for strategy in strategies):
         return []  # a strategy that writes to namespaces of its own choice
-    return _compare(collection, document, resource, settings.project_id)
-
-
-def _compare(
-    collection: Collection, document: Document, resource: dict[str, Any], project_id: str | None
-) -> Findings:
-    assert isinstance(collection.backend, AgentCoreConfig)
-    written, found = written_templates(resource), Findings()
-    if collection.backend.retrieval_config is None:
-        if collection.scope.lifetime == "user" and "{actorId}" not in " ".join(written):
-            message = "No strategy of the memory writes for each {actorId}: add one."
-            found.append(document.finding("AML-W246", message, *CONFIG))
-        return found
+    written = written_templates(resource)
+    if collection.namespaces is None:
+        if collection.lifetime != "user" or "{actorId}" in " ".join(written):
+            return []
+        message = "No strategy of the memory writes for each {actorId}: add one."
+        return [document.finding("AML-W246", message, *CONFIG)]
+    found = Findings()
     has_key = any(key["key"] == "projectid" for key in resource.get("namespaceKeys", []))
-    for template in collection.backend.retrieval_config:
+    for template in collection.namespaces:
         asked = template.replace("{projectId}", project_id or "{projectId}")
         if any(_is_written(asked, pattern) for pattern in written):
             continue

@@ -27,12 +27,13 @@ STOP = "a an and are be did do does for how i in is it my of on or the to was wh
 
 
 class LocalMemory:
-    """The rows of a file: events, and each user message in each of its namespaces."""
+    """A Memory of the rows in a file: events, and each user message in each of its namespaces."""
 
-    def __init__(self, collection_id: str, templates: Sequence[str]) -> None:
+    def __init__(self, collection_id: str, templates: Sequence[str], note: str = "") -> None:
+        """`note` follows the path in `contact`."""
         self._templates, self._lock = templates, RLock()
         self._path = FOLDER / f"{collection_id}.jsonl"
-        self.contact = str(self._path)
+        self.contact = f"{self._path}{note}"
 
     @property
     def exists(self) -> bool:
@@ -72,29 +73,23 @@ class LocalMemory:
         await anyio.to_thread.run_sync(self._append, rows, event.token)
 
     async def describe(self) -> dict[str, Any]:
-        """Return {}: a file is not a resource."""
         return {}
 
     async def sessions(self, actor: str) -> list[str]:
-        """Return the sessions of an actor, by their names in the file."""
         rows = await self._rows(lambda row: row.get("actor") == actor)
         return list(dict.fromkeys(row["session"] for row in rows))
 
     async def events(self, actor: str, session: str) -> AsyncIterator[list[str]]:
-        """Yield the ids of the events of a session, in one page."""
         own = {"actor": actor, "session": session}
         yield [row["event"] for row in await self._rows(lambda row: own.items() <= row.items())]
 
     async def delete_event(self, actor: str, session: str, event: str) -> None:
-        """Delete an event. Idempotent."""
         await anyio.to_thread.run_sync(self._delete, "event", {event})
 
     async def records(self, namespace: Namespace) -> AsyncIterator[list[str]]:
-        """Yield the ids of all records in a namespace, in one page."""
         yield [row["record"] for row in await self._rows(lambda row: _is_in(namespace, row))]
 
     async def delete_records(self, ids: list[str]) -> list[str]:
-        """Delete records, and return the ids of the existing ones."""
         return await anyio.to_thread.run_sync(self._delete, "record", set(ids))
 
     async def _rows(self, is_wanted: Callable[[Row], bool], last: int | None = None) -> list[Row]:

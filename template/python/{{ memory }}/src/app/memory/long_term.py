@@ -1,6 +1,6 @@
 """`LongTermMemory`: connects the agent's memory collections to readers and writers."""
 
-import asyncio
+from asyncio import Task, create_task
 from collections.abc import Awaitable, Callable, Sequence
 from functools import cached_property
 from typing import Any
@@ -12,14 +12,14 @@ from ..collections.memory_backend import AgentCoreConfig, NamespaceConfig
 from ..collections.models import Collection
 from ..collections.secrets import unset_variables
 from ..contract import AgentError, Turn
-from ..findings import Finding
+from ..findings import Finding, diagnostic
 from . import adapter, agentcore
-from .base import Memory, MemoryUnavailable
-from .check import check_memory, check_resources, find_problem, needs_project
+from .base import Memory, MemoryCollection, MemoryUnavailable
+from .check import check_policy, check_resources
 from .local import LocalMemory
-from .namespaces import Who
-from .recall import MemoryTurn, Reader, current
-from .record import IsForgotten, Recorder, Writer
+from .namespaces import Who, resolve
+from .recall import MemoryTurn, current
+from .record import IsForgotten, Recorder
 from .settings import MemorySettings
 
 SLASH = "An actor id must not contain /: the namespaces of two actors could overlap."
@@ -39,7 +39,7 @@ class LongTermMemory(Capability):
         super().__init__(settings, before)
         self._declarations = Declarations.find(before)
         self.project_id = settings.project_id
-        self._warming: list[asyncio.Task[None]] = []
+        self._warming: list[Task[None]] = []
 
     @property
     def project(self) -> Project:
@@ -47,60 +47,59 @@ class LongTermMemory(Capability):
         return self._declarations.project
 
     @cached_property
-    def memories(self) -> dict[str, Memory]:
-        """The memories, by the ids of their collections."""
-        clients, secrets = adapter.Clients(self.settings), self._declarations.secrets
-        memories = dict[str, Memory]()
-        for id, (collection, backend) in self._collections.items():
-            if unset := unset_variables(self.settings, collection):
-                declared = backend.retrieval_config or [default_template(collection)]
-                memories[id] = LocalMemory(id, [*declared])
-                memories[id].contact += f", until {unset[0]} is set"
-            else:
-                (ref,) = backend.secret_refs()
-                memories[id] = adapter.AgentCore(ref, backend.region, secrets, clients)
-        return memories
+    def collections(self) -> list[MemoryCollection]:
+        """The memory collections that the agent uses."""
+        clients = adapter.Clients(self.settings)
+        return [
+            self._build(collection, collection.backend, clients)
+            for collection in self.project.used()
+            if isinstance(collection.backend, AgentCoreConfig)
+        ]
 
-    @cached_property
-    def readers(self) -> list[Reader]:
-        """The memories to search in turns."""
-        readers = list[Reader]()
-        for id, (collection, backend) in self._collections.items():
-            declared, memory = backend.retrieval_config, self.memories[id]
-            if isinstance(memory, LocalMemory):
-                declared = declared or {default_template(collection): NamespaceConfig()}
-            if id in self.project.reads:
-                lifetime = collection.scope.lifetime
-                readers.append(Reader(id, lifetime, self.decorate(memory), declared))
-        return readers
+    def _build(
+        self, collection: Collection, backend: AgentCoreConfig, clients: agentcore.Clients
+    ) -> MemoryCollection:
+        id, declared = collection.collection_id, backend.retrieval_config
+        memory: Memory
+        if unset := unset_variables(self.settings, collection):
+            declared = declared or {default_template(collection): NamespaceConfig()}
+            memory = LocalMemory(id, [*declared], f", until {unset[0]} is set")
+        else:
+            (ref,) = backend.secret_refs()
+            memory = adapter.AgentCore(ref, backend.region, self._declarations.secrets, clients)
+        is_named = any("{projectId}" in template for template in declared or {})
+        needs_project = is_named or collection.scope.lifetime == "project"
+        return MemoryCollection(
+            id=id,
+            lifetime=collection.scope.lifetime,
+            memory=memory,
+            traced=self.decorate(memory),
+            is_read=id in self.project.reads,
+            is_writable=self.project.is_writable(collection),
+            batch_size=backend.batch_size,
+            needs_project=needs_project,
+            project_id=self.project_id if needs_project else None,
+            namespaces=declared,
+        )
 
-    @cached_property
-    def writers(self) -> list[Writer]:
-        """The memories that record turns."""
-        writers = list[Writer]()
-        for id, (collection, backend) in self._collections.items():
-            if self.project.is_writable(collection):
-                project_id = self.project_id if needs_project(collection) else None
-                memory = self.decorate(self.memories[id])
-                writers.append(Writer(id, memory, backend.batch_size, project_id))
-        return writers
+    @property
+    def readers(self) -> list[MemoryCollection]:
+        """The collections to search in turns."""
+        return [collection for collection in self.collections if collection.is_read]
+
+    @property
+    def writers(self) -> list[MemoryCollection]:
+        """The collections that record turns."""
+        return [collection for collection in self.collections if collection.is_writable]
 
     @cached_property
     def recorder(self) -> Recorder:
         """The recorder, which sends committed turns to the writers."""
         return Recorder(self.writers, self.is_forgotten)
 
-    @cached_property
-    def _collections(self) -> dict[str, tuple[Collection, AgentCoreConfig]]:
-        return {
-            collection.collection_id: (collection, collection.backend)
-            for collection in self.project.used()
-            if isinstance(collection.backend, AgentCoreConfig)
-        }
-
     @property
     def actor_required(self) -> bool:
-        return bool(self.memories)
+        return bool(self.collections)
 
     @property
     def is_busy(self) -> bool:
@@ -115,14 +114,23 @@ class LongTermMemory(Capability):
         return [
             f"Long-term memory: {'in' if isinstance(memory, LocalMemory) else 'contacts'} "
             f"{memory.contact}"
-            for memory in self.memories.values()
+            for memory in (collection.memory for collection in self.collections)
         ]
 
+    @property
+    def problem(self) -> str:
+        """Why the memories cannot work with these settings, or ""."""
+        return next(filter(None, map(_problem, self.collections)), "")
+
     def check(self) -> list[Finding]:
-        return check_memory(self.project, self.settings) if self._declarations.is_valid else []
+        if not self._declarations.is_valid:
+            return []
+        problem = self.problem
+        found = [diagnostic("SET-PROJECT_ID", f"{problem}.", "warning")] if problem else []
+        return [*found, *check_policy(self.project)]
 
     async def ping(self) -> list[Finding]:
-        return await check_resources(self.memories, self.project, self.settings)
+        return await check_resources(self.collections, self.project_id)
 
     async def open(self) -> None:
         """Read the ids of the memories, and start to make the clients that turns need.
@@ -130,32 +138,28 @@ class LongTermMemory(Capability):
         Raises AgentError if the memories cannot work as declared.
         """
         try:
-            if problem := find_problem(self.settings, self.project):
-                raise MemoryUnavailable(problem)
+            if self.problem:
+                raise MemoryUnavailable(self.problem)
             await self._check_writers()
         except MemoryUnavailable as error:
             raise AgentError("store_unavailable", detail=f"{error}.") from None
-        needed: list[tuple[agentcore.Kind, str]] = []
-        needed += [("recall", reader.collection_id) for reader in self.readers]
-        needed += [
-            ("control", reader.collection_id) for reader in self.readers if not reader.declared
-        ]
-        needed += [("record", writer.collection_id) for writer in self.writers]
-        for kind, id in needed:
-            memory = self.memories[id]
-            if isinstance(memory, adapter.AgentCore):
-                self._warming.append(asyncio.create_task(memory.warm_up(kind)))
+        for collection in self.collections:
+            kinds: list[agentcore.Kind] = ["record"] if collection.is_writable else []
+            if collection.is_read:
+                kinds += ["recall"] if collection.namespaces else ["recall", "control"]
+            if isinstance(memory := collection.memory, adapter.AgentCore):
+                for kind in kinds:
+                    self._warming.append(create_task(memory.clients.warm_up(kind, memory.region)))
 
     async def _check_writers(self) -> None:
         """Raise MemoryUnavailable if two collections write to one memory."""
         known: dict[tuple[str, str], str] = {}
         for writer in self.writers:
-            id, memory = writer.collection_id, self.memories[writer.collection_id]
-            if isinstance(memory, adapter.AgentCore):
-                name = (await memory.memory_id()).rpartition("/")[2]
-                other = known.setdefault((memory.region, name), id)
-                if other != id:
-                    what = f"collections {other} and {id} both write to one memory"
+            if isinstance(writer.memory, adapter.AgentCore):
+                name = (await writer.memory.memory_id()).rpartition("/")[2]
+                other = known.setdefault((writer.memory.region, name), writer.id)
+                if other != writer.id:
+                    what = f"collections {other} and {writer.id} both write to one memory"
                     raise MemoryUnavailable(f"{what}: it would record each turn twice")
 
     def begin(self, turn: Turn) -> MemoryTurn:
@@ -194,3 +198,14 @@ class LongTermMemory(Capability):
 def default_template(collection: Collection) -> str:
     """Return the namespace of a local memory whose collection declares none."""
     return "/users/{actorId}" if collection.scope.lifetime == "user" else "/projects/{projectId}"
+
+
+def _problem(collection: MemoryCollection) -> str:
+    if collection.needs_project and not collection.project_id:
+        return f"PROJECT_ID is not set, and collection {collection.id} needs it"
+    try:
+        for template in collection.namespaces or {}:
+            resolve(template, Who("a", "s", collection.project_id))
+    except ValueError as error:
+        return f"collection {collection.id}: {error}"
+    return ""

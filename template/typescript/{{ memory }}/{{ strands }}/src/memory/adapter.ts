@@ -21,10 +21,11 @@ import type { Options } from '../capability.ts'
 import { isBlank } from '../contract.ts'
 import { log } from '../log.ts'
 import { OfflineModel } from '../offline_model.ts'
-import { AgentCore, type Clients } from './agentcore.ts'
-import { bounded, type MemoryCollection, describeFailure, type Utterance } from './base.ts'
+import { AgentCore as Service, type Clients } from './agentcore.ts'
+import { bounded, describeFailure, type MemoryCollection } from './base.ts'
+import type { Memory, MemoryRecord, Utterance } from './base.ts'
 import type { LongTermMemory } from './long_term.ts'
-import { eventSession } from './namespaces.ts'
+import { eventSession, type Namespace, type Who } from './namespaces.ts'
 import { ownStores } from './own_stores.ts'
 import { type Hit, MAX_QUERY_CHARS, memoryBlock, type MemoryTurn } from './recall.ts'
 
@@ -43,7 +44,6 @@ export async function warmUp(clients: Clients, region: string): Promise<void> {
 export function addMemory(longTerm: LongTermMemory, turn: MemoryTurn, options: Options): void {
   const { readers, settings, writers } = longTerm
   const { model } = options
-  turn.retrieve = sdkRetrieve(turn)
   const own = ownStores(turn.identity).map((store) => {
     return new GuardedStore(store, settings.recallTimeoutSeconds)
   })
@@ -111,34 +111,33 @@ class CollectionStore implements MemoryStore {
   }
 }
 
-/** Searches one namespace by the store that the SDK has for AgentCore Memory. */
-function sdkRetrieve({ identity, retrieve }: MemoryTurn): MemoryTurn['retrieve'] {
-  const { actor: actorId, sessionId } = identity
-  return async (collection, namespace, wanted, query, stop) => {
-    const { id, memory } = collection
-    if (!(memory instanceof AgentCore)) {
-      return await retrieve(collection, namespace, wanted, query, stop)
-    }
-    const client = await memory.clients.get('recall', memory.region)
+/** A memory that the SDK's store searches. */
+export class AgentCore extends Service implements Memory {
+  async retrieve(
+    namespace: Namespace,
+    query: string,
+    topK: number,
+    who: Who,
+  ): Promise<MemoryRecord[]> {
     const { AgentCoreMemoryStore } = await import('bedrock-agentcore/memory/strands')
-    const store = new AgentCoreMemoryStore({
-      memoryId: await memory.memoryId(),
-      actorId,
-      sessionId: eventSession(sessionId),
-      ...namespace.wire,
-      maxSearchResults: wanted.top_k,
-      minScore: wanted.relevance_score,
-      client: stoppable(client, stop),
+    const entries = await this.call('recall', async (client, memoryId, { abortSignal }) => {
+      // The SDK reads one page, of 20 records by default, and passes no signal.
+      const send = (command: RetrieveMemoryRecordsCommand) => {
+        command.input.maxResults = topK
+        return client.send(command, { abortSignal })
+      }
+      const store = new AgentCoreMemoryStore({
+        memoryId,
+        actorId: who.actor,
+        sessionId: eventSession(who.sessionId),
+        ...namespace.wire,
+        maxSearchResults: topK,
+        client: { send } as unknown as BedrockAgentCoreClient,
+      })
+      return await store.search(query)
     })
-    const hits = (await store.search(query)).map((entry) => hitOf(entry, id))
-    return hits.filter((hit) => !isBlank(hit.text) && namespace.holds(hit.namespace))
+    return entries.map((entry) => hitOf(entry, ''))
   }
-}
-
-/** The client for one search: the SDK itself passes no signal to it. */
-function stoppable(client: BedrockAgentCoreClient, abortSignal: AbortSignal) {
-  const send = (command: RetrieveMemoryRecordsCommand) => client.send(command, { abortSignal })
-  return { send } as unknown as BedrockAgentCoreClient
 }
 
 /** An entry of a store as a hit; its score is 0 where the store does not say. */

@@ -45,19 +45,16 @@ class AgentCoreConfig(Strict):
             message = "agentcore_memory does not store lifetime session: use valkey or s3."
             yield document.finding("AML-E043", message, "backend", "type")
         if self.batch_size > 1:
-            message = f"With batch_size {self.batch_size}, a killed process loses messages "
-            message += "that were not sent yet."
+            message = f"With batch_size {self.batch_size}, a killed process loses unsent messages."
             yield document.finding("AML-W225", message, "backend", "batch_size")
         if self.retrieval_config is None:
-            message = "backend.retrieval_config is missing: "
-            message += "the namespaces of the memory resource apply."
+            message = "backend.retrieval_config is missing: the memory's own namespaces apply."
             yield document.finding("AML-W207", message, "backend", "retrieval_config")
         for namespace, config in (self.retrieval_config or {}).items():
             path = ("backend", "retrieval_config", namespace)
             yield from _namespace(document, path, namespace, lifetime)
             if config.top_k > MAX_RECORDS:
-                message = f"AgentCore Memory returns at most {MAX_RECORDS} records: "
-                message += f"top_k {config.top_k} is reduced to {MAX_RECORDS}."
+                message = f"top_k {config.top_k} is reduced to AgentCore's maximum, {MAX_RECORDS}."
                 yield document.finding("AML-W220", message, *path, "top_k")
 
 

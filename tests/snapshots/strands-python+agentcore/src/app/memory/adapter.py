@@ -9,17 +9,7 @@ from itertools import count
 from typing import Any
 
 from strands import Agent
-from strands.memory import (
-    AddMessagesContext,
-    ExtractorContext,
-    MemoryAddToolConfig,
-    MemoryEntry,
-    MemoryManager,
-    MemorySearchOptions,
-    MemoryStore,
-    ModelExtractor,
-    SearchOptions,
-)
+from strands import memory as sdk
 from strands.middleware import InvokeModelContext, InvokeModelStage
 from strands.models import Model
 from strands.types.content import Message
@@ -30,10 +20,10 @@ from ..contract import is_blank
 from ..log import describe
 from ..offline_model import OfflineModel
 from . import agentcore
-from .base import Record, Utterance
+from .base import MemoryCollection, Record, Utterance
 from .namespaces import Namespace, Who, event_session
 from .own_stores import own_stores
-from .recall import MAX_QUERY_CHARS, Hit, MemoryTurn, Reader, best, current, memory_block
+from .recall import MAX_QUERY_CHARS, Hit, MemoryTurn, best, current, memory_block
 from .record import Recorder
 from .settings import MemorySettings
 
@@ -70,12 +60,11 @@ class AgentCore(agentcore.AgentCore):
     async def retrieve(
         self, who: Who, namespace: Namespace, query: str, limit: int
     ) -> list[Record]:
-        """Return at most `limit` (1 to 100) records for a query of at most 10,000 UTF-16 units."""
         given: dict[str, Any] = {"memory_id": await self.memory_id(), "actor_id": who.actor}
         given["namespace_path" if namespace.is_subtree else "namespace"] = namespace.path
         given["session_id"] = event_session(who.session_id)
 
-        def search(client: Any) -> list[MemoryEntry]:
+        def search(client: Any) -> list[sdk.MemoryEntry]:
             from bedrock_agentcore.memory.integrations.strands import memorystore
 
             store = memorystore.AgentCoreMemoryStore(client=client, **given)
@@ -83,24 +72,25 @@ class AgentCore(agentcore.AgentCore):
             return asyncio.run(store.search(query, {"max_search_results": limit}))
 
         entries = await self.clients.run("recall", self.region, search)
-        hits = [_hit(entry, "") for entry in entries]
-        return [Record(hit.id, hit.text, hit.score, hit.namespace, hit.created_at) for hit in hits]
+        return [_hit(entry, "") for entry in entries]
 
 
-class CollectionStore(MemoryStore):
+class CollectionStore(sdk.MemoryStore):
     """A collection as a store of the memory manager; its file limits the results."""
 
     description, max_search_results, extraction = None, None, None
 
     def __init__(
-        self, name: str, turn: MemoryTurn, readers: list[Reader], *, writable: bool
+        self, name: str, turn: MemoryTurn, readers: list[MemoryCollection], *, writable: bool
     ) -> None:
         self.name, self.writable, self._turn, self._readers = name, writable, turn, readers
 
-    async def search(self, query: str, options: SearchOptions | None = None) -> list[MemoryEntry]:
+    async def search(
+        self, query: str, options: sdk.SearchOptions | None = None
+    ) -> list[sdk.MemoryEntry]:
         """Return matching memories, within a time limit. Never raises."""
         return [
-            MemoryEntry(
+            sdk.MemoryEntry(
                 hit.text,
                 metadata={
                     "_id": hit.id,
@@ -117,7 +107,7 @@ class CollectionStore(MemoryStore):
         self._turn.add(content)
 
 
-class GuardedStore(MemoryStore):
+class GuardedStore(sdk.MemoryStore):
     """A store of the owner: searches are bounded in time; writes happen after a commit.
 
     The memory manager must not write to the store: it would also write failed turns.
@@ -125,19 +115,21 @@ class GuardedStore(MemoryStore):
 
     writable, extraction = False, None
 
-    def __init__(self, store: MemoryStore, seconds: float) -> None:
+    def __init__(self, store: sdk.MemoryStore, seconds: float) -> None:
         self.name, self.description = store.name, store.description
         self.max_search_results = store.max_search_results
         self.store, self._seconds, self._is_ready = store, seconds, False
 
-    async def search(self, query: str, options: SearchOptions | None = None) -> list[MemoryEntry]:
+    async def search(
+        self, query: str, options: sdk.SearchOptions | None = None
+    ) -> list[sdk.MemoryEntry]:
         """Return matching memories, within a time limit. Never raises."""
         most = self.max_search_results or DEFAULT_RESULTS
         most = min(most, (options or {}).get("max_search_results") or most)
         try:
             async with asyncio.timeout(self._seconds):
                 await self._prepare()
-                given = SearchOptions(max_search_results=most)
+                given = sdk.SearchOptions(max_search_results=most)
                 return await self.store.search(query[-MAX_QUERY_CHARS:], given)
         except TimeoutError:
             why = f"no answer within {self._seconds} s"
@@ -158,8 +150,8 @@ class GuardedStore(MemoryStore):
         extraction: Any = getattr(self.store, "extraction", None)
         extractor = extraction.get("extractor") if isinstance(extraction, dict) else None
         own = getattr(type(self.store), "add_messages", None)
-        if extractor is None and own in (None, MemoryStore.add_messages):  # facts only
-            extractor = ModelExtractor()
+        if extractor is None and own in (None, sdk.MemoryStore.add_messages):  # facts only
+            extractor = sdk.ModelExtractor()
         numbers = [next(SEQUENCE) for _ in messages]
         texts = [m for m in messages if any("text" in block for block in m["content"])]
         facts: deque[Any] | None = None
@@ -169,10 +161,10 @@ class GuardedStore(MemoryStore):
             nonlocal facts
             await self._prepare()
             if extractor is None:
-                await self.store.add_messages(messages, AddMessagesContext(numbers))
+                await self.store.add_messages(messages, sdk.AddMessagesContext(numbers))
                 return
             if facts is None:
-                context = ExtractorContext(default_model=model)
+                context = sdk.ExtractorContext(default_model=model)
                 facts = deque(await extractor.extract(texts, context))
             while facts:
                 await self.store.add(facts[0].content, facts[0].metadata)
@@ -192,7 +184,7 @@ class GuardedStore(MemoryStore):
         self._is_ready = True
 
 
-class TurnManager(MemoryManager):
+class TurnManager(sdk.MemoryManager):
     """The memory manager of a turn: each model call sees what one search recalled."""
 
     async def init_agent(self, agent: Agent) -> None:
@@ -207,7 +199,9 @@ class TurnManager(MemoryManager):
         content = messages[place]["content"]
         if turn.shown is None:
             query = "\n".join(block["text"] for block in content if "text" in block)
-            entries = await self.search(query, MemorySearchOptions(max_search_results=MAX_ENTRIES))
+            entries = await self.search(
+                query, sdk.MemorySearchOptions(max_search_results=MAX_ENTRIES)
+            )
             turn.shown = best([_hit(entry, entry.store_name or "") for entry in entries])
         if not turn.shown or isinstance(context.model, RecallingModel):
             return context
@@ -232,17 +226,14 @@ class RecallingModel(OfflineModel):
             yield event
 
 
-def with_memory(model: Model) -> Model:
-    """Return the model as turns use it."""
-    return RecallingModel() if type(model) is OfflineModel else model
-
-
 def prepare(turn: MemoryTurn, options: dict[str, Any], settings: MemorySettings) -> None:
     """Add the memory manager to the options of the agent of a turn."""
-    turn.model = options["model"] = with_memory(options["model"])
+    if type(options["model"]) is OfflineModel:
+        options["model"] = RecallingModel()
+    turn.model = options["model"]
     seconds = settings.recall_timeout_seconds
     turn.stores = [GuardedStore(store, seconds) for store in own_stores(turn.who)]
-    readers = {reader.collection_id: [reader] for reader in turn.readers}
+    readers = {reader.id: [reader] for reader in turn.readers}
     adds = bool(settings.add_memory_tool) and turn.is_writable
     if adds and not readers:
         readers = {"memory": []}  # nothing is read: only a place for the tool
@@ -251,7 +242,7 @@ def prepare(turn: MemoryTurn, options: dict[str, Any], settings: MemorySettings)
         for name, some in readers.items()
     ]
     if stores + turn.stores:
-        tool: Any = MemoryAddToolConfig() if adds else False
+        tool: Any = sdk.MemoryAddToolConfig() if adds else False
         manager = TurnManager([*stores, *turn.stores], add_tool_config=tool, injection=False)
         options["memory_manager"] = manager
 
@@ -271,7 +262,7 @@ def record(recorder: Recorder, turn: MemoryTurn, messages: list[Message]) -> Non
             recorder.put(f"store {guarded.name}", guarded.recording(messages, turn.model), size)
 
 
-def _hit(entry: MemoryEntry, collection: str) -> Hit:
+def _hit(entry: sdk.MemoryEntry, collection: str) -> Hit:
     """Read an entry of a store; the score is 0 if the store has none."""
     known = entry.metadata or {}
     return Hit(

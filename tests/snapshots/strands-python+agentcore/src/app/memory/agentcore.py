@@ -12,8 +12,8 @@ import anyio.to_thread
 from ..collections.fields import SecretRef
 from ..collections.secrets import SecretError, Secrets
 from ..log import describe
-from .base import Event, MemoryRefused, MemoryUnavailable, Record
-from .namespaces import Namespace, Who, event_session
+from .base import Event, MemoryRefused, MemoryUnavailable
+from .namespaces import Namespace, event_session
 from .retry_queue import with_retries
 from .settings import MemorySettings
 
@@ -44,10 +44,11 @@ class Clients:
         except TimeoutError:
             raise MemoryUnavailable(f"AgentCore Memory: no answer within {seconds} s") from None
 
-    async def make(self, kind: Kind, region: str) -> None:
-        """Make a client in a thread."""
+    async def warm_up(self, kind: Kind, region: str) -> None:
+        """Make a client before its first call, which reports a failure."""
         make, limiter = partial(self.get, kind, region), self._limiters[kind]
-        await anyio.to_thread.run_sync(make, abandon_on_cancel=True, limiter=limiter)
+        with suppress(Exception):
+            await anyio.to_thread.run_sync(make, abandon_on_cancel=True, limiter=limiter)
 
     def get(self, kind: Kind, region: str) -> Any:
         """Return a client; making the first takes a while."""
@@ -91,7 +92,10 @@ class Clients:
 
 
 class AgentCore:
-    """The memory whose id a secret holds. All memories of a process share `clients`."""
+    """The memory whose id a secret holds; the adapter adds the search of its framework.
+
+    All memories of a process share `clients`.
+    """
 
     def __init__(self, ref: SecretRef, region: str, secrets: Secrets, clients: Clients) -> None:
         self.ref, self.region, self.secrets, self.clients = ref, region, secrets, clients
@@ -105,30 +109,7 @@ class AgentCore:
         except SecretError as error:
             raise MemoryUnavailable(str(error), transient=False) from None
 
-    async def warm_up(self, kind: Kind) -> None:
-        """Make a client before its first call, which reports a failure."""
-        with suppress(Exception):
-            await self.clients.make(kind, self.region)
-
-    async def retrieve(
-        self, who: Who, namespace: Namespace, query: str, limit: int
-    ) -> list[Record]:
-        """Return at most `limit` (1 to 100) records for a query of at most 10,000 UTF-16 units."""
-        more = {"searchCriteria": {"searchQuery": query, "topK": limit}, "maxResults": limit}
-        reply = await self._call("recall", "retrieve_memory_records", **namespace.parameter, **more)
-        return [
-            Record(
-                id=summary["memoryRecordId"],
-                text=summary["content"].get("text", ""),
-                score=summary.get("score", 0.0),
-                namespace=next(iter(summary["namespaces"]), ""),
-                created_at=summary["createdAt"].isoformat(),
-            )
-            for summary in reply["memoryRecordSummaries"]
-        ]
-
     async def create_event(self, event: Event) -> None:
-        """Send the texts of turns, from which the memory extracts records."""
         payload = [
             {"conversational": {"role": role, "content": {"text": text}}}
             for role, text in event.utterances
@@ -137,7 +118,7 @@ class AgentCore:
         given |= {"actorId": event.who.actor, "sessionId": event_session(event.who.session_id)}
         if event.project_id is not None:  # the service allows keys in lower case only
             given["extractionConfig"] = {"namespaceVariables": {"projectid": event.project_id}}
-        await self._call("record", "create_event", clientToken=event.token, **given)
+        await self.call("record", "create_event", clientToken=event.token, **given)
 
     async def describe(self) -> dict[str, Any]:
         """Return the resource as GetMemory does; answers are cached, even late ones."""
@@ -153,36 +134,31 @@ class AgentCore:
         return await self.clients.run("control", self.region, get)
 
     async def sessions(self, actor: str) -> list[str]:
-        """Return the sessions of an actor, by their names in the memory."""
         pages = self._pages("list_sessions", "sessionSummaries", actorId=actor)
         return [session["sessionId"] async for page in pages for session in page]
 
     async def events(self, actor: str, session: str) -> AsyncIterator[list[str]]:
-        """Yield the ids of the events of a session, page by page."""
         given = {"actorId": actor, "sessionId": session, "includePayloads": False}
         async for page in self._pages("list_events", "events", **given):
             yield [event["eventId"] for event in page]
 
     async def delete_event(self, actor: str, session: str, event: str) -> None:
-        """Delete an event. Idempotent."""
         given = {"actorId": actor, "sessionId": session, "eventId": event}
         try:
-            await with_retries(partial(self._call, "record", "delete_event", **given))
+            await with_retries(partial(self.call, "record", "delete_event", **given))
         except MemoryUnavailable as error:
             if error.code != "ResourceNotFoundException":
                 raise
 
     async def records(self, namespace: Namespace) -> AsyncIterator[list[str]]:
-        """Yield the ids of all records in a namespace, page by page."""
         key = "memoryRecordSummaries"
         async for page in self._pages("list_memory_records", key, **namespace.parameter):
             records = [record for record in page if any(map(namespace.holds, record["namespaces"]))]
             yield [record["memoryRecordId"] for record in records]
 
     async def delete_records(self, ids: list[str]) -> list[str]:
-        """Delete a page of records, and return the ids that the memory reports as deleted."""
         records = [{"memoryRecordId": id} for id in ids]
-        call = partial(self._call, "record", "batch_delete_memory_records", records=records)
+        call = partial(self.call, "record", "batch_delete_memory_records", records=records)
         deleted = (await with_retries(call))["successfulRecords"]
         return [record["memoryRecordId"] for record in deleted]
 
@@ -191,13 +167,14 @@ class AgentCore:
     ) -> AsyncIterator[list[dict[str, Any]]]:
         given["maxResults"] = PAGE
         while True:
-            reply = await with_retries(partial(self._call, "record", operation, **given))
+            reply = await with_retries(partial(self.call, "record", operation, **given))
             yield reply[key]
             if not reply.get("nextToken"):
                 return
             given["nextToken"] = reply["nextToken"]
 
-    async def _call(self, kind: Kind, operation: str, **given: Any) -> Any:
+    async def call(self, kind: Kind, operation: str, **given: Any) -> Any:
+        """Call an operation within its time limit. Raises MemoryUnavailable."""
         id = await self.memory_id()
         return await self.clients.run(
             kind, self.region, lambda client: getattr(client, operation)(memoryId=id, **given)

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -16,10 +16,6 @@ from ..collections.capability import Declarations
 from ..contract import ACTOR_ID, ERRORS
 from ..findings import refuse_errors
 from .iam import make_policy, policy_file
-
-# Modules that load a framework are imported by the command that needs them.
-if TYPE_CHECKING:
-    from .erase import Report
 
 Load = Callable[[], list[Capability]]
 
@@ -36,17 +32,15 @@ def _actor(_: Any, __: Any, value: str) -> str:
 @click.pass_obj
 def forget(load_capabilities: Load, actor: str, as_json: bool) -> None:
     """Erase an actor's sessions, events and records; exit with 1 if some are left."""
-    report = asyncio.run(_forget(_checked(load_capabilities), actor))
-    text = json.dumps(asdict(report), ensure_ascii=False, separators=(",", ":"))
-    click.echo(text if as_json else "\n".join(report.lines()))
-    sys.exit(bool(report.could_not))
-
-
-async def _forget(capabilities: list[Capability], actor: str) -> "Report":
+    # These load a framework, which takes a second.
     from .erase import Erasure
     from .long_term import LongTermMemory
 
-    return await Erasure(LongTermMemory.find(capabilities), actor).erase()
+    long_term = LongTermMemory.find(_checked(load_capabilities))
+    report = asyncio.run(Erasure(long_term, actor).erase())
+    text = json.dumps(asdict(report), ensure_ascii=False, separators=(",", ":"))
+    click.echo(text if as_json else "\n".join(report.lines()))
+    sys.exit(bool(report.could_not))
 
 
 @click.command()

@@ -1,7 +1,8 @@
 """Erases one actor's data from the memories, and nothing that may belong to another."""
 
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -32,12 +33,10 @@ class Report:
 
     def lines(self) -> list[str]:
         """Return the report as text."""
-        counts = [f"{name} erased: {getattr(self, name)}" for name in COUNTS]
+        names = ("sessions", "events", "records")
+        counts = [f"{name} erased: {getattr(self, name)}" for name in names]
         failures = [f"failed: {what}" for what in self.could_not]
         return [*counts, *failures, *[f"note: {what}" for what in self.notes]]
-
-
-COUNTS = ("sessions", "events", "records")
 
 
 @dataclass
@@ -57,7 +56,8 @@ class Erasure:
         self._who = Who(actor, "", long_term.project_id)
         self._memories: list[tuple[Collection, Memory]] = []
         self._sessions: list[list[str]] = []  # of the actor, in each memory
-        for id, memory in long_term.memories.items():
+        for used in long_term.collections:
+            id, memory = used.id, used.memory
             collection, local = long_term.project.collections[id], LocalMemory(id, [])
             self._memories.append((collection, memory))
             if isinstance(memory, LocalMemory):
@@ -65,19 +65,12 @@ class Erasure:
             elif local.exists:  # from trials without the service
                 self._memories.append((collection, local))
 
-    async def _find_sessions(self) -> None:
-        """Find the sessions of the actor that the memories know."""
-        for collection, memory in self._memories:
-            try:
-                self._sessions.append(await memory.sessions(self.report.actor))
-            except MemoryUnavailable as error:
-                self._sessions.append([])
-                where = f"events of collection {collection.collection_id}"
-                self.report.could_not.append(f"{where}: {error}")
-
     async def erase(self) -> Report:
         """Erase sessions, events and records, and return the report."""
-        await self._find_sessions()
+        for collection, memory in self._memories:
+            self._sessions.append([])
+            with self._attempt(f"events of collection {collection.collection_id}"):
+                self._sessions[-1] = await memory.sessions(self.report.actor)
         known = sorted({id for sessions in self._sessions for id in sessions})
         if self._erase_sessions:
             await self._erase_sessions(self.report, known)
@@ -96,20 +89,17 @@ class Erasure:
         report.could_not += [f"{what} ({where})" for what in scope.missing]
         report.notes += [f"{what} ({where})" for what in scope.shared]
         namespaces = list(scope.namespaces.values())
-        try:
-            if not collection.writeback.enabled:
+        if not collection.writeback.enabled:
+            with self._attempt(f"events {where}"):
                 if await self._has_any(memory, sessions, namespaces):
                     report.could_not.append(f"events and records {where}: it is read-only here")
-                return
+            return
+        with self._attempt(f"events {where}"):
             for session in sessions:
                 await self._erase_events(memory, session)
-        except MemoryUnavailable as error:
-            report.could_not.append(f"events {where}: {error}")
-        try:
+        with self._attempt(f"records {where}"):
             for namespace in namespaces:
                 await self._erase_records(memory, namespace)
-        except MemoryUnavailable as error:
-            report.could_not.append(f"records {where}: {error}")
 
     async def _erase_events(self, memory: Memory, session: str) -> None:
         async def delete(ids: list[str]) -> list[str]:
@@ -135,12 +125,19 @@ class Erasure:
         declared = [*(collection.backend.retrieval_config or {})]
         if isinstance(memory, LocalMemory):
             return declared or [default_template(collection)]
-        try:  # the service also writes to namespaces that are not read
-            return declared + written_templates(await with_retries(memory.describe))
+        with self._attempt(
+            f"records of collection {collection.collection_id} in all its namespaces"
+        ):
+            # The service also writes to namespaces that are not read.
+            declared += written_templates(await with_retries(memory.describe))
+        return declared
+
+    @contextmanager
+    def _attempt(self, what: str) -> Iterator[None]:
+        try:
+            yield
         except MemoryUnavailable as error:
-            where = f"of collection {collection.collection_id} in all its namespaces"
-            self.report.could_not.append(f"records {where}: {error}")
-            return declared
+            self.report.could_not.append(f"{what}: {error}")
 
     async def _has_any(
         self, memory: Memory, sessions: list[str], namespaces: list[Namespace]

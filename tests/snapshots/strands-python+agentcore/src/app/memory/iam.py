@@ -8,9 +8,8 @@ from typing import Any
 
 from ..collections.check import Project
 from ..collections.models import Collection
-from .memory_iam import memory_statements
 from .session_iam import session_statements
-from .statements import ACCOUNT, REGION, Statement
+from .statements import ACCOUNT, REGION, Statement, memory_statements
 
 PARTITIONS = {"cn-": "aws-cn", "us-gov-": "aws-us-gov"}
 VARIABLE = re.compile("[$][{][A-Za-z0-9_]+[}]")

@@ -11,10 +11,11 @@ from typing import Any
 
 from ..collections.memory_backend import NamespaceConfig
 from ..contract import is_blank
-from .base import Memory, Utterance, describe_failure
+from .base import MemoryCollection, Record, Utterance, describe_failure
 from .namespaces import Who, resolve, written_templates
 
 log = logging.getLogger(__name__)
+Readers = Sequence[MemoryCollection]
 MAX_QUERY_CHARS = 10_000  # UTF-16 units, as the service counts
 MAX_RESULTS = 100  # records of one call
 OVERFETCH = 4  # factor of the results to request, as some are not relevant enough
@@ -23,35 +24,10 @@ ESCAPES = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;"})
 
 
 @dataclass(frozen=True)
-class Hit:
-    """A memory, its relevance to the query (0 to 1), and its source."""
+class Hit(Record):
+    """A record, and the collection that it is from."""
 
-    text: str
-    score: float
-    namespace: str
     collection: str
-    created_at: str
-    id: str
-
-
-@dataclass
-class Reader:
-    """A collection to search. `declared` is None if the resource defines the namespaces."""
-
-    collection_id: str
-    lifetime: str
-    memory: Memory
-    declared: dict[str, NamespaceConfig] | None
-
-    async def namespaces(self) -> dict[str, NamespaceConfig]:
-        """Return the search settings of each namespace, by template."""
-        if self.declared is not None:
-            return self.declared
-        templates = written_templates(await self.memory.describe())
-        required = "{actorId}" if self.lifetime == "user" else ""  # no namespace of two actors
-        found = {template: NamespaceConfig() for template in templates if required in template}
-        self.declared = found or None
-        return found
 
 
 class MemoryTurn:
@@ -60,7 +36,7 @@ class MemoryTurn:
     def __init__(
         self,
         who: Who,
-        readers: Sequence[Reader],
+        readers: Readers,
         *,
         warming: Sequence[asyncio.Task[None]] = (),
         seconds: float,
@@ -89,7 +65,7 @@ class MemoryTurn:
         self.is_over = True
         return [("USER", text) for text in self.added]
 
-    async def search(self, query: str, readers: Sequence[Reader] | None = None) -> list[Hit]:
+    async def search(self, query: str, readers: Readers | None = None) -> list[Hit]:
         """Return memories that match the end of a query, best first, within the timeout.
 
         Never raises: a memory that fails or is late is left out, and logged.
@@ -105,14 +81,14 @@ class MemoryTurn:
         found = await asyncio.gather(*[self._read(reader, query, end) for reader in readers])
         return best([hit for hits in found for hit in hits])
 
-    async def _read(self, reader: Reader, query: str, end: float) -> list[Hit]:
+    async def _read(self, reader: MemoryCollection, query: str, end: float) -> list[Hit]:
         namespaces: dict[str, NamespaceConfig] = {}
-        async with self._fail_open(f"{reader.collection_id}, its namespaces", end):
-            namespaces = await reader.namespaces()
+        async with self._fail_open(f"{reader.id}, its namespaces", end):
+            namespaces = await _namespaces(reader)
 
         async def read(template: str, config: NamespaceConfig) -> list[Hit]:
             hits: list[Hit] = []
-            async with self._fail_open(f"{reader.collection_id}, {template}", end):
+            async with self._fail_open(f"{reader.id}, {template}", end):
                 hits = await _retrieve(reader, template, config, self.who, query)
             return hits
 
@@ -133,14 +109,24 @@ class MemoryTurn:
 current: ContextVar[MemoryTurn] = ContextVar("turn")  # inherited by the tools of the turn
 
 
+async def _namespaces(reader: MemoryCollection) -> dict[str, NamespaceConfig]:
+    if reader.namespaces is not None:
+        return reader.namespaces
+    templates = written_templates(await reader.traced.describe())
+    required = "{actorId}" if reader.lifetime == "user" else ""  # no namespace of two actors
+    found = {template: NamespaceConfig() for template in templates if required in template}
+    reader.namespaces = found or None
+    return found
+
+
 async def _retrieve(
-    reader: Reader, template: str, config: NamespaceConfig, who: Who, query: str
+    reader: MemoryCollection, template: str, config: NamespaceConfig, who: Who, query: str
 ) -> list[Hit]:
-    namespace, collection = resolve(template, who), reader.collection_id
+    namespace = resolve(template, who)
     limit = min(MAX_RESULTS, OVERFETCH * config.top_k)
-    records = await reader.memory.retrieve(who, namespace, query, limit)
+    records = await reader.traced.retrieve(who, namespace, query, limit)
     return [
-        Hit(record.text, record.score, record.namespace, collection, record.created_at, record.id)
+        Hit(**vars(record) | {"collection": reader.id})
         for record in sorted(records, key=lambda record: -record.score)
         if record.score >= config.relevance_score
         and not is_blank(record.text)

@@ -3,14 +3,13 @@
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 from itertools import groupby
 from uuid import uuid4
 
 from ..contract import is_blank, well_formed
-from .base import Event, Memory, Utterance
+from .base import Event, MemoryCollection, Utterance
 from .namespaces import Who
 from .retry_queue import RetryQueue, Waiting, Work
 
@@ -21,23 +20,14 @@ MAX_UTTERANCES = 100  # of one event
 IsForgotten = Callable[[str, datetime], Awaitable[bool]]
 
 
-@dataclass(frozen=True)
-class Writer:
-    """A collection to which committed turns are sent."""
-
-    collection_id: str
-    memory: Memory
-    batch_size: int = 1  # the most texts of waiting turns to join
-    project_id: str | None = None  # the value of {projectId}, if namespaces need it
-
-
 class Recorder:
     """Sends committed turns to all writers. Never raises, and delays no turn."""
 
-    def __init__(self, writers: Sequence[Writer], is_forgotten: IsForgotten | None = None) -> None:
+    def __init__(
+        self, writers: Sequence[MemoryCollection], is_forgotten: IsForgotten | None = None
+    ) -> None:
         self._events = [
-            RetryQueue(writer.collection_id, partial(self._next_event, writer))
-            for writer in writers
+            RetryQueue(writer.id, partial(self._next_event, writer)) for writer in writers
         ]
         self._others: dict[str, RetryQueue] = {}
         self._is_forgotten = is_forgotten
@@ -70,7 +60,7 @@ class Recorder:
     def _queues(self) -> list[RetryQueue]:
         return [*self._events, *self._others.values()]
 
-    def _next_event(self, writer: Writer, waiting: deque[Waiting]) -> Work:
+    def _next_event(self, writer: MemoryCollection, waiting: deque[Waiting]) -> Work:
         """Make an event of the first waiting turn and of further turns of its session."""
         who, texts, at = waiting.popleft().what
         turns = 1
@@ -89,7 +79,7 @@ class Recorder:
             while events:
                 if self._is_forgotten and await self._is_forgotten(who.actor, at):
                     return
-                await writer.memory.create_event(events[0])
+                await writer.traced.create_event(events[0])
                 events.popleft()
 
         return Work(attempt, turns)

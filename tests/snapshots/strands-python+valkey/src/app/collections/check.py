@@ -4,11 +4,12 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from pydantic import BaseModel, ValidationError
 
 from ..contract import is_blank
+from ..findings import has_errors
 from .backends import OtherConfig
 from .fields import SecretRef
 from .models import Agent, Collection, Grants
@@ -20,10 +21,16 @@ BREADTH = {"none": 0, "session": 1, "project": 2, "user": 3}
 # The fields whose type selects one of several models.
 UNIONS = {("backend",), ("backend", "transport")}
 ANSWERS = {"agentcore_memory": "long_term_memory=agentcore"}
+# The id and the end of the message about a reference to a collection of this status.
+STATUS = {
+    "disabled": ("AML-E102", "disabled: remove it from this list"),
+    "draft": ("AML-E103", "a draft: set its status to active first"),
+    "deprecated": ("AML-W208", "deprecated: plan a replacement"),
+}
+ABSENT = "collections/{}.collection.md does not exist: add it, or correct the id."
 
 
-@dataclass(frozen=True)
-class File:
+class File(NamedTuple):
     """A file of a project and its model; the value is None where the document has errors."""
 
     document: Document
@@ -79,9 +86,11 @@ def check_project(folder: Path, agent_id: str | None) -> list[dict[str, Any]]:
             found += file.document.errors
             found += _check_file(name, file.document, file.value, files) if file.value else []
     if project := _project(files, agent_id):
-        found += _check_backends(project, files)
-        if not any(one["severity"] == "error" for one in found):
-            found += _check_environment(project, files)
+        ids = dict.fromkeys([*project.reads, *project.writes])
+        used = [files.collections[id] for id in ids if id in project.collections]
+        found += _check_backends(used)
+        if not has_errors(found):
+            found += _check_environment(used)
     order = ("severity", "file", "line", "id", "message")  # "error" sorts before "warning"
     unique = {tuple(one[name] for name in order): one for one in found}
     return [unique[key] for key in sorted(unique)]
@@ -180,16 +189,16 @@ def _check_running_agent(files: Files, agent_id: str | None) -> Findings:
         message = "The folder agents has several agents: set AGENT_ID to the one that runs here."
         yield finding("AML-E132", "agents", 0, message)
     elif agent_id is not None and agent_id not in files.agents:
-        message = f"AGENT_ID is {agent_id}, and agents/{agent_id}.agent.md does not exist: "
-        yield finding("AML-E133", "agents", 0, message + "correct one of them.")
+        message = f"AGENT_ID is {agent_id}: correct it, or add agents/{agent_id}.agent.md."
+        yield finding("AML-E133", "agents", 0, message)
 
 
 def _check_file(name: str, document: Document, value: BaseModel, files: Files) -> Findings:
     folder, kind = document.file.split("/")[0], document.file.split(".")[-2]
     field = "collection_id" if isinstance(value, Collection) else "agent_id"
     if (id := getattr(value, field)) != name:
-        message = f"The file name must be {folder}/{id}.{kind}.md: "
-        yield document.finding("AML-E004", message + "rename the file, or correct the id.", field)
+        message = f"Rename this file to {folder}/{id}.{kind}.md, or correct the id."
+        yield document.finding("AML-E004", message, field)
     match value:
         case Collection():
             yield from _check_collection(document, value)
@@ -218,13 +227,13 @@ def _check_agent(name: str, document: Document, agent: Agent, files: Files) -> F
     store, memories = None, dict[SecretRef, str]()
     references = [*lists["read"], *lists["write"]]
     named = [files.collections[id].value for id in references if id in files.collections]
-    private = [used.collection_id for used in named if used and _is_private(used)]
+    of_users = [used for used in named if used and used.scope.lifetime == "user"]
+    private = [used.collection_id for used in of_users if not stores_sessions(used)]
     for access, ids in lists.items():
         for index, id in enumerate(ids):
             path = ("memory", f"{access}_collections", index)
             if id not in files.collections:
-                message = f"collections/{id}.collection.md does not exist: add it, "
-                yield document.finding("AML-E101", message + "or correct the id.", *path)
+                yield document.finding("AML-E101", ABSENT.format(id), *path)
                 continue
             needed = [kind for kind, others in lists.items() if id in others]
             for rule, message in _check_access(name, id, access, needed, files):
@@ -240,8 +249,7 @@ def _check_agent(name: str, document: Document, agent: Agent, files: Files) -> F
                     message = f"{id} and {store} could both store the sessions: use one of them."
                     yield document.finding("AML-E109", message, *path)
                 elif id not in lists["read"]:
-                    message = f"{id} stores the sessions, which are loaded before each turn: "
-                    message += "add it to read_collections too."
+                    message = f"Sessions are loaded before turns: add {id} to read_collections too."
                     yield document.finding("AML-E10C", message, *path)
             elif access == "write":
                 for memory in collection.backend.secret_refs():
@@ -254,21 +262,13 @@ def _check_agent(name: str, document: Document, agent: Agent, files: Files) -> F
                     yield document.finding("AML-W229", message, *path)
 
 
-def _is_private(collection: Collection) -> bool:
-    """Whether a collection is a long-term memory that no two users share."""
-    return collection.scope.lifetime == "user" and not stores_sessions(collection)
-
-
 def _check_reference(
     agent: Agent, collection: Collection, access: str
 ) -> Iterator[tuple[str, str]]:
     id, lifetime, mode = collection.collection_id, collection.scope.lifetime, agent.memory.mode
-    if collection.status == "disabled":
-        yield "AML-E102", f"Collection {id} is disabled: remove it from this list."
-    if collection.status == "draft":
-        yield "AML-E103", f"Collection {id} is a draft: set its status to active first."
-    if collection.status == "deprecated":
-        yield "AML-W208", f"Collection {id} is deprecated: plan a replacement."
+    if collection.status in STATUS:
+        rule, message = STATUS[collection.status]
+        yield rule, f"Collection {id} is {message}."
     if BREADTH[lifetime] > BREADTH[mode]:
         message = f"Collection {id} has lifetime {lifetime}: memory.mode {mode} is too narrow."
         yield "AML-E104", message
@@ -303,39 +303,31 @@ def _check_grants(document: Document, grants: Grants, files: Files) -> Findings:
             yield document.finding("AML-E14B", message, *path, "ref")
         seen.add(id)
         if id not in files.collections:
-            message = f"collections/{id}.collection.md does not exist: add it, or correct the id."
-            yield document.finding("AML-E101", message, *path, "ref")
+            yield document.finding("AML-E101", ABSENT.format(id), *path, "ref")
         elif collection := files.collections[id].value:
             if collection.status == "disabled":
-                message = f"Collection {id} is disabled: remove it from this list."
-                yield document.finding("AML-E102", message, *path, "ref")
+                rule, message = STATUS["disabled"]
+                yield document.finding(rule, f"Collection {id} is {message}.", *path, "ref")
             if not collection.writeback.enabled and "write" in grant.access:
                 message = f"Collection {id} has writeback.enabled: false: grant read access only."
                 yield document.finding("AML-E108", message, *path, "access")
 
 
-def _check_backends(project: Project, files: Files) -> Findings:
-    for collection in project.used():
+def _check_backends(used: list[File]) -> Findings:
+    for document, collection in used:
         if isinstance(collection.backend, OtherConfig):
             type = collection.backend.type
             answer = ANSWERS.get(type, f"session_store={type}")
-            document = _document_of(files, collection)
             # Without this file, whose backend is the owner's.
             command = f"uvx copier update --defaults -r :current: -d {answer} -x {document.file}"
             message = f"This project has no code for backend type {type}: run `{command}`."
             yield document.finding("AML-E10D", message, "backend", "type")
 
 
-def _document_of(files: Files, collection: Collection) -> Document:
-    """Return where a collection was read from; the name of the file may not be its id."""
-    return next(it.document for it in files.collections.values() if it.value is collection)
-
-
-def _check_environment(project: Project, files: Files) -> Findings:
+def _check_environment(used: list[File]) -> Findings:
     """Look for the secrets of the used collections, without a network."""
     has_aws = has_aws_credentials()
-    for collection in project.used():
-        document = _document_of(files, collection)
+    for document, collection in used:
         for ref in collection.backend.secret_refs():
             variable = variable_of(ref.reference)
             if is_set(variable):

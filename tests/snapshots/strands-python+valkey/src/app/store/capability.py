@@ -1,20 +1,24 @@
 """The session store that a collection declares, as a capability."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from functools import cached_property
 from typing import Any
+from uuid import uuid4
 
 from ..capability import Capability
 from ..collections.capability import Declarations
 from ..collections.models import Collection
 from ..collections.secrets import unset_variables
-from ..findings import Finding
+from ..findings import Finding, diagnostic
 from ..session_store import InProcess, SessionStore
-from . import open_store
-from .base import DurableStore
+from .base import Conflict, DurableStore, StoreUnavailable
 from .cached import CachedStore
-from .check import check_store
 from .settings import StoreSettings
+
+SNAPSHOT = (
+    b'{"scope":"agent","schema_version":"1.0","created_at":"1970-01-01T00:00:00Z",'
+    b'"data":{"messages":[]},"app_data":{"actor":null,"turn":1,"key":null,"reply":""}}'
+)
 
 
 class Store(Capability):
@@ -38,8 +42,10 @@ class Store(Capability):
         """The store. None: sessions live in this process."""
         if self.collection is None or unset_variables(self.settings, self.collection):
             return None
+        from .declared import DeclaredStore  # its client takes a while to import
+
         agent_id, secrets = self._declarations.project.agent_id, self._declarations.secrets
-        store = open_store(self.collection, agent_id, self.settings, secrets)
+        store = DeclaredStore(self.collection, agent_id, self.settings, secrets)
         return self.decorate(store) if self.decorate else store
 
     @property
@@ -78,3 +84,25 @@ class Store(Capability):
     async def close(self) -> None:
         if self.durable:
             await self.durable.close()
+
+
+async def check_store(
+    store: DurableStore, collection: Collection, is_writable: bool
+) -> AsyncIterator[Finding]:
+    """Load, save and end a session of no caller, and yield findings."""
+    file, session = f"collections/{collection.collection_id}.collection.md", f"check-{uuid4()}"
+    step = "loaded"
+    try:
+        await store.load(session)
+        for id, message in await store.warnings():
+            yield diagnostic(id, message, "warning", file, 1)
+        if is_writable:
+            step = "saved"
+            try:
+                await store.save(session, SNAPSHOT, None)
+                step = "ended"
+            finally:  # also after a lost reply or Ctrl+C: nothing is left behind
+                await store.end(session)
+    except (Conflict, StoreUnavailable) as error:
+        message = f"No session can be {step}: {str(error) or 'a conflict'}."
+        yield diagnostic("AML-E160", message, file=file, line=1)

@@ -16,8 +16,7 @@ from ..findings import refuse_errors
 from ..settings import CoreSettings
 from .base import UUID7, Conflict, DurableStore, StoreUnavailable, Unsupported
 from .capability import Store
-from .owner import UNREADABLE, owner_of
-from .snapshot import read_snapshot
+from .snapshot import UNREADABLE, owner_of, read_snapshot
 
 TOO_LARGE = "empty or larger than MAX_SNAPSHOT_BYTES"  # stores return those without bytes
 JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")

@@ -14,14 +14,36 @@ from pydantic import PrivateAttr
 from .. import memory
 from ..contract import is_blank
 from ..offline_model import OfflineModel
-from .agentcore import AgentCore, Clients
-from .base import Utterance
+from . import agentcore
+from .agentcore import Clients
+from .base import Record, Utterance
+from .namespaces import Namespace, Who
 from .recall import Hit, MemoryTurn, current, memory_block
 from .record import Recorder
 from .settings import MemorySettings
 
 __all__ = ["AgentCore", "Clients", "prepare", "record"]
 RECALLS = WeakKeyDictionary[MemoryTurn, asyncio.Task[list[Hit]]]()
+
+
+class AgentCore(agentcore.AgentCore):
+    """A memory that the AWS client searches."""
+
+    async def retrieve(
+        self, who: Who, namespace: Namespace, query: str, limit: int
+    ) -> list[Record]:
+        more = {"searchCriteria": {"searchQuery": query, "topK": limit}, "maxResults": limit}
+        reply = await self.call("recall", "retrieve_memory_records", **namespace.parameter, **more)
+        return [
+            Record(
+                id=summary["memoryRecordId"],
+                text=summary["content"].get("text", ""),
+                score=summary.get("score", 0.0),
+                namespace=next(iter(summary["namespaces"]), ""),
+                created_at=summary["createdAt"].isoformat(),
+            )
+            for summary in reply["memoryRecordSummaries"]
+        ]
 
 
 @ai.tool

@@ -10,7 +10,7 @@ from ..capability import Capability
 from ..settings import CoreSettings
 from ..store.base import Conflict, DurableStore, StoreUnavailable, Unsupported
 from ..store.capability import Store
-from ..store.owner import UNREADABLE, owner_of
+from ..store.snapshot import UNREADABLE, owner_of
 from .erase import LATER, NO_STORE, Report
 from .long_term import LongTermMemory
 

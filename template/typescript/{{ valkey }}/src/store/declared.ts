@@ -1,0 +1,3 @@
+// The session store: Valkey or Redis.
+
+export { ValkeyStore as DeclaredStore } from './valkey.ts'
