@@ -40,7 +40,7 @@ def as_agent_error(error: Exception) -> AgentError:
     return AgentError("internal_error", detail=describe(error))
 
 
-def log_unexpected(error: Exception) -> None:
+def log_unexpected(error: BaseException) -> None:
     """Log the kind and the place of an error; not its text, which may quote a prompt."""
     log.error("%s\n%s", describe(error), "".join(format_tb(error.__traceback__)))
 
