@@ -147,20 +147,6 @@ class Turn:
         """Whether the turn ended with an error; a cancelled one did not."""
         return self.outcome in ERRORS
 
-    @property
-    def log_line(self) -> str:
-        """The facts that are known, as in `session s: turn=1 outcome=committed ms=12`."""
-        facts = {
-            "turn": self.number,
-            "outcome": self.outcome,
-            "ms": str(self.milliseconds),
-            "tokens_in": self.input_tokens,
-            "tokens_out": self.output_tokens,
-            "detail": self.detail,
-        }
-        known = (f"{name}={value}" for name, value in facts.items() if value)
-        return f"session {self.session_id}: {' '.join(known)}"
-
 
 def is_blank(text: str) -> bool:
     """Whether a text is empty or holds only Unicode white space and U+FEFF."""

@@ -24,7 +24,7 @@ from starlette.types import ASGIApp
 
 from . import contract
 from .contract import SESSION_HEADER, AgentError, EndSession, Turn
-from .log import as_agent_error
+from .log import as_agent_error, log_turn
 from .requests import check_access, read_call, read_header, split_list, wants_events
 from .routes import ROUTES, Handler
 from .runtime import Runtime
@@ -156,7 +156,7 @@ async def _run(runtime: Runtime, turn: Turn) -> dict[str, Any]:
         raise
     finally:
         turn.milliseconds = round((time.monotonic() - start) * 1000)
-        log.log(logging.WARNING if turn.is_failure else logging.INFO, turn.log_line)
+        log_turn(turn)
     result: dict[str, Any] = {"session_id": turn.session_id}
     result |= {"turn": last["turn"], "reply": last["reply"]}
     return result | ({"restarted": True} if last.get("restarted") else {})
