@@ -15,7 +15,7 @@ OWNER = 'self.snapshot["app_data"]["actor"] != actor'
 GUARD = "    check_access(request, runtime, needs_token=needs_token)\n"
 DRAINING = '        if self.is_draining:\n            raise AgentError("draining")\n'
 PROMPT = (
-    "    prompt = _read_prompt(contract.parse_json(raw), runtime.settings.max_prompt_chars)\n"
+    "    prompt = _read_prompt(parse_json(raw), runtime.settings.max_prompt_chars)\n"
     "    if prompt is None and is_new:\n"
     '        raise AgentError("invalid_request", '
     '"To end a session, send its id in the session header.")\n'
@@ -90,13 +90,13 @@ FAULTS = [
         "is_busy = turns.tasks or ",
         "is_busy = ",
     ),
-    Fault("all callers without a session share one", SERVER, "str(uuid4())", '"default"'),
+    Fault("all callers without a session share one", REQUESTS, "str(uuid4())", '"default"'),
     Fault("web pages from elsewhere may ping", SERVER, GUARD, f"    if needs_token:\n    {GUARD}"),
     Fault("a server that drains takes new turns", TURNS, DRAINING, ""),
     Fault(
         "a reply does not name its session",
         SERVER,
-        "    response.headers[SESSION_HEADER] = session_id\n",
+        "    response.headers[SESSION_HEADER] = call.session_id\n",
         "",
     ),
     Fault(

@@ -1,11 +1,9 @@
 """The vocabulary of the agent: headers, errors, valid input, and what a turn takes and emits."""
 
 import asyncio
-import json
 import re
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from itertools import accumulate
 from typing import Any
 
 PREFIX = "X-Amzn-Bedrock-AgentCore-Runtime-"
@@ -142,11 +140,6 @@ class Turn:
             is_cancel = isinstance(error, asyncio.CancelledError)
             self.outcome = "cancelled" if is_cancel else "internal_error"
 
-    @property
-    def is_failure(self) -> bool:
-        """Whether the turn ended with an error; a cancelled one did not."""
-        return self.outcome in ERRORS
-
 
 def is_blank(text: str) -> bool:
     """Whether a text is empty or holds only Unicode white space and U+FEFF."""
@@ -166,16 +159,3 @@ def check_prompt(value: Any, max_chars: int) -> str:
     if re.search("[\ud800-\udfff]", value):
         raise AgentError("invalid_request", "The prompt contains a lone surrogate.")
     return value
-
-
-def parse_json(body: bytes) -> Any:
-    """Return the value of a JSON text (RFC 8259) of at most 64 levels, or raise `invalid_json`."""
-    try:
-        text = body.decode()
-        outside_strings = re.sub(r'"(?:[^"\\]++|\\.)*+"?', "", text, flags=re.DOTALL)
-        if max(accumulate((c in "[{") - (c in "]}") for c in outside_strings), default=0) > 64:
-            raise ValueError("nested too deeply")
-        # int() refuses NaN and Infinity, as JSON does; but also long numbers, which are JSON.
-        return json.loads(text, parse_constant=int, parse_int=float)
-    except ValueError:
-        raise AgentError("invalid_json") from None

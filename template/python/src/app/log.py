@@ -5,7 +5,7 @@ import os
 import re
 from traceback import format_tb
 
-from .contract import CONTROL, AgentError, Turn
+from .contract import CONTROL, ERRORS, AgentError, Turn
 
 log = logging.getLogger(__name__)
 
@@ -18,7 +18,10 @@ class Formatter(logging.Formatter):
 
 
 def log_turn(turn: Turn) -> None:
-    """Log the known facts of a turn, as in `session s: turn=1 outcome=committed ms=12`."""
+    """Log the known facts of a turn, as in `session s: turn=1 outcome=committed ms=12`.
+
+    A turn that failed is a warning; one that was cancelled is not.
+    """
     facts = {
         "turn": turn.number,
         "outcome": turn.outcome,
@@ -28,7 +31,7 @@ def log_turn(turn: Turn) -> None:
         "detail": turn.detail,
     }
     known = (f"{name}={value}" for name, value in facts.items() if value)
-    level = logging.WARNING if turn.is_failure else logging.INFO
+    level = logging.WARNING if turn.outcome in ERRORS else logging.INFO
     log.log(level, "session %s: %s", turn.session_id, " ".join(known))
 
 

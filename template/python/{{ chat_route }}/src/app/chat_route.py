@@ -12,7 +12,7 @@ from starlette.responses import Response
 from . import contract
 from .capability import Capability, Routes
 from .contract import SESSION_HEADER, AgentError, ToolCall, ToolResult, Turn
-from .requests import read_actor, receive
+from .requests import parse_json, read_actor, receive
 from .runtime import Runtime
 from .server import Events, relay
 from .sessions import Snapshot
@@ -127,7 +127,7 @@ class UiEvents(Events):
 
 async def _read_turn(request: Request, runtime: Runtime) -> Turn:
     """Read the turn in the messages of useChat, of which only the last counts."""
-    body = contract.parse_json(await receive(request, runtime.settings.max_body_bytes))
+    body = parse_json(await receive(request, runtime.settings.max_body_bytes))
     if not isinstance(body, dict):
         raise AgentError("invalid_request", "The body must be an object.")
     session_id = _read_id(request, body.get("id"))

@@ -3,6 +3,7 @@
 import os
 import re
 from dataclasses import dataclass, field, fields
+from functools import cached_property
 from typing import Any, ClassVar, Self
 
 from dotenv import dotenv_values
@@ -77,7 +78,7 @@ class CoreSettings:
                 findings.append(diagnostic(f"SET-{name}", message))
         return cls(**values), findings
 
-    @property
+    @cached_property
     def is_loopback(self) -> bool:
         """Whether only programs on this machine can reach the server."""
         return self.host in {"localhost", "::1"} or self.host.startswith("127.")

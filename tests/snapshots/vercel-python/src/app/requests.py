@@ -1,8 +1,11 @@
 """Validates a request, in the order the HTTP contract defines."""
 
+import json
 import re
+from itertools import accumulate
 from secrets import compare_digest
 from typing import Any
+from uuid import uuid4
 
 from starlette.requests import Request
 
@@ -76,14 +79,20 @@ def wants_events(request: Request) -> bool:
     return "text/event-stream" in types or "application/json" not in types
 
 
-async def read_call(
-    request: Request, runtime: Runtime, session_id: str, *, is_new: bool
-) -> Turn | EndSession:
-    """Read and validate a POST /invocations; raise AgentError for the first check that fails."""
-    raw = await receive(request, runtime.settings.max_body_bytes)
+async def read_call(request: Request, runtime: Runtime) -> Turn | EndSession:
+    """Read and validate a POST /invocations; raise AgentError for the first check that fails.
+
+    Sets `request.state.session_id`, which the response names even if the request is refused.
+    """
+    sent_id = read_header(request, contract.SESSION_HEADER)
+    is_new, session_id = sent_id is None, str(uuid4()) if sent_id is None else sent_id
+    request.state.session_id = session_id
+    check_access(request, runtime)
+    with runtime.turns.reading():
+        raw = await receive(request, runtime.settings.max_body_bytes)
     if not re.fullmatch(contract.SESSION_ID, session_id):
         raise AgentError("invalid_session_id")
-    prompt = _read_prompt(contract.parse_json(raw), runtime.settings.max_prompt_chars)
+    prompt = _read_prompt(parse_json(raw), runtime.settings.max_prompt_chars)
     if prompt is None and is_new:
         raise AgentError("invalid_request", "To end a session, send its id in the session header.")
     actor = read_actor(request, runtime)
@@ -118,6 +127,19 @@ async def receive(request: Request, max_bytes: int) -> bytes:
     if size > max_bytes:
         raise AgentError("payload_too_large", f"The body is larger than {max_bytes} bytes.")
     return body
+
+
+def parse_json(body: bytes) -> Any:
+    """Return the value of a JSON text (RFC 8259) of at most 64 levels, or raise `invalid_json`."""
+    try:
+        text = body.decode()
+        outside_strings = re.sub(r'"(?:[^"\\]++|\\.)*+"?', "", text, flags=re.DOTALL)
+        if max(accumulate((c in "[{") - (c in "]}") for c in outside_strings), default=0) > 64:
+            raise ValueError("nested too deeply")
+        # int() refuses NaN and Infinity, as JSON does; but also long numbers, which are JSON.
+        return json.loads(text, parse_constant=int, parse_int=float)
+    except ValueError:
+        raise AgentError("invalid_json") from None
 
 
 def _read_prompt(body: Any, max_chars: int) -> str | None:

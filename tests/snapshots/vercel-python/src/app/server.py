@@ -8,7 +8,6 @@ import time
 from collections.abc import AsyncIterator, Mapping
 from functools import partial
 from typing import Any
-from uuid import uuid4
 
 import anyio
 import click
@@ -25,7 +24,7 @@ from starlette.types import ASGIApp
 from . import contract
 from .contract import SESSION_HEADER, AgentError, EndSession, Turn
 from .log import as_agent_error, log_turn
-from .requests import check_access, read_call, read_header, split_list, wants_events
+from .requests import check_access, read_call, split_list, wants_events
 from .routes import ROUTES, Handler
 from .runtime import Runtime
 from .turn import take_turn
@@ -101,17 +100,13 @@ async def _ping(_: Request, runtime: Runtime) -> Response:
 
 
 async def _invoke(runtime: Runtime, request: Request) -> Response:
-    sent_id = read_header(request, SESSION_HEADER)
-    request.state.session_id = session_id = str(uuid4()) if sent_id is None else sent_id
-    check_access(request, runtime)
-    with runtime.turns.reading():
-        call = await read_call(request, runtime, session_id, is_new=sent_id is None)
+    call = await read_call(request, runtime)
     if isinstance(call, Turn):
         response = await relay(request, runtime, call, Events() if wants_events(request) else None)
     else:
         ending = runtime.turns.start(_end(runtime, call), request)
         response = JSONResponse(await _result(ending), headers=contract.NO_SNIFF)
-    response.headers[SESSION_HEADER] = session_id
+    response.headers[SESSION_HEADER] = call.session_id
     return response
 
 
