@@ -9,6 +9,7 @@ from typing import Any
 from jinja2 import TemplateSyntaxError, meta, nodes
 
 from hooks.check_history import check_history, past
+from hooks.limits import COLUMNS, LINES, MORE_LINES
 from hooks.loading import load
 from hooks.rendering import RenderError, files_of, render, without_git
 from hooks.template import BUILT_IN, FILES, QUESTIONS, SUFFIX, Finding, Template
@@ -35,23 +36,6 @@ UNSAFE = {
     "secret": NOT_RECORDED,
 }
 ANSWERS_TEMPLATE = "{{ _copier_conf.answers_file }}.jinja"
-# The lines of a whole render in each language, by whether it has a session store and a memory.
-LINES = {
-    (False, False): {"python": 3020, "typescript": 3034},
-    (True, False): {"python": 6120, "typescript": 6060},
-    (False, True): {"python": 6635, "typescript": 6815},
-    (True, True): {"python": 8165, "typescript": 8410},
-}
-# What other answers may add to them.
-MORE_LINES = {
-    "agentcore": {"python": 280, "typescript": 280},
-    "container": {"python": 140, "typescript": 140},
-    "tracing": {"python": 165, "typescript": 150},
-    "mcp": {"python": 760, "typescript": 730},
-    "ai-sdk-ui": {"python": 380, "typescript": 370},
-    "ui": {"python": 1830, "typescript": 1830},
-}
-COLUMNS = 100
 
 Check = Callable[[Template], Iterator[Finding]]
 

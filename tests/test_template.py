@@ -11,6 +11,7 @@ import pytest
 
 from hooks import check as checks
 from hooks.check import check
+from hooks.limits import LINES
 from hooks.loading import load
 from hooks.template import TemplateError
 from hooks.variants import VARIANTS
@@ -104,7 +105,7 @@ def remove(path: str) -> Edit:
     return lambda files: files.pop(f"{PROJECT}/{path}")
 
 
-PLAIN = checks.LINES[False, False]["python"]
+PLAIN = LINES[False, False]["python"]
 REFUSED = "refused-default copier.yml"
 UNDEFINED = "undefined-name"
 FAULTS: list[tuple[str, Edit]] = [
@@ -261,7 +262,7 @@ def test_a_budget_is_set_by_the_answers(tmp_path: Path, monkeypatch: pytest.Monk
     found = [finding.message for name in names for finding in checks.check_size(name, tmp_path)]
     allowed = [re.findall(r"(\d+) are allowed", message)[0] for message in found]
     stored, memory, both = ((True, False), (False, True), (True, True))
-    lines = checks.LINES
+    lines = LINES
     wanted = [lines[stored]["python"], lines[memory]["typescript"], lines[both]["python"]]
     assert [int(number) for number in allowed] == wanted
     assert len({*wanted}) == 3

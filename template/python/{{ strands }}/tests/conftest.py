@@ -12,7 +12,7 @@ from app.offline_model import OfflineModel
 STOPS = {"call": "tool_use", "length": "max_tokens", "filter": "content_filtered", "cut": ""}
 anyio_backend = pytest.fixture(lambda: "asyncio")  # what runs the tests that are async
 
-# What the developer set is no part of a test: not in the environment, and not in .env.
+# Tests ignore the developer's environment and .env.
 patch("app.settings.dotenv_values", return_value={}).start()
 own = ("AGENT_ID", "MODEL", "SECRET", "SESSION")
 os.environ.update({name: "" for name in os.environ if name.startswith(own)})

@@ -16,7 +16,7 @@ STOPS = {"call": "tool_call", "length": "length", "filter": "content_filter", "c
 NAMES = {"tool_call": "(toolUse)", "tool_result": "(toolResult)"}
 anyio_backend = pytest.fixture(lambda: "asyncio")  # what runs the tests that are async
 
-# What the developer set is no part of a test: not in the environment, and not in .env.
+# Tests ignore the developer's environment and .env.
 patch("app.settings.dotenv_values", return_value={}).start()
 own = ("AGENT_ID", "MODEL", "SECRET", "SESSION")
 os.environ.update({name: "" for name in os.environ if name.startswith(own)})

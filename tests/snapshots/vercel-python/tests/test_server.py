@@ -30,7 +30,7 @@ REFUSED = [
 
 
 @pytest.mark.parametrize("row", REFUSED, ids=lambda row: row[-1])
-async def test_the_first_check_that_fails_is_told(row: Any) -> None:
+async def test_the_first_failing_check_is_reported(row: Any) -> None:
     *request, status, error = row
     answer, session, text = await Client(max_body_bytes=1000, max_prompt_chars=1).send(*request)
     assert (answer, f'"type":"{error}"' in text) == (status, True)

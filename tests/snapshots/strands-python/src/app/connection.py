@@ -1,4 +1,4 @@
-"""One HTTP connection: what its client may send, and how long that may take."""
+"""An HTTP connection with limits on the size of a request head and on time."""
 
 import socket
 import sys
@@ -41,7 +41,7 @@ class Connection(HttpToolsProtocol):
     is_refused = False
 
     def connection_made(self, transport: Transport) -> None:  # type: ignore[override]
-        # asyncio does not do it for this listener, and answers would wait for an ACK.
+        # asyncio sets TCP_NODELAY only on sockets it creates; else each response waits for an ACK.
         transport.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         super().connection_made(transport)
         self.since = time.monotonic()
@@ -98,13 +98,13 @@ class Connection(HttpToolsProtocol):
             super().on_message_complete()
 
     def check_time(self) -> None:
-        """Close the connection when its client takes too long; idle ones uvicorn closes."""
+        """Close the connection if its client is too slow. uvicorn closes idle connections."""
         is_late = time.monotonic() - self.since > self.timeout_keep_alive
         if is_late and not self._is_answering and not self.timeout_keep_alive_task:
             self._refuse("request_timeout")
 
     def _without_upgrade(self, rest: bytes) -> bytes:
-        # The parser skips the body of a request for another protocol, as Java and curl send it.
+        # httptools skips the body after an Upgrade header, which Java and curl send.
         head = [b"%s %s HTTP/1.1" % (self.parser.get_method(), self.url)]
         head += [b"%s: %s" % header for header in self.headers if header[0] != b"upgrade"]
         self.parser = HttpRequestParser(self)

@@ -31,7 +31,8 @@ class Runtime:
         self.turns, self._opened = Turns(settings.max_turns), list[Capability]()
         for method in (m for c in capabilities for m in (c.prepare, c.committed)):
             if iscoroutinefunction(method):
-                raise click.ClickException(f"{method.__qualname__} must not be async.")
+                what = f"{method.__qualname__} must not be async: nobody would await it."
+                raise click.ClickException(what)
         stores = [store for capability in capabilities if (store := capability.session_store())]
         self.sessions = Sessions(settings, stores[0] if stores else InProcess(settings))
 
@@ -108,6 +109,7 @@ class Runtime:
     async def close(self) -> None:
         """Write what is still to be written, and disconnect what was opened."""
         opened, self._opened = self._opened, []
+        # Tracing, if it is there, is first: it sends the spans that the others make at their end.
         seconds = self.settings.shutdown_grace_seconds + 2
         await asyncio.gather(*(_close(capability, seconds) for capability in opened[1:]))
         await asyncio.gather(*(_close(capability, 2) for capability in opened[:1]))
@@ -117,12 +119,12 @@ async def _close(capability: Capability, seconds: float) -> None:
     try:
         async with asyncio.timeout(seconds):
             await capability.close()
-    except Exception as error:  # noqa: BLE001 (the others are closed, too)
+    except Exception as error:  # noqa: BLE001 (the others must still be closed)
         log_unexpected(error)
 
 
 async def _leave(context: AbstractAsyncContextManager[None], *failure: Any) -> None:
-    """Leave what surrounds a turn, which ends as it would without it: errors are only logged."""
+    """Exit the context of a capability: its errors are only logged; the turn has ended."""
     try:
         await context.__aexit__(*failure)
     except BaseException as error:  # noqa: BLE001 (the turn has ended)
@@ -130,7 +132,7 @@ async def _leave(context: AbstractAsyncContextManager[None], *failure: Any) -> N
             return
         log_unexpected(error)
         if (task := asyncio.current_task()) and isinstance(error, asyncio.CancelledError):
-            task.uncancel()
+            task.uncancel()  # the turn was complete before it was cancelled
 
 
 def start_runtime(
@@ -138,7 +140,7 @@ def start_runtime(
 ) -> Runtime:
     """Return the runtime for turns. Raises ClickException if `check` would find an error."""
     refuse_errors([*findings, *check_model(settings), *check_all(capabilities)])
-    # They log exceptions that may quote prompts; asyncio logs each connection it cannot accept.
+    # Their loggers print exceptions that may quote prompts; asyncio's, each refused connection.
     for name in ("ai", "asyncio", "opentelemetry", "strands", "uvicorn"):
         logging.getLogger(name).setLevel("CRITICAL")
     if settings.model == "offline":

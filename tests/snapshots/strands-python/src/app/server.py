@@ -36,7 +36,7 @@ class Events:
     """A reply as the server-sent events of POST /invocations."""
 
     def start(self) -> str:
-        """Return the opening events. If empty, a failure before the first text becomes a status."""
+        """Return the opening events. If empty, a failure before the first text is a status."""
         return ""
 
     def chunk(self, chunk: contract.Chunk) -> str:
@@ -59,8 +59,9 @@ def create_app(runtime: Runtime) -> ASGIApp:
 
     def add(handlers: Mapping[str, Handler], *, needs_token: bool = True) -> None:
         for name, handler in handlers.items():
-            if not re.fullmatch("[A-Z]+ /.*", name):
-                raise click.ClickException(f"{name!r} is no route: write it like 'GET /version'.")
+            if not re.fullmatch("[A-Z]+ /[^ ]*", name):
+                what = f"{name!r} is not a valid route: write it like 'GET /version'."
+                raise click.ClickException(what)
             method, path = name.split(" ")
             respond = partial(_respond, handler, runtime, needs_token)
             routes.append(Route(path, respond, methods=[method]))
@@ -71,7 +72,7 @@ def create_app(runtime: Runtime) -> ASGIApp:
         add(capability.routes())
         add(capability.public_routes(), needs_token=False)
     failures = {AgentError: _fail, HTTPException: _fail, Exception: _fail}
-    middleware = [Middleware(ExceptionMiddleware, failures)]  # for those behind it
+    middleware = [Middleware(ExceptionMiddleware, failures)]  # of the middleware inside it
     middleware += [Middleware(capability.wrap) for capability in runtime.capabilities]
     if pages := split_list(runtime.settings.allowed_origins):
         methods, exposed = ["GET", "POST"], [SESSION_HEADER]
@@ -79,7 +80,7 @@ def create_app(runtime: Runtime) -> ASGIApp:
         middleware.append(cors)
     app = Starlette(routes=routes, middleware=middleware, exception_handlers=failures)
     app.router.redirect_slashes = False
-    app.middleware_stack = app.build_middleware_stack()  # now: an error in `wrap` ends the start
+    app.middleware_stack = app.build_middleware_stack()  # an error in `wrap` ends the start
     return app
 
 
@@ -135,9 +136,10 @@ async def relay(request: Request, runtime: Runtime, turn: Turn, events: Events |
             return StreamingResponse(stream(events, buffered), media_type="text/event-stream")
         async for chunk in chunks:
             buffered += events.chunk(chunk)
+            # A turn of blank texts only will end as `empty_reply`, which is a status.
             if buffered and isinstance(chunk, str) and not contract.is_blank(chunk):
                 return StreamingResponse(stream(events, buffered), media_type="text/event-stream")
-    async for _ in chunks:
+    async for _ in chunks:  # a full buffer would block the turn
         pass
     return JSONResponse(await _result(task), headers=contract.NO_SNIFF)
 

@@ -20,7 +20,7 @@ Snapshot = dict[str, Any]
 
 
 class LastTurn(TypedDict):
-    """What a session keeps of its last turn, beside the messages."""
+    """What a session keeps of its last turn, besides the messages."""
 
     actor: str | None
     turn: int
@@ -66,26 +66,26 @@ class Session:
         reply: str,
         saved: Callable[[], None],
     ) -> LastTurn:
-        """Save the snapshot that a turn leaves, call `saved`, and return its `app_data`.
+        """Save the snapshot that a turn leaves, call `saved`, and return the `app_data`.
 
         `starts` are the indexes of the messages with which turns begin: if the snapshot is too
         large, the oldest turns are left out. `saved` is a callback because a save whose
         acknowledgement was lost is found by a later load, in another turn.
         """
         last = LastTurn(actor=self._actor, turn=turn.number, key=turn.key, reply=reply)
-        if self._stored and not self.snapshot:
+        if self._stored and not self.snapshot:  # the turns before it have vanished
             last["restarted"] = True
-        committed = _serialize(snapshot | {"app_data": last})
-        excess = len(committed) - self._store.max_bytes
+        serialized = _serialize(snapshot | {"app_data": last})
+        excess = len(serialized) - self._store.max_bytes
         if excess > 0 and len(starts) > 1:
             data = snapshot["data"]
             ends = [*accumulate(len(_serialize(message)) for message in data["messages"])]
             start = next((at for at in starts[1:] if ends[at - 1] >= excess), starts[-1])
             data["messages"] = data["messages"][start:]
-            committed = _serialize(snapshot | {"app_data": last})
-        self._check_size(len(committed))
+            serialized = _serialize(snapshot | {"app_data": last})
+        self._check_size(len(serialized))
         expected = self._stored.revision if self._stored else None
-        await self._store.save(self._id, committed, expected, saved)
+        await self._store.save(self._id, serialized, expected, saved)
         return last
 
     async def end(self) -> None:
@@ -130,7 +130,7 @@ class Sessions:
                 self._loads.pop(session_id, None)
 
     async def read(self, session_id: str, actor: str | None) -> Snapshot | None:
-        """Return what is committed, or None; rarely waits for turns. Raises like `open`."""
+        """Return what is committed, or None; usually without a wait. Raises like `open`."""
         if load := self._loads.get(session_id):  # what the running turn began with
             await asyncio.wait({load})
             if not load.cancelled():

@@ -13,8 +13,8 @@ from .log import describe
 from .session_store import SessionStore
 from .settings import CoreSettings
 
-# By method and path, such as "GET /files/{name}": functions of a Starlette request and the Runtime
-# that return a Starlette response.
+# By method and path, such as "GET /files/{name}": functions that take a Starlette request and the
+# Runtime, and return a Starlette response.
 Routes = dict[str, Callable[..., Awaitable[Any]]]
 
 
@@ -52,13 +52,14 @@ class Capability:
         return ""
 
     def check(self) -> list[Finding]:
-        """Return findings about settings and files, without a network."""
+        """Return findings about settings and files, without using the network."""
         return []
 
     async def ping(self) -> list[Finding]:
         """Call what the capability depends on, for `check --connect`, and return findings.
 
-        `open` is not called before this, nor `close` after it: close what you open.
+        `open` is not called before this, nor `close` after it: close what you open. It has
+        TURN_TIMEOUT_SECONDS.
         """
         return []
 
@@ -68,7 +69,7 @@ class Capability:
     async def close(self) -> None:
         """Write what is still to be written, and disconnect, within SHUTDOWN_GRACE_SECONDS + 2.
 
-        All capabilities close at once; after them the one made first has two seconds.
+        All others close at once; then the one that was opened first has two seconds.
         """
 
     def describe(self, address: str) -> list[str]:
@@ -88,16 +89,16 @@ class Capability:
         return {}
 
     def wrap(self, app: ASGIApp) -> ASGIApp:
-        """Return the server's app in a middleware of yours."""
+        """Return the server's app in your middleware; the first capability's is outermost."""
         return app
 
     def tools(self) -> list[Any]:
-        """Return tools for the agent of every turn; of the same name the agent's own wins."""
+        """Return tools for every turn; if a name occurs twice, the agent's own tool wins."""
         return []
 
     @asynccontextmanager
     async def around(self, turn: Turn) -> AsyncIterator[None]:
-        """Surround a turn. An AgentError before the `yield` refuses it."""
+        """Surround a turn. AgentError before the `yield` refuses it; later errors are logged."""
         yield
 
     def prepare(self, turn: Turn, options: dict[str, Any]) -> None:
@@ -107,11 +108,11 @@ class Capability:
         """
 
     def committed(self, turn: Turn, messages: list[Any]) -> None:
-        """Use the messages of a turn that was committed."""
+        """Use the messages that a committed turn added, in the framework's form. Not async."""
 
 
 def check_all(capabilities: Iterable[Capability]) -> list[Finding]:
-    """Return the findings of all capabilities, without a network."""
+    """Return the findings of all capabilities, without using the network."""
     findings: list[Finding] = []
     for capability in capabilities:
         with _failures_in(findings, f"{type(capability).__name__}.check"):
@@ -133,6 +134,6 @@ async def ping_all(capabilities: Iterable[Capability]) -> list[Finding]:
 def _failures_in(findings: list[Finding], method: str) -> Iterator[None]:
     try:
         yield
-    except Exception as error:  # noqa: BLE001 (of any kind)
+    except Exception as error:  # noqa: BLE001 (one failure must not hide other findings)
         what = f"{method} failed: {describe(error)}."
         findings.append(diagnostic("CAPABILITY", what))

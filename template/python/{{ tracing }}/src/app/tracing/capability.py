@@ -1,7 +1,6 @@
 """Traces as a capability: where spans go, and the span of each turn."""
 
 import asyncio
-import hashlib
 import logging
 import os
 from collections.abc import AsyncIterator
@@ -9,14 +8,14 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from opentelemetry import context, propagate, trace
-from opentelemetry.trace import SpanKind
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from ..capability import Capability
 from ..contract import Turn
 from ..settings import without_password
 from .adapter import SCOPE, instrument
-from .spans import make_span, without_content
+from .redaction import without_content
+from .spans import turn_span
 
 log = logging.getLogger(__name__)
 ENDPOINTS = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
@@ -25,11 +24,12 @@ ENDPOINTS = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT"
 class Tracing(Capability):
     """Exports spans to OTEL_EXPORTER_OTLP_ENDPOINT, if it is set.
 
-    An existing provider, as under `opentelemetry-instrument`, is used unchanged.
+    An existing provider, as under `opentelemetry-instrument`, is kept; only prompts and replies are
+    removed from the spans of the framework.
     """
 
     async def open(self) -> None:
-        """Let the framework make spans."""
+        """Set up the export, and let the framework make spans without prompts and replies."""
         if not _has_provider():
             if not _endpoint():
                 return
@@ -47,7 +47,7 @@ class Tracing(Capability):
         instrument()
 
     def describe(self, address: str) -> list[str]:
-        return [_describe_endpoint()] if _endpoint() else []
+        return [f"Traces: contacts {without_password(_endpoint())}"] if _endpoint() else []
 
     def wrap(self, app: ASGIApp) -> ASGIApp:
         """Continue the traces of callers, as their header `traceparent` says."""
@@ -61,7 +61,7 @@ class Tracing(Capability):
                 context.detach(token)
 
         async def respond(scope: Scope, receive: Receive, send: Send) -> None:
-            # An instrumentation has continued it already.
+            # If there is a span, an instrumentation has continued the trace already.
             is_traced = trace.get_current_span().get_span_context().is_valid
             is_request = scope["type"] == "http" and not is_traced
             await (traced if is_request else app)(scope, receive, send)
@@ -70,22 +70,8 @@ class Tracing(Capability):
 
     @asynccontextmanager
     async def around(self, turn: Turn) -> AsyncIterator[None]:
-        """Make the span of a turn; what the turn calls is below it."""
-        is_below = trace.get_current_span().is_recording()
-        with make_span("turn", SpanKind.INTERNAL if is_below else SpanKind.SERVER) as span:
-            try:
-                yield
-            except BaseException as error:
-                turn.fail(error)
-                raise
-            finally:
-                span.set_attribute("session.id", turn.session_id)
-                span.set_attribute("gen_ai.conversation.id", turn.session_id)
-                if turn.actor and span.is_recording():
-                    digest = hashlib.sha256(turn.actor.encode()).hexdigest()
-                    span.set_attribute("enduser.pseudo.id", digest)
-                span.set_attribute("turn.number", turn.number)
-                span.set_attribute("turn.outcome", turn.outcome)
+        with turn_span(turn):
+            yield
 
     async def close(self) -> None:
         """Send the remaining spans, within a second."""
@@ -98,16 +84,12 @@ def _endpoint() -> str:
     return next(filter(None, map(os.environ.get, ENDPOINTS)), "")
 
 
-def _describe_endpoint() -> str:
-    return f"Traces: contacts {without_password(_endpoint())}"
-
-
 def _has_provider() -> bool:
     return not isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider)
 
 
 def _export(service: str) -> None:
-    """Set a provider that exports spans; warn once while they cannot be sent."""
+    """Set a provider that exports spans; warn each time that sending begins to fail."""
     from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
     from opentelemetry.sdk.resources import OTELResourceDetector, Resource
     from opentelemetry.sdk.trace import TracerProvider
@@ -120,7 +102,8 @@ def _export(service: str) -> None:
             result = super().export(*args, **kwargs)
             is_failing = result is not SpanExportResult.SUCCESS
             if is_failing and not self.is_failing:
-                log.warning("%s is not accepting spans; turns continue", _describe_endpoint())
+                where = without_password(_endpoint())
+                log.warning("Traces: %s is not accepting spans; turns continue", where)
             self.is_failing = is_failing
             return result
 

@@ -1,21 +1,13 @@
-"""Makes spans, and removes prompts and replies from those of the framework."""
+"""Makes spans: one for each turn, and those of the calls below it."""
 
-import re
-from collections.abc import Iterator, Mapping
+import hashlib
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 
 from opentelemetry import trace
 from opentelemetry.trace import SpanKind, StatusCode
 
-from .adapter import Names
-
-# The attributes of the framework's spans that are kept: none quotes a prompt or reply.
-SAFE = re.compile(
-    r"(gen_ai\.(operation|provider|agent|request|response|usage)\..*|gen_ai\.tool\.(name|type)"
-    r"|gen_ai\.(tool\.call\.id|tool\.status|system|output\.type)|http\..*|error\.type"
-    r"|memory\..*\.(count|failure_count|name|names))"
-)
+from ..contract import Turn
 
 
 @contextmanager
@@ -32,23 +24,21 @@ def make_span(name: str, kind: SpanKind) -> Iterator[trace.Span]:
             raise
 
 
-def without_content(tracer: Any) -> Any:
-    """Keep prompts, replies and the texts of errors out of the spans of a tracer."""
-    start_span, names = tracer.start_span, Names()
-
-    def start(name: str, *args: Any, **kwargs: Any) -> Any:
-        kwargs["attributes"] = safe(kwargs.get("attributes") or {})
-        span = start_span(names.of_span(name), *args, **kwargs)
-        set_attributes, set_status = span.set_attributes, span.set_status
-        span.set_attributes = lambda attributes: set_attributes(safe(attributes))
-        span.set_attribute = lambda key, value: set_attributes(safe({key: value}))
-        span.set_status = lambda status, _=None: set_status(getattr(status, "status_code", status))
-        span.add_event = span.record_exception = lambda *_, **__: None
-        return span
-
-    def safe(attributes: Mapping[str, Any]) -> dict[str, Any]:
-        known = names.in_attributes(attributes)
-        return {key: value for key, value in known.items() if SAFE.fullmatch(key)}
-
-    tracer.start_span = start
-    return tracer
+@contextmanager
+def turn_span(turn: Turn) -> Iterator[None]:
+    """Make the span of a turn. It is of kind SERVER, unless another span contains it."""
+    has_parent = trace.get_current_span().is_recording()
+    with make_span("turn", SpanKind.INTERNAL if has_parent else SpanKind.SERVER) as span:
+        try:
+            yield
+        except BaseException as error:
+            turn.fail(error)  # the span needs the outcome before it ends
+            raise
+        finally:
+            span.set_attribute("session.id", turn.session_id)
+            span.set_attribute("gen_ai.conversation.id", turn.session_id)
+            if turn.actor and span.is_recording():
+                digest = hashlib.sha256(turn.actor.encode()).hexdigest()
+                span.set_attribute("enduser.pseudo.id", digest)
+            span.set_attribute("turn.number", turn.number)
+            span.set_attribute("turn.outcome", turn.outcome)

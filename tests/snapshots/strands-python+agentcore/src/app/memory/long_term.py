@@ -1,4 +1,4 @@
-"""`LongTermMemory`: connects the agent's memory collections to readers and writers."""
+"""`LongTermMemory`: connects the agent's memory collections to recall and recording."""
 
 from asyncio import Task, create_task
 from collections.abc import Awaitable, Callable, Sequence
@@ -29,7 +29,7 @@ class LongTermMemory(Capability):
     """The memories of the agent; does nothing without a memory collection."""
 
     settings: MemorySettings
-    traced_as = "memory"
+    traced_as = "memory"  # by TracedCalls, which sets `decorate`
     decorate: Callable[[Any], Any] = staticmethod(lambda memory: memory)
     # SessionErasure sets both.
     is_forgotten: IsForgotten | None = None
@@ -43,7 +43,7 @@ class LongTermMemory(Capability):
 
     @property
     def project(self) -> Project:
-        """The collections that the agent uses."""
+        """The declared collections, of any kind."""
         return self._declarations.project
 
     @cached_property
@@ -133,7 +133,7 @@ class LongTermMemory(Capability):
         return await check_resources(self.collections, self.project_id)
 
     async def open(self) -> None:
-        """Read the ids of the memories, and start to make the clients that turns need.
+        """Check the writers, and start to make clients, so that the first turn does not wait.
 
         Raises AgentError if the memories cannot work as declared.
         """
@@ -152,14 +152,14 @@ class LongTermMemory(Capability):
                     self._warming.append(create_task(memory.clients.warm_up(kind, memory.region)))
 
     async def _check_writers(self) -> None:
-        """Raise MemoryUnavailable if two collections write to one memory."""
+        """Raise MemoryUnavailable if two collections write to the same memory."""
         known: dict[tuple[str, str], str] = {}
         for writer in self.writers:
             if isinstance(writer.memory, adapter.AgentCore):
-                name = (await writer.memory.memory_id()).rpartition("/")[2]
+                name = (await writer.memory.memory_id()).rpartition("/")[2]  # of an ARN
                 other = known.setdefault((writer.memory.region, name), writer.id)
                 if other != writer.id:
-                    what = f"collections {other} and {writer.id} both write to one memory"
+                    what = f"collections {other} and {writer.id} both write to the same memory"
                     raise MemoryUnavailable(f"{what}: it would record each turn twice")
 
     def begin(self, turn: Turn) -> MemoryTurn:

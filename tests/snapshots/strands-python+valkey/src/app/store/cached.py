@@ -1,4 +1,4 @@
-"""Caches a durable store; detects conflicts and lost replies, and quarantines unreadable data."""
+"""Caches a durable store, detects conflicts and lost saves, and quarantines unreadable data."""
 
 import asyncio
 import logging
@@ -20,7 +20,7 @@ Saved = Callable[[], None]
 FORGOTTEN = "forgotten-[0-9a-f]{64}"  # the markers of `forget`, which no caller may use
 KEPT = "Its turns are kept: continue with --session."
 READ_ONLY = "Its turns were not kept: the session store is read-only."
-GONE = Stored(None, b"")  # a session that is cached here and missing in the store
+GONE = Stored(None, b"")  # of a session that was cached here and is missing from the store
 
 
 class CachedStore:
@@ -33,7 +33,7 @@ class CachedStore:
         self._settings, self._store = settings, store
         self.max_bytes, self.description = settings.max_snapshot_bytes, ""
         self.retention_notice = KEPT if is_writable else READ_ONLY
-        self._own = None if is_writable else InProcess(settings)
+        self._local = None if is_writable else InProcess(settings)
         self._known = SnapshotCache(settings)
         # Saves whose outcome is unknown, by session.
         self._unknown: LRUCache[str, tuple[bytes, Saved]] = LRUCache(
@@ -49,7 +49,7 @@ class CachedStore:
         """
         if re.fullmatch(FORGOTTEN, session_id):
             raise AgentError("session_forbidden")
-        own = await self._own.load(session_id) if self._own else None
+        own = await self._local.load(session_id) if self._local else None
         if own:
             return own if own.snapshot else None  # without a snapshot: ended in this process
         known = self._known.get(session_id)
@@ -65,7 +65,8 @@ class CachedStore:
         self._known.pop(session_id, None)
         unknown = self._unknown.get(session_id)
         if unknown and is_same(stored.snapshot, unknown[0]):
-            self._unknown.pop(session_id)[1]()
+            _, saved = self._unknown.pop(session_id)
+            saved()  # the earlier save has succeeded
         if stored is not known:
             snapshot = read_snapshot(stored.snapshot, self.max_bytes)
             if snapshot is None:
@@ -81,8 +82,8 @@ class CachedStore:
 
         Raises AgentError: `session_conflict` and `store_unavailable`.
         """
-        if self._own:
-            return await self._own.save(session_id, snapshot, expected, saved)
+        if self._local:
+            return await self._local.save(session_id, snapshot, expected, saved)
         await _uncancelled(self._save(session_id, snapshot, expected, saved))
 
     async def end(self, session_id: str) -> None:
@@ -92,8 +93,8 @@ class CachedStore:
         """
         self._known.pop(session_id, None)
         try:
-            if self._own:
-                await self._own.save(session_id, b"", None, lambda: None)
+            if self._local:
+                await self._local.save(session_id, b"", None, lambda: None)
             else:
                 await _uncancelled(self._store.end(session_id))
         except StoreUnavailable as error:
@@ -141,7 +142,7 @@ class CachedStore:
 
     async def _quarantine(self, session_id: str, revision: str | None) -> AgentError:
         try:
-            if self._own:
+            if self._local:
                 raise StoreUnavailable("the collection is read-only")
             where = await self._store.quarantine(session_id, revision)
         except Conflict:
@@ -149,7 +150,7 @@ class CachedStore:
         except StoreUnavailable as error:
             detail = f"the stored snapshot is unreadable, and was not quarantined: {error}"
             return AgentError("store_unavailable", detail=detail)
-        log.error("session %s: the stored snapshot was unreadable; it is now %s", session_id, where)
+        log.error("session %s: its stored snapshot is unreadable, and now at %s", session_id, where)
         return AgentError("session_corrupt", detail=where)
 
 

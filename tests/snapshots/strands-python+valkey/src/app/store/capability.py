@@ -26,7 +26,7 @@ class Store(Capability):
 
     settings: StoreSettings
     traced_as = "session_store"
-    decorate: Callable[[Any], Any] | None = None  # set by a later capability
+    decorate: Callable[[Any], Any] | None = None  # set by TracedCalls
 
     def __init__(self, settings: StoreSettings, before: Sequence[Capability]) -> None:
         super().__init__(settings, before)

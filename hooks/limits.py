@@ -1,0 +1,19 @@
+"""How long a render may be. A goal is lowered or kept; who raises one tells why."""
+
+# The lines of a whole render in each language, by whether it has a session store and a memory.
+LINES = {
+    (False, False): {"python": 3020, "typescript": 3034},
+    (True, False): {"python": 6120, "typescript": 6060},
+    (False, True): {"python": 6635, "typescript": 6815},
+    (True, True): {"python": 8165, "typescript": 8410},
+}
+# What other answers may add to them.
+MORE_LINES = {
+    "agentcore": {"python": 280, "typescript": 280},
+    "container": {"python": 140, "typescript": 140},
+    "tracing": {"python": 165, "typescript": 150},
+    "mcp": {"python": 760, "typescript": 730},
+    "ai-sdk-ui": {"python": 380, "typescript": 370},
+    "ui": {"python": 1830, "typescript": 1830},
+}
+COLUMNS = 100
