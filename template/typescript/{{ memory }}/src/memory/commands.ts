@@ -3,7 +3,7 @@
 import { mkdirSync, writeFileSync } from 'node:fs'
 import { parseArgs } from 'node:util'
 
-import { type Capability, checkAll, closeAll, find, type LoadCapabilities } from '../capability.ts'
+import { type Capability, checkAll, find, type LoadCapabilities } from '../capability.ts'
 import { Declarations } from '../collections/capability.ts'
 import { ACTOR_ID, ERRORS } from '../contract.ts'
 import { CommandError, refuseErrors } from '../findings.ts'
@@ -17,15 +17,13 @@ export async function forget(args: string[], load: LoadCapabilities): Promise<vo
   const { actor, json } = parseArgs({ args, options: { actor: text, json: flag } }).values
   if (actor === undefined) throw new CommandError("Missing option '--actor'.", 2)
   if (!ACTOR_ID.test(actor)) throw new CommandError(ERRORS.invalid_actor[1], 2)
-  const capabilities = await checked(load)
-  const longTerm = find(LongTermMemory, capabilities)
+  const longTerm = find(LongTermMemory, await checked(load))
   try {
     const report = await new Erasure(longTerm, actor).erase()
     console.log(json ? JSON.stringify(report) : linesOf(report).join('\n'))
     process.exitCode = Math.min(report.could_not.length, 1)
   } finally {
-    const called = capabilities.filter(({ ping }) => ping) // an owner's was not opened
-    await closeAll(longTerm.settings, called)
+    await longTerm.close()
   }
 }
 
@@ -43,6 +41,6 @@ export async function iam(args: string[], load: LoadCapabilities): Promise<void>
 /** Return the capabilities, or end the command with the errors that `check` finds. */
 async function checked(load: LoadCapabilities): Promise<readonly Capability[]> {
   const capabilities = await load()
-  refuseErrors(await checkAll(find(LongTermMemory, capabilities).settings, capabilities))
+  refuseErrors(await checkAll(capabilities))
   return capabilities
 }

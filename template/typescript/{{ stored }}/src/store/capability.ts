@@ -27,6 +27,8 @@ export class Store extends Capability<StoreSettings> {
   readonly tracedAs = 'session_store'
   /** Returns the store with a layer around it, which another capability may set. */
   decorate: (store: DurableStore) => DurableStore = (store) => store
+  /** Ends the use of the store; another capability may replace this function. */
+  beforeClose: () => Promise<void> = async () => {}
   #opened: DurableStore | null = null
 
   constructor(settings: StoreSettings, before: readonly Capability[]) {
@@ -72,11 +74,12 @@ export class Store extends Capability<StoreSettings> {
 
   override async ping(): Promise<Finding[]> {
     const { collection, store } = this
-    return collection && store ? await checkStore(store, collection, this.isWritable) : []
+    if (!collection || !store) return []
+    return checkStore(store, collection, this.isWritable).finally(() => store.close())
   }
 
   override async close(): Promise<void> {
-    await this.#opened?.close()
+    await this.beforeClose().finally(() => this.#opened?.close())
   }
 }
 

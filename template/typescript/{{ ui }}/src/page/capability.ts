@@ -66,7 +66,7 @@ export class Page extends Capability<PageSettings> {
     return this.settings.ui ? { 'GET /agent.json': agent } : {}
   }
 
-  /** Say why a turn failed to whoever runs this agent, on the same machine. */
+  /** Say why a turn failed, to the operator on the same machine. */
   async #explain(error: AgentError): Promise<string> {
     const { allowedHosts, allowedOrigins } = this.settings
     const isOwn = isLoopback(this.settings) && !allowedHosts && !allowedOrigins

@@ -21,10 +21,12 @@ export class SessionErasure extends Capability {
     longTerm.isForgotten = async (actor, began) => {
       return sessions.store !== null && (await isForgotten(sessions.store, actor, began))
     }
+    sessions.beforeClose = () => longTerm.close() // it asks the store who was forgotten
     longTerm.eraseSessions = async (report, candidates) => {
       const { isWritable, store } = sessions
       if (!store) return await withoutStore(report, candidates)
-      await eraseSessions(store, isWritable, report, candidates)
+      const erasing = eraseSessions(store, isWritable, report, candidates)
+      await erasing.finally(() => store.close())
       if (!isWritable) report.notes.push(LATER)
     }
   }
