@@ -65,7 +65,7 @@ def test_help_of_the_module_lists_the_exit_codes() -> None:
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     result = subprocess.run(command, env=environment, capture_output=True, text=True)
     assert (result.returncode, result.stderr) == (0, "")
-    assert "Exit codes: 0 fine, 1 something" in result.stdout
+    assert "Exit codes: 0 fine, 1 findings" in result.stdout
 
 
 @pytest.mark.parametrize("command", ["check", "release", "render", "review", "snapshots"])

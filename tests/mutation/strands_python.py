@@ -13,7 +13,7 @@ OPENED = (
     '            await turn.emit(last["reply"])\n'
     "            return last\n"
     "        try:\n"
-    f"            async with {TIMEOUT}:\n"
+    f"            async with {TIMEOUT} as limit:\n"
 )
 SNAPSHOT = 'agent.take_snapshot(preset="session").to_dict()'
 COMMIT = f'session.commit(turn, {SNAPSHOT}, [0], "", print)'

@@ -44,6 +44,7 @@ ERRORS = {
     "payload_too_large": (413, "The body is too large."),
     "session_too_large": (413, "The turn is too large for a session; it was not kept."),
     "session_busy": (429, "Too many turns are waiting for this session."),
+    "rate_limited": (429, "Too many requests; retry later."),
     "internal_error": (500, "Internal error; this turn was not kept."),
     "model_failed": (502, "The model failed; this turn was not kept."),
     "empty_reply": (502, "The model sent an empty reply; this turn was not kept."),
@@ -67,7 +68,7 @@ class AgentError(Exception):
     def __init__(self, type: str, message: str = "", detail: str = "") -> None:
         self.type, self.detail = type, detail
         self.status, general = ERRORS[type]
-        self.retry_after = 1 if type == "server_busy" else None
+        self.retry_after = 1 if type in {"rate_limited", "server_busy"} else None
         if type == "model_failed" and re.search(IS_BUSY, detail):
             self.retry_after = 10
             general = "The model is overloaded or at a limit; this turn was not kept: retry later."
@@ -120,9 +121,9 @@ class Turn:
     session_id: str
     actor: str | None
     key: str | None  # for idempotency
-    prompt: str
+    prompt: str = field(repr=False)
     emit: Emit = discard
-    headers: Mapping[str, str] = field(default_factory=dict)  # of the HTTP request
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)  # of the HTTP request
     # What capabilities keep for this turn; "recalled" returns the texts that they showed the model.
     notes: dict[str, Any] = field(default_factory=dict)
 
@@ -145,20 +146,6 @@ class Turn:
     def is_failure(self) -> bool:
         """Whether the turn ended with an error; a cancelled one did not."""
         return self.outcome in ERRORS
-
-    @property
-    def log_line(self) -> str:
-        """The facts that are known, as in `session s: turn=1 outcome=committed ms=12`."""
-        facts = {
-            "turn": self.number,
-            "outcome": self.outcome,
-            "ms": str(self.milliseconds),
-            "tokens_in": self.input_tokens,
-            "tokens_out": self.output_tokens,
-            "detail": self.detail,
-        }
-        known = (f"{name}={value}" for name, value in facts.items() if value)
-        return f"session {self.session_id}: {' '.join(known)}"
 
 
 def is_blank(text: str) -> bool:

@@ -9,9 +9,9 @@ import sys
 import click
 
 from .capabilities import COMMANDS, SERVE_OPTIONS, Settings, make_capabilities
-from .capability import Capability, check_all
+from .capability import Capability, check_all, ping_all
 from .chat import chat
-from .findings import Finding, diagnostic, errors_of, format_finding, refuse_errors
+from .findings import diagnostic, errors_of, format_finding, refuse_errors
 from .log import Formatter
 
 # A command imports what loads a framework or a client when it runs, so that --help stays quick.
@@ -48,7 +48,7 @@ def check(as_json: bool, connect: bool) -> None:
     capabilities = make_capabilities(settings)
     findings += [*check_model(settings), *check_all(capabilities)]
     if connect and not errors_of(findings):
-        findings += asyncio.run(_ping(capabilities))
+        findings += asyncio.run(ping_all(capabilities))
     try:
         listen(settings).close()
     except click.ClickException as error:
@@ -63,10 +63,6 @@ def check(as_json: bool, connect: bool) -> None:
         lines = [*map(format_finding, findings), f"{errors} errors, {warnings} warnings"]
         click.echo("\n".join(lines))
     sys.exit(min(errors, 1))
-
-
-async def _ping(capabilities: list[Capability]) -> list[Finding]:
-    return [finding for capability in capabilities for finding in await capability.ping()]
 
 
 @cli.command()

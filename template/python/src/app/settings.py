@@ -71,8 +71,8 @@ class CoreSettings:
             elif high and re.fullmatch("[0-9]{1,10}", text) and low <= int(text) <= high:
                 values[setting.name] = int(text)
             elif text:
-                is_secret = re.search("_(KEY|PASSWORD|SECRET|TOKEN)$", name)
-                shown = "invalid" if is_secret else repr(text[:80])
+                is_secret = re.search("(^|_|API)(KEY|PASSWORD|SECRET|TOKEN)$", name)
+                shown = "invalid" if is_secret else repr(without_password(text)[:80])
                 message = f"{name} is {shown}: allowed is {allowed}."
                 findings.append(diagnostic(f"SET-{name}", message))
         return cls(**values), findings

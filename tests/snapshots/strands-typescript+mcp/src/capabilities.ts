@@ -26,7 +26,7 @@ export const COMMANDS: Record<string, Command> = {
 export async function makeCapabilities(settings: Settings): Promise<Capability[]> {
   const classes: CapabilityClass[] = [
     // Each is made with those before it; they are closed in reverse order.
-    (await import('./mcp_servers/wiring.ts')).McpServers,
+    (await import('./mcp_servers/capability.ts')).McpServers,
     ...OWN_CAPABILITIES,
   ]
   const capabilities: Capability[] = []

@@ -22,7 +22,7 @@ SERVE_OPTIONS: list[click.Parameter] = []
 
 def make_capabilities(settings: Settings) -> list[Capability]:
     """Return the capabilities. What they need is loaded here, so that `--help` is quick."""
-    from .mcp_servers.wiring import McpServers
+    from .mcp_servers.capability import McpServers
 
     kinds: list[type[Capability]] = [
         McpServers,

@@ -23,7 +23,7 @@ SERVE_OPTIONS: list[click.Parameter] = [UI_OPTION]
 def make_capabilities(settings: Settings) -> list[Capability]:
     """Return the capabilities. What they need is loaded here, so that `--help` is quick."""
     from .chat_route import ChatRoute
-    from .page.routes import Page
+    from .page.capability import Page
 
     kinds: list[type[Capability]] = [
         ChatRoute,

@@ -1,13 +1,15 @@
 """What can plug into an agent: a store, a page, or something of your own."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
-from contextlib import asynccontextmanager
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from typing import Any, Self
 
 from starlette.types import ASGIApp
 
 from .contract import Turn
-from .findings import Finding
+from .findings import Finding, diagnostic
+from .log import describe
 from .session_store import SessionStore
 from .settings import CoreSettings
 
@@ -64,7 +66,10 @@ class Capability:
         """Connect. If it raises AgentError, the command prints its detail and ends."""
 
     async def close(self) -> None:
-        """Write what is still to be written, and disconnect."""
+        """Write what is still to be written, and disconnect, within SHUTDOWN_GRACE_SECONDS + 2.
+
+        All capabilities close at once; after them the one made first has two seconds.
+        """
 
     def describe(self, address: str) -> list[str]:
         """Return lines for the start of `serve`, such as what will be contacted."""
@@ -87,7 +92,7 @@ class Capability:
         return app
 
     def tools(self) -> list[Any]:
-        """Return tools for the agent of every turn."""
+        """Return tools for the agent of every turn; of the same name the agent's own wins."""
         return []
 
     @asynccontextmanager
@@ -107,4 +112,27 @@ class Capability:
 
 def check_all(capabilities: Iterable[Capability]) -> list[Finding]:
     """Return the findings of all capabilities, without a network."""
-    return [finding for capability in capabilities for finding in capability.check()]
+    findings: list[Finding] = []
+    for capability in capabilities:
+        with _failures_in(findings, f"{type(capability).__name__}.check"):
+            findings += capability.check()
+    return findings
+
+
+async def ping_all(capabilities: Iterable[Capability]) -> list[Finding]:
+    """Return the findings of all capabilities about what they depend on."""
+    findings: list[Finding] = []
+    for capability in capabilities:
+        with _failures_in(findings, f"{type(capability).__name__}.ping"):
+            async with asyncio.timeout(capability.settings.turn_timeout_seconds):
+                findings += await capability.ping()
+    return findings
+
+
+@contextmanager
+def _failures_in(findings: list[Finding], method: str) -> Iterator[None]:
+    try:
+        yield
+    except Exception as error:  # noqa: BLE001 (of any kind)
+        what = f"{method} failed: {describe(error)}."
+        findings.append(diagnostic("CAPABILITY", what))

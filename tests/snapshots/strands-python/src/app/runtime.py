@@ -30,8 +30,8 @@ class Runtime:
         self.settings, self.model, self.capabilities = settings, build_model(settings), capabilities
         self.turns, self._opened = Turns(settings.max_turns), list[Capability]()
         for method in (m for c in capabilities for m in (c.prepare, c.committed)):
-            if iscoroutinefunction(method):  # nobody would await it
-                raise TypeError(f"{method.__qualname__} must not be async")
+            if iscoroutinefunction(method):
+                raise click.ClickException(f"{method.__qualname__} must not be async.")
         stores = [store for capability in capabilities if (store := capability.session_store())]
         self.sessions = Sessions(settings, stores[0] if stores else InProcess(settings))
 
@@ -57,8 +57,11 @@ class Runtime:
         return lines
 
     def tools(self) -> list[Any]:
-        """Return the tools of every turn."""
-        return [*TOOLS, *(tool for c in self._overriding("tools") for tool in c.tools())]
+        """Return the tools of every turn, each name once: the agent's own come first."""
+        tools = dict[str, Any]()
+        for tool in [*TOOLS, *(tool for c in self._overriding("tools") for tool in c.tools())]:
+            tools.setdefault(getattr(tool, "tool_name", "") or tool.name, tool)
+        return [*tools.values()]
 
     def _overriding(self, method: str) -> list[Capability]:
         """Return the capabilities that override `method`."""
@@ -87,7 +90,7 @@ class Runtime:
         for capability in self._overriding("committed"):
             try:
                 capability.committed(turn, messages)
-            except Exception as error:  # noqa: BLE001 (the turn is committed)
+            except (Exception, SystemExit) as error:  # noqa: BLE001 (the turn is committed)
                 log_unexpected(error)
 
     async def open(self) -> None:
@@ -104,22 +107,30 @@ class Runtime:
 
     async def close(self) -> None:
         """Write what is still to be written, and disconnect what was opened."""
-        while self._opened:
-            capability = self._opened.pop()
-            try:
-                async with asyncio.timeout(self.settings.shutdown_grace_seconds + 5):
-                    await capability.close()
-            except Exception as error:  # noqa: BLE001 (the others are closed, too)
-                log_unexpected(error)
+        opened, self._opened = self._opened, []
+        seconds = self.settings.shutdown_grace_seconds + 2
+        await asyncio.gather(*(_close(capability, seconds) for capability in opened[1:]))
+        await asyncio.gather(*(_close(capability, 2) for capability in opened[:1]))
+
+
+async def _close(capability: Capability, seconds: float) -> None:
+    try:
+        async with asyncio.timeout(seconds):
+            await capability.close()
+    except Exception as error:  # noqa: BLE001 (the others are closed, too)
+        log_unexpected(error)
 
 
 async def _leave(context: AbstractAsyncContextManager[None], *failure: Any) -> None:
     """Leave what surrounds a turn, which ends as it would without it: errors are only logged."""
     try:
         await context.__aexit__(*failure)
-    except Exception as error:  # noqa: BLE001 (the turn has ended)
-        if error is not failure[1]:
-            log_unexpected(error)
+    except BaseException as error:  # noqa: BLE001 (the turn has ended)
+        if error is failure[1]:
+            return
+        log_unexpected(error)
+        if (task := asyncio.current_task()) and isinstance(error, asyncio.CancelledError):
+            task.uncancel()
 
 
 def start_runtime(

@@ -67,12 +67,12 @@ class _Server(uvicorn.Server):
 
 
 async def _serve(runtime: Runtime) -> None:
-    settings = runtime.settings
-    await runtime.open()
+    settings, app = runtime.settings, create_app(runtime)
     listener = listen(settings)
+    await runtime.open()
     hand_over = take_over(runtime.sessions.store)
     Connection.most = max_connections(settings.max_turns)
-    server = _Server(create_app(runtime), settings.request_timeout_seconds)
+    server = _Server(app, settings.request_timeout_seconds)
     running = asyncio.create_task(server.serve([listener]))
     if not settings.is_loopback and not settings.api_token:
         place = f"{settings.host} is reachable from other machines"

@@ -41,7 +41,7 @@ async def take_turn(runtime: Runtime, turn: Turn) -> LastTurn:
             await turn.emit(last["reply"])
             return last
         try:
-            async with asyncio.timeout(runtime.settings.turn_timeout_seconds):
+            async with asyncio.timeout(runtime.settings.turn_timeout_seconds) as limit:
                 agent = _stage(runtime, turn, session.snapshot)
                 before = len(agent.messages)
                 usage = agent.event_loop_metrics.accumulated_usage
@@ -51,6 +51,8 @@ async def take_turn(runtime: Runtime, turn: Turn) -> LastTurn:
                     turn.input_tokens = usage["inputTokens"]
                     turn.output_tokens = usage["outputTokens"]
         except TimeoutError:
+            if not limit.expired():
+                raise
             raise AgentError("turn_timeout") from None
         # Without the system prompt: each turn uses the SYSTEM_PROMPT of the current code.
         snapshot = agent.take_snapshot(preset="session", exclude=["messages"]).to_dict()

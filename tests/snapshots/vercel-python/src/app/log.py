@@ -5,7 +5,7 @@ import os
 import re
 from traceback import format_tb
 
-from .contract import CONTROL, AgentError
+from .contract import CONTROL, AgentError, Turn
 
 log = logging.getLogger(__name__)
 
@@ -15,6 +15,21 @@ class Formatter(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         return re.sub(CONTROL, "\ufffd", super().format(record)).replace("\n", "\n  ")
+
+
+def log_turn(turn: Turn) -> None:
+    """Log the known facts of a turn, as in `session s: turn=1 outcome=committed ms=12`."""
+    facts = {
+        "turn": turn.number,
+        "outcome": turn.outcome,
+        "ms": str(turn.milliseconds),
+        "tokens_in": turn.input_tokens,
+        "tokens_out": turn.output_tokens,
+        "detail": turn.detail,
+    }
+    known = (f"{name}={value}" for name, value in facts.items() if value)
+    level = logging.WARNING if turn.is_failure else logging.INFO
+    log.log(level, "session %s: %s", turn.session_id, " ".join(known))
 
 
 def describe(error: BaseException) -> str:
@@ -40,7 +55,7 @@ def as_agent_error(error: Exception) -> AgentError:
     return AgentError("internal_error", detail=describe(error))
 
 
-def log_unexpected(error: Exception) -> None:
+def log_unexpected(error: BaseException) -> None:
     """Log the kind and the place of an error; not its text, which may quote a prompt."""
     log.error("%s\n%s", describe(error), "".join(format_tb(error.__traceback__)))
 

@@ -11,10 +11,12 @@ from typing import Any
 from uuid import uuid4
 
 import anyio
+import click
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
+from starlette.middleware.exceptions import ExceptionMiddleware
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
@@ -22,7 +24,7 @@ from starlette.types import ASGIApp
 
 from . import contract
 from .contract import SESSION_HEADER, AgentError, EndSession, Turn
-from .log import as_agent_error
+from .log import as_agent_error, log_turn
 from .requests import check_access, read_call, read_header, split_list, wants_events
 from .routes import ROUTES, Handler
 from .runtime import Runtime
@@ -58,7 +60,9 @@ def create_app(runtime: Runtime) -> ASGIApp:
 
     def add(handlers: Mapping[str, Handler], *, needs_token: bool = True) -> None:
         for name, handler in handlers.items():
-            method, path = name.split()
+            if not re.fullmatch("[A-Z]+ /.*", name):
+                raise click.ClickException(f"{name!r} is no route: write it like 'GET /version'.")
+            method, path = name.split(" ")
             respond = partial(_respond, handler, runtime, needs_token)
             routes.append(Route(path, respond, methods=[method]))
 
@@ -67,20 +71,17 @@ def create_app(runtime: Runtime) -> ASGIApp:
     for capability in runtime.capabilities:
         add(capability.routes())
         add(capability.public_routes(), needs_token=False)
-    pages = split_list(runtime.settings.allowed_origins)
-    cors = Middleware(
-        CORSMiddleware, pages, ["GET", "POST"], ["*"], expose_headers=[SESSION_HEADER]
-    )
-    app = Starlette(
-        routes=routes,
-        middleware=[cors] if pages else [],
-        exception_handlers={AgentError: _fail, HTTPException: _fail, Exception: _fail},
-    )
+    failures = {AgentError: _fail, HTTPException: _fail, Exception: _fail}
+    middleware = [Middleware(ExceptionMiddleware, failures)]  # for those behind it
+    middleware += [Middleware(capability.wrap) for capability in runtime.capabilities]
+    if pages := split_list(runtime.settings.allowed_origins):
+        methods, exposed = ["GET", "POST"], [SESSION_HEADER]
+        cors = Middleware(CORSMiddleware, pages, methods, ["*"], expose_headers=exposed)
+        middleware.append(cors)
+    app = Starlette(routes=routes, middleware=middleware, exception_handlers=failures)
     app.router.redirect_slashes = False
-    wrapped: ASGIApp = app
-    for capability in reversed(runtime.capabilities):
-        wrapped = capability.wrap(wrapped)
-    return wrapped
+    app.middleware_stack = app.build_middleware_stack()  # now: an error in `wrap` ends the start
+    return app
 
 
 async def _respond(
@@ -155,7 +156,7 @@ async def _run(runtime: Runtime, turn: Turn) -> dict[str, Any]:
         raise
     finally:
         turn.milliseconds = round((time.monotonic() - start) * 1000)
-        log.log(logging.WARNING if turn.is_failure else logging.INFO, turn.log_line)
+        log_turn(turn)
     result: dict[str, Any] = {"session_id": turn.session_id}
     result |= {"turn": last["turn"], "reply": last["reply"]}
     return result | ({"restarted": True} if last.get("restarted") else {})

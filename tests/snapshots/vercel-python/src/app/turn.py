@@ -38,11 +38,13 @@ async def take_turn(runtime: Runtime, turn: Turn) -> LastTurn:
             await turn.emit(last["reply"])
             return last
         try:
-            async with asyncio.timeout(runtime.settings.turn_timeout_seconds):
+            async with asyncio.timeout(runtime.settings.turn_timeout_seconds) as limit:
                 staged = _stage(session.snapshot, runtime.settings.history_messages)
                 messages = [Message.model_validate(message) for message in staged]
                 reply, added = await _stream(runtime, turn, messages)
         except TimeoutError:
+            if not limit.expired():
+                raise
             raise AgentError("turn_timeout") from None
         messages_after = [*staged, *map(_dump, added)]
         snapshot, starts = _snapshot(messages_after), _starts(messages_after)

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from pydantic import BaseModel, ValidationError
 
 from ..contract import is_blank
-from ..findings import has_errors
+from ..findings import errors_of
 from .backends import OtherConfig
 from .fields import SecretRef
 from .models import Agent, Collection, Grants
@@ -89,7 +89,7 @@ def check_project(folder: Path, agent_id: str | None) -> list[dict[str, Any]]:
         ids = dict.fromkeys([*project.reads, *project.writes])
         used = [files.collections[id] for id in ids if id in project.collections]
         found += _check_backends(used)
-        if not has_errors(found):
+        if not errors_of(found):
             found += _check_environment(used)
     order = ("severity", "file", "line", "id", "message")  # "error" sorts before "warning"
     unique = {tuple(one[name] for name in order): one for one in found}
