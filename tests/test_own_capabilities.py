@@ -182,8 +182,8 @@ class Flushing extends Capability {
 }
 
 const change = {
-  prepare: () => (Hostile.prototype.prepare = async () => undefined),
-  committed: () => (Hostile.prototype.committed = async () => undefined),
+  prepare: () => Object.assign(Hostile.prototype, { async prepare() {} }),
+  committed: () => Object.assign(Hostile.prototype, { async committed() {} }),
   route: () => (Hostile.prototype.routes = () => ({ 'GET/who': () => undefined })),
   lower: () => (Hostile.prototype.routes = () => ({ 'get /who': () => undefined })),
   describe: () => (Hostile.prototype.describe = () => never.missing()),

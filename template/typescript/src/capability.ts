@@ -26,11 +26,7 @@ export interface Options {
 export class Capability<S extends CoreSettings = CoreSettings> {
   readonly settings: S
 
-  /**
-   * The constructor must not read files or make clients: `check` has not run yet.
-   *
-   * `before` are the capabilities that were made before this one.
-   */
+  /** Must not read files or make clients: `check` has not run yet. `before` were made earlier. */
   constructor(settings: S, _before: readonly Capability[]) {
     this.settings = settings
   }
@@ -44,17 +40,15 @@ export class Capability<S extends CoreSettings = CoreSettings> {
   /** Return the findings in settings and files, without a network. */
   check?(): Finding[] | Promise<Finding[]>
   /**
-   * Call what the capability depends on, for `check --connect`, and return findings.
-   *
-   * `open` is not called before this, nor `close` after it: close what you open.
+   * Call services for `check --connect`, and return findings. `open` is not called before this,
+   * nor `close` after it: close what you open.
    */
   ping?(): Promise<Finding[]>
   /** Connect. Throws AgentError; its detail is for the owner. */
   open?(): Promise<void>
   /**
-   * Write what is still to be written, and disconnect, within SHUTDOWN_GRACE_SECONDS + 5.
-   *
-   * All capabilities close at once, and after them the one that was made first, within 5 seconds.
+   * Write what is still to be written, and disconnect, within SHUTDOWN_GRACE_SECONDS + 2.
+   * All capabilities close at once; after them the one made first has two seconds.
    */
   close?(): Promise<void>
   /** Return what is contacted, a line each, without passwords; `address` is the server's. */
@@ -70,9 +64,8 @@ export class Capability<S extends CoreSettings = CoreSettings> {
   /** Return tools for every turn. */
   tools?(): NamedTool[]
   /**
-   * Surround a turn: call `run` once. Throw AgentError before that to refuse the turn.
-   *
-   * The turn ends as `run` does, whatever this returns, and errors after it are only logged.
+   * Surround a turn: call `run` once, or throw AgentError before it to refuse the turn. The turn
+   * ends as `run` does, whatever this returns; what it throws later is only logged.
    */
   around?(turn: Turn, run: () => Promise<unknown>): Promise<unknown>
   /** Change the options of the turn's agent. Throw AgentError to refuse it. Must not be async. */
@@ -91,16 +84,6 @@ export interface Command {
   readonly takes: string
   readonly does: string
   readonly run: (args: string[], load: LoadCapabilities) => Promise<void>
-}
-
-/** Return the capability of a class. Throws Error where there is none. @public */
-export function find<T extends Capability>(
-  kind: abstract new (...args: never[]) => T,
-  capabilities: readonly Capability[],
-): T {
-  const found = capabilities.find((capability) => capability instanceof kind)
-  if (!found) throw new Error(`there is no ${kind.name}`)
-  return found as T
 }
 
 /** Return the findings about the model. */

@@ -73,6 +73,8 @@ export interface EndSession {
   readonly actor: string | null
 }
 
+const HIDDEN = ['prompt', 'headers', 'notes'] // where a turn is logged
+
 /** A request for one turn, and the facts for its line in the log; `key` makes a retry safe. */
 export class Turn {
   readonly sessionId!: string
@@ -98,10 +100,7 @@ export class Turn {
 
   constructor(asked: Pick<Turn, 'sessionId' | 'actor' | 'key' | 'prompt'> & Partial<Turn>) {
     Object.assign(this, asked)
-    // Not shown where a turn is logged.
-    for (const name of ['prompt', 'headers', 'notes']) {
-      Object.defineProperty(this, name, { enumerable: false })
-    }
+    for (const name of HIDDEN) Object.defineProperty(this, name, { enumerable: false })
   }
 
   /** Note the error that ends the turn, which `signal` cancels. */

@@ -28,11 +28,9 @@ export class Runtime {
 
   /** Callers run `checkAll` first: with invalid files this throws arbitrary errors. */
   constructor(settings: CoreSettings, capabilities: readonly Capability[] = []) {
-    for (const capability of capabilities) {
-      for (const method of ['prepare', 'committed'] as const) {
-        if (!types.isAsyncFunction(capability[method])) continue
-        throw new CommandError(`${capability.constructor.name}.${method} must not be async.`)
-      }
+    for (const { constructor, prepare, committed } of capabilities) {
+      const method = [prepare, committed].find(types.isAsyncFunction)
+      if (method) throw new CommandError(`${constructor.name}.${method.name} must not be async.`)
     }
     const [store] = capabilities.flatMap((capability) => capability.sessionStore?.() ?? [])
     this.settings = settings
@@ -133,10 +131,10 @@ export class Runtime {
   /** Write what is still to be written, and disconnect what was opened. */
   async close(): Promise<void> {
     const [first, ...others] = this.#opened.splice(0)
-    const seconds = this.settings.shutdownGraceSeconds + 5
+    const seconds = this.settings.shutdownGraceSeconds + 2
     const closing = others.map((capability) => call(capability, 'close', seconds))
     await Promise.all(closing.map((closed) => closed.catch(logUnexpected)))
-    if (first) await call(first, 'close', 5).catch(logUnexpected) // it may trace the others
+    if (first) await call(first, 'close', 2).catch(logUnexpected) // it may trace the others
   }
 }
 

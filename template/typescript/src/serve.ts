@@ -16,10 +16,7 @@ import { isLoopback } from './settings.ts'
 export async function serve(): Promise<void> {
   logging.isVerbose = true
   const runtime = await startRuntime()
-  await run(runtime).catch(async (error) => {
-    await runtime.close()
-    throw error
-  })
+  await run(runtime).finally(() => runtime.close()) // also when the start fails
 }
 
 async function run(runtime: Runtime): Promise<void> {

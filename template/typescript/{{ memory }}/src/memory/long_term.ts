@@ -1,6 +1,6 @@
 // `LongTermMemory`: connects the agent's memory collections to readers and writers.
 
-import { Capability, find, type Options } from '../capability.ts'
+import { Capability, type Options } from '../capability.ts'
 import { secretRefs } from '../collections/backends.ts'
 import { Declarations } from '../collections/capability.ts'
 import type { Collection } from '../collections/models.ts'
@@ -35,7 +35,7 @@ export class LongTermMemory extends Capability<MemorySettings> {
 
   constructor(settings: MemorySettings, before: readonly Capability[]) {
     super(settings, before)
-    this.declarations = find(Declarations, before)
+    this.declarations = before.find((capability) => capability instanceof Declarations)!
   }
 
   get collections(): readonly MemoryCollection[] {

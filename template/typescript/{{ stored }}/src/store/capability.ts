@@ -2,7 +2,7 @@
 
 import { randomUUID } from 'node:crypto'
 
-import { Capability, find } from '../capability.ts'
+import { Capability } from '../capability.ts'
 import { Declarations } from '../collections/capability.ts'
 import type { Collection } from '../collections/models.ts'
 import { unsetVariables } from '../collections/secrets.ts'
@@ -33,7 +33,7 @@ export class Store extends Capability<StoreSettings> {
 
   constructor(settings: StoreSettings, before: readonly Capability[]) {
     super(settings, before)
-    this.declarations = find(Declarations, before)
+    this.declarations = before.find((capability) => capability instanceof Declarations)!
   }
 
   /** The collection that declares where sessions live. */

@@ -5,7 +5,7 @@ import { readdirSync, readFileSync } from 'node:fs'
 import { extname, join } from 'node:path'
 
 import { explain } from '../advice.ts'
-import { Capability, find, type Routes } from '../capability.ts'
+import { Capability, type Routes } from '../capability.ts'
 import { ChatRoute } from '../chat_route.ts'
 import type { AgentError } from '../contract.ts'
 import { diagnostic, type Finding } from '../findings.ts'
@@ -34,7 +34,8 @@ const HEADERS = {
 export class Page extends Capability<PageSettings> {
   constructor(settings: PageSettings, before: readonly Capability[]) {
     super(settings, before)
-    if (settings.ui) find(ChatRoute, before).explain = (error) => this.#explain(error)
+    const route = before.find((capability) => capability instanceof ChatRoute)!
+    if (settings.ui) route.explain = (error) => this.#explain(error)
   }
 
   override check(): Finding[] {
