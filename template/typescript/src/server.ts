@@ -81,9 +81,7 @@ export function createApp(runtime: Runtime): RequestListener {
   async function route(request: IncomingMessage, response: ServerResponse): Promise<void> {
     if (answerPage(request, response)) return
     const [path, method] = [pathOf(request), request.method?.replace(/^HEAD$/, 'GET')]
-    const same = Object.keys(routes).filter((name) => name.split(' ')[1] === path)
-    const matching = Object.keys(routes).filter((name) => matches(name.split(' ')[1] ?? '', path))
-    const names = same.length > 0 ? same : matching
+    const names = Object.keys(routes).filter((name) => matches(name.split(' ')[1] ?? '', path))
     const found = names.find((name) => name.startsWith(`${method} `))
     if (found) return void (await routes[found]!(request, response, runtime))
     if (names.length === 0) throw new AgentError('not_found')
