@@ -337,7 +337,8 @@ def test_no_hostile_capability_changes_the_outcome_of_a_turn(hostile: Path) -> N
         assert status_of(port, "POST", "/invocations", "limit")[::2] == (429, "1")
         for prompt in ("hang", "hang in it", "hang after it"):
             leave(port, prompt)
-        assert status_of(port, "GET", "/sync")[:2] == (401, UNAUTHORIZED)
+        status, error, _ = status_of(port, "GET", "/sync")
+        assert (status, json.loads(error)["error"]["type"]) == (401, "unauthorized")
         assert status_of(port, "GET", "/async")[0] == 500
         assert status_of(port, "GET", "/who")[1] == "first"
         hanging = waiting.submit(say, port, "hang")
@@ -359,17 +360,6 @@ def test_no_hostile_capability_changes_the_outcome_of_a_turn(hostile: Path) -> N
     assert log.count("outcome=cancelled") == 2, "one was left, and one drained"
     for text in ("a secret", "forget", "application/json", "not said", "uncaught"):
         assert text not in log
-
-
-UNAUTHORIZED = json.dumps(
-    {
-        "error": {
-            "type": "unauthorized",
-            "message": "Send the header Authorization: Bearer with the token.",
-        }
-    },
-    separators=(",", ":"),
-)
 
 
 def test_chat_survives_a_hostile_capability(hostile: Path) -> None:
