@@ -5,7 +5,10 @@ import json
 import re
 import shutil
 import signal
+import socket
 import subprocess
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -98,6 +101,104 @@ class Last extends Capability {
 export const OWN_SETTINGS = {}
 export const OWN_CAPABILITIES = [Last, Hanging, Failing, Refusing]
 """
+# What each does depends on the prompt and the path, or for the whole process on HOSTILE.
+HOSTILE = """
+import { setTimeout as sleep } from 'node:timers/promises'
+
+import { Capability } from './capability.ts'
+import { AgentError } from './contract.ts'
+import { text } from './settings.ts'
+
+const never = () => new Promise(() => undefined)
+const secret = () => new Error(['a', 'secret'].join(' '))
+
+class First extends Capability {
+  async close() {
+    console.log('first closed')
+  }
+  routes() {
+    return { 'GET /who': (_, response) => response.end('first') }
+  }
+}
+
+class Hostile extends Capability {
+  async around(turn, run) {
+    console.log(turn, JSON.stringify(turn))
+    if (turn.prompt === 'hang') await never()
+    if (turn.prompt === 'hang in it') {
+      run()
+      await never()
+    }
+    if (turn.prompt === 'hang after it') {
+      await run()
+      await never()
+    }
+    if (turn.prompt === 'forget') return void (await run())
+    if (turn.prompt === 'other') {
+      await run()
+      return { turn: 99, reply: 'not said' }
+    }
+    if (turn.prompt === 'twice') {
+      await run()
+      return run()
+    }
+    if (turn.prompt === 'swallow') return run().catch(() => ({ turn: 99, reply: 'not said' }))
+    if (turn.prompt === 'another') {
+      await run().catch(() => undefined)
+      throw secret()
+    }
+    if (turn.prompt === 'skip') return { turn: 99, reply: 'not said' }
+    if (turn.prompt === 'late') return void setTimeout(run, 200)
+    if (turn.prompt === 'throw') throw secret()
+    return run()
+  }
+  prepare({ prompt }, options) {
+    if (prompt === 'limit') throw new AgentError('rate_limited')
+    if (['swallow', 'another'].includes(prompt)) throw new AgentError('model_failed')
+    if (prompt === 'reject') return Promise.reject(secret())
+    return Object.keys(options).push('truthy')
+  }
+  wrap(app) {
+    return (request, response) => {
+      if (request.url === '/sync') throw new AgentError('unauthorized')
+      if (request.url === '/async') return sleep(1).then(() => Promise.reject(secret()))
+      return app(request, response)
+    }
+  }
+  routes() {
+    return { 'GET /who': (_, response) => response.end('second') }
+  }
+}
+
+class Hanging extends Capability {
+  close = never
+}
+
+class Flushing extends Capability {
+  async close() {
+    await sleep(1000)
+    console.log('flushed')
+  }
+}
+
+const change = {
+  prepare: () => Object.assign(Hostile.prototype, { async prepare() {} }),
+  committed: () => Object.assign(Hostile.prototype, { async committed() {} }),
+  route: () => (Hostile.prototype.routes = () => ({ 'GET/who': () => undefined })),
+  lower: () => (Hostile.prototype.routes = () => ({ 'get /who': () => undefined })),
+  describe: () => (Hostile.prototype.describe = () => never.missing()),
+  check: () => (Hostile.prototype.check = () => never.missing()),
+  ping: () => (Hostile.prototype.ping = () => Promise.reject(secret())),
+  hang: () => (Hostile.prototype.ping = () => (setInterval(never, 1000), never())),
+}
+change[process.env.HOSTILE]?.()
+const isServed = process.argv.includes('serve') && !process.env.HOSTILE
+const hanging = isServed ? [Hanging, Hanging, Flushing, Hanging] : []
+
+const address = text('', 'https://.*', 'an https address')
+export const OWN_SETTINGS = { token: address, ordersApikey: address, ordersUrl: address }
+export const OWN_CAPABILITIES = [First, Hostile, ...hanging]
+"""
 
 
 @pytest.fixture(params=TARGETS)
@@ -156,3 +257,177 @@ def say(port: int, prompt: str, actor: str = "") -> tuple[int, object]:
     body = json.loads(answer.read())
     connection.close()
     return answer.status, body["turn"] if answer.status == 200 else body["error"]["type"]
+
+
+@pytest.fixture(scope="module", params=[name for name in TARGETS if name.endswith("-typescript")])
+def hostile(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    project = tmp_path_factory.mktemp(request.param) / "my-agent"
+    shutil.copytree(rendered(request.param), project)
+    link_environment(project, environment(request.param))
+    (project / "src" / "own_capabilities.ts").write_text(f"// Mine.\n{HOSTILE}")
+    return project
+
+
+def start(project: Path, *command: str, **variables: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [str(NODE), "src/main.ts", *command],
+        cwd=project,
+        env={**clean_environment(), "PORT": "0", "SHUTDOWN_GRACE_SECONDS": "0", **variables},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+
+
+def run(project: Path, *command: str, typed: str = "", **variables: str) -> tuple[int, str]:
+    process = start(project, *command, **variables)
+    try:
+        output = process.communicate(typed, timeout=30)[0]
+    finally:
+        process.kill()
+    return process.returncode, output
+
+
+def status_of(port: int, method: str, path: str, prompt: str = "") -> tuple[int, str, str | None]:
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+    body = json.dumps({"prompt": prompt}) if prompt else None
+    connection.request(method, path, body, {"Accept": "application/json"})
+    answer = connection.getresponse()
+    text = answer.read().decode()
+    connection.close()
+    return answer.status, text, answer.headers["Retry-After"]
+
+
+def leave(port: int, prompt: str) -> None:
+    """Send a prompt, and leave while its turn runs."""
+    request = json.dumps({"prompt": prompt})
+    head = f"POST /invocations HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(request)}"
+    head += f"\r\nX-Amzn-Bedrock-AgentCore-Runtime-Session-Id: {prompt.replace(' ', '-')}\r\n\r\n"
+    with socket.create_connection(("127.0.0.1", port)) as connection:
+        connection.sendall(f"{head}{request}".encode())
+        wait_for_ping(port, "HealthyBusy")
+        time.sleep(0.2)
+    wait_for_ping(port, "Healthy")
+
+
+def wait_for_ping(port: int, status: str) -> None:
+    end = time.monotonic() + 10
+    while json.loads(status_of(port, "GET", "/ping")[1])["status"] != status:
+        assert time.monotonic() < end, status
+        time.sleep(0.02)
+
+
+def test_no_hostile_capability_changes_the_outcome_of_a_turn(hostile: Path) -> None:
+    server = start(hostile, "serve")
+    waiting = ThreadPoolExecutor(1)
+    try:
+        assert server.stdout
+        found = (re.search(r"Listening on http://127.0.0.1:(\d+)", line) for line in server.stdout)
+        port = int(next(match[1] for match in found if match))
+        assert say(port, "forget") == (200, 1)
+        assert say(port, "other") == (200, 2)
+        assert say(port, "twice") == (200, 3)
+        for prompt in ("swallow", "another"):
+            assert say(port, prompt) == (502, "model_failed")
+        for prompt in ("skip", "late", "throw"):
+            assert say(port, prompt) == (500, "internal_error")
+        time.sleep(0.3)
+        assert say(port, "reject") == (200, 4), "a late `run` commits nothing"
+        assert status_of(port, "POST", "/invocations", "limit")[::2] == (429, "1")
+        for prompt in ("hang", "hang in it", "hang after it"):
+            leave(port, prompt)
+        status, error, _ = status_of(port, "GET", "/sync")
+        assert (status, json.loads(error)["error"]["type"]) == (401, "unauthorized")
+        assert status_of(port, "GET", "/async")[0] == 500
+        assert status_of(port, "GET", "/who")[1] == "first"
+        hanging = waiting.submit(say, port, "hang")
+        wait_for_ping(port, "HealthyBusy")
+        server.send_signal(signal.SIGTERM)
+        began = time.monotonic()
+        assert hanging.result(timeout=10) == (503, "draining")
+        log = server.communicate(timeout=30)[0]
+    finally:
+        server.kill()
+        waiting.shutdown()
+    assert server.returncode == 0, log
+    assert time.monotonic() - began < 10, "those that hang do so at once"
+    assert log.index("flushed") < log.index("ERROR TimeoutError") < log.index("first closed")
+    assert log.count("ERROR TimeoutError") == 3
+    assert log.count("outcome=committed") == 6, "two were left when they were kept"
+    assert log.count("outcome=internal_error") == 3
+    assert log.count("detail=Hostile.around did not call run") == 2
+    assert log.count("outcome=cancelled") == 2, "one was left, and one drained"
+    for text in ("a secret", "forget", "application/json", "not said", "uncaught"):
+        assert text not in log
+
+
+def test_chat_survives_a_hostile_capability(hostile: Path) -> None:
+    code, output = run(hostile, "chat", typed="forget\nswallow\nskip\nreject\nHello.\n")
+    assert code == 1
+    assert "not said" not in output
+    assert "(Hostile.around did not call run)" in output
+    assert 'Now you said: "Hello."' in output
+    chat = start(hostile, "chat")
+    try:
+        assert chat.stdin
+        assert chat.stdout
+        chat.stdin.write("hang\n")
+        chat.stdin.flush()
+        while "hang" not in chat.stdout.readline():
+            pass
+        time.sleep(0.3)
+        chat.send_signal(signal.SIGINT)
+        assert chat.wait(timeout=10) == 0
+    finally:
+        chat.kill()
+
+
+@pytest.mark.parametrize(
+    ("hostile_in", "line"),
+    [
+        ("prepare", "Error: Hostile.prepare must not be async.\n"),
+        ("committed", "Error: Hostile.committed must not be async.\n"),
+        ("route", "Error: 'GET/who' is no route: write it like 'GET /version'.\n"),
+        ("lower", "Error: 'get /who' is no route: write it like 'GET /version'.\n"),
+        ("describe", "TypeError"),
+        ("check", "Error: Hostile.check failed: TypeError.\n"),
+        ("port", "Error: Cannot listen on HOST 127.0.0.1, PORT "),
+    ],
+)
+def test_a_start_that_fails_says_why_and_closes_what_was_opened(
+    hostile: Path, hostile_in: str, line: str
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1]) if hostile_in == "port" else "0"
+        code, output = run(hostile, "serve", HOSTILE=hostile_in, PORT=port)
+    assert code == 1
+    assert line in output
+    is_open = hostile_in in {"route", "lower", "describe", "port"}
+    assert ("first closed" in output) == is_open
+
+
+@pytest.mark.parametrize(
+    ("hostile_in", "message"),
+    [
+        ("check", "Hostile.check failed: TypeError."),
+        ("ping", "Hostile.ping failed: Error."),
+        ("hang", "Hostile.ping failed: TimeoutError."),
+    ],
+)
+def test_a_check_that_fails_is_a_finding(hostile: Path, hostile_in: str, message: str) -> None:
+    command = ("check", "--json", "--connect")
+    code, output = run(hostile, *command, HOSTILE=hostile_in, TURN_TIMEOUT_SECONDS="1")
+    assert code == 1, output
+    (finding,) = json.loads(output)["diagnostics"]
+    assert (finding["id"], finding["severity"]) == ("CAPABILITY", "error")
+    assert finding["message"] == message
+
+
+def test_no_secret_of_a_setting_is_shown(hostile: Path) -> None:
+    secrets = {"TOKEN": "a-secret", "ORDERS_APIKEY": "a-secret"}
+    code, output = run(hostile, "check", **secrets, ORDERS_URL="http://me:a-secret@orders.example")
+    assert code == 1
+    assert "a-secret" not in output
+    assert "SET-TOKEN TOKEN is invalid" in output
+    assert "ORDERS_URL is 'http://orders.example': allowed is an https address." in output

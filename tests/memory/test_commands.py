@@ -14,7 +14,10 @@ from tests.memory.agents import NOTES, PROJECT, Agent, Home, collection, of, uni
 
 RENDERED = ("/facts/{actorId}", "/preferences/{actorId}")  # of the collection that is rendered
 SECRET = "SECRETS_AGENTCORE_MEMORIES"
-LOCAL = "You are local-user; {dash}--actor ID names another.\n"
+LOCAL = {
+    "python": "You are local-user; --actor ID names another.\n",
+    "typescript": "You are local-user; choose another with `-- --actor ID`.\n",
+}
 ABOUT_RESOURCES = {"AML-E112", *(f"AML-W24{number}" for number in "34567")}
 # A model that is never called, so that nothing stands in for what is not set.
 MODEL = {"MODEL": "test-model", "OPENAI_BASE_URL": "http://127.0.0.1:9/v1", "OPENAI_API_KEY": "x"}
@@ -68,8 +71,7 @@ def test_a_trial_recalls_what_is_new_once_and_facts_before_questions(trial: Home
 def test_chat_needs_no_actor(trial: Home) -> None:
     nobody = trial.run("chat", typed="My cat is called Miso.\n")
     assert nobody.returncode == 0, nobody
-    dash = "-- " if trial.target.name.endswith("-typescript") else ""  # npm takes the options else
-    assert LOCAL.format(dash=dash) in nobody.stdout
+    assert LOCAL[trial.target.name.partition("-")[2]] in nobody.stdout
     robin = trial.run("chat", "--actor", "robin", typed="What is my cat called?\n")
     assert "local-user" not in robin.stdout
     assert "I remember" not in robin.stdout
@@ -285,6 +287,18 @@ def test_iam_prints_what_is_used_and_no_more(trial: Home) -> None:
     file = trial.folder / "collections" / "memories.collection.md"
     file.write_text(file.read_text().replace("/preferences/{actorId}", "/likes/{actorId}"))
     assert "AML-W248" in trial.run("check").stdout
+
+
+@pytest.mark.usual("vercel-python-alone", "strands-typescript-alone", "vercel-typescript-valkey")
+def test_forget_and_iam_need_no_model_that_is_set_up(resting: Agent, files: Home, who: str) -> None:
+    files.declare(collection("notes", "user", NOTES))
+    more = {**resting.service.environment(), "SECRETS_AGENTCORE_NOTES": resting.notes}
+    more["MODEL"] = "test-model"  # but no key
+    assert files.run("check", **more).returncode == 1
+    assert files.run("chat", typed="Hello.\n", **more).returncode == 1
+    for command in (("iam",), ("forget", "--actor", who)):
+        result = files.run(*command, **more)
+        assert result.returncode == 0, result
 
 
 @pytest.mark.usual("vercel-python-valkey", "strands-typescript-alone")

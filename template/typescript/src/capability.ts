@@ -1,11 +1,11 @@
 // What can plug into an agent, such as a session store or a page.
 
 import type { RequestListener } from 'node:http'
-import { setTimeout as sleep } from 'node:timers/promises'
 
 import type { Turn } from './contract.ts'
-import { errorsOf, type Finding } from './findings.ts'
-import { logUnexpected } from './log.ts'
+import { TimeoutError, withinTime } from './deadline.ts'
+import { diagnostic, type Finding } from './findings.ts'
+import { describe } from './log.ts'
 import type { Handler } from './routes.ts'
 import type { Runtime } from './runtime.ts'
 import type { SessionStore } from './session_store.ts'
@@ -26,7 +26,7 @@ export interface Options {
 export class Capability<S extends CoreSettings = CoreSettings> {
   readonly settings: S
 
-  /** `before` were made before this one. Must not throw: read files in `check`. */
+  /** Must not read files or make clients: `check` has not run yet. `before` were made earlier. */
   constructor(settings: S, _before: readonly Capability[]) {
     this.settings = settings
   }
@@ -35,15 +35,21 @@ export class Capability<S extends CoreSettings = CoreSettings> {
   actorRequired?(): boolean
   /** Whether data of a committed turn is still to be written. */
   isBusy?(): boolean
-  /** What was kept of a session, for whoever leaves it; '' for nothing. */
+  /** What was kept of a session, printed at the end of `chat`; '' for nothing. */
   retentionNotice?(): string
   /** Return the findings in settings and files, without a network. */
   check?(): Finding[] | Promise<Finding[]>
-  /** Call services for `check --connect`: `open` was not called; `close` will be. */
+  /**
+   * Call services for `check --connect`, and return findings. `open` is not called before this,
+   * nor `close` after it: close what you open.
+   */
   ping?(): Promise<Finding[]>
   /** Connect. Throws AgentError; its detail is for the owner. */
   open?(): Promise<void>
-  /** Write what is still to be written, and disconnect. */
+  /**
+   * Write what is still to be written, and disconnect, within SHUTDOWN_GRACE_SECONDS + 2.
+   * All capabilities close at once; after them the one made first has two seconds.
+   */
   close?(): Promise<void>
   /** Return what is contacted, a line each, without passwords; `address` is the server's. */
   describe?(address: string): string[]
@@ -57,11 +63,14 @@ export class Capability<S extends CoreSettings = CoreSettings> {
   wrap?(app: RequestListener): RequestListener
   /** Return tools for every turn. */
   tools?(): NamedTool[]
-  /** Wrap a turn: call `run`, and return what it returns. Throw AgentError to refuse the turn. */
-  around?<T>(turn: Turn, run: () => Promise<T>): Promise<T>
-  /** Change the options of the turn's agent. Throw AgentError to refuse the turn. */
+  /**
+   * Surround a turn: call `run` once, or throw AgentError before it to refuse the turn. The turn
+   * ends as `run` does, whatever this returns; what it throws later is only logged.
+   */
+  around?(turn: Turn, run: () => Promise<unknown>): Promise<unknown>
+  /** Change the options of the turn's agent. Throw AgentError to refuse it. Must not be async. */
   prepare?(turn: Turn, options: Options): void
-  /** Use the messages of a turn that was committed. */
+  /** Use the messages of a turn that was committed. Must not be async. */
   committed?(turn: Turn, messages: unknown[]): void
 }
 
@@ -77,52 +86,37 @@ export interface Command {
   readonly run: (args: string[], load: LoadCapabilities) => Promise<void>
 }
 
-/** Return the capability of a class. Throws Error where there is none. @public */
-export function find<T extends Capability>(
-  kind: abstract new (...args: never[]) => T,
-  capabilities: readonly Capability[],
-): T {
-  const found = capabilities.find((capability) => capability instanceof kind)
-  if (!found) throw new Error(`there is no ${kind.name}`)
-  return found as T
+/** Return the findings about the model. */
+export async function checkModel(settings: CoreSettings): Promise<Finding[]> {
+  if (settings.model === 'offline') return []
+  const model = await import('./model.ts') // it loads the vendor's client
+  return model.checkModel(settings)
 }
 
-/** Return all findings; with `connect`, also `ping` capabilities, then close those. */
+/** Return the findings of all capabilities: those of `check`, or of `ping` over the network. */
 export async function checkAll(
-  settings: CoreSettings,
   capabilities: readonly Capability[],
-  connect = false,
+  method: 'check' | 'ping' = 'check',
 ): Promise<Finding[]> {
   const findings: Finding[] = []
-  if (settings.model !== 'offline') {
-    const { checkModel } = await import('./model.ts') // it loads the vendor's client
-    findings.push(...(await checkModel(settings)))
+  for (const capability of capabilities) {
+    try {
+      const found = await call(capability, method, capability.settings.turnTimeoutSeconds)
+      findings.push(...(found ?? []))
+    } catch (error) {
+      const what = `${capability.constructor.name}.${method} failed: ${describe(error)}.`
+      findings.push(diagnostic('CAPABILITY', what))
+    }
   }
-  for (const capability of capabilities) findings.push(...((await capability.check?.()) ?? []))
-  if (!connect || errorsOf(findings).length > 0) return findings
-  const called = capabilities.filter(({ ping }) => ping)
-  try {
-    for (const capability of called) findings.push(...((await capability.ping?.()) ?? []))
-    return findings
-  } finally {
-    await closeAll(settings, called)
-  }
+  return findings
 }
 
-/** Close capabilities in reverse order; one that fails or hangs stops no other. */
-export async function closeAll(
-  settings: CoreSettings,
-  capabilities: readonly Capability[],
-): Promise<void> {
-  const milliseconds = (settings.shutdownGraceSeconds + 5) * 1000
-  for (const capability of capabilities.toReversed()) {
-    const done = new AbortController()
-    const late = sleep(milliseconds, undefined, done).then(() => {
-      throw new DOMException(`${capability.constructor.name}.close`, 'TimeoutError')
-    })
-    const closing = (async () => capability.close?.())()
-    await Promise.race([closing, late]).catch(logUnexpected)
-    done.abort()
-    late.catch(() => {})
-  }
+/** Call a method of a capability; throw TimeoutError when its seconds are over. */
+export function call<M extends 'check' | 'ping' | 'close'>(
+  capability: Capability,
+  method: M,
+  seconds: number,
+) {
+  const work = async () => capability[method]?.()
+  return withinTime(seconds, new AbortController().signal, work, new TimeoutError())
 }

@@ -6,7 +6,7 @@ import { exit } from 'node:process'
 import { parseArgs } from 'node:util'
 
 import { COMMANDS, makeCapabilities, SERVE_OPTIONS, SETTINGS } from './capabilities.ts'
-import { checkAll, type Command } from './capability.ts'
+import { checkAll, checkModel, type Command } from './capability.ts'
 import { listen } from './connection.ts'
 import { CommandError, diagnostic, errorsOf, formatFinding, refuseErrors } from './findings.ts'
 import { readSettings } from './settings.ts'
@@ -15,7 +15,7 @@ import { readSettings } from './settings.ts'
 const ALL: Record<string, Command> = {
   serve: {
     takes: '[--reload]',
-    does: 'serve the agent over HTTP on HOST and PORT, anew after a change',
+    does: 'serve the agent on HOST and PORT; --reload restarts it after a change',
     run: serve,
   },
   chat: {
@@ -49,7 +49,11 @@ async function check(args: string[]): Promise<void> {
   const flag = { type: 'boolean' } as const
   const { json, connect } = parseArgs({ args, options: { json: flag, connect: flag } }).values
   const [settings, findings] = readSettings(SETTINGS)
-  findings.push(...(await checkAll(settings, await makeCapabilities(settings), connect)))
+  const capabilities = await makeCapabilities(settings)
+  findings.push(...(await checkModel(settings)), ...(await checkAll(capabilities)))
+  if (connect && errorsOf(findings).length === 0) {
+    findings.push(...(await checkAll(capabilities, 'ping')))
+  }
   const probe = createServer()
   try {
     await listen(probe, settings)
@@ -65,6 +69,7 @@ async function check(args: string[]): Promise<void> {
   const report = { diagnostics: findings, errors, warnings }
   console.log(json ? JSON.stringify(report) : lines.join('\n'))
   process.exitCode = Math.min(errors, 1)
+  setTimeout(exit, 1000).unref() // a `ping` that hangs would keep the process alive
 }
 
 function usage(): string {
@@ -75,7 +80,7 @@ function usage(): string {
   return ['Usage: node src/main.ts COMMAND\n', ...table].join('\n')
 }
 
-enableCompileCache() // the next start compiles nothing anew
+enableCompileCache() // later starts reuse the compiled code
 const [name = '', ...rest] = process.argv.slice(2)
 try {
   const isKnown = Object.hasOwn(ALL, name)

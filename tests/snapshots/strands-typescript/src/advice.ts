@@ -1,4 +1,4 @@
-// Why a turn failed, for whoever runs this agent.
+// Why a turn failed, for the operator.
 
 import type { AgentError } from './contract.ts'
 import { CONTROL } from './log.ts'

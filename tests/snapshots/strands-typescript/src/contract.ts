@@ -33,6 +33,7 @@ export const ERRORS = {
   payload_too_large: [413, 'The body is too large.'],
   session_too_large: [413, 'The turn is too large for a session; it was not kept.'],
   session_busy: [429, 'Too many turns are waiting for this session.'],
+  rate_limited: [429, 'Too many requests; retry later.'],
   internal_error: [500, 'Internal error; this turn was not kept.'],
   model_failed: [502, 'The model failed; this turn was not kept.'],
   empty_reply: [502, 'The model sent an empty reply; this turn was not kept.'],
@@ -59,7 +60,7 @@ export class AgentError extends Error {
     const [status, general] = ERRORS[type]
     const isBusy = type === 'model_failed' && IS_BUSY.test(detail)
     super(message || (isBusy ? BUSY : general), options)
-    this.retryAfter = isBusy ? 10 : type === 'server_busy' ? 1 : null
+    this.retryAfter = isBusy ? 10 : ['rate_limited', 'server_busy'].includes(type) ? 1 : null
     this.type = type
     this.status = status
     this.detail = detail
@@ -71,6 +72,8 @@ export interface EndSession {
   readonly sessionId: string
   readonly actor: string | null
 }
+
+const HIDDEN = ['prompt', 'headers', 'notes'] // where a turn is logged
 
 /** A request for one turn, and the facts for its line in the log; `key` makes a retry safe. */
 export class Turn {
@@ -97,6 +100,7 @@ export class Turn {
 
   constructor(asked: Pick<Turn, 'sessionId' | 'actor' | 'key' | 'prompt'> & Partial<Turn>) {
     Object.assign(this, asked)
+    for (const name of HIDDEN) Object.defineProperty(this, name, { enumerable: false })
   }
 
   /** Note the error that ends the turn, which `signal` cancels. */

@@ -8,7 +8,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { createHttpServer, listen } from './connection.ts'
 import { describe, log, logging } from './log.ts'
 import { takeOver } from './reload.ts'
-import { startRuntime } from './runtime.ts'
+import { type Runtime, startRuntime } from './runtime.ts'
 import { createApp } from './server.ts'
 import { isLoopback } from './settings.ts'
 
@@ -16,6 +16,10 @@ import { isLoopback } from './settings.ts'
 export async function serve(): Promise<void> {
   logging.isVerbose = true
   const runtime = await startRuntime()
+  await run(runtime).finally(() => runtime.close()) // also when the start fails
+}
+
+async function run(runtime: Runtime): Promise<void> {
   const { settings, turns } = runtime
   const { host, apiToken, shutdownGraceSeconds } = settings
   const signalled = new Promise((resolve) => {

@@ -16,7 +16,7 @@ export interface SessionStore {
   readonly maxBytes: number
   /** Where sessions live, without passwords. */
   readonly description: string
-  /** What becomes of the turns of a session, for whoever leaves it. */
+  /** What becomes of the turns of a session, printed at the end of `chat`. */
   readonly retentionNotice: string
 
   /** Return what was saved last, or null. An empty snapshot: it was here, and has vanished. */

@@ -100,8 +100,8 @@ export function readSettings<K extends Kind = {}>(
       values[setting] = value
       continue
     }
-    const isSecret = /_(KEY|PASSWORD|SECRET|TOKEN)$/.test(name)
-    const shown = isSecret ? 'invalid' : inspect(given.slice(0, 80))
+    const isSecret = /(^|_)(API)?(KEY|PASSWORD|SECRET|TOKEN)$/.test(name)
+    const shown = isSecret ? 'invalid' : inspect(withoutPassword(given).slice(0, 80))
     findings.push(diagnostic(`SET-${name}`, `${name} is ${shown}: allowed is ${allowed}.`))
   }
   return [createSettings<K>(values as Partial<CoreSettings & SettingsOf<K>>, kind), findings]

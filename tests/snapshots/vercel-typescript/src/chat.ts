@@ -44,7 +44,7 @@ export async function chat(args: string[]): Promise<void> {
   const [runtime, { takeTurn }] = [await startRuntime(), await import('./turn.ts')]
   if (runtime.actorRequired && actor === null) {
     actor = 'local-user'
-    print(`You are ${actor}; -- --actor ID names another.\n`)
+    print(`You are ${actor}; choose another with \`-- --actor ID\`.\n`)
   }
   const keyboard = new Keyboard()
   let [done, failed] = [0, 0]

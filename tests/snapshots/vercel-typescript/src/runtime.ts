@@ -1,9 +1,12 @@
 // What a process consists of: its model, its sessions, its turns and its capabilities.
 
+import { types } from 'node:util'
+
 import { TOOLS } from './agent.ts'
 import { makeCapabilities, SETTINGS } from './capabilities.ts'
-import { type Capability, checkAll, closeAll, type Options } from './capability.ts'
+import { call, type Capability, checkAll, checkModel, type Options } from './capability.ts'
 import { AgentError, type Turn } from './contract.ts'
+import { abortOf } from './deadline.ts'
 import { CommandError, refuseErrors } from './findings.ts'
 import { logUnexpected } from './log.ts'
 import type { buildModel } from './model.ts'
@@ -25,6 +28,10 @@ export class Runtime {
 
   /** Callers run `checkAll` first: with invalid files this throws arbitrary errors. */
   constructor(settings: CoreSettings, capabilities: readonly Capability[] = []) {
+    for (const { constructor, prepare, committed } of capabilities) {
+      const method = [prepare, committed].find(types.isAsyncFunction)
+      if (method) throw new CommandError(`${constructor.name}.${method.name} must not be async.`)
+    }
     const [store] = capabilities.flatMap((capability) => capability.sessionStore?.() ?? [])
     this.settings = settings
     this.capabilities = capabilities
@@ -37,7 +44,7 @@ export class Runtime {
     return this.capabilities.some((capability) => capability.actorRequired?.())
   }
 
-  /** What was kept of a session, for whoever leaves it. */
+  /** What was kept of a session; `chat` prints it. */
   get retentionNotice(): string {
     const notices = this.capabilities.map((capability) => capability.retentionNotice?.())
     return [this.sessions.store.retentionNotice, ...notices].filter(Boolean).join(' ')
@@ -51,22 +58,31 @@ export class Runtime {
 
   /** Run a turn, wrapped by all capabilities and cancelled by `signal`; note how it ended. */
   around<T>(turn: Turn, signal: AbortSignal, run: () => Promise<T>): Promise<T> {
-    const fail = (error: unknown) => {
+    const fail = async (error: unknown): Promise<never> => {
       turn.fail(error, signal)
       throw error
     }
     const inside = (inner: () => Promise<T>, capability: Capability) => async () => {
-      let ended: { result: T } | undefined
-      const once = async () => (ended = { result: await inner() }).result
-      try {
-        return capability.around ? await capability.around(turn, once) : await inner()
-      } catch (error) {
-        if (!ended) return fail(error)
-        logUnexpected(error) // the turn is committed
-        return ended.result
+      let running: Promise<T> | undefined
+      const once = () => {
+        running ??= inner()
+        running.catch(() => {}) // nobody else may wait for it
+        return running
       }
+      try {
+        signal.throwIfAborted()
+        await Promise.race([capability.around?.(turn, once), abortOf(signal)])
+        const what = `${capability.constructor.name}.around did not call run`
+        running ??= fail(new AgentError('internal_error', '', what))
+      } catch (error) {
+        running ??= fail(error)
+        const failure = await running.catch((failure) => failure)
+        if (error !== failure && error !== signal.reason) logUnexpected(error)
+      }
+      return running
     }
-    return this.capabilities.reduceRight(inside, () => run().catch(fail))()
+    const surrounding = this.capabilities.filter(({ around }) => around)
+    return surrounding.reduceRight(inside, () => run().catch(fail))()
   }
 
   /** Return what the agent of a turn is made with. Throws AgentError to refuse the turn. */
@@ -74,8 +90,7 @@ export class Runtime {
     const options: Options = { model: this.model, tools: this.tools() }
     for (const capability of this.capabilities) {
       const result: unknown = capability.prepare?.(turn, options)
-      // A promise that nobody awaits could refuse nothing.
-      if (result) throw new TypeError(`${capability.constructor.name}.prepare must not be async`)
+      Promise.resolve(result).catch(logUnexpected) // the turn does not wait for a promise
     }
     return options
   }
@@ -115,7 +130,11 @@ export class Runtime {
 
   /** Write what is still to be written, and disconnect what was opened. */
   async close(): Promise<void> {
-    await closeAll(this.settings, this.#opened.splice(0))
+    const [first, ...others] = this.#opened.splice(0)
+    const seconds = this.settings.shutdownGraceSeconds + 2
+    const closing = others.map((capability) => call(capability, 'close', seconds))
+    await Promise.all(closing.map((closed) => closed.catch(logUnexpected)))
+    if (first) await call(first, 'close', 2).catch(logUnexpected) // it may trace the others
   }
 }
 
@@ -123,7 +142,7 @@ export class Runtime {
 export async function startRuntime(): Promise<Runtime> {
   const [settings, findings] = readSettings(SETTINGS)
   const capabilities = await makeCapabilities(settings)
-  refuseErrors([...findings, ...(await checkAll(settings, capabilities))])
+  refuseErrors([...findings, ...(await checkModel(settings)), ...(await checkAll(capabilities))])
   if (settings.model === 'offline') {
     console.log('MODEL is not set: the offline model only echoes. See README.md to choose one.')
   }

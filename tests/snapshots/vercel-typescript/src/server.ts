@@ -4,9 +4,10 @@ import { randomUUID } from 'node:crypto'
 import { once } from 'node:events'
 import type { IncomingMessage, RequestListener, ServerResponse } from 'node:http'
 
-import type { Routes } from './capability.ts'
+import type { Capability, Routes } from './capability.ts'
 import { AgentError, type Chunk, type EndSession, isBlank, SESSION_HEADER } from './contract.ts'
 import { SESSION_ID, Turn } from './contract.ts'
+import { CommandError } from './findings.ts'
 import { asAgentError, log } from './log.ts'
 import { checkAccess, pathOf, readCall, readHeader, wantsEvents } from './requests.ts'
 import { type Handler, ROUTES } from './routes.ts'
@@ -39,7 +40,7 @@ export class Events {
   }
 }
 
-/** Return the app with the routes of capabilities, those of ROUTES and those of the contract. */
+/** Return the app with the routes of the contract, those of ROUTES and those of capabilities. */
 export function createApp(runtime: Runtime): RequestListener {
   const pages = splitList(runtime.settings.allowedOrigins)
   const routes: Routes = {}
@@ -47,20 +48,23 @@ export function createApp(runtime: Runtime): RequestListener {
   /** Add routes that are called after the checks of Host, Origin and token. */
   function add(added: Routes = {}, needsToken = true): void {
     for (const [name, handler] of Object.entries(added)) {
-      routes[name] = async (request, response) => {
+      if (!/^[A-Z]+ \/\S*$/.test(name)) {
+        throw new CommandError(`'${name}' is no route: write it like 'GET /version'.`)
+      }
+      routes[name] ??= async (request, response) => {
         checkAccess(request, runtime, needsToken)
         await handler(request, response, runtime)
       }
     }
   }
 
-  for (const capability of runtime.capabilities) {
-    add(capability.publicRoutes?.(), false)
-    add(capability.routes?.())
-  }
-  add(ROUTES)
-  add({ 'GET /ping': ping }, false)
   routes['POST /invocations'] = invoke
+  add({ 'GET /ping': ping }, false)
+  add(ROUTES)
+  for (const capability of runtime.capabilities) {
+    add(capability.routes?.())
+    add(capability.publicRoutes?.(), false)
+  }
 
   /** Set CORS headers for a page in ALLOWED_ORIGINS; return whether it answered a preflight. */
   function answerPage(request: IncomingMessage, response: ServerResponse): boolean {
@@ -77,9 +81,7 @@ export function createApp(runtime: Runtime): RequestListener {
   async function route(request: IncomingMessage, response: ServerResponse): Promise<void> {
     if (answerPage(request, response)) return
     const [path, method] = [pathOf(request), request.method?.replace(/^HEAD$/, 'GET')]
-    const same = Object.keys(routes).filter((name) => name.split(' ')[1] === path)
-    const matching = Object.keys(routes).filter((name) => matches(name.split(' ')[1] ?? '', path))
-    const names = same.length > 0 ? same : matching
+    const names = Object.keys(routes).filter((name) => matches(name.split(' ')[1] ?? '', path))
     const found = names.find((name) => name.startsWith(`${method} `))
     if (found) return void (await routes[found]!(request, response, runtime))
     if (names.length === 0) throw new AgentError('not_found')
@@ -88,13 +90,16 @@ export function createApp(runtime: Runtime): RequestListener {
     throw new AgentError('method_not_allowed')
   }
 
-  const listener: RequestListener = (request, response) => {
-    route(request, response).catch((error) => fail(response, error))
+  const wrap = (app: RequestListener, capability: Capability) => capability.wrap?.(app) ?? app
+  return answering(runtime.capabilities.reduceRight(wrap, answering(route)))
+}
+
+/** Return the app as one that answers its errors, too. */
+function answering(app: RequestListener): RequestListener {
+  return (request, response) => {
+    const work = async () => app(request, response)
+    work().catch((error) => fail(response, error))
   }
-  return runtime.capabilities.reduceRight(
-    (app, capability) => capability.wrap?.(app) ?? app,
-    listener,
-  )
 }
 
 const ping: Handler = (_, response, { capabilities, turns }) => {

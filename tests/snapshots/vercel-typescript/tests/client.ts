@@ -80,12 +80,9 @@ export class Client {
   }
 }
 
-// The developer's own .env does not affect a test.
-const NO_FILE = '--import=data:text/javascript,process.loadEnvFile=()=>{}'
-
 /** Run a command of the agent with this input. */
 export function run(command: string[], input: string, environment: object = {}) {
   const main = `${import.meta.dirname}/../src/main.ts`
   const env = { ...process.env, ...environment }
-  return spawnSync(process.execPath, [NO_FILE, main, ...command], { input, env, encoding: 'utf8' })
+  return spawnSync(process.execPath, [main, ...command], { input, env, encoding: 'utf8' })
 }

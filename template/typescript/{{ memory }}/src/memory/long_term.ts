@@ -1,6 +1,6 @@
 // `LongTermMemory`: connects the agent's memory collections to readers and writers.
 
-import { Capability, find, type Options } from '../capability.ts'
+import { Capability, type Options } from '../capability.ts'
 import { secretRefs } from '../collections/backends.ts'
 import { Declarations } from '../collections/capability.ts'
 import type { Collection } from '../collections/models.ts'
@@ -31,10 +31,11 @@ export class LongTermMemory extends Capability<MemorySettings> {
   readonly #clients = new Clients(this.settings.recallTimeoutSeconds)
   #collections: readonly MemoryCollection[] | null = null
   #recorder: Recorder | null = null
+  #closing: Promise<void> | null = null
 
   constructor(settings: MemorySettings, before: readonly Capability[]) {
     super(settings, before)
-    this.declarations = find(Declarations, before)
+    this.declarations = before.find((capability) => capability instanceof Declarations)!
   }
 
   get collections(): readonly MemoryCollection[] {
@@ -85,7 +86,8 @@ export class LongTermMemory extends Capability<MemorySettings> {
   }
 
   override async ping(): Promise<Finding[]> {
-    return checkResources(this.collections, this.settings.projectId)
+    const checked = checkResources(this.collections, this.settings.projectId)
+    return checked.finally(() => this.#clients.close())
   }
 
   override describe(): string[] {
@@ -150,7 +152,12 @@ export class LongTermMemory extends Capability<MemorySettings> {
   }
 
   /** Within SHUTDOWN_GRACE_SECONDS, record the waiting turns; accept no more. */
-  override async close(): Promise<void> {
+  override close(): Promise<void> {
+    this.#closing ??= this.#close()
+    return this.#closing
+  }
+
+  async #close(): Promise<void> {
     await this.#recorder?.close(this.settings.shutdownGraceSeconds)
     await this.#clients.close()
   }

@@ -3,8 +3,7 @@
 import { mkdirSync, writeFileSync } from 'node:fs'
 import { parseArgs } from 'node:util'
 
-import { type Capability, checkAll, closeAll, find, type LoadCapabilities } from '../capability.ts'
-import { Declarations } from '../collections/capability.ts'
+import { checkAll, type LoadCapabilities } from '../capability.ts'
 import { ACTOR_ID, ERRORS } from '../contract.ts'
 import { CommandError, refuseErrors } from '../findings.ts'
 import { Erasure, linesOf } from './erase.ts'
@@ -17,22 +16,20 @@ export async function forget(args: string[], load: LoadCapabilities): Promise<vo
   const { actor, json } = parseArgs({ args, options: { actor: text, json: flag } }).values
   if (actor === undefined) throw new CommandError("Missing option '--actor'.", 2)
   if (!ACTOR_ID.test(actor)) throw new CommandError(ERRORS.invalid_actor[1], 2)
-  const capabilities = await checked(load)
-  const longTerm = find(LongTermMemory, capabilities)
+  const longTerm = await checked(load)
   try {
     const report = await new Erasure(longTerm, actor).erase()
     console.log(json ? JSON.stringify(report) : linesOf(report).join('\n'))
     process.exitCode = Math.min(report.could_not.length, 1)
   } finally {
-    const called = capabilities.filter(({ ping }) => ping) // an owner's was not opened
-    await closeAll(longTerm.settings, called)
+    await longTerm.close()
   }
 }
 
 /** Print the policy that the agent's role needs on AWS; --save writes it to iam/. */
 export async function iam(args: string[], load: LoadCapabilities): Promise<void> {
   const { save } = parseArgs({ args, options: { save: { type: 'boolean' } } }).values
-  const { project } = find(Declarations, await checked(load))
+  const { project } = (await checked(load)).declarations
   const text = JSON.stringify(makePolicy(project), null, 2)
   if (!save) return console.log(text)
   mkdirSync('iam', { recursive: true })
@@ -40,9 +37,9 @@ export async function iam(args: string[], load: LoadCapabilities): Promise<void>
   console.log(`Saved ${policyFile(project)}.`)
 }
 
-/** Return the capabilities, or end the command with the errors that `check` finds. */
-async function checked(load: LoadCapabilities): Promise<readonly Capability[]> {
+/** Return the memories, or end the command with the errors that `check` finds. */
+async function checked(load: LoadCapabilities): Promise<LongTermMemory> {
   const capabilities = await load()
-  refuseErrors(await checkAll(find(LongTermMemory, capabilities).settings, capabilities))
-  return capabilities
+  refuseErrors(await checkAll(capabilities))
+  return capabilities.find((capability) => capability instanceof LongTermMemory)!
 }

@@ -44,11 +44,13 @@ export class McpServers extends Capability<McpSettings> {
   /** Return a finding for each server that does not answer. */
   override async ping(): Promise<Finding[]> {
     await this.open(this.settings.mcpTimeoutSeconds + 1)
-    return this.#servers.flatMap(({ declared, problem }) => {
+    const findings = this.#servers.flatMap(({ declared, problem }) => {
       if (!problem || declared.problem) return [] // that `check` has found
       const message = `Server ${declared.name} is down: ${problem}.`
       return [report(this.settings.mcpFile, 'MCP-CONNECT', message, declared.line)]
     })
+    await this.close()
+    return findings
   }
 
   /** Connect to all servers and list their tools; one that fails is a warning. */

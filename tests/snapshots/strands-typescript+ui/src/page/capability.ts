@@ -5,7 +5,7 @@ import { readdirSync, readFileSync } from 'node:fs'
 import { extname, join } from 'node:path'
 
 import { explain } from '../advice.ts'
-import { Capability, find, type Routes } from '../capability.ts'
+import { Capability, type Routes } from '../capability.ts'
 import { ChatRoute } from '../chat_route.ts'
 import type { AgentError } from '../contract.ts'
 import { diagnostic, type Finding } from '../findings.ts'
@@ -34,7 +34,8 @@ const HEADERS = {
 export class Page extends Capability<PageSettings> {
   constructor(settings: PageSettings, before: readonly Capability[]) {
     super(settings, before)
-    if (settings.ui) find(ChatRoute, before).explain = (error) => this.#explain(error)
+    const route = before.find((capability) => capability instanceof ChatRoute)!
+    if (settings.ui) route.explain = (error) => this.#explain(error)
   }
 
   override check(): Finding[] {
@@ -66,7 +67,7 @@ export class Page extends Capability<PageSettings> {
     return this.settings.ui ? { 'GET /agent.json': agent } : {}
   }
 
-  /** Say why a turn failed to whoever runs this agent, on the same machine. */
+  /** Say why a turn failed, to the operator on the same machine. */
   async #explain(error: AgentError): Promise<string> {
     const { allowedHosts, allowedOrigins } = this.settings
     const isOwn = isLoopback(this.settings) && !allowedHosts && !allowedOrigins

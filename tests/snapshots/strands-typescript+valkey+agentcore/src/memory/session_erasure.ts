@@ -2,7 +2,7 @@
 
 import { createHash } from 'node:crypto'
 
-import { Capability, find } from '../capability.ts'
+import { Capability } from '../capability.ts'
 import type { CoreSettings } from '../settings.ts'
 import { Conflict, type DurableStore, StoreUnavailable, Unsupported } from '../store/base.ts'
 import { Store } from '../store/capability.ts'
@@ -16,15 +16,18 @@ const RUNNING = 'a first turn of a session that runs now may be kept: run this a
 export class SessionErasure extends Capability {
   constructor(settings: CoreSettings, before: readonly Capability[]) {
     super(settings, before)
-    const [longTerm, sessions] = [find(LongTermMemory, before), find(Store, before)]
+    const longTerm = before.find((capability) => capability instanceof LongTermMemory)!
+    const sessions = before.find((capability) => capability instanceof Store)!
     const { eraseSessions: withoutStore } = longTerm
     longTerm.isForgotten = async (actor, began) => {
       return sessions.store !== null && (await isForgotten(sessions.store, actor, began))
     }
+    sessions.beforeClose = () => longTerm.close() // it asks the store who was forgotten
     longTerm.eraseSessions = async (report, candidates) => {
       const { isWritable, store } = sessions
       if (!store) return await withoutStore(report, candidates)
-      await eraseSessions(store, isWritable, report, candidates)
+      const erasing = eraseSessions(store, isWritable, report, candidates)
+      await erasing.finally(() => store.close())
       if (!isWritable) report.notes.push(LATER)
     }
   }

@@ -2,7 +2,7 @@
 
 import { randomUUID } from 'node:crypto'
 
-import { Capability, find } from '../capability.ts'
+import { Capability } from '../capability.ts'
 import { Declarations } from '../collections/capability.ts'
 import type { Collection } from '../collections/models.ts'
 import { unsetVariables } from '../collections/secrets.ts'
@@ -27,11 +27,13 @@ export class Store extends Capability<StoreSettings> {
   readonly tracedAs = 'session_store'
   /** Returns the store with a layer around it, which another capability may set. */
   decorate: (store: DurableStore) => DurableStore = (store) => store
+  /** Ends the use of the store; another capability may replace this function. */
+  beforeClose: () => Promise<void> = async () => {}
   #opened: DurableStore | null = null
 
   constructor(settings: StoreSettings, before: readonly Capability[]) {
     super(settings, before)
-    this.declarations = find(Declarations, before)
+    this.declarations = before.find((capability) => capability instanceof Declarations)!
   }
 
   /** The collection that declares where sessions live. */
@@ -72,11 +74,12 @@ export class Store extends Capability<StoreSettings> {
 
   override async ping(): Promise<Finding[]> {
     const { collection, store } = this
-    return collection && store ? await checkStore(store, collection, this.isWritable) : []
+    if (!collection || !store) return []
+    return checkStore(store, collection, this.isWritable).finally(() => store.close())
   }
 
   override async close(): Promise<void> {
-    await this.#opened?.close()
+    await this.beforeClose().finally(() => this.#opened?.close())
   }
 }
 

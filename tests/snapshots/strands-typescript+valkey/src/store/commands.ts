@@ -2,7 +2,7 @@
 
 import { parseArgs } from 'node:util'
 
-import { find, type LoadCapabilities } from '../capability.ts'
+import type { LoadCapabilities } from '../capability.ts'
 import { ACTOR_ID, ERRORS, SESSION_ID } from '../contract.ts'
 import { CommandError, refuseErrors } from '../findings.ts'
 import { Conflict, type DurableStore, StoreUnavailable, Unsupported, UUID7 } from './base.ts'
@@ -152,7 +152,7 @@ async function withStore<T>(
   work: (opened: Opened) => Promise<T>,
   isChange = false,
 ): Promise<T> {
-  const capability = find(Store, await load())
+  const capability = (await load()).find((capability) => capability instanceof Store)!
   refuseErrors(capability.declarations.check())
   const { collection, isWritable, settings, store, unset } = capability
   if (!collection) throw new CommandError('There is no store: no collection in use keeps sessions.')
