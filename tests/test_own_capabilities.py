@@ -386,10 +386,10 @@ def test_chat_survives_a_hostile_capability(hostile: Path) -> None:
 @pytest.mark.parametrize(
     ("hostile_in", "line"),
     [
-        ("prepare", "Error: Hostile.prepare must not be async.\n"),
-        ("committed", "Error: Hostile.committed must not be async.\n"),
-        ("route", "Error: 'GET/who' is no route: write it like 'GET /version'.\n"),
-        ("lower", "Error: 'get /who' is no route: write it like 'GET /version'.\n"),
+        ("prepare", "Error: Hostile.prepare must not be async: nobody would await it.\n"),
+        ("committed", "Error: Hostile.committed must not be async: nobody would await it.\n"),
+        ("route", "Error: 'GET/who' is not a valid route: write it like 'GET /version'.\n"),
+        ("lower", "Error: 'get /who' is not a valid route: write it like 'GET /version'.\n"),
         ("describe", "TypeError"),
         ("check", "Error: Hostile.check failed: TypeError.\n"),
         ("port", "Error: Cannot listen on HOST 127.0.0.1, PORT "),

@@ -30,7 +30,8 @@ export class Runtime {
   constructor(settings: CoreSettings, capabilities: readonly Capability[] = []) {
     for (const { constructor, prepare, committed } of capabilities) {
       const method = [prepare, committed].find(types.isAsyncFunction)
-      if (method) throw new CommandError(`${constructor.name}.${method.name} must not be async.`)
+      const what = `${constructor.name}.${method?.name} must not be async: nobody would await it.`
+      if (method) throw new CommandError(what)
     }
     const [store] = capabilities.flatMap((capability) => capability.sessionStore?.() ?? [])
     this.settings = settings

@@ -3,9 +3,9 @@
 import { setImmediate, setTimeout as sleep } from 'node:timers/promises'
 
 import { Capability, type Routes } from './capability.ts'
-import { AgentError, checkPrompt, type Chunk, KEY, parseJson } from './contract.ts'
+import { AgentError, checkPrompt, type Chunk, KEY } from './contract.ts'
 import { SESSION_HEADER, SESSION_ID, Turn } from './contract.ts'
-import { readActor, receive } from './requests.ts'
+import { parseJson, readActor, receive } from './requests.ts'
 import type { Handler } from './routes.ts'
 import type { Runtime } from './runtime.ts'
 import { Events, relay } from './server.ts'
