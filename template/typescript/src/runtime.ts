@@ -132,10 +132,10 @@ export class Runtime {
   /** Write what is still to be written, and disconnect what was opened. */
   async close(): Promise<void> {
     const [first, ...others] = this.#opened.splice(0)
-    const seconds = this.settings.shutdownGraceSeconds + 2
+    const seconds = this.settings.shutdownGraceSeconds + 5
     const closing = others.map((capability) => call(capability, 'close', seconds))
     await Promise.all(closing.map((closed) => closed.catch(logUnexpected)))
-    if (first) await call(first, 'close', 2).catch(logUnexpected) // it may trace the others
+    if (first) await call(first, 'close', 5).catch(logUnexpected) // it may trace the others
   }
 }
 

@@ -47,8 +47,8 @@ export class Capability<S extends CoreSettings = CoreSettings> {
   /** Connect. Throws AgentError; its detail is for the owner. */
   open?(): Promise<void>
   /**
-   * Write what is still to be written, and disconnect, within SHUTDOWN_GRACE_SECONDS + 2.
-   * All capabilities close at once; after them the one made first has two seconds.
+   * Write what is still to be written, and disconnect, within SHUTDOWN_GRACE_SECONDS + 5.
+   * All capabilities close at once; after them the one made first has five seconds.
    */
   close?(): Promise<void>
   /** Return what is contacted, a line each, without passwords; `address` is the server's. */
