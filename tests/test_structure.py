@@ -38,7 +38,7 @@ BELOW = {
     "page": {"core", "chat_route"},
 }
 # A room of modules that have no folder.
-OF_CHAT_ROUTE = {"chat_route", "ui_messages"}
+OF_CHAT_ROUTE = {"chat_route", "stored_messages"}
 LIGHT = {"capability", "contract", "findings", "log", "settings"}
 IMPORT = re.compile(
     r"^(?:import|export)\b(?!\s+type\b)[^'\"]*?from\s*'(\.[^']+)'|\bimport\s*\(?'(\.[^']+)'",

@@ -6,7 +6,7 @@ SESSIONS = "src/sessions.ts"
 STORE = "src/session_store.ts"
 LOG = "src/log.ts"
 SERVER = "src/server.ts"
-TURNS = "src/turns.ts"
+TURNS = "src/running_turns.ts"
 REQUESTS = "src/requests.ts"
 CONTRACT = "src/contract.ts"
 DEADLINE = "src/deadline.ts"
@@ -14,7 +14,7 @@ OWNER = "if (this.snapshot && this.snapshot.app_data.actor !== actor) {"
 GUARD = "checkAccess(request, runtime, needsToken)"
 DRAINING = "    if (this.isDraining) throw new AgentError('draining')\n"
 PROMPT = (
-    "  const prompt = readPrompt(contract.parseJson(raw), runtime.settings.maxPromptChars)\n"
+    "  const prompt = readPrompt(parseJson(raw), runtime.settings.maxPromptChars)\n"
     "  if (prompt === null && isNew) {\n"
     "    throw new AgentError('invalid_request', "
     "'To end a session, send its id in the session header.')\n"
@@ -79,11 +79,14 @@ FAULTS = [
     Fault("a turn may take for ever", DEADLINE, "seconds * 1000)", "seconds * 10_000)"),
     # The server.
     Fault("ping is never busy", SERVER, "turns.tasks.size > 0 || ", ""),
-    Fault("all callers without a session share one", SERVER, "?? randomUUID()", "?? 'default'"),
+    Fault("all callers without a session share one", REQUESTS, "?? randomUUID()", "?? 'default'"),
     Fault("web pages from elsewhere may ping", SERVER, GUARD, f"if (needsToken) {GUARD}"),
     Fault("a server that drains takes new turns", TURNS, DRAINING, ""),
     Fault(
-        "a session id that is not valid is echoed", SERVER, "if (SESSION_ID.test(sessionId)) ", ""
+        "a session id that is not valid is echoed",
+        REQUESTS,
+        "if (contract.SESSION_ID.test(sessionId)) ",
+        "",
     ),
     Fault(
         "a turn goes on when its client has left",
@@ -125,8 +128,8 @@ FAULTS = [
         "[`${PREFIX}User-Id`, `${PREFIX}Custom-Actor-Id`]",
         "[`${PREFIX}User-Id`]",
     ),
-    Fault("65 levels are not too deep", CONTRACT, "level > 64)", "level > 65)"),
-    Fault("text that is not UTF-8 is mended", CONTRACT, "fatal: true", "fatal: false"),
+    Fault("65 levels are not too deep", REQUESTS, "level > 64)", "level > 65)"),
+    Fault("text that is not UTF-8 is mended", REQUESTS, "fatal: true", "fatal: false"),
     Fault("U+FEFF is not blank", CONTRACT, "{White_Space}\\ufeff]", "{White_Space}]"),
     Fault("a prompt may be too long", CONTRACT, " || [...value].length > maxChars)", ")"),
     Fault("half a surrogate pair is a prompt", CONTRACT, "!value.isWellFormed()", "false"),

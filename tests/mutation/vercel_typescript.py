@@ -25,8 +25,8 @@ FAULTS = [
     Fault(
         "only the reply of a turn is committed",
         TURN,
-        "const added = [prompt, ...answers]",
-        "const added = [prompt, ...answers.slice(-1)]",
+        "const added = [prompt, ...responses]",
+        "const added = [prompt, ...responses.slice(-1)]",
     ),
     Fault(
         "an empty reply is a turn",

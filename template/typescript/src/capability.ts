@@ -37,31 +37,31 @@ export class Capability<S extends CoreSettings = CoreSettings> {
   isBusy?(): boolean
   /** What was kept of a session, printed at the end of `chat`; '' for nothing. */
   retentionNotice?(): string
-  /** Return the findings in settings and files, without a network. */
+  /** Return findings about settings and files, without using the network. */
   check?(): Finding[] | Promise<Finding[]>
   /**
    * Call services for `check --connect`, and return findings. `open` is not called before this,
-   * nor `close` after it: close what you open.
+   * nor `close` after it: close what you open. It has TURN_TIMEOUT_SECONDS.
    */
   ping?(): Promise<Finding[]>
   /** Connect. Throws AgentError; its detail is for the owner. */
   open?(): Promise<void>
   /**
-   * Write what is still to be written, and disconnect, within SHUTDOWN_GRACE_SECONDS + 5.
-   * All capabilities close at once; after them the one made first has five seconds.
+   * Write what is still to be written, and disconnect, within SHUTDOWN_GRACE_SECONDS + 2.
+   * All others close at once; then the one that was opened first has five seconds.
    */
   close?(): Promise<void>
   /** Return what is contacted, a line each, without passwords; `address` is the server's. */
   describe?(address: string): string[]
-  /** Return where sessions live; the first one counts, and without one it is this process. */
+  /** Return where sessions live; the first capability that has a store decides. */
   sessionStore?(): SessionStore | undefined
   /** Return routes that are called after the checks of Host, Origin and token. */
   routes?(): Routes
   /** Return routes that need no token. */
   publicRoutes?(): Routes
-  /** Return the server's app in a middleware of yours. */
+  /** Return the server's app in your middleware; the first capability's is outermost. */
   wrap?(app: RequestListener): RequestListener
-  /** Return tools for every turn. */
+  /** Return tools for every turn; if a name occurs twice, the agent's own tool wins. */
   tools?(): NamedTool[]
   /**
    * Surround a turn: call `run` once, or throw AgentError before it to refuse the turn. The turn
@@ -70,7 +70,7 @@ export class Capability<S extends CoreSettings = CoreSettings> {
   around?(turn: Turn, run: () => Promise<unknown>): Promise<unknown>
   /** Change the options of the turn's agent. Throw AgentError to refuse it. Must not be async. */
   prepare?(turn: Turn, options: Options): void
-  /** Use the messages of a turn that was committed. Must not be async. */
+  /** Use the messages that a committed turn added, in the framework's form. Not async. */
   committed?(turn: Turn, messages: unknown[]): void
 }
 

@@ -11,11 +11,11 @@ import { CommandError, refuseErrors } from './findings.ts'
 import { logUnexpected } from './log.ts'
 import type { buildModel } from './model.ts'
 import { OfflineModel } from './offline_model.ts'
+import { Turns } from './running_turns.ts'
 import { InProcess } from './session_store.ts'
 import { Sessions } from './sessions.ts'
 import { type CoreSettings, readSettings, withoutPassword } from './settings.ts'
 import { mergeTools } from './turn.ts'
-import { Turns } from './turns.ts'
 
 /** The model, the sessions, the turns and the capabilities of a process. */
 export class Runtime {
@@ -131,11 +131,12 @@ export class Runtime {
 
   /** Write what is still to be written, and disconnect what was opened. */
   async close(): Promise<void> {
+    // Tracing, if it is there, is first: it sends the spans that the others make at their end.
     const [first, ...others] = this.#opened.splice(0)
-    const seconds = this.settings.shutdownGraceSeconds + 5
+    const seconds = this.settings.shutdownGraceSeconds + 2
     const closing = others.map((capability) => call(capability, 'close', seconds))
     await Promise.all(closing.map((closed) => closed.catch(logUnexpected)))
-    if (first) await call(first, 'close', 5).catch(logUnexpected) // it may trace the others
+    if (first) await call(first, 'close', 5).catch(logUnexpected)
   }
 }
 

@@ -69,7 +69,7 @@ class Capability:
     async def close(self) -> None:
         """Write what is still to be written, and disconnect, within SHUTDOWN_GRACE_SECONDS + 2.
 
-        All others close at once; then the one that was opened first has two seconds.
+        All others close at once; then the one that was opened first has five seconds.
         """
 
     def describe(self, address: str) -> list[str]:

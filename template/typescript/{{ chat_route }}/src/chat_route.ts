@@ -10,7 +10,7 @@ import type { Handler } from './routes.ts'
 import type { Runtime } from './runtime.ts'
 import { Events, relay } from './server.ts'
 import { serialize, type Snapshot } from './sessions.ts'
-import { readTurns } from './ui_messages.ts'
+import { readTurns } from './stored_messages.ts'
 
 const STREAM_HEADER = 'x-vercel-ai-ui-message-stream'
 const DONE = 'data: [DONE]\n\n'

@@ -22,7 +22,7 @@ export type NamedTool = Tool
 /** Return all tools of an agent. */
 export function mergeTools(own: readonly Tool[], added: readonly NamedTool[]): Tool[] {
   const named = [...added, ...own].map((tool): [string, Tool] => [tool.name, tool])
-  return [...new Map(named).values()] // the agent's own come first where names meet
+  return [...new Map(named).values()] // the agent's own win where names clash
 }
 
 /**

@@ -3,14 +3,14 @@
 import { setImmediate, setTimeout as sleep } from 'node:timers/promises'
 
 import { Capability, type Routes } from './capability.ts'
-import { AgentError, checkPrompt, type Chunk, KEY, parseJson } from './contract.ts'
+import { AgentError, checkPrompt, type Chunk, KEY } from './contract.ts'
 import { SESSION_HEADER, SESSION_ID, Turn } from './contract.ts'
-import { readActor, receive } from './requests.ts'
+import { parseJson, readActor, receive } from './requests.ts'
 import type { Handler } from './routes.ts'
 import type { Runtime } from './runtime.ts'
 import { Events, relay } from './server.ts'
 import { serialize, type Snapshot } from './sessions.ts'
-import { readTurns } from './ui_messages.ts'
+import { readTurns } from './stored_messages.ts'
 
 const STREAM_HEADER = 'x-vercel-ai-ui-message-stream'
 const DONE = 'data: [DONE]\n\n'

@@ -109,25 +109,6 @@ export class Turn {
     this.outcome = signal.aborted ? 'cancelled' : type
     this.detail = detail
   }
-
-  /** Whether the turn ended with an error; a cancelled one did not. */
-  get isFailure(): boolean {
-    return this.outcome in ERRORS
-  }
-
-  /** The facts that are known, as in `session s: turn=1 outcome=committed ms=12`. */
-  get logLine(): string {
-    const facts = {
-      turn: this.number,
-      outcome: this.outcome,
-      ms: String(this.milliseconds),
-      tokens_in: this.inputTokens,
-      tokens_out: this.outputTokens,
-      detail: this.detail,
-    }
-    const known = Object.entries(facts).filter(([, value]) => value)
-    return `session ${this.sessionId}: ${known.map((fact) => fact.join('=')).join(' ')}`
-  }
 }
 
 /** The start of a tool call. */
@@ -163,24 +144,4 @@ export function checkPrompt(value: unknown, maxChars: number): string {
     throw new AgentError('invalid_request', 'The prompt contains a lone surrogate.')
   }
   return value
-}
-
-/** Return the value of a JSON text (RFC 8259) of at most 64 levels, or throw `invalid_json`. */
-export function parseJson(body: Uint8Array): unknown {
-  try {
-    // The decoder would drop a byte order mark, which is not JSON.
-    const text = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(body)
-    let [level, isQuoted] = [0, false]
-    for (let at = 0; at < text.length; at++) {
-      const character = text[at]
-      if (character === '\\') at++
-      else if (character === '"') isQuoted = !isQuoted
-      else if (!isQuoted && (character === '[' || character === '{')) level++
-      else if (!isQuoted && (character === ']' || character === '}')) level--
-      if (level > 64) throw new RangeError('nested too deeply')
-    }
-    return JSON.parse(text)
-  } catch {
-    throw new AgentError('invalid_json')
-  }
 }

@@ -1,7 +1,7 @@
 // Validates a request, in the order that the HTTP contract defines.
 
-import { createHash, timingSafeEqual } from 'node:crypto'
-import type { IncomingMessage } from 'node:http'
+import { createHash, randomUUID, timingSafeEqual } from 'node:crypto'
+import type { IncomingMessage, ServerResponse } from 'node:http'
 
 import * as contract from './contract.ts'
 import { AgentError, type EndSession, Turn } from './contract.ts'
@@ -82,13 +82,17 @@ export function wantsEvents(request: IncomingMessage): boolean {
 /** Read and validate a POST /invocations; throw AgentError for the first check that fails. */
 export async function readCall(
   request: IncomingMessage,
+  response: ServerResponse,
   runtime: Runtime,
-  sessionId: string,
-  isNew: boolean,
 ): Promise<Turn | EndSession> {
-  const raw = await receive(request, runtime.settings.maxBodyBytes)
+  const sentId = readHeader(request, contract.SESSION_HEADER)
+  const [isNew, sessionId] = [sentId === null, sentId ?? randomUUID()]
+  // The response names the session even if the request is refused.
+  if (contract.SESSION_ID.test(sessionId)) response.setHeader(contract.SESSION_HEADER, sessionId)
+  checkAccess(request, runtime)
+  const raw = await runtime.turns.reading(() => receive(request, runtime.settings.maxBodyBytes))
   if (!contract.SESSION_ID.test(sessionId)) throw new AgentError('invalid_session_id')
-  const prompt = readPrompt(contract.parseJson(raw), runtime.settings.maxPromptChars)
+  const prompt = readPrompt(parseJson(raw), runtime.settings.maxPromptChars)
   if (prompt === null && isNew) {
     throw new AgentError('invalid_request', 'To end a session, send its id in the session header.')
   }
@@ -123,6 +127,26 @@ export async function receive(request: IncomingMessage, maxBytes: number): Promi
     throw new AgentError('payload_too_large', `The body is larger than ${maxBytes} bytes.`)
   }
   return Buffer.concat(chunks)
+}
+
+/** Return the value of a JSON text (RFC 8259) of at most 64 levels, or throw `invalid_json`. */
+export function parseJson(body: Uint8Array): unknown {
+  try {
+    // The decoder would drop a byte order mark, which is not JSON.
+    const text = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(body)
+    let [level, isQuoted] = [0, false]
+    for (let at = 0; at < text.length; at++) {
+      const character = text[at]
+      if (character === '\\') at++
+      else if (character === '"') isQuoted = !isQuoted
+      else if (!isQuoted && (character === '[' || character === '{')) level++
+      else if (!isQuoted && (character === ']' || character === '}')) level--
+      if (level > 64) throw new RangeError('nested too deeply')
+    }
+    return JSON.parse(text)
+  } catch {
+    throw new AgentError('invalid_json')
+  }
 }
 
 function readPrompt(body: unknown, maxChars: number): string | null {

@@ -11,11 +11,11 @@ import { CommandError, refuseErrors } from './findings.ts'
 import { logUnexpected } from './log.ts'
 import type { buildModel } from './model.ts'
 import { OfflineModel } from './offline_model.ts'
+import { Turns } from './running_turns.ts'
 import { InProcess } from './session_store.ts'
 import { Sessions } from './sessions.ts'
 import { type CoreSettings, readSettings, withoutPassword } from './settings.ts'
 import { mergeTools } from './turn.ts'
-import { Turns } from './turns.ts'
 
 /** The model, the sessions, the turns and the capabilities of a process. */
 export class Runtime {
@@ -30,7 +30,8 @@ export class Runtime {
   constructor(settings: CoreSettings, capabilities: readonly Capability[] = []) {
     for (const { constructor, prepare, committed } of capabilities) {
       const method = [prepare, committed].find(types.isAsyncFunction)
-      if (method) throw new CommandError(`${constructor.name}.${method.name} must not be async.`)
+      const what = `${constructor.name}.${method?.name} must not be async: nobody would await it.`
+      if (method) throw new CommandError(what)
     }
     const [store] = capabilities.flatMap((capability) => capability.sessionStore?.() ?? [])
     this.settings = settings
@@ -130,11 +131,12 @@ export class Runtime {
 
   /** Write what is still to be written, and disconnect what was opened. */
   async close(): Promise<void> {
+    // Tracing, if it is there, is first: it sends the spans that the others make at their end.
     const [first, ...others] = this.#opened.splice(0)
-    const seconds = this.settings.shutdownGraceSeconds + 5
+    const seconds = this.settings.shutdownGraceSeconds + 2
     const closing = others.map((capability) => call(capability, 'close', seconds))
     await Promise.all(closing.map((closed) => closed.catch(logUnexpected)))
-    if (first) await call(first, 'close', 5).catch(logUnexpected) // it may trace the others
+    if (first) await call(first, 'close', 5).catch(logUnexpected)
   }
 }
 

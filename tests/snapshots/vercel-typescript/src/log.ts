@@ -1,6 +1,6 @@
 // The log, and words for errors that quote nothing.
 
-import { AgentError } from './contract.ts'
+import { AgentError, ERRORS, type Turn } from './contract.ts'
 
 type Failure = Error & { [field: string]: unknown; $metadata?: { httpStatusCode?: number } }
 
@@ -16,6 +16,25 @@ export function log(level: 'INFO' | 'WARNING' | 'ERROR', line: string): void {
   // Continuation lines are indented, so that no text can fake an entry.
   const text = line.replace(CONTROL, '\ufffd').replaceAll('\n', '\n  ')
   console.error(`${new Date().toISOString()} ${level} ${text}`)
+}
+
+/**
+ * Log the known facts of a turn, as in `session s: turn=1 outcome=committed ms=12`.
+ *
+ * A turn that failed is a warning; one that was cancelled is not.
+ */
+export function logTurn(turn: Turn): void {
+  const facts = {
+    turn: turn.number,
+    outcome: turn.outcome,
+    ms: String(turn.milliseconds),
+    tokens_in: turn.inputTokens,
+    tokens_out: turn.outputTokens,
+    detail: turn.detail,
+  }
+  const known = Object.entries(facts).filter(([, value]) => value)
+  const line = known.map((fact) => fact.join('=')).join(' ')
+  log(turn.outcome in ERRORS ? 'WARNING' : 'INFO', `session ${turn.sessionId}: ${line}`)
 }
 
 /** Log the kind and the place of an unexpected error; not its text, which may quote a prompt. */

@@ -1,15 +1,14 @@
 // The HTTP contract of AgentCore Runtime: POST /invocations and GET /ping.
 
-import { randomUUID } from 'node:crypto'
 import { once } from 'node:events'
 import type { IncomingMessage, RequestListener, ServerResponse } from 'node:http'
 
 import type { Capability, Routes } from './capability.ts'
-import { AgentError, type Chunk, type EndSession, isBlank, SESSION_HEADER } from './contract.ts'
-import { SESSION_ID, Turn } from './contract.ts'
+import { AgentError, type Chunk, type EndSession, isBlank } from './contract.ts'
+import { SESSION_HEADER, Turn } from './contract.ts'
 import { CommandError } from './findings.ts'
-import { asAgentError, log } from './log.ts'
-import { checkAccess, pathOf, readCall, readHeader, wantsEvents } from './requests.ts'
+import { asAgentError, log, logTurn } from './log.ts'
+import { checkAccess, pathOf, readCall, wantsEvents } from './requests.ts'
 import { type Handler, ROUTES } from './routes.ts'
 import type { Runtime } from './runtime.ts'
 import { splitList } from './settings.ts'
@@ -49,7 +48,7 @@ export function createApp(runtime: Runtime): RequestListener {
   function add(added: Routes = {}, needsToken = true): void {
     for (const [name, handler] of Object.entries(added)) {
       if (!/^[A-Z]+ \/\S*$/.test(name)) {
-        throw new CommandError(`'${name}' is no route: write it like 'GET /version'.`)
+        throw new CommandError(`'${name}' is not a valid route: write it like 'GET /version'.`)
       }
       routes[name] ??= async (request, response) => {
         checkAccess(request, runtime, needsToken)
@@ -109,12 +108,7 @@ const ping: Handler = (_, response, { capabilities, turns }) => {
 }
 
 const invoke: Handler = async (request, response, runtime) => {
-  const sentId = readHeader(request, SESSION_HEADER)
-  const sessionId = sentId ?? randomUUID()
-  if (SESSION_ID.test(sessionId)) response.setHeader(SESSION_HEADER, sessionId)
-  checkAccess(request, runtime)
-  const isNew = sentId === null
-  const call = await runtime.turns.reading(() => readCall(request, runtime, sessionId, isNew))
+  const call = await readCall(request, response, runtime)
   const events = wantsEvents(request) ? new Events() : null
   if (call instanceof Turn) return relay(response, runtime, call, events)
   const stop = new AbortController()
@@ -179,7 +173,7 @@ async function run(runtime: Runtime, turn: Turn, signal: AbortSignal): Promise<o
     return { session_id: turn.sessionId, turn: number, reply, restarted }
   } finally {
     turn.milliseconds = Math.round(performance.now() - start)
-    log(turn.isFailure ? 'WARNING' : 'INFO', turn.logLine)
+    logTurn(turn)
   }
 }
 

@@ -16,7 +16,7 @@ export type NamedTool = [name: string, tool: Tool]
 
 /** Return all tools of an agent. */
 export function mergeTools(own: object, added: readonly NamedTool[]): Record<string, Tool> {
-  return { ...Object.fromEntries(added), ...own } // the agent's own win where names meet
+  return { ...Object.fromEntries(added), ...own } // the agent's own win where names clash
 }
 
 /**
@@ -37,10 +37,10 @@ export function takeTurn(runtime: Runtime, turn: Turn, signal: AbortSignal): Pro
       }
       const messages = stage(session.snapshot, settings.historyMessages)
       const prompt: ModelMessage = { role: 'user', content: turn.prompt }
-      const [reply, answers] = await withinTime(settings.turnTimeoutSeconds, signal, (stop) =>
+      const [reply, responses] = await withinTime(settings.turnTimeoutSeconds, signal, (stop) =>
         stream(runtime, turn, [...messages, prompt], stop),
       )
-      const added = [prompt, ...answers]
+      const added = [prompt, ...responses]
       // Without the system prompt: each turn uses the SYSTEM_PROMPT of the current code.
       const data = { messages: [...messages, ...added] }
       const created_at = new Date().toISOString()
@@ -82,7 +82,7 @@ async function stream(
       stopWhen: [isStepCount(runtime.settings.maxSteps), endedBadly],
       // Committed messages are already mended.
       prepareStep: ({ messages: all }) => ({
-        messages: [...all.slice(0, staged.length), ...mended(all.slice(staged.length))],
+        messages: [...all.slice(0, staged.length), ...sanitized(all.slice(staged.length))],
       }),
       abortSignal: stop,
       onError: () => {}, // the default prints the error, which may quote a prompt
@@ -133,9 +133,10 @@ async function stream(
     return [chunks.join(''), selfContained(await result.responseMessages)]
   } catch (error) {
     const cause = RetryError.isInstance(error) ? error.lastError : error
-    let limit = cause
-    while (limit instanceof Error && !(limit instanceof AgentError)) limit = limit.cause
-    if (limit instanceof AgentError) throw limit
+    // The SDK wraps an AgentError that a hook or the model threw.
+    let inner = cause
+    while (inner instanceof Error && !(inner instanceof AgentError)) inner = inner.cause
+    if (inner instanceof AgentError) throw inner
     throw new AgentError('model_failed', '', describe(cause), { cause })
   }
 }
@@ -146,7 +147,7 @@ function endedBadly({ steps }: { steps: { finishReason: string }[] }): boolean {
 }
 
 /** Return the messages without lone surrogates and blank texts, which providers refuse. */
-function mended(messages: ModelMessage[]): ModelMessage[] {
+function sanitized(messages: ModelMessage[]): ModelMessage[] {
   const copies = JSON.parse(JSON.stringify(messages), (_, value) =>
     typeof value === 'string' ? value.toWellFormed() : value,
   )
@@ -157,10 +158,10 @@ function mended(messages: ModelMessage[]): ModelMessage[] {
   return copies
 }
 
-/** Return the answers without references to state that the provider keeps. */
-function selfContained(answers: ModelMessage[]): ModelMessage[] {
-  return mended(answers).map((answer) => {
-    const content = answer.content as Part[]
+/** Return the responses without references to state that the provider keeps. */
+function selfContained(responses: ModelMessage[]): ModelMessage[] {
+  return sanitized(responses).map((response) => {
+    const content = response.content as Part[]
     const lasting = content.filter(({ type }) => !type.startsWith('reasoning'))
     for (const part of lasting) delete part.providerOptions
     return { ...answer, content: lasting } as ModelMessage

@@ -16,7 +16,7 @@ from .requests import parse_json, read_actor, receive
 from .runtime import Runtime
 from .server import Events, relay
 from .sessions import Snapshot
-from .ui_messages import read_turns
+from .stored_messages import read_turns
 
 STREAM_HEADER = "x-vercel-ai-ui-message-stream"
 Part = dict[str, Any]

@@ -19,9 +19,9 @@ const START_SECONDS = 10 // how long a start waits for all servers
 const MAX_TOOLS = 100
 const MAX_WARNINGS = 100
 const MAX_DECLARATION_CHARS = 20_000 // of a tool: its description and its schema
-const OF_MEMORY = ['add_memory', 'search_memory']
+const RESERVED = ['add_memory', 'search_memory'] // tools of long-term memory
 
-/** The servers of the file; without one it does nothing. */
+/** The servers of the file; does nothing if the file declares none. */
 export class McpServers extends Capability<McpSettings> {
   #made: Server[] | null = null
   #tools: NamedTool[] = []
@@ -45,7 +45,7 @@ export class McpServers extends Capability<McpSettings> {
   override async ping(): Promise<Finding[]> {
     await this.open(this.settings.mcpTimeoutSeconds + 1)
     const findings = this.#servers.flatMap(({ declared, problem }) => {
-      if (!problem || declared.problem) return [] // that `check` has found
+      if (!problem || declared.problem) return [] // `check` has already reported it
       const message = `Server ${declared.name} is down: ${problem}.`
       return [report(this.settings.mcpFile, 'MCP-CONNECT', message, declared.line)]
     })
@@ -53,7 +53,7 @@ export class McpServers extends Capability<McpSettings> {
     return findings
   }
 
-  /** Connect to all servers and list their tools; one that fails is a warning. */
+  /** Connect to all servers and list their tools; one that fails causes only a warning. */
   override async open(seconds = START_SECONDS): Promise<void> {
     if (this.#servers.length === 0) return
     const { Ajv } = await import('@modelcontextprotocol/client/validators/ajv')
@@ -61,7 +61,7 @@ export class McpServers extends Capability<McpSettings> {
     this.#ajv = new Ajv({ strict: false, validateFormats: false, logger: false })
     const waiting = new Set(this.#servers)
     const tries = this.#servers.map(async (server) => {
-      await server.connect().catch(() => {}) // it has warned
+      await server.connect().catch(() => {}) // the failure is already logged
       waiting.delete(server)
     })
     let timer
@@ -89,7 +89,7 @@ export class McpServers extends Capability<McpSettings> {
     for (const server of this.#isOpen ? this.#servers : []) server.retry()
   }
 
-  /** Return what each server contacts or runs. */
+  /** Return what the agent contacts or runs for each server. */
   override describe(): string[] {
     return this.#servers.map(({ declared, problem, tools }) => {
       const state = problem ? `down: ${problem}` : `${tools.length} tools`
@@ -110,7 +110,7 @@ export class McpServers extends Capability<McpSettings> {
     const keyOf = (server: Server, tool: string) => `${server.declared.name}\n${tool}`
     const isNew = ([server, { name }]: (typeof listed)[0]) => !this.#names.has(keyOf(server, name))
     listed.sort((one, other) => Number(isNew(one)) - Number(isNew(other)))
-    const own = new Set([...namesOf(TOOLS), ...OF_MEMORY])
+    const own = new Set([...namesOf(TOOLS), ...RESERVED])
     const used = new Set(own)
     const offered = this.#servers.map(
       ({ tools }) => new Set(tools.map(({ name }) => validName(name))),
@@ -139,7 +139,7 @@ export class McpServers extends Capability<McpSettings> {
         break
       }
       if (used.has(name)) {
-        this.#warn(`MCP server ${who}: it has two tools ${name}; the second is left out`)
+        this.#warn(`MCP server ${who}: two tools are ${name}; one is left out`)
       } else if (sizeOf(inputSchema) + description.length > MAX_DECLARATION_CHARS) {
         const what = 'its description and schema are too long'
         this.#warn(`MCP server ${who}: tool ${name} is left out: ${what}`)
@@ -158,7 +158,7 @@ export class McpServers extends Capability<McpSettings> {
   /** Whether providers take a schema: one that they refuse would fail every turn. */
   #isValid(schema: Record<string, unknown>): boolean {
     const { type, ...rest } = schema
-    delete rest.$schema // the validator knows one version
+    delete rest.$schema // the validator knows only one version of JSON Schema
     return type === 'object' && this.#ajv?.validateSchema(rest) === true
   }
 

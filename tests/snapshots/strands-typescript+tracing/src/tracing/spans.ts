@@ -1,8 +1,10 @@
-// A span around some work.
+// Makes spans: one for each turn, and those of the calls below it.
 
-import { type Span, type SpanKind, SpanStatusCode, trace } from '@opentelemetry/api'
+import { createHash } from 'node:crypto'
 
-import { AgentError } from '../contract.ts'
+import { context, type Span, SpanKind, SpanStatusCode, trace } from '@opentelemetry/api'
+
+import { AgentError, type Turn } from '../contract.ts'
 
 /** Run some work in a span, which gets the type of an error. */
 export async function inSpan<T>(
@@ -21,5 +23,20 @@ export async function inSpan<T>(
     } finally {
       span.end()
     }
+  })
+}
+
+/** Run a turn in its span. It is of kind SERVER, unless another span contains it. */
+export function turnSpan<T>(turn: Turn, run: () => Promise<T>): Promise<T> {
+  const hasParent = trace.getSpan(context.active())?.isRecording()
+  return inSpan('turn', hasParent ? SpanKind.INTERNAL : SpanKind.SERVER, async (span) => {
+    const { sessionId, actor } = turn
+    return run().finally(() => {
+      span.setAttributes({ 'session.id': sessionId, 'gen_ai.conversation.id': sessionId })
+      const isHashed = actor && span.isRecording()
+      const digest = isHashed && createHash('sha256').update(actor).digest('hex')
+      if (digest) span.setAttribute('enduser.pseudo.id', digest)
+      span.setAttributes({ 'turn.number': turn.number, 'turn.outcome': turn.outcome })
+    })
   })
 }

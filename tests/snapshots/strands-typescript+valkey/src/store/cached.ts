@@ -134,7 +134,7 @@ export class CachedStore implements SessionStore {
     try {
       if (this.#own) throw new StoreUnavailable('the collection is read-only')
       const name = await this.#store.quarantine(sessionId, revision)
-      log('ERROR', `session ${sessionId}: the stored snapshot was unreadable; it is now ${name}`)
+      log('ERROR', `session ${sessionId}: its stored snapshot is unreadable, and now at ${name}`)
       return new AgentError('session_corrupt', '', name)
     } catch (error) {
       if (error instanceof Conflict) return new AgentError('session_conflict')

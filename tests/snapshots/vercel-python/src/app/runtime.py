@@ -16,10 +16,10 @@ from .contract import AgentError, Turn
 from .findings import Finding, refuse_errors
 from .log import log_unexpected
 from .model import build_model, check_model, model_endpoint
+from .running_turns import Turns
 from .session_store import InProcess
 from .sessions import Sessions
 from .settings import CoreSettings, without_password
-from .turns import Turns
 
 
 class Runtime:
@@ -112,7 +112,7 @@ class Runtime:
         # Tracing, if it is there, is first: it sends the spans that the others make at their end.
         seconds = self.settings.shutdown_grace_seconds + 2
         await asyncio.gather(*(_close(capability, seconds) for capability in opened[1:]))
-        await asyncio.gather(*(_close(capability, 2) for capability in opened[:1]))
+        await asyncio.gather(*(_close(capability, 5) for capability in opened[:1]))
 
 
 async def _close(capability: Capability, seconds: float) -> None:

@@ -27,11 +27,11 @@ log = logging.getLogger(__name__)
 START_SECONDS = 10  # how long a start waits for all servers
 MAX_WARNINGS = 100
 MAX_DECLARATION_CHARS = 20_000  # of a tool: its description and its schema
-OF_MEMORY = {"add_memory", "search_memory"}
+RESERVED = {"add_memory", "search_memory"}  # tools of long-term memory
 
 
 class McpServers(Capability):
-    """The servers of the file; does nothing without a file."""
+    """The servers of the file; does nothing if the file declares none."""
 
     settings: McpSettings
 
@@ -59,13 +59,13 @@ class McpServers(Capability):
             return [
                 self._down(server)
                 for server in self.servers
-                if server.problem and not server.declared.problem  # which `check` reports
+                if server.problem and not server.declared.problem  # `check` has already reported it
             ]
         finally:
             await self.close()
 
     async def open(self) -> None:
-        """Connect to all servers and list their tools; one that fails is a warning."""
+        """Connect to all servers and list their tools; one that fails causes only a warning."""
         await self._connect(START_SECONDS)
 
     def _down(self, server: Server) -> Finding:
@@ -101,7 +101,7 @@ class McpServers(Capability):
             server.retry()
 
     def describe(self, address: str) -> list[str]:
-        """Return what each server contacts or runs, one line each."""
+        """Return what the agent contacts or runs for each server, one line each."""
         lines = list[str]()
         for server in self.servers:
             state = f"down: {server.problem}" if server.problem else f"{len(server.tools)} tools"
@@ -123,7 +123,7 @@ class McpServers(Capability):
         listed.sort(key=lambda item: (item[0].declared.name, item[1].name) not in self._names)
         offered = Counter({(server, _valid_name(tool.name)) for server, tool in listed})
         times = Counter(name for _, name in offered)
-        own = names_of(TOOLS) | OF_MEMORY
+        own = names_of(TOOLS) | RESERVED
         used, self._tools = set(own), []
         for server, tool in listed:
             plain, owner = _valid_name(tool.name), server.declared.name
@@ -145,7 +145,7 @@ class McpServers(Capability):
                 self._warn(f"MCP server {owner}: {what}; further tools are left out")
                 break
             if name in used:
-                self._warn(f"MCP server {owner}: it has two tools {name}; the second is left out")
+                self._warn(f"MCP server {owner}: two tools are {name}; one is left out")
             elif len(json.dumps(schema)) + len(description) > MAX_DECLARATION_CHARS:
                 what = "its description and schema are too long"
                 self._warn(f"MCP server {owner}: tool {name} is left out: {what}")
