@@ -102,7 +102,7 @@ export const OWN_SETTINGS = {}
 export const OWN_CAPABILITIES = [Last, Hanging, Failing, Refusing]
 """
 # What each does depends on the prompt and the path, or for the whole process on HOSTILE.
-HOSTILE = """
+HOSTILE_TYPESCRIPT = """
 import { setTimeout as sleep } from 'node:timers/promises'
 
 import { Capability } from './capability.ts'
@@ -113,6 +113,9 @@ const never = () => new Promise(() => undefined)
 const secret = () => new Error(['a', 'secret'].join(' '))
 
 class First extends Capability {
+  async open() {
+    console.log('first opened')
+  }
   async close() {
     console.log('first closed')
   }
@@ -200,6 +203,180 @@ export const OWN_SETTINGS = { token: address, ordersApikey: address, ordersUrl: 
 export const OWN_CAPABILITIES = [First, Hostile, ...hanging]
 """
 
+HOSTILE_PYTHON = """
+import asyncio
+import os
+import sys
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+from starlette.responses import Response
+
+from .capability import Capability
+from .contract import AgentError
+from .settings import CoreSettings, string
+
+
+async def never():
+    await asyncio.Event().wait()
+
+
+def fail():
+    raise ValueError(" ".join(["a", "secret"]))
+
+
+class First(Capability):
+    async def open(self):
+        print("first opened", flush=True)
+
+    async def close(self):
+        print("first closed", flush=True)
+
+    def routes(self):
+        return {"GET /who": self.respond}
+
+    async def respond(self, request, runtime):
+        return Response("first")
+
+
+class Hostile(Capability):
+    @asynccontextmanager
+    async def around(self, turn):
+        print(turn, flush=True)
+        if turn.prompt == "hang":
+            await never()
+        if turn.prompt == "throw":
+            fail()
+        if turn.prompt == "skip":
+            return
+        try:
+            yield
+        except AgentError:
+            if turn.prompt == "another":
+                fail()
+            if turn.prompt != "swallow":
+                raise
+        if turn.prompt == "hang after it":
+            await never()
+        if turn.prompt == "sys.exit":
+            sys.exit(3)
+        if turn.prompt == "fail":
+            fail()
+        if turn.prompt == "twice":
+            yield
+
+    def prepare(self, turn, options):
+        if turn.prompt == "limit":
+            raise AgentError("rate_limited")
+        if turn.prompt in {"swallow", "another"}:
+            raise AgentError("model_failed")
+        if turn.prompt == "late":
+            raise TimeoutError
+
+    def committed(self, turn, messages):
+        if turn.prompt == "sys.exit":
+            sys.exit(3)
+
+    def wrap(self, app):
+        async def respond(scope, receive, send):
+            if scope.get("path") == "/sync":
+                raise AgentError("unauthorized")
+            if scope.get("path") == "/async":
+                fail()
+            await app(scope, receive, send)
+
+        return respond
+
+    def routes(self):
+        return {"GET /who": self.respond}
+
+    async def respond(self, request, runtime):
+        return Response("second")
+
+
+class Hanging(Capability):
+    async def close(self):
+        await never()
+
+
+class Flushing(Capability):
+    async def close(self):
+        await asyncio.sleep(1)
+        print("flushed", flush=True)
+
+
+async def nothing(*_):
+    pass
+
+
+def broken(*_):
+    raise TypeError
+
+
+async def hang(_):
+    await never()
+
+
+async def ping(_):
+    fail()
+
+
+CHANGES = {
+    "prepare": ("prepare", nothing),
+    "committed": ("committed", nothing),
+    "route": ("routes", lambda _: {"GET/who": nothing}),
+    "lower": ("routes", lambda _: {"get /who": nothing}),
+    "describe": ("describe", broken),
+    "check": ("check", broken),
+    "ping": ("ping", ping),
+    "hang": ("ping", hang),
+}
+if change := CHANGES.get(os.environ.get("HOSTILE", "")):
+    nothing.__qualname__ = f"Hostile.{change[0]}"
+    setattr(Hostile, *change)
+is_served = "serve" in sys.argv and "HOSTILE" not in os.environ
+
+
+@dataclass(frozen=True)
+class OwnSettings(CoreSettings):
+    token: str = string("https://.*", "an https address")
+    orders_apikey: str = string("https://.*", "an https address")
+    orders_url: str = string("https://.*", "an https address")
+
+
+OWN_CAPABILITIES = [First, Hostile, *[Hanging, Hanging, Flushing, Hanging] * is_served]
+"""
+# How each prompt ends, in this order in one session.
+OUTCOMES: dict[str, dict[str, tuple[int, object]]] = {
+    "python": {
+        "fail": (200, 1),
+        "sys.exit": (200, 2),
+        "twice": (200, 3),
+        "swallow": (502, "model_failed"),
+        "another": (502, "model_failed"),
+        "skip": (500, "internal_error"),
+        "late": (500, "internal_error"),
+        "throw": (500, "internal_error"),
+        "Hello.": (200, 4),
+    },
+    "typescript": {
+        "forget": (200, 1),
+        "other": (200, 2),
+        "twice": (200, 3),
+        "swallow": (502, "model_failed"),
+        "another": (502, "model_failed"),
+        "skip": (500, "internal_error"),
+        "late": (500, "internal_error"),
+        "throw": (500, "internal_error"),
+        "reject": (200, 4),  # after `late`, whose late `run` commits nothing
+    },
+}
+# What takes the place of a turn until its client leaves.
+HANGS = {
+    "python": ["hang", "hang after it"],
+    "typescript": ["hang", "hang in it", "hang after it"],
+}
+
 
 @pytest.fixture(params=TARGETS)
 def project(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
@@ -216,18 +393,7 @@ def project(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
 
 
 def test_no_failure_of_it_changes_a_turn_or_the_end_of_the_process(project: Path) -> None:
-    is_node = (project / "package.json").exists()
-    command = [str(project / ".venv" / "bin" / "my-agent"), "serve"]
-    if is_node:
-        command = [str(NODE), str(project / "src" / "main.ts"), "serve"]
-    server = subprocess.Popen(
-        command,
-        cwd=project,
-        env={**clean_environment(), "PORT": "0", "SHUTDOWN_GRACE_SECONDS": "0"},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
+    server = start(project, "serve")
     try:
         assert server.stdout
         found = (re.search(r"Listening on http://127.0.0.1:(\d+)", line) for line in server.stdout)
@@ -259,18 +425,25 @@ def say(port: int, prompt: str, actor: str = "") -> tuple[int, object]:
     return answer.status, body["turn"] if answer.status == 200 else body["error"]["type"]
 
 
-@pytest.fixture(scope="module", params=[name for name in TARGETS if name.endswith("-typescript")])
+@pytest.fixture(scope="module", params=TARGETS)
 def hostile(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     project = tmp_path_factory.mktemp(request.param) / "my-agent"
     shutil.copytree(rendered(request.param), project)
     link_environment(project, environment(request.param))
-    (project / "src" / "own_capabilities.ts").write_text(f"// Mine.\n{HOSTILE}")
+    own = next(project.glob("src/**/own_capabilities.*"))
+    own.write_text(HOSTILE_TYPESCRIPT if own.suffix == ".ts" else HOSTILE_PYTHON)
     return project
 
 
+def language_of(project: Path) -> str:
+    return "typescript" if (project / "package.json").exists() else "python"
+
+
 def start(project: Path, *command: str, **variables: str) -> subprocess.Popen[str]:
+    python = [str(project / ".venv" / "bin" / "my-agent")]
+    program = [str(NODE), "src/main.ts"] if language_of(project) == "typescript" else python
     return subprocess.Popen(
-        [str(NODE), "src/main.ts", *command],
+        [*program, *command],
         cwd=project,
         env={**clean_environment(), "PORT": "0", "SHUTDOWN_GRACE_SECONDS": "0", **variables},
         stdin=subprocess.PIPE,
@@ -325,17 +498,13 @@ def test_no_hostile_capability_changes_the_outcome_of_a_turn(hostile: Path) -> N
         assert server.stdout
         found = (re.search(r"Listening on http://127.0.0.1:(\d+)", line) for line in server.stdout)
         port = int(next(match[1] for match in found if match))
-        assert say(port, "forget") == (200, 1)
-        assert say(port, "other") == (200, 2)
-        assert say(port, "twice") == (200, 3)
-        for prompt in ("swallow", "another"):
-            assert say(port, prompt) == (502, "model_failed")
-        for prompt in ("skip", "late", "throw"):
-            assert say(port, prompt) == (500, "internal_error")
-        time.sleep(0.3)
-        assert say(port, "reject") == (200, 4), "a late `run` commits nothing"
+        outcomes, hangs = OUTCOMES[language_of(hostile)], HANGS[language_of(hostile)]
+        for prompt, outcome in outcomes.items():
+            assert say(port, prompt) == outcome, prompt
+            if prompt == "late":
+                time.sleep(0.3)
         assert status_of(port, "POST", "/invocations", "limit")[::2] == (429, "1")
-        for prompt in ("hang", "hang in it", "hang after it"):
+        for prompt in hangs:
             leave(port, prompt)
         status, error, _ = status_of(port, "GET", "/sync")
         assert (status, json.loads(error)["error"]["type"]) == (401, "unauthorized")
@@ -352,21 +521,23 @@ def test_no_hostile_capability_changes_the_outcome_of_a_turn(hostile: Path) -> N
         waiting.shutdown()
     assert server.returncode == 0, log
     assert time.monotonic() - began < 10, "those that hang do so at once"
-    assert log.index("flushed") < log.index("ERROR TimeoutError") < log.index("first closed")
-    assert log.count("ERROR TimeoutError") == 3
-    assert log.count("outcome=committed") == 6, "two were left when they were kept"
+    late = "TimeoutError < CancelledError" if language_of(hostile) == "python" else "TimeoutError"
+    assert log.index("flushed") < log.index(f"ERROR {late}") < log.index("first closed")
+    assert log.count(f"ERROR {late}") == 3
+    assert log.count("outcome=committed") == 4 + len(hangs) - 1, "all but one were kept"
     assert log.count("outcome=internal_error") == 3
-    assert log.count("detail=Hostile.around did not call run") == 2
+    if language_of(hostile) == "typescript":
+        assert log.count("detail=Hostile.around did not call run") == 2
     assert log.count("outcome=cancelled") == 2, "one was left, and one drained"
-    for text in ("a secret", "forget", "application/json", "not said", "uncaught"):
+    for text in ("a secret", "swallow", "application/json", "not said", "uncaught"):
         assert text not in log
 
 
 def test_chat_survives_a_hostile_capability(hostile: Path) -> None:
-    code, output = run(hostile, "chat", typed="forget\nswallow\nskip\nreject\nHello.\n")
+    prompts = [*OUTCOMES[language_of(hostile)], "Hello."]
+    code, output = run(hostile, "chat", typed="\n".join([*prompts, ""]))
     assert code == 1
     assert "not said" not in output
-    assert "(Hostile.around did not call run)" in output
     assert 'Now you said: "Hello."' in output
     chat = start(hostile, "chat")
     try:
@@ -403,16 +574,17 @@ def test_a_start_that_fails_says_why_and_closes_what_was_opened(
         code, output = run(hostile, "serve", HOSTILE=hostile_in, PORT=port)
     assert code == 1
     assert line in output
-    is_open = hostile_in in {"route", "lower", "describe", "port"}
-    assert ("first closed" in output) == is_open
+    assert output.count("first opened") == output.count("first closed")
+    if hostile_in == "describe":
+        assert "first closed" in output
 
 
 @pytest.mark.parametrize(
     ("hostile_in", "message"),
     [
         ("check", "Hostile.check failed: TypeError."),
-        ("ping", "Hostile.ping failed: Error."),
-        ("hang", "Hostile.ping failed: TimeoutError."),
+        ("ping", "Hostile.ping failed: (Value)?Error."),
+        ("hang", "Hostile.ping failed: TimeoutError( < CancelledError)?."),
     ],
 )
 def test_a_check_that_fails_is_a_finding(hostile: Path, hostile_in: str, message: str) -> None:
@@ -421,7 +593,7 @@ def test_a_check_that_fails_is_a_finding(hostile: Path, hostile_in: str, message
     assert code == 1, output
     (finding,) = json.loads(output)["diagnostics"]
     assert (finding["id"], finding["severity"]) == ("CAPABILITY", "error")
-    assert finding["message"] == message
+    assert re.fullmatch(message, finding["message"])
 
 
 def test_no_secret_of_a_setting_is_shown(hostile: Path) -> None:

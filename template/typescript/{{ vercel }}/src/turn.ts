@@ -164,6 +164,6 @@ function selfContained(responses: ModelMessage[]): ModelMessage[] {
     const content = response.content as Part[]
     const lasting = content.filter(({ type }) => !type.startsWith('reasoning'))
     for (const part of lasting) delete part.providerOptions
-    return { ...answer, content: lasting } as ModelMessage
+    return { ...response, content: lasting } as ModelMessage
   })
 }

@@ -27,10 +27,14 @@ def run_server() -> None:
     runtime = start_runtime(settings, findings, make_capabilities(settings))
     with asyncio.Runner() as runner:
         serving = runner.get_loop().create_task(_serve(runtime))
-        while not serving.done():
-            with suppress(SystemExit):  # of a task that a tool began; asyncio stops for it
-                runner.get_loop().run_until_complete(serving)
-        serving.result()
+        try:
+            while not serving.done():
+                with suppress(SystemExit):  # of a task that a tool began; asyncio stops for it
+                    runner.get_loop().run_until_complete(serving)
+            serving.result()
+        except BaseException:
+            runner.run(runtime.close())
+            raise
 
 
 def listen(settings: CoreSettings) -> socket.socket:
