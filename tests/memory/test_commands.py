@@ -361,7 +361,7 @@ def test_two_collections_that_write_to_one_memory_are_no_start(resting: Agent, f
     ids = {"SECRETS_AGENTCORE_NOTES": resting.notes, "SECRETS_AGENTCORE_MORE": resting.notes}
     result = files.run("chat", "--actor", "robin", typed="Hello.\n", **more, **ids)
     assert result.returncode == 1
-    assert "collections notes and more both write to one memory" in result.stderr
+    assert "collections notes and more both write to the same memory" in result.stderr
     ids["SECRETS_AGENTCORE_MORE"] = resting.team
     result = files.run("chat", "--actor", "robin", typed="Hello.\n", **more, **ids)
     assert result.returncode == 0, result

@@ -60,7 +60,7 @@ FAULTS = [
         "            pass\n",
     ),
     Fault("no actor counts as anyone", SESSIONS, OWNER, f"actor and {OWNER}"),
-    Fault("the actor is not stored", SESSIONS, 'actor=self._actor', 'actor=None'),
+    Fault("the actor is not stored", SESSIONS, "actor=self._actor", "actor=None"),
     Fault(
         "a turn without a key is replayed to the next one without",
         SESSIONS,
@@ -79,9 +79,7 @@ FAULTS = [
         "key=turn.key,",
         'key=turn.key or (self.snapshot and self.snapshot["app_data"]["key"]),',
     ),
-    Fault(
-        "turns are not counted", SESSIONS, "+ 1 if last else 1", "if last else 1"
-    ),
+    Fault("turns are not counted", SESSIONS, "+ 1 if last else 1", "if last else 1"),
     Fault("a session that ends is kept", STORE, "self._entries.pop(session_id, None)", "pass"),
     # The server.
     Fault(

@@ -138,7 +138,7 @@ export class LongTermMemory extends Capability<MemorySettings> {
         const [name = ''] = (await memory.memoryId()).split('/').slice(-1)
         const other = names.get(`${memory.region} ${name}`)
         if (isWritable && other) {
-          const what = `collections ${other} and ${id} both write to one memory`
+          const what = `collections ${other} and ${id} both write to the same memory`
           throw new MemoryUnavailable(`${what}: it would record each turn twice`)
         }
         if (isWritable) names.set(`${memory.region} ${name}`, id)
