@@ -2,15 +2,15 @@
 
 import { AgentError } from './contract.ts'
 
-/** What takes longer than it may. */
+/** Work took longer than it may. */
 export class TimeoutError extends Error {}
 
-/** Run `work`; throw at once, when its seconds are over `late`, or the signal's reason. */
+/** Run `work`; throw what `late` returns when its seconds are over, or the signal's reason. */
 export async function withinTime<T>(
   seconds: number,
   signal: AbortSignal,
   work: (stop: AbortSignal) => Promise<T>,
-  late: Error = new AgentError('turn_timeout'),
+  late: () => Error = () => new AgentError('turn_timeout'),
 ): Promise<T> {
   signal.throwIfAborted()
   // AbortSignal.any would keep every listener that a tool or a provider does not remove.
@@ -18,7 +18,7 @@ export async function withinTime<T>(
   const forward = () => own.abort(signal.reason)
   signal.addEventListener('abort', forward)
   const stopped = abortOf(own.signal) // before the work, which may abort it at once
-  const timer = setTimeout(() => own.abort(late), seconds * 1000)
+  const timer = setTimeout(() => own.abort(late()), seconds * 1000)
   try {
     return await Promise.race([work(own.signal), stopped])
   } finally {

@@ -72,8 +72,9 @@ def create_app(runtime: Runtime) -> ASGIApp:
         add(capability.routes())
         add(capability.public_routes(), needs_token=False)
     failures = {AgentError: _fail, HTTPException: _fail, Exception: _fail}
-    middleware = [Middleware(ExceptionMiddleware, failures)]  # of the middleware inside it
-    middleware += [Middleware(capability.wrap) for capability in runtime.capabilities]
+    middleware = [Middleware(capability.wrap) for capability in runtime.overriding("wrap")]
+    if middleware:
+        middleware.insert(0, Middleware(ExceptionMiddleware, failures))  # answers their errors
     if pages := split_list(runtime.settings.allowed_origins):
         methods, exposed = ["GET", "POST"], [SESSION_HEADER]
         cors = Middleware(CORSMiddleware, pages, methods, ["*"], expose_headers=exposed)

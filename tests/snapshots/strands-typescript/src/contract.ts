@@ -1,6 +1,7 @@
 // The HTTP contract as data: headers, errors, turns, and the forms of valid input.
 
 import type { IncomingHttpHeaders } from 'node:http'
+import { inspect } from 'node:util'
 
 const PREFIX = 'X-Amzn-Bedrock-AgentCore-Runtime-'
 export const SESSION_HEADER = `${PREFIX}Session-Id`
@@ -73,8 +74,6 @@ export interface EndSession {
   readonly actor: string | null
 }
 
-const HIDDEN = ['prompt', 'headers', 'notes'] // where a turn is logged
-
 /** A request for one turn, and the facts for its line in the log; `key` makes a retry safe. */
 export class Turn {
   readonly sessionId!: string
@@ -100,7 +99,16 @@ export class Turn {
 
   constructor(asked: Pick<Turn, 'sessionId' | 'actor' | 'key' | 'prompt'> & Partial<Turn>) {
     Object.assign(this, asked)
-    for (const name of HIDDEN) Object.defineProperty(this, name, { enumerable: false })
+  }
+
+  /** Return what a log may show: neither prompt nor headers. */
+  toJSON(): object {
+    const { sessionId, actor, key, number, outcome, detail } = this
+    return { sessionId, actor, key, number, outcome, detail }
+  }
+
+  [inspect.custom](): object {
+    return this.toJSON()
   }
 
   /** Note the error that ends the turn, which `signal` cancels. */

@@ -118,5 +118,5 @@ export function call<M extends 'check' | 'ping' | 'close'>(
   seconds: number,
 ) {
   const work = async () => capability[method]?.()
-  return withinTime(seconds, new AbortController().signal, work, new TimeoutError())
+  return withinTime(seconds, new AbortController().signal, work, () => new TimeoutError())
 }

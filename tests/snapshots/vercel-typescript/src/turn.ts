@@ -80,7 +80,7 @@ async function stream(
       messages: staged,
       maxRetries: 2, // only before the first chunk
       stopWhen: [isStepCount(runtime.settings.maxSteps), endedBadly],
-      // Committed messages are already mended.
+      // Committed messages are already sanitized.
       prepareStep: ({ messages: all }) => ({
         messages: [...all.slice(0, staged.length), ...sanitized(all.slice(staged.length))],
       }),

@@ -60,11 +60,11 @@ class Runtime:
     def tools(self) -> list[Any]:
         """Return the tools of every turn, each name once: the agent's own come first."""
         tools = dict[str, Any]()
-        for tool in [*TOOLS, *(tool for c in self._overriding("tools") for tool in c.tools())]:
+        for tool in [*TOOLS, *(tool for c in self.overriding("tools") for tool in c.tools())]:
             tools.setdefault(getattr(tool, "tool_name", "") or tool.name, tool)
         return [*tools.values()]
 
-    def _overriding(self, method: str) -> list[Capability]:
+    def overriding(self, method: str) -> list[Capability]:
         """Return the capabilities that override `method`."""
         default = getattr(Capability, method)
         return [c for c in self.capabilities if getattr(type(c), method) is not default]
@@ -73,7 +73,7 @@ class Runtime:
     async def around(self, turn: Turn) -> AsyncIterator[None]:
         """Surround a turn with all capabilities."""
         async with AsyncExitStack() as stack:
-            for capability in self._overriding("around"):
+            for capability in self.overriding("around"):
                 context = capability.around(turn)
                 await context.__aenter__()
                 stack.push_async_exit(partial(_leave, context))
@@ -82,13 +82,13 @@ class Runtime:
     def prepare(self, turn: Turn) -> dict[str, Any]:
         """Return the model, the tools and further options of the agent of one turn."""
         options = {"model": self.model, "tools": self.tools()}
-        for capability in self._overriding("prepare"):
+        for capability in self.overriding("prepare"):
             capability.prepare(turn, options)
         return options
 
     def committed(self, turn: Turn, messages: list[Any]) -> None:
         """Pass on the messages of a committed turn."""
-        for capability in self._overriding("committed"):
+        for capability in self.overriding("committed"):
             try:
                 capability.committed(turn, messages)
             except (Exception, SystemExit) as error:  # noqa: BLE001 (the turn is committed)
