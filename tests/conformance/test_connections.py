@@ -165,13 +165,13 @@ def pinged(server: Server, within: float) -> bool:
 
 @pytest.mark.slow
 def test_a_client_that_reads_no_answer_keeps_no_place(fleet: Fleet) -> None:
-    server = fleet.fresh(offline=True, MAX_TURNS=1, REQUEST_TIMEOUT_SECONDS=1)
+    server = fleet.fresh(offline=True, MAX_TURNS=1, REQUEST_TIMEOUT_SECONDS=4)
     deaf = Exchange(server.address, receive_buffer=2048)
     before = -1
     while (held := in_flight(deaf)) != before:  # until no answer leaves the server any more
         before = held
         deaf.write(b"GET /ping HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n" * 100)
-        time.sleep(0.1)
+        time.sleep(0.3)
     deaf.write(HALF_BODY)
     server.settle()
     assert server.post({"prompt": "Is there room?"}).error == "server_busy"

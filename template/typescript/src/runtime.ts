@@ -67,7 +67,7 @@ export class Runtime {
       let running: Promise<T> | undefined
       const once = () => {
         running ??= inner()
-        running.catch(() => {}) // nobody else may wait for it
+        running.catch(() => {}) // perhaps nobody else awaits it
         return running
       }
       try {
@@ -117,7 +117,7 @@ export class Runtime {
     return [`Model: ${model}, contacts ${where}`, sessions, ...contacts.flat()]
   }
 
-  /** Make the model, and connect; throws AgentError for what cannot work. */
+  /** Make the model and connect. Throws AgentError if that fails. */
   async open(): Promise<void> {
     if (this.settings.model !== 'offline') {
       const { buildModel } = await import('./model.ts')
@@ -131,7 +131,7 @@ export class Runtime {
 
   /** Write what is still to be written, and disconnect what was opened. */
   async close(): Promise<void> {
-    // Tracing, if it is there, is first: it sends the spans that the others make at their end.
+    // Tracing, if present, was opened first and closes last: it sends the spans of the others.
     const [first, ...others] = this.#opened.splice(0)
     const seconds = this.settings.shutdownGraceSeconds + 2
     const closing = others.map((capability) => call(capability, 'close', seconds))

@@ -73,7 +73,7 @@ def _authorize(request: Request, runtime: Runtime) -> None:
 
 
 def wants_events(request: Request) -> bool:
-    """Whether to stream the reply: always, unless the client accepts only JSON."""
+    """Whether to stream the reply: unless Accept has application/json and no event stream."""
     ranges = ",".join(request.headers.getlist("accept")).lower().split(",")
     types = {media_range.split(";")[0].strip() for media_range in ranges}
     return "text/event-stream" in types or "application/json" not in types
@@ -98,7 +98,7 @@ async def read_call(request: Request, runtime: Runtime) -> Turn | EndSession:
     actor = read_actor(request, runtime)
     key = read_header(request, *contract.KEY_HEADERS)
     if key is not None and (is_new or not re.fullmatch(contract.KEY, key)):
-        what = "An idempotency key is 1 to 128 visible ASCII characters, with a session header."
+        what = "An idempotency key is 1 to 128 visible ASCII characters and needs a session."
         raise AgentError("invalid_request", what)
     if prompt is None:
         return EndSession(session_id, actor)
@@ -116,7 +116,7 @@ def read_actor(request: Request, runtime: Runtime) -> str | None:
 
 
 async def receive(request: Request, max_bytes: int) -> bytes:
-    """Return the body; raise `payload_too_large` for a larger one."""
+    """Return the body; raise `payload_too_large` if it exceeds `max_bytes`."""
     body, size = b"", 0
     async for chunk in request.stream():
         size += len(chunk)
@@ -136,7 +136,7 @@ def parse_json(body: bytes) -> Any:
         outside_strings = re.sub(r'"(?:[^"\\]++|\\.)*+"?', "", text, flags=re.DOTALL)
         if max(accumulate((c in "[{") - (c in "]}") for c in outside_strings), default=0) > 64:
             raise ValueError("nested too deeply")
-        # int() refuses NaN and Infinity, as JSON does; but also long numbers, which are JSON.
+        # int() refuses NaN and Infinity, as JSON does, but also long numbers: float() takes those.
         return json.loads(text, parse_constant=int, parse_int=float)
     except ValueError:
         raise AgentError("invalid_json") from None

@@ -109,7 +109,7 @@ class Runtime:
     async def close(self) -> None:
         """Write what is still to be written, and disconnect what was opened."""
         opened, self._opened = self._opened, []
-        # Tracing, if it is there, is first: it sends the spans that the others make at their end.
+        # Tracing, if present, was opened first and closes last: it sends the spans of the others.
         seconds = self.settings.shutdown_grace_seconds + 2
         await asyncio.gather(*(_close(capability, seconds) for capability in opened[1:]))
         await asyncio.gather(*(_close(capability, 5) for capability in opened[:1]))
@@ -140,7 +140,7 @@ def start_runtime(
 ) -> Runtime:
     """Return the runtime for turns. Raises ClickException if `check` would find an error."""
     refuse_errors([*findings, *check_model(settings), *check_all(capabilities)])
-    # Their loggers print exceptions that may quote prompts; asyncio's, each refused connection.
+    # These print exceptions that may quote prompts; asyncio's prints every refused connection.
     for name in ("ai", "asyncio", "opentelemetry", "strands", "uvicorn"):
         logging.getLogger(name).setLevel("CRITICAL")
     if settings.model == "offline":

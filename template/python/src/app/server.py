@@ -36,7 +36,7 @@ class Events:
     """A reply as the server-sent events of POST /invocations."""
 
     def start(self) -> str:
-        """Return the opening events. If empty, a failure before the first text is a status."""
+        """Return the opening events. If empty, a failure before any text is sent as a status."""
         return ""
 
     def chunk(self, chunk: contract.Chunk) -> str:
@@ -81,7 +81,7 @@ def create_app(runtime: Runtime) -> ASGIApp:
         middleware.append(cors)
     app = Starlette(routes=routes, middleware=middleware, exception_handlers=failures)
     app.router.redirect_slashes = False
-    app.middleware_stack = app.build_middleware_stack()  # an error in `wrap` ends the start
+    app.middleware_stack = app.build_middleware_stack()  # an error in `wrap` stops the start
     return app
 
 
@@ -137,7 +137,7 @@ async def relay(request: Request, runtime: Runtime, turn: Turn, events: Events |
             return StreamingResponse(stream(events, buffered), media_type="text/event-stream")
         async for chunk in chunks:
             buffered += events.chunk(chunk)
-            # A turn of blank texts only will end as `empty_reply`, which is a status.
+            # A turn that emits only blank text ends as `empty_reply`, which is sent as a status.
             if buffered and isinstance(chunk, str) and not contract.is_blank(chunk):
                 return StreamingResponse(stream(events, buffered), media_type="text/event-stream")
     async for _ in chunks:  # a full buffer would block the turn

@@ -72,7 +72,7 @@ function authorize(request: IncomingMessage, { settings }: Runtime): void {
   }
 }
 
-/** Whether to stream the reply: always, unless the client accepts only JSON. */
+/** Whether to stream the reply: unless Accept has application/json and no event stream. */
 export function wantsEvents(request: IncomingMessage): boolean {
   const ranges = (readHeader(request, 'accept') ?? '').toLowerCase().split(',')
   const types = ranges.map((range) => range.split(';')[0]?.trim())
@@ -99,7 +99,7 @@ export async function readCall(
   const actor = readActor(request, runtime)
   const key = readHeader(request, ...contract.KEY_HEADERS)
   if (key !== null && (isNew || !contract.KEY.test(key))) {
-    const what = 'An idempotency key is 1 to 128 visible ASCII characters, with a session header.'
+    const what = 'An idempotency key is 1 to 128 visible ASCII characters and needs a session.'
     throw new AgentError('invalid_request', what)
   }
   if (prompt === null) return { sessionId, actor }
@@ -114,7 +114,7 @@ export function readActor(request: IncomingMessage, { actorRequired }: Runtime):
   return actor
 }
 
-/** Return the body; throw `payload_too_large` for a larger one. */
+/** Return the body; throw `payload_too_large` if it exceeds `maxBytes`. */
 export async function receive(request: IncomingMessage, maxBytes: number): Promise<Uint8Array> {
   const chunks: Buffer[] = []
   let size = 0

@@ -26,7 +26,7 @@ export interface Options {
 export class Capability<S extends CoreSettings = CoreSettings> {
   readonly settings: S
 
-  /** Must not read files or make clients: `check` has not run yet. `before` were made earlier. */
+  /** Must not read files or make clients: `check` has not run yet. `before`: those made earlier. */
   constructor(settings: S, _before: readonly Capability[]) {
     this.settings = settings
   }
@@ -41,14 +41,14 @@ export class Capability<S extends CoreSettings = CoreSettings> {
   check?(): Finding[] | Promise<Finding[]>
   /**
    * Call services for `check --connect`, and return findings. `open` is not called before this,
-   * nor `close` after it: close what you open. It has TURN_TIMEOUT_SECONDS.
+   * nor `close` after it: close what you open. Its limit is TURN_TIMEOUT_SECONDS.
    */
   ping?(): Promise<Finding[]>
   /** Connect. Throws AgentError; its detail is for the owner. */
   open?(): Promise<void>
   /**
    * Write what is still to be written, and disconnect, within SHUTDOWN_GRACE_SECONDS + 2.
-   * All others close at once; then the one that was opened first has five seconds.
+   * The capability opened first closes after all others, and has five seconds.
    */
   close?(): Promise<void>
   /** Return what is contacted, a line each, without passwords; `address` is the server's. */
@@ -59,7 +59,7 @@ export class Capability<S extends CoreSettings = CoreSettings> {
   routes?(): Routes
   /** Return routes that need no token. */
   publicRoutes?(): Routes
-  /** Return the server's app in your middleware; the first capability's is outermost. */
+  /** Return the server's app wrapped in your middleware; the first one's is outermost. */
   wrap?(app: RequestListener): RequestListener
   /** Return tools for every turn; if a name occurs twice, the agent's own tool wins. */
   tools?(): NamedTool[]
@@ -68,7 +68,7 @@ export class Capability<S extends CoreSettings = CoreSettings> {
    * ends as `run` does, whatever this returns; what it throws later is only logged.
    */
   around?(turn: Turn, run: () => Promise<unknown>): Promise<unknown>
-  /** Change the options of the turn's agent. Throw AgentError to refuse it. Must not be async. */
+  /** Change the options of the turn's agent. AgentError refuses the turn. Must not be async. */
   prepare?(turn: Turn, options: Options): void
   /** Use the messages that a committed turn added, in the framework's form. Not async. */
   committed?(turn: Turn, messages: unknown[]): void
@@ -76,7 +76,7 @@ export class Capability<S extends CoreSettings = CoreSettings> {
 
 export type CapabilityClass = new (settings: never, before: readonly Capability[]) => Capability
 
-/** Reads the settings, refuses errors in them, and returns the capabilities. */
+/** Reads the settings, rejects invalid ones, and returns the capabilities. */
 export type LoadCapabilities = () => Promise<readonly Capability[]>
 
 /** A CLI command: `takes` and `does` appear in --help, `run` executes it. */
@@ -111,7 +111,7 @@ export async function checkAll(
   return findings
 }
 
-/** Call a method of a capability; throw TimeoutError when its seconds are over. */
+/** Call a method of a capability; throw TimeoutError when its time is up. */
 export function call<M extends 'check' | 'ping' | 'close'>(
   capability: Capability,
   method: M,

@@ -121,7 +121,7 @@ export class Sessions {
    * Wait for the turns before this one, then load what is committed and use it.
    *
    * Throws AgentError: `session_forbidden` if another actor owns the session, checked before and
-   * after the wait (callers without an actor are one actor); `session_busy` at once when too many
+   * after the wait (callers without an actor count as one); `session_busy` at once when too many
    * wait; and what the store throws. An abort ends the wait.
    */
   async open<T>(
@@ -172,7 +172,7 @@ export class Sessions {
   }
 }
 
-/** JSON with each lone surrogate, which is an escape there, as U+FFFD. */
+/** Return JSON; each lone surrogate, which JSON.stringify escapes, becomes U+FFFD. */
 export function serialize(value: unknown): string {
   return JSON.stringify(value).replace(/(?<=(?<!\\)(?:\\\\)*)\\ud.../g, '\ufffd')
 }

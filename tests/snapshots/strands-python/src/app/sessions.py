@@ -108,7 +108,7 @@ class Sessions:
         """Wait for the turns before this one, then load what is committed.
 
         Raises AgentError: `session_forbidden` if another actor owns the session, checked before and
-        after the wait (callers without an actor are one actor); `session_busy` at once if too many
+        after the wait (callers without an actor count as one); `session_busy` at once if too many
         wait; and what the store raises.
         """
         if load := self._loads.get(session_id):  # other actors get no place in the queue

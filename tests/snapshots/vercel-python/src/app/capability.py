@@ -22,7 +22,7 @@ class Capability:
     """A part that plugs into the agent; a method you do not override does nothing.
 
     Each process makes one of each class. The constructor must not read files or make clients:
-    `check` has not run yet. `before` are the capabilities that were made before this one.
+    `check` has not run yet. `before` holds the capabilities made before this one.
     """
 
     def __init__(self, settings: CoreSettings, before: Sequence["Capability"]) -> None:
@@ -58,8 +58,8 @@ class Capability:
     async def ping(self) -> list[Finding]:
         """Call what the capability depends on, for `check --connect`, and return findings.
 
-        `open` is not called before this, nor `close` after it: close what you open. It has
-        TURN_TIMEOUT_SECONDS.
+        `open` is not called before this, nor `close` after it: close what you open. It must
+        finish within TURN_TIMEOUT_SECONDS.
         """
         return []
 
@@ -69,7 +69,7 @@ class Capability:
     async def close(self) -> None:
         """Write what is still to be written, and disconnect, within SHUTDOWN_GRACE_SECONDS + 2.
 
-        All others close at once; then the one that was opened first has five seconds.
+        The capability opened first closes after all others, and has five seconds.
         """
 
     def describe(self, address: str) -> list[str]:
@@ -89,7 +89,7 @@ class Capability:
         return {}
 
     def wrap(self, app: ASGIApp) -> ASGIApp:
-        """Return the server's app in your middleware; the first capability's is outermost."""
+        """Return the server's app wrapped in your middleware; the first one's is outermost."""
         return app
 
     def tools(self) -> list[Any]:

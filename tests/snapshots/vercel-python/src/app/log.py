@@ -1,4 +1,4 @@
-"""What may stand in the log: the kinds of errors, and lines that no text can forge."""
+"""What may appear in the log: the kinds of errors, and lines that no text can forge."""
 
 import logging
 import os
