@@ -123,7 +123,7 @@ class Turn:
     emit: Emit = discard
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)  # of the HTTP request
     # What capabilities keep for this turn; "recalled" returns the texts that they showed the model.
-    notes: dict[str, Any] = field(default_factory=dict)
+    notes: dict[str, Any] = field(default_factory=dict, repr=False)
 
     number: int = 0
     outcome: str = "committed"  # or replayed, cancelled, or a type in ERRORS
