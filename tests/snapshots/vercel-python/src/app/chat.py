@@ -55,7 +55,7 @@ def chat(session: str, actor: str | None) -> None:
     runtime = start_runtime(settings, findings, make_capabilities(settings))
     if runtime.actor_required and actor is None:
         actor = "local-user"
-        click.echo(f"You are {actor}; --actor ID names another.")
+        click.echo(f"You are {actor}; choose another with `--actor ID`.")
     with asyncio.Runner() as runner:
         runner.run(runtime.open())
         while (line := screen.read()) is not None:
