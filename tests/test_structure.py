@@ -34,6 +34,7 @@ BELOW = {
     "memory": {"core", "collections", "store"},
     "tracing": {"core"},
     "mcp_servers": {"core"},
+    "approval": {"core"},
     "chat_route": {"core"},
     "page": {"core", "chat_route"},
 }

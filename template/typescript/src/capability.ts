@@ -9,11 +9,15 @@ import { describe } from './log.ts'
 import type { Handler } from './routes.ts'
 import type { Runtime } from './runtime.ts'
 import type { SessionStore } from './session_store.ts'
+import type { LastTurn, Session } from './sessions.ts'
 import type { CoreSettings } from './settings.ts'
 import type { NamedTool } from './turn.ts'
 
 /** Handlers by method and path, as in `GET /orders/{id}`; `{id}` matches one segment. */
 export type Routes = Record<string, Handler>
+
+/** Asks a question in the terminal; null is the end of the conversation. */
+export type Read = (question: string) => Promise<string | null>
 
 /** The framework's options for the agent of one turn. */
 export interface Options {
@@ -55,6 +59,12 @@ export class Capability<S extends CoreSettings = CoreSettings> {
   describe?(address: string): string[]
   /** Return where sessions live; the first capability that has a store decides. */
   sessionStore?(): SessionStore | undefined
+  /** Return the class of sessions; the last capability that has this decides. */
+  sessionClass?(): typeof Session
+  /** Return the turn that a body of POST /invocations without a prompt asks for. */
+  read?(body: object, sessionId: string): Turn | undefined
+  /** Ask a person in the terminal what a turn waits for; return the turn that goes on. */
+  ask?(last: LastTurn, turn: Turn, read: Read): Promise<Turn | undefined>
   /** Return routes that are called after the checks of Host, Origin and token. */
   routes?(): Routes
   /** Return routes that need no token. */

@@ -10,9 +10,12 @@ import { PROJECT } from './capabilities.ts'
 import { ACTOR_ID, checkPrompt, type Chunk, ERRORS, SESSION_ID, Turn } from './contract.ts'
 import { CommandError } from './findings.ts'
 import { asAgentError, CONTROL } from './log.ts'
+import type { Session } from './sessions.ts'
 import { readSettings } from './settings.ts'
 
 const HELP = `/new      begin a new session
+/retry    run the last turn again, and replace it
+/undo     delete the last turn
 /session  print the id of the session
 /quit     leave, as exit, quit and Ctrl-D do
 Ctrl-C cancels the running turn, clears a half-typed line, or exits on an empty line.
@@ -60,15 +63,28 @@ export async function chat(args: string[]): Promise<void> {
       print(`Started session ${sessionId} (previous: ${before}).\n`)
     } else if (command === '/session') {
       print(`This is session ${sessionId}.\n`)
-    } else if (/^\/\w*(\s|$)/.test(command)) {
+    } else if (/^\/(?!(retry|undo)$)\w*(\s|$)/.test(command)) {
       failed++ // a path has another slash
       print('No such command: /help lists them.\n')
     } else if (command) {
       const [reply, { signal }] = [new Reply(), (keyboard.turn = new AbortController())]
       try {
-        const prompt = checkPrompt(line, runtime.settings.maxPromptChars)
-        const turn = new Turn({ sessionId, actor, key: null, prompt, emit: reply.show })
-        await takeTurn(runtime, turn, signal)
+        let turn = new Turn({ sessionId, actor, key: null, prompt: '', emit: reply.show })
+        if (command === '/undo') {
+          const takeBack = (session: Session) => session.takeBack()
+          const number = await runtime.sessions.open(sessionId, actor, signal, takeBack)
+          reply.stopWaiting()
+          print(`Turn ${number} was deleted.\n`)
+          continue
+        }
+        if (command === '/retry') turn.replaces = 0
+        else turn.prompt = checkPrompt(line, runtime.settings.maxPromptChars)
+        for (let next: Turn | undefined = turn; next;) {
+          turn = next
+          const last = await takeTurn(runtime, turn, signal)
+          reply.stopWaiting()
+          next = await runtime.ask(last, turn, keyboard.ask)
+        }
         done++
         print('\n')
       } catch (error) {
@@ -111,8 +127,7 @@ class Keyboard {
     // What is typed while a turn runs is shown later, and not in the middle of the reply.
     const write = { value: (text: string) => this.turn !== undefined || print(text) }
     const output = isPiped ? undefined : Object.create(process.stdout, { write })
-    const prompt = `${style('>', 1)} `
-    this.#lines = createInterface({ input: process.stdin, output, prompt })
+    this.#lines = createInterface({ input: process.stdin, output })
     this.#lines.on('line', (line) => {
       this.#pasted += this.#isPasting ? `${line}\n` : line
       if (!this.#isPasting) this.#add(this.#pasted)
@@ -128,9 +143,20 @@ class Keyboard {
     this.#lines.emit('typed')
   }
 
+  /** Ask a question during a turn, as `read` does. */
+  readonly ask = async (question: string): Promise<string | null> => {
+    const { turn } = this
+    this.turn = undefined // so that what is typed is shown
+    const line = await this.read(question.replace(CONTROL, ''))
+    if (line === null) this.#add(null) // for the conversation, too
+    this.turn = turn
+    return line
+  }
+
   /** Return the next line, or all lines of a paste; null is the end of the conversation. */
-  async read(): Promise<string | null> {
-    if (isPiped) print('> ')
+  async read(prompt = `${style('>', 1)} `): Promise<string | null> {
+    this.#lines.setPrompt(prompt)
+    if (isPiped) print(prompt)
     else this.#lines.prompt(true)
     const isUnseen = isPiped || this.#typed.length > 0
     if (this.#typed.length === 0) await once(this.#lines, 'typed')

@@ -1,7 +1,10 @@
 // The HTTP contract as data: headers, errors, turns, and the forms of valid input.
 
+import { AsyncLocalStorage } from 'node:async_hooks'
 import type { IncomingHttpHeaders } from 'node:http'
 import { inspect } from 'node:util'
+
+import type { Session } from './sessions.ts'
 
 const PREFIX = 'X-Amzn-Bedrock-AgentCore-Runtime-'
 export const SESSION_HEADER = `${PREFIX}Session-Id`
@@ -27,6 +30,7 @@ export const ERRORS = {
   method_not_allowed: [405, 'This path does not support this method.'],
   request_timeout: [408, 'The request was not complete in time.'],
   session_conflict: [409, 'Another process continued this session; this turn was not kept.'],
+  not_waiting: [409, 'No tool call waits for an approval.'],
   session_corrupt: [
     409,
     'The stored session was unreadable and has been quarantined; send the prompt again.',
@@ -68,10 +72,12 @@ export class AgentError extends Error {
   }
 }
 
-/** A request to delete a session. */
-export interface EndSession {
+/** A request to delete a session, or to copy its first `turns` to the new session `fork`. */
+export interface Change {
   readonly sessionId: string
   readonly actor: string | null
+  readonly fork: string
+  readonly turns: number
 }
 
 /** A request for one turn, and the facts for its line in the log; `key` makes a retry safe. */
@@ -79,14 +85,24 @@ export class Turn {
   readonly sessionId!: string
   readonly actor!: string | null
   readonly key!: string | null
-  readonly prompt!: string
+  prompt!: string
   /** Receives the output of the turn; by default nobody does. */
   emit: Emit = async () => {}
   /** The headers of the request. */
   readonly headers: IncomingHttpHeaders = {}
   /** Values that capabilities keep during the turn; `recalled`: texts shown to the model. */
   readonly notes = new Map<string, unknown>()
+  /** The number of a turn that goes, with all after it; 0: the last. */
+  replaces: number | null = null
+  /** Aborted when the turn ends: for what its tools call. */
+  signal: AbortSignal = new AbortController().signal
 
+  /** The tool calls that wait for an approval. */
+  waiting: ToolCall[] = []
+  /** The answers to them, in the framework's form. */
+  answers: unknown = undefined
+  /** The text so far. */
+  reply = ''
   // Filled in even when the turn fails; 0 means unknown.
   number = 0
   /** Or replayed, cancelled, or a type in ERRORS. */
@@ -99,6 +115,11 @@ export class Turn {
 
   constructor(asked: Pick<Turn, 'sessionId' | 'actor' | 'key' | 'prompt'> & Partial<Turn>) {
     Object.assign(this, asked)
+  }
+
+  /** Return how many of the turns that the session holds stay before this one. */
+  follow(session: Pick<Session, 'turns' | 'find'>): number {
+    return this.replaces === null ? session.turns.length : session.find(this.replaces)
   }
 
   /** Return what a log may show: neither prompt nor headers. */
@@ -117,6 +138,15 @@ export class Turn {
     this.outcome = signal.aborted ? 'cancelled' : type
     this.detail = detail
   }
+}
+
+export const RUNNING = new AsyncLocalStorage<Turn>()
+
+/** Return the turn in which a tool runs. Throws an Error outside a turn. */
+export function currentTurn(): Turn {
+  const turn = RUNNING.getStore()
+  if (!turn) throw new Error('currentTurn() was called outside a turn')
+  return turn
 }
 
 /** The start of a tool call. */

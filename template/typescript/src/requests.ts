@@ -4,7 +4,7 @@ import { createHash, randomUUID, timingSafeEqual } from 'node:crypto'
 import type { IncomingMessage, ServerResponse } from 'node:http'
 
 import * as contract from './contract.ts'
-import { AgentError, type EndSession, Turn } from './contract.ts'
+import { AgentError, type Change, Turn } from './contract.ts'
 import type { Runtime } from './runtime.ts'
 import { isLoopback, splitList } from './settings.ts'
 
@@ -84,7 +84,7 @@ export async function readCall(
   request: IncomingMessage,
   response: ServerResponse,
   runtime: Runtime,
-): Promise<Turn | EndSession> {
+): Promise<Turn | Change> {
   const sentId = readHeader(request, contract.SESSION_HEADER)
   const [isNew, sessionId] = [sentId === null, sentId ?? randomUUID()]
   // The response names the session even if the request is refused.
@@ -92,9 +92,9 @@ export async function readCall(
   checkAccess(request, runtime)
   const raw = await runtime.turns.reading(() => receive(request, runtime.settings.maxBodyBytes))
   if (!contract.SESSION_ID.test(sessionId)) throw new AgentError('invalid_session_id')
-  const prompt = readPrompt(parseJson(raw), runtime.settings.maxPromptChars)
-  if (prompt === null && isNew) {
-    throw new AgentError('invalid_request', 'To end a session, send its id in the session header.')
+  const call = readBody(parseJson(raw), sessionId, runtime)
+  if (isNew && !(call instanceof Turn)) {
+    throw new AgentError('invalid_request', 'Send the id of the session in the session header.')
   }
   const actor = readActor(request, runtime)
   const key = readHeader(request, ...contract.KEY_HEADERS)
@@ -102,8 +102,8 @@ export async function readCall(
     const what = 'An idempotency key is 1 to 128 visible ASCII characters and needs a session.'
     throw new AgentError('invalid_request', what)
   }
-  if (prompt === null) return { sessionId, actor }
-  return new Turn({ sessionId, actor, key, prompt, headers: request.headers })
+  if (call instanceof Turn) Object.assign(call, { key, headers: request.headers })
+  return Object.assign(call, { actor })
 }
 
 /** Return the actor that the headers name, or throw AgentError. */
@@ -149,14 +149,35 @@ export function parseJson(body: Uint8Array): unknown {
   }
 }
 
-function readPrompt(body: unknown, maxChars: number): string | null {
+/** Return what a body asks for; the headers say the rest. */
+function readBody(body: unknown, sessionId: string, runtime: Runtime): Turn | Change {
   if (typeof body !== 'object' || body === null || Array.isArray(body)) {
     throw new AgentError('invalid_request', 'The body must be an object.')
   }
-  const { prompt, end_session: endSession = false } = body as Record<string, unknown>
-  if (endSession === true && !('prompt' in body)) return null
+  const { prompt, end_session: endSession = false, fork } = body as Record<string, unknown>
+  const [actor, hasPrompt] = [null, 'prompt' in body]
+  if (endSession === true && !hasPrompt) return { sessionId, actor, fork: '', turns: 0 }
   if (endSession !== false) {
     throw new AgentError('invalid_request', 'Send end_session as true and without a prompt.')
   }
-  return contract.checkPrompt(prompt, maxChars)
+  if (typeof fork === 'string' && contract.SESSION_ID.test(fork) && !hasPrompt) {
+    return { sessionId, actor, fork, turns: readNumber(body, 'at_turn') }
+  }
+  if (fork !== undefined && fork !== null) {
+    throw new AgentError('invalid_request', 'Send fork as a session id and without a prompt.')
+  }
+  const asked = hasPrompt ? undefined : runtime.read(body, sessionId)
+  if (asked) return asked
+  const replaces = 'replace_turn' in body ? readNumber(body, 'replace_turn') : null
+  const turn = new Turn({ sessionId, actor, key: null, prompt: '', replaces })
+  if (hasPrompt || replaces === null) {
+    turn.prompt = contract.checkPrompt(prompt, runtime.settings.maxPromptChars)
+  }
+  return turn
+}
+
+function readNumber(body: object, name: string): number {
+  const number = (body as Record<string, unknown>)[name]
+  if (typeof number === 'number' && Number.isSafeInteger(number) && number > 0) return number
+  throw new AgentError('invalid_request', `Send ${name} as the number of a turn, from 1.`)
 }

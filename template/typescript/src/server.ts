@@ -4,15 +4,24 @@ import { once } from 'node:events'
 import type { IncomingMessage, RequestListener, ServerResponse } from 'node:http'
 
 import type { Capability, Routes } from './capability.ts'
-import { AgentError, type Chunk, type EndSession, isBlank } from './contract.ts'
+import { AgentError, type Change, type Chunk, isBlank } from './contract.ts'
 import { SESSION_HEADER, Turn } from './contract.ts'
 import { CommandError } from './findings.ts'
 import { asAgentError, log, logTurn } from './log.ts'
 import { checkAccess, pathOf, readCall, wantsEvents } from './requests.ts'
 import { type Handler, ROUTES } from './routes.ts'
 import type { Runtime } from './runtime.ts'
+import type { LastTurn } from './sessions.ts'
 import { splitList } from './settings.ts'
 import { takeTurn } from './turn.ts'
+
+// What callers are told of a turn.
+const TOLD = ['turn', 'reply', 'restarted', 'waiting', 'dropped']
+/** What a turn leaves: that it is committed, or which of its tool calls wait. */
+export type Result = Partial<LastTurn> & {
+  session_id: string
+  waiting?: { id: string; tool: string; input: unknown }[]
+}
 
 const EVENT_STREAM = 'text/event-stream; charset=utf-8'
 
@@ -28,9 +37,10 @@ export class Events {
     return typeof chunk === 'string' ? event('', chunk) : ''
   }
 
-  /** Return the event of a committed turn. */
-  done(result: object, _turn: Turn): string {
-    return event('event: done\n', { ...result, reply: undefined })
+  /** Return the event of a turn that is committed, or waits for an approval. */
+  done(result: Result, _turn: Turn): string {
+    const name = result.waiting ? 'waiting' : 'done'
+    return event(`event: ${name}\n`, { ...result, reply: undefined })
   }
 
   /** Return the event of a turn that failed; nothing of it was kept. */
@@ -113,7 +123,7 @@ const invoke: Handler = async (request, response, runtime) => {
   if (call instanceof Turn) return relay(response, runtime, call, events)
   const stop = new AbortController()
   response.once('close', () => stop.abort())
-  send(response, await runtime.turns.start(stop, () => endSession(runtime, call, stop.signal)))
+  send(response, await runtime.turns.start(stop, () => change(runtime, call, stop.signal)))
 }
 
 /** Whether a path has the form of a pattern, in which `{id}` matches one segment. */
@@ -166,28 +176,31 @@ export async function relay(
 }
 
 /** Run a turn, and log one line at its end: a warning if it failed. */
-async function run(runtime: Runtime, turn: Turn, signal: AbortSignal): Promise<object> {
+async function run(runtime: Runtime, turn: Turn, signal: AbortSignal): Promise<Result> {
   const start = performance.now()
   try {
-    const { turn: number, reply, restarted } = await takeTurn(runtime, turn, signal)
-    return { session_id: turn.sessionId, turn: number, reply, restarted }
+    const last = await takeTurn(runtime, turn, signal)
+    const told = Object.entries(last).filter(([name, value]) => TOLD.includes(name) && value)
+    return { session_id: turn.sessionId, ...Object.fromEntries(told) }
   } finally {
     turn.milliseconds = Math.round(performance.now() - start)
     logTurn(turn)
   }
 }
 
-async function endSession(
-  runtime: Runtime,
-  { sessionId, actor }: EndSession,
-  signal: AbortSignal,
-): Promise<object> {
+async function change({ sessions }: Runtime, call: Change, signal: AbortSignal): Promise<object> {
+  const { sessionId, actor, fork, turns } = call
   try {
-    await runtime.sessions.open(sessionId, actor, signal, (session) => session.end())
+    if (fork) {
+      await sessions.fork(call, signal)
+      return { session_id: sessionId, fork, turn: turns }
+    }
+    await sessions.open(sessionId, actor, signal, (session) => session.end())
     return { session_id: sessionId, ended: true }
   } catch (error) {
     if (error instanceof AgentError) {
-      log('WARNING', `session ${sessionId}: not ended: ${error.type} ${error.detail}`)
+      const what = fork ? 'forked' : 'ended'
+      log('WARNING', `session ${sessionId}: not ${what}: ${error.type} ${error.detail}`)
     }
     throw error
   }

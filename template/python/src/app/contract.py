@@ -3,7 +3,9 @@
 import asyncio
 import re
 from collections.abc import Awaitable, Callable, Mapping
+from contextvars import ContextVar
 from dataclasses import dataclass, field
+from threading import Event
 from typing import Any
 
 PREFIX = "X-Amzn-Bedrock-AgentCore-Runtime-"
@@ -74,12 +76,14 @@ class AgentError(Exception):
         super().__init__(message or general)
 
 
-@dataclass(frozen=True)
-class EndSession:
-    """A request to delete a session."""
+@dataclass
+class Change:
+    """A request to delete a session, or to copy its first `turns` to the new session `fork`."""
 
     session_id: str
     actor: str | None
+    fork: str = ""
+    turns: int = 0
 
 
 @dataclass(frozen=True)
@@ -124,13 +128,22 @@ class Turn:
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)  # of the HTTP request
     # What capabilities keep for this turn; "recalled" returns the texts that they showed the model.
     notes: dict[str, Any] = field(default_factory=dict, repr=False)
+    replaces: int | None = None  # the number of a turn that goes, with all after it; 0: the last
+    stopped: Event = field(default_factory=Event, repr=False)  # set at its end, for threads
 
+    waiting: list[ToolCall] = field(default_factory=list, repr=False)  # for an approval
+    answers: Any = field(default=None, repr=False)  # to them, in the framework's form
+    reply: str = field(default="", repr=False)  # so far
     number: int = 0
     outcome: str = "committed"  # or replayed, cancelled, or a type in ERRORS
     detail: str = ""  # for the log only
     input_tokens: int = 0
     output_tokens: int = 0
     milliseconds: int = 0
+
+    def follow(self, session: Any) -> int:
+        """Return how many of the turns that the session holds stay before this one."""
+        return len(session.turns) if self.replaces is None else int(session.find(self.replaces))
 
     def fail(self, error: BaseException) -> None:
         """Note the error that ends the turn."""
@@ -139,6 +152,14 @@ class Turn:
         else:
             is_cancel = isinstance(error, asyncio.CancelledError)
             self.outcome = "cancelled" if is_cancel else "internal_error"
+
+
+RUNNING: ContextVar[Turn] = ContextVar("RUNNING")
+
+
+def current_turn() -> Turn:
+    """Return the turn in which a tool runs. Raises LookupError outside a turn."""
+    return RUNNING.get()
 
 
 def is_blank(text: str) -> bool:

@@ -10,7 +10,7 @@ from uuid import uuid4
 from starlette.requests import Request
 
 from . import contract
-from .contract import AgentError, EndSession, Turn
+from .contract import AgentError, Change, Turn
 from .runtime import Runtime
 
 LOOPBACK_ADDRESS = r"(https?://)?(localhost|127(\.\d+){3}|\[::1\])(:\d+)?"
@@ -79,7 +79,7 @@ def wants_events(request: Request) -> bool:
     return "text/event-stream" in types or "application/json" not in types
 
 
-async def read_call(request: Request, runtime: Runtime) -> Turn | EndSession:
+async def read_call(request: Request, runtime: Runtime) -> Turn | Change:
     """Read and validate a POST /invocations; raise AgentError for the first check that fails.
 
     Sets `request.state.session_id`, which the response names even if the request is refused.
@@ -92,17 +92,17 @@ async def read_call(request: Request, runtime: Runtime) -> Turn | EndSession:
         raw = await receive(request, runtime.settings.max_body_bytes)
     if not re.fullmatch(contract.SESSION_ID, session_id):
         raise AgentError("invalid_session_id")
-    prompt = _read_prompt(parse_json(raw), runtime.settings.max_prompt_chars)
-    if prompt is None and is_new:
-        raise AgentError("invalid_request", "To end a session, send its id in the session header.")
-    actor = read_actor(request, runtime)
+    call = _read_body(parse_json(raw), session_id, runtime)
+    if is_new and not isinstance(call, Turn):
+        raise AgentError("invalid_request", "Send the id of the session in the session header.")
+    call.actor = read_actor(request, runtime)
     key = read_header(request, *contract.KEY_HEADERS)
     if key is not None and (is_new or not re.fullmatch(contract.KEY, key)):
         what = "An idempotency key is 1 to 128 visible ASCII characters and needs a session."
         raise AgentError("invalid_request", what)
-    if prompt is None:
-        return EndSession(session_id, actor)
-    return Turn(session_id, actor, key, prompt, headers=request.headers)
+    if isinstance(call, Turn):
+        call.key, call.headers = key, request.headers
+    return call
 
 
 def read_actor(request: Request, runtime: Runtime) -> str | None:
@@ -142,11 +142,31 @@ def parse_json(body: bytes) -> Any:
         raise AgentError("invalid_json") from None
 
 
-def _read_prompt(body: Any, max_chars: int) -> str | None:
+def _read_body(body: Any, session_id: str, runtime: Runtime) -> Turn | Change:
+    """Return what a body asks for; the headers say the rest."""
     if not isinstance(body, dict):
         raise AgentError("invalid_request", "The body must be an object.")
-    if body.get("end_session") is True and "prompt" not in body:
-        return None
+    has_prompt, fork = "prompt" in body, body.get("fork")
+    if body.get("end_session") is True and not has_prompt:
+        return Change(session_id, None)
     if body.get("end_session", False) is not False:
         raise AgentError("invalid_request", "Send end_session as true and without a prompt.")
-    return contract.check_prompt(body.get("prompt"), max_chars)
+    if isinstance(fork, str) and re.fullmatch(contract.SESSION_ID, fork) and not has_prompt:
+        return Change(session_id, None, fork, _read_number(body, "at_turn"))
+    if fork is not None:
+        raise AgentError("invalid_request", "Send fork as a session id and without a prompt.")
+    turn: Turn | None = None if has_prompt else runtime.first("read", body, session_id)
+    if turn:
+        return turn
+    replaces = _read_number(body, "replace_turn") if "replace_turn" in body else None
+    if replaces and not has_prompt:
+        return Turn(session_id, None, None, "", replaces=replaces)
+    prompt = contract.check_prompt(body.get("prompt"), runtime.settings.max_prompt_chars)
+    return Turn(session_id, None, None, prompt, replaces=replaces)
+
+
+def _read_number(body: dict[str, Any], name: str) -> int:
+    number = body.get(name)
+    if not isinstance(number, float) or not number.is_integer() or not 1 <= number < 2**53:
+        raise AgentError("invalid_request", f"Send {name} as the number of a turn, from 1.")
+    return int(number)

@@ -22,7 +22,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from . import contract
-from .contract import SESSION_HEADER, AgentError, EndSession, Turn
+from .contract import SESSION_HEADER, AgentError, Change, Turn
 from .log import as_agent_error, log_turn
 from .requests import check_access, read_call, split_list, wants_events
 from .routes import ROUTES, Handler
@@ -30,6 +30,7 @@ from .runtime import Runtime
 from .turn import take_turn
 
 log = logging.getLogger(__name__)
+TOLD = {"turn", "reply", "restarted", "waiting", "dropped"}  # what callers are told of a turn
 
 
 class Events:
@@ -44,9 +45,9 @@ class Events:
         return _event("", chunk) if isinstance(chunk, str) else ""
 
     def done(self, turn: Turn, result: dict[str, Any]) -> str:
-        """Return the event of a committed turn."""
+        """Return the event of a turn that is committed, or waits for an approval."""
         data = {name: value for name, value in result.items() if name != "reply"}
-        return _event("event: done\n", data)
+        return _event(f"event: {'waiting' if 'waiting' in data else 'done'}\n", data)
 
     def error(self, failure: AgentError) -> str:
         """Return the event of a turn that failed; nothing of it was kept."""
@@ -106,8 +107,8 @@ async def _invoke(runtime: Runtime, request: Request) -> Response:
     if isinstance(call, Turn):
         response = await relay(request, runtime, call, Events() if wants_events(request) else None)
     else:
-        ending = runtime.turns.start(_end(runtime, call), request)
-        response = JSONResponse(await _result(ending), headers=contract.NO_SNIFF)
+        change = runtime.turns.start(_change(runtime, call), request)
+        response = JSONResponse(await _result(change), headers=contract.NO_SNIFF)
     response.headers[SESSION_HEADER] = call.session_id
     return response
 
@@ -155,19 +156,23 @@ async def _run(runtime: Runtime, turn: Turn) -> dict[str, Any]:
     finally:
         turn.milliseconds = round((time.monotonic() - start) * 1000)
         log_turn(turn)
-    result: dict[str, Any] = {"session_id": turn.session_id}
-    result |= {"turn": last["turn"], "reply": last["reply"]}
-    return result | ({"restarted": True} if last.get("restarted") else {})
+    told = {name: value for name, value in last.items() if name in TOLD and value}
+    return {"session_id": turn.session_id, **told}
 
 
-async def _end(runtime: Runtime, call: EndSession) -> dict[str, Any]:
+async def _change(runtime: Runtime, call: Change) -> dict[str, Any]:
+    id, actor = call.session_id, call.actor
     try:
-        async with runtime.sessions.open(call.session_id, call.actor) as session:
+        if call.fork:
+            await runtime.sessions.fork(id, actor, call.fork, call.turns)
+            return {"session_id": id, "fork": call.fork, "turn": call.turns}
+        async with runtime.sessions.open(id, actor) as session:
             await session.end()
     except AgentError as error:
-        log.warning("session %s: not ended: %s %s", call.session_id, error.type, error.detail)
+        what = "forked" if call.fork else "ended"
+        log.warning("session %s: not %s: %s %s", id, what, error.type, error.detail)
         raise
-    return {"session_id": call.session_id, "ended": True}
+    return {"session_id": id, "ended": True}
 
 
 async def _result(task: asyncio.Task[dict[str, Any]]) -> dict[str, Any]:

@@ -19,6 +19,14 @@ Snapshot = dict[str, Any]
 """
 
 
+class TurnStart(TypedDict):
+    """Where a turn begins: the index of its first message."""
+
+    at: int
+    key: str | None
+    other: NotRequired[dict[str, Any]]  # data than messages before the turn, if it changed that
+
+
 class LastTurn(TypedDict):
     """What a session keeps of its last turn, besides the messages."""
 
@@ -26,6 +34,7 @@ class LastTurn(TypedDict):
     turn: int
     key: str | None
     reply: str
+    turns: list[TurnStart]  # those whose messages the session holds
     restarted: NotRequired[bool]  # the turns before it have vanished from the store
 
 
@@ -35,70 +44,121 @@ Loaded = tuple[Stored | None, Snapshot | None]
 class Session:
     """A session during one turn: the committed snapshot, and the only way to replace it."""
 
-    def __init__(self, id: str, actor: str | None, store: SessionStore, loaded: Loaded):
-        self._id, self._actor, self._store = id, actor, store
+    def __init__(self, sessions: "Sessions", id: str, actor: str | None, loaded: Loaded) -> None:
+        self._id, self._actor, self._sessions = id, actor, sessions
         self._stored, self.snapshot = loaded
-        if self.snapshot and self.snapshot["app_data"]["actor"] != actor:
+        self.last: LastTurn | None = self.snapshot["app_data"] if self.snapshot else None
+        if self.last and self.last["actor"] != actor:
             raise AgentError("session_forbidden")
+        self.number = self.last["turn"] if self.last else 0
+        self.data = {"messages": []} | (self.snapshot["data"] if self.snapshot else {})
+        self.turns = self.last.get("turns", _find_turns(self.data)) if self.last else []
 
-    def begin(self, turn: Turn) -> LastTurn | None:
-        """Set the turn's number; if its key repeats the last turn's, return that turn for replay.
+    async def begin(self, turn: Turn) -> LastTurn | None:
+        """Number the turn, and reduce `data` to the turns that the model is shown.
 
-        Raises AgentError `session_too_large` for a prompt that no session can hold.
+        If the turn's key repeats that of the last turn, return that turn for replay.
+        Raises AgentError: `invalid_request` if there is no turn to replace, `session_too_large`.
         """
-        last: LastTurn | None = self.snapshot["app_data"] if self.snapshot else None
-        turn.number = last["turn"] + 1 if last else 1
-        if last and turn.key is not None and turn.key == last["key"]:
-            turn.number, turn.outcome = last["turn"], "replayed"
-            return last
+        if self.last and turn.key is not None and turn.key == self.last["key"]:
+            turn.number, turn.outcome = self.number, "replayed"
+            return self.last
+        end = turn.follow(self)
+        turn.number = self.number + 1 - len(self.turns) + end
+        turn.prompt = turn.prompt or _text(self.data["messages"][self.turns[end]["at"]])
         self._check_size(len(turn.prompt.encode()))
+        self.cut(end)
+        excess = len(self.data["messages"]) - self._sessions.settings.history_messages
+        if excess > 0:
+            self.turns = _drop(self.data, self.turns, lambda at: at >= excess)
+        self.start = TurnStart(at=len(self.data["messages"]), key=turn.key)
+        self.other = _without_messages(self.data)
         return None
 
+    def find(self, number: int) -> int:
+        """Return the index of a turn, given its number (0: the last). Raises `invalid_request`."""
+        first, number = self.number - len(self.turns) + 1, number or self.number
+        if not self.turns or not first <= number <= self.number:
+            held = f"turns {first} to {self.number}" if self.turns else "no turns"
+            raise AgentError("invalid_request", f"No turn {number}: the session holds {held}.")
+        return number - first
+
+    def cut(self, end: int) -> LastTurn:
+        """Reduce the session to what it was before the turn of this index."""
+        number = self.number - len(self.turns) + end
+        if end < len(self.turns):
+            messages = self.data["messages"][: self.turns[end]["at"]]
+            others = (start["other"] for start in self.turns[end:] if "other" in start)
+            self.data = next(others, self.data) | {"messages": messages}
+            self.turns = self.turns[:end]
+        return LastTurn(actor=self._actor, turn=number, key=None, reply="", turns=self.turns)
+
     def _check_size(self, size: int) -> None:
-        if size > self._store.max_bytes:
+        if size > self._sessions.store.max_bytes:
             raise AgentError("session_too_large", detail=f"{size} bytes")
 
-    async def commit(
-        self,
-        turn: Turn,
-        snapshot: Snapshot,
-        starts: list[int],
-        reply: str,
-        saved: Callable[[], None],
-    ) -> LastTurn:
+    async def commit(self, turn: Turn, snapshot: Snapshot, saved: Callable[[], None]) -> LastTurn:
         """Save the snapshot that a turn leaves, call `saved`, and return the `app_data`.
 
-        `starts` are the indexes of the messages with which turns begin: if the snapshot is too
-        large, the oldest turns are left out. `saved` is a callback because a save whose
-        acknowledgement was lost is found by a later load, in another turn.
+        `saved` is a callback because a save whose acknowledgement was lost is found by a later
+        load, in another turn. Raises AgentError.
         """
-        last = LastTurn(actor=self._actor, turn=turn.number, key=turn.key, reply=reply)
-        if self._stored and not self.snapshot:  # the turns before it have vanished
+        if turn.waiting:
+            name = turn.waiting[0].name
+            what = f"The tool {name} asks for an approval, which nobody can give here"
+            detail = f"tool {name} asks for approval"
+            raise AgentError("reply_incomplete", f"{what}; this turn was not kept.", detail)
+        if self.other != _without_messages(snapshot["data"]):
+            self.start["other"] = self.other
+        last = LastTurn(
+            actor=self._actor,
+            turn=turn.number,
+            key=turn.key,
+            reply=turn.reply,
+            turns=[*self.turns, self.start],
+        )
+        if self._stored and not self.last:  # the turns before it have vanished
             last["restarted"] = True
+        await self.save(snapshot, last, saved)
+        return last
+
+    async def save(
+        self, snapshot: Snapshot, last: LastTurn, saved: Callable[[], None] = lambda: None
+    ) -> bytes:
+        """Save, and return the JSON; if it is too large, without its oldest turns."""
         serialized = _serialize(snapshot | {"app_data": last})
-        excess = len(serialized) - self._store.max_bytes
-        if excess > 0 and len(starts) > 1:
-            data = snapshot["data"]
-            ends = [*accumulate(len(_serialize(message)) for message in data["messages"])]
-            start = next((at for at in starts[1:] if ends[at - 1] >= excess), starts[-1])
-            data["messages"] = data["messages"][start:]
-            serialized = _serialize(snapshot | {"app_data": last})
+        excess = len(serialized) - self._sessions.store.max_bytes
+        if excess > 0:
+            data = dict(snapshot["data"])
+            ends = [0, *accumulate(len(_serialize(message)) for message in data["messages"])]
+            last["turns"] = _drop(data, last["turns"], lambda at: ends[at] >= excess)
+            serialized = _serialize(snapshot | {"data": data, "app_data": last})
         self._check_size(len(serialized))
         expected = self._stored.revision if self._stored else None
-        await self._store.save(self._id, serialized, expected, saved)
-        return last
+        await self._sessions.store.save(self._id, serialized, expected, saved)
+        return serialized
+
+    async def take_back(self) -> int:
+        """Delete the last turn, and return its number. Raises AgentError if there is none."""
+        last = self.cut(self.find(0))
+        if last["turn"]:
+            await self.save((self.snapshot or {}) | {"data": self.data}, last)
+        else:
+            await self.end()
+        return self.number
 
     async def end(self) -> None:
         """Delete the session, if it was found."""
         if self._stored:
-            await self._store.end(self._id)
+            await self._sessions.store.end(self._id)
 
 
 class Sessions:
     """The sessions of this process."""
 
     def __init__(self, settings: CoreSettings, store: SessionStore) -> None:
-        self.store, self._queue = store, settings.session_queue
+        self.settings, self.store = settings, store
+        self.session_class = Session
         self._locks: dict[str, asyncio.Lock] = {}
         self._loads: dict[str, asyncio.Task[Loaded]] = {}  # the latest of each
         self._turns: Counter[str] = Counter()  # running or waiting
@@ -114,27 +174,36 @@ class Sessions:
         if load := self._loads.get(session_id):  # other actors get no place in the queue
             await asyncio.wait({load})
             if not load.cancelled() and not load.exception():
-                Session(session_id, actor, self.store, load.result())
-        if self._turns[session_id] > self._queue:
+                self.session_class(self, session_id, actor, load.result())
+        if self._turns[session_id] > self.settings.session_queue:
             raise AgentError("session_busy")
         self._turns[session_id] += 1
         try:
             async with self._locks.setdefault(session_id, asyncio.Lock()):
                 load = asyncio.create_task(self._load(session_id))
                 self._loads[session_id] = load
-                yield Session(session_id, actor, self.store, await load)
+                yield self.session_class(self, session_id, actor, await load)
         finally:
             self._turns[session_id] -= 1
             if not self._turns[session_id]:
                 del self._turns[session_id], self._locks[session_id]
                 self._loads.pop(session_id, None)
 
+    async def fork(self, session_id: str, actor: str | None, to: str, number: int) -> None:
+        """Copy the first turns of a session to a new one; raise `session_conflict` if it exists."""
+        async with self.open(session_id, actor) as session:
+            last = session.cut(session.find(number) + 1)
+        async with self.open(to, actor) as copy:
+            if copy.last:
+                raise AgentError("session_conflict", f"The session {to} exists already.")
+            await copy.save((session.snapshot or {}) | {"data": session.data}, last)
+
     async def read(self, session_id: str, actor: str | None) -> Snapshot | None:
         """Return what is committed, or None; usually without a wait. Raises like `open`."""
         if load := self._loads.get(session_id):  # what the running turn began with
             await asyncio.wait({load})
             if not load.cancelled():
-                return Session(session_id, actor, self.store, load.result()).snapshot
+                return self.session_class(self, session_id, actor, load.result()).snapshot
         async with self.open(session_id, actor) as session:
             return session.snapshot
 
@@ -145,3 +214,28 @@ class Sessions:
 
 def _serialize(value: Any) -> bytes:
     return well_formed(json.dumps(value, ensure_ascii=False)).encode()
+
+
+def _find_turns(data: dict[str, Any]) -> list[TurnStart]:
+    """Return the turns of a session that was stored without `turns`."""
+    are_prompts = [m["role"] == "user" and _text(m) != "" for m in data["messages"]]
+    return [TurnStart(at=at, key=None) for at, is_prompt in enumerate(are_prompts) if is_prompt]
+
+
+def _text(message: dict[str, Any]) -> str:
+    parts = message.get("content") or message.get("parts") or []
+    return "".join(part.get("text", "") for part in parts)
+
+
+def _without_messages(data: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in data.items() if name != "messages"}
+
+
+def _drop(
+    data: dict[str, Any], turns: list[TurnStart], fits: Callable[[int], bool]
+) -> list[TurnStart]:
+    """Drop the turns before the first one that fits, or the last; return where the others begin."""
+    starts = [turn["at"] for turn in turns] or [0]
+    start = next(filter(fits, starts), starts[-1])
+    data["messages"] = data["messages"][start:]
+    return [{**turn, "at": turn["at"] - start} for turn in turns if turn["at"] >= start]

@@ -29,10 +29,12 @@ IDS = [f"01890000-0000-7000-8000-00000000000{number}" for number in range(3)]
 META = {"name": "Sessions", "description": "Keeps sessions.", "owner": "tests"}
 NAMES = {"spec_version": "1.2", "collection_id": "sessions", "version": "1.0.0", "meta": META}
 SETTINGS = Settings(max_snapshot_bytes=8000, store_timeout_seconds=30)
+NOBODY = {"actor": None, "key": None, "reply": ""}
 DAMAGES: list[dict[str, Any]] = [
     {"schema_version": "2.0"},
     {"data": {"messages": []}},
-    {"app_data": {"actor": None, "turn": 0, "key": None, "reply": ""}},
+    {"app_data": {**NOBODY, "turn": -1}},
+    {"app_data": {**NOBODY, "turn": 1, "turns": [{"at": 9, "key": None}]}},
     {"more": "x" * 9000},
 ]
 

@@ -4,8 +4,9 @@ import { types } from 'node:util'
 
 import { TOOLS } from './agent.ts'
 import { makeCapabilities, SETTINGS } from './capabilities.ts'
-import { call, type Capability, checkAll, checkModel, type Options } from './capability.ts'
-import { AgentError, type Turn } from './contract.ts'
+import { call, type Capability, checkAll, checkModel } from './capability.ts'
+import type { Options, Read } from './capability.ts'
+import { AgentError, RUNNING, type Turn } from './contract.ts'
 import { abortOf } from './deadline.ts'
 import { CommandError, refuseErrors } from './findings.ts'
 import { logUnexpected } from './log.ts'
@@ -13,7 +14,7 @@ import type { buildModel } from './model.ts'
 import { OfflineModel } from './offline_model.ts'
 import { Turns } from './running_turns.ts'
 import { InProcess } from './session_store.ts'
-import { Sessions } from './sessions.ts'
+import { type LastTurn, Sessions } from './sessions.ts'
 import { type CoreSettings, readSettings, withoutPassword } from './settings.ts'
 import { mergeTools } from './turn.ts'
 
@@ -38,6 +39,9 @@ export class Runtime {
     this.capabilities = capabilities
     this.turns = new Turns(settings.maxTurns)
     this.sessions = new Sessions(settings, store ?? new InProcess(settings))
+    for (const { sessionClass } of capabilities) {
+      if (sessionClass) this.sessions.sessionClass = sessionClass()
+    }
   }
 
   /** Whether every caller must send an actor id. */
@@ -51,13 +55,23 @@ export class Runtime {
     return [this.sessions.store.retentionNotice, ...notices].filter(Boolean).join(' ')
   }
 
+  /** Return the turn that a body without a prompt asks a capability for. */
+  read(body: object, sessionId: string): Turn | undefined {
+    return this.capabilities.flatMap((capability) => capability.read?.(body, sessionId) ?? [])[0]
+  }
+
+  /** Ask a person in the terminal what a turn waits for; return the turn that goes on. */
+  ask(last: LastTurn, turn: Turn, read: Read): Promise<Turn | undefined> | undefined {
+    return this.capabilities.find(({ ask }) => ask)?.ask?.(last, turn, read)
+  }
+
   /** Return the tools of every turn. */
   tools(): ReturnType<typeof mergeTools> {
     const added = this.capabilities.flatMap((capability) => capability.tools?.() ?? [])
     return mergeTools(TOOLS, added)
   }
 
-  /** Run a turn, wrapped by all capabilities and cancelled by `signal`; note how it ended. */
+  /** Run a turn as the current one, wrapped by all capabilities; note how it ended. */
   around<T>(turn: Turn, signal: AbortSignal, run: () => Promise<T>): Promise<T> {
     const fail = async (error: unknown): Promise<never> => {
       turn.fail(error, signal)
@@ -83,7 +97,8 @@ export class Runtime {
       return running
     }
     const surrounding = this.capabilities.filter(({ around }) => around)
-    return surrounding.reduceRight(inside, () => run().catch(fail))()
+    const surrounded = surrounding.reduceRight(inside, () => run().catch(fail))
+    return RUNNING.run(turn, surrounded)
   }
 
   /** Return what the agent of a turn is made with. Throws AgentError to refuse the turn. */

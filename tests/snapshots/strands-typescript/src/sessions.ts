@@ -1,119 +1,195 @@
 // Sessions: one first-in-first-out queue each, and the only way to replace a snapshot.
 
-import { AgentError, type Turn } from './contract.ts'
+import { isDeepStrictEqual } from 'node:util'
+
+import { AgentError, type Change, type Turn } from './contract.ts'
 import { abortOf } from './deadline.ts'
 import type { SessionStore, Stored } from './session_store.ts'
 import type { CoreSettings } from './settings.ts'
 
-/** The last turn: the actor of the session, its number, its idempotency key and its reply. */
+/** Where a turn begins: the index of its first message. */
+export interface TurnStart {
+  at: number
+  key: string | null
+  /** What the data had besides messages before the turn, if the turn changed it. */
+  other?: object
+}
+
+/** What a session keeps of its last turn, besides the messages. */
 export interface LastTurn {
   actor: string | null
   turn: number
   key: string | null
   reply: string
+  /** Those whose messages the session holds. */
+  turns: TurnStart[]
   /** Whether the turns before it have vanished from the store. */
   restarted?: boolean
 }
 
-/** A committed session: `data` is the framework's, `app_data` is the template's LastTurn. */
-export interface Snapshot {
+/** What a framework keeps of a session; messages are in its own form. */
+export interface Data {
+  messages: unknown[]
+  [name: string]: unknown
+}
+
+/** What a framework keeps, as a snapshot without the template's `app_data`. */
+export interface Taken {
   scope: string
   schema_version: string
   created_at: string
-  data: unknown
-  app_data: LastTurn
+  data: Data
 }
 
-type Loaded = [Stored | null, Snapshot | null]
+/** A committed session. */
+export type Snapshot = Taken & { app_data: LastTurn }
+
+export type Loaded = [Stored | null, Snapshot | null]
+type Message = { role: string; content: string | { text?: string }[] }
 
 /** A session during one turn: the committed snapshot, and the only way to replace it. */
-class Session {
+export class Session {
   readonly snapshot: Snapshot | null
-  readonly #id: string
-  readonly #actor: string | null
-  readonly #store: SessionStore
-  readonly #stored: Stored | null
+  readonly last: LastTurn | null
+  readonly number: number
+  data: Data
+  turns: TurnStart[]
+  start: TurnStart = { at: 0, key: null }
+  protected stored: Stored | null
+  protected readonly sessions: Sessions
+  protected readonly id: string
+  protected readonly actor: string | null
+  #other: object = {}
 
-  constructor(id: string, actor: string | null, store: SessionStore, loaded: Loaded) {
-    this.#id = id
-    this.#actor = actor
-    this.#store = store
-    ;[this.#stored, this.snapshot] = loaded
-    if (this.snapshot && this.snapshot.app_data.actor !== actor) {
-      throw new AgentError('session_forbidden')
-    }
+  constructor(sessions: Sessions, id: string, actor: string | null, loaded: Loaded) {
+    this.sessions = sessions
+    this.id = id
+    this.actor = actor
+    ;[this.stored, this.snapshot] = loaded
+    this.last = this.snapshot?.app_data ?? null
+    if (this.last && this.last.actor !== actor) throw new AgentError('session_forbidden')
+    this.number = this.last?.turn ?? 0
+    this.data = { messages: [], ...this.snapshot?.data }
+    this.turns = this.last?.turns ?? findTurns(this.data)
   }
 
   /**
-   * Set the turn's number; if its key repeats the last turn's, return that turn for replay.
+   * Number the turn, and reduce `data` to the turns that the model is shown.
    *
-   * Throws `session_too_large` for a prompt that no session can hold.
+   * If the turn's key repeats that of the last turn, return that turn for replay.
+   * Throws `invalid_request` if there is no turn to replace, and `session_too_large`.
    */
-  begin(turn: Turn): LastTurn | null {
+  async begin(turn: Turn): Promise<LastTurn | null> {
     const { key } = turn
-    const last = this.snapshot?.app_data
-    turn.number = (last?.turn ?? 0) + 1
-    if (last && key !== null && key === last.key) {
-      Object.assign(turn, { number: last.turn, outcome: 'replayed' })
-      return last
+    if (this.last && key !== null && key === this.last.key) {
+      Object.assign(turn, { number: this.number, outcome: 'replayed' })
+      return this.last
     }
+    const end = turn.follow(this)
+    turn.number = this.number + 1 - this.turns.length + end
+    turn.prompt ||= textOf(this.data.messages[this.turns[end]!.at] as Message)
     this.#checkSize(turn.prompt)
+    this.cut(end)
+    const excess = this.data.messages.length - this.sessions.settings.historyMessages
+    if (excess > 0) this.turns = drop(this.data, this.turns, (at) => at >= excess)
+    this.start = { at: this.data.messages.length, key: turn.key }
+    this.#other = withoutMessages(this.data)
     return null
+  }
+
+  /** Return the index of a turn, given its number (0: the last). Throws `invalid_request`. */
+  find(asked: number): number {
+    const [first, number] = [this.number - this.turns.length + 1, asked || this.number]
+    if (this.turns.length === 0 || number < first || number > this.number) {
+      const held = this.turns.length > 0 ? `turns ${first} to ${this.number}` : 'no turns'
+      throw new AgentError('invalid_request', `No turn ${number}: the session holds ${held}.`)
+    }
+    return number - first
+  }
+
+  /** Reduce the session to what it was before the turn of this index. */
+  cut(end: number): LastTurn {
+    const turn = this.number - this.turns.length + end
+    const later = this.turns.slice(end)
+    if (later[0]) {
+      const messages = this.data.messages.slice(0, later[0].at)
+      this.data = { ...(later.find(({ other }) => other)?.other ?? this.data), messages }
+      this.turns = this.turns.slice(0, end)
+    }
+    return { actor: this.actor, turn, key: null, reply: '', turns: this.turns }
   }
 
   #checkSize(text: string): void {
     const size = Buffer.byteLength(text)
-    if (size > this.#store.maxBytes) throw new AgentError('session_too_large', '', `${size} bytes`)
+    const { maxBytes } = this.sessions.store
+    if (size > maxBytes) throw new AgentError('session_too_large', '', `${size} bytes`)
   }
 
   /**
    * Save the snapshot that the turn leaves, call `saved`, and return its `app_data`.
    *
-   * `starts` are the indexes of the messages with which turns begin: if the snapshot is too
-   * large, `commit` drops the oldest turns. `saved` is a callback because a save whose
-   * acknowledgement was lost is found by a later load, in another turn.
+   * `saved` is a callback because a save whose acknowledgement was lost is found by a later
+   * load, in another turn. Throws AgentError.
    */
-  async commit(
-    { number, key }: Turn,
-    snapshot: Omit<Snapshot, 'app_data'>,
-    starts: number[],
-    reply: string,
-    saved: () => void,
-  ): Promise<LastTurn> {
-    const last: LastTurn = { actor: this.#actor, turn: number, key, reply }
-    if (this.#stored && !this.snapshot) last.restarted = true
-    let committed = serialize({ ...snapshot, app_data: last })
-    const excess = Buffer.byteLength(committed) - this.#store.maxBytes
-    if (excess > 0 && starts.length > 1) {
-      const data = snapshot.data as { messages: unknown[] }
-      let size = 0
-      const ends = data.messages.map((message) => (size += Buffer.byteLength(serialize(message))))
-      const start = starts.slice(1).find((at) => ends[at - 1]! >= excess) ?? starts.at(-1)
-      const messages = data.messages.slice(start)
-      committed = serialize({ ...snapshot, data: { ...data, messages }, app_data: last })
+  async commit(turn: Turn, taken: Taken, saved: () => void): Promise<LastTurn> {
+    const { number, key, reply, waiting } = turn
+    if (waiting[0]) {
+      const what = `The tool ${waiting[0].name} asks for an approval, which nobody can give here`
+      const detail = `tool ${waiting[0].name} asks for approval`
+      throw new AgentError('reply_incomplete', `${what}; this turn was not kept.`, detail)
+    }
+    const isSame = isDeepStrictEqual(this.#other, withoutMessages(taken.data))
+    const start = isSame ? this.start : { ...this.start, other: this.#other }
+    const turns = [...this.turns, start]
+    const last: LastTurn = { actor: this.actor, turn: number, key, reply, turns }
+    if (this.stored && !this.last) last.restarted = true
+    await this.save(taken, last, saved)
+    return last
+  }
+
+  /** Save, and return the JSON; if it is too large, without its oldest turns. */
+  async save(taken: Taken, last: LastTurn, saved: () => void = () => {}): Promise<string> {
+    const { store } = this.sessions
+    let committed = serialize({ ...taken, app_data: last })
+    const excess = Buffer.byteLength(committed) - store.maxBytes
+    if (excess > 0) {
+      const data = { ...taken.data }
+      const sizes = data.messages.map((message) => Buffer.byteLength(serialize(message)))
+      const sizeOf = (at: number) => sizes.slice(0, at).reduce((sum, size) => sum + size, 0)
+      last.turns = drop(data, last.turns, (at) => sizeOf(at) >= excess)
+      committed = serialize({ ...taken, data, app_data: last })
     }
     this.#checkSize(committed)
-    await this.#store.save(this.#id, committed, this.#stored?.revision ?? null, saved)
-    return last
+    await store.save(this.id, committed, this.stored?.revision ?? null, saved)
+    return committed
+  }
+
+  /** Delete the last turn, and return its number. Throws AgentError if there is none. */
+  async takeBack(): Promise<number> {
+    const last = this.cut(this.find(0))
+    if (last.turn > 0) await this.save({ ...this.snapshot!, data: this.data }, last)
+    else await this.end()
+    return this.number
   }
 
   /** Delete the session, if it was found. */
   async end(): Promise<void> {
-    if (this.#stored) await this.#store.end(this.#id)
+    if (this.stored) await this.sessions.store.end(this.id)
   }
 }
 
 /** The sessions of this process. */
 export class Sessions {
-  readonly #limit: number
+  readonly settings: CoreSettings
   readonly store: SessionStore
+  sessionClass = Session
   /** For each session: how many turns run or wait, and the end of the last of them. */
   readonly queues = new Map<string, { turns: number; last: Promise<unknown> }>()
   /** What the running turn of each session has loaded. */
   readonly #loads = new Map<string, Promise<Loaded>>()
 
   constructor(settings: CoreSettings, store: SessionStore) {
-    this.#limit = settings.sessionQueue
+    this.settings = settings
     this.store = store
   }
 
@@ -132,10 +208,10 @@ export class Sessions {
   ): Promise<T> {
     const loaded = await this.#loads.get(sessionId)?.catch(() => null)
     // Other actors get no place in the queue.
-    if (loaded) new Session(sessionId, actor, this.store, loaded)
+    if (loaded) new this.sessionClass(this, sessionId, actor, loaded)
     signal.throwIfAborted()
     const queue = this.queues.get(sessionId) ?? { turns: 0, last: Promise.resolve() }
-    if (queue.turns > this.#limit) throw new AgentError('session_busy')
+    if (queue.turns > this.settings.sessionQueue) throw new AgentError('session_busy')
     this.queues.set(sessionId, queue)
     queue.turns++
     const { promise: end, resolve: leave } = Promise.withResolvers<void>()
@@ -145,7 +221,7 @@ export class Sessions {
       await Promise.race([before, abortOf(signal)])
       const load = this.#load(sessionId)
       this.#loads.set(sessionId, load)
-      const session = new Session(sessionId, actor, this.store, await load)
+      const session = new this.sessionClass(this, sessionId, actor, await load)
       signal.throwIfAborted()
       return await use(session)
     } finally {
@@ -158,10 +234,22 @@ export class Sessions {
     }
   }
 
+  /** Copy the first turns of a session to a new one. Throws `session_conflict` if it exists. */
+  async fork({ sessionId, actor, fork, turns }: Change, signal: AbortSignal): Promise<void> {
+    const copied = await this.open(sessionId, actor, signal, async (session) => {
+      const last = session.cut(session.find(turns) + 1)
+      return [{ ...session.snapshot!, data: session.data }, last] as const
+    })
+    await this.open(fork, actor, signal, async (copy) => {
+      if (copy.last) throw new AgentError('session_conflict', `The session ${fork} exists already.`)
+      await copy.save(...copied)
+    })
+  }
+
   /** Return what is committed, or null, without waiting for turns. Throws what `open` throws. */
   async read(sessionId: string, actor: string | null): Promise<Snapshot | null> {
     const loaded = await this.#loads.get(sessionId) // what the running turn began with
-    if (loaded) return new Session(sessionId, actor, this.store, loaded).snapshot
+    if (loaded) return new this.sessionClass(this, sessionId, actor, loaded).snapshot
     const { signal } = new AbortController()
     return this.open(sessionId, actor, signal, async ({ snapshot }) => snapshot)
   }
@@ -175,4 +263,26 @@ export class Sessions {
 /** Return JSON; each lone surrogate, which JSON.stringify escapes, becomes U+FFFD. */
 export function serialize(value: unknown): string {
   return JSON.stringify(value).replace(/(?<=(?<!\\)(?:\\\\)*)\\ud.../g, '\ufffd')
+}
+
+/** Return the turns of a session that was stored without `turns`. */
+function findTurns({ messages }: Data): TurnStart[] {
+  return (messages as Message[]).flatMap((message, at) =>
+    message.role === 'user' && textOf(message) ? [{ at, key: null }] : [],
+  )
+}
+
+function textOf({ content }: Message): string {
+  return typeof content === 'string' ? content : content.map(({ text }) => text ?? '').join('')
+}
+
+function withoutMessages(data: Data): object {
+  return JSON.parse(JSON.stringify({ ...data, messages: undefined }))
+}
+
+/** Drop the turns before the first one that fits, or the last; return where the others begin. */
+function drop(data: Data, turns: TurnStart[], fits: (at: number) => boolean): TurnStart[] {
+  const start = (turns.find(({ at }) => fits(at)) ?? turns.at(-1))?.at ?? 0
+  data.messages = data.messages.slice(start)
+  return turns.filter(({ at }) => at >= start).map((turn) => ({ ...turn, at: turn.at - start }))
 }

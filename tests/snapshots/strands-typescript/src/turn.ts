@@ -1,20 +1,27 @@
 // One turn as a transaction: stage a copy of the session, stream the reply, commit at the end.
 
 import { AfterToolCallEvent, Agent, configureLogging, MaxTokensError } from '@strands-agents/sdk'
-import { type Message, NullConversationManager, type Tool } from '@strands-agents/sdk'
-import type { JSONValue } from '@strands-agents/sdk'
+import { Message, NullConversationManager, type Tool } from '@strands-agents/sdk'
+import type { InterruptResponseContent, InterventionHandler } from '@strands-agents/sdk'
+import type { JSONValue, MessageData } from '@strands-agents/sdk'
 
-import { SYSTEM_PROMPT } from './agent.ts'
+import * as own from './agent.ts'
 import { AgentError, isBlank, type ToolCall, type ToolResult, type Turn } from './contract.ts'
 import { withinTime } from './deadline.ts'
 import { describe, log } from './log.ts'
 import type { Runtime } from './runtime.ts'
-import type { LastTurn, Snapshot } from './sessions.ts'
+import type { Data, LastTurn } from './sessions.ts'
 
 const STOPS = ['toolUse', 'maxTokens', 'contentFiltered', 'guardrailIntervened', 'limitTurns']
 
 // The default logs the text of errors, which may quote prompts.
 configureLogging({ debug() {}, info() {}, warn() {}, error() {} })
+
+/** The form of an interrupted agent in a snapshot. */
+interface Interrupted {
+  interrupts: object
+  pendingToolExecution: { assistantMessageData: MessageData }
+}
 
 /** A tool with its name, as capabilities add it. */
 export type NamedTool = Tool
@@ -36,33 +43,33 @@ export function takeTurn(runtime: Runtime, turn: Turn, signal: AbortSignal): Pro
   const { sessions, settings } = runtime
   return runtime.around(turn, signal, () =>
     sessions.open(turn.sessionId, turn.actor, signal, async (session) => {
-      const replayed = session.begin(turn)
+      const replayed = await session.begin(turn)
       if (replayed) {
         await turn.emit(replayed.reply)
         return replayed
       }
-      const agent = stage(runtime, turn, session.snapshot)
-      const before = agent.messages.length
-      const reply = await withinTime(settings.turnTimeoutSeconds, signal, (stop) =>
-        stream(runtime, agent, turn, stop),
+      const agent = stage(runtime, turn, session.data)
+      await withinTime(settings.turnTimeoutSeconds, signal, (stop) =>
+        stream(runtime, agent, Object.assign(turn, { signal: stop })),
       ).finally(() => {
         const { inputTokens, outputTokens } = agent.metrics.accumulatedUsage
         Object.assign(turn, { inputTokens, outputTokens })
       })
       // Without the system prompt: each turn uses the SYSTEM_PROMPT of the current code.
-      const snapshot = agent.takeSnapshot({ preset: 'session', exclude: ['systemPrompt'] })
-      const { scope, schemaVersion: schema_version, createdAt: created_at, data } = snapshot
-      const saved = () => runtime.committed(turn, agent.messages.slice(before))
-      const starts = startsOf(agent.messages)
-      return session.commit(turn, { scope, schema_version, created_at, data }, starts, reply, saved)
+      const taken = agent.takeSnapshot({ preset: 'session', exclude: ['systemPrompt'] })
+      const { scope, schemaVersion: schema_version, createdAt: created_at } = taken
+      const snapshot = { scope, schema_version, created_at, data: taken.data as unknown as Data }
+      const saved = () => runtime.committed(turn, agent.messages.slice(session.start.at))
+      return session.commit(turn, snapshot, saved)
     }),
   )
 }
 
 /** Return a new agent that continues the session and shares no state with it. */
-function stage(runtime: Runtime, turn: Turn, committed: Snapshot | null): Agent {
+function stage(runtime: Runtime, turn: Turn, stored: Data): Agent {
   const agent = new Agent({
-    systemPrompt: SYSTEM_PROMPT,
+    systemPrompt: own.SYSTEM_PROMPT,
+    interventions: (own as { INTERVENTIONS?: InterventionHandler[] }).INTERVENTIONS ?? [],
     printer: false, // the default prints every token
     conversationManager: new NullConversationManager(),
     retryStrategy: null, // a retry after the first chunk would repeat it
@@ -72,28 +79,20 @@ function stage(runtime: Runtime, turn: Turn, committed: Snapshot | null): Agent 
     const name = tool?.name ?? 'that does not exist' // a name that the model made up is not logged
     if (error) log('WARNING', `tool ${name}: ${describe(error)}`)
   })
-  if (committed) {
-    const { schema_version: schemaVersion, created_at: createdAt } = committed
-    const data = committed.data as Record<string, JSONValue>
-    agent.loadSnapshot({ scope: 'agent', schemaVersion, createdAt, data, appData: {} })
-    agent.messages = lastTurns(agent.messages, runtime.settings.historyMessages)
-  }
+  const data = stored as Record<string, JSONValue>
+  agent.loadSnapshot({ scope: 'agent', schemaVersion: '1.0', createdAt: '', data, appData: {} })
   return agent
 }
 
-/** Run the agent and return the emitted text; throw AgentError unless it ended well. */
-async function stream(
-  runtime: Runtime,
-  agent: Agent,
-  turn: Turn,
-  stop: AbortSignal,
-): Promise<string> {
-  const chunks: string[] = []
+/** Run the agent; throw AgentError unless it ended well, or its tools wait. */
+async function stream(runtime: Runtime, agent: Agent, turn: Turn): Promise<void> {
+  const stop = turn.signal
   let size = 0
   const limits = { turns: runtime.settings.maxSteps }
   // As cancelSignal it would keep every listener that a tool does not remove.
   stop.addEventListener('abort', () => agent.cancel())
-  const events = agent.stream(turn.prompt, { limits })
+  const given = (turn.answers as InterruptResponseContent[] | undefined) ?? turn.prompt
+  const events = agent.stream(given, { limits })
   let next
   try {
     for (next = await events.next(); !next.done; next = await events.next()) {
@@ -107,7 +106,7 @@ async function stream(
       }
       if (event?.type === 'modelContentBlockDeltaEvent' && event.delta.type === 'textDelta') {
         const text = event.delta.text.toWellFormed()
-        chunks.push(text)
+        turn.reply += text
         if (text) await turn.emit(text)
       }
       if (next.value.type === 'messageAddedEvent') {
@@ -120,13 +119,26 @@ async function stream(
     throw limit ?? new AgentError('model_failed', '', describe(error), { cause: error })
   }
   const { stopReason, lastMessage } = next.value
+  if (stopReason === 'interrupt') turn.waiting = waitingCalls(agent)
+  for (const call of turn.waiting) await turn.emit(call)
+  if (turn.waiting.length > 0) return
   if (stopReason !== 'endTurn' && stopReason !== 'stopSequence') {
     // An unknown reason is provider text, so it is not logged.
     throw new AgentError('reply_incomplete', '', STOPS.includes(stopReason) ? stopReason : 'other')
   }
   const texts = lastMessage.content.map((block) => (block.type === 'textBlock' ? block.text : ''))
   if (isBlank(texts.join(''))) throw new AgentError('empty_reply')
-  return chunks.join('')
+}
+
+/** Return the calls that are interrupted: the id of an interrupt has that of its call. */
+function waitingCalls(agent: Agent): ToolCall[] {
+  const { data } = agent.takeSnapshot({ include: ['interrupts'] })
+  const { interrupts, pendingToolExecution } = data.interrupts as unknown as Interrupted
+  const ids = Object.keys(interrupts)
+  const message = Message.fromMessageData(pendingToolExecution.assistantMessageData)
+  return [...toolsOf(message)].filter((call): call is ToolCall => {
+    return 'input' in call && ids.some((id) => id.includes(`:${call.id}:`))
+  })
 }
 
 /** Yield the calls of tools, or their results, that a message has. */
@@ -139,17 +151,4 @@ export function* toolsOf({ content }: Pick<Message, 'content'>): Generator<ToolC
       yield { id: block.toolUseId, text: texts.join('\n'), isError: block.status === 'error' }
     }
   }
-}
-
-/** Return the indexes of the messages with which turns begin: the texts of users. */
-function startsOf(messages: Message[]): number[] {
-  return messages.flatMap(({ role, content }, index) =>
-    role === 'user' && content[0]?.type === 'textBlock' ? [index] : [],
-  )
-}
-
-/** Return the last whole turns that fit into `limit` messages; at least the very last one. */
-function lastTurns(messages: Message[], limit: number): Message[] {
-  const starts = startsOf(messages)
-  return messages.slice(starts.find((start) => messages.length - start <= limit) ?? starts.at(-1))
 }

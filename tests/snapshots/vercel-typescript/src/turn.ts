@@ -2,12 +2,15 @@
 
 import { isStepCount, type ModelMessage, RetryError, streamText, type Tool } from 'ai'
 
-import { SYSTEM_PROMPT } from './agent.ts'
+import * as own from './agent.ts'
 import { AgentError, isBlank, type Turn } from './contract.ts'
 import { withinTime } from './deadline.ts'
 import { describe, log } from './log.ts'
 import type { Runtime } from './runtime.ts'
-import type { LastTurn, Snapshot } from './sessions.ts'
+import type { LastTurn } from './sessions.ts'
+
+// The parts that only their own turn needs.
+const PASSING = /^(reasoning|tool-approval)/
 
 type Part = { type: string; text: string; providerOptions?: unknown }
 
@@ -30,53 +33,42 @@ export function takeTurn(runtime: Runtime, turn: Turn, signal: AbortSignal): Pro
   const { sessions, settings } = runtime
   return runtime.around(turn, signal, () =>
     sessions.open(turn.sessionId, turn.actor, signal, async (session) => {
-      const replayed = session.begin(turn)
+      const replayed = await session.begin(turn)
       if (replayed) {
         await turn.emit(replayed.reply)
         return replayed
       }
-      const messages = stage(session.snapshot, settings.historyMessages)
+      const committed = session.data.messages as ModelMessage[] // checked by the store
       const prompt: ModelMessage = { role: 'user', content: turn.prompt }
-      const [reply, responses] = await withinTime(settings.turnTimeoutSeconds, signal, (stop) =>
-        stream(runtime, turn, [...messages, prompt], stop),
+      const staged = [...committed, (turn.answers as ModelMessage | undefined) ?? prompt]
+      const responses = await withinTime(settings.turnTimeoutSeconds, signal, (stop) =>
+        stream(runtime, Object.assign(turn, { signal: stop }), staged),
       )
-      const added = [prompt, ...responses]
+      const turnMessages = [...staged.slice(session.start.at), ...responses]
+      const isWaiting = turn.waiting.length > 0
+      const added = isWaiting ? sanitized(turnMessages) : selfContained(turnMessages)
       // Without the system prompt: each turn uses the SYSTEM_PROMPT of the current code.
-      const data = { messages: [...messages, ...added] }
+      const data = { messages: [...committed.slice(0, session.start.at), ...added] }
       const created_at = new Date().toISOString()
       const snapshot = { scope: 'agent', schema_version: '1.0', created_at, data }
-      const saved = () => runtime.committed(turn, added)
-      return session.commit(turn, snapshot, startsOf(data.messages), reply, saved)
+      return session.commit(turn, snapshot, () => runtime.committed(turn, added))
     }),
   )
 }
 
-/** Return the indexes of the messages with which turns begin: those of users. */
-function startsOf(messages: ModelMessage[]): number[] {
-  return messages.flatMap((message, index) => (message.role === 'user' ? [index] : []))
-}
-
-/** Return the last whole turns that fit into `limit` messages; at least the very last one. */
-function stage(committed: Snapshot | null, limit: number): ModelMessage[] {
-  if (!committed) return []
-  const { messages } = committed.data as { messages: ModelMessage[] } // checked by the store
-  const starts = startsOf(messages)
-  return messages.slice(starts.find((start) => messages.length - start <= limit) ?? starts.at(-1))
-}
-
-/** Run the agent; return the emitted text and the messages of the turn. Throws AgentError. */
+/** Run the agent, and return the messages of its replies. Throws AgentError. */
 async function stream(
   runtime: Runtime,
   turn: Turn,
   staged: ModelMessage[],
-  stop: AbortSignal,
-): Promise<[string, ModelMessage[]]> {
-  const chunks: string[] = []
+): Promise<ModelMessage[]> {
+  const stop = turn.signal
   let size = 0
   const options = runtime.prepare(turn)
   try {
     const result = streamText({
-      instructions: SYSTEM_PROMPT,
+      instructions: own.SYSTEM_PROMPT,
+      toolApproval: (own as { TOOL_APPROVAL?: object }).TOOL_APPROVAL ?? {},
       messages: staged,
       maxRetries: 2, // only before the first chunk
       stopWhen: [isStepCount(runtime.settings.maxSteps), endedBadly],
@@ -117,11 +109,17 @@ async function stream(
       }
       if (part.type === 'text-delta') {
         const chunk = part.text.toWellFormed()
-        chunks.push(chunk)
+        turn.reply += chunk
         await turn.emit(chunk)
       }
     }
-    const { finishReason, rawFinishReason, text, toolCalls } = await result.finalStep
+    const { finishReason, rawFinishReason, text, toolCalls, content } = await result.finalStep
+    for (const part of content) {
+      if (part.type !== 'tool-approval-request' || part.isAutomatic) continue
+      const { toolCallId: id, toolName: name, input } = part.toolCall
+      turn.waiting.push({ id, name, input })
+    }
+    if (turn.waiting.length > 0) return await result.responseMessages
     const isOver = rawFinishReason !== undefined || finishReason !== 'other'
     if (!isOver || ['interrupted', 'error'].includes(finishReason)) {
       throw new AgentError('model_failed', '', 'the stream was cut')
@@ -130,7 +128,7 @@ async function stream(
       throw new AgentError('reply_incomplete', '', finishReason)
     }
     if (isBlank(text)) throw new AgentError('empty_reply')
-    return [chunks.join(''), selfContained(await result.responseMessages)]
+    return await result.responseMessages
   } catch (error) {
     const cause = RetryError.isInstance(error) ? error.lastError : error
     // The SDK wraps an AgentError that a hook or the model threw.
@@ -158,12 +156,12 @@ function sanitized(messages: ModelMessage[]): ModelMessage[] {
   return copies
 }
 
-/** Return the responses without references to state that the provider keeps. */
-function selfContained(responses: ModelMessage[]): ModelMessage[] {
-  return sanitized(responses).map((response) => {
-    const content = response.content as Part[]
-    const lasting = content.filter(({ type }) => !type.startsWith('reasoning'))
+/** Return the messages of a turn without references to state that the provider keeps. */
+function selfContained(messages: ModelMessage[]): ModelMessage[] {
+  return sanitized(messages).flatMap((message) => {
+    if (typeof message.content === 'string') return [message]
+    const lasting = (message.content as Part[]).filter(({ type }) => !PASSING.test(type))
     for (const part of lasting) delete part.providerOptions
-    return { ...response, content: lasting } as ModelMessage
+    return lasting.length > 0 ? [{ ...message, content: lasting } as ModelMessage] : []
   })
 }

@@ -16,9 +16,8 @@ from strands.types.agent import Limits
 from strands.types.event_loop import StopReason
 from strands.types.exceptions import MaxTokensReachedException
 
-from . import contract
-from .agent import SYSTEM_PROMPT
-from .contract import AgentError, Turn, is_blank, well_formed
+from . import agent as own
+from .contract import AgentError, ToolCall, ToolResult, Turn, is_blank, well_formed
 from .log import describe
 from .runtime import Runtime
 from .sessions import LastTurn
@@ -37,16 +36,15 @@ async def take_turn(runtime: Runtime, turn: Turn) -> LastTurn:
         runtime.around(turn),
         runtime.sessions.open(turn.session_id, turn.actor) as session,
     ):
-        if last := session.begin(turn):
+        if last := await session.begin(turn):
             await turn.emit(last["reply"])
             return last
         try:
             async with asyncio.timeout(runtime.settings.turn_timeout_seconds) as limit:
-                agent = _stage(runtime, turn, session.snapshot)
-                before = len(agent.messages)
+                agent = _stage(runtime, turn, session.data)
                 usage = agent.event_loop_metrics.accumulated_usage
                 try:
-                    reply = await _stream(runtime, agent, turn)
+                    await _stream(runtime, agent, turn)
                 finally:
                     turn.input_tokens = usage["inputTokens"]
                     turn.output_tokens = usage["outputTokens"]
@@ -57,37 +55,33 @@ async def take_turn(runtime: Runtime, turn: Turn) -> LastTurn:
         # Without the system prompt: each turn uses the SYSTEM_PROMPT of the current code.
         snapshot = agent.take_snapshot(preset="session", exclude=["messages"]).to_dict()
         snapshot["data"]["messages"] = agent.messages  # without the SDK's copy of each
-        added = agent.messages[before:]
-        starts = _starts(agent.messages)
-        committed = partial(runtime.committed, turn, added)
-        return await session.commit(turn, snapshot, starts, reply, committed)
+        added = agent.messages[session.start["at"] :]
+        return await session.commit(turn, snapshot, partial(runtime.committed, turn, added))
 
 
-def _stage(runtime: Runtime, turn: Turn, committed: dict[str, Any] | None) -> Agent:
+def _stage(runtime: Runtime, turn: Turn, data: dict[str, Any]) -> Agent:
     """Return a new agent that continues the session and shares no state with it."""
-    options = {"system_prompt": SYSTEM_PROMPT, "hooks": [], **runtime.prepare(turn)}
+    options = {"system_prompt": own.SYSTEM_PROMPT, "hooks": [], **runtime.prepare(turn)}
     agent = Agent(
         callback_handler=None,  # the default prints every token
         conversation_manager=NullConversationManager(),
+        interventions=getattr(own, "INTERVENTIONS", []),
         retry_strategy=None,  # a retry after the first chunk would repeat it
         hooks=[_log_tool_failure, *options.pop("hooks")],
         **options,
     )
     agent.add_middleware(ExecuteToolStage, _contain)
-    if committed:
-        # Without the SDK's copy of each message.
-        data = committed["data"] | {"messages": []}
-        agent.load_snapshot(Snapshot.from_dict(committed | {"data": data}))
-        stored = committed["data"]["messages"]
-        agent.messages[:] = _last_turns(stored, runtime.settings.history_messages)
+    # Without the SDK's copy of each message.
+    agent.load_snapshot(Snapshot("agent", "1.0", data | {"messages": []}, {}))
+    agent.messages[:] = data["messages"]
     return agent
 
 
-async def _stream(runtime: Runtime, agent: Agent, turn: Turn) -> str:
-    """Run the agent and return the emitted text; raise AgentError unless it ended well."""
-    texts: list[str] = []
+async def _stream(runtime: Runtime, agent: Agent, turn: Turn) -> None:
+    """Run the agent; raise AgentError unless it ended well, or its tools wait."""
     result, is_whole, size = None, False, 0
-    events = agent.stream_async(turn.prompt, limits=Limits(turns=runtime.settings.max_steps))
+    limits = Limits(turns=runtime.settings.max_steps)
+    events = agent.stream_async(turn.answers or turn.prompt, limits=limits)
     try:
         async with aclosing(events):  # type: ignore[type-var]
             async for event in events:
@@ -95,8 +89,8 @@ async def _stream(runtime: Runtime, agent: Agent, turn: Turn) -> str:
                 if size > runtime.settings.max_reply_bytes:
                     raise AgentError("reply_incomplete", detail="MAX_REPLY_BYTES")
                 if text := event.get("data"):
-                    texts.append(well_formed(text))
-                    await turn.emit(texts[-1])
+                    turn.reply += well_formed(text)
+                    await turn.emit(well_formed(text))
                 for use in tools_of(event.get("message", {"content": []})["content"]):
                     await turn.emit(use)
                 if {"messageStart", "messageStop"} & event.get("event", {}).keys():
@@ -109,6 +103,12 @@ async def _stream(runtime: Runtime, agent: Agent, turn: Turn) -> str:
             if isinstance(limit, AgentError):
                 raise limit from None
         raise AgentError("model_failed", detail=describe(error)) from error
+    if result is not None and result.stop_reason == "interrupt":
+        ids = "".join(interrupt.id for interrupt in result.interrupts)  # with those of the calls
+        uses = tools_of(agent.messages[-1]["content"])
+        turn.waiting = [u for u in uses if isinstance(u, ToolCall) and f":{u.id}:" in ids]
+        if turn.waiting:
+            return
     if result is None or not is_whole:
         raise AgentError("model_failed", detail="the stream was cut")
     if result.stop_reason not in {"end_turn", "stop_sequence"}:
@@ -117,19 +117,18 @@ async def _stream(runtime: Runtime, agent: Agent, turn: Turn) -> str:
         raise AgentError("reply_incomplete", detail=result.stop_reason if known else "other")
     if is_blank("".join(block.get("text", "") for block in result.message["content"])):
         raise AgentError("empty_reply")
-    return "".join(texts)
 
 
-def tools_of(content: list[Any]) -> Iterator[contract.ToolCall | contract.ToolResult]:
+def tools_of(content: list[Any]) -> Iterator[ToolCall | ToolResult]:
     """Yield the calls of tools, or their results, that a message has."""
     for block in content:
         if call := block.get("toolUse"):
-            yield contract.ToolCall(call["toolUseId"], call["name"], call["input"])
+            yield ToolCall(call["toolUseId"], call["name"], call["input"])
         if done := block.get("toolResult"):
             parts = done["content"]
             texts = [part.get("text") or json.dumps(part, default=str) for part in parts]
             is_error = done["status"] == "error"
-            yield contract.ToolResult(done["toolUseId"], "\n".join(texts), is_error)
+            yield ToolResult(done["toolUseId"], "\n".join(texts), is_error)
 
 
 def _size(event: dict[str, Any]) -> int:
@@ -137,18 +136,6 @@ def _size(event: dict[str, Any]) -> int:
     delta = event.get("event", {}).get("contentBlockDelta", {}).get("delta", {})
     text = delta.get("text") or delta.get("toolUse", {}).get("input") or ""
     return len(text.encode(errors="replace"))
-
-
-def _starts(messages: list[Any]) -> list[int]:
-    """Return the indexes of the messages with which turns begin: the texts of users."""
-    is_prompt = [m["role"] == "user" and "text" in m["content"][0] for m in messages]
-    return [index for index, is_start in enumerate(is_prompt) if is_start]
-
-
-def _last_turns(messages: list[Any], limit: int) -> list[Any]:
-    """Return the last whole turns that fit into `limit` messages; at least the very last one."""
-    starts = _starts(messages)
-    return messages[next((s for s in starts if len(messages) - s <= limit), starts[-1]) :]
 
 
 async def _contain(context: Any, run: Any) -> AsyncGenerator[Any, None]:

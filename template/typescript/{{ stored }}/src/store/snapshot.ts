@@ -9,18 +9,29 @@ import { areMessages } from './messages.ts'
 
 export const UNREADABLE = Symbol('unreadable')
 
+const TurnStart = z.object({
+  at: z.int().min(0),
+  key: z.string().nullable(),
+  data: z.looseObject({}).optional(),
+})
 const AppData = z.object({
   actor: z.string().nullable(),
-  turn: z.int().min(1),
+  turn: z.int().min(0),
   key: z.string().nullable(),
   reply: z.string(),
+  turns: z.array(TurnStart).optional(),
 })
-const Snapshot = z.object({
+const Fields = z.object({
   scope: z.literal('agent').default('agent'),
   schema_version: z.enum(['1.0', '1']).transform(() => '1.0'),
   created_at: z.string().default('1970-01-01T00:00:00Z'),
-  data: z.object({ messages: z.unknown().refine(areMessages) }),
+  data: z.object({ messages: z.array(z.unknown()) }),
   app_data: AppData,
+})
+const Snapshot = Fields.refine(({ data: { messages }, app_data: { turns } }) => {
+  if (messages.length === 0) return turns?.length === 0
+  const starts = [-1, ...(turns ?? []).map(({ at }) => at), messages.length]
+  return areMessages(messages) && starts.every((at, index) => at < (starts[index + 1] ?? Infinity))
 })
 
 /** Return the snapshot with its defaults; null where it is invalid or longer than `maxBytes`. */

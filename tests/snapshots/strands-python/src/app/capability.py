@@ -11,6 +11,7 @@ from .contract import Turn
 from .findings import Finding, diagnostic
 from .log import describe
 from .session_store import SessionStore
+from .sessions import LastTurn, Session
 from .settings import CoreSettings
 
 # By method and path, such as "GET /files/{name}": functions that take a Starlette request and the
@@ -79,6 +80,16 @@ class Capability:
     def session_store(self) -> SessionStore | None:
         """Return where the sessions live; the first capability that has a store decides."""
         return None
+
+    def session_class(self) -> type[Session]:
+        """Return the class of sessions; the last capability that overrides this decides."""
+        return Session
+
+    def read(self, body: dict[str, Any], session_id: str) -> Turn | None:
+        """Return the turn that a body of POST /invocations without a prompt asks for, or None."""
+
+    def ask(self, last: LastTurn, turn: Turn, read: Callable[[str], str | None]) -> Turn | None:
+        """Ask a person in the terminal what a turn waits for; return the turn that goes on."""
 
     def routes(self) -> Routes:
         """Return routes; Host, Origin and API_TOKEN are checked before they are called."""

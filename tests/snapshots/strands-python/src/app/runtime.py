@@ -12,7 +12,7 @@ import click
 
 from .agent import TOOLS
 from .capability import Capability, check_all
-from .contract import AgentError, Turn
+from .contract import RUNNING, AgentError, Turn
 from .findings import Finding, refuse_errors
 from .log import log_unexpected
 from .model import build_model, check_model, model_endpoint
@@ -35,6 +35,8 @@ class Runtime:
                 raise click.ClickException(what)
         stores = [store for capability in capabilities if (store := capability.session_store())]
         self.sessions = Sessions(settings, stores[0] if stores else InProcess(settings))
+        for capability in self.overriding("session_class"):
+            self.sessions.session_class = capability.session_class()
 
     @property
     def actor_required(self) -> bool:
@@ -57,6 +59,11 @@ class Runtime:
             lines += capability.describe(address)
         return lines
 
+    def first(self, method: str, *args: Any) -> Any:
+        """Return what the first capability that knows an answer returns, or None."""
+        answers = (getattr(capability, method)(*args) for capability in self.overriding(method))
+        return next((answer for answer in answers if answer is not None), None)
+
     def tools(self) -> list[Any]:
         """Return the tools of every turn, each name once: the agent's own come first."""
         tools = dict[str, Any]()
@@ -71,13 +78,18 @@ class Runtime:
 
     @asynccontextmanager
     async def around(self, turn: Turn) -> AsyncIterator[None]:
-        """Surround a turn with all capabilities."""
-        async with AsyncExitStack() as stack:
-            for capability in self.overriding("around"):
-                context = capability.around(turn)
-                await context.__aenter__()
-                stack.push_async_exit(partial(_leave, context))
-            yield
+        """Make a turn the current one, and surround it with all capabilities."""
+        token = RUNNING.set(turn)
+        try:
+            async with AsyncExitStack() as stack:
+                for capability in self.overriding("around"):
+                    context = capability.around(turn)
+                    await context.__aenter__()
+                    stack.push_async_exit(partial(_leave, context))
+                yield
+        finally:
+            turn.stopped.set()
+            RUNNING.reset(token)
 
     def prepare(self, turn: Turn) -> dict[str, Any]:
         """Return the model, the tools and further options of the agent of one turn."""

@@ -96,6 +96,7 @@ async function restore(load: LoadCapabilities, session: string, checkpoint = '')
       const value = JSON.parse(snapshot)
       // Its idempotency key would answer a new turn with the old reply.
       value.app_data = { ...value.app_data, key: null, restored_from: checkpoint }
+      delete value.app_data.pending // the tools of a turn that waited then may have run
       await store.save(session, JSON.stringify(value), expected)
       return value.app_data.turn
     },

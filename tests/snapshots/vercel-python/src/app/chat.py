@@ -16,7 +16,7 @@ import click
 
 from . import contract
 from .capabilities import Settings, make_capabilities
-from .contract import ToolCall, Turn
+from .contract import ToolCall, Turn, check_prompt
 from .log import as_agent_error
 
 try:
@@ -28,6 +28,8 @@ else:
 
 HELP = """\
 /new      begin a new session
+/retry    run the last turn again, and replace it
+/undo     delete the last turn
 /session  print the id of the session
 /quit     leave, as exit, quit and Ctrl-D do
 Ctrl-C cancels the running turn, clears a half-typed line, or exits on an empty line."""
@@ -69,15 +71,25 @@ def chat(session: str, actor: str | None) -> None:
                 click.echo(f"Started session {session} (previous: {before}).")
             elif command == "/session":
                 click.echo(f"This is session {session}.")
-            elif re.match(r"/\w*(\s|$)", command):  # a path has another slash
+            elif re.match(r"/(?!(retry|undo)$)\w*(\s|$)", command):  # a path has another slash
                 failed += 1
                 click.echo("No such command: /help lists them.")
             elif command:
                 reply = Reply(screen)
+                turn = Turn(session, actor, None, "", reply.show)
                 try:
-                    prompt = contract.check_prompt(line, runtime.settings.max_prompt_chars)
-                    turn = take_turn(runtime, Turn(session, actor, None, prompt, reply.show))
-                    if runner.run(_show(turn, reply)):
+                    if command == "/undo":
+                        number = runner.run(_take_back(runtime, turn))
+                        click.echo(f"Turn {number} was deleted.")
+                        continue
+                    if command == "/retry":
+                        turn.replaces = 0
+                    else:
+                        turn.prompt = check_prompt(line, runtime.settings.max_prompt_chars)
+                    last = runner.run(_show(take_turn(runtime, turn), reply))
+                    while last and (answers := runtime.first("ask", last, turn, screen.read)):
+                        last = runner.run(_show(take_turn(runtime, answers), reply))
+                    if last:
                         done += 1
                         click.echo()
                     elif screen.is_piped:
@@ -100,15 +112,19 @@ def chat(session: str, actor: str | None) -> None:
     sys.exit(screen.is_piped and failed > 0)
 
 
-async def _show(turn: Coroutine[Any, Any, Any], reply: "Reply") -> bool:
-    """Run a turn; return whether it was committed, and not ended by Ctrl-C."""
+async def _take_back(runtime: Any, turn: Turn) -> int:
+    async with runtime.sessions.open(turn.session_id, turn.actor) as session:
+        return int(await session.take_back())
+
+
+async def _show(turn: Coroutine[Any, Any, Any], reply: "Reply") -> Any:
+    """Run a turn; return what it leaves, or None if Ctrl-C ended it."""
     spinner = asyncio.create_task(reply.spin())
     try:
-        await turn
-        return True
+        return await turn
     except asyncio.CancelledError:  # never of a commit that has begun
         reply.at_margin = reply.is_waiting  # ^C was printed behind a text
-        return False
+        return None
     finally:
         spinner.cancel()
         reply.stop_waiting()
@@ -128,9 +144,9 @@ class Screen:
         is_plain = os.getenv("NO_COLOR") or not self.is_live
         return text if is_plain else f"\x1b[{code}m{text}\x1b[0m"
 
-    def read(self) -> str | None:
+    def read(self, question: str = "") -> str | None:
         """Return the next line, or all lines of a paste; None is the end of the conversation."""
-        prompt = f"{self.style('>', 1)} "
+        prompt = question or f"{self.style('>', 1)} "
         if EDITOR and self.is_live:  # readline counts text between these markers as zero columns
             prompt = re.sub("(\x1b.*?m)", "\x01\\1\x02", prompt)
         is_again = False

@@ -11,9 +11,8 @@ from uuid import uuid4
 
 import ai
 
-from . import contract
 from .agent import SYSTEM_PROMPT
-from .contract import AgentError, Turn, is_blank, well_formed
+from .contract import AgentError, ToolCall, ToolResult, Turn, is_blank, well_formed
 from .log import describe
 from .runtime import Runtime
 from .sessions import LastTurn
@@ -34,41 +33,27 @@ async def take_turn(runtime: Runtime, turn: Turn) -> LastTurn:
         runtime.around(turn),
         runtime.sessions.open(turn.session_id, turn.actor) as session,
     ):
-        if last := session.begin(turn):
+        if last := await session.begin(turn):
             await turn.emit(last["reply"])
             return last
         try:
             async with asyncio.timeout(runtime.settings.turn_timeout_seconds) as limit:
-                staged = _stage(session.snapshot, runtime.settings.history_messages)
+                staged, start = session.data["messages"], session.start["at"]
                 messages = [Message.model_validate(message) for message in staged]
-                reply, added = await _stream(runtime, turn, messages)
+                added = (await _stream(runtime, turn, messages))[start:]
         except TimeoutError:
             if not limit.expired():
                 raise
             raise AgentError("turn_timeout") from None
-        messages_after = [*staged, *map(_dump, added)]
-        snapshot, starts = _snapshot(messages_after), _starts(messages_after)
-        committed = partial(runtime.committed, turn, added)
-        return await session.commit(turn, snapshot, starts, reply, committed)
-
-
-def _starts(messages: list[dict[str, Any]]) -> list[int]:
-    """Return the indexes of the messages with which turns begin: those of users."""
-    return [index for index, message in enumerate(messages) if message["role"] == "user"]
-
-
-def _stage(committed: dict[str, Any] | None, limit: int) -> list[dict[str, Any]]:
-    """Return the last whole turns that fit into `limit` messages; at least the very last one."""
-    stored = committed["data"]["messages"] if committed else []
-    starts = _starts(stored) or [0]
-    start = next((s for s in starts if len(stored) - s <= limit), starts[-1])
-    return list(stored[start:])
+        if not turn.waiting:
+            # Reasoning may refer to state that the provider keeps, and only its own turn needs it.
+            for message in added:
+                message.parts = [part for part in message.parts if part.kind != "reasoning"]
+        snapshot = _snapshot([*staged[:start], *map(_dump, added)])
+        return await session.commit(turn, snapshot, partial(runtime.committed, turn, added))
 
 
 def _dump(message: Message) -> dict[str, Any]:
-    # Without reasoning: it may refer to state that the provider keeps, and only its own turn
-    # needs it.
-    message.parts = [part for part in message.parts if part.kind != "reasoning"]
     return message.model_dump(mode="json", exclude_none=True, fallback=str)
 
 
@@ -78,14 +63,13 @@ def _snapshot(messages: list[dict[str, Any]]) -> dict[str, Any]:
     return snapshot | {"created_at": datetime.now(UTC).isoformat().replace("+00:00", "Z")}
 
 
-async def _stream(runtime: Runtime, turn: Turn, staged: list[Message]) -> tuple[str, list[Message]]:
-    """Run the agent; return the emitted text and the messages of the turn."""
-    texts, size = list[str](), 0
-    prompt = ai.user_message(turn.prompt)
-    messages = [ai.system_message(SYSTEM_PROMPT), *staged, prompt]
-    options = runtime.prepare(turn)
-    model, agent = options.pop("model"), _Agent(**options)
-    agent.max_steps, agent.emit = runtime.settings.max_steps, turn.emit
+async def _stream(runtime: Runtime, turn: Turn, staged: list[Message]) -> list[Message]:
+    """Run the agent, and return the messages of the session."""
+    size, prompt = 0, [] if turn.answers else [ai.user_message(turn.prompt)]
+    messages = [ai.system_message(SYSTEM_PROMPT), *staged, *prompt]
+    options = {"agent": TurnAgent, **runtime.prepare(turn)}
+    model, agent = options.pop("model"), options.pop("agent")(**options)
+    agent.max_steps, agent.turn = runtime.settings.max_steps, turn
     try:
         async with agent.run(model, messages) as run:
             async for event in run:
@@ -97,25 +81,25 @@ async def _stream(runtime: Runtime, turn: Turn, staged: list[Message]) -> tuple[
                     turn.input_tokens += event.message.usage.input_tokens
                     turn.output_tokens += event.message.usage.output_tokens
                 if isinstance(event, ai.events.TextDelta) and event.chunk:
-                    texts.append(well_formed(event.chunk))
-                    await turn.emit(texts[-1])
+                    turn.reply += well_formed(event.chunk)
+                    await turn.emit(well_formed(event.chunk))
     except Exception as error:
         while isinstance(error, ExceptionGroup):
             error = error.exceptions[0]
         if isinstance(error, AgentError):
             raise error from None
         raise AgentError("model_failed", detail=describe(error)) from error
-    if not run.messages[-1].text:
+    if not run.messages[-1].text and not turn.waiting:
         raise AgentError("empty_reply")
-    return "".join(texts), [prompt, *run.messages[len(messages) :]]
+    return list[Message](run.messages[1:])
 
 
-class _Agent(ai.Agent):
+class TurnAgent(ai.Agent):
     """An agent of at most `max_steps` steps, each from whole messages."""
 
     LOOP_BUFFER = 0  # the model waits for a reader that is slow
     max_steps: int
-    emit: contract.Emit
+    turn: Turn
 
     async def loop(self, context: ai.Context) -> AsyncGenerator[ai.events.AgentEvent]:
         for _ in range(self.max_steps):
@@ -127,22 +111,22 @@ class _Agent(ai.Agent):
                         reason = event.finish_reason
             calls = _check(stream.message, reason, context.messages)
             context.add(stream.message)
-            if not calls:
-                return
             gated = {tool.name for tool in self.tools if tool.require_approval}
-            for name in gated & {call.tool_name for call in calls}:
-                # Nobody is asked, so the call would wait until the turn times out.
-                what = f"The tool {name} asks for an approval, which nobody can give here"
-                detail = f"tool {name} asks for approval"
-                raise AgentError("reply_incomplete", f"{what}; this turn was not kept.", detail)
-            results = await asyncio.gather(*[self._call(call) for call in calls])
-            context.add(ai.tool_message(*results))
+            self.turn.waiting = [given(call) for call in calls if call.tool_name in gated]
+            if not calls or not await self.run_tools(context, calls):
+                return
         raise AgentError("reply_incomplete", detail=f"{self.max_steps} steps")
 
-    async def _call(self, call: CallPart) -> ai.events.ToolCallResult:
+    async def run_tools(self, context: ai.Context, calls: list[CallPart]) -> bool:
+        """Run the tools, and return True, unless some calls wait for an approval."""
+        if not self.turn.waiting:
+            context.add(ai.tool_message(*await asyncio.gather(*map(self.call, calls))))
+        return not self.turn.waiting
+
+    async def call(self, call: CallPart) -> ai.events.ToolCallResult:
         """Call a tool; its failure is a result for the model, and the turn continues."""
         name = call.tool_name
-        await self.emit(contract.ToolCall(call.tool_call_id, name, json.loads(call.tool_args)))
+        await self.turn.emit(given(call))
         ids: Any = {"tool_call_id": call.tool_call_id, "tool_name": name}
         try:
             result = await self.resolve(call)()
@@ -156,8 +140,13 @@ class _Agent(ai.Agent):
         for part in result.results:
             done = part.result
             text = done if isinstance(done, str) else json.dumps(done, default=str)
-            await self.emit(contract.ToolResult(part.tool_call_id, text, part.is_error))
+            await self.turn.emit(ToolResult(part.tool_call_id, text, part.is_error))
         return result
+
+
+def given(call: CallPart) -> ToolCall:
+    """Return a tool call in the words of the contract."""
+    return ToolCall(call.tool_call_id, call.tool_name, json.loads(call.tool_args))
 
 
 def _check(message: Message, reason: str | None, history: list[Message]) -> list[CallPart]:

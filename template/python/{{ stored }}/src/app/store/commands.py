@@ -192,6 +192,7 @@ async def _restore(
     value = json.loads(snapshot)
     # Without the idempotency key: a new turn with the same key would get the old reply.
     value["app_data"] |= {"key": None, "restored_from": checkpoint}
+    value["app_data"].pop("pending", None)  # the tools of a turn that waited then may have run
     await store.save(session_id, json.dumps(value, ensure_ascii=False).encode(), expected)
     return int(value["app_data"]["turn"])
 

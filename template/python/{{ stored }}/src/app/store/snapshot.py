@@ -1,22 +1,31 @@
 """Reads stored bytes: validates them before a turn continues from them, and finds their actor."""
 
 import json
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from .base import DurableStore
 
 UNREADABLE = object()
 
 
+class _TurnStart(BaseModel):
+    model_config = ConfigDict(strict=True)
+
+    at: int = Field(ge=0)
+    key: str | None
+    data: dict[str, Any] = {}
+
+
 class _AppData(BaseModel):
     model_config = ConfigDict(strict=True)
 
     actor: str | None
-    turn: int = Field(ge=1)
+    turn: int = Field(ge=0)
     key: str | None
     reply: str
+    turns: list[_TurnStart] | None = None
 
 
 class _Data(BaseModel):
@@ -27,7 +36,7 @@ class _Data(BaseModel):
     def _are_of_this_framework(cls, messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
         from .messages import are_messages  # imports the framework, which takes a second
 
-        if not are_messages(messages):
+        if messages and not are_messages(messages):
             raise ValueError("not messages of this agent's framework")
         return messages
 
@@ -38,6 +47,14 @@ class _Snapshot(BaseModel):
     created_at: str = "1970-01-01T00:00:00Z"
     data: _Data
     app_data: _AppData
+
+    @model_validator(mode="after")
+    def _has_its_turns(self) -> Self:
+        starts, end = [start.at for start in self.app_data.turns or []], len(self.data.messages)
+        is_empty = self.app_data.turns == [] and not end
+        if starts != sorted({*starts} & {*range(end)}) or (not end and not is_empty):
+            raise ValueError("not the turns of these messages")
+        return self
 
 
 def read_snapshot(stored: bytes, max_bytes: int) -> bytes | None:

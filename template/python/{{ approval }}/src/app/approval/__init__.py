@@ -1,0 +1,1 @@
+"""Tool calls that wait until a person approves or denies them."""

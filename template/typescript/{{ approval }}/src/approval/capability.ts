@@ -1,0 +1,64 @@
+// The answers to tool calls that wait, as a capability.
+
+import { Capability, type Options, type Read } from '../capability.ts'
+import { AgentError, isBlank, type Turn } from '../contract.ts'
+import type { Result } from '../server.ts'
+import type { LastTurn } from '../sessions.ts'
+import * as adapter from './adapter.ts'
+import { Answers, type Kept, WaitingSession } from './session.ts'
+
+const FORM = 'Send {"approve": ["id", ...], "deny": [{"id": "...", "reason": "..."}, ...]}.'
+
+const NO_REASON = 'no reason given'
+
+/** Lets turns wait for a person, and go on in any process that has the session. */
+export class Approval extends Capability {
+  override sessionClass(): typeof WaitingSession {
+    return WaitingSession
+  }
+
+  /** Return the turn that goes on with these answers. Throws `invalid_request`. */
+  override read(body: object, sessionId: string): Turn | undefined {
+    if (!('approve' in body) && !('deny' in body)) return undefined
+    const { approve = [], deny = [] } = body as Record<string, unknown>
+    if (!Array.isArray(approve) || !Array.isArray(deny))
+      throw new AgentError('invalid_request', FORM)
+    const given = [...approve.map((id): [unknown, null] => [id, null]), ...deny.map(readDenial)]
+    const reasons = new Map(
+      given.filter((one): one is [string, string | null] => {
+        return typeof one[0] === 'string'
+      }),
+    )
+    if (reasons.size < given.length || given.length === 0) {
+      throw new AgentError('invalid_request', `${FORM} Name each call once.`)
+    }
+    return new Answers({ sessionId, actor: null, key: null, prompt: '', reasons })
+  }
+
+  /** Ask whether each call may run: y approves, anything else is why it may not. */
+  override async ask(last: LastTurn, turn: Turn, read: Read): Promise<Turn | undefined> {
+    const { waiting = [], dropped } = last as Partial<Result & Kept>
+    if (dropped) console.log('The turn that waited was dropped.')
+    const reasons = new Map<string, string | null>()
+    for (const { id, tool, input } of waiting) {
+      const answer = await read(`Run ${tool} ${JSON.stringify(input)}? [y/N/reason] `)
+      if (answer === null) return undefined // the conversation ends: the turn goes on waiting
+      const reason = /^\s*no?\s*$/i.test(answer) || isBlank(answer) ? NO_REASON : answer
+      reasons.set(id, /^\s*y(es)?\s*$/i.test(answer) ? null : reason)
+    }
+    const { sessionId, actor, emit } = turn
+    const answers = new Answers({ sessionId, actor, key: null, prompt: '', emit, reasons })
+    return reasons.size > 0 ? answers : undefined
+  }
+
+  /** Tell the model why calls were denied. */
+  override prepare(turn: Turn, options: Options): void {
+    if (turn instanceof Answers) adapter.prepare(turn.reasons, options)
+  }
+}
+
+function readDenial(denial: unknown): [unknown, string] {
+  const { id, reason = '' } = Object(denial) as Record<string, unknown>
+  if (typeof reason !== 'string') throw new AgentError('invalid_request', FORM)
+  return [id, isBlank(reason) ? NO_REASON : reason.toWellFormed()]
+}

@@ -1,0 +1,133 @@
+// A session in which a turn can wait: beside what is committed, in the same record.
+
+import { z } from 'zod'
+
+import { AgentError, Turn } from '../contract.ts'
+import { type LastTurn, type Loaded, Session } from '../sessions.ts'
+import type { Sessions, Taken } from '../sessions.ts'
+import type { CoreSettings, SettingsOf } from '../settings.ts'
+import * as adapter from './adapter.ts'
+import type { APPROVAL_SETTINGS } from './settings.ts'
+
+/** A turn that goes on: null for each call that is approved, or why it is denied. */
+export class Answers extends Turn {
+  readonly reasons: ReadonlyMap<string, string | null>
+
+  constructor(asked: ConstructorParameters<typeof Turn>[0] & Pick<Answers, 'reasons'>) {
+    super(asked)
+    this.reasons = asked.reasons
+  }
+}
+
+/** A turn that waits. */
+const WAITING = z.object({
+  turn: z.int(),
+  key: z.string().nullable(),
+  prompt: z.string(),
+  reply: z.string(), // so far
+  calls: z.array(z.object({ id: z.string(), tool: z.string(), input: z.unknown() })),
+  until: z.int(), // in unix seconds
+  messages: z.array(z.unknown()), // of the turn
+  other: z.looseObject({}), // what else the framework keeps
+})
+export type Waiting = z.infer<typeof WAITING>
+
+/** The `app_data` of a snapshot, with the turn that waits. */
+export type Kept = LastTurn & { pending?: Waiting; dropped?: boolean }
+
+/** A session in which a turn can wait for a person, and go on in another process. */
+export class WaitingSession extends Session {
+  readonly #waiting: Waiting | undefined
+  #drops = false
+
+  constructor(sessions: Sessions, id: string, actor: string | null, loaded: Loaded) {
+    super(sessions, id, actor, loaded)
+    const { data } = WAITING.safeParse((this.last as Kept | null)?.pending)
+    this.#waiting = data && Date.now() / 1000 < data.until ? data : undefined
+  }
+
+  /**
+   * Begin a turn, which drops the one that waits, or go on with that one.
+   *
+   * Throws AgentError `not_waiting` unless exactly the calls that wait are answered.
+   */
+  override async begin(turn: Turn): Promise<LastTurn | null> {
+    const waiting = this.#waiting
+    if (this.last && turn.key !== null && turn.key === this.last.key) return super.begin(turn)
+    if (turn instanceof Answers) {
+      await this.#goOn(turn)
+      return null
+    }
+    if (waiting && turn.key !== null && turn.key === waiting.key) {
+      Object.assign(turn, { number: waiting.turn, outcome: 'replayed' })
+      return this.#result(waiting)
+    }
+    await super.begin(turn)
+    this.#drops = waiting !== undefined
+    return null
+  }
+
+  async #goOn(turn: Answers): Promise<void> {
+    const waiting = this.#waiting
+    const ids = waiting?.calls.map(({ id }) => id) ?? []
+    if (!waiting || ids.length !== turn.reasons.size || !ids.every((id) => turn.reasons.has(id))) {
+      const what = `These tool calls wait, and all must be answered: ${ids.join(', ')}.`
+      throw new AgentError('not_waiting', waiting ? what : '')
+    }
+    const key = turn.key ?? waiting.key
+    const replaces = waiting.turn <= this.number ? waiting.turn : null
+    await super.begin(Object.assign(turn, { key: null, replaces, prompt: waiting.prompt }))
+    this.start.key = key
+    if ([...turn.reasons.values()].includes(null)) await this.#claim()
+    const answers = adapter.answers(waiting, turn.reasons)
+    Object.assign(turn, { key, reply: waiting.reply, answers })
+    this.data = { ...waiting.other, messages: [...this.data.messages, ...waiting.messages] }
+  }
+
+  /** Take the turn out of the record before a tool runs, so that it runs only once. */
+  async #claim(): Promise<void> {
+    const saved = await this.save(...this.#committed())
+    const claimed = await this.sessions.store.load(this.id)
+    if (claimed?.snapshot !== saved) throw new AgentError('session_conflict')
+    this.stored = claimed
+  }
+
+  #committed(): [Taken, Kept] {
+    const { app_data: last, ...taken } = this.snapshot!
+    return [taken, { ...last, pending: undefined } as LastTurn]
+  }
+
+  /** Commit a turn; or keep it beside what is committed, if its tool calls wait. */
+  override async commit(turn: Turn, taken: Taken, saved: () => void): Promise<LastTurn> {
+    const { number, key, prompt, reply } = turn
+    if (turn.waiting.length === 0) return super.commit(turn, taken, saved)
+    const { messages, ...other } = taken.data
+    const settings = this.sessions.settings as CoreSettings & SettingsOf<typeof APPROVAL_SETTINGS>
+    const waiting: Waiting = {
+      turn: number,
+      key,
+      prompt,
+      reply,
+      calls: turn.waiting.map(({ id, name, input }) => ({ id, tool: name, input })),
+      until: Math.floor(Date.now() / 1000) + settings.waitingSeconds,
+      messages: messages.slice(this.start.at),
+      other,
+    }
+    const none = { actor: this.actor, turn: 0, key: null, reply: '', turns: [] }
+    const empty: [Taken, Kept] = [{ ...taken, data: { messages: [] } }, none]
+    const [before, last] = this.last ? this.#committed() : empty
+    await super.save(before, { ...last, pending: waiting } as LastTurn)
+    turn.outcome = 'waiting'
+    return this.#result(waiting)
+  }
+
+  #result({ turn, calls }: Waiting): LastTurn {
+    return { turn, waiting: calls, dropped: this.#drops } as unknown as LastTurn
+  }
+
+  /** Save; note in a turn that it took the place of the one that waited. */
+  override async save(taken: Taken, last: LastTurn, saved?: () => void): Promise<string> {
+    if (this.#drops) Object.assign(last, { dropped: true })
+    return super.save(taken, last, saved)
+  }
+}

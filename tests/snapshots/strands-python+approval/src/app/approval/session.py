@@ -1,0 +1,155 @@
+"""A session in which a turn can wait: beside what is committed, in the same record."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, NotRequired, TypedDict, cast
+
+from pydantic import TypeAdapter, ValidationError
+
+from ..contract import AgentError, Turn
+from ..sessions import LastTurn, Loaded, Session, Sessions, Snapshot
+from . import adapter
+from .settings import ApprovalSettings
+
+
+@dataclass(eq=False)
+class Answers(Turn):
+    """A turn that goes on: None for each call that is approved, or why it is denied."""
+
+    reasons: dict[str, str | None] = field(default_factory=dict, repr=False)
+
+
+class Call(TypedDict):
+    """A tool call that waits."""
+
+    id: str
+    tool: str
+    input: Any
+
+
+class Waiting(TypedDict):
+    """A turn that waits."""
+
+    turn: int
+    key: str | None
+    prompt: str
+    reply: str  # so far
+    calls: list[Call]
+    until: int  # in unix seconds
+    messages: list[Any]  # of the turn
+    other: dict[str, Any]  # what else the framework keeps
+
+
+class Kept(LastTurn):
+    """The `app_data` of a snapshot, with the turn that waits."""
+
+    pending: NotRequired[Any]
+    dropped: NotRequired[bool]
+
+
+WAITING = TypeAdapter(Waiting)
+
+
+class WaitingSession(Session):
+    """A session in which a turn can wait for a person, and go on in another process."""
+
+    def __init__(self, sessions: Sessions, id: str, actor: str | None, loaded: Loaded) -> None:
+        super().__init__(sessions, id, actor, loaded)
+        self._waiting, self._drops = _read(cast(Kept | None, self.last)), False
+
+    async def begin(self, turn: Turn) -> LastTurn | None:
+        """Begin a turn, which drops the one that waits, or go on with that one.
+
+        Raises AgentError `not_waiting` unless exactly the calls that wait are answered.
+        """
+        waiting = self._waiting
+        if self.last and turn.key is not None and turn.key == self.last["key"]:
+            return await super().begin(turn)  # a replay
+        if isinstance(turn, Answers):
+            await self._go_on(turn)
+            return None
+        if waiting and turn.key is not None and turn.key == waiting["key"]:
+            turn.number, turn.outcome = waiting["turn"], "replayed"
+            return self._result(waiting)
+        await super().begin(turn)
+        self._drops = waiting is not None
+        return None
+
+    async def _go_on(self, turn: Answers) -> None:
+        waiting = self._waiting
+        ids = [call["id"] for call in waiting["calls"]] if waiting else []
+        if not waiting or {*ids} != turn.reasons.keys():
+            what = f"These tool calls wait, and all must be answered: {', '.join(ids)}."
+            raise AgentError("not_waiting", what if ids else "")
+        key, turn.key = turn.key or waiting["key"], None
+        turn.replaces = waiting["turn"] if waiting["turn"] <= self.number else None
+        turn.prompt = waiting["prompt"]
+        await super().begin(turn)
+        self.start["key"] = turn.key = key
+        if None in turn.reasons.values():
+            await self._claim()
+        turn.reply, turn.answers = waiting["reply"], adapter.answers(waiting, turn.reasons)
+        messages = [*self.data["messages"], *waiting["messages"]]
+        self.data = {**waiting["other"], "messages": messages}
+
+    async def _claim(self) -> None:
+        """Take the turn out of the record before a tool runs, so that it runs only once."""
+        saved = await self.save(*self._committed())
+        claimed = await self._sessions.store.load(self._id)
+        if claimed is None or claimed.snapshot != saved:
+            raise AgentError("session_conflict")
+        self._stored = claimed
+
+    def _committed(self) -> tuple[Snapshot, Kept]:
+        committed = {name: value for name, value in (self.last or {}).items() if name != "pending"}
+        return cast(Snapshot, self.snapshot), cast(Kept, committed)
+
+    async def commit(self, turn: Turn, snapshot: Snapshot, saved: Callable[[], None]) -> LastTurn:
+        """Commit a turn; or keep it beside what is committed, if its tool calls wait."""
+        if not turn.waiting:
+            return await super().commit(turn, snapshot, saved)
+        messages = snapshot["data"]["messages"]
+        waiting = Waiting(
+            turn=turn.number,
+            key=turn.key,
+            prompt=turn.prompt,
+            reply=turn.reply,
+            calls=[Call(id=call.id, tool=call.name, input=call.input) for call in turn.waiting],
+            until=int(time.time()) + self._settings.waiting_seconds,
+            messages=messages[self.start["at"] :],
+            other={name: value for name, value in snapshot["data"].items() if name != "messages"},
+        )
+        none = Kept(actor=self._actor, turn=0, key=None, reply="", turns=[])
+        before, last = snapshot | {"data": {"messages": []}}, none
+        if self.last:
+            before, last = self._committed()
+        last["pending"] = waiting
+        await super().save(before, last)
+        turn.outcome = "waiting"
+        return self._result(waiting)
+
+    async def save(
+        self, snapshot: Snapshot, last: LastTurn, saved: Callable[[], None] = lambda: None
+    ) -> bytes:
+        """Save; note in a turn that it took the place of the one that waited."""
+        if self._drops:
+            cast(Kept, last)["dropped"] = True
+        return await super().save(snapshot, last, saved)
+
+    @property
+    def _settings(self) -> ApprovalSettings:
+        return cast(ApprovalSettings, self._sessions.settings)
+
+    def _result(self, waiting: Waiting) -> LastTurn:
+        told = {"turn": waiting["turn"], "waiting": waiting["calls"], "dropped": self._drops}
+        return cast(LastTurn, told)
+
+
+def _read(last: Kept | None) -> Waiting | None:
+    """Return the turn that waits, if it is readable and its time is not over."""
+    try:
+        waiting = WAITING.validate_python(last["pending"]) if last else None
+    except (KeyError, ValidationError):
+        return None
+    return waiting if waiting and time.time() < waiting["until"] else None

@@ -1,0 +1,54 @@
+"""Approvals of the AI SDK: tools with `require_approval`."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import suppress
+from typing import Any
+
+import ai
+
+from ..turn import CallPart, TurnAgent, given
+
+
+def answers(waiting: Mapping[str, Any], reasons: Mapping[str, str | None]) -> dict[str, Any]:
+    """Return the answers by the ids of the calls, as ToolApproval of the SDK."""
+    return {id: {"granted": reason is None, "reason": reason} for id, reason in reasons.items()}
+
+
+def prepare(reasons: Mapping[str, str | None], options: dict[str, Any]) -> None:
+    """Make the agent one whose calls can wait; the SDK tells the model the reasons."""
+    options["agent"] = WaitingAgent
+
+
+class WaitingAgent(TurnAgent):
+    """An agent whose other calls run before the turn waits, and not again when it goes on."""
+
+    async def loop(self, context: ai.Context) -> AsyncGenerator[ai.events.AgentEvent]:
+        if (calls := context.messages[-1].tool_calls) and not await self.run_tools(context, calls):
+            return
+        async for event in super().loop(context):
+            yield event
+
+    async def run_tools(self, context: ai.Context, calls: list[CallPart]) -> bool:
+        """Run the tools that do not wait; return whether none does."""
+        answers = self.turn.answers or {}
+        waiting = [call for call in calls if call.tool_call_id not in answers and self._waits(call)]
+        others = [call for call in calls if call not in waiting]
+        for call in others:
+            if call.tool_call_id in answers:
+                ai.resolve_hook(f"approve_{call.tool_call_id}", answers[call.tool_call_id])
+        results = await asyncio.gather(*map(self.call, others))
+        self.turn.waiting = [given(call) for call in waiting]
+        for call, result in zip(others, results, strict=True):
+            call.cached_result = result.results[0] if waiting else None
+        for part in self.turn.waiting:
+            await self.turn.emit(part)
+        if not waiting:
+            context.add(ai.tool_message(*results))
+        return not waiting
+
+    def _waits(self, call: CallPart) -> bool:
+        with suppress(KeyError, ValueError):  # of what the model is told without asking
+            tool = self.resolve(call)
+            return tool.kwargs is not None and isinstance(tool, ai.agents.GatedToolCall)
+        return False
