@@ -18,7 +18,7 @@ import pytest
 import yaml
 
 from hooks.variants import TARGETS
-from tests.conformance.client import Exchange
+from tests.conformance.client import JSON, KEY, SESSION, USER, Exchange
 from tests.conformance.provider import Provider
 from tests.conformance.steps import HANG, Call, Refuse
 from tests.conformance.targets import TARGETS as CONFORMANCE
@@ -53,11 +53,30 @@ def run(project: Path, *arguments: str, typed: str = "", **settings: str) -> str
     return forks.run(command, project, environment, typed=typed).stdout
 
 
+def in_order(imports: str) -> str:
+    """The import lines of two files as those of one: each module once, in three groups."""
+    names: dict[str, set[str]] = {}
+    for line in imports.split("\n"):
+        if found := re.fullmatch(r"import \{ (.*) \} from '(.*)'|from (\S+) import (.*)", line):
+            names.setdefault(found[2] or found[3], set()).update((found[1] or found[4]).split(", "))
+        elif line:
+            names[line.removeprefix("import ")] = set()
+    groups: list[list[str]] = [[], [], []]
+    for module, group in sorted(names.items()):
+        listed, is_ts = ", ".join(sorted(group, key=str.lower)), "from '" in imports
+        script = f"import {{ {listed} }} from '{module}'"
+        line = script if is_ts else f"from {module} import {listed}"
+        is_standard = module.startswith("node:") or module in sys.stdlib_module_names
+        at = 2 if module.startswith(".") else 0 if is_standard else 1
+        groups[at].append(line if group else f"import {module}")
+    return "\n\n".join("\n".join(lines) for lines in groups if lines) + "\n"
+
+
 def add_tool(path: Path, block: str, name: str) -> None:
-    """Write what an owner would: imports for the imports, the tool before TOOLS and into it."""
-    imports = IMPORTS.search(block)
+    """Write what an owner would: its imports to the imports, the tool before TOOLS and into it."""
     code = IMPORTS.sub("", block).strip("\n")
-    text = IMPORTS.sub(imports[0] if imports else r"\g<0>", path.read_text())
+    imports = "".join(found[0] for found in map(IMPORTS.search, (path.read_text(), block)) if found)
+    text = IMPORTS.sub(lambda _: in_order(imports), path.read_text())
     gap = "\n\n\n" if path.suffix == ".py" else "\n\n"
     text = re.sub(r"^(export const )?TOOLS", lambda m: code + gap + m[0], text, flags=re.MULTILINE)
     listed = re.compile(r"^((?:export const )?TOOLS.*?)( ?[\]}])$", re.MULTILINE)
@@ -84,17 +103,21 @@ def project(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     project = tmp_path_factory.mktemp(target) / "my-agent"
     shutil.copytree(rendered(target), project)
     link_environment(project, environment(target))
-    tool, model, route, capability = BLOCK.findall((project / "README.md").read_text())
+    blocks = BLOCK.findall((project / "README.md").read_text())
+    tool, payment, model, route, capability = blocks
     python = (project / "src" / "app" / "agent.py").exists()
     agent = project / "src" / ("app/agent.py" if python else "agent.ts")
     routes = agent.with_stem("routes")
-    names = ("lookup_order", "summarize")
+    names = ("lookup_order", "pay_my_order", "summarize")
     if target == "strands-typescript":
-        names = ("lookupOrder", "summarize")
+        names = ("lookupOrder", "payMyOrder", "summarize")
     elif target == "vercel-typescript":
-        names = ("lookup_order: lookupOrder", "summarize")
-    add_tool(agent, tool, names[0])
-    add_tool(agent, model, names[1])
+        names = ("lookup_order: lookupOrder", "pay_my_order: payMyOrder", "summarize")
+    for block, name in zip((tool, payment, model), names, strict=True):
+        add_tool(agent, block, name)
+    if not python:  # four tools are longer than a line
+        prettier = project / "node_modules" / "prettier" / "bin" / "prettier.cjs"
+        subprocess.run([NODE, prettier, "--write", agent], cwd=project, check=True)
     own, _, listed = route.rpartition("\n\n\n")
     text = re.sub(r"(?m)^(export const )?ROUTES.*\n", lambda _: listed, routes.read_text())
     routes.write_text(re.sub(r"(?m)^(?=# By method)", lambda _: f"\n{own}\n\n\n", text))
@@ -118,6 +141,24 @@ def test_the_tools_and_the_second_model_of_the_readme_answer(
     wrong = said.rpartition("The tool answered: ")[2]
     assert "order_id" in wrong
     assert re.search("required|expected", wrong, re.IGNORECASE)
+
+
+def test_a_payment_of_the_readme_is_the_actors_and_the_same_if_its_turn_is_repeated(
+    project: Path,
+) -> None:
+    typed = "use pay_my_order: 7\nuse pay_my_order: 7\n/retry\n"
+    said = run(project, "chat", "--actor", "ada", typed=typed)
+    assert said.count("The tool answered: ada has paid order 7.") == 3
+    assert len(set(re.findall("Idempotency key: (.*)", said))) == 3, "no turn was sent again"
+    sent = {"prompt": "use pay_my_order: 7"}
+    headers = {SESSION: "s", USER: "ada", KEY: "k", **JSON}
+    keys = []
+    for _ in range(2):  # the first is lost with its process, before anything was kept
+        with serving(project) as (port, _):
+            exchange = Exchange(("127.0.0.1", port))
+            exchange.send("POST", "/invocations", headers, sent)
+            keys += re.findall("Idempotency key: (.*)", exchange.reply().text)
+    assert keys == ["s 1 k 7."] * 2
 
 
 def test_the_second_model_of_the_readme_ends_with_its_turn_and_is_not_in_the_log(

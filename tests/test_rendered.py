@@ -42,9 +42,10 @@ TYPED = {
 SLOW = pytest.mark.slow
 # The sections of a README that an answer brings, and the lines that each may have.
 SECTIONS = {
+    "Approvals": 42,
     "Container": 45,
     "Deploy": 10,
-    "HTTP": 32,
+    "HTTP": 35,
     "Long-term memory": 41,
     "MCP servers": 42,
     "On Amazon Bedrock AgentCore": 70,
@@ -99,7 +100,7 @@ def test_the_readme_and_the_guidance_are_short(project: Path) -> None:
     lines = {title: len(text.splitlines()) + 1 for title, text in sections.items()}
     for title, most in SECTIONS.items():
         assert lines.pop(title, 0) <= most, title
-    assert sum(lines.values()) <= 180
+    assert sum(lines.values()) <= 200
     assert len((project / "AGENTS.md").read_text("utf-8").splitlines()) <= 15
 
 

@@ -4,7 +4,7 @@ import asyncio
 from typing import Any
 
 import pytest
-from client import Client
+from client import JSON, POST, SESSION, Client
 
 CALL = ["counting", ("call",)]
 FAILURES = {
@@ -65,3 +65,14 @@ async def test_history_is_cut_in_front_of_a_prompt_and_a_long_turn_is_kept_whole
     assert client.model.calls[3] == "2 b 3 c 4"
     assert client.model.calls[6] == "4 (toolUse) (toolResult) (toolUse) (toolResult) ok 5"
     assert "system" not in str(await client.runtime.sessions.store.load("s"))
+
+
+async def test_a_turn_is_replaced_with_all_after_it_and_a_fork_is_a_new_session() -> None:
+    client = Client(["a"], ["b"], ["c"], ["d"])
+    for prompt in "123":
+        await client.say("s", prompt)
+    for body in ('{"replace_turn": 2, "prompt": "4"}', '{"fork": "t", "at_turn": 1}'):
+        status, _, text = await client.send(POST, {**JSON, SESSION: "s"}, body.encode())
+        assert status == 200, text
+    assert [await client.say("s", "5"), await client.say("t", "6")] == ["3", "2"]
+    assert client.model.calls[3:] == ["1 a 4", "1 a 4 d 5", "1 a 6"]

@@ -4,7 +4,7 @@ import assert from 'node:assert/strict'
 import { describe, test } from 'node:test'
 import { setTimeout as sleep } from 'node:timers/promises'
 
-import { Client } from './client.ts'
+import { Client, JSON_ONLY, POST, SESSION } from './client.ts'
 import type { Step } from './scripted_model.ts'
 
 const CALL: Step = ['counting', ['call']]
@@ -88,4 +88,15 @@ test('history is cut in front of a prompt, and a long turn is kept whole', async
   const { sessions } = client.runtime
   const stored = await sessions.open('s', null, signal, async ({ snapshot }) => snapshot)
   assert.doesNotMatch(JSON.stringify(stored), /system/)
+})
+
+test('a turn is replaced with all after it, and a fork is a new session', async () => {
+  const client = new Client([['a'], ['b'], ['c'], ['d']])
+  for (const prompt of '123') await client.say('s', prompt)
+  for (const body of ['{"replace_turn": 2, "prompt": "4"}', '{"fork": "t", "at_turn": 1}']) {
+    const [status] = await client.send(POST, { ...JSON_ONLY, [SESSION]: 's' }, Buffer.from(body))
+    assert.equal(status, 200)
+  }
+  assert.deepEqual([await client.say('s', '5'), await client.say('t', '6')], ['3', '2'])
+  assert.deepEqual(client.model.calls.slice(3), ['1 a 4', '1 a 4 d 5', '1 a 6'])
 })

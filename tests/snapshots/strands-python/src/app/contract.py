@@ -37,6 +37,7 @@ ERRORS = {
     "method_not_allowed": (405, "This path does not support this method."),
     "request_timeout": (408, "The request was not complete in time."),
     "session_conflict": (409, "Another process continued this session; this turn was not kept."),
+    "not_waiting": (409, "No tool call waits for an approval."),
     "session_corrupt": (
         409,
         "The stored session was unreadable and has been quarantined; send the prompt again.",
