@@ -89,8 +89,8 @@ async def _stream(runtime: Runtime, agent: Agent, turn: Turn) -> None:
                 if size > runtime.settings.max_reply_bytes:
                     raise AgentError("reply_incomplete", detail="MAX_REPLY_BYTES")
                 if text := event.get("data"):
-                    turn.reply += well_formed(text)
-                    await turn.emit(well_formed(text))
+                    turn.texts.append(well_formed(text))
+                    await turn.emit(turn.texts[-1])
                 for use in tools_of(event.get("message", {"content": []})["content"]):
                     await turn.emit(use)
                 if {"messageStart", "messageStop"} & event.get("event", {}).keys():

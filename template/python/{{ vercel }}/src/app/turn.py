@@ -81,8 +81,8 @@ async def _stream(runtime: Runtime, turn: Turn, staged: list[Message]) -> list[M
                     turn.input_tokens += event.message.usage.input_tokens
                     turn.output_tokens += event.message.usage.output_tokens
                 if isinstance(event, ai.events.TextDelta) and event.chunk:
-                    turn.reply += well_formed(event.chunk)
-                    await turn.emit(well_formed(event.chunk))
+                    turn.texts.append(well_formed(event.chunk))
+                    await turn.emit(turn.texts[-1])
     except Exception as error:
         while isinstance(error, ExceptionGroup):
             error = error.exceptions[0]

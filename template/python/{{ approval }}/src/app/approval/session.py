@@ -89,7 +89,7 @@ class WaitingSession(Session):
         self.start["key"] = turn.key = key
         if None in turn.reasons.values():
             await self._claim()
-        turn.reply, turn.answers = waiting["reply"], adapter.answers(waiting, turn.reasons)
+        turn.texts, turn.answers = [waiting["reply"]], adapter.answers(waiting, turn.reasons)
         messages = [*self.data["messages"], *waiting["messages"]]
         self.data = {**waiting["other"], "messages": messages}
 
