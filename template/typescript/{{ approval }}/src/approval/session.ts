@@ -22,7 +22,8 @@ export class Answers extends Turn {
 /** A turn that waits. */
 const WAITING = z.object({
   turn: z.int(),
-  key: z.string().nullable(),
+  key: z.string().nullable(), // of the last request
+  prompt_key: z.string().nullable(), // of the first one
   prompt: z.string(),
   reply: z.string(), // so far
   calls: z.array(z.object({ id: z.string(), tool: z.string(), input: z.unknown() })),
@@ -53,14 +54,18 @@ export class WaitingSession extends Session {
    */
   override async begin(turn: Turn): Promise<LastTurn | null> {
     const waiting = this.#waiting
-    if (this.last && turn.key !== null && turn.key === this.last.key) return super.begin(turn)
+    const { key } = turn
+    if (this.last && key !== null && [this.last.key, this.turns.at(-1)?.key].includes(key)) {
+      Object.assign(turn, { number: this.number, outcome: 'replayed' })
+      return this.last
+    }
+    if (waiting && key !== null && [waiting.key, waiting.prompt_key].includes(key)) {
+      Object.assign(turn, { number: waiting.turn, outcome: 'replayed' })
+      return this.#result(waiting)
+    }
     if (turn instanceof Answers) {
       await this.#goOn(turn)
       return null
-    }
-    if (waiting && turn.key !== null && turn.key === waiting.key) {
-      Object.assign(turn, { number: waiting.turn, outcome: 'replayed' })
-      return this.#result(waiting)
     }
     await super.begin(turn)
     this.#drops = waiting !== undefined
@@ -77,7 +82,7 @@ export class WaitingSession extends Session {
     const key = turn.key ?? waiting.key
     const replaces = waiting.turn <= this.number ? waiting.turn : null
     await super.begin(Object.assign(turn, { key: null, replaces, prompt: waiting.prompt }))
-    this.start.key = key
+    this.start.key = waiting.prompt_key
     if ([...turn.reasons.values()].includes(null)) await this.#claim()
     const answers = adapter.answers(waiting, turn.reasons)
     Object.assign(turn, { key, reply: waiting.reply, answers })
@@ -106,6 +111,7 @@ export class WaitingSession extends Session {
     const waiting: Waiting = {
       turn: number,
       key,
+      prompt_key: this.start.key,
       prompt,
       reply,
       calls: turn.waiting.map(({ id, name, input }) => ({ id, tool: name, input })),

@@ -32,7 +32,8 @@ class Waiting(TypedDict):
     """A turn that waits."""
 
     turn: int
-    key: str | None
+    key: str | None  # of the last request
+    prompt_key: str | None  # of the first one
     prompt: str
     reply: str  # so far
     calls: list[Call]
@@ -63,15 +64,17 @@ class WaitingSession(Session):
 
         Raises AgentError `not_waiting` unless exactly the calls that wait are answered.
         """
-        waiting = self._waiting
-        if self.last and turn.key is not None and turn.key == self.last["key"]:
-            return await super().begin(turn)  # a replay
+        waiting, key = self._waiting, turn.key
+        prompted = self.turns[-1]["key"] if self.turns else None
+        if self.last and key is not None and key in {self.last["key"], prompted}:
+            turn.number, turn.outcome = self.number, "replayed"
+            return self.last
+        if waiting and key is not None and key in {waiting["key"], waiting["prompt_key"]}:
+            turn.number, turn.outcome = waiting["turn"], "replayed"
+            return self._result(waiting)
         if isinstance(turn, Answers):
             await self._go_on(turn)
             return None
-        if waiting and turn.key is not None and turn.key == waiting["key"]:
-            turn.number, turn.outcome = waiting["turn"], "replayed"
-            return self._result(waiting)
         await super().begin(turn)
         self._drops = waiting is not None
         return None
@@ -86,7 +89,7 @@ class WaitingSession(Session):
         turn.replaces = waiting["turn"] if waiting["turn"] <= self.number else None
         turn.prompt = waiting["prompt"]
         await super().begin(turn)
-        self.start["key"] = turn.key = key
+        self.start["key"], turn.key = waiting["prompt_key"], key
         if None in turn.reasons.values():
             await self._claim()
         turn.texts, turn.answers = [waiting["reply"]], adapter.answers(waiting, turn.reasons)
@@ -113,6 +116,7 @@ class WaitingSession(Session):
         waiting = Waiting(
             turn=turn.number,
             key=turn.key,
+            prompt_key=self.start["key"],
             prompt=turn.prompt,
             reply=turn.reply,
             calls=[Call(id=call.id, tool=call.name, input=call.input) for call in turn.waiting],
