@@ -55,6 +55,11 @@ export class WaitingSession extends Session {
   override async begin(turn: Turn): Promise<LastTurn | null> {
     const waiting = this.#waiting
     const { key } = turn
+    const ids = waiting?.calls.map(({ id }) => id) ?? []
+    if (waiting && turn instanceof Answers && isEqual(ids, [...turn.reasons.keys()])) {
+      await this.#goOn(turn, waiting)
+      return null
+    }
     if (this.last && key !== null && [this.last.key, this.turns.at(-1)?.key].includes(key)) {
       Object.assign(turn, { number: this.number, outcome: 'replayed' })
       return this.last
@@ -64,21 +69,15 @@ export class WaitingSession extends Session {
       return this.#result(waiting)
     }
     if (turn instanceof Answers) {
-      await this.#goOn(turn)
-      return null
+      const what = `These tool calls wait, and all must be answered: ${ids.join(', ')}.`
+      throw new AgentError('not_waiting', waiting ? what : '')
     }
     await super.begin(turn)
     this.#drops = waiting !== undefined
     return null
   }
 
-  async #goOn(turn: Answers): Promise<void> {
-    const waiting = this.#waiting
-    const ids = waiting?.calls.map(({ id }) => id) ?? []
-    if (!waiting || ids.length !== turn.reasons.size || !ids.every((id) => turn.reasons.has(id))) {
-      const what = `These tool calls wait, and all must be answered: ${ids.join(', ')}.`
-      throw new AgentError('not_waiting', waiting ? what : '')
-    }
+  async #goOn(turn: Answers, waiting: Waiting): Promise<void> {
     const key = turn.key ?? waiting.key
     const replaces = waiting.turn <= this.number ? waiting.turn : null
     await super.begin(Object.assign(turn, { key: null, replaces, prompt: waiting.prompt }))
@@ -136,4 +135,8 @@ export class WaitingSession extends Session {
     if (this.#drops) Object.assign(last, { dropped: true })
     return super.save(taken, last, saved)
   }
+}
+
+function isEqual(some: string[], others: string[]): boolean {
+  return some.toSorted().join() === others.toSorted().join()
 }

@@ -65,6 +65,10 @@ class WaitingSession(Session):
         Raises AgentError `not_waiting` unless exactly the calls that wait are answered.
         """
         waiting, key = self._waiting, turn.key
+        ids = [call["id"] for call in waiting["calls"]] if waiting else []
+        if waiting and isinstance(turn, Answers) and turn.reasons.keys() == {*ids}:
+            await self._go_on(turn, waiting)
+            return None
         prompted = self.turns[-1]["key"] if self.turns else None
         if self.last and key is not None and key in {self.last["key"], prompted}:
             turn.number, turn.outcome = self.number, "replayed"
@@ -73,18 +77,13 @@ class WaitingSession(Session):
             turn.number, turn.outcome = waiting["turn"], "replayed"
             return self._result(waiting)
         if isinstance(turn, Answers):
-            await self._go_on(turn)
-            return None
+            what = f"These tool calls wait, and all must be answered: {', '.join(ids)}."
+            raise AgentError("not_waiting", what if ids else "")
         await super().begin(turn)
         self._drops = waiting is not None
         return None
 
-    async def _go_on(self, turn: Answers) -> None:
-        waiting = self._waiting
-        ids = [call["id"] for call in waiting["calls"]] if waiting else []
-        if not waiting or {*ids} != turn.reasons.keys():
-            what = f"These tool calls wait, and all must be answered: {', '.join(ids)}."
-            raise AgentError("not_waiting", what if ids else "")
+    async def _go_on(self, turn: Answers, waiting: Waiting) -> None:
         key, turn.key = turn.key or waiting["key"], None
         turn.replaces = waiting["turn"] if waiting["turn"] <= self.number else None
         turn.prompt = waiting["prompt"]
