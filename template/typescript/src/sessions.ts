@@ -82,7 +82,8 @@ export class Session {
   async begin(turn: Turn): Promise<LastTurn | null> {
     const { key } = turn
     if (this.last && key !== null && key === this.last.key) {
-      Object.assign(turn, { number: this.number, outcome: 'replayed' })
+      const { reply } = this.last
+      Object.assign(turn, { number: this.number, outcome: 'replayed', reply })
       return this.last
     }
     const end = turn.follow(this)

@@ -62,6 +62,7 @@ class Session:
         """
         if self.last and turn.key is not None and turn.key == self.last["key"]:
             turn.number, turn.outcome = self.number, "replayed"
+            turn.texts = [self.last["reply"]]
             return self.last
         end = turn.follow(self)
         turn.number = self.number + 1 - len(self.turns) + end

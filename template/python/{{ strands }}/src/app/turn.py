@@ -37,7 +37,8 @@ async def take_turn(runtime: Runtime, turn: Turn) -> LastTurn:
         runtime.sessions.open(turn.session_id, turn.actor) as session,
     ):
         if last := await session.begin(turn):
-            await turn.emit(last["reply"])
+            if turn.reply:  # there is none of a turn that waits without text
+                await turn.emit(turn.reply)
             return last
         try:
             async with asyncio.timeout(runtime.settings.turn_timeout_seconds) as limit:

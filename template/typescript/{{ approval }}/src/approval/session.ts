@@ -1,5 +1,7 @@
 // A session in which a turn can wait: beside what is committed, in the same record.
 
+import { randomUUID } from 'node:crypto'
+
 import { z } from 'zod'
 
 import { AgentError, Turn } from '../contract.ts'
@@ -60,12 +62,16 @@ export class WaitingSession extends Session {
       await this.#goOn(turn, waiting)
       return null
     }
-    if (this.last && key !== null && [this.last.key, this.turns.at(-1)?.key].includes(key)) {
-      Object.assign(turn, { number: this.number, outcome: 'replayed' })
+    // Without a key of the last turn, as in a fork, that of its prompt is none either.
+    const keys = this.last?.key ? [this.last.key, this.turns.at(-1)?.key] : []
+    if (this.last && key !== null && keys.includes(key)) {
+      const { reply } = this.last
+      Object.assign(turn, { number: this.number, outcome: 'replayed', reply })
       return this.last
     }
     if (waiting && key !== null && [waiting.key, waiting.prompt_key].includes(key)) {
-      Object.assign(turn, { number: waiting.turn, outcome: 'replayed' })
+      const { turn: number, reply } = waiting
+      Object.assign(turn, { number, outcome: 'replayed', reply })
       return this.#result(waiting)
     }
     if (turn instanceof Answers) {
@@ -90,7 +96,9 @@ export class WaitingSession extends Session {
 
   /** Take the turn out of the record before a tool runs, so that it runs only once. */
   async #claim(): Promise<void> {
-    const saved = await this.save(...this.#committed())
+    const [taken, last] = this.#committed()
+    // Else the same claim by another process looks like one of this process.
+    const saved = await this.save(taken, { ...last, claim: randomUUID() } as LastTurn)
     const claimed = await this.sessions.store.load(this.id)
     if (claimed?.snapshot !== saved) throw new AgentError('session_conflict')
     this.stored = claimed

@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, NotRequired, TypedDict, cast
+from uuid import uuid4
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -47,6 +48,7 @@ class Kept(LastTurn):
 
     pending: NotRequired[Any]
     dropped: NotRequired[bool]
+    claim: NotRequired[str]
 
 
 WAITING = TypeAdapter(Waiting)
@@ -69,12 +71,15 @@ class WaitingSession(Session):
         if waiting and isinstance(turn, Answers) and turn.reasons.keys() == {*ids}:
             await self._go_on(turn, waiting)
             return None
-        prompted = self.turns[-1]["key"] if self.turns else None
-        if self.last and key is not None and key in {self.last["key"], prompted}:
+        # Without a key of the last turn, as in a fork, that of its prompt is none either.
+        keys = {self.last["key"], self.turns[-1]["key"]} if self.last and self.last["key"] else {}
+        if self.last and key is not None and key in keys:
             turn.number, turn.outcome = self.number, "replayed"
+            turn.texts = [self.last["reply"]]
             return self.last
         if waiting and key is not None and key in {waiting["key"], waiting["prompt_key"]}:
             turn.number, turn.outcome = waiting["turn"], "replayed"
+            turn.texts = [waiting["reply"]]
             return self._result(waiting)
         if isinstance(turn, Answers):
             what = f"These tool calls wait, and all must be answered: {', '.join(ids)}."
@@ -97,7 +102,10 @@ class WaitingSession(Session):
 
     async def _claim(self) -> None:
         """Take the turn out of the record before a tool runs, so that it runs only once."""
-        saved = await self.save(*self._committed())
+        snapshot, last = self._committed()
+        # Else the same claim by another process looks like one of this process.
+        last["claim"] = uuid4().hex
+        saved = await self.save(snapshot, last)
         claimed = await self._sessions.store.load(self._id)
         if claimed is None or claimed.snapshot != saved:
             raise AgentError("session_conflict")
