@@ -165,7 +165,9 @@ RUNNING: ContextVar[Turn] = ContextVar("RUNNING")
 
 def current_turn() -> Turn:
     """Return the turn in which a tool runs. Raises LookupError outside a turn."""
-    return RUNNING.get()
+    if turn := RUNNING.get(None):
+        return turn
+    raise LookupError("current_turn() was called outside a turn")
 
 
 def is_blank(text: str) -> bool:
