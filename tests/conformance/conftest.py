@@ -3,12 +3,12 @@
 Each test here runs for each target, and for each target with its sessions in each store, but for
 those of a module with VENDOR_TARGETS, which have these. A usual run tries what a test is `about`
 where it can differ, and leaves the rest to the full run. A test whose outcome depends on where
-sessions live asks `target.store`.
+sessions live asks `target.store`; one that needs a store, or two processes on it, is `stored`.
 """
 
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import cast
 
 import pytest
@@ -16,11 +16,19 @@ import pytest
 from tests.conformance.chat import CANARY, Chat
 from tests.conformance.provider import Provider
 from tests.conformance.server import Fleet, Server
-from tests.conformance.targets import STORED, TARGETS, USUAL, VENDOR_TARGETS, Target
+from tests.conformance.targets import (
+    STORED,
+    TARGETS,
+    USUAL,
+    VENDOR_TARGETS,
+    Target,
+    with_own_agent,
+)
 from tests.rows import collected
 from tests.stores.stores import SENTINEL, Backing
 
 NewChat = Callable[..., Chat]
+OpenFleet = Callable[[Target], AbstractContextManager[Fleet]]
 
 
 @pytest.fixture(scope="session")
@@ -36,6 +44,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         targets = getattr(metafunc.module, "VENDOR_TARGETS", [*TARGETS, *STORED])
         about = metafunc.definition.get_closest_marker("about")
         usual = USUAL[about.args[0] if about else "all"]
+        if metafunc.definition.get_closest_marker("stored"):
+            targets, usual = STORED, USUAL["sessions"]
         rows = [
             pytest.param(target, id=target.name, marks=marks_of(target, usual))
             for target in targets
@@ -48,6 +58,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     line = f"about(what): whose code a test tries, one of {', '.join(USUAL)}: see targets.USUAL"
     config.addinivalue_line("markers", line)
+    config.addinivalue_line("markers", "stored: only where a store has the sessions")
 
 
 def marks_of(target: Target, usual: set[str]) -> list[pytest.MarkDecorator]:
@@ -79,24 +90,45 @@ def backing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Backing]:
 
 
 @pytest.fixture(scope="session")
-def fleet(
-    request: pytest.FixtureRequest,
-    target: Target,
-    provider: Provider,
-    tmp_path_factory: pytest.TempPathFactory,
-) -> Iterator[Fleet]:
-    folder = tmp_path_factory.mktemp(target.name)
-    if target.store:
-        from tests.stores.agents import StoreFleet  # which is made of this suite's own parts
+def open_fleet(
+    request: pytest.FixtureRequest, provider: Provider, tmp_path_factory: pytest.TempPathFactory
+) -> OpenFleet:
+    @contextmanager
+    def open_fleet(target: Target) -> Iterator[Fleet]:
+        folder = tmp_path_factory.mktemp(target.name)
+        if target.store:
+            from tests.stores.agents import StoreFleet  # which is made of this suite's own parts
 
-        backing = request.getfixturevalue("backing")
-        fleet: Fleet = StoreFleet(target, folder, provider.origin, backing, target.store)
-    else:
-        fleet = Fleet(target, folder, provider.origin)
-    yield fleet
-    log = fleet.stop()
-    assert CANARY not in log, "a prompt or a reply is in a log"
-    assert SENTINEL not in log, "a secret is in a log"
+            backing = request.getfixturevalue("backing")
+            fleet: Fleet = StoreFleet(target, folder, provider.origin, backing, target.store)
+        else:
+            fleet = Fleet(target, folder, provider.origin)
+        yield fleet
+        log = fleet.stop()
+        assert CANARY not in log, "a prompt or a reply is in a log"
+        assert SENTINEL not in log, "a secret is in a log"
+
+    return open_fleet
+
+
+@pytest.fixture(scope="session")
+def fleet(target: Target, open_fleet: OpenFleet) -> Iterator[Fleet]:
+    with open_fleet(target) as fleet:
+        yield fleet
+
+
+@pytest.fixture(scope="session")
+def own_agents(target: Target, open_fleet: OpenFleet) -> Iterator[Fleet]:
+    """Servers whose agent has tools that know their turn."""
+    with open_fleet(with_own_agent(target)) as fleet:
+        yield fleet
+
+
+@pytest.fixture(scope="session")
+def approvals(target: Target, open_fleet: OpenFleet) -> Iterator[Fleet]:
+    """Servers whose agent has a tool that asks for an approval, rendered to wait for it."""
+    with open_fleet(with_own_agent(target, approval=True)) as fleet:
+        yield fleet
 
 
 @pytest.fixture

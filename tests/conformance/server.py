@@ -17,7 +17,6 @@ from typing import IO
 from tests.conformance.client import Exchange, Headers, Reply
 from tests.conformance.provider import PATIENCE
 from tests.conformance.targets import Target
-from tests.installed import installed
 
 ADDRESS = re.compile(rb"Listening on http://[0-9.]+:(\d+)\s*$")
 
@@ -28,7 +27,8 @@ class Server:
     def __init__(
         self, target: Target, folder: Path, provider: str | None, settings: Mapping[str, int | str]
     ) -> None:
-        project = installed(target.variant, **dict(target.answers))
+        project = target.project()
+        self.folder = folder
         environment = {
             "PATH": os.environ["PATH"],
             "HOME": str(folder),

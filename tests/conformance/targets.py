@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from tests.installed import NODE
+from tests.installed import NODE, installed
 from tests.stores.forks import start
 from tests.stores.stores import KINDS
 
@@ -20,6 +20,11 @@ class Target:
     answers: tuple[tuple[str, str], ...] = ()  # further ones, for installed()
     store: str = ""  # where sessions live, one of KINDS; "": in the process
     start: Callable[..., Any] = start  # or subprocess.Popen
+    agent: Path | None = None  # an agent file in place of the rendered one
+
+    def project(self) -> Path:
+        """Where its render is, so that it can be run."""
+        return installed(self.variant, self.agent, **dict(self.answers))
 
     @property
     def is_node(self) -> bool:
@@ -68,6 +73,19 @@ def converse(origin: str) -> dict[str, str]:
 
 def gateway(origin: str) -> dict[str, str]:
     return {"MODEL": "test/model", "GATEWAY": f"{origin}/v4/ai", "AI_GATEWAY_API_KEY": "test"}
+
+
+AGENTS = Path(__file__).with_name("agents")
+
+
+def with_own_agent(target: Target, *, approval: bool = False) -> Target:
+    """The target with the agent of this suite: tools that know their turn, and one that asks."""
+    base = target.variant.partition("+")[0]
+    (agent,) = AGENTS.glob(f"{base.replace('-', '_')}.*")
+    if not approval:
+        return replace(target, agent=agent)
+    model = ("model", "openai-compatible")
+    return replace(target, agent=agent, variant=f"{base}+approval", answers=(model,))
 
 
 TARGETS = [

@@ -8,20 +8,24 @@ import pytest
 
 from tests.conformance.provider import Provider
 from tests.conformance.server import Fleet
-from tests.conformance.targets import TARGETS
-from tests.conformance.transcript import transcript
+from tests.conformance.targets import TARGETS, with_own_agent
+from tests.conformance.transcript import APPROVALS, REQUESTS, Asked, transcript
 
 
 @pytest.mark.slow
-def test_all_targets_have_the_same_transcript(provider: Provider, tmp_path: Path) -> None:
+@pytest.mark.parametrize("requests", [REQUESTS, APPROVALS], ids=["plain", "approvals"])
+def test_all_targets_have_the_same_transcript(
+    requests: list[Asked], provider: Provider, tmp_path: Path
+) -> None:
     transcripts = {}
     for target in TARGETS:
+        own = with_own_agent(target, approval=True) if requests is APPROVALS else target
         # As an owner starts it.
-        alone = replace(target, start=subprocess.Popen)
+        alone = replace(own, start=subprocess.Popen)
         fleet = Fleet(alone, tmp_path / target.name, provider.origin)
         (tmp_path / target.name).mkdir()
         try:
-            transcripts[target.name] = transcript(fleet.fresh(offline=True))
+            transcripts[target.name] = transcript(fleet.fresh(offline=True), requests)
         finally:
             fleet.stop()
     first, *others = transcripts

@@ -47,7 +47,23 @@ REQUESTS: list[Asked] = [
     post({"prompt": "use no_such_tool: one two"}, {**BOB, **JSON}),
     post({"prompt": "  use word_count: a b\n"}, {**BOB, **JSON}),
     post({"prompt": "And what did I say?"}, {**BOB, **JSON}),
+    post({"replace_turn": 3, "prompt": "use word_count: c"}, {**BOB, **JSON}),
+    post({"replace_turn": 3}, {**BOB, **EVENTS}),
+    post({"replace_turn": 4}, BOB),
+    post({"replace_turn": 0, "prompt": "Hello."}, BOB),
+    post({"fork": "bob-2", "at_turn": 2}, BOB),
+    post({"prompt": "And you?"}, {SESSION: "bob-2", **JSON}),
+    post({"fork": "bob-2", "at_turn": 1}, BOB),
+    post({"fork": "bob-1", "at_turn": 1}, BOB),
+    post({"fork": "ada-1", "at_turn": 1}, BOB),
+    post({"fork": "bob-3", "at_turn": 4}, BOB),
+    post({"fork": "bob-3"}, BOB),
+    post({"fork": "no good", "at_turn": 1}, BOB),
+    post({"fork": "bob-3", "at_turn": 1}, {}),
+    post({"approve": ["call_1"]}, BOB),
     post({"end_session": True}, BOB),
+    post({"replace_turn": 1}, BOB),
+    post({"fork": "bob-3", "at_turn": 1}, BOB),
     post({"prompt": "Who am I?"}, {**BOB, **JSON}),
     post({"prompt": " \n"}, BOB),
     post({"prompt": 1}, BOB),
@@ -71,11 +87,46 @@ REQUESTS: list[Asked] = [
     ("POST", "/invocations/", BOB, {"prompt": "Hello."}),
     ("GET", "/", {}, None),
 ]
+# Of the agent of this suite, whose turns can wait; CALL is the id of the call that waits.
+CALL = "<call>"
+DELETE = {"prompt": "use delete_order: 7"}
+APPROVALS: list[Asked] = [
+    post(DELETE, {**ADA, **JSON}),
+    post({"approve": [CALL]}, {SESSION: "ada-1", ACTOR: "bob"}),
+    post({"approve": ["other"]}, {**ADA, **JSON}),
+    post({"approve": [CALL], "deny": [{"id": CALL}]}, {**ADA, **JSON}),
+    post({"approve": []}, {**ADA, **EVENTS}),
+    post({"approve": [CALL], "prompt": "Go on."}, {**ADA, **JSON}),
+    post({"approve": [CALL]}, {**ADA, **JSON, KEY: "key-1"}),
+    post({"approve": [CALL]}, {**ADA, **EVENTS, KEY: "key-1"}),
+    post({"approve": [CALL]}, {**ADA, **JSON}),
+    post(DELETE, {**ADA, **EVENTS, KEY: "key-2"}),
+    post(DELETE, {**ADA, **EVENTS, KEY: "key-2"}),
+    post(DELETE, {**ADA, **JSON, KEY: "key-2"}),
+    post({"deny": [{"id": CALL, "reason": 1}]}, ADA),
+    post({"prompt": "Rather not."}, {**ADA, **EVENTS}),
+    post({"replace_turn": 1}, {**ADA, **JSON}),
+    post({"replace_turn": 1, "prompt": "Hello."}, {**ADA, **JSON}),
+    post({"deny": [{"id": CALL}]}, ADA),
+    post({"approve": [CALL]}, {**BOB, **JSON}),
+]
 
 
-def transcript(server: Server) -> list[dict[str, Any]]:
-    """Ask everything of REQUESTS, and return what came back."""
-    return [{"request": _name(request), **_seen(_ask(server, request))} for request in REQUESTS]
+def transcript(server: Server, requests: list[Asked] = REQUESTS) -> list[dict[str, Any]]:
+    """Ask everything, and return what came back."""
+    entries, call = [], b""
+    for request in requests:
+        method, path, headers, body = request
+        if CALL in json.dumps(body if isinstance(body, dict) else None):
+            body = json.dumps(body).encode().replace(CALL.encode(), call)
+        reply = _ask(server, (method, path, headers, body))
+        if waiting := re.search(rb'"waiting":\[{"id":"([^"]+)"', reply.body):
+            call = waiting[1]
+        seen = _seen(reply)
+        if call:
+            seen["body"] = seen["body"].replace(call.decode(), CALL)
+        entries.append({"request": _name(request), **seen})
+    return entries
 
 
 def _ask(server: Server, request: Asked) -> Reply:

@@ -15,10 +15,10 @@ from tests.conformance.chat import CANARY, Chat
 from tests.conformance.provider import Provider
 from tests.conformance.server import Fleet, Server
 from tests.conformance.targets import Target
-from tests.installed import NODE, installed
+from tests.installed import NODE
 from tests.stores.forks import start
 from tests.stores.proxy import Proxy
-from tests.stores.servers import wait_for
+from tests.stores.servers import Address, wait_for
 from tests.stores.stores import KINDS, PATIENT, SENTINEL, Backing, Store
 
 SETTINGS = {"STORE_TIMEOUT_SECONDS": PATIENT}
@@ -39,9 +39,10 @@ def command(project: Path, *words: str) -> list[str]:
 
 def with_store(target: Target, store: str = "valkey") -> Target:
     """The target as rendered for this store: each render has the adapter of one."""
+    others = [answer for answer in target.answers if answer[0] != "session_store"]
     return replace(
         target,
-        answers=(("session_store", KINDS[store].answer),),
+        answers=(*others, ("session_store", KINDS[store].answer)),
         command=lambda project: command(project, "serve"),
         start=start,
         store=store,
@@ -75,7 +76,7 @@ class Home:
     def bring(self, store: str) -> None:
         """From now on run the render that has the adapter of this store."""
         self.target = with_store(self.target, store)
-        self.project = installed(self.target.variant, **dict(self.target.answers))
+        self.project = self.target.project()
 
     def declare(self, store: str, **changes: Any) -> Store:
         """Edit the collection file, and nothing else: from now on it names this store."""
@@ -196,9 +197,7 @@ def assert_clean(log: str) -> None:
 
 def on(server: Server, chat: Chat) -> Chat:
     """The same session and the same words, told to another replica."""
-    other = Chat(server, chat.provider, session=chat.session, actor=chat.actor)
-    other.tag = chat.tag
-    return other
+    return chat.elsewhere(server)
 
 
 class StoreFleet(Fleet):
@@ -209,11 +208,34 @@ class StoreFleet(Fleet):
     ) -> None:
         super().__init__(with_store(target, store), folder, provider)
         self.plain, self.backing, self.store = target, backing, store
+        self._homes: dict[Server, Home] = {}
+        self._beside: dict[Server, Server] = {}
 
     def fresh(self, offline: bool = False, **settings: int | str) -> Server:
         home = Home(self.plain, self.backing, self.folder, self.store)
-        reached: Mapping[str, int | str] = home.store.environment(home.store.address)
+        return self.start(home, home.store.address, offline, **settings)
+
+    def start(
+        self, home: Home, address: Address, offline: bool = False, **settings: int | str
+    ) -> Server:
+        """A server of an agent that reaches its store at this address, a proxy's perhaps."""
+        reached: Mapping[str, int | str] = home.store.environment(address)
         origin = None if offline else self.provider
         server = Server(self.target, home.folder, origin, {**reached, **settings})
         self._all.append(server)
+        self._homes[server] = home
         return server
+
+    def home(self, server: Server) -> Home:
+        """The agent of a server, and its store."""
+        return self._homes[server]
+
+    def again(self, server: Server) -> Server:
+        """A new server of the same agent on the same store."""
+        return self.start(self.home(server), self.home(server).store.address)
+
+    def beside(self, server: Server) -> Server:
+        """A second server of the same agent, for all tests that want it."""
+        if server not in self._beside:
+            self._beside[server] = self.again(server)
+        return self._beside[server]

@@ -1,0 +1,117 @@
+"""The agent of this suite: tools that note their runs and know their turn."""
+
+import asyncio
+import os
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from strands import Agent, ToolContext, tool
+from strands.vended_interventions.hitl import HumanInTheLoop
+
+from .contract import current_turn
+from .model import build_model
+from .settings import read_settings
+
+SYSTEM_PROMPT = "You are a helpful assistant. Answer briefly and in plain words."
+RUNS = Path(os.environ.get("HOME", "."), "runs")
+
+
+def note(line: str) -> None:
+    with RUNS.open("a") as runs:
+        runs.write(f"{line}\n")
+
+
+async def meet(name: str) -> None:
+    """Wait until two turns are here."""
+    note(f"meet {name}")
+    for _ in range(400):
+        if RUNS.read_text().splitlines().count(f"meet {name}") > 1:
+            return
+        await asyncio.sleep(0.05)
+
+
+def caller() -> str:
+    turn = current_turn()
+    return f"{turn.actor} {turn.session_id} {turn.number} {turn.key}"
+
+
+async def nested() -> str:
+    return caller()
+
+
+try:
+    current_turn()
+except LookupError as error:
+    print(f"outside a turn: {error}", file=sys.stderr, flush=True)
+
+
+@tool
+async def delete_order(order_id: str) -> str:
+    """Delete an order."""
+    note(f"delete_order {order_id}")
+    return f"deleted {order_id}"
+
+
+@tool
+async def read_order(order_id: str) -> str:
+    """Read an order."""
+    note(f"read_order {order_id}")
+    return f"order {order_id}"
+
+
+@tool
+async def my_orders(place: str) -> str:
+    """Return the orders of the user."""
+    before = caller()
+    await meet(place)
+    seen = {before, caller(), await nested(), await asyncio.create_task(nested())}
+    seen |= {await asyncio.to_thread(caller)}
+    return f"orders of {' and '.join(seen)}"
+
+
+@tool
+def my_orders_at_once(place: str) -> str:
+    """Return the orders of the user, in a thread."""
+    before = caller()
+    note(f"meet {place}")
+    while RUNS.read_text().splitlines().count(f"meet {place}") < 2:
+        time.sleep(0.05)
+    return f"orders of {' and '.join({before, caller()})}"
+
+
+@tool
+def wait_for_the_end(name: str) -> str:
+    """Wait in a thread until the turn ends."""
+    note(f"running {name}")
+    note(f"stopped {name} {current_turn().stopped.wait(30)}")
+    return "stopped"
+
+
+@tool
+async def summarize(text: str) -> str:
+    """Summarize a text."""
+    settings, _ = read_settings()
+    agent = Agent(model=build_model(settings), callback_handler=None)
+    return str(await agent.invoke_async(text))
+
+
+@tool(context=True)
+async def remember(text: str, tool_context: ToolContext) -> str:
+    """Remember a text beside the messages."""
+    notes = [*(tool_context.agent.state.get("notes") or []), text]
+    tool_context.agent.state.set("notes", notes)
+    return ", ".join(notes)
+
+
+TOOLS: list[Any] = [
+    delete_order,
+    read_order,
+    my_orders,
+    my_orders_at_once,
+    wait_for_the_end,
+    summarize,
+    remember,
+]
+INTERVENTIONS = [HumanInTheLoop(allowed_tools=["*", "!delete_order"])]

@@ -1,0 +1,138 @@
+// The agent of this suite: tools that note their runs and know their turn.
+
+import { once } from 'node:events'
+import { appendFileSync, readFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { setTimeout as sleep } from 'node:timers/promises'
+
+import { Agent, tool } from '@strands-agents/sdk'
+import { HumanInTheLoop } from '@strands-agents/sdk/vended-interventions/hitl'
+import { z } from 'zod'
+
+import { currentTurn } from './contract.ts'
+import { buildModel } from './model.ts'
+import { readSettings } from './settings.ts'
+
+export const SYSTEM_PROMPT = 'You are a helpful assistant. Answer briefly and in plain words.'
+
+const RUNS = join(process.env.HOME ?? '.', 'runs')
+
+function note(line: string): void {
+  appendFileSync(RUNS, `${line}\n`)
+}
+
+/** Wait until two turns are here. */
+async function meet(name: string): Promise<void> {
+  note(`meet ${name}`)
+  for (let tries = 0; tries < 400; tries++) {
+    const lines = readFileSync(RUNS, 'utf8').split('\n')
+    if (lines.filter((line) => line === `meet ${name}`).length > 1) return
+    await sleep(50)
+  }
+}
+
+function caller(): string {
+  const { actor, sessionId, number, key } = currentTurn()
+  return `${actor ?? 'None'} ${sessionId} ${number} ${key ?? 'None'}`
+}
+
+async function nested(): Promise<string> {
+  await sleep(1)
+  return caller()
+}
+
+async function myOrders(place: string): Promise<string> {
+  const before = caller()
+  await meet(place)
+  const later = new Promise<string>((resolve) => setTimeout(() => resolve(caller()), 1))
+  return `orders of ${[...new Set([before, caller(), await nested(), await later])].join(' and ')}`
+}
+
+async function waitForTheEnd(name: string): Promise<string> {
+  const { signal } = currentTurn()
+  note(`running ${name}`)
+  const timer = setTimeout(() => note(`stopped ${name} False`), 30_000)
+  await once(signal, 'abort')
+  clearTimeout(timer)
+  note(`stopped ${name} True`)
+  return 'stopped'
+}
+
+try {
+  currentTurn()
+} catch (error) {
+  console.error(`outside a turn: ${(error as Error).message}`)
+}
+
+const deleteOrder = tool({
+  name: 'delete_order',
+  description: 'Delete an order.',
+  inputSchema: z.object({ order_id: z.string() }),
+  callback: ({ order_id }) => {
+    note(`delete_order ${order_id}`)
+    return `deleted ${order_id}`
+  },
+})
+
+const readOrder = tool({
+  name: 'read_order',
+  description: 'Read an order.',
+  inputSchema: z.object({ order_id: z.string() }),
+  callback: ({ order_id }) => {
+    note(`read_order ${order_id}`)
+    return `order ${order_id}`
+  },
+})
+
+const ordersOfUser = tool({
+  name: 'my_orders',
+  description: 'Return the orders of the user.',
+  inputSchema: z.object({ place: z.string() }),
+  callback: ({ place }) => myOrders(place),
+})
+
+const ordersAtOnce = tool({
+  name: 'my_orders_at_once',
+  description: 'Return the orders of the user, without waiting.',
+  inputSchema: z.object({ place: z.string() }),
+  callback: () => `orders of ${caller()}`,
+})
+
+const waits = tool({
+  name: 'wait_for_the_end',
+  description: 'Wait until the turn ends.',
+  inputSchema: z.object({ name: z.string() }),
+  callback: ({ name }) => waitForTheEnd(name),
+})
+
+const summarize = tool({
+  name: 'summarize',
+  description: 'Summarize a text.',
+  inputSchema: z.object({ text: z.string() }),
+  callback: async ({ text }) => {
+    const agent = new Agent({ model: buildModel(readSettings()[0]), printer: false })
+    return String(await agent.invoke(text, { cancelSignal: currentTurn().signal }))
+  },
+})
+
+const remember = tool({
+  name: 'remember',
+  description: 'Remember a text beside the messages.',
+  inputSchema: z.object({ text: z.string() }),
+  callback: ({ text }, context) => {
+    const notes = [...((context?.agent.appState.get('notes') as string[] | undefined) ?? []), text]
+    context?.agent.appState.set('notes', notes)
+    return notes.join(', ')
+  },
+})
+
+export const TOOLS = [
+  deleteOrder,
+  readOrder,
+  ordersOfUser,
+  ordersAtOnce,
+  waits,
+  summarize,
+  remember,
+]
+export const INTERVENTIONS = [new HumanInTheLoop({ allowedTools: ['*', '!delete_order'] })]

@@ -1,0 +1,114 @@
+"""The agent of this suite: tools that note their runs and know their turn."""
+
+import asyncio
+import os
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import ai
+
+from .contract import current_turn
+from .model import build_model
+from .settings import read_settings
+
+SYSTEM_PROMPT = "You are a helpful assistant. Answer briefly and in plain words."
+RUNS = Path(os.environ.get("HOME", "."), "runs")
+
+
+def note(line: str) -> None:
+    with RUNS.open("a") as runs:
+        runs.write(f"{line}\n")
+
+
+async def meet(name: str) -> None:
+    """Wait until two turns are here."""
+    note(f"meet {name}")
+    for _ in range(400):
+        if RUNS.read_text().splitlines().count(f"meet {name}") > 1:
+            return
+        await asyncio.sleep(0.05)
+
+
+def caller() -> str:
+    turn = current_turn()
+    return f"{turn.actor} {turn.session_id} {turn.number} {turn.key}"
+
+
+async def nested() -> str:
+    return caller()
+
+
+try:
+    current_turn()
+except LookupError as error:
+    print(f"outside a turn: {error}", file=sys.stderr, flush=True)
+
+
+@ai.tool(require_approval=True)
+async def delete_order(order_id: str) -> str:
+    """Delete an order."""
+    note(f"delete_order {order_id}")
+    return f"deleted {order_id}"
+
+
+@ai.tool
+async def read_order(order_id: str) -> str:
+    """Read an order."""
+    note(f"read_order {order_id}")
+    return f"order {order_id}"
+
+
+@ai.tool
+async def my_orders(place: str) -> str:
+    """Return the orders of the user."""
+    before = caller()
+    await meet(place)
+    seen = {before, caller(), await nested(), await asyncio.create_task(nested())}
+    seen |= {await asyncio.to_thread(caller)}
+    return f"orders of {' and '.join(seen)}"
+
+
+def blocking_orders(place: str) -> str:
+    before = caller()
+    note(f"meet {place}")
+    while RUNS.read_text().splitlines().count(f"meet {place}") < 2:
+        time.sleep(0.05)
+    return f"orders of {' and '.join({before, caller()})}"
+
+
+@ai.tool
+async def my_orders_at_once(place: str) -> str:
+    """Return the orders of the user, in a thread."""
+    return await asyncio.to_thread(blocking_orders, place)
+
+
+def block(name: str) -> str:
+    note(f"running {name}")
+    note(f"stopped {name} {current_turn().stopped.wait(30)}")
+    return "stopped"
+
+
+@ai.tool
+async def wait_for_the_end(name: str) -> str:
+    """Wait in a thread until the turn ends."""
+    return await asyncio.to_thread(block, name)
+
+
+@ai.tool
+async def summarize(text: str) -> str:
+    """Summarize a text."""
+    settings, _ = read_settings()
+    async with ai.stream(build_model(settings), [ai.user_message(text)]) as stream:
+        return "".join([e.chunk async for e in stream if isinstance(e, ai.events.TextDelta)])
+
+
+TOOLS: list[Any] = [
+    delete_order,
+    read_order,
+    my_orders,
+    my_orders_at_once,
+    wait_for_the_end,
+    summarize,
+]

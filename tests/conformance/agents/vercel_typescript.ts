@@ -1,0 +1,120 @@
+// The agent of this suite: tools that note their runs and know their turn.
+
+import { once } from 'node:events'
+import { appendFileSync, readFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { setTimeout as sleep } from 'node:timers/promises'
+
+import { streamText, tool } from 'ai'
+import { z } from 'zod'
+
+import { currentTurn } from './contract.ts'
+import { buildModel } from './model.ts'
+import { readSettings } from './settings.ts'
+
+export const SYSTEM_PROMPT = 'You are a helpful assistant. Answer briefly and in plain words.'
+
+const RUNS = join(process.env.HOME ?? '.', 'runs')
+
+function note(line: string): void {
+  appendFileSync(RUNS, `${line}\n`)
+}
+
+/** Wait until two turns are here. */
+async function meet(name: string): Promise<void> {
+  note(`meet ${name}`)
+  for (let tries = 0; tries < 400; tries++) {
+    const lines = readFileSync(RUNS, 'utf8').split('\n')
+    if (lines.filter((line) => line === `meet ${name}`).length > 1) return
+    await sleep(50)
+  }
+}
+
+function caller(): string {
+  const { actor, sessionId, number, key } = currentTurn()
+  return `${actor ?? 'None'} ${sessionId} ${number} ${key ?? 'None'}`
+}
+
+async function nested(): Promise<string> {
+  await sleep(1)
+  return caller()
+}
+
+async function myOrders(place: string): Promise<string> {
+  const before = caller()
+  await meet(place)
+  const later = new Promise<string>((resolve) => setTimeout(() => resolve(caller()), 1))
+  return `orders of ${[...new Set([before, caller(), await nested(), await later])].join(' and ')}`
+}
+
+async function waitForTheEnd(name: string): Promise<string> {
+  const { signal } = currentTurn()
+  note(`running ${name}`)
+  const timer = setTimeout(() => note(`stopped ${name} False`), 30_000)
+  await once(signal, 'abort')
+  clearTimeout(timer)
+  note(`stopped ${name} True`)
+  return 'stopped'
+}
+
+try {
+  currentTurn()
+} catch (error) {
+  console.error(`outside a turn: ${(error as Error).message}`)
+}
+
+const deleteOrder = tool({
+  description: 'Delete an order.',
+  inputSchema: z.object({ order_id: z.string() }),
+  execute: ({ order_id }) => {
+    note(`delete_order ${order_id}`)
+    return `deleted ${order_id}`
+  },
+})
+
+const readOrder = tool({
+  description: 'Read an order.',
+  inputSchema: z.object({ order_id: z.string() }),
+  execute: ({ order_id }) => {
+    note(`read_order ${order_id}`)
+    return `order ${order_id}`
+  },
+})
+
+const ordersOfUser = tool({
+  description: 'Return the orders of the user.',
+  inputSchema: z.object({ place: z.string() }),
+  execute: ({ place }) => myOrders(place),
+})
+
+const ordersAtOnce = tool({
+  description: 'Return the orders of the user, without waiting.',
+  inputSchema: z.object({ place: z.string() }),
+  execute: () => `orders of ${caller()}`,
+})
+
+const waits = tool({
+  description: 'Wait until the turn ends.',
+  inputSchema: z.object({ name: z.string() }),
+  execute: ({ name }) => waitForTheEnd(name),
+})
+
+const summarize = tool({
+  description: 'Summarize a text.',
+  inputSchema: z.object({ text: z.string() }),
+  execute: async ({ text }) => {
+    const model = buildModel(readSettings()[0])
+    const abortSignal = currentTurn().signal
+    return streamText({ model, prompt: text, abortSignal, onError: () => {} }).text
+  },
+})
+
+export const TOOLS = {
+  delete_order: deleteOrder,
+  read_order: readOrder,
+  my_orders: ordersOfUser,
+  my_orders_at_once: ordersAtOnce,
+  wait_for_the_end: waits,
+  summarize,
+}
+export const TOOL_APPROVAL = { delete_order: 'user-approval' }
