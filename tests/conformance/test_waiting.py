@@ -247,6 +247,16 @@ def test_a_turn_can_wait_several_times_and_its_reply_is_of_all_steps(chat: Chat)
     assert [entry[0] for entry in recalled].count("result") == 4
 
 
+def test_an_answer_is_to_one_wait_though_the_model_gives_its_calls_the_same_ids(chat: Chat) -> None:
+    (old,) = ask(chat)
+    (new,) = ids(chat.say("Delete the other.", [delete(chat, "-2")], headers=JSON))
+    assert old.rpartition(".")[0] == new.rpartition(".")[0]
+    assert_failed(answer(chat, [old]), 409, "not_waiting", chat.session)
+    assert (runs(chat), runs(chat, name="-2")) == (0, 0)
+    assert answer(chat, [new]).status == 200
+    assert (runs(chat), runs(chat, name="-2")) == (0, 1)
+
+
 def test_a_tool_that_ran_after_an_approval_does_not_run_again_after_the_next(chat: Chat) -> None:
     """Nor does what the turn before it dropped come back when a later wait is dropped."""
     chat.say("One.")

@@ -6,14 +6,14 @@ import { z } from 'zod'
 
 import { AgentError, Turn } from '../contract.ts'
 import { type LastTurn, type Loaded, Session } from '../sessions.ts'
-import type { Sessions, Taken } from '../sessions.ts'
+import { serialize, type Sessions, type Taken } from '../sessions.ts'
 import type { CoreSettings, SettingsOf } from '../settings.ts'
 import * as adapter from './adapter.ts'
 import type { APPROVAL_SETTINGS } from './settings.ts'
 
 /** A turn that goes on: null for each call that is approved, or why it is denied. */
 export class Answers extends Turn {
-  readonly reasons: ReadonlyMap<string, string | null>
+  reasons: ReadonlyMap<string, string | null>
 
   constructor(asked: ConstructorParameters<typeof Turn>[0] & Pick<Answers, 'reasons'>) {
     super(asked)
@@ -28,6 +28,7 @@ const WAITING = z.object({
   prompt_key: z.string().nullable(), // of the first one
   prompt: z.string(),
   reply: z.string(), // so far
+  // An id is that of the call, with a mark: models number calls, and an answer is to one wait.
   calls: z.array(z.object({ id: z.string(), tool: z.string(), input: z.unknown() })),
   until: z.int(), // in unix seconds
   messages: z.array(z.unknown()), // of the turn
@@ -89,6 +90,7 @@ export class WaitingSession extends Session {
     await super.begin(Object.assign(turn, { key: null, replaces, prompt: waiting.prompt }))
     this.start.key = waiting.prompt_key
     if ([...turn.reasons.values()].includes(null)) await this.#claim()
+    turn.reasons = new Map([...turn.reasons].map(([id, reason]) => [callId(id), reason]))
     const answers = adapter.answers(waiting, turn.reasons)
     Object.assign(turn, { key, reply: waiting.reply, answers })
     this.data = { ...waiting.other, messages: [...this.data.messages, ...waiting.messages] }
@@ -114,6 +116,7 @@ export class WaitingSession extends Session {
     const { number, key, prompt, reply } = turn
     if (turn.waiting.length === 0) return super.commit(turn, taken, saved)
     const { messages, ...other } = taken.data
+    const mark = randomUUID().slice(0, 8)
     const settings = this.sessions.settings as CoreSettings & SettingsOf<typeof APPROVAL_SETTINGS>
     const waiting: Waiting = {
       turn: number,
@@ -121,7 +124,11 @@ export class WaitingSession extends Session {
       prompt_key: this.start.key,
       prompt,
       reply,
-      calls: turn.waiting.map(({ id, name, input }) => ({ id, tool: name, input })),
+      calls: turn.waiting.map(({ id, name, input }) => ({
+        id: `${id}.${mark}`,
+        tool: name,
+        input,
+      })),
       until: Math.floor(Date.now() / 1000) + settings.waitingSeconds,
       messages: messages.slice(this.start.at),
       other,
@@ -129,7 +136,9 @@ export class WaitingSession extends Session {
     const none = { actor: this.actor, turn: 0, key: null, reply: '', turns: [] }
     const empty: [Taken, Kept] = [{ ...taken, data: { messages: [] } }, none]
     const [before, last] = this.last ? this.#committed() : empty
-    await super.save(before, { ...last, pending: waiting } as LastTurn)
+    const kept = { ...last, pending: waiting } as LastTurn
+    this.checkSize(serialize({ ...before, app_data: kept })) // it costs no older turn
+    await super.save(before, kept)
     turn.outcome = 'waiting'
     return this.#result(waiting)
   }
@@ -147,4 +156,9 @@ export class WaitingSession extends Session {
 
 function isEqual(some: string[], others: string[]): boolean {
   return some.toSorted().join() === others.toSorted().join()
+}
+
+/** Return the id that the model gave to a call, without the mark of the wait. */
+function callId(id: string): string {
+  return id.slice(0, id.lastIndexOf('.'))
 }

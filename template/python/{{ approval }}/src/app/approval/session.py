@@ -9,7 +9,7 @@ from uuid import uuid4
 from pydantic import TypeAdapter, ValidationError
 
 from ..contract import AgentError, Turn
-from ..sessions import LastTurn, Loaded, Session, Sessions, Snapshot
+from ..sessions import LastTurn, Loaded, Session, Sessions, Snapshot, serialize
 from . import adapter
 from .settings import ApprovalSettings
 
@@ -24,7 +24,7 @@ class Answers(Turn):
 class Call(TypedDict):
     """A tool call that waits."""
 
-    id: str
+    id: str  # that of the call, with a mark: models number calls, and an answer is to one wait
     tool: str
     input: Any
 
@@ -96,6 +96,7 @@ class WaitingSession(Session):
         self.start["key"], turn.key = waiting["prompt_key"], key
         if None in turn.reasons.values():
             await self._claim()
+        turn.reasons = {_call_id(id): reason for id, reason in turn.reasons.items()}
         turn.texts, turn.answers = [waiting["reply"]], adapter.answers(waiting, turn.reasons)
         messages = [*self.data["messages"], *waiting["messages"]]
         self.data = {**waiting["other"], "messages": messages}
@@ -119,14 +120,17 @@ class WaitingSession(Session):
         """Commit a turn; or keep it beside what is committed, if its tool calls wait."""
         if not turn.waiting:
             return await super().commit(turn, snapshot, saved)
-        messages = snapshot["data"]["messages"]
+        messages, mark = snapshot["data"]["messages"], uuid4().hex[:8]
         waiting = Waiting(
             turn=turn.number,
             key=turn.key,
             prompt_key=self.start["key"],
             prompt=turn.prompt,
             reply=turn.reply,
-            calls=[Call(id=call.id, tool=call.name, input=call.input) for call in turn.waiting],
+            calls=[
+                Call(id=f"{call.id}.{mark}", tool=call.name, input=call.input)
+                for call in turn.waiting
+            ],
             until=int(time.time()) + self._settings.waiting_seconds,
             messages=messages[self.start["at"] :],
             other={name: value for name, value in snapshot["data"].items() if name != "messages"},
@@ -136,6 +140,7 @@ class WaitingSession(Session):
         if self.last:
             before, last = self._committed()
         last["pending"] = waiting
+        self.check_size(len(serialize(before | {"app_data": last})))  # it costs no older turn
         await super().save(before, last)
         turn.outcome = "waiting"
         return self._result(waiting)
@@ -155,6 +160,11 @@ class WaitingSession(Session):
     def _result(self, waiting: Waiting) -> LastTurn:
         told = {"turn": waiting["turn"], "waiting": waiting["calls"], "dropped": self._drops}
         return cast(LastTurn, told)
+
+
+def _call_id(id: str) -> str:
+    """Return the id that the model gave to a call, without the mark of the wait."""
+    return id.rpartition(".")[0]
 
 
 def _read(last: Kept | None) -> Waiting | None:
