@@ -8,8 +8,9 @@ import { SESSION_HEADER, SESSION_ID, Turn } from './contract.ts'
 import { parseJson, readActor, receive } from './requests.ts'
 import type { Handler } from './routes.ts'
 import type { Runtime } from './runtime.ts'
-import { Events, relay } from './server.ts'
-import { serialize, type Snapshot } from './sessions.ts'
+import { Events, relay, type Result } from './server.ts'
+import { type LastTurn, serialize, type Session, type Snapshot } from './sessions.ts'
+import type { TurnStart } from './sessions.ts'
 import { readTurns } from './stored_messages.ts'
 
 const STREAM_HEADER = 'x-vercel-ai-ui-message-stream'
@@ -19,6 +20,8 @@ type Request = Parameters<Handler>[0]
 type Response = Parameters<Handler>[1]
 type Part = { type: string; [field: string]: unknown }
 type Fields = Record<string, unknown>
+type Answers = { approve: unknown[]; deny: { id: unknown; reason?: unknown }[] }
+type Pending = { turn: number; prompt_key?: string; prompt: string; calls: { id: string }[] }
 
 /** The routes for a page with useChat; the chat's id is the session's. */
 export class ChatRoute extends Capability {
@@ -30,8 +33,9 @@ export class ChatRoute extends Capability {
 
     const post: Handler = async (request, response, runtime) => {
       response.setHeader('Cache-Control', 'no-store')
-      const turn = await runtime.turns.reading(() => readTurn(request, response, runtime))
-      const events = new UiEvents(response, turn, this.explain)
+      const asked = await runtime.turns.reading(() => readTurn(request, response, runtime))
+      const [turn, last] = asked
+      const events = new UiEvents(response, turn, last, this.explain)
       await relay(response, runtime, turn, events)
     }
 
@@ -64,48 +68,101 @@ export class ChatRoute extends Capability {
   }
 }
 
-/** A reply as the parts of the UI message stream; tools are dynamic, as a page knows none. */
+/** A turn after the turns that a page shows, or in place of one of them. */
+export class PageTurn extends Turn {
+  /** Of the user's message. */
+  readonly id!: string
+  /** The id of the message that is sent again. */
+  readonly replaced!: string | null
+  /** The turn above it; null if the page does not say. */
+  readonly after!: number | null
+  /** The last turn that the page knows. */
+  readonly seen!: number | null
+
+  constructor(asked: Asked) {
+    super({ ...asked, key: asked.replaced === null ? asked.id : null })
+    Object.assign(this, asked)
+  }
+
+  /** Return how many turns stay, and set the key: with it `begin` would replay the turn. */
+  override follow(session: Session): number {
+    const { id: key, replaced, after, seen } = this
+    if (seen !== null && seen !== (pendingOf(session.last)?.turn ?? session.number)) {
+      const what = 'The session has other turns by now: reload it. Nothing was changed.'
+      throw new AgentError('session_conflict', what)
+    }
+    Object.assign(this, { key })
+    const first = session.number - session.turns.length + 1
+    const found = /^turn-([1-9]\d{0,14})$/.exec(replaced ?? '')
+    let number = numbersOf(session.last, session.turns).get(replaced ?? '')
+    if (number === undefined && after !== null) number = after + 1
+    if (number === undefined && found) number = first + session.find(Number(found[1]))
+    number ??= session.number + 1
+    return Math.min(Math.max(number - first, 0), session.turns.length)
+  }
+}
+
+type Asked = Pick<PageTurn, 'sessionId' | 'actor' | 'prompt' | 'headers'> &
+  Pick<PageTurn, 'id' | 'replaced' | 'after' | 'seen'>
+
+/**
+ * A reply as the parts of the UI message stream; tools are dynamic, as a page knows none.
+ *
+ * `last` is the last message of the page: the user's, or the reply that goes on.
+ */
 class UiEvents extends Events {
   readonly #response: Response
   readonly #turn: Turn
   readonly #explain: ChatRoute['explain']
+  readonly #id: string
+  readonly #denied: unknown[]
+  /** The ids of the calls that the page shows. */
+  readonly #called: Set<unknown>
   #texts = 0
   #isText = false
   #hasBegun = false
 
-  constructor(response: Response, turn: Turn, explain: ChatRoute['explain']) {
+  constructor(response: Response, turn: Turn, last: Fields, explain: ChatRoute['explain']) {
     super()
     this.#response = response
     this.#turn = turn
     this.#explain = explain
+    const { approve, deny } = readAnswers(last)
+    this.#id = last.role === 'assistant' ? (last.id as string) : replyId(last.id as string)
+    this.#denied = deny.map(({ id }) => id)
+    this.#called = new Set([...approve, ...this.#denied])
   }
 
   /** Return the part with the id of the reply. */
   override start(): string {
     this.#response.setHeader(STREAM_HEADER, 'v1')
-    return part('start', { messageId: replyId(this.#turn.key) })
+    return part('start', { messageId: this.#id })
   }
 
-  /** Return the parts for a chunk, the first time after the recalled texts. */
+  /** Return the parts for a chunk, the first time after the recalled texts and denials. */
   override chunk(chunk: Chunk): string {
     const parts = this.#begin()
     if (typeof chunk === 'string') return parts + this.#text(chunk)
     const [end, toolCallId, dynamic] = [parts + this.#endText(), chunk.id, true]
-    if ('name' in chunk) {
-      const { name: toolName, input } = chunk
-      return end + part('tool-input-available', { toolCallId, toolName, input, dynamic })
-    }
+    if ('name' in chunk) return end + this.#call(chunk.id, chunk.name, chunk.input)
+    if (this.#denied.includes(chunk.id)) return end
     const { text, isError } = chunk
     if (!isError) return end + part('tool-output-available', { toolCallId, output: text, dynamic })
     return end + part('tool-output-error', { toolCallId, errorText: text, dynamic })
   }
 
-  /** Return the last parts of a committed turn. */
-  override done(_result: object, turn: Turn): string {
+  /** Return the last parts of a turn that is committed, or waits for approvals. */
+  override done({ waiting = [], ...result }: Result, turn: Turn): string {
+    let parts = this.#begin() + this.#endText()
+    for (const { id, tool, input } of waiting) {
+      parts += this.#call(id, tool, input)
+      parts += part('tool-approval-request', { approvalId: id, toolCallId: id })
+    }
     const { number, milliseconds, inputTokens, outputTokens } = turn
-    const messageMetadata = { turn: number, milliseconds, inputTokens, outputTokens }
-    const finish = part('finish', { finishReason: 'stop', messageMetadata })
-    return this.#endText() + finish + DONE
+    const dropped = 'dropped' in result ? { dropped: true } : {}
+    const metadata = { turn: number, milliseconds, inputTokens, outputTokens, ...dropped }
+    const finishReason = waiting.length > 0 ? 'tool-calls' : 'stop'
+    return parts + part('finish', { finishReason, messageMetadata: metadata }) + DONE
   }
 
   /** Return the last parts of a turn that failed; nothing of it was kept. */
@@ -119,7 +176,15 @@ class UiEvents extends Events {
     if (this.#hasBegun) return ''
     this.#hasBegun = true
     const data = (this.#turn.notes.get('recalled') ?? []) as string[]
-    return data.length > 0 ? part('data-recalled', { data }) : ''
+    const parts = data.length > 0 ? [part('data-recalled', { data })] : []
+    const denied = this.#denied.map((toolCallId) => part('tool-output-denied', { toolCallId }))
+    return [...parts, ...denied].join('')
+  }
+
+  #call(toolCallId: string, toolName: string, input: unknown): string {
+    if (this.#called.has(toolCallId)) return ''
+    this.#called.add(toolCallId)
+    return part('tool-input-available', { toolCallId, toolName, input, dynamic: true })
   }
 
   #text(delta: string): string {
@@ -138,31 +203,84 @@ class UiEvents extends Events {
   }
 }
 
-/** Read the turn of which useChat sends the messages; only the last one counts. */
-async function readTurn(request: Request, response: Response, runtime: Runtime): Promise<Turn> {
+/** Read the turn that a page asks for, and the last of its messages. */
+async function readTurn(
+  request: Request,
+  response: Response,
+  runtime: Runtime,
+): Promise<[Turn, Fields]> {
   const body = parseJson(await receive(request, runtime.settings.maxBodyBytes))
   if (!isObject(body)) throw new AgentError('invalid_request', 'The body must be an object.')
+  const { headers } = request
   const sessionId = readId(response, body.id)
   const messages = body.messages ?? [body.message]
-  const last: unknown = Array.isArray(messages) ? messages.at(-1) : null
-  if (!isObject(last) || last.role !== 'user') {
+  const sent: unknown = Array.isArray(messages) ? messages.at(-1) : null
+  const last = isObject(sent) ? sent : {}
+  if (typeof last.id === 'string' && last.role === 'assistant') {
+    const answers = readAnswers(last)
+    const isAnswered = answers.approve.length + answers.deny.length > 0
+    const turn = isAnswered ? runtime.read(answers, sessionId) : undefined
+    const actor = turn && readActor(request, runtime)
+    if (turn) return [Object.assign(turn, { actor, headers }), last]
+  }
+  if (last.role !== 'user') {
     throw new AgentError('invalid_request', 'The last message must be one of role user.')
   }
-  if (body.trigger === 'submit-message' && (body.messageId ?? null) !== null) {
-    const what = 'A message that was sent cannot be changed: send another one.'
-    throw new AgentError('invalid_request', what)
+  const [messageId, seen] = [body.messageId ?? null, body.seen ?? null]
+  if (messageId !== null && typeof messageId !== 'string') {
+    throw new AgentError('invalid_request', 'Send messageId as the id of a message.')
+  }
+  if (seen !== null && !isNumber(seen)) {
+    throw new AgentError('invalid_request', 'Send seen as the number of the last turn, or 0.')
   }
   if (!Array.isArray(last.parts) || !last.parts.every(isText)) {
     throw new AgentError('invalid_request', 'The parts of a message must be texts.')
   }
   const text = last.parts.map(({ text: part }) => part).join('')
   const prompt = checkPrompt(text, runtime.settings.maxPromptChars)
-  const [actor, key] = [readActor(request, runtime), last.id]
-  if (typeof key !== 'string' || !KEY.test(key)) {
+  const [actor, id] = [readActor(request, runtime), last.id]
+  if (typeof id !== 'string' || !KEY.test(id)) {
     const what = 'The id of a message is 1 to 128 visible ASCII characters.'
     throw new AgentError('invalid_request', what)
   }
-  return new Turn({ sessionId, actor, key, prompt, headers: request.headers })
+  const replaced = body.trigger === 'regenerate-message' ? id : messageId
+  // A page of assistant-ui sends all messages that it shows, and its tools.
+  const all = Array.isArray(body.messages) ? body.messages : []
+  const after = all.length > 1 || (all[0] && 'tools' in body) ? lastTurn(all.slice(0, -1)) : null
+  const asked = { sessionId, actor, prompt, headers, id, replaced, after, seen }
+  return [new PageTurn(asked), last]
+}
+
+/** Return the number of the last committed turn that a page shows, or 0. */
+function lastTurn(messages: unknown[]): number {
+  for (const message of messages.toReversed()) {
+    const metadata = isObject(message) ? message.metadata : null
+    const states = partsIn(message).map(({ state }) => state)
+    const isWaiting = states.some((state) => String(state).startsWith('approval-'))
+    if (isObject(metadata) && isNumber(metadata.turn) && !isWaiting) return metadata.turn
+  }
+  return 0
+}
+
+/** Return what a page answers to calls that wait, as a body of POST /invocations has it. */
+function readAnswers(message: Fields): Answers {
+  const answers: Answers = { approve: [], deny: [] }
+  for (const { state, approval } of partsIn(message)) {
+    if (state !== 'approval-responded' || !isObject(approval)) continue
+    const { id, approved, reason } = approval
+    if (approved === true) answers.approve.push(id)
+    else answers.deny.push(reason === undefined ? { id } : { id, reason })
+  }
+  return answers
+}
+
+function partsIn(message: unknown): Fields[] {
+  const parts = isObject(message) ? message.parts : []
+  return Array.isArray(parts) ? parts.filter(isObject) : []
+}
+
+function isNumber(value: unknown): value is number {
+  return typeof value === 'number' && Number.isSafeInteger(value) && value >= 0
 }
 
 function readId(response: Response, given: unknown): string {
@@ -181,16 +299,52 @@ function isText(value: unknown): value is { text: string } {
   return isObject(value) && value.type === 'text' && typeof value.text === 'string'
 }
 
-/** Return the messages of a session; the last prompt has its key as id: it can be replayed. */
+/** Return the turn that waits for approvals, if the record has one and its time is not over. */
+function pendingOf(last: LastTurn | null): (Pending & { messages: unknown[] }) | null {
+  const { pending } = { ...last } as Fields
+  if (!isObject(pending)) return null
+  const { turn, prompt, calls, messages, until } = pending
+  const isWhole = isNumber(turn) && typeof prompt === 'string' && Array.isArray(calls)
+  if (!isWhole || !Array.isArray(messages) || !isNumber(until)) return null
+  return Date.now() / 1000 < until ? (pending as ReturnType<typeof pendingOf>) : null
+}
+
+/** Return the numbers of the turns by the ids of their prompts, which are their keys. */
+function numbersOf(last: LastTurn | null, turns: TurnStart[]): Map<string, number> {
+  if (!last) return new Map()
+  const first = last.turn - turns.length + 1
+  const numbers = new Map([[last.key, last.turn]]) // the last request may have had its own key
+  for (const [index, { key }] of turns.entries()) numbers.set(key, first + index)
+  const pending = pendingOf(last)
+  if (pending) numbers.set(pending.prompt_key ?? `turn-${pending.turn}`, pending.turn)
+  numbers.delete(null)
+  return numbers as Map<string, number>
+}
+
+/** Return the messages of a session, and those of the turn that waits, if one does. */
 function uiMessages({ app_data: last, data }: Snapshot): object[] {
   const turns = readTurns((data as { messages: unknown[] }).messages)
-  return turns.flatMap(([prompt, chunks], index) => {
-    const turn = last.turn - turns.length + 1 + index
-    const id = turn === last.turn && last.key ? last.key : `turn-${turn}`
+  const numbers = numbersOf(last, last.turns ?? [])
+  const ids = new Map([...numbers].map(([id, turn]) => [turn, id]))
+  const first = last.turn - turns.length + 1
+  const pending = pendingOf(last)
+  const stay = pending ? Math.max(pending.turn - first, 0) : turns.length
+  const waiting = pending ? readTurns(pending.messages).slice(0, 1) : []
+  const calls = new Set(pending?.calls.map(({ id }) => id))
+  return [...turns.slice(0, stay), ...waiting].flatMap(([prompt, chunks], index) => {
+    const turn = index < stay ? first + index : pending!.turn
+    const id = ids.get(turn) ?? `turn-${turn}`
     const said = { type: 'text', text: prompt }
+    const parts = partsOf(chunks)
+    for (const part of turn === pending?.turn ? parts : []) {
+      const approval = { id: part.toolCallId }
+      if (calls.has(approval.id as string)) {
+        Object.assign(part, { state: 'approval-requested', approval })
+      }
+    }
     return [
       { id, role: 'user', parts: [said] },
-      { id: replyId(id), role: 'assistant', parts: partsOf(chunks), metadata: { turn } },
+      { id: replyId(id), role: 'assistant', parts, metadata: { turn } },
     ]
   })
 }
@@ -217,7 +371,7 @@ function partsOf(chunks: Chunk[]): Part[] {
   return parts
 }
 
-function replyId(id: string | null): string {
+function replyId(id: string): string {
   return `${id}-reply`
 }
 
