@@ -126,8 +126,8 @@ def test_a_page_that_knows_other_turns_changes_nothing(fleet: Fleet) -> None:
 def test_bad_names_of_turns_are_refused(page: Page) -> None:
     prompt = unique("first")
     page.act(send(prompt))
-    bad: list[dict[str, object]] = [{"messageId": wrong} for wrong in (1, ["m1"], {}, True)]
-    bad += [{"seen": wrong} for wrong in ("1", 1.5, -1, True, 1e300, [1])]
+    bad: list[dict[str, object]] = [{"messageId": 1}, {"messageId": ["m1"]}, {"messageId": {}}]
+    bad += [{"seen": one} for one in ("1", 1.5, -1, True, 1e300, [1])]
     for more in bad:
         reply = page.server.send(body(page.id, **more), path=PATH).reply()
         assert (reply.status, reply.error) == (400, "invalid_request"), more
@@ -172,7 +172,7 @@ def test_two_tabs_show_what_the_session_holds(fleet: Fleet, provider: Provider, 
     shown: list[list[Step]] = [[], []]
     refused = 0
     is_stale = [False, False]  # the other tab has replaced a turn
-    for _ in range(100):
+    for _ in range(200):
         at = chance.randrange(2)
         tab, action = tabs[at], chance.choice(["send", "send", "regenerate", "edit", "load"])
         prompt = unique(action)
@@ -371,9 +371,9 @@ def test_answers_without_a_room_for_them_are_refused(page: Page) -> None:
 def test_answers_that_are_not_of_the_protocol_are_refused(waits: Gated) -> None:
     page, _ = waits.ask(unique("o").split()[-1])
     shown = page.history()
-    wrong: list[dict[str, object]] = [{"approved": True}, {"id": 1, "approved": True}]
-    wrong += [{"id": ["x"], "approved": True}, {"id": "x", "approved": False, "reason": 1}]
-    for approval in wrong:
+    odd: list[dict[str, object]] = [{"approved": True}, {"id": 1, "approved": True}]
+    odd += [{"id": ["x"], "approved": True}, {"id": "x", "approved": False, "reason": 1}]
+    for approval in odd:
         part = {**shown[1]["parts"][1], "state": "approval-responded", "approval": approval}
         sent = {"id": page.id, "messages": [{**shown[1], "parts": [part, None, 1]}]}
         assert page.server.send(sent, path=PATH).reply().error == "invalid_request", approval

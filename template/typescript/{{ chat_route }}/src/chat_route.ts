@@ -21,7 +21,11 @@ type Response = Parameters<Handler>[1]
 type Part = { type: string; [field: string]: unknown }
 type Fields = Record<string, unknown>
 type Answers = { approve: unknown[]; deny: { id: unknown; reason?: unknown }[] }
-type Pending = { turn: number; prompt_key?: string; prompt: string; calls: { id: string }[] }
+type Call = { id: string; tool: string; input: unknown }
+type Pending = { turn: number; prompt_key?: string; prompt: string; reply: string } & {
+  calls: Call[]
+  messages: unknown[]
+}
 
 /** The routes for a page with useChat; the chat's id is the session's. */
 export class ChatRoute extends Capability {
@@ -300,13 +304,13 @@ function isText(value: unknown): value is { text: string } {
 }
 
 /** Return the turn that waits for approvals, if the record has one and its time is not over. */
-function pendingOf(last: LastTurn | null): (Pending & { messages: unknown[] }) | null {
+function pendingOf(last: LastTurn | null): Pending | null {
   const { pending } = { ...last } as Fields
   if (!isObject(pending)) return null
-  const { turn, prompt, calls, messages, until } = pending
-  const isWhole = isNumber(turn) && typeof prompt === 'string' && Array.isArray(calls)
-  if (!isWhole || !Array.isArray(messages) || !isNumber(until)) return null
-  return Date.now() / 1000 < until ? (pending as ReturnType<typeof pendingOf>) : null
+  const { turn, prompt, reply, calls, messages, until } = pending
+  const isWhole = isNumber(turn) && [prompt, reply].every((text) => typeof text === 'string')
+  if (!isWhole || ![calls, messages].every(Array.isArray) || !isNumber(until)) return null
+  return Date.now() / 1000 < until ? (pending as Pending) : null
 }
 
 /** Return the numbers of the turns by the ids of their prompts, which are their keys. */
@@ -324,29 +328,40 @@ function numbersOf(last: LastTurn | null, turns: TurnStart[]): Map<string, numbe
 /** Return the messages of a session, and those of the turn that waits, if one does. */
 function uiMessages({ app_data: last, data }: Snapshot): object[] {
   const turns = readTurns((data as { messages: unknown[] }).messages)
-  const numbers = numbersOf(last, last.turns ?? [])
-  const ids = new Map([...numbers].map(([id, turn]) => [turn, id]))
-  const first = last.turn - turns.length + 1
-  const pending = pendingOf(last)
-  const stay = pending ? Math.max(pending.turn - first, 0) : turns.length
-  const waiting = pending ? readTurns(pending.messages).slice(0, 1) : []
-  const calls = new Set(pending?.calls.map(({ id }) => id))
-  return [...turns.slice(0, stay), ...waiting].flatMap(([prompt, chunks], index) => {
-    const turn = index < stay ? first + index : pending!.turn
-    const id = ids.get(turn) ?? `turn-${turn}`
-    const said = { type: 'text', text: prompt }
-    const parts = partsOf(chunks)
-    for (const part of turn === pending?.turn ? parts : []) {
-      const approval = { id: part.toolCallId }
-      if (calls.has(approval.id as string)) {
-        Object.assign(part, { state: 'approval-requested', approval })
-      }
-    }
-    return [
-      { id, role: 'user', parts: [said] },
-      { id: replyId(id), role: 'assistant', parts, metadata: { turn } },
-    ]
+  const ids = new Map([...numbersOf(last, last.turns ?? [])].map(([id, turn]) => [turn, id]))
+  const [first, pending] = [last.turn - turns.length + 1, pendingOf(last)]
+  const shown = turns.slice(0, pending ? Math.max(pending.turn - first, 0) : turns.length)
+  const messages = shown.flatMap(([prompt, chunks], index) => {
+    const turn = first + index
+    return exchange(turn, ids.get(turn), prompt, partsOf(chunks))
   })
+  if (!pending) return messages
+  const { turn, prompt } = pending
+  return [...messages, ...exchange(turn, ids.get(turn), prompt, waitingParts(pending))]
+}
+
+function exchange(turn: number, id = `turn-${turn}`, prompt: string, parts: Part[]): object[] {
+  return [
+    { id, role: 'user', parts: [{ type: 'text', text: prompt }] },
+    { id: replyId(id), role: 'assistant', parts, metadata: { turn } },
+  ]
+}
+
+/** Return the parts of a turn that waits; its framework may keep the last message elsewhere. */
+function waitingParts({ messages, reply, calls }: Pending): Part[] {
+  const chunks = readTurns(messages)[0]?.[1] ?? []
+  const text = chunks.filter((chunk) => typeof chunk === 'string').join('')
+  if (reply.startsWith(text) && reply !== text) chunks.push(reply.slice(text.length))
+  const known = new Set(chunks.map((chunk) => (typeof chunk === 'string' ? '' : chunk.id)))
+  const unknown = calls.filter(({ id }) => !known.has(id))
+  chunks.push(...unknown.map(({ id, tool: name, input }) => ({ id, name, input })))
+  const parts = partsOf(chunks)
+  const ids = new Set<unknown>(calls.map(({ id }) => id))
+  for (const part of parts) {
+    const approval = { id: part.toolCallId }
+    if (ids.has(approval.id)) Object.assign(part, { state: 'approval-requested', approval })
+  }
+  return parts
 }
 
 function partsOf(chunks: Chunk[]): Part[] {

@@ -270,7 +270,8 @@ def _is_text(part: Any) -> bool:
 def _pending(last: Mapping[str, object] | None) -> Part | None:
     """Return the turn that waits for approvals, if the record has one and its time is not over."""
     pending: Any = (last or {}).get("pending")
-    types = {"turn": int, "prompt": str, "calls": list, "messages": list, "until": int}
+    types = {"turn": int, "prompt": str, "reply": str, "calls": list}
+    types |= {"messages": list, "until": int}
     fields = pending if isinstance(pending, dict) else {}
     is_whole = all(isinstance(fields.get(name), type) for name, type in types.items())
     return fields if is_whole and time.time() < fields["until"] else None
@@ -292,23 +293,38 @@ def _ui_messages(snapshot: Snapshot) -> list[dict[str, Any]]:
     """Return the messages of a session, and those of the turn that waits, if one does."""
     last, turns = snapshot["app_data"], read_turns(snapshot["data"]["messages"])
     ids = {turn: id for id, turn in _numbers(last, last.get("turns", [])).items()}
-    shown = [*enumerate(turns, last["turn"] - len(turns) + 1)]
-    waiting = set[str]()
-    if pending := _pending(last):
-        shown = [(turn, said) for turn, said in shown if turn < pending["turn"]]
-        shown += [(pending["turn"], said) for said in read_turns(pending["messages"])[:1]]
-        waiting = {call["id"] for call in pending["calls"]}
-    messages = list[Part]()
-    for turn, (prompt, chunks) in shown:
-        id = ids.get(turn, f"turn-{turn}")
-        part = {"type": "text", "text": prompt}
-        messages.append({"id": id, "role": "user", "parts": [part]})
-        reply = {"id": _reply_id(id), "role": "assistant", "parts": _parts(chunks)}
-        messages.append({**reply, "metadata": {"turn": turn}})
-    for part in messages[-1]["parts"] if pending else []:
-        if part.get("toolCallId") in waiting:
-            part.update(state="approval-requested", approval={"id": part["toolCallId"]})
+    pending, messages = _pending(last), list[Part]()
+    for turn, (prompt, chunks) in enumerate(turns, last["turn"] - len(turns) + 1):
+        if not pending or turn < pending["turn"]:
+            messages += _exchange(turn, ids.get(turn), prompt, _parts(chunks))
+    if pending:
+        turn, prompt = pending["turn"], pending["prompt"]
+        messages += _exchange(turn, ids.get(turn), prompt, _waiting_parts(pending))
     return messages
+
+
+def _exchange(turn: int, id: str | None, prompt: str, parts: list[Part]) -> list[Part]:
+    id = id or f"turn-{turn}"
+    said = {"id": id, "role": "user", "parts": [{"type": "text", "text": prompt}]}
+    reply = {"id": _reply_id(id), "role": "assistant", "parts": parts}
+    return [said, {**reply, "metadata": {"turn": turn}}]
+
+
+def _waiting_parts(pending: Part) -> list[Part]:
+    """Return the parts of a turn that waits; its framework may keep the last message elsewhere."""
+    found, reply = read_turns(pending["messages"]), pending["reply"]
+    chunks = found[0][1] if found else []
+    text = "".join(chunk for chunk in chunks if isinstance(chunk, str))
+    if reply.startswith(text) and reply != text:
+        chunks.append(reply[len(text) :])
+    known = {chunk.id for chunk in chunks if not isinstance(chunk, str)}
+    unknown = [call for call in pending["calls"] if call["id"] not in known]
+    chunks += [ToolCall(call["id"], call["tool"], call["input"]) for call in unknown]
+    parts, ids = _parts(chunks), {call["id"] for call in pending["calls"]}
+    for part in parts:
+        if part.get("toolCallId") in ids:
+            part.update(state="approval-requested", approval={"id": part["toolCallId"]})
+    return parts
 
 
 def _parts(chunks: Sequence[contract.Chunk]) -> list[Part]:

@@ -154,7 +154,7 @@ class WaitingSession(Session):
 
     def _result(self, waiting: Waiting) -> LastTurn:
         told = {"turn": waiting["turn"], "waiting": waiting["calls"], "dropped": self._drops}
-        return cast(LastTurn, told)
+        return cast(LastTurn, {**told, "reply": ""})
 
 
 def _read(last: Kept | None) -> Waiting | None:
