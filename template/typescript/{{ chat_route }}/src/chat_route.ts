@@ -91,7 +91,8 @@ export class PageTurn extends Turn {
   /** Return how many turns stay, and set the key: with it `begin` would replay the turn. */
   override follow(session: Session): number {
     const { id: key, replaced, after, seen } = this
-    if (seen !== null && seen !== (pendingOf(session.last)?.turn ?? session.number)) {
+    const last = pendingOf(session.last)?.turn ?? session.number
+    if (seen !== null && last > 0 && seen !== last) {
       const what = 'The session has other turns by now: reload it. Nothing was changed.'
       throw new AgentError('session_conflict', what)
     }

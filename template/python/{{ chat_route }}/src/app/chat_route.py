@@ -77,7 +77,8 @@ class PageTurn(Turn):
     def follow(self, session: Session) -> int:
         """Return how many turns stay, and set the key: with it `begin` would replay the turn."""
         pending = _pending(session.last)
-        if self.seen not in {None, pending["turn"] if pending else session.number}:
+        last = pending["turn"] if pending else session.number
+        if last and self.seen not in {None, last}:
             what = "The session has other turns by now: reload it. Nothing was changed."
             raise AgentError("session_conflict", what)
         self.key, first = self.id, session.number - len(session.turns) + 1
