@@ -551,7 +551,7 @@ function say(text) {
 }
 
 /** Keep the end in sight, unless the reader has scrolled up. */
-let isAtEnd = true
+let [isAtEnd, lastTop] = [true, 0]
 function scrollDown(always = false) {
   if (always) isAtEnd = true
   if (isAtEnd) transcript.scrollTop = transcript.scrollHeight
@@ -617,7 +617,10 @@ actor.oninput = () => {
   current.session.actor = actor.value.trim()
 }
 transcript.onscroll = () => {
-  isAtEnd = transcript.scrollHeight - transcript.scrollTop - transcript.clientHeight < 40
+  const { scrollHeight, scrollTop, clientHeight } = transcript
+  // What has grown meanwhile is no reason to stay behind.
+  isAtEnd = scrollHeight - scrollTop - clientHeight < 40 || (isAtEnd && scrollTop >= lastTop)
+  lastTop = scrollTop
   find('latest').hidden = isAtEnd
 }
 find('cancel').onclick = () => dialog.close()

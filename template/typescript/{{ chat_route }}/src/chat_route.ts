@@ -22,10 +22,7 @@ type Part = { type: string; [field: string]: unknown }
 type Fields = Record<string, unknown>
 type Answers = { approve: unknown[]; deny: { id: unknown; reason?: unknown }[] }
 type Call = { id: string; tool: string; input: unknown }
-type Pending = { turn: number; prompt_key?: string; prompt: string; reply: string } & {
-  calls: Call[]
-  messages: unknown[]
-}
+type Pending = { turn: number; prompt_key?: string; prompt: string; reply: string; calls: Call[] }
 
 /** The routes for a page with useChat; the chat's id is the session's. */
 export class ChatRoute extends Capability {
@@ -91,8 +88,10 @@ export class PageTurn extends Turn {
   /** Return how many turns stay, and set the key: with it `begin` would replay the turn. */
   override follow(session: Session): number {
     const { id: key, replaced, after, seen } = this
-    const last = pendingOf(session.last)?.turn ?? session.number
-    if (seen !== null && last > 0 && seen !== last) {
+    const pending = pendingOf(session.last)
+    const kept = pending ? pending.turn - 1 : session.number // of what a page shows
+    const shown = kept + (pending ? 1 : 0)
+    if (shown > 0 && seen !== null && seen !== shown) {
       const what = 'The session has other turns by now: reload it. Nothing was changed.'
       throw new AgentError('session_conflict', what)
     }
@@ -100,9 +99,8 @@ export class PageTurn extends Turn {
     const first = session.number - session.turns.length + 1
     const found = /^turn-([1-9]\d{0,14})$/.exec(replaced ?? '')
     let number = numbersOf(session.last, session.turns).get(replaced ?? '')
-    if (number === undefined && after !== null) number = after + 1
-    if (number === undefined && found) number = first + session.find(Number(found[1]))
-    number ??= session.number + 1
+    if (number === undefined && after !== null) number = Math.min(after, kept) + 1
+    number ??= found ? first + session.find(Number(found[1])) : session.number + 1
     return Math.min(Math.max(number - first, 0), session.turns.length)
   }
 }
@@ -219,24 +217,20 @@ async function readTurn(
   const { headers } = request
   const sessionId = readId(response, body.id)
   const messages = body.messages ?? [body.message]
-  const sent: unknown = Array.isArray(messages) ? messages.at(-1) : null
-  const last = isObject(sent) ? sent : {}
-  if (typeof last.id === 'string' && last.role === 'assistant') {
-    const answers = readAnswers(last)
-    const isAnswered = answers.approve.length + answers.deny.length > 0
-    const turn = isAnswered ? runtime.read(answers, sessionId) : undefined
-    const actor = turn && readActor(request, runtime)
-    if (turn) return [Object.assign(turn, { actor, headers }), last]
+  const last = fieldsOf(Array.isArray(messages) ? messages.at(-1) : null)
+  const { approve, deny } = readAnswers(last)
+  if (last.role === 'assistant' && typeof last.id === 'string' && approve.length + deny.length) {
+    const turn = runtime.read({ approve, deny }, sessionId)
+    if (turn) return [Object.assign(turn, { actor: readActor(request, runtime), headers }), last]
   }
   if (last.role !== 'user') {
     throw new AgentError('invalid_request', 'The last message must be one of role user.')
   }
   const [messageId, seen] = [body.messageId ?? null, body.seen ?? null]
-  if (messageId !== null && typeof messageId !== 'string') {
-    throw new AgentError('invalid_request', 'Send messageId as the id of a message.')
-  }
-  if (seen !== null && !isNumber(seen)) {
-    throw new AgentError('invalid_request', 'Send seen as the number of the last turn, or 0.')
+  const isNamed = messageId === null || typeof messageId === 'string'
+  if (!isNamed || !(seen === null || isNumber(seen))) {
+    const what = 'Send messageId as the id of a message, and seen as the number of a turn, or 0.'
+    throw new AgentError('invalid_request', what)
   }
   if (!Array.isArray(last.parts) || !last.parts.every(isText)) {
     throw new AgentError('invalid_request', 'The parts of a message must be texts.')
@@ -256,32 +250,26 @@ async function readTurn(
   return [new PageTurn(asked), last]
 }
 
-/** Return the number of the last committed turn that a page shows, or 0. */
+/** Return the number of the last turn that a page shows, or 0. */
 function lastTurn(messages: unknown[]): number {
-  for (const message of messages.toReversed()) {
-    const metadata = isObject(message) ? message.metadata : null
-    const states = partsIn(message).map(({ state }) => state)
-    const isWaiting = states.some((state) => String(state).startsWith('approval-'))
-    if (isObject(metadata) && isNumber(metadata.turn) && !isWaiting) return metadata.turn
-  }
-  return 0
+  const turns = messages.map((message) => fieldsOf(fieldsOf(message).metadata).turn)
+  return turns.findLast(isNumber) ?? 0
 }
 
 /** Return what a page answers to calls that wait, as a body of POST /invocations has it. */
-function readAnswers(message: Fields): Answers {
+function readAnswers({ parts }: Fields): Answers {
   const answers: Answers = { approve: [], deny: [] }
-  for (const { state, approval } of partsIn(message)) {
-    if (state !== 'approval-responded' || !isObject(approval)) continue
-    const { id, approved, reason } = approval
+  for (const { state, approval } of Array.isArray(parts) ? parts.map(fieldsOf) : []) {
+    const { id, approved, reason } = fieldsOf(approval)
+    if (state !== 'approval-responded') continue
     if (approved === true) answers.approve.push(id)
     else answers.deny.push(reason === undefined ? { id } : { id, reason })
   }
   return answers
 }
 
-function partsIn(message: unknown): Fields[] {
-  const parts = isObject(message) ? message.parts : []
-  return Array.isArray(parts) ? parts.filter(isObject) : []
+function fieldsOf(value: unknown): Fields {
+  return isObject(value) ? value : {}
 }
 
 function isNumber(value: unknown): value is number {
@@ -306,12 +294,11 @@ function isText(value: unknown): value is { text: string } {
 
 /** Return the turn that waits for approvals, if the record has one and its time is not over. */
 function pendingOf(last: LastTurn | null): Pending | null {
-  const { pending } = { ...last } as Fields
-  if (!isObject(pending)) return null
-  const { turn, prompt, reply, calls, messages, until } = pending
-  const isWhole = isNumber(turn) && [prompt, reply].every((text) => typeof text === 'string')
-  if (!isWhole || ![calls, messages].every(Array.isArray) || !isNumber(until)) return null
-  return Date.now() / 1000 < until ? (pending as Pending) : null
+  const pending = fieldsOf(({ ...last } as Fields).pending)
+  const { turn, prompt, reply, calls, until } = pending
+  const isText = typeof prompt === 'string' && typeof reply === 'string'
+  const isWhole = isNumber(turn) && isText && Array.isArray(calls) && isNumber(until)
+  return isWhole && Date.now() / 1000 < until ? (pending as Pending) : null
 }
 
 /** Return the numbers of the turns by the ids of their prompts, which are their keys. */
@@ -331,38 +318,28 @@ function uiMessages({ app_data: last, data }: Snapshot): object[] {
   const turns = readTurns((data as { messages: unknown[] }).messages)
   const ids = new Map([...numbersOf(last, last.turns ?? [])].map(([id, turn]) => [turn, id]))
   const [first, pending] = [last.turn - turns.length + 1, pendingOf(last)]
-  const shown = turns.slice(0, pending ? Math.max(pending.turn - first, 0) : turns.length)
-  const messages = shown.flatMap(([prompt, chunks], index) => {
-    const turn = first + index
-    return exchange(turn, ids.get(turn), prompt, partsOf(chunks))
+  let shown = turns.map(([prompt, chunks], index) => {
+    return { turn: first + index, prompt, parts: partsOf(chunks) }
   })
-  if (!pending) return messages
-  const { turn, prompt } = pending
-  return [...messages, ...exchange(turn, ids.get(turn), prompt, waitingParts(pending))]
-}
-
-function exchange(turn: number, id = `turn-${turn}`, prompt: string, parts: Part[]): object[] {
-  return [
-    { id, role: 'user', parts: [{ type: 'text', text: prompt }] },
-    { id: replyId(id), role: 'assistant', parts, metadata: { turn } },
-  ]
-}
-
-/** Return the parts of a turn that waits; its framework may keep the last message elsewhere. */
-function waitingParts({ messages, reply, calls }: Pending): Part[] {
-  const chunks = readTurns(messages)[0]?.[1] ?? []
-  const text = chunks.filter((chunk) => typeof chunk === 'string').join('')
-  if (reply.startsWith(text) && reply !== text) chunks.push(reply.slice(text.length))
-  const known = new Set(chunks.map((chunk) => (typeof chunk === 'string' ? '' : chunk.id)))
-  const unknown = calls.filter(({ id }) => !known.has(id))
-  chunks.push(...unknown.map(({ id, tool: name, input }) => ({ id, name, input })))
-  const parts = partsOf(chunks)
-  const ids = new Set<unknown>(calls.map(({ id }) => id))
-  for (const part of parts) {
-    const approval = { id: part.toolCallId }
-    if (ids.has(approval.id)) Object.assign(part, { state: 'approval-requested', approval })
+  if (pending) {
+    shown = shown.filter(({ turn }) => turn < pending.turn)
+    shown.push({ ...pending, parts: waitingParts(pending) })
   }
-  return parts
+  return shown.flatMap(({ turn, prompt, parts }) => {
+    const id = ids.get(turn) ?? `turn-${turn}`
+    return [
+      { id, role: 'user', parts: [{ type: 'text', text: prompt }] },
+      { id: replyId(id), role: 'assistant', parts, metadata: { turn } },
+    ]
+  })
+}
+
+function waitingParts({ reply, calls }: Pending): Part[] {
+  const parts = partsOf(calls.map(({ id, tool: name, input }) => ({ id, name, input })))
+  for (const part of parts) {
+    Object.assign(part, { state: 'approval-requested', approval: { id: part.toolCallId } })
+  }
+  return [...partsOf(reply ? [reply] : []), ...parts]
 }
 
 function partsOf(chunks: Chunk[]): Part[] {

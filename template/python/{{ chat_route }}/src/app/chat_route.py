@@ -77,19 +77,18 @@ class PageTurn(Turn):
     def follow(self, session: Session) -> int:
         """Return how many turns stay, and set the key: with it `begin` would replay the turn."""
         pending = _pending(session.last)
-        last = pending["turn"] if pending else session.number
-        if last and self.seen not in {None, last}:
+        kept = pending["turn"] - 1 if pending else session.number  # of what a page shows
+        shown = kept + bool(pending)
+        if shown and self.seen not in {None, shown}:
             what = "The session has other turns by now: reload it. Nothing was changed."
             raise AgentError("session_conflict", what)
         self.key, first = self.id, session.number - len(session.turns) + 1
         found = re.fullmatch("turn-([1-9][0-9]{0,14})", self.replaced or "")
         number = _numbers(session.last, session.turns).get(self.replaced or "")
         if number is None and self.after is not None:
-            number = self.after + 1
-        if number is None and found:
-            number = first + session.find(int(found[1]))
+            number = min(self.after, kept) + 1
         if number is None:
-            number = session.number + 1
+            number = first + session.find(int(found[1])) if found else session.number + 1
         return min(max(number - first, 0), len(session.turns))
 
 
@@ -185,22 +184,19 @@ async def _read_turn(request: Request, runtime: Runtime) -> tuple[Turn, Part]:
     session_id = _read_id(request, body.get("id"))
     messages = body.get("messages")
     messages = [body.get("message")] if messages is None else messages
-    last = messages[-1] if isinstance(messages, list) and messages else None
-    last = last if isinstance(last, dict) else {}
-    if isinstance(last.get("id"), str) and last.get("role") == "assistant":
-        answers = _read_answers(last)
-        is_answered = any(answers.values())
-        turn: Turn | None = runtime.first("read", answers, session_id) if is_answered else None
+    last = _fields(messages[-1] if isinstance(messages, list) and messages else None)
+    answers = _read_answers(last) if last.get("role") == "assistant" else {}
+    if any(answers.values()) and isinstance(last.get("id"), str):
+        turn: Turn | None = runtime.first("read", answers, session_id)
         if turn:
             turn.actor, turn.headers = read_actor(request, runtime), request.headers
             return turn, last
     if last.get("role") != "user":
         raise AgentError("invalid_request", "The last message must be one of role user.")
     replaced, seen = body.get("messageId"), body.get("seen")
-    if replaced is not None and not isinstance(replaced, str):
-        raise AgentError("invalid_request", "Send messageId as the id of a message.")
-    if seen is not None and not _is_number(seen):
-        raise AgentError("invalid_request", "Send seen as the number of the last turn, or 0.")
+    if not isinstance(replaced, str | None) or not (seen is None or _is_number(seen)):
+        what = "Send messageId as the id of a message, and seen as the number of a turn, or 0."
+        raise AgentError("invalid_request", what)
     parts = last.get("parts")
     if not isinstance(parts, list) or not all(map(_is_text, parts)):
         raise AgentError("invalid_request", "The parts of a message must be texts.")
@@ -221,33 +217,25 @@ async def _read_turn(request: Request, runtime: Runtime) -> tuple[Turn, Part]:
 
 
 def _last_turn(messages: list[Any]) -> int:
-    """Return the number of the last committed turn that a page shows, or 0."""
-    for message in reversed(messages):
-        metadata = message.get("metadata") if isinstance(message, dict) else None
-        turn = metadata.get("turn") if isinstance(metadata, dict) else None
-        states = {part.get("state") for part in _parts_of(message)}
-        if _is_number(turn) and states.isdisjoint({"approval-requested", "approval-responded"}):
-            return int(turn)
-    return 0
+    """Return the number of the last turn that a page shows, or 0."""
+    turns = [_fields(_fields(message).get("metadata")).get("turn") for message in messages]
+    return next((int(turn) for turn in reversed(turns) if _is_number(turn)), 0)
 
 
 def _read_answers(message: Part) -> dict[str, list[Any]]:
     """Return what a page answers to calls that wait, as a body of POST /invocations has it."""
-    approved, denied = [], []
-    for part in _parts_of(message):
-        answer = part.get("approval")
-        if part.get("state") != "approval-responded" or not isinstance(answer, dict):
-            continue
-        if answer.get("approved") is True:
+    parts, approved, denied = message.get("parts"), list[Any](), list[Any]()
+    for part in map(_fields, parts if isinstance(parts, list) else []):
+        answer = _fields(part.get("approval"))
+        if part.get("state") == "approval-responded" and answer.get("approved") is True:
             approved.append(answer.get("id"))
-        else:
+        elif part.get("state") == "approval-responded":
             denied.append({name: answer[name] for name in ("id", "reason") if name in answer})
     return {"approve": approved, "deny": denied}
 
 
-def _parts_of(message: Any) -> list[Part]:
-    parts = message.get("parts") if isinstance(message, dict) else None
-    return [part for part in parts if isinstance(part, dict)] if isinstance(parts, list) else []
+def _fields(value: Any) -> Part:
+    return value if isinstance(value, dict) else {}
 
 
 def _is_number(value: object) -> TypeGuard[float]:
@@ -268,14 +256,12 @@ def _is_text(part: Any) -> bool:
     return is_text and isinstance(part.get("text"), str)
 
 
-def _pending(last: Mapping[str, object] | None) -> Part | None:
+def _pending(last: Mapping[str, Any] | None) -> Part | None:
     """Return the turn that waits for approvals, if the record has one and its time is not over."""
-    pending: Any = (last or {}).get("pending")
-    types = {"turn": int, "prompt": str, "reply": str, "calls": list}
-    types |= {"messages": list, "until": int}
-    fields = pending if isinstance(pending, dict) else {}
-    is_whole = all(isinstance(fields.get(name), type) for name, type in types.items())
-    return fields if is_whole and time.time() < fields["until"] else None
+    pending = _fields((last or {}).get("pending"))
+    types = {"turn": int, "prompt": str, "reply": str, "calls": list, "until": int}
+    is_whole = all(isinstance(pending.get(name), type) for name, type in types.items())
+    return pending if is_whole and time.time() < pending["until"] else None
 
 
 def _numbers(last: LastTurn | None, turns: Sequence[TurnStart]) -> dict[str, int]:
@@ -294,38 +280,26 @@ def _ui_messages(snapshot: Snapshot) -> list[dict[str, Any]]:
     """Return the messages of a session, and those of the turn that waits, if one does."""
     last, turns = snapshot["app_data"], read_turns(snapshot["data"]["messages"])
     ids = {turn: id for id, turn in _numbers(last, last.get("turns", [])).items()}
-    pending, messages = _pending(last), list[Part]()
-    for turn, (prompt, chunks) in enumerate(turns, last["turn"] - len(turns) + 1):
-        if not pending or turn < pending["turn"]:
-            messages += _exchange(turn, ids.get(turn), prompt, _parts(chunks))
+    first, pending = last["turn"] - len(turns) + 1, _pending(last)
+    shown = [(turn, prompt, _parts(chunks)) for turn, (prompt, chunks) in enumerate(turns, first)]
     if pending:
-        turn, prompt = pending["turn"], pending["prompt"]
-        messages += _exchange(turn, ids.get(turn), prompt, _waiting_parts(pending))
+        shown = [exchange for exchange in shown if exchange[0] < pending["turn"]]
+        shown.append((pending["turn"], pending["prompt"], _waiting_parts(pending)))
+    messages = list[Part]()
+    for turn, prompt, parts in shown:
+        id, said = ids.get(turn, f"turn-{turn}"), {"type": "text", "text": prompt}
+        messages.append({"id": id, "role": "user", "parts": [said]})
+        reply: Part = {"id": _reply_id(id), "role": "assistant", "parts": parts}
+        messages.append({**reply, "metadata": {"turn": turn}})
     return messages
 
 
-def _exchange(turn: int, id: str | None, prompt: str, parts: list[Part]) -> list[Part]:
-    id = id or f"turn-{turn}"
-    said = {"id": id, "role": "user", "parts": [{"type": "text", "text": prompt}]}
-    reply = {"id": _reply_id(id), "role": "assistant", "parts": parts}
-    return [said, {**reply, "metadata": {"turn": turn}}]
-
-
 def _waiting_parts(pending: Part) -> list[Part]:
-    """Return the parts of a turn that waits; its framework may keep the last message elsewhere."""
-    found, reply = read_turns(pending["messages"]), pending["reply"]
-    chunks = found[0][1] if found else []
-    text = "".join(chunk for chunk in chunks if isinstance(chunk, str))
-    if reply.startswith(text) and reply != text:
-        chunks.append(reply[len(text) :])
-    known = {chunk.id for chunk in chunks if not isinstance(chunk, str)}
-    unknown = [call for call in pending["calls"] if call["id"] not in known]
-    chunks += [ToolCall(call["id"], call["tool"], call["input"]) for call in unknown]
-    parts, ids = _parts(chunks), {call["id"] for call in pending["calls"]}
+    calls = [ToolCall(call["id"], call["tool"], call["input"]) for call in pending["calls"]]
+    parts = _parts(calls)
     for part in parts:
-        if part.get("toolCallId") in ids:
-            part.update(state="approval-requested", approval={"id": part["toolCallId"]})
-    return parts
+        part.update(state="approval-requested", approval={"id": part["toolCallId"]})
+    return [*_parts([pending["reply"]] if pending["reply"] else []), *parts]
 
 
 def _parts(chunks: Sequence[contract.Chunk]) -> list[Part]:
