@@ -21,7 +21,7 @@ from tests.ui.visitor import Visitor
 
 def said(page: Page) -> list[str]:
     """The texts of prompts and replies, as they are shown."""
-    return page.locator(".user p, .agent .body").all_inner_texts()
+    return page.locator(".user p, .agent .body").all_text_contents()
 
 
 def echoed(*prompts: str) -> list[str]:

@@ -13,6 +13,7 @@ let current
 
 const INTERRUPTED = 'The page was loaded again before this turn had ended.'
 const UNCHANGED = 'Nothing was kept: this session is unchanged.'
+const UNKNOWN = 'It is unknown whether this turn was kept.'
 const GONE = 'The server no longer has this session. Your next message begins it anew.'
 const GENTLE = { stopped: 'Stopped', interrupted: 'Interrupted' }
 const LOCAL = ['stopped', 'network_error']
@@ -206,7 +207,7 @@ class Conversation {
       const why = 'the agent keeps the latest messages of a session, HISTORY_MESSAGES of them.'
       this.log.append(element('p', 'notice', `${which} gone: ${why}`))
     }
-    const gone = last === 0 && this.session.turns > 0 ? GONE : ''
+    const isGone = last === 0 && this.session.turns > 0
     if (last < this.session.turns) this.remember({ turns: {} })
     let prompt
     for (const { id, role, parts, metadata } of messages) {
@@ -221,7 +222,7 @@ class Conversation {
       reply.showParts(parts, metadata, known)
       this.offerChanges(said, reply, prompt)
     }
-    if (gone) this.note(gone)
+    if (isGone) this.note(GONE)
     const waits = messages.at(-1)?.parts.some(({ state }) => state === 'approval-requested')
     this.save({ turns: waits ? last - 1 : last })
     this.offerUnfinished(messages)
@@ -242,7 +243,6 @@ class Conversation {
 
   /** Show a field for another text in place of a prompt. */
   edit(said, prompt) {
-    if (this.stop || said.querySelector('form')) return
     const [field, cancel] = [element('textarea'), element('button', '', 'Cancel')]
     const form = element('form', 'edit', field, element('button', '', 'Send'), cancel)
     Object.assign(field, { value: prompt.text, ariaLabel: 'Edited message', rows: 3 })
@@ -381,6 +381,7 @@ class Conversation {
   async run(said, reply, prompt, request) {
     const stop = (this.stop = new AbortController())
     reply.node.ariaBusy = 'true'
+    this.log.classList.add('busy')
     scrollDown(true)
     show()
     try {
@@ -397,22 +398,24 @@ class Conversation {
       await this.rollBack(said, reply, failure, prompt)
     }
     reply.node.ariaBusy = 'false'
+    this.log.classList.remove('busy')
     this.stop = null
     show()
   }
 
   commit(said, reply, prompt) {
     const { turn, dropped } = reply.metadata
-    const [expected, waits] = [prompt.replaces ?? this.seen + 1, reply.asked.size > 0]
-    this.remember({ unfinished: null })
+    const expected = prompt.replaces ?? (prompt.isAnswer ? turn : this.seen + 1)
+    const waits = reply.asked.size > 0
     const change = { turns: waits ? turn - 1 : turn, changed: newId() }
-    if (!prompt.isAnswer && (dropped || turn > expected)) {
+    this.remember({ unfinished: null })
+    if (dropped || turn > expected) {
       this.save(change)
       this.load() // another tab continued the session, or what waited is gone
       if (dropped) this.ready.then(() => this.note('The turn that waited was dropped.'))
       return
     }
-    if (!prompt.isAnswer && turn < expected) {
+    if (turn < expected) {
       const what = 'The server had lost this session. It began anew here, without what is above.'
       said.before(element('p', 'notice', what))
     }
@@ -432,7 +435,7 @@ class Conversation {
     const { type, message } = failure
     const isConflict = type === 'session_conflict'
     const isShort = prompt.replaces || prompt.isAnswer || isConflict // the log lacks turns
-    let consequence = UNCHANGED
+    let consequence = isShort ? UNKNOWN : `${UNKNOWN} Try again: it will not run twice.`
     // The page has left before the end of the turn, so it asks for the outcome.
     const soon = { signal: AbortSignal.timeout(5000) }
     const asks = isShort || LOCAL.includes(type)
@@ -443,8 +446,10 @@ class Conversation {
       const after = messages?.at(-1)?.metadata.turn ?? 0
       unfinished = how ? { id: newId(), text, after, failure: unfinished.failure } : null
     }
-    if (messages) this.remember({ unfinished })
-    else consequence = 'It is unknown whether this turn was kept. Try again: it will not run twice.'
+    if (messages) {
+      this.remember({ unfinished })
+      consequence = UNCHANGED
+    }
     if (messages?.at(-1)?.metadata.turn > this.seen || (messages && isShort)) {
       this.show(messages)
       if (isConflict) this.note('The session had other turns: they are shown now.')
