@@ -281,6 +281,25 @@ def test_a_call_is_approved_and_the_reply_goes_on(waits: Gated) -> None:
 
 
 @EACH
+def test_a_turn_can_wait_more_than_once(waits: Gated, provider: Provider) -> None:
+    page, prompt = Page(waits.server, sends="last"), unique("twice")
+    orders = [unique("o").split()[-1] for _ in range(3)]
+    calls = [Call("delete_order", {"order_id": order}) for order in orders]
+    provider.script(prompt, ["One. ", calls[0]], ["Two. ", calls[1]], [calls[2]], ["Done."])
+    first, second, _, third, last = page.act(
+        send(prompt), answer(True), LOAD, answer("no"), answer(True)
+    )
+    assert states(first["messages"]) == ["approval-requested"]
+    assert states(second["messages"]) == ["output-available", "approval-requested"]
+    assert states(third["messages"])[-1] == "approval-requested"
+    assert [one["error"] for one in (first, second, third, last)] == [None] * 4
+    assert len(last["messages"]) == 2
+    assert texts(last["messages"]) == [prompt, "One. Two. Done."] == texts(page.history())
+    assert len(states(page.history())) == 3
+    assert [waits.ran(order) for order in orders] == [1, 0, 1]
+
+
+@EACH
 def test_a_call_is_denied_with_a_reason_that_the_model_is_told(
     waits: Gated, provider: Provider
 ) -> None:

@@ -560,6 +560,7 @@ let [isAtEnd, lastTop] = [true, 0]
 function scrollDown(always = false) {
   if (always) isAtEnd = true
   if (isAtEnd) transcript.scrollTop = transcript.scrollHeight
+  if (isAtEnd) lastTop = transcript.scrollTop
   find('latest').hidden = isAtEnd
 }
 

@@ -70,7 +70,7 @@ export class ChatRoute extends Capability {
 }
 
 /** A turn after the turns that a page shows, or in place of one of them. */
-export class PageTurn extends Turn {
+class PageTurn extends Turn {
   /** Of the user's message. */
   readonly id!: string
   /** The id of the message that is sent again. */
