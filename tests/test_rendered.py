@@ -51,7 +51,7 @@ SECTIONS = {
     "On Amazon Bedrock AgentCore": 70,
     "The page": 20,
     "Traces": 25,
-    "useChat": 65,
+    "useChat": 68,
 }
 
 # Words of this repository that mean nothing to the owner of a project.

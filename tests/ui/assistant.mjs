@@ -10,7 +10,7 @@ import { createElement } from 'react'
 import { create } from 'react-test-renderer'
 
 const [api, ...prompts] = process.argv.slice(2)
-const [sent, replies] = [[], []]
+const [sent, replies, shown] = [[], [], []]
 let runtime
 
 async function fetchAndKeep(input, init) {
@@ -30,9 +30,18 @@ create(createElement(Page))
 while (!runtime?.thread) await sleep(10)
 for (const prompt of prompts) {
   const before = replies.length
-  runtime.thread.append(prompt)
+  const [, action, at, text] = /^(edit|reload) (\d+) ?(.*)/.exec(prompt) ?? []
+  if (action === 'edit') {
+    const { composer } = runtime.thread.getMessageByIndex(Number(at))
+    composer.beginEdit()
+    composer.setText(text)
+    composer.send()
+  } else if (action) runtime.thread.getMessageByIndex(Number(at)).reload()
+  else runtime.thread.append(prompt)
   while (replies.length === before || !isOver()) await sleep(10)
+  const { messages } = runtime.thread.getState()
+  shown.push(messages.map(({ content }) => content.map((part) => part.text).join('')))
 }
 const messages = runtime.thread.getState().messages.map(({ role, content }) => ({ role, content }))
-console.log(JSON.stringify({ sent, replies, messages }))
+console.log(JSON.stringify({ sent, replies, messages, shown }))
 process.exit(0)

@@ -28,13 +28,18 @@ def unique(text: str) -> str:
 class Page:
     """The chat of one page; `act` does what a user does there, and says what each step came to."""
 
-    def __init__(self, server: Server, headers: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, server: Server, headers: Mapping[str, str] | None = None, sends: str = ""
+    ) -> None:
+        """`sends`: "whole" or "last", of its messages; such a page stays open between acts."""
         self.server, self.headers, self.id = server, dict(headers or {}), f"chat-{next(_numbers)}"
+        self.more = {"sends": sends, "name": self.id} if sends else {}
 
     def act(self, *steps: Step) -> list[Step]:
         """Each outcome has status, error, messages, and the parts of the reply with isDone."""
         host, port = self.server.address
         script = {"url": f"http://{host}:{port}{PATH}", "id": self.id, "headers": self.headers}
+        script |= self.more
         outcomes = run({**script, "steps": steps})
         for outcome in outcomes:
             if outcome["read"] and outcome["messages"]:
@@ -83,6 +88,23 @@ def send(text: str, **more: Any) -> Step:
 REGENERATE: Step = {"do": "regenerate"}
 LOAD: Step = {"do": "load"}
 RESUME: Step = {"do": "resume"}
+
+
+def regenerate(at: int) -> Step:
+    return {"do": "regenerate", "at": at}
+
+
+def edit(at: int, text: str) -> Step:
+    """Send another text in place of that of the message there, which has to be the user's."""
+    return {"do": "edit", "at": at, "text": text}
+
+
+def answer(*answers: bool | str) -> Step:
+    """Answer the calls that wait, in their order: True approves, a text is why not."""
+    told = [
+        {"approved": one is True, **({"reason": one} if one is not True else {})} for one in answers
+    ]
+    return {"do": "answer", "answers": told}
 
 
 def body(id: object, text: object = "hi", **more: object) -> dict[str, Any]:

@@ -39,10 +39,24 @@ class State {
   snapshot = (value) => structuredClone(value)
 }
 
+/** What a page sends besides: as assistant-ui does, or as the page of the README. */
+const BODIES = {
+  whole: ({ id, messages, trigger, messageId }) => ({ id, messages, trigger, messageId, tools: {} }),
+  last: ({ id, messages, trigger, messageId }, { seen }) => ({
+    ...{ id, messages: messages.slice(-1), trigger, messageId, seen },
+  }),
+}
+
 class Chat extends sdk.AbstractChat {
-  constructor({ url, id, headers }) {
-    const transport = new sdk.DefaultChatTransport({ api: url, headers, fetch: fetchAndKeep })
-    super({ id, transport, state: new State() })
+  seen = 0
+
+  constructor({ url, id, headers, sends }) {
+    const prepare = sends && ((request) => ({ body: BODIES[sends](request, this) }))
+    const more = { fetch: fetchAndKeep, prepareSendMessagesRequest: prepare }
+    const transport = new sdk.DefaultChatTransport({ api: url, headers, ...more })
+    const sendAutomaticallyWhen = sdk.lastAssistantMessageIsCompleteWithApprovalResponses
+    const onFinish = ({ message }) => void (this.seen = message.metadata?.turn ?? this.seen)
+    super({ id, transport, state: new State(), sendAutomaticallyWhen, onFinish })
   }
 }
 
@@ -50,8 +64,19 @@ class Chat extends sdk.AbstractChat {
 const ACTIONS = {
   send: async (chat, { text, as, parts = [{ type: 'text', text }] }) =>
     chat.sendMessage({ ...(as && { id: as }), role: 'user', parts }),
-  edit: async (chat, { text, message }) => chat.sendMessage({ text, messageId: message }),
-  regenerate: async (chat) => chat.regenerate(),
+  edit: async (chat, { text, message, at }) =>
+    chat.sendMessage({ text, messageId: message ?? chat.messages.at(at).id }),
+  regenerate: async (chat, { at }) => chat.regenerate({ messageId: chat.messages.at(at ?? -1)?.id }),
+  // Answers all calls that wait, in their order.
+  answer: async (chat, { answers }) => {
+    const parts = chat.messages.flatMap((message) => message.parts)
+    const waiting = parts.filter(({ state }) => state === 'approval-requested')
+    for (const [index, { approval }] of waiting.entries()) {
+      await chat.addToolApprovalResponse({ id: approval.id, ...answers[index] })
+    }
+    while (raw.at(-1) !== 'data: [DONE]' && chat.status !== 'error') await sleep(5)
+    while (['submitted', 'streaming'].includes(chat.status)) await sleep(5)
+  },
   resume: async (chat) => chat.resumeStream(),
   // Leaves as soon as there is some of the reply.
   leave: async (chat, { text }) => {
@@ -64,24 +89,29 @@ const ACTIONS = {
     const response = await fetch(`${url}?id=${id}`, { headers })
     const messages = await response.json()
     chat.messages = messages.length ? await sdk.validateUIMessages({ messages }) : []
+    chat.seen = messages.at(-1)?.metadata.turn ?? 0
   },
 }
 
 /** The message that the SDK makes of the parts of a reply, each of which it must know. */
-async function messageOf(parts) {
+async function messageOf(parts, going) {
   const schema = sdk.uiMessageChunkSchema()
   for (const part of parts) {
     const { success, error } = await schema.validate(part)
     if (!success) throw error
   }
+  if (going) return going
   let message
   const stream = ReadableStream.from(parts)
   for await (const next of sdk.readUIMessageStream({ stream, onError: () => {} })) message = next
   return message
 }
 
+const chats = new Map() // pages that stay open, by name
+
 async function run(script) {
-  const [chat, outcomes] = [new Chat(script), []]
+  const [chat, outcomes] = [chats.get(script.name) ?? new Chat(script), []]
+  if (script.name) chats.set(script.name, chat)
   for (const { do: action, ...step } of script.steps) {
     raw = []
     chat.clearError()
@@ -90,8 +120,9 @@ async function run(script) {
     const parts = raw.map((event) => event.replace(/^data: /, '')).filter((it) => it !== '[DONE]')
     const isStream = raw.length > 0
     const isDone = raw.at(-1) === 'data: [DONE]'
-    const read = isStream ? await messageOf(parts.map((part) => JSON.parse(part))) : null
     const { status, messages } = chat
+    const going = action === 'answer' && messages.at(-1)
+    const read = isStream ? await messageOf(parts.map((part) => JSON.parse(part)), going) : null
     const error = chat.error?.message ?? null
     outcomes.push({ status, error, messages, parts: parts.map((it) => JSON.parse(it)), read, isDone })
   }
