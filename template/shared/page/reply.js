@@ -36,6 +36,7 @@ export class Reply {
       this.shown.set(id, { node, state, toolName, began: performance.now() })
     } else if (event.type === 'tool-approval-request') {
       this.asked.set(id, null)
+      shown.approvalId = event.approvalId ?? event.approval.id
       shown.state.textContent = 'waits for your approval'
     } else if (event.type === 'tool-output-denied') {
       shown.state.textContent = 'denied'
@@ -83,7 +84,7 @@ export class Reply {
   }
 
   /** Ask whether a call may run; `onAnswered` is called after the last answer. */
-  ask(id, { node, state, toolName }) {
+  ask(id, { node, state, toolName, approvalId }) {
     const [approve, deny] = [element('button', '', 'Approve'), element('button', '', 'Deny')]
     const reason = element('input')
     const form = element('form', 'approval', approve, deny, reason)
@@ -93,7 +94,8 @@ export class Reply {
     node.open = true
     node.append(form)
     const answer = (approved) => {
-      this.asked.set(id, { id, approved, reason: (!approved && reason.value.trim()) || undefined })
+      const why = (!approved && reason.value.trim()) || undefined
+      this.asked.set(id, { id: approvalId, approved, reason: why })
       state.textContent = approved ? 'approved' : 'denied'
       form.remove()
       const isLast = [...this.asked.values()].every(Boolean)

@@ -118,9 +118,9 @@ class UiEvents extends Events {
   readonly #turn: Turn
   readonly #explain: ChatRoute['explain']
   readonly #id: string
-  readonly #denied: unknown[]
+  readonly #denied: string[]
   /** The ids of the calls that the page shows. */
-  readonly #called: Set<unknown>
+  readonly #called: Set<string>
   #texts = 0
   #isText = false
   #hasBegun = false
@@ -132,8 +132,8 @@ class UiEvents extends Events {
     this.#explain = explain
     const { approve, deny } = readAnswers(last)
     this.#id = last.role === 'assistant' ? (last.id as string) : replyId(last.id as string)
-    this.#denied = deny.map(({ id }) => id)
-    this.#called = new Set([...approve, ...this.#denied])
+    this.#denied = deny.map(({ id }) => callId(id))
+    this.#called = new Set([...approve.map(callId), ...this.#denied])
   }
 
   /** Return the part with the id of the reply. */
@@ -158,8 +158,8 @@ class UiEvents extends Events {
   override done({ waiting = [], ...result }: Result, turn: Turn): string {
     let parts = this.#begin() + this.#endText()
     for (const { id, tool, input } of waiting) {
-      parts += this.#call(id, tool, input)
-      parts += part('tool-approval-request', { approvalId: id, toolCallId: id })
+      parts += this.#call(callId(id), tool, input)
+      parts += part('tool-approval-request', { approvalId: id, toolCallId: callId(id) })
     }
     const { number, milliseconds, inputTokens, outputTokens } = turn
     const dropped = 'dropped' in result ? { dropped: true } : {}
@@ -335,11 +335,17 @@ function uiMessages({ app_data: last, data }: Snapshot): object[] {
 }
 
 function waitingParts({ reply, calls }: Pending): Part[] {
-  const parts = partsOf(calls.map(({ id, tool: name, input }) => ({ id, name, input })))
-  for (const part of parts) {
-    Object.assign(part, { state: 'approval-requested', approval: { id: part.toolCallId } })
-  }
-  return [...partsOf(reply ? [reply] : []), ...parts]
+  const asked = calls.flatMap(({ id, tool: name, input }) =>
+    partsOf([{ id: callId(id), name, input }]).map((part) => {
+      return { ...part, state: 'approval-requested', approval: { id } }
+    }),
+  )
+  return [...partsOf(reply ? [reply] : []), ...asked]
+}
+
+/** Return the id of a call that waits, given the id of its approval. */
+function callId(approval: unknown): string {
+  return String(approval).replace(/\.[^.]*$/, '')
 }
 
 function partsOf(chunks: Chunk[]): Part[] {

@@ -102,8 +102,9 @@ class UiEvents(Events):
         self._turn, self._advise = turn, advise
         goes_on, answers = last["role"] == "assistant", _read_answers(last)
         self._id = last["id"] if goes_on else _reply_id(last["id"])
-        self._denied = [denial["id"] for denial in answers["deny"]]
-        self._called = {*answers["approve"], *self._denied}  # calls that the page shows
+        self._denied = [_call_id(denial["id"]) for denial in answers["deny"]]
+        # The calls that the page shows.
+        self._called = {*map(_call_id, answers["approve"]), *self._denied}
         self._texts, self._is_text, self._has_begun = 0, False, False
 
     def start(self) -> str:
@@ -130,8 +131,9 @@ class UiEvents(Events):
         """Return the last parts of a turn that is committed, or waits for approvals."""
         waiting, parts = result.get("waiting", []), self._begin() + self._end_text()
         for call in waiting:
-            parts += self._call(call["id"], call["tool"], call["input"])
-            parts += _part("tool-approval-request", approvalId=call["id"], toolCallId=call["id"])
+            id = _call_id(call["id"])
+            parts += self._call(id, call["tool"], call["input"])
+            parts += _part("tool-approval-request", approvalId=call["id"], toolCallId=id)
         metadata = {
             "turn": turn.number,
             "milliseconds": turn.milliseconds,
@@ -295,11 +297,16 @@ def _ui_messages(snapshot: Snapshot) -> list[dict[str, Any]]:
 
 
 def _waiting_parts(pending: Part) -> list[Part]:
-    calls = [ToolCall(call["id"], call["tool"], call["input"]) for call in pending["calls"]]
-    parts = _parts(calls)
-    for part in parts:
-        part.update(state="approval-requested", approval={"id": part["toolCallId"]})
-    return [*_parts([pending["reply"]] if pending["reply"] else []), *parts]
+    parts = _parts([pending["reply"]] if pending["reply"] else [])
+    for call in pending["calls"]:
+        parts += _parts([ToolCall(_call_id(call["id"]), call["tool"], call["input"])])
+        parts[-1].update(state="approval-requested", approval={"id": call["id"]})
+    return parts
+
+
+def _call_id(approval: str) -> str:
+    """Return the id of a call that waits, given the id of its approval."""
+    return approval.rpartition(".")[0]
 
 
 def _parts(chunks: Sequence[contract.Chunk]) -> list[Part]:

@@ -144,7 +144,7 @@ export class WaitingSession extends Session {
   }
 
   #result({ turn, calls }: Waiting): LastTurn {
-    return { turn, reply: '', waiting: calls, dropped: this.#drops } as unknown as LastTurn
+    return { turn, waiting: calls, dropped: this.#drops } as unknown as LastTurn
   }
 
   /** Save; note in a turn that it took the place of the one that waited. */

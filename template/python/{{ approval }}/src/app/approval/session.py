@@ -159,7 +159,7 @@ class WaitingSession(Session):
 
     def _result(self, waiting: Waiting) -> LastTurn:
         told = {"turn": waiting["turn"], "waiting": waiting["calls"], "dropped": self._drops}
-        return cast(LastTurn, {**told, "reply": ""})
+        return cast(LastTurn, told)
 
 
 def _call_id(id: str) -> str:
