@@ -28,10 +28,10 @@ def with_route(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("client.create_app", create)
 
 
-async def say(client: Client, id: str, text: str) -> list[Any]:
+async def say(client: Client, id: str, text: str, **more: object) -> list[Any]:
     """Return the parts of the reply."""
     message = {"id": id, "role": "user", "parts": [{"type": "text", "text": text}]}
-    body = json.dumps({"id": "s", "messages": [message], "trigger": "submit-message"})
+    body = json.dumps({"id": "s", "messages": [message], "trigger": "submit-message", **more})
     status, session, events = await client.send(f"POST {ROUTE}", HEADERS, body.encode())
     assert (status, session) == (200, "s")
     *parts, done, end = [event.removeprefix("data: ") for event in events.split("\n\n")]
@@ -66,3 +66,16 @@ async def test_a_failed_turn_ends_in_an_error_part_and_can_be_tried_again() -> N
     assert (await say(client, "m1", "hi"))[-1]["messageMetadata"]["turn"] == 1
     assert (await say(client, "m1", "hi"))[-1]["messageMetadata"]["turn"] == 1
     assert len(await history(client)) == 2
+
+
+async def test_a_message_that_is_sent_again_takes_the_place_of_its_turn() -> None:
+    client = Client(*[[f"reply {number}"] for number in range(1, 6)])
+    for id in ("m1", "m2", "m3"):
+        await say(client, id, id, seen=len(await history(client)) // 2)
+    await say(client, "m2", "edited", messageId="m2", seen=3)
+    refused = (await say(client, "m1", "m1", trigger="regenerate-message", seen=3))[-1]
+    assert refused["errorText"].startswith("session_conflict: ")
+    shown = [message["parts"][0]["text"] for message in await history(client)]
+    assert shown == ["m1", "reply 1", "edited", "reply 4"]
+    await say(client, "m1", "m1", trigger="regenerate-message", seen=2)
+    assert [message["id"] for message in await history(client)] == ["m1", "m1-reply"]

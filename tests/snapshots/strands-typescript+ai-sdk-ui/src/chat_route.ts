@@ -8,8 +8,9 @@ import { SESSION_HEADER, SESSION_ID, Turn } from './contract.ts'
 import { parseJson, readActor, receive } from './requests.ts'
 import type { Handler } from './routes.ts'
 import type { Runtime } from './runtime.ts'
-import { Events, relay } from './server.ts'
-import { serialize, type Snapshot } from './sessions.ts'
+import { Events, relay, type Result } from './server.ts'
+import { type LastTurn, serialize, type Session, type Snapshot } from './sessions.ts'
+import type { TurnStart } from './sessions.ts'
 import { readTurns } from './stored_messages.ts'
 
 const STREAM_HEADER = 'x-vercel-ai-ui-message-stream'
@@ -19,6 +20,9 @@ type Request = Parameters<Handler>[0]
 type Response = Parameters<Handler>[1]
 type Part = { type: string; [field: string]: unknown }
 type Fields = Record<string, unknown>
+type Answers = { approve: unknown[]; deny: { id: unknown; reason?: unknown }[] }
+type Call = { id: string; tool: string; input: unknown }
+type Pending = { turn: number; prompt_key?: string; prompt: string; reply: string; calls: Call[] }
 
 /** The routes for a page with useChat; the chat's id is the session's. */
 export class ChatRoute extends Capability {
@@ -30,8 +34,9 @@ export class ChatRoute extends Capability {
 
     const post: Handler = async (request, response, runtime) => {
       response.setHeader('Cache-Control', 'no-store')
-      const turn = await runtime.turns.reading(() => readTurn(request, response, runtime))
-      const events = new UiEvents(response, turn, this.explain)
+      const asked = await runtime.turns.reading(() => readTurn(request, response, runtime))
+      const [turn, last] = asked
+      const events = new UiEvents(response, turn, last, this.explain)
       await relay(response, runtime, turn, events)
     }
 
@@ -64,48 +69,103 @@ export class ChatRoute extends Capability {
   }
 }
 
-/** A reply as the parts of the UI message stream; tools are dynamic, as a page knows none. */
+/** A turn after the turns that a page shows, or in place of one of them. */
+class PageTurn extends Turn {
+  /** Of the user's message. */
+  readonly id!: string
+  /** The id of the message that is sent again. */
+  readonly replaced!: string | null
+  /** The turn above it; null if the page does not say. */
+  readonly after!: number | null
+  /** The last turn that the page knows. */
+  readonly seen!: number | null
+
+  constructor(asked: Asked) {
+    super({ ...asked, key: asked.replaced === null ? asked.id : null })
+    Object.assign(this, asked)
+  }
+
+  /** Return how many turns stay, and set the key: with it `begin` would replay the turn. */
+  override follow(session: Session): number {
+    const { id: key, replaced, after, seen } = this
+    const pending = pendingOf(session.last)
+    const kept = pending ? pending.turn - 1 : session.number // of what a page shows
+    const shown = kept + (pending ? 1 : 0)
+    if (shown > 0 && seen !== null && seen !== shown) {
+      const what = 'The session has other turns by now: reload it. Nothing was changed.'
+      throw new AgentError('session_conflict', what)
+    }
+    Object.assign(this, { key })
+    const first = session.number - session.turns.length + 1
+    const found = /^turn-([1-9]\d{0,14})$/.exec(replaced ?? '')
+    let number = numbersOf(session.last, session.turns).get(replaced ?? '')
+    if (number === undefined && after !== null) number = Math.min(after, kept) + 1
+    number ??= found ? first + session.find(Number(found[1])) : session.number + 1
+    return Math.min(Math.max(number - first, 0), session.turns.length)
+  }
+}
+
+type Asked = Pick<PageTurn, 'sessionId' | 'actor' | 'prompt' | 'headers'> &
+  Pick<PageTurn, 'id' | 'replaced' | 'after' | 'seen'>
+
+/**
+ * A reply as the parts of the UI message stream; tools are dynamic, as a page knows none.
+ *
+ * `last` is the last message of the page: the user's, or the reply that goes on.
+ */
 class UiEvents extends Events {
   readonly #response: Response
   readonly #turn: Turn
   readonly #explain: ChatRoute['explain']
+  readonly #id: string
+  readonly #denied: string[]
+  /** The ids of the calls that the page shows. */
+  readonly #called: Set<string>
   #texts = 0
   #isText = false
   #hasBegun = false
 
-  constructor(response: Response, turn: Turn, explain: ChatRoute['explain']) {
+  constructor(response: Response, turn: Turn, last: Fields, explain: ChatRoute['explain']) {
     super()
     this.#response = response
     this.#turn = turn
     this.#explain = explain
+    const { approve, deny } = readAnswers(last)
+    this.#id = last.role === 'assistant' ? (last.id as string) : replyId(last.id as string)
+    this.#denied = deny.map(({ id }) => callId(id))
+    this.#called = new Set([...approve.map(callId), ...this.#denied])
   }
 
   /** Return the part with the id of the reply. */
   override start(): string {
     this.#response.setHeader(STREAM_HEADER, 'v1')
-    return part('start', { messageId: replyId(this.#turn.key) })
+    return part('start', { messageId: this.#id })
   }
 
-  /** Return the parts for a chunk, the first time after the recalled texts. */
+  /** Return the parts for a chunk, the first time after the recalled texts and denials. */
   override chunk(chunk: Chunk): string {
     const parts = this.#begin()
     if (typeof chunk === 'string') return parts + this.#text(chunk)
     const [end, toolCallId, dynamic] = [parts + this.#endText(), chunk.id, true]
-    if ('name' in chunk) {
-      const { name: toolName, input } = chunk
-      return end + part('tool-input-available', { toolCallId, toolName, input, dynamic })
-    }
+    if ('name' in chunk) return end + this.#call(chunk.id, chunk.name, chunk.input)
+    if (this.#denied.includes(chunk.id)) return end
     const { text, isError } = chunk
     if (!isError) return end + part('tool-output-available', { toolCallId, output: text, dynamic })
     return end + part('tool-output-error', { toolCallId, errorText: text, dynamic })
   }
 
-  /** Return the last parts of a committed turn. */
-  override done(_result: object, turn: Turn): string {
+  /** Return the last parts of a turn that is committed, or waits for approvals. */
+  override done({ waiting = [], ...result }: Result, turn: Turn): string {
+    let parts = this.#begin() + this.#endText()
+    for (const { id, tool, input } of waiting) {
+      parts += this.#call(callId(id), tool, input)
+      parts += part('tool-approval-request', { approvalId: id, toolCallId: callId(id) })
+    }
     const { number, milliseconds, inputTokens, outputTokens } = turn
-    const messageMetadata = { turn: number, milliseconds, inputTokens, outputTokens }
-    const finish = part('finish', { finishReason: 'stop', messageMetadata })
-    return this.#endText() + finish + DONE
+    const dropped = 'dropped' in result ? { dropped: true } : {}
+    const metadata = { turn: number, milliseconds, inputTokens, outputTokens, ...dropped }
+    const finishReason = waiting.length > 0 ? 'tool-calls' : 'stop'
+    return parts + part('finish', { finishReason, messageMetadata: metadata }) + DONE
   }
 
   /** Return the last parts of a turn that failed; nothing of it was kept. */
@@ -119,7 +179,15 @@ class UiEvents extends Events {
     if (this.#hasBegun) return ''
     this.#hasBegun = true
     const data = (this.#turn.notes.get('recalled') ?? []) as string[]
-    return data.length > 0 ? part('data-recalled', { data }) : ''
+    const parts = data.length > 0 ? [part('data-recalled', { data })] : []
+    const denied = this.#denied.map((toolCallId) => part('tool-output-denied', { toolCallId }))
+    return [...parts, ...denied].join('')
+  }
+
+  #call(toolCallId: string, toolName: string, input: unknown): string {
+    if (this.#called.has(toolCallId)) return ''
+    this.#called.add(toolCallId)
+    return part('tool-input-available', { toolCallId, toolName, input, dynamic: true })
   }
 
   #text(delta: string): string {
@@ -138,18 +206,30 @@ class UiEvents extends Events {
   }
 }
 
-/** Read the turn of which useChat sends the messages; only the last one counts. */
-async function readTurn(request: Request, response: Response, runtime: Runtime): Promise<Turn> {
+/** Read the turn that a page asks for, and the last of its messages. */
+async function readTurn(
+  request: Request,
+  response: Response,
+  runtime: Runtime,
+): Promise<[Turn, Fields]> {
   const body = parseJson(await receive(request, runtime.settings.maxBodyBytes))
   if (!isObject(body)) throw new AgentError('invalid_request', 'The body must be an object.')
+  const { headers } = request
   const sessionId = readId(response, body.id)
   const messages = body.messages ?? [body.message]
-  const last: unknown = Array.isArray(messages) ? messages.at(-1) : null
-  if (!isObject(last) || last.role !== 'user') {
+  const last = fieldsOf(Array.isArray(messages) ? messages.at(-1) : null)
+  const { approve, deny } = readAnswers(last)
+  if (last.role === 'assistant' && typeof last.id === 'string' && approve.length + deny.length) {
+    const turn = runtime.read({ approve, deny }, sessionId)
+    if (turn) return [Object.assign(turn, { actor: readActor(request, runtime), headers }), last]
+  }
+  if (last.role !== 'user') {
     throw new AgentError('invalid_request', 'The last message must be one of role user.')
   }
-  if (body.trigger === 'submit-message' && (body.messageId ?? null) !== null) {
-    const what = 'A message that was sent cannot be changed: send another one.'
+  const [messageId, seen] = [body.messageId ?? null, body.seen ?? null]
+  const isNamed = messageId === null || typeof messageId === 'string'
+  if (!isNamed || !(seen === null || isNumber(seen))) {
+    const what = 'Send messageId as the id of a message, and seen as the number of a turn, or 0.'
     throw new AgentError('invalid_request', what)
   }
   if (!Array.isArray(last.parts) || !last.parts.every(isText)) {
@@ -157,12 +237,43 @@ async function readTurn(request: Request, response: Response, runtime: Runtime):
   }
   const text = last.parts.map(({ text: part }) => part).join('')
   const prompt = checkPrompt(text, runtime.settings.maxPromptChars)
-  const [actor, key] = [readActor(request, runtime), last.id]
-  if (typeof key !== 'string' || !KEY.test(key)) {
+  const [actor, id] = [readActor(request, runtime), last.id]
+  if (typeof id !== 'string' || !KEY.test(id)) {
     const what = 'The id of a message is 1 to 128 visible ASCII characters.'
     throw new AgentError('invalid_request', what)
   }
-  return new Turn({ sessionId, actor, key, prompt, headers: request.headers })
+  const replaced = body.trigger === 'regenerate-message' ? id : messageId
+  // A page of assistant-ui sends all messages that it shows, and its tools.
+  const all = Array.isArray(body.messages) ? body.messages : []
+  const after = all.length > 1 || (all[0] && 'tools' in body) ? lastTurn(all.slice(0, -1)) : null
+  const asked = { sessionId, actor, prompt, headers, id, replaced, after, seen }
+  return [new PageTurn(asked), last]
+}
+
+/** Return the number of the last turn that a page shows, or 0. */
+function lastTurn(messages: unknown[]): number {
+  const turns = messages.map((message) => fieldsOf(fieldsOf(message).metadata).turn)
+  return turns.findLast(isNumber) ?? 0
+}
+
+/** Return what a page answers to calls that wait, as a body of POST /invocations has it. */
+function readAnswers({ parts }: Fields): Answers {
+  const answers: Answers = { approve: [], deny: [] }
+  for (const { state, approval } of Array.isArray(parts) ? parts.map(fieldsOf) : []) {
+    const { id, approved, reason } = fieldsOf(approval)
+    if (state !== 'approval-responded') continue
+    if (approved === true) answers.approve.push(id)
+    else answers.deny.push(reason === undefined ? { id } : { id, reason })
+  }
+  return answers
+}
+
+function fieldsOf(value: unknown): Fields {
+  return isObject(value) ? value : {}
+}
+
+function isNumber(value: unknown): value is number {
+  return typeof value === 'number' && Number.isSafeInteger(value) && value >= 0
 }
 
 function readId(response: Response, given: unknown): string {
@@ -181,18 +292,60 @@ function isText(value: unknown): value is { text: string } {
   return isObject(value) && value.type === 'text' && typeof value.text === 'string'
 }
 
-/** Return the messages of a session; the last prompt has its key as id: it can be replayed. */
+/** Return the turn that waits for approvals, if the record has one and its time is not over. */
+function pendingOf(last: LastTurn | null): Pending | null {
+  const pending = fieldsOf(({ ...last } as Fields).pending)
+  const { turn, prompt, reply, calls, until } = pending
+  const isText = typeof prompt === 'string' && typeof reply === 'string'
+  const isWhole = isNumber(turn) && isText && Array.isArray(calls) && isNumber(until)
+  return isWhole && Date.now() / 1000 < until ? (pending as Pending) : null
+}
+
+/** Return the numbers of the turns by the ids of their prompts, which are their keys. */
+function numbersOf(last: LastTurn | null, turns: TurnStart[]): Map<string, number> {
+  if (!last) return new Map()
+  const first = last.turn - turns.length + 1
+  const numbers = new Map([[last.key, last.turn]]) // the last request may have had its own key
+  for (const [index, { key }] of turns.entries()) numbers.set(key, first + index)
+  const pending = pendingOf(last)
+  if (pending) numbers.set(pending.prompt_key ?? `turn-${pending.turn}`, pending.turn)
+  numbers.delete(null)
+  return numbers as Map<string, number>
+}
+
+/** Return the messages of a session, and those of the turn that waits, if one does. */
 function uiMessages({ app_data: last, data }: Snapshot): object[] {
   const turns = readTurns((data as { messages: unknown[] }).messages)
-  return turns.flatMap(([prompt, chunks], index) => {
-    const turn = last.turn - turns.length + 1 + index
-    const id = turn === last.turn && last.key ? last.key : `turn-${turn}`
-    const said = { type: 'text', text: prompt }
+  const ids = new Map([...numbersOf(last, last.turns ?? [])].map(([id, turn]) => [turn, id]))
+  const [first, pending] = [last.turn - turns.length + 1, pendingOf(last)]
+  let shown = turns.map(([prompt, chunks], index) => {
+    return { turn: first + index, prompt, parts: partsOf(chunks) }
+  })
+  if (pending) {
+    shown = shown.filter(({ turn }) => turn < pending.turn)
+    shown.push({ ...pending, parts: waitingParts(pending) })
+  }
+  return shown.flatMap(({ turn, prompt, parts }) => {
+    const id = ids.get(turn) ?? `turn-${turn}`
     return [
-      { id, role: 'user', parts: [said] },
-      { id: replyId(id), role: 'assistant', parts: partsOf(chunks), metadata: { turn } },
+      { id, role: 'user', parts: [{ type: 'text', text: prompt }] },
+      { id: replyId(id), role: 'assistant', parts, metadata: { turn } },
     ]
   })
+}
+
+function waitingParts({ reply, calls }: Pending): Part[] {
+  const asked = calls.flatMap(({ id, tool: name, input }) =>
+    partsOf([{ id: callId(id), name, input }]).map((part) => {
+      return { ...part, state: 'approval-requested', approval: { id } }
+    }),
+  )
+  return [...partsOf(reply ? [reply] : []), ...asked]
+}
+
+/** Return the id of a call that waits, given the id of its approval. */
+function callId(approval: unknown): string {
+  return String(approval).replace(/\.[^.]*$/, '')
 }
 
 function partsOf(chunks: Chunk[]): Part[] {
@@ -217,7 +370,7 @@ function partsOf(chunks: Chunk[]): Part[] {
   return parts
 }
 
-function replyId(id: string | null): string {
+function replyId(id: string): string {
   return `${id}-reply`
 }
 

@@ -25,9 +25,9 @@ async function serving(client: Client, use: (url: string) => Promise<void>): Pro
 }
 
 /** Return the parts of a reply. */
-async function say(url: string, id: string, text: string): Promise<Part[]> {
+async function say(url: string, id: string, text: string, more = {}): Promise<Part[]> {
   const said = { id, role: 'user', parts: [{ type: 'text', text }] }
-  const body = JSON.stringify({ id: 's', messages: [said], trigger: 'submit-message' })
+  const body = JSON.stringify({ id: 's', messages: [said], trigger: 'submit-message', ...more })
   const response = await fetch(url, { method: 'POST', body })
   assert.equal(response.headers.get('x-vercel-ai-ui-message-stream'), 'v1')
   const [end, done, ...parts] = (await response.text()).split('\n\n').toReversed()
@@ -68,6 +68,25 @@ test('a failed turn ends in an error part, and can be tried again', async () => 
         assert.equal((await say(url, 'm1', 'hi')).at(-1)?.type, 'finish')
       }
       assert.equal((await history(url)).length, 2)
+    },
+  )
+})
+
+test('a message that is sent again takes the place of its turn', async () => {
+  const replies = [1, 2, 3, 4, 5].map((number) => [`reply ${number}`])
+  await serving(
+    new Client(replies, {}, (settings) => [new ChatRoute(settings, [])]),
+    async (url) => {
+      for (const [seen, id] of ['m1', 'm2', 'm3'].entries()) await say(url, id, id, { seen })
+      await say(url, 'm2', 'edited', { messageId: 'm2', seen: 3 })
+      const trigger = 'regenerate-message'
+      const refused = await say(url, 'm1', 'm1', { trigger, seen: 3 })
+      assert.match(String(refused.at(-1)?.errorText), /^session_conflict: /)
+      const shown = (await history(url)).map(({ parts }) => parts[0]?.text)
+      assert.deepEqual(shown, ['m1', 'reply 1', 'edited', 'reply 4'])
+      await say(url, 'm1', 'm1', { trigger, seen: 2 })
+      const ids = (await history(url)).map(({ id }) => id)
+      assert.deepEqual(ids, ['m1', 'm1-reply'])
     },
   )
 })

@@ -82,13 +82,14 @@ export class Session {
   async begin(turn: Turn): Promise<LastTurn | null> {
     const { key } = turn
     if (this.last && key !== null && key === this.last.key) {
-      Object.assign(turn, { number: this.number, outcome: 'replayed' })
+      const { reply } = this.last
+      Object.assign(turn, { number: this.number, outcome: 'replayed', reply })
       return this.last
     }
     const end = turn.follow(this)
     turn.number = this.number + 1 - this.turns.length + end
     turn.prompt ||= textOf(this.data.messages[this.turns[end]!.at] as Message)
-    this.#checkSize(turn.prompt)
+    this.checkSize(turn.prompt)
     this.cut(end)
     const excess = this.data.messages.length - this.sessions.settings.historyMessages
     if (excess > 0) this.turns = drop(this.data, this.turns, (at) => at >= excess)
@@ -119,7 +120,8 @@ export class Session {
     return { actor: this.actor, turn, key: null, reply: '', turns: this.turns }
   }
 
-  #checkSize(text: string): void {
+  /** Throw `session_too_large` if a snapshot of this JSON is. */
+  protected checkSize(text: string): void {
     const size = Buffer.byteLength(text)
     const { maxBytes } = this.sessions.store
     if (size > maxBytes) throw new AgentError('session_too_large', '', `${size} bytes`)
@@ -159,7 +161,7 @@ export class Session {
       last.turns = drop(data, last.turns, (at) => sizeOf(at) >= excess)
       committed = serialize({ ...taken, data, app_data: last })
     }
-    this.#checkSize(committed)
+    this.checkSize(committed)
     await store.save(this.id, committed, this.stored?.revision ?? null, saved)
     return committed
   }

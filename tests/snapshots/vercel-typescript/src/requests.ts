@@ -156,17 +156,18 @@ function readBody(body: unknown, sessionId: string, runtime: Runtime): Turn | Ch
   }
   const { prompt, end_session: endSession = false, fork } = body as Record<string, unknown>
   const [actor, hasPrompt] = [null, 'prompt' in body]
-  if (endSession === true && !hasPrompt) return { sessionId, actor, fork: '', turns: 0 }
+  const [isTurn, isFork] = [hasPrompt || 'replace_turn' in body, (fork ?? null) !== null]
+  if (endSession === true && !isTurn && !isFork) return { sessionId, actor, fork: '', turns: 0 }
   if (endSession !== false) {
     throw new AgentError('invalid_request', 'Send end_session as true and without a prompt.')
   }
-  if (typeof fork === 'string' && contract.SESSION_ID.test(fork) && !hasPrompt) {
+  if (typeof fork === 'string' && contract.SESSION_ID.test(fork) && !isTurn) {
     return { sessionId, actor, fork, turns: readNumber(body, 'at_turn') }
   }
-  if (fork !== undefined && fork !== null) {
+  if (isFork) {
     throw new AgentError('invalid_request', 'Send fork as a session id and without a prompt.')
   }
-  const asked = hasPrompt ? undefined : runtime.read(body, sessionId)
+  const asked = runtime.read(body, sessionId)
   if (asked) return asked
   const replaces = 'replace_turn' in body ? readNumber(body, 'replace_turn') : null
   const turn = new Turn({ sessionId, actor, key: null, prompt: '', replaces })

@@ -55,7 +55,7 @@ export class Runtime {
     return [this.sessions.store.retentionNotice, ...notices].filter(Boolean).join(' ')
   }
 
-  /** Return the turn that a body without a prompt asks a capability for. */
+  /** Return the turn that a body asks a capability for. */
   read(body: object, sessionId: string): Turn | undefined {
     return this.capabilities.flatMap((capability) => capability.read?.(body, sessionId) ?? [])[0]
   }

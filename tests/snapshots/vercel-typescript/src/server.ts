@@ -167,8 +167,10 @@ export async function relay(
       if (opening) await write(opening)
       return run(runtime, turn, stop.signal)
     })
-    if (events && response.headersSent) response.end(events.done(result, turn))
-    else send(response, result)
+    if (!events) return send(response, result)
+    // A turn can wait without any text.
+    if (!response.headersSent) response.setHeader('Content-Type', EVENT_STREAM)
+    response.end(buffered + events.done(result, turn))
   } catch (error) {
     if (!events || !response.headersSent || response.req.socket.destroyed) throw error
     response.end(await events.error(asAgentError(error)))

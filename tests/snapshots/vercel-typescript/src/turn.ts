@@ -35,7 +35,7 @@ export function takeTurn(runtime: Runtime, turn: Turn, signal: AbortSignal): Pro
     sessions.open(turn.sessionId, turn.actor, signal, async (session) => {
       const replayed = await session.begin(turn)
       if (replayed) {
-        await turn.emit(replayed.reply)
+        if (turn.reply) await turn.emit(turn.reply) // a turn can wait without any text
         return replayed
       }
       const committed = session.data.messages as ModelMessage[] // checked by the store

@@ -3,8 +3,10 @@
 import asyncio
 import json
 import re
-from collections.abc import Callable, Sequence
-from typing import Any
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeGuard
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -15,7 +17,7 @@ from .contract import SESSION_HEADER, AgentError, ToolCall, ToolResult, Turn
 from .requests import parse_json, read_actor, receive
 from .runtime import Runtime
 from .server import Events, relay
-from .sessions import Snapshot
+from .sessions import LastTurn, Session, Snapshot, TurnStart
 from .stored_messages import read_turns
 
 STREAM_HEADER = "x-vercel-ai-ui-message-stream"
@@ -33,8 +35,8 @@ class ChatRoute(Capability):
 
         async def post(request: Request, runtime: Runtime) -> Response:
             with runtime.turns.reading():
-                turn = await _read_turn(request, runtime)
-            response = await relay(request, runtime, turn, UiEvents(turn, self.advise))
+                turn, last = await _read_turn(request, runtime)
+            response = await relay(request, runtime, turn, UiEvents(turn, last, self.advise))
             response.headers[STREAM_HEADER] = "v1"
             return _private(request, response)
 
@@ -63,26 +65,62 @@ def _private(request: Request, response: Response) -> Response:
     return response
 
 
-class UiEvents(Events):
-    """A reply as the parts of the UI message stream; tools are dynamic, as a page declares none."""
+@dataclass(eq=False)
+class PageTurn(Turn):
+    """A turn after the turns that a page shows, or in place of one of them."""
 
-    def __init__(self, turn: Turn, advise: Callable[[AgentError], str]) -> None:
+    id: str = ""  # of the user's message
+    replaced: str | None = None  # the id of the message that is sent again
+    after: int | None = None  # the turn above it; None if the page does not say
+    seen: int | None = None  # the last turn that the page knows
+
+    def follow(self, session: Session) -> int:
+        """Return how many turns stay, and set the key: with it `begin` would replay the turn."""
+        pending = _pending(session.last)
+        kept = pending["turn"] - 1 if pending else session.number  # of what a page shows
+        shown = kept + bool(pending)
+        if shown and self.seen not in {None, shown}:
+            what = "The session has other turns by now: reload it. Nothing was changed."
+            raise AgentError("session_conflict", what)
+        self.key, first = self.id, session.number - len(session.turns) + 1
+        found = re.fullmatch("turn-([1-9][0-9]{0,14})", self.replaced or "")
+        number = _numbers(session.last, session.turns).get(self.replaced or "")
+        if number is None and self.after is not None:
+            number = min(self.after, kept) + 1
+        if number is None:
+            number = first + session.find(int(found[1])) if found else session.number + 1
+        return min(max(number - first, 0), len(session.turns))
+
+
+class UiEvents(Events):
+    """A reply as the parts of the UI message stream; tools are dynamic, as a page declares none.
+
+    `last` is the last message of the page: the user's, or the reply that goes on.
+    """
+
+    def __init__(self, turn: Turn, last: Part, advise: Callable[[AgentError], str]) -> None:
         self._turn, self._advise = turn, advise
+        goes_on, answers = last["role"] == "assistant", _read_answers(last)
+        self._id = last["id"] if goes_on else _reply_id(last["id"])
+        self._denied = [_call_id(denial["id"]) for denial in answers["deny"]]
+        # The calls that the page shows.
+        self._called = {*map(_call_id, answers["approve"]), *self._denied}
         self._texts, self._is_text, self._has_begun = 0, False, False
 
     def start(self) -> str:
         """Return the part with the id of the reply."""
-        return _part("start", messageId=_reply_id(self._turn.key))
+        return _part("start", messageId=self._id)
 
     def chunk(self, chunk: contract.Chunk) -> str:
-        """Return the parts of a chunk; recalled memories come before the first."""
+        """Return the parts of a chunk; recalled memories and denials come before the first."""
         parts = self._begin()
         if isinstance(chunk, str):
             return parts + self._text(chunk)
         parts += self._end_text()
         if isinstance(chunk, ToolCall):
-            use = {"toolName": chunk.name, "input": _plain(chunk.input), "dynamic": True}
-            return parts + _part("tool-input-available", toolCallId=chunk.id, **use)
+            return parts + self._call(chunk.id, chunk.name, chunk.input)
+        if chunk.id in self._denied:
+            return parts
         if chunk.is_error:
             fields = {"errorText": chunk.text, "dynamic": True}
             return parts + _part("tool-output-error", toolCallId=chunk.id, **fields)
@@ -90,15 +128,22 @@ class UiEvents(Events):
         return parts + _part("tool-output-available", toolCallId=chunk.id, **fields)
 
     def done(self, turn: Turn, result: dict[str, Any]) -> str:
-        """Return the last parts of a committed turn."""
+        """Return the last parts of a turn that is committed, or waits for approvals."""
+        waiting, parts = result.get("waiting", []), self._begin() + self._end_text()
+        for call in waiting:
+            id = _call_id(call["id"])
+            parts += self._call(id, call["tool"], call["input"])
+            parts += _part("tool-approval-request", approvalId=call["id"], toolCallId=id)
         metadata = {
             "turn": turn.number,
             "milliseconds": turn.milliseconds,
             "inputTokens": turn.input_tokens,
             "outputTokens": turn.output_tokens,
         }
-        finish = _part("finish", finishReason="stop", messageMetadata=metadata)
-        return self._end_text() + finish + _DONE
+        if "dropped" in result:
+            metadata["dropped"] = True
+        reason = "tool-calls" if waiting else "stop"
+        return parts + _part("finish", finishReason=reason, messageMetadata=metadata) + _DONE
 
     def error(self, failure: AgentError) -> str:
         """Return the last parts of a turn that failed; nothing of it was kept."""
@@ -110,7 +155,15 @@ class UiEvents(Events):
             return ""
         self._has_begun = True
         texts = self._turn.notes.get("recalled", list)()
-        return _part("data-recalled", data=texts) if texts else ""
+        parts = _part("data-recalled", data=texts) if texts else ""
+        return parts + "".join(_part("tool-output-denied", toolCallId=id) for id in self._denied)
+
+    def _call(self, id: str, name: str, given: Any) -> str:
+        if id in self._called:
+            return ""
+        self._called.add(id)
+        use = {"toolName": name, "input": _plain(given), "dynamic": True}
+        return _part("tool-input-available", toolCallId=id, **use)
 
     def _text(self, text: str) -> str:
         if not text:
@@ -125,30 +178,70 @@ class UiEvents(Events):
         return _part("text-end", id=f"text-{self._texts}") if is_text else ""
 
 
-async def _read_turn(request: Request, runtime: Runtime) -> Turn:
-    """Read the turn in the messages of useChat, of which only the last counts."""
+async def _read_turn(request: Request, runtime: Runtime) -> tuple[Turn, Part]:
+    """Read the turn that a page asks for, and the last of its messages."""
     body = parse_json(await receive(request, runtime.settings.max_body_bytes))
     if not isinstance(body, dict):
         raise AgentError("invalid_request", "The body must be an object.")
     session_id = _read_id(request, body.get("id"))
     messages = body.get("messages")
     messages = [body.get("message")] if messages is None else messages
-    last = messages[-1] if isinstance(messages, list) and messages else None
-    if not isinstance(last, dict) or last.get("role") != "user":
+    last = _fields(messages[-1] if isinstance(messages, list) and messages else None)
+    answers = _read_answers(last) if last.get("role") == "assistant" else {}
+    if any(answers.values()) and isinstance(last.get("id"), str):
+        turn: Turn | None = runtime.first("read", answers, session_id)
+        if turn:
+            turn.actor, turn.headers = read_actor(request, runtime), request.headers
+            return turn, last
+    if last.get("role") != "user":
         raise AgentError("invalid_request", "The last message must be one of role user.")
-    if body.get("trigger") == "submit-message" and body.get("messageId") is not None:
-        what = "A message that was sent cannot be changed: send another one."
+    replaced, seen = body.get("messageId"), body.get("seen")
+    if not isinstance(replaced, str | None) or not (seen is None or _is_number(seen)):
+        what = "Send messageId as the id of a message, and seen as the number of a turn, or 0."
         raise AgentError("invalid_request", what)
     parts = last.get("parts")
     if not isinstance(parts, list) or not all(map(_is_text, parts)):
         raise AgentError("invalid_request", "The parts of a message must be texts.")
     text = "".join(part["text"] for part in parts)
     prompt = contract.check_prompt(text, runtime.settings.max_prompt_chars)
-    actor, key = read_actor(request, runtime), last.get("id")
-    if not isinstance(key, str) or not re.fullmatch(contract.KEY, key):
+    actor, id = read_actor(request, runtime), last.get("id")
+    if not isinstance(id, str) or not re.fullmatch(contract.KEY, id):
         what = "The id of a message is 1 to 128 visible ASCII characters."
         raise AgentError("invalid_request", what)
-    return Turn(session_id, actor, key, prompt, headers=request.headers)
+    page = PageTurn(session_id, actor, None, prompt, headers=request.headers, id=id)
+    page.replaced = id if body.get("trigger") == "regenerate-message" else replaced
+    page.key = None if page.replaced else id
+    page.seen = None if seen is None else int(seen)
+    # A page of assistant-ui sends all messages that it shows, and its tools.
+    if body.get("messages") and (len(messages) > 1 or "tools" in body):
+        page.after = _last_turn(messages[:-1])
+    return page, last
+
+
+def _last_turn(messages: list[Any]) -> int:
+    """Return the number of the last turn that a page shows, or 0."""
+    turns = [_fields(_fields(message).get("metadata")).get("turn") for message in messages]
+    return next((int(turn) for turn in reversed(turns) if _is_number(turn)), 0)
+
+
+def _read_answers(message: Part) -> dict[str, list[Any]]:
+    """Return what a page answers to calls that wait, as a body of POST /invocations has it."""
+    parts, approved, denied = message.get("parts"), list[Any](), list[Any]()
+    for part in map(_fields, parts if isinstance(parts, list) else []):
+        answer = _fields(part.get("approval"))
+        if part.get("state") == "approval-responded" and answer.get("approved") is True:
+            approved.append(answer.get("id"))
+        elif part.get("state") == "approval-responded":
+            denied.append({name: answer[name] for name in ("id", "reason") if name in answer})
+    return {"approve": approved, "deny": denied}
+
+
+def _fields(value: Any) -> Part:
+    return value if isinstance(value, dict) else {}
+
+
+def _is_number(value: object) -> TypeGuard[float]:
+    return isinstance(value, float) and value.is_integer() and 0 <= value < 2**53
 
 
 def _read_id(request: Request, id: object) -> str:
@@ -165,17 +258,55 @@ def _is_text(part: Any) -> bool:
     return is_text and isinstance(part.get("text"), str)
 
 
+def _pending(last: Mapping[str, Any] | None) -> Part | None:
+    """Return the turn that waits for approvals, if the record has one and its time is not over."""
+    pending = _fields((last or {}).get("pending"))
+    types = {"turn": int, "prompt": str, "reply": str, "calls": list, "until": int}
+    is_whole = all(isinstance(pending.get(name), type) for name, type in types.items())
+    return pending if is_whole and time.time() < pending["until"] else None
+
+
+def _numbers(last: LastTurn | None, turns: Sequence[TurnStart]) -> dict[str, int]:
+    """Return the numbers of the turns by the ids of their prompts, which are their keys."""
+    if not last:
+        return {}
+    first = last["turn"] - len(turns) + 1
+    numbers = {last["key"]: last["turn"]}  # the last request may have had its own key
+    numbers |= {start["key"]: turn for turn, start in enumerate(turns, first)}
+    if pending := _pending(last):
+        numbers[pending.get("prompt_key") or f"turn-{pending['turn']}"] = pending["turn"]
+    return {id: turn for id, turn in numbers.items() if id}
+
+
 def _ui_messages(snapshot: Snapshot) -> list[dict[str, Any]]:
-    """Return the messages of a session; the id of the last prompt is its key, for a replay."""
+    """Return the messages of a session, and those of the turn that waits, if one does."""
     last, turns = snapshot["app_data"], read_turns(snapshot["data"]["messages"])
-    messages = []
-    for turn, (prompt, chunks) in enumerate(turns, last["turn"] - len(turns) + 1):
-        id = last["key"] if turn == last["turn"] and last["key"] else f"turn-{turn}"
-        part = {"type": "text", "text": prompt}
-        messages.append({"id": id, "role": "user", "parts": [part]})
-        reply = {"id": _reply_id(id), "role": "assistant", "parts": _parts(chunks)}
+    ids = {turn: id for id, turn in _numbers(last, last.get("turns", [])).items()}
+    first, pending = last["turn"] - len(turns) + 1, _pending(last)
+    shown = [(turn, prompt, _parts(chunks)) for turn, (prompt, chunks) in enumerate(turns, first)]
+    if pending:
+        shown = [exchange for exchange in shown if exchange[0] < pending["turn"]]
+        shown.append((pending["turn"], pending["prompt"], _waiting_parts(pending)))
+    messages = list[Part]()
+    for turn, prompt, parts in shown:
+        id, said = ids.get(turn, f"turn-{turn}"), {"type": "text", "text": prompt}
+        messages.append({"id": id, "role": "user", "parts": [said]})
+        reply: Part = {"id": _reply_id(id), "role": "assistant", "parts": parts}
         messages.append({**reply, "metadata": {"turn": turn}})
     return messages
+
+
+def _waiting_parts(pending: Part) -> list[Part]:
+    parts = _parts([pending["reply"]] if pending["reply"] else [])
+    for call in pending["calls"]:
+        parts += _parts([ToolCall(_call_id(call["id"]), call["tool"], call["input"])])
+        parts[-1].update(state="approval-requested", approval={"id": call["id"]})
+    return parts
+
+
+def _call_id(approval: str) -> str:
+    """Return the id of a call that waits, given the id of its approval."""
+    return approval.rpartition(".")[0]
 
 
 def _parts(chunks: Sequence[contract.Chunk]) -> list[Part]:
@@ -196,7 +327,7 @@ def _parts(chunks: Sequence[contract.Chunk]) -> list[Part]:
     return parts
 
 
-def _reply_id(id: str | None) -> str:
+def _reply_id(id: str) -> str:
     return f"{id}-reply"
 
 

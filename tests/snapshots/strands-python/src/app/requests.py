@@ -146,20 +146,20 @@ def _read_body(body: Any, session_id: str, runtime: Runtime) -> Turn | Change:
     """Return what a body asks for; the headers say the rest."""
     if not isinstance(body, dict):
         raise AgentError("invalid_request", "The body must be an object.")
-    has_prompt, fork = "prompt" in body, body.get("fork")
-    if body.get("end_session") is True and not has_prompt:
+    is_turn, fork = bool(body.keys() & {"prompt", "replace_turn"}), body.get("fork")
+    if body.get("end_session") is True and not is_turn and fork is None:
         return Change(session_id, None)
     if body.get("end_session", False) is not False:
         raise AgentError("invalid_request", "Send end_session as true and without a prompt.")
-    if isinstance(fork, str) and re.fullmatch(contract.SESSION_ID, fork) and not has_prompt:
+    if isinstance(fork, str) and re.fullmatch(contract.SESSION_ID, fork) and not is_turn:
         return Change(session_id, None, fork, _read_number(body, "at_turn"))
     if fork is not None:
         raise AgentError("invalid_request", "Send fork as a session id and without a prompt.")
-    turn: Turn | None = None if has_prompt else runtime.first("read", body, session_id)
+    turn: Turn | None = runtime.first("read", body, session_id)
     if turn:
         return turn
     replaces = _read_number(body, "replace_turn") if "replace_turn" in body else None
-    if replaces and not has_prompt:
+    if replaces and "prompt" not in body:
         return Turn(session_id, None, None, "", replaces=replaces)
     prompt = contract.check_prompt(body.get("prompt"), runtime.settings.max_prompt_chars)
     return Turn(session_id, None, None, prompt, replaces=replaces)

@@ -143,7 +143,10 @@ async def relay(request: Request, runtime: Runtime, turn: Turn, events: Events |
                 return StreamingResponse(stream(events, buffered), media_type="text/event-stream")
     async for _ in chunks:  # a full buffer would block the turn
         pass
-    return JSONResponse(await _result(task), headers=contract.NO_SNIFF)
+    result = await _result(task)
+    if events:  # a turn can wait without any text
+        return Response(buffered + events.done(turn, result), media_type="text/event-stream")
+    return JSONResponse(result, headers=contract.NO_SNIFF)
 
 
 async def _run(runtime: Runtime, turn: Turn) -> dict[str, Any]:

@@ -62,11 +62,12 @@ class Session:
         """
         if self.last and turn.key is not None and turn.key == self.last["key"]:
             turn.number, turn.outcome = self.number, "replayed"
+            turn.texts = [self.last["reply"]]
             return self.last
         end = turn.follow(self)
         turn.number = self.number + 1 - len(self.turns) + end
         turn.prompt = turn.prompt or _text(self.data["messages"][self.turns[end]["at"]])
-        self._check_size(len(turn.prompt.encode()))
+        self.check_size(len(turn.prompt.encode()))
         self.cut(end)
         excess = len(self.data["messages"]) - self._sessions.settings.history_messages
         if excess > 0:
@@ -93,7 +94,8 @@ class Session:
             self.turns = self.turns[:end]
         return LastTurn(actor=self._actor, turn=number, key=None, reply="", turns=self.turns)
 
-    def _check_size(self, size: int) -> None:
+    def check_size(self, size: int) -> None:
+        """Raise `session_too_large` if a snapshot of so many bytes is."""
         if size > self._sessions.store.max_bytes:
             raise AgentError("session_too_large", detail=f"{size} bytes")
 
@@ -126,14 +128,14 @@ class Session:
         self, snapshot: Snapshot, last: LastTurn, saved: Callable[[], None] = lambda: None
     ) -> bytes:
         """Save, and return the JSON; if it is too large, without its oldest turns."""
-        serialized = _serialize(snapshot | {"app_data": last})
+        serialized = serialize(snapshot | {"app_data": last})
         excess = len(serialized) - self._sessions.store.max_bytes
         if excess > 0:
             data = dict(snapshot["data"])
-            ends = [0, *accumulate(len(_serialize(message)) for message in data["messages"])]
+            ends = [0, *accumulate(len(serialize(message)) for message in data["messages"])]
             last["turns"] = _drop(data, last["turns"], lambda at: ends[at] >= excess)
-            serialized = _serialize(snapshot | {"data": data, "app_data": last})
-        self._check_size(len(serialized))
+            serialized = serialize(snapshot | {"data": data, "app_data": last})
+        self.check_size(len(serialized))
         expected = self._stored.revision if self._stored else None
         await self._sessions.store.save(self._id, serialized, expected, saved)
         return serialized
@@ -212,7 +214,8 @@ class Sessions:
         return stored, json.loads(stored.snapshot) if stored and stored.snapshot else None
 
 
-def _serialize(value: Any) -> bytes:
+def serialize(value: Any) -> bytes:
+    """Return JSON in UTF-8."""
     return well_formed(json.dumps(value, ensure_ascii=False)).encode()
 
 

@@ -37,7 +37,8 @@ async def take_turn(runtime: Runtime, turn: Turn) -> LastTurn:
         runtime.sessions.open(turn.session_id, turn.actor) as session,
     ):
         if last := await session.begin(turn):
-            await turn.emit(last["reply"])
+            if turn.reply:  # there is none of a turn that waits without text
+                await turn.emit(turn.reply)
             return last
         try:
             async with asyncio.timeout(runtime.settings.turn_timeout_seconds) as limit:
@@ -89,8 +90,8 @@ async def _stream(runtime: Runtime, agent: Agent, turn: Turn) -> None:
                 if size > runtime.settings.max_reply_bytes:
                     raise AgentError("reply_incomplete", detail="MAX_REPLY_BYTES")
                 if text := event.get("data"):
-                    turn.reply += well_formed(text)
-                    await turn.emit(well_formed(text))
+                    turn.texts.append(well_formed(text))
+                    await turn.emit(turn.texts[-1])
                 for use in tools_of(event.get("message", {"content": []})["content"]):
                     await turn.emit(use)
                 if {"messageStart", "messageStop"} & event.get("event", {}).keys():

@@ -21,8 +21,10 @@ export class Approval extends Capability {
   override read(body: object, sessionId: string): Turn | undefined {
     if (!('approve' in body) && !('deny' in body)) return undefined
     const { approve = [], deny = [] } = body as Record<string, unknown>
-    if (!Array.isArray(approve) || !Array.isArray(deny))
+    const isAlone = !('prompt' in body) && !('replace_turn' in body)
+    if (!Array.isArray(approve) || !Array.isArray(deny) || !isAlone) {
       throw new AgentError('invalid_request', FORM)
+    }
     const given = [...approve.map((id): [unknown, null] => [id, null]), ...deny.map(readDenial)]
     const reasons = new Map(
       given.filter((one): one is [string, string | null] => {

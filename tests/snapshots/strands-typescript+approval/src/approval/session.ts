@@ -1,17 +1,19 @@
 // A session in which a turn can wait: beside what is committed, in the same record.
 
+import { randomUUID } from 'node:crypto'
+
 import { z } from 'zod'
 
 import { AgentError, Turn } from '../contract.ts'
 import { type LastTurn, type Loaded, Session } from '../sessions.ts'
-import type { Sessions, Taken } from '../sessions.ts'
+import { serialize, type Sessions, type Taken } from '../sessions.ts'
 import type { CoreSettings, SettingsOf } from '../settings.ts'
 import * as adapter from './adapter.ts'
 import type { APPROVAL_SETTINGS } from './settings.ts'
 
 /** A turn that goes on: null for each call that is approved, or why it is denied. */
 export class Answers extends Turn {
-  readonly reasons: ReadonlyMap<string, string | null>
+  reasons: ReadonlyMap<string, string | null>
 
   constructor(asked: ConstructorParameters<typeof Turn>[0] & Pick<Answers, 'reasons'>) {
     super(asked)
@@ -22,9 +24,11 @@ export class Answers extends Turn {
 /** A turn that waits. */
 const WAITING = z.object({
   turn: z.int(),
-  key: z.string().nullable(),
+  key: z.string().nullable(), // of the last request
+  prompt_key: z.string().nullable(), // of the first one
   prompt: z.string(),
   reply: z.string(), // so far
+  // An id is that of the call, with a mark: models number calls, and an answer is to one wait.
   calls: z.array(z.object({ id: z.string(), tool: z.string(), input: z.unknown() })),
   until: z.int(), // in unix seconds
   messages: z.array(z.unknown()), // of the turn
@@ -53,32 +57,40 @@ export class WaitingSession extends Session {
    */
   override async begin(turn: Turn): Promise<LastTurn | null> {
     const waiting = this.#waiting
-    if (this.last && turn.key !== null && turn.key === this.last.key) return super.begin(turn)
-    if (turn instanceof Answers) {
-      await this.#goOn(turn)
+    const { key } = turn
+    const ids = waiting?.calls.map(({ id }) => id) ?? []
+    if (waiting && turn instanceof Answers && isEqual(ids, [...turn.reasons.keys()])) {
+      await this.#goOn(turn, waiting)
       return null
     }
-    if (waiting && turn.key !== null && turn.key === waiting.key) {
-      Object.assign(turn, { number: waiting.turn, outcome: 'replayed' })
+    // Without a key of the last turn, as in a fork, that of its prompt is none either.
+    const keys = this.last?.key ? [this.last.key, this.turns.at(-1)?.key] : []
+    if (this.last && key !== null && keys.includes(key)) {
+      const { reply } = this.last
+      Object.assign(turn, { number: this.number, outcome: 'replayed', reply })
+      return this.last
+    }
+    if (waiting && key !== null && [waiting.key, waiting.prompt_key].includes(key)) {
+      const { turn: number, reply } = waiting
+      Object.assign(turn, { number, outcome: 'replayed', reply })
       return this.#result(waiting)
+    }
+    if (turn instanceof Answers) {
+      const what = `These tool calls wait, and all must be answered: ${ids.join(', ')}.`
+      throw new AgentError('not_waiting', waiting ? what : '')
     }
     await super.begin(turn)
     this.#drops = waiting !== undefined
     return null
   }
 
-  async #goOn(turn: Answers): Promise<void> {
-    const waiting = this.#waiting
-    const ids = waiting?.calls.map(({ id }) => id) ?? []
-    if (!waiting || ids.length !== turn.reasons.size || !ids.every((id) => turn.reasons.has(id))) {
-      const what = `These tool calls wait, and all must be answered: ${ids.join(', ')}.`
-      throw new AgentError('not_waiting', waiting ? what : '')
-    }
+  async #goOn(turn: Answers, waiting: Waiting): Promise<void> {
     const key = turn.key ?? waiting.key
     const replaces = waiting.turn <= this.number ? waiting.turn : null
     await super.begin(Object.assign(turn, { key: null, replaces, prompt: waiting.prompt }))
-    this.start.key = key
+    this.start.key = waiting.prompt_key
     if ([...turn.reasons.values()].includes(null)) await this.#claim()
+    turn.reasons = new Map([...turn.reasons].map(([id, reason]) => [callId(id), reason]))
     const answers = adapter.answers(waiting, turn.reasons)
     Object.assign(turn, { key, reply: waiting.reply, answers })
     this.data = { ...waiting.other, messages: [...this.data.messages, ...waiting.messages] }
@@ -86,7 +98,9 @@ export class WaitingSession extends Session {
 
   /** Take the turn out of the record before a tool runs, so that it runs only once. */
   async #claim(): Promise<void> {
-    const saved = await this.save(...this.#committed())
+    const [taken, last] = this.#committed()
+    // Else the same claim by another process looks like one of this process.
+    const saved = await this.save(taken, { ...last, claim: randomUUID() } as LastTurn)
     const claimed = await this.sessions.store.load(this.id)
     if (claimed?.snapshot !== saved) throw new AgentError('session_conflict')
     this.stored = claimed
@@ -102,13 +116,19 @@ export class WaitingSession extends Session {
     const { number, key, prompt, reply } = turn
     if (turn.waiting.length === 0) return super.commit(turn, taken, saved)
     const { messages, ...other } = taken.data
+    const mark = randomUUID().slice(0, 8)
     const settings = this.sessions.settings as CoreSettings & SettingsOf<typeof APPROVAL_SETTINGS>
     const waiting: Waiting = {
       turn: number,
       key,
+      prompt_key: this.start.key,
       prompt,
       reply,
-      calls: turn.waiting.map(({ id, name, input }) => ({ id, tool: name, input })),
+      calls: turn.waiting.map(({ id, name, input }) => ({
+        id: `${id}.${mark}`,
+        tool: name,
+        input,
+      })),
       until: Math.floor(Date.now() / 1000) + settings.waitingSeconds,
       messages: messages.slice(this.start.at),
       other,
@@ -116,7 +136,9 @@ export class WaitingSession extends Session {
     const none = { actor: this.actor, turn: 0, key: null, reply: '', turns: [] }
     const empty: [Taken, Kept] = [{ ...taken, data: { messages: [] } }, none]
     const [before, last] = this.last ? this.#committed() : empty
-    await super.save(before, { ...last, pending: waiting } as LastTurn)
+    const kept = { ...last, pending: waiting } as LastTurn
+    this.checkSize(serialize({ ...before, app_data: kept })) // it costs no older turn
+    await super.save(before, kept)
     turn.outcome = 'waiting'
     return this.#result(waiting)
   }
@@ -130,4 +152,13 @@ export class WaitingSession extends Session {
     if (this.#drops) Object.assign(last, { dropped: true })
     return super.save(taken, last, saved)
   }
+}
+
+function isEqual(some: string[], others: string[]): boolean {
+  return some.toSorted().join() === others.toSorted().join()
+}
+
+/** Return the id that the model gave to a call, without the mark of the wait. */
+function callId(id: string): string {
+  return id.slice(0, id.lastIndexOf('.'))
 }

@@ -12,7 +12,7 @@ export const UNREADABLE = Symbol('unreadable')
 const TurnStart = z.object({
   at: z.int().min(0),
   key: z.string().nullable(),
-  data: z.looseObject({}).optional(),
+  other: z.looseObject({}).optional(),
 })
 const AppData = z.object({
   actor: z.string().nullable(),

@@ -134,13 +134,18 @@ class Turn:
 
     waiting: list[ToolCall] = field(default_factory=list, repr=False)  # for an approval
     answers: Any = field(default=None, repr=False)  # to them, in the framework's form
-    reply: str = field(default="", repr=False)  # so far
+    texts: list[str] = field(default_factory=list, repr=False)  # of the reply, so far
     number: int = 0
     outcome: str = "committed"  # or replayed, cancelled, or a type in ERRORS
     detail: str = ""  # for the log only
     input_tokens: int = 0
     output_tokens: int = 0
     milliseconds: int = 0
+
+    @property
+    def reply(self) -> str:
+        """The text so far, over all steps."""
+        return "".join(self.texts)
 
     def follow(self, session: Any) -> int:
         """Return how many of the turns that the session holds stay before this one."""
@@ -160,7 +165,9 @@ RUNNING: ContextVar[Turn] = ContextVar("RUNNING")
 
 def current_turn() -> Turn:
     """Return the turn in which a tool runs. Raises LookupError outside a turn."""
-    return RUNNING.get()
+    if turn := RUNNING.get(None):
+        return turn
+    raise LookupError("current_turn() was called outside a turn")
 
 
 def is_blank(text: str) -> bool:

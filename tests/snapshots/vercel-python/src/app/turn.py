@@ -34,7 +34,8 @@ async def take_turn(runtime: Runtime, turn: Turn) -> LastTurn:
         runtime.sessions.open(turn.session_id, turn.actor) as session,
     ):
         if last := await session.begin(turn):
-            await turn.emit(last["reply"])
+            if turn.reply:  # there is none of a turn that waits without text
+                await turn.emit(turn.reply)
             return last
         try:
             async with asyncio.timeout(runtime.settings.turn_timeout_seconds) as limit:
@@ -81,8 +82,8 @@ async def _stream(runtime: Runtime, turn: Turn, staged: list[Message]) -> list[M
                     turn.input_tokens += event.message.usage.input_tokens
                     turn.output_tokens += event.message.usage.output_tokens
                 if isinstance(event, ai.events.TextDelta) and event.chunk:
-                    turn.reply += well_formed(event.chunk)
-                    await turn.emit(well_formed(event.chunk))
+                    turn.texts.append(well_formed(event.chunk))
+                    await turn.emit(turn.texts[-1])
     except Exception as error:
         while isinstance(error, ExceptionGroup):
             error = error.exceptions[0]

@@ -1,18 +1,22 @@
 // Approvals of the AI SDK: `toolApproval`, or tools with `needsApproval`.
 
-import type { ModelMessage, ToolApprovalResponse, ToolModelMessage } from 'ai'
+import type { ModelMessage, ToolApprovalRequest, ToolApprovalResponse, ToolModelMessage } from 'ai'
 
 import type { Options } from '../capability.ts'
 import type { Waiting } from './session.ts'
 
 type Reasons = ReadonlyMap<string, string | null>
+type Part = ToolApprovalRequest | { type: 'text' } // or another one
 
 /** Return the message with which the turn goes on. */
 export function answers({ messages }: Waiting, reasons: Reasons): ToolModelMessage {
-  const { content } = messages.at(-1) as ModelMessage
   const answered: ToolApprovalResponse[] = []
-  for (const part of typeof content === 'string' ? [] : content) {
-    if (part.type !== 'tool-approval-request') continue
+  // The last message may have results of the calls beside those that wait.
+  const parts = (messages as ModelMessage[]).flatMap(({ content }) =>
+    typeof content === 'string' ? [] : (content as Part[]),
+  )
+  for (const part of parts) {
+    if (part.type !== 'tool-approval-request' || !reasons.has(part.toolCallId)) continue
     const { approvalId, toolCallId } = part
     const reason = reasons.get(toolCallId)
     const type = 'tool-approval-response'

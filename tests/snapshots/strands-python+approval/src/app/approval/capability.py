@@ -30,7 +30,8 @@ class Approval(Capability):
         if not body.keys() & {"approve", "deny"}:
             return None
         approved, denied = body.get("approve", []), body.get("deny", [])
-        if not isinstance(approved, list) or not isinstance(denied, list):
+        is_alone = body.keys().isdisjoint({"prompt", "replace_turn"})
+        if not isinstance(approved, list) or not isinstance(denied, list) or not is_alone:
             raise AgentError("invalid_request", FORM)
         given = [(id, None) for id in approved] + [_read_denial(denial) for denial in denied]
         reasons = dict(given) if all(isinstance(id, str) for id, _ in given) else {}

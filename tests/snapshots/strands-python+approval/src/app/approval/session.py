@@ -4,11 +4,12 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, NotRequired, TypedDict, cast
+from uuid import uuid4
 
 from pydantic import TypeAdapter, ValidationError
 
 from ..contract import AgentError, Turn
-from ..sessions import LastTurn, Loaded, Session, Sessions, Snapshot
+from ..sessions import LastTurn, Loaded, Session, Sessions, Snapshot, serialize
 from . import adapter
 from .settings import ApprovalSettings
 
@@ -23,7 +24,7 @@ class Answers(Turn):
 class Call(TypedDict):
     """A tool call that waits."""
 
-    id: str
+    id: str  # that of the call, with a mark: models number calls, and an answer is to one wait
     tool: str
     input: Any
 
@@ -32,7 +33,8 @@ class Waiting(TypedDict):
     """A turn that waits."""
 
     turn: int
-    key: str | None
+    key: str | None  # of the last request
+    prompt_key: str | None  # of the first one
     prompt: str
     reply: str  # so far
     calls: list[Call]
@@ -46,6 +48,7 @@ class Kept(LastTurn):
 
     pending: NotRequired[Any]
     dropped: NotRequired[bool]
+    claim: NotRequired[str]
 
 
 WAITING = TypeAdapter(Waiting)
@@ -63,39 +66,47 @@ class WaitingSession(Session):
 
         Raises AgentError `not_waiting` unless exactly the calls that wait are answered.
         """
-        waiting = self._waiting
-        if self.last and turn.key is not None and turn.key == self.last["key"]:
-            return await super().begin(turn)  # a replay
-        if isinstance(turn, Answers):
-            await self._go_on(turn)
+        waiting, key = self._waiting, turn.key
+        ids = [call["id"] for call in waiting["calls"]] if waiting else []
+        if waiting and isinstance(turn, Answers) and turn.reasons.keys() == {*ids}:
+            await self._go_on(turn, waiting)
             return None
-        if waiting and turn.key is not None and turn.key == waiting["key"]:
+        # Without a key of the last turn, as in a fork, that of its prompt is none either.
+        keys = {self.last["key"], self.turns[-1]["key"]} if self.last and self.last["key"] else {}
+        if self.last and key is not None and key in keys:
+            turn.number, turn.outcome = self.number, "replayed"
+            turn.texts = [self.last["reply"]]
+            return self.last
+        if waiting and key is not None and key in {waiting["key"], waiting["prompt_key"]}:
             turn.number, turn.outcome = waiting["turn"], "replayed"
+            turn.texts = [waiting["reply"]]
             return self._result(waiting)
+        if isinstance(turn, Answers):
+            what = f"These tool calls wait, and all must be answered: {', '.join(ids)}."
+            raise AgentError("not_waiting", what if ids else "")
         await super().begin(turn)
         self._drops = waiting is not None
         return None
 
-    async def _go_on(self, turn: Answers) -> None:
-        waiting = self._waiting
-        ids = [call["id"] for call in waiting["calls"]] if waiting else []
-        if not waiting or {*ids} != turn.reasons.keys():
-            what = f"These tool calls wait, and all must be answered: {', '.join(ids)}."
-            raise AgentError("not_waiting", what if ids else "")
+    async def _go_on(self, turn: Answers, waiting: Waiting) -> None:
         key, turn.key = turn.key or waiting["key"], None
         turn.replaces = waiting["turn"] if waiting["turn"] <= self.number else None
         turn.prompt = waiting["prompt"]
         await super().begin(turn)
-        self.start["key"] = turn.key = key
+        self.start["key"], turn.key = waiting["prompt_key"], key
         if None in turn.reasons.values():
             await self._claim()
-        turn.reply, turn.answers = waiting["reply"], adapter.answers(waiting, turn.reasons)
+        turn.reasons = {_call_id(id): reason for id, reason in turn.reasons.items()}
+        turn.texts, turn.answers = [waiting["reply"]], adapter.answers(waiting, turn.reasons)
         messages = [*self.data["messages"], *waiting["messages"]]
         self.data = {**waiting["other"], "messages": messages}
 
     async def _claim(self) -> None:
         """Take the turn out of the record before a tool runs, so that it runs only once."""
-        saved = await self.save(*self._committed())
+        snapshot, last = self._committed()
+        # Else the same claim by another process looks like one of this process.
+        last["claim"] = uuid4().hex
+        saved = await self.save(snapshot, last)
         claimed = await self._sessions.store.load(self._id)
         if claimed is None or claimed.snapshot != saved:
             raise AgentError("session_conflict")
@@ -109,13 +120,17 @@ class WaitingSession(Session):
         """Commit a turn; or keep it beside what is committed, if its tool calls wait."""
         if not turn.waiting:
             return await super().commit(turn, snapshot, saved)
-        messages = snapshot["data"]["messages"]
+        messages, mark = snapshot["data"]["messages"], uuid4().hex[:8]
         waiting = Waiting(
             turn=turn.number,
             key=turn.key,
+            prompt_key=self.start["key"],
             prompt=turn.prompt,
             reply=turn.reply,
-            calls=[Call(id=call.id, tool=call.name, input=call.input) for call in turn.waiting],
+            calls=[
+                Call(id=f"{call.id}.{mark}", tool=call.name, input=call.input)
+                for call in turn.waiting
+            ],
             until=int(time.time()) + self._settings.waiting_seconds,
             messages=messages[self.start["at"] :],
             other={name: value for name, value in snapshot["data"].items() if name != "messages"},
@@ -125,6 +140,7 @@ class WaitingSession(Session):
         if self.last:
             before, last = self._committed()
         last["pending"] = waiting
+        self.check_size(len(serialize(before | {"app_data": last})))  # it costs no older turn
         await super().save(before, last)
         turn.outcome = "waiting"
         return self._result(waiting)
@@ -144,6 +160,11 @@ class WaitingSession(Session):
     def _result(self, waiting: Waiting) -> LastTurn:
         told = {"turn": waiting["turn"], "waiting": waiting["calls"], "dropped": self._drops}
         return cast(LastTurn, told)
+
+
+def _call_id(id: str) -> str:
+    """Return the id that the model gave to a call, without the mark of the wait."""
+    return id.rpartition(".")[0]
 
 
 def _read(last: Kept | None) -> Waiting | None:

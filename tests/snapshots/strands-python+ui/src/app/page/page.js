@@ -13,7 +13,10 @@ let current
 
 const INTERRUPTED = 'The page was loaded again before this turn had ended.'
 const UNCHANGED = 'Nothing was kept: this session is unchanged.'
+const UNKNOWN = 'It is unknown whether this turn was kept.'
+const GONE = 'The server no longer has this session. Your next message begins it anew.'
 const GENTLE = { stopped: 'Stopped', interrupted: 'Interrupted' }
+const LOCAL = ['stopped', 'network_error']
 
 /** Why a turn failed: a type of the HTTP contract, `stopped` or `network_error`. */
 class Failure extends Error {
@@ -95,7 +98,7 @@ function show() {
   find('send').hidden = Boolean(stop)
   find('stop').hidden = !stop
   actor.value = session.actor
-  actor.readOnly = session.turns > 0 || Boolean(stop) // a session belongs to its first actor
+  actor.readOnly = current.seen > 0 || Boolean(stop) // a session belongs to its first actor
   find('end').disabled = !session.title
 }
 
@@ -134,8 +137,9 @@ function follow() {
   const sessions = readSessions()
   for (const [id, conversation] of conversations) {
     const session = sessions.find((saved) => saved.id === id)
-    const { title, turns } = conversation.session
-    if (conversation.stop || (session ? session.turns === turns : !title)) continue
+    const { title, turns, changed } = conversation.session
+    const isSame = session?.turns === turns && session?.changed === changed
+    if (conversation.stop || (session ? isSame : !title)) continue
     if (session && conversation === current) {
       Object.assign(conversation.session, session)
       conversation.load()
@@ -172,6 +176,8 @@ class Conversation {
     this.session = session
     this.stop = null // ends the turn that runs
     this.ready = null
+    this.seen = session.turns // the last turn that is shown
+    this.said = new Map() // the prompts that are shown, by the numbers of their turns
     this.log = element('div', 'log')
     this.log.setAttribute('role', 'log')
     new ResizeObserver(() => scrollDown()).observe(this.log)
@@ -193,38 +199,113 @@ class Conversation {
   show(messages) {
     const turns = messages.flatMap(({ metadata }) => metadata?.turn ?? [])
     const [first, last] = [turns[0] ?? 1, turns.at(-1) ?? 0]
+    this.seen = last
+    this.said.clear()
     this.log.replaceChildren()
     if (first > 1) {
       const which = first > 2 ? `Turns 1 to ${first - 1} are` : 'Turn 1 is'
       const why = 'the agent keeps the latest messages of a session, HISTORY_MESSAGES of them.'
       this.log.append(element('p', 'notice', `${which} gone: ${why}`))
     }
+    const isGone = last === 0 && this.session.turns > 0
     if (last < this.session.turns) this.remember({ turns: {} })
-    for (const { role, parts, metadata } of messages) {
-      if (role === 'user') this.addPrompt(textOf(parts))
-      else new Reply(this.log).showParts(parts, metadata, this.known.turns?.[metadata.turn] ?? {})
+    let prompt
+    for (const { id, role, parts, metadata } of messages) {
+      if (role === 'user') {
+        prompt = { id, text: textOf(parts) }
+        continue
+      }
+      const known = this.known.turns?.[metadata.turn] ?? {}
+      if (known.cut) this.log.append(element('p', 'note cut', known.cut))
+      const said = this.addPrompt(prompt.text)
+      const reply = new Reply(this.log)
+      reply.showParts(parts, metadata, known)
+      this.offerChanges(said, reply, prompt)
     }
-    if (last < this.session.turns) {
-      this.note('The server no longer has this session. Your next message begins it anew.')
-    }
-    this.save({ turns: last })
+    if (isGone) this.note(GONE)
+    const waits = messages.at(-1)?.parts.some(({ state }) => state === 'approval-requested')
+    this.save({ turns: waits ? last - 1 : last })
     this.offerUnfinished(messages)
+  }
+
+  /** Let a turn be edited or tried again, and the calls answered for which it waits. */
+  offerChanges(said, reply, prompt) {
+    const { turn } = reply.metadata
+    const [edit, again] = ['Edit', 'Retry'].map((name) => element('button', 'change', name))
+    edit.onclick = () => this.edit(said, { ...prompt, replaces: turn })
+    again.onclick = () => this.replace({ ...prompt, replaces: turn })
+    said.querySelector('.change')?.remove()
+    said.append(edit)
+    reply.node.querySelector('.outcome')?.append(' ', again)
+    this.said.set(turn, said)
+    reply.onAnswered = (answers) => this.answer(said, reply, prompt, answers)
+  }
+
+  /** Show a field for another text in place of a prompt. */
+  edit(said, prompt) {
+    const [field, cancel] = [element('textarea'), element('button', '', 'Cancel')]
+    const form = element('form', 'edit', field, element('button', '', 'Send'), cancel)
+    Object.assign(field, { value: prompt.text, ariaLabel: 'Edited message', rows: 3 })
+    cancel.type = 'button'
+    said.classList.add('edited')
+    said.append(form)
+    field.focus()
+    const close = () => {
+      form.remove()
+      said.classList.remove('edited')
+    }
+    cancel.onclick = () => {
+      close()
+      said.querySelector('.change').focus()
+    }
+    field.onkeydown = (event) => {
+      if (event.isComposing) return
+      if (event.key === 'Escape') cancel.click()
+      else if (event.key === 'Enter' && !event.shiftKey) form.requestSubmit()
+      else return
+      event.preventDefault()
+      event.stopPropagation()
+    }
+    form.onsubmit = (event) => {
+      event.preventDefault()
+      if (!field.value.trim()) return
+      close()
+      this.replace({ ...prompt, text: field.value, how: 'Edited' })
+    }
+  }
+
+  /** Send a prompt in place of the turn that it replaces, which goes with all after it. */
+  replace(prompt) {
+    const said = this.said.get(prompt.replaces)
+    if (this.stop || !said) return
+    const gone = this.seen - prompt.replaces
+    const what = gone && `${gone} later ${gone === 1 ? 'turn was' : 'turns were'} removed`
+    const cut = [prompt.how ?? (gone && 'Tried again'), what].filter(Boolean).join(': ')
+    while (said.nextSibling) said.nextSibling.remove()
+    said.querySelector('p').textContent = prompt.text
+    this.takeTurn({ ...prompt, cut: cut && `${cut}.` }, said)
   }
 
   /** Offer to try again what this tab sent before it was loaded again, unless it was kept. */
   offerUnfinished(messages) {
     const { unfinished } = this.known
     if (typeof unfinished?.id !== 'string' || typeof unfinished.text !== 'string') return
-    const { id, text, after, failure } = unfinished
+    const { id, text, after, failure, replaces, how, isAnswer } = unfinished
     const isKept = messages.some((message, index) => {
-      const isLater = messages[index + 1]?.metadata?.turn > after
-      return message.id === id || (isLater && textOf(message.parts) === text)
+      const turn = messages[index + 1]?.metadata?.turn
+      const isSame = turn > after && textOf(message.parts) === text
+      if (!replaces) return message.id === id || isSame
+      const isKnown = failure && !LOCAL.includes(failure.type) // the server said that it failed
+      return isSame && turn === this.seen && !isKnown
     })
-    if (isKept) return this.remember({ unfinished: null })
+    if (isKept) {
+      if (failure && (replaces || isAnswer)) this.note(GENTLE[failure.type] ?? failure.message)
+      return this.remember({ unfinished: null })
+    }
     const consequence = failure ? UNCHANGED : 'So far it was not kept. Trying again runs it once.'
-    this.addPrompt(text)
+    const said = this.addPrompt(text)
     this.fail(failure ?? { type: 'interrupted', message: INTERRUPTED }, consequence, () =>
-      this.takeTurn({ id, text }),
+      replaces ? this.replace({ id, text, replaces, how }) : this.takeTurn({ id, text }, said),
     )
   }
 
@@ -248,7 +329,9 @@ class Conversation {
   addPrompt(text) {
     this.log.querySelector('.failure button')?.remove() // a later prompt makes a retry impossible
     const about = element('h2', 'unseen', 'You')
-    this.log.append(element('article', 'user', about, element('p', '', text)))
+    const said = element('article', 'user', about, element('p', '', text))
+    this.log.append(said)
+    return said
   }
 
   note(text) {
@@ -276,68 +359,108 @@ class Conversation {
   }
 
   /** Send a prompt as one turn. The id is its idempotency key: a kept turn is never run twice. */
-  async takeTurn({ id, text }) {
-    const { session } = this
+  takeTurn(prompt, said) {
+    const { id, text, replaces, how } = prompt
+    const after = (replaces ?? this.seen + 1) - 1
+    this.remember({ unfinished: { id, text, after, replaces, how } })
     const message = { id, role: 'user', parts: [{ type: 'text', text }] }
-    this.remember({ unfinished: { id, text, after: session.turns } })
+    const messageId = replaces && id
+    return this.run(said, new Reply(this.log), prompt, { messages: [message], messageId })
+  }
+
+  /** Send what a person answers to the calls that wait. */
+  answer(said, reply, prompt, answers) {
+    const state = 'approval-responded'
+    const parts = answers.map((approval) => ({ type: 'dynamic-tool', state, approval }))
+    const answered = { ...prompt, isAnswer: true }
+    this.remember({ unfinished: { ...answered, after: this.seen - 1 } })
+    reply.goOn()
+    this.run(said, reply, answered, { messages: [{ id: 'reply', role: 'assistant', parts }] })
+  }
+
+  async run(said, reply, prompt, request) {
     const stop = (this.stop = new AbortController())
-    const reply = new Reply(this.log)
     reply.node.ariaBusy = 'true'
+    this.log.classList.add('busy')
     scrollDown(true)
     show()
     try {
-      const turn = { id: session.id, messages: [message], trigger: 'submit-message' }
+      const turn = { id: this.session.id, trigger: 'submit-message', seen: this.seen, ...request }
       const options = { method: 'POST', body: JSON.stringify(turn), signal: stop.signal }
-      for await (const event of readEvents(await call(session, 'api/chat', options))) {
+      for await (const event of readEvents(await call(this.session, 'api/chat', options))) {
         reply.take(event)
       }
       if (reply.error) throw new Failure(...reply.error)
       if (!reply.metadata) throw new TypeError('the stream was cut')
-      this.commit(reply)
+      this.commit(said, reply, prompt)
     } catch (error) {
       const failure = stop.signal.aborted ? new Failure('stopped', '') : asFailure(error)
-      await this.rollBack(reply, failure, { id, text })
+      await this.rollBack(said, reply, failure, prompt)
     }
     reply.node.ariaBusy = 'false'
+    this.log.classList.remove('busy')
     this.stop = null
     show()
   }
 
-  commit(reply) {
-    const { turn } = reply.metadata
-    if (turn > this.session.turns + 1) {
-      this.remember({ unfinished: null })
-      return this.load() // another tab continued the session
+  commit(said, reply, prompt) {
+    const { turn, dropped } = reply.metadata
+    const expected = prompt.replaces ?? (prompt.isAnswer ? turn : this.seen + 1)
+    const waits = reply.asked.size > 0
+    const change = { turns: waits ? turn - 1 : turn, changed: newId() }
+    this.remember({ unfinished: null })
+    if (dropped || turn > expected) {
+      this.save(change)
+      this.load() // another tab continued the session, or what waited is gone
+      if (dropped) this.ready.then(() => this.note('The turn that waited was dropped.'))
+      return
     }
-    if (turn <= this.session.turns) {
+    if (turn < expected) {
       const what = 'The server had lost this session. It began anew here, without what is above.'
-      reply.node.previousSibling.before(element('p', 'notice', what))
+      said.before(element('p', 'notice', what))
     }
+    reply.metadata.cut = prompt.cut
     reply.finish()
-    const others = turn <= this.session.turns ? {} : this.known.turns
-    this.remember({ unfinished: null, turns: { ...others, [turn]: reply.facts } })
-    this.save({ turns: turn })
-    say(`Committed as turn ${turn}.`)
+    if (said.previousSibling?.classList.contains('cut')) said.previousSibling.remove()
+    if (prompt.cut) said.before(element('p', 'note cut', prompt.cut))
+    this.seen = turn
+    this.offerChanges(said, reply, { id: prompt.id, text: prompt.text })
+    const others = Object.entries(this.known.turns ?? {}).filter(([number]) => number < turn)
+    this.remember({ turns: { ...Object.fromEntries(others), [turn]: reply.facts } })
+    this.save(change)
+    say(waits ? 'This turn waits for your approval.' : `Committed as turn ${turn}.`)
   }
 
-  async rollBack(reply, failure, prompt) {
-    const isLocal = ['stopped', 'network_error'].includes(failure.type)
-    let consequence = UNCHANGED
+  async rollBack(said, reply, failure, prompt) {
+    const { type, message } = failure
+    const isConflict = type === 'session_conflict'
+    const isShort = prompt.replaces || prompt.isAnswer || isConflict // the log lacks turns
+    let consequence = isShort ? UNKNOWN : `${UNKNOWN} Try again: it will not run twice.`
     // The page has left before the end of the turn, so it asks for the outcome.
     const soon = { signal: AbortSignal.timeout(5000) }
-    const messages = isLocal ? await this.readTurns(soon).catch(() => null) : []
-    if (messages?.at(-1)?.metadata.turn > this.session.turns) {
-      return this.show(messages)
+    const asks = isShort || LOCAL.includes(type)
+    const messages = asks ? await this.readTurns(soon).catch(() => null) : []
+    let unfinished = { ...this.known.unfinished, failure: { type, message } }
+    if (isConflict && prompt.replaces) {
+      const { text, how } = prompt // an edited text becomes a prompt of its own
+      const after = messages?.at(-1)?.metadata.turn ?? 0
+      unfinished = how ? { id: newId(), text, after, failure: unfinished.failure } : null
     }
-    const { type, message } = failure
-    const { unfinished } = this.known
-    if (messages) this.remember({ unfinished: { ...unfinished, failure: { type, message } } })
-    else consequence = 'It is unknown whether this turn was kept. Try again: it will not run twice.'
+    if (messages) {
+      this.remember({ unfinished })
+      consequence = UNCHANGED
+    }
+    if (messages?.at(-1)?.metadata.turn > this.seen || (messages && isShort)) {
+      this.show(messages)
+      if (isConflict) this.note('The session had other turns: they are shown now.')
+      return
+    }
     reply.finish()
     reply.node.classList.add('failed')
     this.fail(failure, consequence, () => {
       reply.node.remove()
-      this.takeTurn(prompt)
+      if (isShort) this.load()
+      else this.takeTurn(prompt, said)
     })
   }
 }
@@ -433,10 +556,11 @@ function say(text) {
 }
 
 /** Keep the end in sight, unless the reader has scrolled up. */
-let isAtEnd = true
+let [isAtEnd, lastTop] = [true, 0]
 function scrollDown(always = false) {
   if (always) isAtEnd = true
   if (isAtEnd) transcript.scrollTop = transcript.scrollHeight
+  if (isAtEnd) lastTop = transcript.scrollTop
   find('latest').hidden = isAtEnd
 }
 
@@ -469,9 +593,9 @@ async function send() {
   prompt.focus()
   const { session } = conversation
   const title = session.title || text.trim().replace(/\s+/g, ' ').slice(0, 80)
-  conversation.addPrompt(text)
+  const said = conversation.addPrompt(text)
   conversation.save({ title })
-  conversation.takeTurn({ id: newId(), text })
+  conversation.takeTurn({ id: newId(), text }, said)
 }
 
 find('composer').onsubmit = (event) => {
@@ -499,7 +623,10 @@ actor.oninput = () => {
   current.session.actor = actor.value.trim()
 }
 transcript.onscroll = () => {
-  isAtEnd = transcript.scrollHeight - transcript.scrollTop - transcript.clientHeight < 40
+  const { scrollHeight, scrollTop, clientHeight } = transcript
+  // What has grown meanwhile is no reason to stay behind.
+  isAtEnd = scrollHeight - scrollTop - clientHeight < 40 || (isAtEnd && scrollTop >= lastTop)
+  lastTop = scrollTop
   find('latest').hidden = isAtEnd
 }
 find('cancel').onclick = () => dialog.close()

@@ -5,6 +5,8 @@ import { copyButton, element, showMarkdown } from './markdown.js'
 /** The reply of one turn: texts, calls of tools, and recalled memories. */
 export class Reply {
   constructor(log) {
+    this.asked = new Map() // what a person answers to calls that wait, by their ids
+    this.rounds = 0 // how often it went on
     this.shown = new Map() // texts and calls of tools, by their ids
     this.changed = new Set()
     this.recalled = []
@@ -16,9 +18,10 @@ export class Reply {
   }
 
   take(event) {
-    const shown = this.shown.get(event.id ?? event.toolCallId)
+    const id = event.toolCallId ?? `${this.rounds} ${event.id}`
+    const shown = this.shown.get(id)
     if (event.type === 'text-start') {
-      this.shown.set(event.id, { text: '', node: this.add(element('div', 'markdown')) })
+      this.shown.set(id, { text: '', node: this.add(element('div', 'markdown')) })
     } else if (event.type === 'text-delta') {
       shown.text += event.delta
       this.changed.add(shown)
@@ -26,10 +29,17 @@ export class Reply {
       this.timer ??= setTimeout(() => this.draw(), 16 + 4 * this.drawing)
     } else if (event.type === 'tool-input-available') {
       const state = element('span', 'state', 'running')
-      const summary = element('summary', '', element('code', '', event.toolName), state)
+      const { toolName } = event
+      const summary = element('summary', '', element('code', '', toolName), state)
       const node = this.add(element('details', 'tool', summary))
       node.append(...labelled('Input', event.input))
-      this.shown.set(event.toolCallId, { node, state, began: performance.now() })
+      this.shown.set(id, { node, state, toolName, began: performance.now() })
+    } else if (event.type === 'tool-approval-request') {
+      this.asked.set(id, null)
+      shown.approvalId = event.approvalId ?? event.approval.id
+      shown.state.textContent = 'waits for your approval'
+    } else if (event.type === 'tool-output-denied') {
+      shown.state.textContent = 'denied'
     } else if (event.type.startsWith('tool-output-')) {
       const isError = event.type === 'tool-output-error'
       shown.node.append(...labelled(isError ? 'Error' : 'Result', event.errorText ?? event.output))
@@ -64,11 +74,48 @@ export class Reply {
       } else if (part.toolCallId) {
         const toolName = part.toolName ?? part.type.replace('tool-', '')
         this.take({ ...part, type: 'tool-input-available', toolName })
-        if (part.state.startsWith('output-')) this.take({ ...part, type: `tool-${part.state}` })
+        const { state } = part
+        if (state === 'approval-requested') this.take({ ...part, type: 'tool-approval-request' })
+        if (state.startsWith('output-')) this.take({ ...part, type: `tool-${state}` })
       } else this.take(part)
     }
     this.metadata = { ...known, ...metadata }
     this.finish()
+  }
+
+  /** Ask whether a call may run; `onAnswered` is called after the last answer. */
+  ask(id, { node, state, toolName, approvalId }) {
+    const [approve, deny] = [element('button', '', 'Approve'), element('button', '', 'Deny')]
+    const reason = element('input')
+    const form = element('form', 'approval', approve, deny, reason)
+    Object.assign(approve, { type: 'button', ariaLabel: `Approve ${toolName}` })
+    Object.assign(deny, { ariaLabel: `Deny ${toolName}` })
+    Object.assign(reason, { placeholder: 'Why not (optional)', ariaLabel: 'Reason of the denial' })
+    node.open = true
+    node.append(form)
+    const answer = (approved) => {
+      const why = (!approved && reason.value.trim()) || undefined
+      this.asked.set(id, { id: approvalId, approved, reason: why })
+      state.textContent = approved ? 'approved' : 'denied'
+      form.remove()
+      const isLast = [...this.asked.values()].every(Boolean)
+      if (isLast) this.onAnswered([...this.asked.values()])
+      else this.body.querySelector('.approval button').focus()
+    }
+    approve.onclick = () => answer(true)
+    form.onsubmit = (event) => {
+      event.preventDefault()
+      answer(false)
+    }
+  }
+
+  /** Go on after the answers. */
+  goOn() {
+    this.asked.clear()
+    this.metadata = null
+    this.rounds++
+    this.node.querySelector('.pending').remove()
+    this.add(element('p', 'waiting', 'Waiting for the reply'))
   }
 
   add(node) {
@@ -91,6 +138,12 @@ export class Reply {
     this.draw()
     this.body.querySelector('.waiting')?.remove()
     if (!this.metadata) return
+    if (this.asked.size > 0) {
+      for (const id of this.asked.keys()) this.ask(id, this.shown.get(id))
+      const what = 'This turn waits for your approval. Another message drops it.'
+      this.node.append(element('p', 'note pending', what))
+      return
+    }
     const { turn, milliseconds, inputTokens, outputTokens } = this.metadata
     const outcome = [`committed as turn ${turn}`]
     if (milliseconds) outcome.push(duration(milliseconds))
@@ -103,8 +156,8 @@ export class Reply {
   /** The facts that only the tab of this turn has. */
   get facts() {
     const { recalled, took } = this
-    const { milliseconds, inputTokens, outputTokens } = this.metadata
-    return { milliseconds, inputTokens, outputTokens, recalled, took }
+    const { milliseconds, inputTokens, outputTokens, cut } = this.metadata
+    return { milliseconds, inputTokens, outputTokens, recalled, took, cut }
   }
 }
 

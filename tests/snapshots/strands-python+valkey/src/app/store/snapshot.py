@@ -15,7 +15,7 @@ class _TurnStart(BaseModel):
 
     at: int = Field(ge=0)
     key: str | None
-    data: dict[str, Any] = {}
+    other: dict[str, Any] = {}
 
 
 class _AppData(BaseModel):
