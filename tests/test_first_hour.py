@@ -252,7 +252,7 @@ def test_an_own_route_is_served_in_place_of_the_page(target: str, tmp_path: Path
     project = tmp_path / "my-agent"
     shutil.copytree(rendered(f"{target}+ui"), project)
     link_environment(project, environment(target))
-    route = BLOCK.findall((project / "README.md").read_text())[2]
+    route = BLOCK.findall((project / "README.md").read_text())[3]
     routes = next(project.glob("src/**/routes.*"))
     text = re.sub(r"^(export const )?ROUTES[^\n]*\n", "", routes.read_text(), flags=re.MULTILINE)
     routes.write_text(text + route.replace("GET /version", "GET /"))

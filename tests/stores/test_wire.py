@@ -110,6 +110,11 @@ def test_the_operations_are_the_json_of_the_contract(agents: Agents, provider: P
         assert len(snapshot["data"]["messages"]) == 2 * snapshot["app_data"]["turn"]
         assert "state" in snapshot["data"]
         assert snapshot["data"]["system_prompt"] is None
+    turns = [save[1]["snapshot"]["app_data"].pop("turns") for save in latest]
+    assert [[(turn["at"], turn["key"]) for turn in held] for held in turns] == [
+        [(0, "key-1")],
+        [(0, "key-1"), (2, None)],
+    ]
     assert [save[1]["snapshot"]["app_data"] for save in latest] == [
         {"actor": None, "turn": 1, "key": "key-1", "reply": "You said: One."},
         {"actor": None, "turn": 2, "key": None, "reply": "You said: Two."},

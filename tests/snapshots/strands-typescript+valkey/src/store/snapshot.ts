@@ -28,8 +28,9 @@ const Fields = z.object({
   data: z.object({ messages: z.array(z.unknown()) }),
   app_data: AppData,
 })
-const Snapshot = Fields.refine(({ data: { messages }, app_data: { turns } }) => {
+const Snapshot = Fields.refine(({ data: { messages }, app_data: { turn, turns } }) => {
   if (messages.length === 0) return turns?.length === 0
+  if (turn === 0) return false
   const starts = [-1, ...(turns ?? []).map(({ at }) => at), messages.length]
   return areMessages(messages) && starts.every((at, index) => at < (starts[index + 1] ?? Infinity))
 })

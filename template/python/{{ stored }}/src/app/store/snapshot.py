@@ -50,9 +50,10 @@ class _Snapshot(BaseModel):
 
     @model_validator(mode="after")
     def _has_its_turns(self) -> Self:
-        starts, end = [start.at for start in self.app_data.turns or []], len(self.data.messages)
-        is_empty = self.app_data.turns == [] and not end
-        if starts != sorted({*starts} & {*range(end)}) or (not end and not is_empty):
+        turns, end = self.app_data.turns, len(self.data.messages)
+        starts = [start.at for start in turns or []]
+        is_known = self.app_data.turn > 0 if end else turns == []
+        if not is_known or starts != sorted({*starts} & {*range(end)}):
             raise ValueError("not the turns of these messages")
         return self
 
