@@ -11,16 +11,11 @@ REQUESTS = "src/app/requests.py"
 CONTRACT = "src/app/contract.py"
 LOCK = "            async with self._locks.setdefault(session_id, asyncio.Lock()):\n"
 ENTRIES = "settings.session_idle_seconds\n"
-OWNER = 'self.snapshot["app_data"]["actor"] != actor'
+OWNER = 'self.last["actor"] != actor'
 GUARD = "    check_access(request, runtime, needs_token=needs_token)\n"
 DRAINING = '        if self.is_draining:\n            raise AgentError("draining")\n'
-PROMPT = (
-    "    prompt = _read_prompt(parse_json(raw), runtime.settings.max_prompt_chars)\n"
-    "    if prompt is None and is_new:\n"
-    '        raise AgentError("invalid_request", '
-    '"To end a session, send its id in the session header.")\n'
-)
-ACTOR = "    actor = read_actor(request, runtime)\n"
+BODY = "    call = _read_body(parse_json(raw), session_id, runtime)\n"
+DROP = "self.turns = _drop(self.data, self.turns, lambda at: at >= excess)\n"
 
 FAULTS = [
     # Sessions.
@@ -36,7 +31,12 @@ FAULTS = [
         LOCK,
         LOCK.replace("asyncio.Lock()", 'self._locks.setdefault("", asyncio.Lock())'),
     ),
-    Fault("one turn less may wait", SESSIONS, "> self._queue:", ">= self._queue:"),
+    Fault(
+        "one turn less may wait",
+        SESSIONS,
+        "> self.settings.session_queue:",
+        ">= self.settings.session_queue:",
+    ),
     Fault(
         "a turn that is cancelled while it waits is counted for ever",
         SESSIONS,
@@ -60,7 +60,7 @@ FAULTS = [
         "            pass\n",
     ),
     Fault("no actor counts as anyone", SESSIONS, OWNER, f"actor and {OWNER}"),
-    Fault("the actor is not stored", SESSIONS, "actor=self._actor", "actor=None"),
+    Fault("the actor is not stored", SESSIONS, "    actor=self._actor,\n", "    actor=None,\n"),
     Fault(
         "a turn without a key is replayed to the next one without",
         SESSIONS,
@@ -79,7 +79,34 @@ FAULTS = [
         "key=turn.key,",
         'key=turn.key or (self.snapshot and self.snapshot["app_data"]["key"]),',
     ),
-    Fault("turns are not counted", SESSIONS, "+ 1 if last else 1", "if last else 1"),
+    Fault(
+        "turns are not counted",
+        SESSIONS,
+        "turn.number = self.number + 1 -",
+        "turn.number = self.number -",
+    ),
+    Fault(
+        "the history is not cut", SESSIONS, "- self._sessions.settings.history_messages", "- 10**9"
+    ),
+    Fault(
+        "the history is one turn shorter than allowed",
+        SESSIONS,
+        DROP,
+        DROP.replace(">=", ">"),
+    ),
+    Fault(
+        "the history may be a turn longer than allowed",
+        SESSIONS,
+        DROP,
+        DROP.replace("at >=", "at + 2 >="),
+    ),
+    Fault(
+        "the history is cut in the middle of a turn",
+        SESSIONS,
+        DROP,
+        'self.data["messages"] = self.data["messages"][excess:]\n',
+    ),
+    Fault("a long turn is forgotten", SESSIONS, "starts), starts[-1])", "starts), 10**9)"),
     Fault("a session that ends is kept", STORE, "self._entries.pop(session_id, None)", "pass"),
     # The server.
     Fault(
@@ -152,16 +179,21 @@ FAULTS = [
     Fault(
         "anyone may end a session",
         SERVER,
-        "        async with runtime.sessions.open(call.session_id, call.actor) as session:\n"
+        "        async with runtime.sessions.open(id, actor) as session:\n"
         "            await session.end()\n",
-        "        await runtime.sessions.store.end(call.session_id)\n",
+        "        await runtime.sessions.store.end(id)\n",
     ),
     # Reading a request.
     Fault(
         "only the host is checked", REQUESTS, 'for origin in get("origin")]', "for origin in ()]"
     ),
     Fault("a body of any size is read", REQUESTS, "    if size > max_bytes:\n", "    if False:\n"),
-    Fault("the actor is checked before the body", REQUESTS, PROMPT + ACTOR, ACTOR + PROMPT),
+    Fault(
+        "the actor is checked before the body",
+        REQUESTS,
+        BODY,
+        f"    read_actor(request, runtime)\n{BODY}",
+    ),
     Fault(
         "the custom actor header is ignored",
         CONTRACT,

@@ -4,10 +4,10 @@ from tests.mutation.fault import Fault
 
 TURN = "src/turn.ts"
 STOPS = "stopReason !== 'endTurn' && stopReason !== 'stopSequence'"
-RUN = "stream(runtime, agent, turn, stop),\n      )"
+RUN = "stream(runtime, agent, Object.assign(turn, { signal: stop })),\n      )"
 COMMIT = (
     "await session.commit(turn, { scope: 'agent', schema_version: '1.0', created_at: '', "
-    "data: agent.takeSnapshot({ preset: 'session' }).data }, [0], '', () => {})"
+    "data: agent.takeSnapshot({ preset: 'session' }).data as never }, () => {})"
 )
 
 FAULTS = [
@@ -20,8 +20,8 @@ FAULTS = [
     Fault(
         "the commit is forgotten",
         TURN,
-        "session.commit(turn, { scope, schema_version, created_at, data }, starts, reply, saved)",
-        "{ actor: turn.actor, key: turn.key, turn: turn.number, reply }",
+        "session.commit(turn, snapshot, saved)",
+        "{ turn: turn.number, reply: turn.reply } as LastTurn",
     ),
     Fault(
         "an empty reply is a turn",
@@ -30,13 +30,18 @@ FAULTS = [
         "",
     ),
     Fault("a blank reply is a turn", TURN, "if (isBlank(texts.join('')))", "if (!texts.join(''))"),
-    Fault("text before a tool call counts as the reply", TURN, "isBlank(texts.", "isBlank(chunks."),
+    Fault(
+        "text before a tool call counts as the reply",
+        TURN,
+        "isBlank(texts.join(''",
+        "isBlank(turn.reply.concat(''",
+    ),
     Fault(
         "a reply that is cut by its length is a turn",
         TURN,
         "if (error instanceof MaxTokensError) throw new AgentError("
         "'reply_incomplete', '', 'maxTokens')",
-        "if (error instanceof MaxTokensError) return chunks.join('')",
+        "if (error instanceof MaxTokensError) return",
     ),
     Fault(
         "a filtered reply is a turn", TURN, STOPS, f"{STOPS} && stopReason !== 'contentFiltered'"
@@ -54,14 +59,8 @@ FAULTS = [
     Fault(
         "the reply is the text of the last step only",
         TURN,
-        "return chunks.join('')",
-        "return texts.join('')",
-    ),
-    Fault(
-        "the history is cut between a tool call and its result",
-        TURN,
-        "role === 'user' && content[0]?.type === 'textBlock'",
-        "role === 'user'",
+        "turn.reply += text",
+        "turn.reply = text",
     ),
     Fault(
         "a caller reads what the model's exception says",

@@ -10,23 +10,22 @@ TURNS = "src/running_turns.ts"
 REQUESTS = "src/requests.ts"
 CONTRACT = "src/contract.ts"
 DEADLINE = "src/deadline.ts"
-OWNER = "if (this.snapshot && this.snapshot.app_data.actor !== actor) {"
+OWNER = "if (this.last && this.last.actor !== actor)"
 GUARD = "checkAccess(request, runtime, needsToken)"
 DRAINING = "    if (this.isDraining) throw new AgentError('draining')\n"
-PROMPT = (
-    "  const prompt = readPrompt(parseJson(raw), runtime.settings.maxPromptChars)\n"
-    "  if (prompt === null && isNew) {\n"
-    "    throw new AgentError('invalid_request', "
-    "'To end a session, send its id in the session header.')\n"
-    "  }\n"
-)
-ACTOR = "  const actor = readActor(request, runtime)\n"
+BODY = "  const call = readBody(parseJson(raw), sessionId, runtime)\n"
+DROP = "this.turns = drop(this.data, this.turns, (at) => at >= excess)\n"
 ABORT = "      for (const stop of this.tasks.values()) stop.abort(new AgentError('draining'))\n"
 
 FAULTS = [
     # Sessions.
     Fault("two turns of a session run at once", SESSIONS, "race([before, abort", "race([0, abort"),
-    Fault("one turn less may wait", SESSIONS, "> this.#limit)", ">= this.#limit)"),
+    Fault(
+        "one turn less may wait",
+        SESSIONS,
+        "> this.settings.sessionQueue)",
+        ">= this.settings.sessionQueue)",
+    ),
     Fault(
         "who gave up waiting keeps the place",
         SESSIONS,
@@ -60,21 +59,51 @@ FAULTS = [
         "sessionId, actor, signal, (session) => session.end()",
         "sessionId, null, signal, (session) => session.end()",
     ),
-    Fault("the actor is not stored", SESSIONS, "actor: this.#actor", "actor: null"),
+    Fault(
+        "the actor is not stored",
+        SESSIONS,
+        "{ actor: this.actor, turn: n",
+        "{ actor: null, turn: n",
+    ),
     Fault(
         "a turn without a key is replayed to the next one without",
         SESSIONS,
         "key !== null && key",
         "key",
     ),
-    Fault("a replay needs no key that matches", SESSIONS, "key === last.key", "last.key"),
+    Fault("a replay needs no key that matches", SESSIONS, "key === this.last.key", "this.last.key"),
     Fault(
         "a key is good until the next turn that has one",
         SESSIONS,
-        "number, key, reply }",
-        "number, reply, key: key ?? this.snapshot?.app_data.key ?? null }",
+        "turn: number, key, reply, turns }",
+        "turn: number, key: key ?? this.last?.key ?? null, reply, turns }",
     ),
-    Fault("turns are not counted", SESSIONS, "turn ?? 0) + 1", "turn ?? 1)"),
+    Fault(
+        "turns are not counted",
+        SESSIONS,
+        "turn.number = this.number + 1 -",
+        "turn.number = this.number -",
+    ),
+    Fault("the history is not cut", SESSIONS, "- this.sessions.settings.historyMessages", "- 1e9"),
+    Fault(
+        "the history is one turn shorter than allowed",
+        SESSIONS,
+        DROP,
+        DROP.replace(">=", ">"),
+    ),
+    Fault(
+        "the history may be a turn longer than allowed",
+        SESSIONS,
+        DROP,
+        DROP.replace("at >=", "at + 2 >="),
+    ),
+    Fault(
+        "the history is cut in the middle of a turn",
+        SESSIONS,
+        DROP,
+        "this.data.messages = this.data.messages.slice(excess)\n",
+    ),
+    Fault("a long turn is forgotten", SESSIONS, "?? turns.at(-1))?.at ?? 0", ")?.at ?? 1e9"),
     Fault("a session that ends is kept", STORE, "    this.entries.delete(sessionId)\n", ""),
     Fault("a turn may take for ever", DEADLINE, "seconds * 1000)", "seconds * 10_000)"),
     # The server.
@@ -120,7 +149,12 @@ FAULTS = [
     # Reading a request.
     Fault("only the host is checked", REQUESTS, "!origin.every(", "![].every("),
     Fault("a body of any size is read", REQUESTS, "  if (size > maxBytes) {\n", "  if (false) {\n"),
-    Fault("the actor is checked before the body", REQUESTS, PROMPT + ACTOR, ACTOR + PROMPT),
+    Fault(
+        "the actor is checked before the body",
+        REQUESTS,
+        BODY,
+        f"  readActor(request, runtime)\n{BODY}",
+    ),
     Fault("any key is valid", REQUESTS, "(isNew || !contract.KEY.test(key))", "isNew"),
     Fault(
         "the custom actor header is ignored",

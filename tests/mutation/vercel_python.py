@@ -3,9 +3,9 @@
 from tests.mutation.fault import Fault
 
 TURN = "src/app/turn.py"
-COMMIT = 'session.commit(turn, _snapshot([_dump(ai.user_message("x"))]), [0], "", print)'
+COMMIT = 'session.commit(turn, _snapshot([_dump(ai.user_message("x"))]), print)'
 AFTER_TIMEOUT = '            raise AgentError("turn_timeout") from None\n'
-STAGED = "                staged = _stage(session.snapshot, runtime.settings.history_messages)\n"
+STAGED = '                staged, start = session.data["messages"], session.start["at"]\n'
 UNFINISHED = '    if reason != "stop" and not (calls and reason == "tool_call"):\n'
 
 FAULTS = [
@@ -25,15 +25,15 @@ FAULTS = [
     Fault(
         "only the reply of a turn is committed",
         TURN,
-        "[prompt, *run.messages[len(messages) :]]",
-        "[prompt, run.messages[-1]]",
+        "*map(_dump, added)]",
+        "*map(_dump, [added[0], added[-1]])]",
     ),
     Fault("a blank reply is a turn", TURN, "not is_blank(p.text)", "p.text"),
     Fault(
         "text before a tool call counts as the reply",
         TURN,
-        "if not run.messages[-1].text:",
-        'if is_blank("".join(texts)):',
+        "if not run.messages[-1].text and",
+        "if is_blank(turn.reply) and",
     ),
     Fault(
         "a filtered reply is a turn",
@@ -52,22 +52,9 @@ FAULTS = [
     Fault(
         "the reply is the text of the last step only",
         TURN,
-        '    return "".join(texts), ',
-        "    return run.messages[-1].text, ",
+        "turn.reply += well_formed(event.chunk)",
+        "turn.reply = well_formed(event.chunk)",
     ),
-    Fault(
-        "the history may be a turn longer than allowed",
-        TURN,
-        "if len(stored) - s <= limit",
-        "if len(stored) - s <= limit + 2",
-    ),
-    Fault(
-        "the history is cut between a tool call and its result",
-        TURN,
-        'if message["role"] == "user"',
-        'if message["role"] in {"user", "tool"}',
-    ),
-    Fault("a long turn is forgotten", TURN, "<= limit), starts[-1])", "<= limit), len(stored))"),
     Fault(
         "a caller reads what the model's exception says",
         TURN,

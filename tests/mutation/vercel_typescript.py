@@ -3,10 +3,10 @@
 from tests.mutation.fault import Fault
 
 TURN = "src/turn.ts"
-RUN = "stream(runtime, turn, [...messages, prompt], stop),\n      )"
+RUN = "stream(runtime, Object.assign(turn, { signal: stop }), staged),\n      )"
 COMMIT = (
     "await session.commit(turn, { scope: 'agent', schema_version: '1.0', created_at: '', "
-    "data: { messages: [...messages, prompt] } }, [0], '', () => {})"
+    "data: { messages: staged } }, () => {})"
 )
 
 FAULTS = [
@@ -19,14 +19,14 @@ FAULTS = [
     Fault(
         "the commit is forgotten",
         TURN,
-        "session.commit(turn, snapshot, startsOf(data.messages), reply, saved)",
-        "{ actor: turn.actor, key: turn.key, turn: turn.number, reply }",
+        "session.commit(turn, snapshot, () => runtime.committed(turn, added))",
+        "{ turn: turn.number, reply: turn.reply } as LastTurn",
     ),
     Fault(
         "only the reply of a turn is committed",
         TURN,
-        "const added = [prompt, ...responses]",
-        "const added = [prompt, ...responses.slice(-1)]",
+        "...staged.slice(session.start.at), ...responses]",
+        "...staged.slice(session.start.at), ...responses.slice(-1)]",
     ),
     Fault(
         "an empty reply is a turn",
@@ -38,7 +38,7 @@ FAULTS = [
         "text before a tool call counts as the reply",
         TURN,
         "isBlank(text)) throw",
-        "isBlank(chunks.join(''))) throw",
+        "isBlank(turn.reply)) throw",
     ),
     Fault(
         "a cut stream is a turn",
@@ -64,16 +64,9 @@ FAULTS = [
     Fault(
         "the reply is the text of the last step only",
         TURN,
-        "return [chunks.join(''),",
-        "return [text,",
+        "turn.reply += chunk",
+        "turn.reply = chunk",
     ),
-    Fault(
-        "the history is cut in front of a reply",
-        TURN,
-        "(message.role === 'user' ?",
-        "(message.role !== 'tool' ?",
-    ),
-    Fault("a long turn is forgotten", TURN, "?? starts.at(-1))", "?? messages.length)"),
     Fault(
         "a caller reads what the model's exception says",
         TURN,
