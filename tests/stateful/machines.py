@@ -1,0 +1,33 @@
+"""A copy of a render in which a machine of random schedules runs, with an agent of its own."""
+
+import shutil
+from pathlib import Path
+
+from tests.installed import NODE
+
+HERE = Path(__file__).parent
+VARIANT = "+approval"  # which render of a target it is
+
+
+def arrange(target: str, project: Path, folder: Path) -> list[str]:
+    """Copy an installed render into `folder`; return the command that runs the machine in there.
+
+    The variable SCHEDULES is how many schedules it runs.
+    """
+    shutil.copytree(project / "src", folder / "src", ignore=shutil.ignore_patterns("__pycache__"))
+    own, tests = HERE / "agents" / target.replace("-", "_"), folder / "tests"
+    tests.mkdir()
+    if target.endswith("-python"):
+        shutil.copy(own.with_suffix(".py"), folder / "src" / "app" / "agent.py")
+        for source in (project / "tests" / "conftest.py", HERE / "python_machine.py"):
+            shutil.copy(source, tests)
+        python = str(project / ".venv" / "bin" / "python")
+        paths = f"pythonpath={folder / 'src'} {tests}"
+        options = ["-q", "-p", "no:cacheprovider", "-p", "no:logging", "-c", "/dev/null"]
+        return [python, "-m", "pytest", "tests/python_machine.py", *options, "-o", paths]
+    shutil.copy(own.with_suffix(".ts"), folder / "src" / "agent.ts")
+    for source in (project / "tests" / "scripted_model.ts", HERE / "typescript_machine.ts"):
+        shutil.copy(source, tests)
+    shutil.copy(project / "package.json", folder)
+    (folder / "node_modules").symlink_to((project / "node_modules").resolve())
+    return [str(NODE), "tests/typescript_machine.ts"]
