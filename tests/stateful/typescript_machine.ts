@@ -473,7 +473,9 @@ class Machine {
   async again(session: string, writer: number): Promise<void> {
     const { prompt, replaces, key } = this.latest.get(session) ?? {}
     if (!key) return
-    await this.run(this.asks(session, { prompt: prompt!, replaces: replaces!, key, writer, steps: [['ok']] }))
+    await this.run(
+      this.asks(session, { prompt: prompt!, replaces: replaces!, key, writer, steps: [['ok']] }),
+    )
   }
 
   async answer(given: string, verdicts: boolean[], wrong: string, what: Partial<Operation>) {
@@ -497,9 +499,12 @@ class Machine {
   /** What work on the sessions comes to: what it returns, or the type of its error. */
   async change(operation: Operation, work: (sessions: Sessions) => Promise<unknown>) {
     const { sessions } = this.runtimes[operation.writer]!
-    operation.outcome = await OPERATION.run(operation, () => work(sessions)).then(String, (error) => {
-      return error instanceof AgentError ? error.type : String(error)
-    })
+    operation.outcome = await OPERATION.run(operation, () => work(sessions)).then(
+      String,
+      (error) => {
+        return error instanceof AgentError ? error.type : String(error)
+      },
+    )
     this.forget()
   }
 
@@ -560,7 +565,10 @@ function checkStored({ app_data: kept, data }: any, history: History): void {
   assert.deepEqual([kept.turn, kept.key, kept.reply], [turns.length, ...last])
   const starts: number[] = kept.turns.map(({ at }: { at: number }) => at)
   const words = starts.map((at, n) => wordsOf(data.messages.slice(at, starts[n + 1])))
-  assert.deepEqual(words, held.map((past) => past.words))
+  assert.deepEqual(
+    words,
+    held.map((past) => past.words),
+  )
   assert.deepEqual(
     kept.turns.map(({ key }: { key: string }) => key),
     held.map(({ key }) => key),
@@ -572,7 +580,10 @@ function checkStored({ app_data: kept, data }: any, history: History): void {
   assert.equal(pending === undefined, waiting === undefined)
   if (!waiting) return
   const asked = pending.calls.map(({ tool, id }: { tool: string; id: string }) => [tool, id])
-  assert.deepEqual(asked, waiting.calls.filter(([name]) => name === 'delete_order'))
+  assert.deepEqual(
+    asked,
+    waiting.calls.filter(([name]) => name === 'delete_order'),
+  )
   const { key, words: soFar, reply } = waiting.soFar
   const told = [pending.turn, pending.key, pending.prompt, pending.reply, pending.until]
   assert.deepEqual(told, [waiting.after + 1, key, soFar[0], reply, waiting.until])
