@@ -43,15 +43,16 @@ def run(target: Target, fault: Fault | None = None) -> Outcome:
                 shutil.copytree(source, copy / name, ignore=shutil.ignore_patterns("__pycache__"))
             else:
                 shutil.copy2(source, copy / name, follow_symlinks=False)
+        command = target.command(project, copy)
         if fault is not None:
             fault.apply(copy)
-        return _outcome(target, project, copy)
+        return _outcome(target, command, copy)
 
 
-def _outcome(target: Target, project: Path, copy: Path) -> Outcome:
+def _outcome(target: Target, command: list[str], copy: Path) -> Outcome:
     try:
         environment = {**clean_environment(), **target.variables(copy)}
-        result = forks.run(target.command(project), copy, environment, PATIENCE_SECONDS)
+        result = forks.run(command, copy, environment, PATIENCE_SECONDS)
     except subprocess.TimeoutExpired:
         return Outcome("broken", f"The tests did not end in {PATIENCE_SECONDS} seconds.")
     verdicts = {0: "passed", target.failed: "failed"}

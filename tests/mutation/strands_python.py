@@ -10,7 +10,6 @@ OPENED = (
     "        runtime.sessions.open(turn.session_id, turn.actor) as session,\n"
     "    ):\n"
     "        if last := await session.begin(turn):\n"
-    '            await turn.emit(last["reply"])\n'
     "            return last\n"
     "        try:\n"
     f"            async with {TIMEOUT} as limit:\n"
@@ -82,16 +81,15 @@ FAULTS = [
     Fault(
         "a chunk is emitted twice",
         TURN,
-        "await turn.emit(well_formed(text))\n",
-        "await turn.emit(well_formed(text + text))\n",
+        "await turn.emit(turn.texts[-1])\n",
+        "await turn.emit(turn.texts[-1] * 2)\n",
     ),
     Fault(
         "the reply is the text of the last step only",
         TURN,
-        "turn.reply += well_formed(text)",
-        "turn.reply = well_formed(text)",
+        "turn.texts.append(well_formed(text))",
+        "turn.texts[:] = [well_formed(text)]",
     ),
-    Fault("a replay emits nothing", TURN, 'await turn.emit(last["reply"])\n', "pass\n"),
     Fault(
         "a caller reads what the model's exception says",
         TURN,

@@ -5,6 +5,7 @@ A render shares a list with the other one in its language, and brings one for it
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from tests.installed import NODE
@@ -12,11 +13,14 @@ from tests.mutation import (
     python,
     strands_python,
     strands_typescript,
+    transactions_python,
+    transactions_typescript,
     typescript,
     vercel_python,
     vercel_typescript,
 )
 from tests.mutation.fault import Fault
+from tests.stateful.machines import VARIANT, arrange
 
 
 @dataclass(frozen=True)
@@ -28,7 +32,7 @@ class Target:
 
     variant: str
     copied: tuple[str, ...]
-    command: Callable[[Path], list[str]]
+    command: Callable[[Path, Path], list[str]]
     variables: Callable[[Path], dict[str, str]]
     failed: int  # the exit code that says: the tests ran, and one failed
     own: list[Fault]
@@ -40,7 +44,7 @@ class Target:
         return self.own + self.shared
 
 
-def pytest_of(project: Path) -> list[str]:
+def pytest_of(project: Path, _: Path) -> list[str]:
     """The render's pytest, which stops at the first failure and leaves no files."""
     python = str(project / ".venv" / "bin" / "python")
     return [python, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider"]
@@ -51,7 +55,7 @@ def own_modules_first(copy: Path) -> dict[str, str]:
     return {"PYTHONPATH": str(copy / "src"), "PYTHONDONTWRITEBYTECODE": "1"}
 
 
-def node_test_of(_: Path) -> list[str]:
+def node_test_of(_project: Path, _copy: Path) -> list[str]:
     """Node's tests, which stop at the first failure."""
     reporter = Path(__file__).with_name("first_failure.mjs").as_uri()
     # In one process, so that nothing is left of them.
@@ -61,6 +65,18 @@ def node_test_of(_: Path) -> list[str]:
 def nothing_more(_: Path) -> dict[str, str]:
     """Modules are found beside the tests."""
     return {}
+
+
+def first_failure_of(_: Path) -> dict[str, str]:
+    """Random schedules, as many as find each of these faults, up to the first that fails."""
+    return {"SCHEDULES": "1000", "FIRST_FAILURE": "1"}
+
+
+def schedules_target(target: str, own: list[Fault], shared: list[Fault]) -> Target:
+    """A render whose tests are random schedules of turns: see tests/stateful."""
+    failed = 1 if target.endswith("-python") else 3
+    command = partial(arrange, target)
+    return Target(target + VARIANT, (), command, first_failure_of, failed, own, shared)
 
 
 def python_target(variant: str, own: list[Fault]) -> Target:
@@ -80,6 +96,15 @@ TARGETS = {
     "vercel-python": python_target("vercel-python", vercel_python.FAULTS),
     "strands-typescript": typescript_target("strands-typescript", strands_typescript.FAULTS),
     "vercel-typescript": typescript_target("vercel-typescript", vercel_typescript.FAULTS),
+    **{
+        target + VARIANT: schedules_target(target, own, module.FAULTS)
+        for target, own, module in (
+            ("strands-python", transactions_python.STRANDS, transactions_python),
+            ("vercel-python", transactions_python.VERCEL, transactions_python),
+            ("strands-typescript", transactions_typescript.STRANDS, transactions_typescript),
+            ("vercel-typescript", transactions_typescript.VERCEL, transactions_typescript),
+        )
+    },
 }
 
 # What the usual run tries: of each kind of fault one, by name; the full run tries all of them.
@@ -88,4 +113,8 @@ SAMPLE = {
     "vercel-python": {"only the reply of a turn is committed"},
     "strands-typescript": {"a session id that is not valid is echoed"},
     "vercel-typescript": {"a cut stream is a turn"},
+    "strands-python+approval": {"the state of the agent is not taken back"},
+    "vercel-python+approval": {"a denied call runs"},
+    "strands-typescript+approval": {"an approval is taken twice"},
+    "vercel-typescript+approval": {"answers are looked for in the last message only"},
 }

@@ -52,8 +52,8 @@ FAULTS = [
     Fault(
         "the reply is the text of the last step only",
         TURN,
-        "turn.reply += well_formed(event.chunk)",
-        "turn.reply = well_formed(event.chunk)",
+        "turn.texts.append(well_formed(event.chunk))",
+        "turn.texts[:] = [well_formed(event.chunk)]",
     ),
     Fault(
         "a caller reads what the model's exception says",

@@ -12,11 +12,11 @@ VARIANT = "+approval"  # which render of a target it is
 def arrange(target: str, project: Path, folder: Path) -> list[str]:
     """Copy an installed render into `folder`; return the command that runs the machine in there.
 
-    The variable SCHEDULES is how many schedules it runs.
+    The variable SCHEDULES is how many it runs; FIRST_FAILURE: without looking for a shorter one.
     """
     shutil.copytree(project / "src", folder / "src", ignore=shutil.ignore_patterns("__pycache__"))
     own, tests = HERE / "agents" / target.replace("-", "_"), folder / "tests"
-    tests.mkdir()
+    tests.mkdir(exist_ok=True)
     if target.endswith("-python"):
         shutil.copy(own.with_suffix(".py"), folder / "src" / "app" / "agent.py")
         for source in (project / "tests" / "conftest.py", HERE / "python_machine.py"):

@@ -26,11 +26,11 @@ from app.session_store import InProcess, Stored
 from app.turn import take_turn
 from cachetools import TTLCache
 from conftest import ScriptedModel
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-CAPACITY, IDLE_SECONDS, WAITING_SECONDS, HISTORY = 3, 100, 1000, 12
+CAPACITY, IDLE_SECONDS, WAITING_SECONDS, HISTORY = 3, 100, 1000, 8
 SESSIONS = st.sampled_from("abcd")
 Step = list[Any]
 TOOL: Step = ["count", ("call", "look_up")]
@@ -672,6 +672,7 @@ def read(block: dict[str, Any]) -> tuple[str, str]:
 TestSchedules = Schedules.TestCase
 TestSchedules.settings = settings(
     max_examples=int(os.environ.get("SCHEDULES", "50")),
+    phases=[Phase.generate] if "FIRST_FAILURE" in os.environ else list(Phase),
     stateful_step_count=int(os.environ.get("STEPS", "20")),
     deadline=None,
     suppress_health_check=list(HealthCheck),

@@ -22,7 +22,7 @@ import { createSettings } from '../src/settings.ts'
 import { takeTurn } from '../src/turn.ts'
 import { ScriptedModel } from './scripted_model.ts'
 
-const [CAPACITY, IDLE_SECONDS, WAITING_SECONDS, HISTORY] = [3, 100, 1000, 12]
+const [CAPACITY, IDLE_SECONDS, WAITING_SECONDS, HISTORY] = [3, 100, 1000, 8]
 const SESSIONS = ['a', 'b', 'c', 'd']
 type Step = (string | Error | string[])[]
 type Call = [name: string, id: string]
@@ -674,7 +674,7 @@ const rules = fc.oneof(
   rule('outwait', outwaited, async (_, seconds) => void (wall += seconds * 1000)),
 )
 
-const { SCHEDULES = '50', SEED } = process.env
+const { SCHEDULES = '50', SEED, FIRST_FAILURE } = process.env
 const made = await makeCapabilities(createSettings({}, SETTINGS))
 const CAPABILITIES = (settings: Settings) =>
   made.map(({ constructor }) => new (constructor as any)(settings, []))
@@ -689,6 +689,11 @@ const schedules = fc.asyncProperty(
   },
 )
 const seed = SEED ? { seed: Number(SEED) } : {}
-await fc.assert(schedules, { numRuns: Number(SCHEDULES), ...seed })
+const options = { numRuns: Number(SCHEDULES), endOnFailure: FIRST_FAILURE !== undefined, ...seed }
+await fc.assert(schedules, options).catch((error) => {
+  console.log(`${error.message}\n${error.cause?.message}`)
+  console.log('FAILED typescript_machine.ts::schedules')
+  process.exit(3)
+})
 console.log(`${SCHEDULES} schedules`)
 process.exit() // whatever a framework still waits for
