@@ -77,10 +77,17 @@ class Waiting:
     """A turn that waits after this many turns: so far, and with the calls of this step."""
 
     after: int
+    key: str | None  # of the last request; so_far has that of the first
     so_far: Past
     calls: list[tuple[str, str]]
     rest: list[Step]
     until: float
+    mark: str = ""  # of the ids of its calls
+
+    @property
+    def ids(self) -> list[str]:
+        """What the calls that wait are called."""
+        return [f"{id}.{self.mark}" for name, id in self.calls if name == "delete_order"]
 
 
 @dataclass(frozen=True)
@@ -141,19 +148,17 @@ class Operation:
         waiting = found.waiting if found.waiting and now < found.waiting.until else None
         if self.actor and self.session in self.existing:
             return found, "session_forbidden"
-        if self.key is not None and self.key == found.last[0]:
-            return found, str(len(found.turns))
-        after, so_far, steps = len(found.turns), Past(self.key, (self.prompt,)), self.steps
-        if self.reasons is not None:
-            gated = (
-                {id for name, id in waiting.calls if name == "delete_order"} if waiting else None
-            )
-            if not waiting or gated != self.reasons.keys():
-                return found, "not_waiting"
+        key, after, steps = self.key, len(found.turns), self.steps
+        so_far = Past(key, (self.prompt,))
+        if self.reasons is not None and waiting and self.reasons.keys() == {*waiting.ids}:
             after, so_far, steps = waiting.after, waiting.so_far, waiting.rest
-            so_far = replace(with_results(so_far, waiting.calls), key=self.key or so_far.key)
-        elif waiting and self.key is not None and self.key == waiting.so_far.key:
+            so_far, key = with_results(so_far, waiting.calls), key or waiting.key
+        elif key and found.last[0] and key in {found.last[0], found.turns[-1].key}:
+            return found, str(len(found.turns))
+        elif key and waiting and key in {waiting.key, waiting.so_far.key}:
             return found, "waiting"
+        elif self.reasons is not None:
+            return found, "not_waiting"
         elif self.replaces is not None:
             after = (self.replaces or len(found.turns)) - 1
             if not found.first <= after < len(found.turns):
@@ -176,14 +181,20 @@ class Operation:
                 if not "".join(texts).strip():
                     return found, "empty_reply"
                 turns = (*staged.turns, so_far)
-                return History(turns, staged.first, (so_far.key, so_far.reply)), str(len(turns))
+                return History(turns, staged.first, (key, so_far.reply)), str(len(turns))
             if "delete_order" in names:
                 rest = list(steps[number + 1 :])
                 until = int(now) + WAITING_SECONDS
-                waits = Waiting(after, so_far, self.issue(number, step), rest, until)
+                waits = Waiting(after, key, so_far, self.issue(number, step), rest, until)
                 return replace(found, waiting=waits), "waiting"
             so_far = with_results(so_far, self.issue(number, step))
         raise AssertionError("a script without an end")
+
+    @property
+    def approved(self) -> list[str]:
+        """The calls that it approves, as the model called them."""
+        reasons = self.reasons or {}
+        return [id.rpartition(".")[0] for id, reason in reasons.items() if reason is None]
 
     @property
     def plan(self) -> list[Step]:
@@ -344,9 +355,9 @@ class Schedules(RuleBasedStateMachine):
             self.check(self.model[session] is found, "lost update", operation)
         if None in (operation.reasons or {}).values() and not claims:
             after, operation.is_claimed = replace(found, waiting=None), True
-            for id, reason in (operation.reasons or {}).items():
+            for id in operation.approved:
                 self.check(id not in self.claims, "claimed twice", operation)
-                self.claims |= {id: operation} if reason is None else {}
+                self.claims[id] = operation
         elif operation.prompt == "fork":
             source = operation.found[operation.session]
             turns = source.turns[: operation.replaces]
@@ -357,6 +368,9 @@ class Schedules(RuleBasedStateMachine):
         else:
             after, outcome = operation.expect(self.wall)
             self.check(after is not found, "saved", operation, outcome)
+            if after.waiting and outcome == "waiting":
+                mark = snapshot["app_data"]["pending"]["calls"][0]["id"].rpartition(".")[2]
+                after = replace(after, waiting=replace(after.waiting, mark=mark))
         self.model[session] = after
         try:
             check_stored(snapshot, after)
@@ -369,9 +383,8 @@ class Schedules(RuleBasedStateMachine):
         self.runs[id] += 1
         self.check(current_turn() is operation.turn, "another turn", operation)
         self.check(self.runs[id] == 1, "ran twice", id, operation)
-        calls = operation.found[operation.session].waiting
-        is_gated = ("delete_order", id) in (calls.calls if calls else [])
-        if is_gated or id in (operation.reasons or {}):
+        waiting = operation.found[operation.session].waiting
+        if waiting and ("delete_order", id) in waiting.calls:
             self.check(self.claims.get(id) is operation, "ran without approval", id, operation)
         for number, step in enumerate(operation.plan):
             if step and isinstance(step[-1], tuple):
@@ -423,8 +436,8 @@ class Schedules(RuleBasedStateMachine):
             expected = operation.expect(self.wall)[1]
             self.check(outcome == expected, "outcome", operation, expected)
             if operation.is_claimed:
-                ids = [id for id, reason in (operation.reasons or {}).items() if reason is None]
-                self.check(all(self.runs[id] == 1 for id in ids), "not run", operation, ids)
+                runs = [self.runs[id] for id in operation.approved]
+                self.check(runs == [1] * len(runs), "not run", operation, runs)
 
     def run(self, *works: Any) -> None:
         async def all_of_them() -> None:
@@ -456,9 +469,13 @@ class Schedules(RuleBasedStateMachine):
     def answers(self, session: str, verdicts: list[bool], **what: Any) -> Operation:
         """Answers to the calls that wait, approved or denied in turn."""
         waiting = self.model.get(session, History()).waiting
-        ids = [id for name, id in (waiting.calls if waiting else []) if name == "delete_order"]
-        reasons = {id: None if verdicts[n] else "no" for n, id in enumerate(ids or ["none"])}
-        return self.operation(session, reasons=reasons, **what)
+        ids = waiting.ids if waiting else ["none.0"]
+        reasons = {id: None if verdicts[n] else "no" for n, id in enumerate(ids)}
+        answers = self.operation(session, reasons=reasons, **what)
+        if verdicts[-1]:
+            answers.key = f"k{answers.id}"
+            self.latest[session] = answers
+        return answers
 
     @rule(
         session=SESSIONS,
@@ -495,7 +512,9 @@ class Schedules(RuleBasedStateMachine):
     @rule(session=SESSIONS, writer=st.integers(0, 1))
     def again(self, session: str, writer: int) -> None:
         if before := self.latest.get(session):
-            kept = {"prompt": before.prompt, "replaces": before.replaces, "key": before.key}
+            kept = {
+                name: getattr(before, name) for name in ("prompt", "replaces", "reasons", "key")
+            }
             self.run(self.take(self.operation(session, steps=[["ok"]], writer=writer, **kept)))
 
     @one_is(waits)
@@ -634,10 +653,11 @@ def check_stored(snapshot: dict[str, Any], history: History) -> None:
     assert (waiting is None) == (pending is None)
     if waiting and pending:
         asked = [(call["tool"], call["id"]) for call in pending["calls"]]
-        assert asked == [call for call in waiting.calls if call[0] == "delete_order"]
+        assert asked == [("delete_order", id) for id in waiting.ids]
         so_far = waiting.so_far
-        told = (pending["turn"], pending["key"], pending["prompt"], pending["reply"])
-        assert told == (waiting.after + 1, so_far.key, so_far.words[0], so_far.reply)
+        told = (pending["turn"], pending["prompt"], pending["reply"])
+        assert told == (waiting.after + 1, so_far.words[0], so_far.reply)
+        assert (pending["key"], pending["prompt_key"]) == (waiting.key, so_far.key)
         assert pending["until"] == waiting.until
 
 

@@ -60,10 +60,14 @@ interface Past {
 /** A turn that waits after so many turns: so far, and with the calls of this step. */
 interface Waiting {
   after: number
+  /** Of the last request; soFar has that of the first. */
+  key: string | null
   soFar: Past
   calls: Call[]
   rest: Step[]
   until: number
+  /** Of the ids of its calls. */
+  mark: string
 }
 
 /** A session of the model: all its turns, of which the first are no longer held. */
@@ -150,27 +154,40 @@ function withResults(past: Past, calls: Call[]): Past {
   return { ...past, words, seen, messages: past.messages + (isApart ? 2 : 1) }
 }
 
+/** What the calls that wait are called. */
+function idsOf({ calls, mark }: Waiting): string[] {
+  return gatedOf(calls).map((id) => `${id}.${mark}`)
+}
+
+/** The calls that are approved, as the model called them. */
+function approvedOf({ reasons }: Operation): string[] {
+  return [...(reasons ?? [])].flatMap(([id, reason]) => (reason === null ? [id.split('.')[0]!] : []))
+}
+
 function waitingOf({ waiting }: History): Waiting | undefined {
   return waiting && wall / 1000 < waiting.until ? waiting : undefined
 }
 
 /** What an operation makes of the session that it found: that, and a number or an error. */
 function expect(asked: Operation): [History, string] {
-  const { key, reasons, session, replaces, prompt } = asked
+  const { reasons, session, replaces, prompt } = asked
   const found = asked.found.get(session) ?? EMPTY
   const waiting = waitingOf(found)
   if (asked.actor && asked.existing.has(session)) return [found, 'session_forbidden']
-  if (key !== null && key === found.last[0]) return [found, `${found.turns.length}`]
-  let [after, steps] = [found.turns.length, asked.steps]
+  let { key, steps } = asked
+  let after = found.turns.length
   let soFar: Past = { key, words: [prompt], messages: 1, reply: '' }
-  if (reasons) {
-    const ids = gatedOf(waiting?.calls)
-    const isWhole = ids.length === reasons.size && ids.every((id) => reasons.has(id))
-    if (!waiting || !isWhole) return [found, 'not_waiting']
+  const isAnswered = reasons && waiting && isDeepStrictEqual([...reasons.keys()], idsOf(waiting))
+  if (isAnswered) {
     ;({ after, rest: steps } = waiting)
-    soFar = { ...withResults(waiting.soFar, waiting.calls), key: key ?? waiting.soFar.key }
-  } else if (waiting && key !== null && key === waiting.soFar.key) {
+    soFar = withResults(waiting.soFar, waiting.calls)
+    key ??= waiting.key
+  } else if (key && found.last[0] && [found.last[0], found.turns.at(-1)?.key].includes(key)) {
+    return [found, `${found.turns.length}`]
+  } else if (key && waiting && [waiting.key, waiting.soFar.key].includes(key)) {
     return [found, 'waiting']
+  } else if (reasons) {
+    return [found, 'not_waiting']
   } else if (replaces !== null) {
     after = (replaces || found.turns.length) - 1
     if (after < found.first || after >= found.turns.length) return [found, 'invalid_request']
@@ -189,13 +206,13 @@ function expect(asked: Operation): [History, string] {
     if (stop !== 'call') {
       if (!texts.join('').trim()) return [found, 'empty_reply']
       const turns = [...staged.turns, soFar]
-      return [{ turns, first: staged.first, last: [soFar.key, soFar.reply] }, `${turns.length}`]
+      return [{ turns, first: staged.first, last: [key, soFar.reply] }, `${turns.length}`]
     }
     const calls = issue(asked, number, step)
     if (tools.includes('delete_order')) {
       const until = Math.floor(wall / 1000) + WAITING_SECONDS
       const rest = steps.slice(number + 1)
-      return [{ ...found, waiting: { after, soFar, calls, rest, until } }, 'waiting']
+      return [{ ...found, waiting: { after, key, soFar, calls, rest, until, mark: '' } }, 'waiting']
     }
     soFar = withResults(soFar, calls)
   }
@@ -331,9 +348,9 @@ class Machine {
     if (reasons && [...reasons.values()].includes(null) && !isClaimed) {
       operation.isClaimed = true
       after = { ...found, waiting: undefined }
-      for (const [id, reason] of reasons) {
+      for (const id of approvedOf(operation)) {
         this.check(!this.claims.has(id), 'claimed twice', operation)
-        if (reason === null) this.claims.set(id, operation)
+        this.claims.set(id, operation)
       }
     } else if (prompt === 'fork') {
       const { turns, first } = operation.found.get(operation.session)!
@@ -344,6 +361,9 @@ class Machine {
     } else {
       ;[after, outcome] = expect(operation)
       this.check(after !== found, 'saved', operation, outcome)
+      if (after.waiting && outcome === 'waiting') {
+        after.waiting.mark = snapshot.app_data.pending.calls[0].id.split('.')[1]
+      }
     }
     this.model.set(session, after)
     try {
@@ -361,7 +381,7 @@ class Machine {
     this.runs.set(id, runs)
     this.check(currentTurn() === operation.turn, 'another turn', operation)
     this.check(runs === 1, 'ran twice', id, operation)
-    if (gatedOf(waiting?.calls).includes(id) || operation.reasons?.has(id)) {
+    if (gatedOf(waiting?.calls).includes(id)) {
       this.check(this.claims.get(id) === operation, 'ran without approval', id, operation)
     }
     const issued = planOf(operation).flatMap((step, number) => issue(operation, number, step))
@@ -405,8 +425,8 @@ class Machine {
     } else {
       const [, expected] = expect(operation)
       this.check(outcome === expected, 'outcome', operation, expected)
-      for (const [id, reason] of operation.isClaimed ? operation.reasons! : []) {
-        if (reason === null) this.check(this.runs.get(id) === 1, 'not run', operation, id)
+      for (const id of operation.isClaimed ? approvedOf(operation) : []) {
+        this.check(this.runs.get(id) === 1, 'not run', operation, id)
       }
     }
   }
@@ -440,11 +460,13 @@ class Machine {
 
   /** Answers to the calls that wait, approved or denied in turn. */
   answers(session: string, verdicts: boolean[], what: Partial<Operation>): Operation {
-    const ids = gatedOf(this.model.get(session)?.waiting?.calls)
-    const given = (ids.length > 0 ? ids : ['none']).map((id, n): [string, string | null] => {
+    const waiting = this.model.get(session)?.waiting
+    const given = (waiting ? idsOf(waiting) : ['none.0']).map((id, n): [string, string | null] => {
       return [id, verdicts[n] ? null : 'no']
     })
-    const asked = this.asks(session, { key: null, prompt: '', reasons: new Map(given), ...what })
+    const asked = this.asks(session, { prompt: '', reasons: new Map(given), ...what })
+    if (verdicts[2]) this.latest.set(session, asked)
+    else asked.key = null
     if (!this.model.has(session)) asked.actor = null
     return asked
   }
@@ -471,11 +493,11 @@ class Machine {
   }
 
   async again(session: string, writer: number): Promise<void> {
-    const { prompt, replaces, key } = this.latest.get(session) ?? {}
-    if (!key) return
-    await this.run(
-      this.asks(session, { prompt: prompt!, replaces: replaces!, key, writer, steps: [['ok']] }),
-    )
+    const before = this.latest.get(session)
+    if (!before) return
+    const { prompt, replaces, key } = before
+    const reasons = before.reasons && new Map(before.reasons)
+    await this.run(this.asks(session, { prompt, replaces, key, reasons, writer, steps: [['ok']] }))
   }
 
   async answer(given: string, verdicts: boolean[], wrong: string, what: Partial<Operation>) {
@@ -579,14 +601,12 @@ function checkStored({ app_data: kept, data }: any, history: History): void {
   const { pending } = kept
   assert.equal(pending === undefined, waiting === undefined)
   if (!waiting) return
-  const asked = pending.calls.map(({ tool, id }: { tool: string; id: string }) => [tool, id])
-  assert.deepEqual(
-    asked,
-    waiting.calls.filter(([name]) => name === 'delete_order'),
-  )
+  const asked = pending.calls.map(({ id }: { id: string }) => id)
+  assert.deepEqual(asked, idsOf(waiting))
   const { key, words: soFar, reply } = waiting.soFar
-  const told = [pending.turn, pending.key, pending.prompt, pending.reply, pending.until]
-  assert.deepEqual(told, [waiting.after + 1, key, soFar[0], reply, waiting.until])
+  const told = [pending.turn, pending.prompt, pending.reply, pending.until]
+  assert.deepEqual(told, [waiting.after + 1, soFar[0], reply, waiting.until])
+  assert.deepEqual([pending.key, pending.prompt_key], [waiting.key, key])
 }
 
 /** The words of a turn: a prompt of the user, then the model's, and each call has its result. */
