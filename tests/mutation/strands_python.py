@@ -10,6 +10,8 @@ OPENED = (
     "        runtime.sessions.open(turn.session_id, turn.actor) as session,\n"
     "    ):\n"
     "        if last := await session.begin(turn):\n"
+    "            if turn.reply:  # there is none of a turn that waits without text\n"
+    "                await turn.emit(turn.reply)\n"
     "            return last\n"
     "        try:\n"
     f"            async with {TIMEOUT} as limit:\n"

@@ -88,8 +88,8 @@ FAULTS = [
     Fault(
         "partial answers are taken",
         APPROVAL,
-        "{*ids} != turn.reasons.keys():",
-        "not {*ids} >= turn.reasons.keys():",
+        "turn.reasons.keys() == {*ids}:",
+        "{*ids} >= turn.reasons.keys():",
     ),
     Fault(
         "a waiting turn outlives WAITING_SECONDS",
@@ -118,8 +118,14 @@ FAULTS = [
     Fault(
         "a repeated prompt drops the turn that waits for it",
         APPROVAL,
-        'if waiting and turn.key is not None and turn.key == waiting["key"]:',
-        "if False:",
+        'key in {waiting["key"], waiting["prompt_key"]}:',
+        "key in {}:",
+    ),
+    Fault(
+        "a prompt that is repeated after its approvals runs again",
+        APPROVAL,
+        'self.start["key"], turn.key = waiting["prompt_key"], key',
+        'self.start["key"], turn.key = key, key',
     ),
     Fault(
         "a turn that waits takes the place of the one that it replaces",

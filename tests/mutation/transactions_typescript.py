@@ -86,12 +86,11 @@ FAULTS = [
         "if ([...turn.reasons.values()].includes(null)) await",
         "if (false) await",
     ),
-    Fault("partial answers are taken", APPROVAL, "ids.length !== turn.reasons.size ||", ""),
     Fault(
-        "half of the answers are taken",
+        "partial answers are taken",
         APPROVAL,
-        "ids.length !== turn.reasons.size || !ids.every((id) => turn.reasons.has(id))",
-        "![...turn.reasons.keys()].every((id) => ids.includes(id))",
+        "some.toSorted().join() === others.toSorted().join()",
+        "others.every((id) => some.includes(id))",
     ),
     Fault(
         "a waiting turn outlives WAITING_SECONDS",
@@ -115,16 +114,22 @@ FAULTS = [
     Fault(
         "a repeated prompt drops the turn that waits for it",
         APPROVAL,
-        "if (waiting && turn.key !== null && turn.key === waiting.key) {",
-        "if (waiting && waiting.key === '') {",
+        "[waiting.key, waiting.prompt_key].includes(key)",
+        "waiting.key === ''",
+    ),
+    Fault(
+        "a prompt that is repeated after its approvals runs again",
+        APPROVAL,
+        "this.start.key = waiting.prompt_key",
+        "this.start.key = key",
     ),
     Fault(
         "a turn that waits takes the place of the one that it replaces",
         APPROVAL,
-        "    await super.save(before, { ...last, pending: waiting } as LastTurn)\n",
+        "    await super.save(before, kept)\n",
         "    before.data = this.data\n"
-        "    Object.assign(last, { turns: this.turns, turn: this.cut(this.turns.length).turn })\n"
-        "    await super.save(before, { ...last, pending: waiting } as LastTurn)\n",
+        "    Object.assign(kept, { turns: this.turns, turn: this.cut(this.turns.length).turn })\n"
+        "    await super.save(before, kept)\n",
     ),
 ]
 

@@ -20,7 +20,7 @@ ABORT = "      for (const stop of this.tasks.values()) stop.abort(new AgentError
 FAULTS = [
     # Sessions.
     Fault("two turns of a session run at once", SESSIONS, "race([before, abort", "race([0, abort"),
-    Fault("a replay emits nothing", SESSIONS, "      await turn.emit(this.last.reply)\n", ""),
+    Fault("a replay emits nothing", SESSIONS, "'replayed', reply }", "'replayed' }"),
     Fault(
         "one turn less may wait",
         SESSIONS,
