@@ -214,7 +214,10 @@ def test_what_a_turn_stores_is_a_snapshot_of_the_contract(chat: Chat, one: Repli
     assert (snapshot["scope"], snapshot["schema_version"]) == ("agent", "1.0")
     assert snapshot["created_at"].endswith("Z") or "+00:00" in snapshot["created_at"]
     (turn,) = snapshot["app_data"].pop("turns")
-    assert (turn.pop("at"), turn.pop("key"), turn) in [(0, "key-1", {}), (0, "key-1", {"other": {}})]
+    assert (turn.pop("at"), turn.pop("key"), turn) in [
+        (0, "key-1", {}),
+        (0, "key-1", {"other": {}}),
+    ]
     last = {"actor": None, "turn": 1, "key": "key-1", "reply": "You said: One."}
     assert snapshot["app_data"] == last
     assert len(snapshot["data"]["messages"]) == 2
