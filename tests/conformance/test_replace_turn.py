@@ -9,9 +9,8 @@ from tests.conformance.chat import Chat, assert_done, assert_failed, echoed
 from tests.conformance.client import JSON, KEY
 from tests.conformance.conftest import NewChat
 from tests.conformance.provider import Provider
-from tests.conformance.server import Fleet, Server
+from tests.conformance.server import Server
 from tests.conformance.steps import CUT, Call, Hold, Refuse, Step
-from tests.conformance.targets import Target
 from tests.stores.agents import StoreFleet
 
 pytestmark = pytest.mark.about("sessions")
@@ -239,29 +238,3 @@ def test_a_session_of_an_older_version_can_be_edited(
     assert chat.recalled() == [*echoed("One."), *uncounted]
     assert chat.replace(1, "Other.").turn == 1
     assert chat.recalled() == echoed("Other.")
-
-
-def test_what_a_tool_keeps_beside_the_messages_is_as_it_was_before_the_turn(
-    target: Target, own_agents: Fleet, provider: Provider
-) -> None:
-    if "vercel" in target.name:
-        pytest.skip("the AI SDK keeps nothing but messages")
-    chat = Chat(own_agents.shared(), provider)
-
-    def remembered(text: str, number: int | None = None) -> str:
-        steps: list[Step] = [[Call("remember", {"text": text})], ["Done."]]
-        say = f"Keep {text}."
-        reply = chat.replace(number, say, *steps) if number else chat.say(say, *steps)
-        assert reply.turn == number or not number, reply
-        role, result = chat.history(chat.calls(say)[-1])[-1]
-        assert role == "result"
-        return str(result)
-
-    assert remembered("a") == "a"
-    chat.say("Nothing.")
-    assert remembered("b") == "a, b"
-    assert remembered("c") == "a, b, c"
-    assert remembered("d", 4) == "a, b, d"
-    assert remembered("e", 2) == "a, e"
-    assert remembered("f") == "a, e, f"
-    assert remembered("g", 1) == "g"
