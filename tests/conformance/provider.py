@@ -231,7 +231,11 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _body(self) -> bytes:
         if "chunked" not in self.headers.get("Transfer-Encoding", ""):
-            return self.rfile.read(int(self.headers.get("Content-Length", 0)))
+            size = int(self.headers.get("Content-Length", 0))
+            body = self.rfile.read(size)
+            if len(body) < size:
+                raise ConnectionResetError("a client was killed while it sent its request")
+            return body
         body = b""
         while size := int(self.rfile.readline().split(b";")[0], 16):
             body += self.rfile.read(size)
