@@ -24,7 +24,7 @@ class TurnStart(TypedDict):
 
     at: int
     key: str | None
-    other: NotRequired[dict[str, Any]]  # data than messages before the turn, if it changed that
+    other: NotRequired[dict[str, Any]]  # than messages, before a turn that changed it
 
 
 class LastTurn(TypedDict):
