@@ -20,11 +20,11 @@ Snapshot = dict[str, Any]
 
 
 class TurnStart(TypedDict):
-    """Where a turn begins: the index of its first message."""
+    """Where a turn begins, and what else the framework kept before it, if the turn changed that."""
 
-    at: int
+    at: int  # the index of its first message
     key: str | None
-    other: NotRequired[dict[str, Any]]  # than messages, before a turn that changed it
+    other: NotRequired[dict[str, Any]]
 
 
 class LastTurn(TypedDict):
