@@ -161,6 +161,7 @@ def test_turns_that_the_session_holds_no_longer_are_cut_at_its_first(fleet: Flee
 SEEDS = [1, 2]
 
 
+@pytest.mark.slow
 @ONE
 @pytest.mark.parametrize("seed", SEEDS)
 def test_two_tabs_show_what_the_session_holds(fleet: Fleet, provider: Provider, seed: int) -> None:
