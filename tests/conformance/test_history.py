@@ -24,7 +24,7 @@ def test_the_oldest_turns_go_first_and_the_count_goes_on(chat: Chat) -> None:
 
 def test_turns_of_the_same_words_are_different_turns(chat: Chat) -> None:
     assert [chat.say("Again.").turn for _ in range(5)] == [1, 2, 3, 4, 5]
-    assert chat.recalled() == echoed("Again.", "Again.")
+    assert chat.recalled() == echoed("Again."), "six messages are cut to at most two"
 
 
 def test_a_history_that_just_fits_is_whole(chat: Chat) -> None:

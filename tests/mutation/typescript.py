@@ -14,7 +14,7 @@ OWNER = "if (this.last && this.last.actor !== actor)"
 GUARD = "checkAccess(request, runtime, needsToken)"
 DRAINING = "    if (this.isDraining) throw new AgentError('draining')\n"
 BODY = "  const call = readBody(parseJson(raw), sessionId, runtime)\n"
-DROP = "this.turns = drop(this.data, this.turns, (at) => at >= excess)\n"
+DROP = "this.turns = drop(this.data, this.turns, (at) => at >= held - Math.floor(most / 2))\n"
 ABORT = "      for (const stop of this.tasks.values()) stop.abort(new AgentError('draining'))\n"
 
 FAULTS = [
@@ -85,7 +85,7 @@ FAULTS = [
         "turn.number = this.number + 1 -",
         "turn.number = this.number -",
     ),
-    Fault("the history is not cut", SESSIONS, "- this.sessions.settings.historyMessages", "- 1e9"),
+    Fault("the history is not cut", SESSIONS, "if (held > most) {", "if (held > most + 1e9) {"),
     Fault(
         "the history is one turn shorter than allowed",
         SESSIONS,
@@ -102,7 +102,7 @@ FAULTS = [
         "the history is cut in the middle of a turn",
         SESSIONS,
         DROP,
-        "this.data.messages = this.data.messages.slice(excess)\n",
+        "this.data.messages = this.data.messages.slice(held - most / 2 - 1)\n",
     ),
     Fault("a long turn is forgotten", SESSIONS, "?? turns.at(-1))?.at ?? 0", ")?.at ?? 1e9"),
     Fault("a session that ends is kept", STORE, "    this.entries.delete(sessionId)\n", ""),

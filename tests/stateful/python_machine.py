@@ -102,7 +102,8 @@ class History:
     def before(self, after: int) -> "History":
         """The session with so many turns, as the model of a turn is shown it."""
         first, turns = self.first, self.turns[:after]
-        while sum(past.messages for past in turns[first:]) > HISTORY and first < after - 1:
+        most = HISTORY if sum(past.messages for past in turns[first:]) <= HISTORY else HISTORY // 2
+        while sum(past.messages for past in turns[first:]) > most and first < after - 1:
             first += 1
         return History(turns, first)
 

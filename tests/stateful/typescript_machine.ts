@@ -120,7 +120,8 @@ function before({ turns: all, first }: History, after: number): History {
   const turns = all.slice(0, after)
   const sizeFrom = (at: number) => turns.slice(at).reduce((sum, past) => sum + past.messages, 0)
   let from = first
-  while (sizeFrom(from) > HISTORY && from < after - 1) from++
+  const most = sizeFrom(first) > HISTORY ? HISTORY / 2 : HISTORY
+  while (sizeFrom(from) > most && from < after - 1) from++
   return { turns, first: from, last: [null, ''] }
 }
 

@@ -79,11 +79,13 @@ test('turns of a session run one by one, and a full queue refuses', async () => 
   assert.deepEqual([running.tasks.size, sessions.queues.size], [0, 0])
 })
 
-test('history is cut in front of a prompt, and a long turn is kept whole', async () => {
-  const client = new Client([['a'], ['b'], ['c'], [['call']], [['call']]], { historyMessages: 4 })
-  for (const prompt of '12345') await client.say('s', prompt)
-  assert.equal(client.model.calls[3], '2 b 3 c 4')
-  assert.equal(client.model.calls[6], '4 (toolUse) (toolResult) (toolUse) (toolResult) ok 5')
+test('history is cut by half in front of a prompt, and a long turn is kept whole', async () => {
+  const calls: Step[] = [[['call']], [['call']], [['call']], [['call']]]
+  const script = [...[...'abcde'].map((text): Step => [text]), ...calls]
+  const client = new Client(script, { historyMessages: 8 })
+  for (const prompt of '1234567') await client.say('s', prompt)
+  assert.deepEqual(client.model.calls.slice(4, 6), ['1 a 2 b 3 c 4 d 5', '4 d 5 e 6'])
+  assert.equal(client.model.calls[10], `6${' (toolUse) (toolResult)'.repeat(4)} ok 7`)
   const { signal } = new AbortController()
   const { sessions } = client.runtime
   const stored = await sessions.open('s', null, signal, async ({ snapshot }) => snapshot)

@@ -58,12 +58,12 @@ async def test_turns_of_a_session_run_one_by_one_and_a_full_queue_refuses() -> N
     assert not client.runtime.sessions._locks
 
 
-async def test_history_is_cut_in_front_of_a_prompt_and_a_long_turn_is_kept_whole() -> None:
-    client = Client(["a"], ["b"], ["c"], [("call",)], [("call",)], history_messages=4)
-    for prompt in "12345":
+async def test_history_is_cut_by_half_in_front_of_a_prompt_and_a_long_turn_is_kept_whole() -> None:
+    client = Client(*"abcde", *[[("call",)]] * 4, history_messages=8)
+    for prompt in "1234567":
         await client.say("s", prompt)
-    assert client.model.calls[3] == "2 b 3 c 4"
-    assert client.model.calls[6] == "4 (toolUse) (toolResult) (toolUse) (toolResult) ok 5"
+    assert client.model.calls[4:6] == ["1 a 2 b 3 c 4 d 5", "4 d 5 e 6"]
+    assert client.model.calls[10] == "6" + " (toolUse) (toolResult)" * 4 + " ok 7"
     assert "system" not in str(await client.runtime.sessions.store.load("s"))
 
 

@@ -91,8 +91,11 @@ export class Session {
     turn.prompt ||= textOf(this.data.messages[this.turns[end]!.at] as Message)
     this.checkSize(turn.prompt)
     this.cut(end)
-    const excess = this.data.messages.length - this.sessions.settings.historyMessages
-    if (excess > 0) this.turns = drop(this.data, this.turns, (at) => at >= excess)
+    const [held, most] = [this.data.messages.length, this.sessions.settings.historyMessages]
+    if (held > most) {
+      // To half of it, so that most requests begin as the one before: caches hold.
+      this.turns = drop(this.data, this.turns, (at) => at >= held - Math.floor(most / 2))
+    }
     this.start = { at: this.data.messages.length, key: turn.key }
     this.#other = withoutMessages(this.data)
     return null

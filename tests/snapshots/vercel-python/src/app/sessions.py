@@ -69,9 +69,9 @@ class Session:
         turn.prompt = turn.prompt or _text(self.data["messages"][self.turns[end]["at"]])
         self.check_size(len(turn.prompt.encode()))
         self.cut(end)
-        excess = len(self.data["messages"]) - self._sessions.settings.history_messages
-        if excess > 0:
-            self.turns = _drop(self.data, self.turns, lambda at: at >= excess)
+        held, most = len(self.data["messages"]), self._sessions.settings.history_messages
+        if held > most:  # to half of it, so that most requests begin as the one before: caches hold
+            self.turns = _drop(self.data, self.turns, lambda at: at >= held - most // 2)
         self.start = TurnStart(at=len(self.data["messages"]), key=turn.key)
         self.other = _without_messages(self.data)
         return None
