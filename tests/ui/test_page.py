@@ -233,8 +233,8 @@ def test_a_history_that_was_cut_says_so(browser: Browser, fleet: Fleet, provider
         visitor.say(f"This is number {turn}.")
         visitor.committed(turn)
     visitor.page.reload()
-    visitor.sees("Turn 1 is gone: the agent keeps the latest messages of a session")
-    assert visitor.page.locator(".user").count() == 3
+    visitor.sees("Turns 1 to 2 are gone: the agent keeps the latest messages of a session")
+    assert visitor.page.locator(".user").count() == 2
     visitor.leave()
 
 
