@@ -31,7 +31,7 @@ FAULTS = [
         LOCK,
         LOCK.replace("asyncio.Lock()", 'self._locks.setdefault("", asyncio.Lock())'),
     ),
-    Fault("a replay emits nothing", SESSIONS, 'turn.texts = [self.last["reply"]]\n', "pass\n"),
+    Fault("a replay emits nothing", SESSIONS, ', [self.last["reply"]]\n', ", []\n"),
     Fault(
         "one turn less may wait",
         SESSIONS,

@@ -89,8 +89,8 @@ FAULTS = [
     Fault(
         "partial answers are taken",
         APPROVAL,
-        "some.toSorted().join() === others.toSorted().join()",
-        "others.every((id) => some.includes(id))",
+        "some.size === others.size && [...some].every((id) => others.has(id))",
+        "[...others].every((id) => some.has(id))",
     ),
     Fault(
         "a waiting turn outlives WAITING_SECONDS",

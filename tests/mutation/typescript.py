@@ -14,7 +14,7 @@ OWNER = "if (this.last && this.last.actor !== actor)"
 GUARD = "checkAccess(request, runtime, needsToken)"
 DRAINING = "    if (this.isDraining) throw new AgentError('draining')\n"
 BODY = "  const call = readBody(parseJson(raw), sessionId, runtime)\n"
-DROP = "this.turns = drop(this.data, this.turns, (at) => at >= held - Math.floor(most / 2))\n"
+FITS = "at >= held - Math.floor(most / 2)\n"
 ABORT = "      for (const stop of this.tasks.values()) stop.abort(new AgentError('draining'))\n"
 
 FAULTS = [
@@ -69,8 +69,8 @@ FAULTS = [
     Fault(
         "a turn without a key is replayed to the next one without",
         SESSIONS,
-        "key !== null && key",
-        "key",
+        "turn.key !== null && turn.key",
+        "turn.key",
     ),
     Fault("a replay needs no key that matches", SESSIONS, "key === this.last.key", "this.last.key"),
     Fault(
@@ -85,23 +85,23 @@ FAULTS = [
         "turn.number = this.number + 1 -",
         "turn.number = this.number -",
     ),
-    Fault("the history is not cut", SESSIONS, "if (held > most) {", "if (held > most + 1e9) {"),
+    Fault("the history is not cut", SESSIONS, "if (held > most) ", "if (held > most + 1e9) "),
     Fault(
         "the history is one turn shorter than allowed",
         SESSIONS,
-        DROP,
-        DROP.replace(">=", ">"),
+        FITS,
+        FITS.replace(">=", ">"),
     ),
     Fault(
         "the history may be a turn longer than allowed",
         SESSIONS,
-        DROP,
-        DROP.replace("at >=", "at + 2 >="),
+        FITS,
+        FITS.replace("at >=", "at + 2 >="),
     ),
     Fault(
         "the history is cut in the middle of a turn",
         SESSIONS,
-        DROP,
+        "this.turns = drop(this.data, this.turns, fits)\n",
         "this.data.messages = this.data.messages.slice(held - most / 2 - 1)\n",
     ),
     Fault("a long turn is forgotten", SESSIONS, "?? turns.at(-1))?.at ?? 0", ")?.at ?? 1e9"),

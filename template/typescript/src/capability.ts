@@ -61,7 +61,7 @@ export class Capability<S extends CoreSettings = CoreSettings> {
   sessionStore?(): SessionStore | undefined
   /** Return the class of sessions; the last capability that has this decides. */
   sessionClass?(): typeof Session
-  /** Return the turn that a body of POST /invocations asks for, unless it is a prompt's. */
+  /** Return the turn that a body of POST /invocations asks for; undefined if it is not yours. */
   read?(body: object, sessionId: string): Turn | undefined
   /** Ask a person in the terminal what a turn waits for; return the turn that goes on. */
   ask?(last: LastTurn, turn: Turn, read: Read): Promise<Turn | undefined>

@@ -86,7 +86,7 @@ class Capability:
         return Session
 
     def read(self, body: dict[str, Any], session_id: str) -> Turn | None:
-        """Return the turn that a body of POST /invocations asks for, unless it is a prompt's."""
+        """Return the turn that a body of POST /invocations asks for, or None if it is not yours."""
 
     def ask(self, last: LastTurn, turn: Turn, read: Callable[[str], str | None]) -> Turn | None:
         """Ask a person in the terminal what a turn waits for; return the turn that goes on."""

@@ -87,7 +87,7 @@ def chat(session: str, actor: str | None) -> None:
                     else:
                         turn.prompt = check_prompt(line, runtime.settings.max_prompt_chars)
                     last = runner.run(_show(take_turn(runtime, turn), reply))
-                    while last and (answers := runtime.first("ask", last, turn, screen.read)):
+                    while last and (answers := runtime.ask(last, turn, screen.read)):
                         last = runner.run(_show(take_turn(runtime, answers), reply))
                     if last:
                         done += 1

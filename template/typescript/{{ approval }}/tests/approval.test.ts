@@ -45,7 +45,7 @@ test('a call is denied, and a new prompt drops what waits', async () => {
   const [{ id }] = (await ask(client, { prompt: '1' })).waiting
   const denied = await ask(client, { deny: [{ id, reason: 'Not today.' }] })
   assert.equal(denied.reply, 'No.')
-  assert.match(JSON.stringify(await client.runtime.sessions.read('s', null)), /Not today\./)
+  assert.match(JSON.stringify((await client.runtime.sessions.read('s', null)).data), /Not today\./)
   assert.ok('waiting' in (await ask(client, { prompt: '2' })))
   assert.equal((await ask(client, { prompt: '3' })).dropped, true)
   assert.equal(client.model.calls.at(-1), '1 (toolUse) (toolResult) No. 3')

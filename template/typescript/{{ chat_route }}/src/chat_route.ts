@@ -9,8 +9,7 @@ import { parseJson, readActor, receive } from './requests.ts'
 import type { Handler } from './routes.ts'
 import type { Runtime } from './runtime.ts'
 import { Events, relay, type Result } from './server.ts'
-import { type LastTurn, serialize, type Session, type Snapshot } from './sessions.ts'
-import type { TurnStart } from './sessions.ts'
+import { serialize, type Session } from './sessions.ts'
 import { readTurns } from './stored_messages.ts'
 
 const STREAM_HEADER = 'x-vercel-ai-ui-message-stream'
@@ -21,8 +20,9 @@ type Response = Parameters<Handler>[1]
 type Part = { type: string; [field: string]: unknown }
 type Fields = Record<string, unknown>
 type Answers = { approve: unknown[]; deny: { id: unknown; reason?: unknown }[] }
-type Call = { id: string; tool: string; input: unknown }
-type Pending = { turn: number; prompt_key?: string; prompt: string; reply: string; calls: Call[] }
+type Waiting = { turn: number; prompt_key: string | null; prompt: string; reply: string } & {
+  calls: { id: string; tool: string; input: unknown }[]
+}
 
 /** The routes for a page with useChat; the chat's id is the session's. */
 export class ChatRoute extends Capability {
@@ -48,8 +48,7 @@ export class ChatRoute extends Capability {
       const text = await runtime.turns.reading(() => {
         // One by one: a large session takes all of the process for a moment.
         const read = lastRead.then(async () => {
-          const snapshot = await runtime.sessions.read(sessionId, actor)
-          return serialize(snapshot ? uiMessages(snapshot) : [])
+          return serialize(uiMessages(await runtime.sessions.read(sessionId, actor)))
         })
         // Then others are served; a timer that began at once would count the time of the read.
         lastRead = Promise.allSettled([read]).then(() => setImmediate().then(() => sleep(10)))
@@ -88,9 +87,9 @@ class PageTurn extends Turn {
   /** Return how many turns stay, and set the key: with it `begin` would replay the turn. */
   override follow(session: Session): number {
     const { id: key, replaced, after, seen } = this
-    const pending = pendingOf(session.last)
-    const kept = pending ? pending.turn - 1 : session.number // of what a page shows
-    const shown = kept + (pending ? 1 : 0)
+    const waiting = waitingOf(session)
+    const kept = waiting ? waiting.turn - 1 : session.number // of what a page shows
+    const shown = kept + (waiting ? 1 : 0)
     if (shown > 0 && seen !== null && seen !== shown) {
       const what = 'The session has other turns by now: reload it. Nothing was changed.'
       throw new AgentError('session_conflict', what)
@@ -98,7 +97,7 @@ class PageTurn extends Turn {
     Object.assign(this, { key })
     const first = session.number - session.turns.length + 1
     const found = /^turn-([1-9]\d{0,14})$/.exec(replaced ?? '')
-    let number = numbersOf(session.last, session.turns).get(replaced ?? '')
+    let number = numbersOf(session).get(replaced ?? '')
     if (number === undefined && after !== null) number = Math.min(after, kept) + 1
     number ??= found ? first + session.find(Number(found[1])) : session.number + 1
     return Math.min(Math.max(number - first, 0), session.turns.length)
@@ -292,38 +291,37 @@ function isText(value: unknown): value is { text: string } {
   return isObject(value) && value.type === 'text' && typeof value.text === 'string'
 }
 
-/** Return the turn that waits for approvals, if the record has one and its time is not over. */
-function pendingOf(last: LastTurn | null): Pending | null {
-  const pending = fieldsOf(({ ...last } as Fields).pending)
-  const { turn, prompt, reply, calls, until } = pending
-  const isText = typeof prompt === 'string' && typeof reply === 'string'
-  const isWhole = isNumber(turn) && isText && Array.isArray(calls) && isNumber(until)
-  return isWhole && Date.now() / 1000 < until ? (pending as Pending) : null
+/** Return the turn that waits for approvals, if one does. */
+function waitingOf({ waiting }: Session): Waiting | undefined {
+  return waiting as Waiting | undefined
 }
 
 /** Return the numbers of the turns by the ids of their prompts, which are their keys. */
-function numbersOf(last: LastTurn | null, turns: TurnStart[]): Map<string, number> {
-  if (!last) return new Map()
-  const first = last.turn - turns.length + 1
-  const numbers = new Map([[last.key, last.turn]]) // the last request may have had its own key
+function numbersOf(session: Session): Map<string, number> {
+  const { last, number, turns } = session
+  const waiting = waitingOf(session)
+  const numbers = new Map<string | null, number>()
+  if (last) numbers.set(last.key, number) // the last request may have had its own key
+  const first = number - turns.length + 1
   for (const [index, { key }] of turns.entries()) numbers.set(key, first + index)
-  const pending = pendingOf(last)
-  if (pending) numbers.set(pending.prompt_key ?? `turn-${pending.turn}`, pending.turn)
+  if (waiting) numbers.set(waiting.prompt_key ?? `turn-${waiting.turn}`, waiting.turn)
   numbers.delete(null)
   return numbers as Map<string, number>
 }
 
 /** Return the messages of a session, and those of the turn that waits, if one does. */
-function uiMessages({ app_data: last, data }: Snapshot): object[] {
-  const turns = readTurns((data as { messages: unknown[] }).messages)
-  const ids = new Map([...numbersOf(last, last.turns ?? [])].map(([id, turn]) => [turn, id]))
-  const [first, pending] = [last.turn - turns.length + 1, pendingOf(last)]
+function uiMessages(session: Session): object[] {
+  const { data, number } = session
+  const waiting = waitingOf(session)
+  const turns = readTurns(data.messages)
+  const ids = new Map([...numbersOf(session)].map(([id, turn]) => [turn, id]))
+  const first = number - turns.length + 1
   let shown = turns.map(([prompt, chunks], index) => {
     return { turn: first + index, prompt, parts: partsOf(chunks) }
   })
-  if (pending) {
-    shown = shown.filter(({ turn }) => turn < pending.turn)
-    shown.push({ ...pending, parts: waitingParts(pending) })
+  if (waiting) {
+    shown = shown.filter(({ turn }) => turn < waiting.turn)
+    shown.push({ ...waiting, parts: waitingParts(waiting) })
   }
   return shown.flatMap(({ turn, prompt, parts }) => {
     const id = ids.get(turn) ?? `turn-${turn}`
@@ -334,7 +332,7 @@ function uiMessages({ app_data: last, data }: Snapshot): object[] {
   })
 }
 
-function waitingParts({ reply, calls }: Pending): Part[] {
+function waitingParts({ reply, calls }: Waiting): Part[] {
   const asked = calls.flatMap(({ id, tool: name, input }) =>
     partsOf([{ id: callId(id), name, input }]).map((part) => {
       return { ...part, state: 'approval-requested', approval: { id } }

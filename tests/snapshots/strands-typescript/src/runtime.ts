@@ -14,7 +14,7 @@ import type { buildModel } from './model.ts'
 import { OfflineModel } from './offline_model.ts'
 import { Turns } from './running_turns.ts'
 import { InProcess } from './session_store.ts'
-import { type LastTurn, Sessions } from './sessions.ts'
+import { type LastTurn, Session, Sessions } from './sessions.ts'
 import { type CoreSettings, readSettings, withoutPassword } from './settings.ts'
 import { mergeTools } from './turn.ts'
 
@@ -39,9 +39,8 @@ export class Runtime {
     this.capabilities = capabilities
     this.turns = new Turns(settings.maxTurns)
     this.sessions = new Sessions(settings, store ?? new InProcess(settings))
-    for (const { sessionClass } of capabilities) {
-      if (sessionClass) this.sessions.sessionClass = sessionClass()
-    }
+    const classes = capabilities.flatMap((capability) => capability.sessionClass?.() ?? [])
+    this.sessions.sessionClass = classes.at(-1) ?? Session
   }
 
   /** Whether every caller must send an actor id. */
@@ -61,8 +60,12 @@ export class Runtime {
   }
 
   /** Ask a person in the terminal what a turn waits for; return the turn that goes on. */
-  ask(last: LastTurn, turn: Turn, read: Read): Promise<Turn | undefined> | undefined {
-    return this.capabilities.find(({ ask }) => ask)?.ask?.(last, turn, read)
+  async ask(last: LastTurn, turn: Turn, read: Read): Promise<Turn | undefined> {
+    for (const capability of this.capabilities) {
+      const next = await capability.ask?.(last, turn, read)
+      if (next) return next
+    }
+    return undefined
   }
 
   /** Return the tools of every turn. */

@@ -69,7 +69,7 @@ export async function chat(args: string[]): Promise<void> {
     } else if (command) {
       const [reply, { signal }] = [new Reply(), (keyboard.turn = new AbortController())]
       try {
-        let turn = new Turn({ sessionId, actor, key: null, prompt: '', emit: reply.show })
+        const turn = new Turn({ sessionId, actor, key: null, prompt: '', emit: reply.show })
         if (command === '/undo') {
           const takeBack = (session: Session) => session.takeBack()
           const number = await runtime.sessions.open(sessionId, actor, signal, takeBack)
@@ -80,10 +80,9 @@ export async function chat(args: string[]): Promise<void> {
         if (command === '/retry') turn.replaces = 0
         else turn.prompt = checkPrompt(line, runtime.settings.maxPromptChars)
         for (let next: Turn | undefined = turn; next;) {
-          turn = next
-          const last = await takeTurn(runtime, turn, signal)
+          const last = await takeTurn(runtime, next, signal)
           reply.stopWaiting()
-          next = await runtime.ask(last, turn, keyboard.ask)
+          next = await runtime.ask(last, next, keyboard.ask)
         }
         done++
         print('\n')

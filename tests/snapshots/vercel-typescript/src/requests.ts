@@ -170,11 +170,9 @@ function readBody(body: unknown, sessionId: string, runtime: Runtime): Turn | Ch
   const asked = runtime.read(body, sessionId)
   if (asked) return asked
   const replaces = 'replace_turn' in body ? readNumber(body, 'replace_turn') : null
-  const turn = new Turn({ sessionId, actor, key: null, prompt: '', replaces })
-  if (hasPrompt || replaces === null) {
-    turn.prompt = contract.checkPrompt(prompt, runtime.settings.maxPromptChars)
-  }
-  return turn
+  const isRepeat = replaces !== null && !hasPrompt
+  const text = isRepeat ? '' : contract.checkPrompt(prompt, runtime.settings.maxPromptChars)
+  return new Turn({ sessionId, actor, key: null, prompt: text, replaces })
 }
 
 function readNumber(body: object, name: string): number {

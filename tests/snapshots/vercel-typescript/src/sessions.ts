@@ -60,6 +60,8 @@ export class Session {
   protected readonly id: string
   protected readonly actor: string | null
   #other: object = {}
+  /** A turn that waits for an approval. */
+  readonly waiting: unknown
 
   constructor(sessions: Sessions, id: string, actor: string | null, loaded: Loaded) {
     this.sessions = sessions
@@ -80,8 +82,7 @@ export class Session {
    * Throws `invalid_request` if there is no turn to replace, and `session_too_large`.
    */
   async begin(turn: Turn): Promise<LastTurn | null> {
-    const { key } = turn
-    if (this.last && key !== null && key === this.last.key) {
+    if (this.last && turn.key !== null && turn.key === this.last.key) {
       const { reply } = this.last
       Object.assign(turn, { number: this.number, outcome: 'replayed', reply })
       return this.last
@@ -92,10 +93,9 @@ export class Session {
     this.checkSize(turn.prompt)
     this.cut(end)
     const [held, most] = [this.data.messages.length, this.sessions.settings.historyMessages]
-    if (held > most) {
-      // To half of it, so that most requests begin as the one before: caches hold.
-      this.turns = drop(this.data, this.turns, (at) => at >= held - Math.floor(most / 2))
-    }
+    // To half of it, so that most requests begin as the one before: caches hold.
+    const fits = (at: number) => at >= held - Math.floor(most / 2)
+    if (held > most) this.turns = drop(this.data, this.turns, fits)
     this.start = { at: this.data.messages.length, key: turn.key }
     this.#other = withoutMessages(this.data)
     return null
@@ -159,9 +159,9 @@ export class Session {
     const excess = Buffer.byteLength(committed) - store.maxBytes
     if (excess > 0) {
       const data = { ...taken.data }
-      const sizes = data.messages.map((message) => Buffer.byteLength(serialize(message)))
-      const sizeOf = (at: number) => sizes.slice(0, at).reduce((sum, size) => sum + size, 0)
-      last.turns = drop(data, last.turns, (at) => sizeOf(at) >= excess)
+      let size = 0
+      const ends = data.messages.map((message) => (size += Buffer.byteLength(serialize(message))))
+      last.turns = drop(data, last.turns, (at) => (ends[at - 1] ?? 0) >= excess)
       committed = serialize({ ...taken, data, app_data: last })
     }
     this.checkSize(committed)
@@ -251,12 +251,12 @@ export class Sessions {
     })
   }
 
-  /** Return what is committed, or null, without waiting for turns. Throws what `open` throws. */
-  async read(sessionId: string, actor: string | null): Promise<Snapshot | null> {
+  /** Return the session to read, without waiting for turns. Throws what `open` throws. */
+  async read(sessionId: string, actor: string | null): Promise<Session> {
     const loaded = await this.#loads.get(sessionId) // what the running turn began with
-    if (loaded) return new this.sessionClass(this, sessionId, actor, loaded).snapshot
+    if (loaded) return new this.sessionClass(this, sessionId, actor, loaded)
     const { signal } = new AbortController()
-    return this.open(sessionId, actor, signal, async ({ snapshot }) => snapshot)
+    return this.open(sessionId, actor, signal, async (session) => session)
   }
 
   async #load(sessionId: string): Promise<Loaded> {

@@ -3,8 +3,7 @@
 import asyncio
 import json
 import re
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeGuard
 
@@ -17,7 +16,7 @@ from .contract import SESSION_HEADER, AgentError, ToolCall, ToolResult, Turn
 from .requests import parse_json, read_actor, receive
 from .runtime import Runtime
 from .server import Events, relay
-from .sessions import LastTurn, Session, Snapshot, TurnStart
+from .sessions import Session
 from .stored_messages import read_turns
 
 STREAM_HEADER = "x-vercel-ai-ui-message-stream"
@@ -46,8 +45,8 @@ class ChatRoute(Capability):
             actor = read_actor(request, runtime)
             with runtime.turns.reading():
                 async with one_read:  # a large session takes all of the process for a moment
-                    snapshot = await runtime.sessions.read(session_id, actor)
-                    text = _json(_ui_messages(snapshot) if snapshot else [])
+                    session = await runtime.sessions.read(session_id, actor)
+                    text = _json(_ui_messages(session))
                     await asyncio.sleep(0.01)  # serves other requests
             response = Response(text, headers=contract.NO_SNIFF, media_type="application/json")
             return _private(request, response)
@@ -76,15 +75,15 @@ class PageTurn(Turn):
 
     def follow(self, session: Session) -> int:
         """Return how many turns stay, and set the key: with it `begin` would replay the turn."""
-        pending = _pending(session.last)
-        kept = pending["turn"] - 1 if pending else session.number  # of what a page shows
-        shown = kept + bool(pending)
+        waiting = session.waiting
+        kept = waiting["turn"] - 1 if waiting else session.number  # of what a page shows
+        shown = kept + bool(waiting)
         if shown and self.seen not in {None, shown}:
             what = "The session has other turns by now: reload it. Nothing was changed."
             raise AgentError("session_conflict", what)
         self.key, first = self.id, session.number - len(session.turns) + 1
         found = re.fullmatch("turn-([1-9][0-9]{0,14})", self.replaced or "")
-        number = _numbers(session.last, session.turns).get(self.replaced or "")
+        number = _numbers(session).get(self.replaced or "")
         if number is None and self.after is not None:
             number = min(self.after, kept) + 1
         if number is None:
@@ -188,11 +187,10 @@ async def _read_turn(request: Request, runtime: Runtime) -> tuple[Turn, Part]:
     messages = [body.get("message")] if messages is None else messages
     last = _fields(messages[-1] if isinstance(messages, list) and messages else None)
     answers = _read_answers(last) if last.get("role") == "assistant" else {}
-    if any(answers.values()) and isinstance(last.get("id"), str):
-        turn: Turn | None = runtime.first("read", answers, session_id)
-        if turn:
-            turn.actor, turn.headers = read_actor(request, runtime), request.headers
-            return turn, last
+    is_answered = any(answers.values()) and isinstance(last.get("id"), str)
+    if is_answered and (turn := runtime.read(answers, session_id)):
+        turn.actor, turn.headers = read_actor(request, runtime), request.headers
+        return turn, last
     if last.get("role") != "user":
         raise AgentError("invalid_request", "The last message must be one of role user.")
     replaced, seen = body.get("messageId"), body.get("seen")
@@ -258,35 +256,27 @@ def _is_text(part: Any) -> bool:
     return is_text and isinstance(part.get("text"), str)
 
 
-def _pending(last: Mapping[str, Any] | None) -> Part | None:
-    """Return the turn that waits for approvals, if the record has one and its time is not over."""
-    pending = _fields((last or {}).get("pending"))
-    types = {"turn": int, "prompt": str, "reply": str, "calls": list, "until": int}
-    is_whole = all(isinstance(pending.get(name), type) for name, type in types.items())
-    return pending if is_whole and time.time() < pending["until"] else None
-
-
-def _numbers(last: LastTurn | None, turns: Sequence[TurnStart]) -> dict[str, int]:
+def _numbers(session: Session) -> dict[str, int]:
     """Return the numbers of the turns by the ids of their prompts, which are their keys."""
-    if not last:
+    if not session.last:
         return {}
-    first = last["turn"] - len(turns) + 1
-    numbers = {last["key"]: last["turn"]}  # the last request may have had its own key
-    numbers |= {start["key"]: turn for turn, start in enumerate(turns, first)}
-    if pending := _pending(last):
-        numbers[pending.get("prompt_key") or f"turn-{pending['turn']}"] = pending["turn"]
+    numbers = {session.last["key"]: session.number}  # the last request may have had its own key
+    first = session.number - len(session.turns) + 1
+    numbers |= {start["key"]: turn for turn, start in enumerate(session.turns, first)}
+    if waiting := session.waiting:
+        numbers[waiting["prompt_key"] or f"turn-{waiting['turn']}"] = waiting["turn"]
     return {id: turn for id, turn in numbers.items() if id}
 
 
-def _ui_messages(snapshot: Snapshot) -> list[dict[str, Any]]:
+def _ui_messages(session: Session) -> list[dict[str, Any]]:
     """Return the messages of a session, and those of the turn that waits, if one does."""
-    last, turns = snapshot["app_data"], read_turns(snapshot["data"]["messages"])
-    ids = {turn: id for id, turn in _numbers(last, last.get("turns", [])).items()}
-    first, pending = last["turn"] - len(turns) + 1, _pending(last)
+    turns, waiting = read_turns(session.data["messages"]), session.waiting
+    ids = {turn: id for id, turn in _numbers(session).items()}
+    first = session.number - len(turns) + 1
     shown = [(turn, prompt, _parts(chunks)) for turn, (prompt, chunks) in enumerate(turns, first)]
-    if pending:
-        shown = [exchange for exchange in shown if exchange[0] < pending["turn"]]
-        shown.append((pending["turn"], pending["prompt"], _waiting_parts(pending)))
+    if waiting:
+        shown = [exchange for exchange in shown if exchange[0] < waiting["turn"]]
+        shown.append((waiting["turn"], waiting["prompt"], _waiting_parts(waiting)))
     messages = list[Part]()
     for turn, prompt, parts in shown:
         id, said = ids.get(turn, f"turn-{turn}"), {"type": "text", "text": prompt}
@@ -296,9 +286,9 @@ def _ui_messages(snapshot: Snapshot) -> list[dict[str, Any]]:
     return messages
 
 
-def _waiting_parts(pending: Part) -> list[Part]:
-    parts = _parts([pending["reply"]] if pending["reply"] else [])
-    for call in pending["calls"]:
+def _waiting_parts(waiting: Part) -> list[Part]:
+    parts = _parts([waiting["reply"]] if waiting["reply"] else [])
+    for call in waiting["calls"]:
         parts += _parts([ToolCall(_call_id(call["id"]), call["tool"], call["input"])])
         parts[-1].update(state="approval-requested", approval={"id": call["id"]})
     return parts

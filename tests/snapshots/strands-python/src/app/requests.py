@@ -155,13 +155,11 @@ def _read_body(body: Any, session_id: str, runtime: Runtime) -> Turn | Change:
         return Change(session_id, None, fork, _read_number(body, "at_turn"))
     if fork is not None:
         raise AgentError("invalid_request", "Send fork as a session id and without a prompt.")
-    turn: Turn | None = runtime.first("read", body, session_id)
-    if turn:
+    if turn := runtime.read(body, session_id):
         return turn
     replaces = _read_number(body, "replace_turn") if "replace_turn" in body else None
-    if replaces and "prompt" not in body:
-        return Turn(session_id, None, None, "", replaces=replaces)
-    prompt = contract.check_prompt(body.get("prompt"), runtime.settings.max_prompt_chars)
+    is_repeat, most = replaces and "prompt" not in body, runtime.settings.max_prompt_chars
+    prompt = "" if is_repeat else contract.check_prompt(body.get("prompt"), most)
     return Turn(session_id, None, None, prompt, replaces=replaces)
 
 

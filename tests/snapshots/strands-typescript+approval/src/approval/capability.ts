@@ -7,9 +7,8 @@ import type { LastTurn } from '../sessions.ts'
 import * as adapter from './adapter.ts'
 import { Answers, type Kept, WaitingSession } from './session.ts'
 
-const FORM = 'Send {"approve": ["id", ...], "deny": [{"id": "...", "reason": "..."}, ...]}.'
-
 const NO_REASON = 'no reason given'
+const FORM = 'Send {"approve": ["id", ...], "deny": [{"id": "...", "reason": "..."}, ...]}.'
 
 /** Lets turns wait for a person, and go on in any process that has the session. */
 export class Approval extends Capability {
@@ -25,13 +24,10 @@ export class Approval extends Capability {
     if (!Array.isArray(approve) || !Array.isArray(deny) || !isAlone) {
       throw new AgentError('invalid_request', FORM)
     }
-    const given = [...approve.map((id): [unknown, null] => [id, null]), ...deny.map(readDenial)]
-    const reasons = new Map(
-      given.filter((one): one is [string, string | null] => {
-        return typeof one[0] === 'string'
-      }),
-    )
-    if (reasons.size < given.length || given.length === 0) {
+    const reasons = new Map<string, string | null>()
+    for (const id of approve) if (typeof id === 'string') reasons.set(id, null)
+    for (const [id, reason] of deny.map(readDenial)) reasons.set(id, reason)
+    if (reasons.size < approve.length + deny.length || reasons.size === 0) {
       throw new AgentError('invalid_request', `${FORM} Name each call once.`)
     }
     return new Answers({ sessionId, actor: null, key: null, prompt: '', reasons })
@@ -59,8 +55,9 @@ export class Approval extends Capability {
   }
 }
 
-function readDenial(denial: unknown): [unknown, string] {
+function readDenial(denial: unknown): [string, string] {
   const { id, reason = '' } = Object(denial) as Record<string, unknown>
-  if (typeof reason !== 'string') throw new AgentError('invalid_request', FORM)
+  if (typeof id !== 'string' || typeof reason !== 'string')
+    throw new AgentError('invalid_request', FORM)
   return [id, isBlank(reason) ? NO_REASON : reason.toWellFormed()]
 }

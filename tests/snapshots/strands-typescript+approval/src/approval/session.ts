@@ -41,13 +41,13 @@ export type Kept = LastTurn & { pending?: Waiting; dropped?: boolean }
 
 /** A session in which a turn can wait for a person, and go on in another process. */
 export class WaitingSession extends Session {
-  readonly #waiting: Waiting | undefined
+  override readonly waiting: Waiting | undefined
   #drops = false
 
   constructor(sessions: Sessions, id: string, actor: string | null, loaded: Loaded) {
     super(sessions, id, actor, loaded)
     const { data } = WAITING.safeParse((this.last as Kept | null)?.pending)
-    this.#waiting = data && Date.now() / 1000 < data.until ? data : undefined
+    this.waiting = data && Date.now() / 1000 < data.until ? data : undefined
   }
 
   /**
@@ -56,23 +56,21 @@ export class WaitingSession extends Session {
    * Throws AgentError `not_waiting` unless exactly the calls that wait are answered.
    */
   override async begin(turn: Turn): Promise<LastTurn | null> {
-    const waiting = this.#waiting
+    const { waiting } = this
     const { key } = turn
     const ids = waiting?.calls.map(({ id }) => id) ?? []
-    if (waiting && turn instanceof Answers && isEqual(ids, [...turn.reasons.keys()])) {
+    if (waiting && turn instanceof Answers && isEqual(new Set(ids), new Set(turn.reasons.keys()))) {
       await this.#goOn(turn, waiting)
       return null
     }
     // Without a key of the last turn, as in a fork, that of its prompt is none either.
     const keys = this.last?.key ? [this.last.key, this.turns.at(-1)?.key] : []
     if (this.last && key !== null && keys.includes(key)) {
-      const { reply } = this.last
-      Object.assign(turn, { number: this.number, outcome: 'replayed', reply })
+      replay(turn, this.number, this.last.reply)
       return this.last
     }
     if (waiting && key !== null && [waiting.key, waiting.prompt_key].includes(key)) {
-      const { turn: number, reply } = waiting
-      Object.assign(turn, { number, outcome: 'replayed', reply })
+      replay(turn, waiting.turn, waiting.reply)
       return this.#result(waiting)
     }
     if (turn instanceof Answers) {
@@ -154,8 +152,12 @@ export class WaitingSession extends Session {
   }
 }
 
-function isEqual(some: string[], others: string[]): boolean {
-  return some.toSorted().join() === others.toSorted().join()
+function replay(turn: Turn, number: number, reply: string): void {
+  Object.assign(turn, { number, outcome: 'replayed', reply })
+}
+
+function isEqual(some: Set<string>, others: Set<string>): boolean {
+  return some.size === others.size && [...some].every((id) => others.has(id))
 }
 
 /** Return the id that the model gave to a call, without the mark of the wait. */

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from functools import partial
 from inspect import iscoroutinefunction
@@ -18,7 +18,7 @@ from .log import log_unexpected
 from .model import build_model, check_model, model_endpoint
 from .running_turns import Turns
 from .session_store import InProcess
-from .sessions import Sessions
+from .sessions import LastTurn, Sessions
 from .settings import CoreSettings, without_password
 
 
@@ -59,10 +59,15 @@ class Runtime:
             lines += capability.describe(address)
         return lines
 
-    def first(self, method: str, *args: Any) -> Any:
-        """Return what the first capability that knows an answer returns, or None."""
-        answers = (getattr(capability, method)(*args) for capability in self.overriding(method))
-        return next((answer for answer in answers if answer is not None), None)
+    def read(self, body: dict[str, Any], session_id: str) -> Turn | None:
+        """Return the turn that a body asks a capability for, or None."""
+        turns = (capability.read(body, session_id) for capability in self.capabilities)
+        return next(filter(None, turns), None)
+
+    def ask(self, last: LastTurn, turn: Turn, read: Callable[[str], str | None]) -> Turn | None:
+        """Ask a person in the terminal what a turn waits for; return the turn that goes on."""
+        turns = (capability.ask(last, turn, read) for capability in self.capabilities)
+        return next(filter(None, turns), None)
 
     def tools(self) -> list[Any]:
         """Return the tools of every turn, each name once: the agent's own come first."""

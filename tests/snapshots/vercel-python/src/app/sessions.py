@@ -53,6 +53,7 @@ class Session:
         self.number = self.last["turn"] if self.last else 0
         self.data = {"messages": []} | (self.snapshot["data"] if self.snapshot else {})
         self.turns = self.last.get("turns", _find_turns(self.data)) if self.last else []
+        self.waiting: Any = None  # a turn that waits for an approval
 
     async def begin(self, turn: Turn) -> LastTurn | None:
         """Number the turn, and reduce `data` to the turns that the model is shown.
@@ -61,8 +62,7 @@ class Session:
         Raises AgentError: `invalid_request` if there is no turn to replace, `session_too_large`.
         """
         if self.last and turn.key is not None and turn.key == self.last["key"]:
-            turn.number, turn.outcome = self.number, "replayed"
-            turn.texts = [self.last["reply"]]
+            turn.number, turn.outcome, turn.texts = self.number, "replayed", [self.last["reply"]]
             return self.last
         end = turn.follow(self)
         turn.number = self.number + 1 - len(self.turns) + end
@@ -73,7 +73,7 @@ class Session:
         if held > most:  # to half of it, so that most requests begin as the one before: caches hold
             self.turns = _drop(self.data, self.turns, lambda at: at >= held - most // 2)
         self.start = TurnStart(at=len(self.data["messages"]), key=turn.key)
-        self.other = _without_messages(self.data)
+        self.other = without_messages(self.data)
         return None
 
     def find(self, number: int) -> int:
@@ -110,7 +110,7 @@ class Session:
             what = f"The tool {name} asks for an approval, which nobody can give here"
             detail = f"tool {name} asks for approval"
             raise AgentError("reply_incomplete", f"{what}; this turn was not kept.", detail)
-        if self.other != _without_messages(snapshot["data"]):
+        if self.other != without_messages(snapshot["data"]):
             self.start["other"] = self.other
         last = LastTurn(
             actor=self._actor,
@@ -200,14 +200,14 @@ class Sessions:
                 raise AgentError("session_conflict", f"The session {to} exists already.")
             await copy.save((session.snapshot or {}) | {"data": session.data}, last)
 
-    async def read(self, session_id: str, actor: str | None) -> Snapshot | None:
-        """Return what is committed, or None; usually without a wait. Raises like `open`."""
+    async def read(self, session_id: str, actor: str | None) -> Session:
+        """Return the session to read; usually without a wait. Raises like `open`."""
         if load := self._loads.get(session_id):  # what the running turn began with
             await asyncio.wait({load})
             if not load.cancelled():
-                return self.session_class(self, session_id, actor, load.result()).snapshot
+                return self.session_class(self, session_id, actor, load.result())
         async with self.open(session_id, actor) as session:
-            return session.snapshot
+            return session
 
     async def _load(self, session_id: str) -> Loaded:
         stored = await self.store.load(session_id)
@@ -230,7 +230,8 @@ def _text(message: dict[str, Any]) -> str:
     return "".join(part.get("text", "") for part in parts)
 
 
-def _without_messages(data: dict[str, Any]) -> dict[str, Any]:
+def without_messages(data: dict[str, Any]) -> dict[str, Any]:
+    """Return what else a framework keeps."""
     return {name: value for name, value in data.items() if name != "messages"}
 
 

@@ -113,7 +113,7 @@ class TurnAgent(ai.Agent):
             calls = _check(stream.message, reason, context.messages)
             context.add(stream.message)
             gated = {tool.name for tool in self.tools if tool.require_approval}
-            self.turn.waiting = [given(call) for call in calls if call.tool_name in gated]
+            self.turn.waiting = [as_tool_call(call) for call in calls if call.tool_name in gated]
             if not calls or not await self.run_tools(context, calls):
                 return
         raise AgentError("reply_incomplete", detail=f"{self.max_steps} steps")
@@ -127,7 +127,7 @@ class TurnAgent(ai.Agent):
     async def call(self, call: CallPart) -> ai.events.ToolCallResult:
         """Call a tool; its failure is a result for the model, and the turn continues."""
         name = call.tool_name
-        await self.turn.emit(given(call))
+        await self.turn.emit(as_tool_call(call))
         ids: Any = {"tool_call_id": call.tool_call_id, "tool_name": name}
         try:
             result = await self.resolve(call)()
@@ -145,8 +145,8 @@ class TurnAgent(ai.Agent):
         return result
 
 
-def given(call: CallPart) -> ToolCall:
-    """Return a tool call in the words of the contract."""
+def as_tool_call(call: CallPart) -> ToolCall:
+    """Return a call of the SDK as one of the contract."""
     return ToolCall(call.tool_call_id, call.tool_name, json.loads(call.tool_args))
 
 

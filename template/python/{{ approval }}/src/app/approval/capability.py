@@ -14,6 +14,7 @@ from . import adapter
 from .session import Answers, WaitingSession
 from .settings import ApprovalSettings
 
+NO_REASON = "no reason given"
 FORM = 'Send {"approve": ["id", ...], "deny": [{"id": "...", "reason": "..."}, ...]}.'
 
 
@@ -45,23 +46,20 @@ class Approval(Capability):
             click.echo("The turn that waited was dropped.")
         reasons: dict[str, str | None] = {}
         for call in cast(dict[str, Any], last).get("waiting", []):
-            given = json.dumps(call["input"], ensure_ascii=False)
+            given = json.dumps(call["input"], ensure_ascii=False, separators=(",", ":"))
             question = re.sub(CONTROL, "", f"Run {call['tool']} {given}? [y/N/reason] ")
             answer = read(question)
             if answer is None:  # the end of the conversation: the turn goes on waiting
                 return None
-            is_reason = answer.strip().lower() not in {"", "n", "no"}
-            is_approved = answer.strip().lower() in {"y", "yes"}
-            reasons[call["id"]] = None if is_approved else answer if is_reason else NO_REASON
+            said = answer.strip().lower()
+            reason = NO_REASON if said in {"", "n", "no"} else answer
+            reasons[call["id"]] = None if said in {"y", "yes"} else reason
         answers = Answers(turn.session_id, turn.actor, None, "", turn.emit, reasons=reasons)
         return answers if reasons else None
 
     def prepare(self, turn: Turn, options: dict[str, Any]) -> None:
         """Let calls wait, and go on with those that are answered."""
         adapter.prepare(turn.reasons if isinstance(turn, Answers) else {}, options)
-
-
-NO_REASON = "no reason given"
 
 
 def _read_denial(denial: Any) -> tuple[Any, str]:

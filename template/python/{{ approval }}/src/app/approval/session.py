@@ -9,7 +9,7 @@ from uuid import uuid4
 from pydantic import TypeAdapter, ValidationError
 
 from ..contract import AgentError, Turn
-from ..sessions import LastTurn, Loaded, Session, Sessions, Snapshot, serialize
+from ..sessions import LastTurn, Loaded, Session, Sessions, Snapshot, serialize, without_messages
 from . import adapter
 from .settings import ApprovalSettings
 
@@ -59,14 +59,15 @@ class WaitingSession(Session):
 
     def __init__(self, sessions: Sessions, id: str, actor: str | None, loaded: Loaded) -> None:
         super().__init__(sessions, id, actor, loaded)
-        self._waiting, self._drops = _read(cast(Kept | None, self.last)), False
+        self.waiting: Waiting | None = _read(cast(Kept | None, self.last))
+        self._drops = False
 
     async def begin(self, turn: Turn) -> LastTurn | None:
         """Begin a turn, which drops the one that waits, or go on with that one.
 
         Raises AgentError `not_waiting` unless exactly the calls that wait are answered.
         """
-        waiting, key = self._waiting, turn.key
+        waiting, key = self.waiting, turn.key
         ids = [call["id"] for call in waiting["calls"]] if waiting else []
         if waiting and isinstance(turn, Answers) and turn.reasons.keys() == {*ids}:
             await self._go_on(turn, waiting)
@@ -74,12 +75,10 @@ class WaitingSession(Session):
         # Without a key of the last turn, as in a fork, that of its prompt is none either.
         keys = {self.last["key"], self.turns[-1]["key"]} if self.last and self.last["key"] else {}
         if self.last and key is not None and key in keys:
-            turn.number, turn.outcome = self.number, "replayed"
-            turn.texts = [self.last["reply"]]
+            _replay(turn, self.number, self.last["reply"])
             return self.last
         if waiting and key is not None and key in {waiting["key"], waiting["prompt_key"]}:
-            turn.number, turn.outcome = waiting["turn"], "replayed"
-            turn.texts = [waiting["reply"]]
+            _replay(turn, waiting["turn"], waiting["reply"])
             return self._result(waiting)
         if isinstance(turn, Answers):
             what = f"These tool calls wait, and all must be answered: {', '.join(ids)}."
@@ -121,6 +120,7 @@ class WaitingSession(Session):
         if not turn.waiting:
             return await super().commit(turn, snapshot, saved)
         messages, mark = snapshot["data"]["messages"], uuid4().hex[:8]
+        settings = cast(ApprovalSettings, self._sessions.settings)
         waiting = Waiting(
             turn=turn.number,
             key=turn.key,
@@ -131,9 +131,9 @@ class WaitingSession(Session):
                 Call(id=f"{call.id}.{mark}", tool=call.name, input=call.input)
                 for call in turn.waiting
             ],
-            until=int(time.time()) + self._settings.waiting_seconds,
+            until=int(time.time()) + settings.waiting_seconds,
             messages=messages[self.start["at"] :],
-            other={name: value for name, value in snapshot["data"].items() if name != "messages"},
+            other=without_messages(snapshot["data"]),
         )
         none = Kept(actor=self._actor, turn=0, key=None, reply="", turns=[])
         before, last = snapshot | {"data": {"messages": []}}, none
@@ -153,13 +153,13 @@ class WaitingSession(Session):
             cast(Kept, last)["dropped"] = True
         return await super().save(snapshot, last, saved)
 
-    @property
-    def _settings(self) -> ApprovalSettings:
-        return cast(ApprovalSettings, self._sessions.settings)
-
     def _result(self, waiting: Waiting) -> LastTurn:
         told = {"turn": waiting["turn"], "waiting": waiting["calls"], "dropped": self._drops}
         return cast(LastTurn, told)
+
+
+def _replay(turn: Turn, number: int, reply: str) -> None:
+    turn.number, turn.outcome, turn.texts = number, "replayed", [reply]
 
 
 def _call_id(id: str) -> str:

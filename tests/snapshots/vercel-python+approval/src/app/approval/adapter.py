@@ -7,7 +7,7 @@ from typing import Any
 
 import ai
 
-from ..turn import CallPart, TurnAgent, given
+from ..turn import CallPart, TurnAgent, as_tool_call
 
 
 def answers(waiting: Mapping[str, Any], reasons: Mapping[str, str | None]) -> dict[str, Any]:
@@ -38,7 +38,7 @@ class WaitingAgent(TurnAgent):
             if call.tool_call_id in answers:
                 ai.resolve_hook(f"approve_{call.tool_call_id}", answers[call.tool_call_id])
         results = await asyncio.gather(*map(self.call, others))
-        self.turn.waiting = [given(call) for call in waiting]
+        self.turn.waiting = [as_tool_call(call) for call in waiting]
         for call, result in zip(others, results, strict=True):
             call.cached_result = result.results[0] if waiting else None
         for part in self.turn.waiting:

@@ -24,4 +24,5 @@ def prepare(reasons: Mapping[str, str | None], options: dict[str, Any]) -> None:
         if reason and event.cancel_message:
             event.result["content"] = [{"text": f"Denied by a person: {reason}"}]
 
-    options.setdefault("hooks", []).append(explain)
+    if reasons:
+        options.setdefault("hooks", []).append(explain)
