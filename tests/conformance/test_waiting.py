@@ -203,6 +203,16 @@ def test_a_turn_can_wait_several_times_and_its_reply_is_of_all_steps(chat: Chat)
     assert [entry[0] for entry in recalled].count("result") == 4
 
 
+def test_the_ids_of_two_calls_in_one_are_none_of_them(chat: Chat) -> None:
+    waiting = ids(chat.say(ASKED, [delete(chat), delete(chat, "-2")], headers=JSON))
+    assert len(waiting) == 2
+    for joined in (",".join(waiting), ",".join(reversed(waiting))):
+        assert_failed(answer(chat, [joined]), 409, "not_waiting", chat.session)
+    assert (runs(chat), runs(chat, name="-2")) == (0, 0)
+    assert answer(chat, waiting).status == 200
+    assert (runs(chat), runs(chat, name="-2")) == (1, 1)
+
+
 def test_an_answer_is_to_one_wait_though_the_model_gives_its_calls_the_same_ids(chat: Chat) -> None:
     (old,) = ask(chat)
     (new,) = ids(chat.say("Delete the other.", [delete(chat, "-2")], headers=JSON))
