@@ -2,6 +2,7 @@
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -13,7 +14,14 @@ from filelock import FileLock
 from hooks.rendering import files_of
 from hooks.variants import VARIANTS
 from tests.conftest import ROOT, Rendered
-from tests.installed import clean_environment, environment, installed, installed_alone, target_of
+from tests.installed import (
+    clean_environment,
+    environment,
+    installed,
+    installed_alone,
+    target_of,
+    uv,
+)
 from tests.stores import forks
 
 PYTHON = [name for name in VARIANTS if target_of(name).endswith("-python")]
@@ -92,6 +100,22 @@ def test_no_file_is_left_unrendered_or_speaks_of_this_repository(project: Path) 
     for path, text in texts(project).items():
         assert not re.search(r"(?<!\$)\{\{ |\{%", text), f"{path} holds Jinja"
         assert not OURS.search(text), f"{path} speaks of {OURS.search(text)}"
+
+
+@SLOW
+@pytest.mark.parametrize("variant", ["strands-python+approval", "strands-python+valkey+agentcore"])
+def test_a_render_passes_its_own_tests_on_the_oldest_python_that_it_takes(
+    variant: str, rendered: Rendered, tmp_path: Path
+) -> None:
+    project = Path(shutil.copytree(rendered(variant), tmp_path / "project"))
+    environment = {**clean_environment(), **OFFLINE}
+    for command in (
+        [*uv(), "sync", "-q", "--python", "3.11"],
+        [".venv/bin/python", "-m", "pytest", "-q", "-p", "no_network", "-k", "not store"],
+    ):
+        settings = environment if command[0].startswith(".venv") else clean_environment()
+        done = subprocess.run(command, cwd=project, env=settings, capture_output=True, text=True)
+        assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_the_readme_and_the_guidance_are_short(project: Path) -> None:

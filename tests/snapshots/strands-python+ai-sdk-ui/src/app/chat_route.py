@@ -76,7 +76,7 @@ class PageTurn(Turn):
     def follow(self, session: Session) -> int:
         """Return how many turns stay, and set the key: with it `begin` would replay the turn."""
         waiting = session.waiting
-        kept = waiting["turn"] - 1 if waiting else session.number  # of what a page shows
+        kept = waiting.turn - 1 if waiting else session.number  # of what a page shows
         shown = kept + bool(waiting)
         if shown and self.seen not in {None, shown}:
             what = "The session has other turns by now: reload it. Nothing was changed."
@@ -264,7 +264,7 @@ def _numbers(session: Session) -> dict[str, int]:
     first = session.number - len(session.turns) + 1
     numbers |= {start["key"]: turn for turn, start in enumerate(session.turns, first)}
     if waiting := session.waiting:
-        numbers[waiting["prompt_key"] or f"turn-{waiting['turn']}"] = waiting["turn"]
+        numbers[waiting.prompt_key or f"turn-{waiting.turn}"] = waiting.turn
     return {id: turn for id, turn in numbers.items() if id}
 
 
@@ -275,8 +275,8 @@ def _ui_messages(session: Session) -> list[dict[str, Any]]:
     first = session.number - len(turns) + 1
     shown = [(turn, prompt, _parts(chunks)) for turn, (prompt, chunks) in enumerate(turns, first)]
     if waiting:
-        shown = [exchange for exchange in shown if exchange[0] < waiting["turn"]]
-        shown.append((waiting["turn"], waiting["prompt"], _waiting_parts(waiting)))
+        shown = [exchange for exchange in shown if exchange[0] < waiting.turn]
+        shown.append((waiting.turn, waiting.prompt, _waiting_parts(waiting)))
     messages = list[Part]()
     for turn, prompt, parts in shown:
         id, said = ids.get(turn, f"turn-{turn}"), {"type": "text", "text": prompt}
@@ -286,11 +286,11 @@ def _ui_messages(session: Session) -> list[dict[str, Any]]:
     return messages
 
 
-def _waiting_parts(waiting: Part) -> list[Part]:
-    parts = _parts([waiting["reply"]] if waiting["reply"] else [])
-    for call in waiting["calls"]:
-        parts += _parts([ToolCall(_call_id(call["id"]), call["tool"], call["input"])])
-        parts[-1].update(state="approval-requested", approval={"id": call["id"]})
+def _waiting_parts(waiting: Any) -> list[Part]:
+    parts = _parts([waiting.reply] if waiting.reply else [])
+    for call in waiting.calls:
+        parts += _parts([ToolCall(_call_id(call.id), call.tool, call.input)])
+        parts[-1].update(state="approval-requested", approval={"id": call.id})
     return parts
 
 

@@ -72,7 +72,7 @@ def create_app(runtime: Runtime) -> ASGIApp:
     for capability in runtime.capabilities:
         add(capability.routes())
         add(capability.public_routes(), needs_token=False)
-    failures = {AgentError: _fail, HTTPException: _fail, Exception: _fail}
+    failures: dict[Any, Any] = {AgentError: _fail, HTTPException: _fail, Exception: _fail}
     middleware = [Middleware(capability.wrap) for capability in runtime.overriding("wrap")]
     if middleware:
         middleware.insert(0, Middleware(ExceptionMiddleware, failures))  # answers their errors

@@ -6,11 +6,11 @@ from typing import Any
 from strands.hooks import AfterToolCallEvent
 
 
-def answers(waiting: Mapping[str, Any], reasons: Mapping[str, str | None]) -> list[Any]:
+def answers(other: Mapping[str, Any], reasons: Mapping[str, str | None]) -> list[Any]:
     """Return what a paused agent is given to go on: an interrupt's id has that of its call."""
     return [
         {"interruptResponse": {"interruptId": interrupt, "response": "no" if reason else "yes"}}
-        for interrupt in waiting["other"]["interrupt_state"]["interrupts"]
+        for interrupt in other["interrupt_state"]["interrupts"]
         for id, reason in reasons.items()
         if f":{id}:" in interrupt
     ]

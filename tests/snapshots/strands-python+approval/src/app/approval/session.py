@@ -3,10 +3,10 @@
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, NotRequired, TypedDict, cast
+from typing import Any, NotRequired, cast
 from uuid import uuid4
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import BaseModel, ValidationError
 
 from ..contract import AgentError, Turn
 from ..sessions import LastTurn, Loaded, Session, Sessions, Snapshot, serialize, without_messages
@@ -21,7 +21,7 @@ class Answers(Turn):
     reasons: dict[str, str | None] = field(default_factory=dict, repr=False)
 
 
-class Call(TypedDict):
+class Call(BaseModel):
     """A tool call that waits."""
 
     id: str  # that of the call, with a mark: models number calls, and an answer is to one wait
@@ -29,7 +29,7 @@ class Call(TypedDict):
     input: Any
 
 
-class Waiting(TypedDict):
+class Waiting(BaseModel):
     """A turn that waits."""
 
     turn: int
@@ -51,9 +51,6 @@ class Kept(LastTurn):
     claim: NotRequired[str]
 
 
-WAITING = TypeAdapter(Waiting)
-
-
 class WaitingSession(Session):
     """A session in which a turn can wait for a person, and go on in another process."""
 
@@ -68,7 +65,7 @@ class WaitingSession(Session):
         Raises AgentError `not_waiting` unless exactly the calls that wait are answered.
         """
         waiting, key = self.waiting, turn.key
-        ids = [call["id"] for call in waiting["calls"]] if waiting else []
+        ids = [call.id for call in waiting.calls] if waiting else []
         if waiting and isinstance(turn, Answers) and turn.reasons.keys() == {*ids}:
             await self._go_on(turn, waiting)
             return None
@@ -77,8 +74,8 @@ class WaitingSession(Session):
         if self.last and key is not None and key in keys:
             _replay(turn, self.number, self.last["reply"])
             return self.last
-        if waiting and key is not None and key in {waiting["key"], waiting["prompt_key"]}:
-            _replay(turn, waiting["turn"], waiting["reply"])
+        if waiting and key is not None and key in {waiting.key, waiting.prompt_key}:
+            _replay(turn, waiting.turn, waiting.reply)
             return self._result(waiting)
         if isinstance(turn, Answers):
             what = f"These tool calls wait, and all must be answered: {', '.join(ids)}."
@@ -88,17 +85,16 @@ class WaitingSession(Session):
         return None
 
     async def _go_on(self, turn: Answers, waiting: Waiting) -> None:
-        key, turn.key = turn.key or waiting["key"], None
-        turn.replaces = waiting["turn"] if waiting["turn"] <= self.number else None
-        turn.prompt = waiting["prompt"]
+        key, turn.key = turn.key or waiting.key, None
+        turn.replaces = waiting.turn if waiting.turn <= self.number else None
+        turn.prompt = waiting.prompt
         await super().begin(turn)
-        self.start["key"], turn.key = waiting["prompt_key"], key
+        self.start["key"], turn.key = waiting.prompt_key, key
         if None in turn.reasons.values():
             await self._claim()
         turn.reasons = {_call_id(id): reason for id, reason in turn.reasons.items()}
-        turn.texts, turn.answers = [waiting["reply"]], adapter.answers(waiting, turn.reasons)
-        messages = [*self.data["messages"], *waiting["messages"]]
-        self.data = {**waiting["other"], "messages": messages}
+        turn.texts, turn.answers = [waiting.reply], adapter.answers(waiting.other, turn.reasons)
+        self.data = {**waiting.other, "messages": [*self.data["messages"], *waiting.messages]}
 
     async def _claim(self) -> None:
         """Take the turn out of the record before a tool runs, so that it runs only once."""
@@ -139,7 +135,7 @@ class WaitingSession(Session):
         before, last = snapshot | {"data": {"messages": []}}, none
         if self.last:
             before, last = self._committed()
-        last["pending"] = waiting
+        last["pending"] = waiting.model_dump()
         self.check_size(len(serialize(before | {"app_data": last})))  # it costs no older turn
         await super().save(before, last)
         turn.outcome = "waiting"
@@ -154,8 +150,8 @@ class WaitingSession(Session):
         return await super().save(snapshot, last, saved)
 
     def _result(self, waiting: Waiting) -> LastTurn:
-        told = {"turn": waiting["turn"], "waiting": waiting["calls"], "dropped": self._drops}
-        return cast(LastTurn, told)
+        calls = [call.model_dump() for call in waiting.calls]
+        return cast(LastTurn, {"turn": waiting.turn, "waiting": calls, "dropped": self._drops})
 
 
 def _replay(turn: Turn, number: int, reply: str) -> None:
@@ -170,7 +166,7 @@ def _call_id(id: str) -> str:
 def _read(last: Kept | None) -> Waiting | None:
     """Return the turn that waits, if it is readable and its time is not over."""
     try:
-        waiting = WAITING.validate_python(last["pending"]) if last else None
+        waiting = Waiting.model_validate(last["pending"]) if last else None
     except (KeyError, ValidationError):
         return None
-    return waiting if waiting and time.time() < waiting["until"] else None
+    return waiting if waiting and time.time() < waiting.until else None

@@ -10,7 +10,7 @@ import ai
 from ..turn import CallPart, TurnAgent, as_tool_call
 
 
-def answers(waiting: Mapping[str, Any], reasons: Mapping[str, str | None]) -> dict[str, Any]:
+def answers(other: Mapping[str, Any], reasons: Mapping[str, str | None]) -> dict[str, Any]:
     """Return the answers by the ids of the calls, as ToolApproval of the SDK."""
     return {id: {"granted": reason is None, "reason": reason} for id, reason in reasons.items()}
 
