@@ -7,7 +7,7 @@ import re
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from email.utils import parsedate_to_datetime
 from functools import partial
 from typing import Any, TypeVar, cast
@@ -349,7 +349,7 @@ class _Bucket:
         if self.days is None:
             return False
         changed = changed or parsedate_to_datetime(headers["last-modified"])
-        age = parsedate_to_datetime(headers["date"]) - changed
+        age: timedelta = parsedate_to_datetime(headers["date"]) - changed
         return age.total_seconds() > self.days * 86_400
 
 
