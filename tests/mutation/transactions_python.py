@@ -94,7 +94,7 @@ FAULTS = [
     Fault(
         "a waiting turn outlives WAITING_SECONDS",
         APPROVAL,
-        'waiting if waiting and time.time() < waiting["until"] else None',
+        "waiting if waiting and time.time() < waiting.until else None",
         "waiting",
     ),
     Fault(
@@ -112,19 +112,19 @@ FAULTS = [
     Fault(
         "what a turn said before it waited is lost",
         APPROVAL,
-        'turn.texts, turn.answers = [waiting["reply"]], ',
+        "turn.texts, turn.answers = [waiting.reply], ",
         "turn.texts, turn.answers = [], ",
     ),
     Fault(
         "a repeated prompt drops the turn that waits for it",
         APPROVAL,
-        'key in {waiting["key"], waiting["prompt_key"]}:',
+        "key in {waiting.key, waiting.prompt_key}:",
         "key in {}:",
     ),
     Fault(
         "a prompt that is repeated after its approvals runs again",
         APPROVAL,
-        'self.start["key"], turn.key = waiting["prompt_key"], key',
+        'self.start["key"], turn.key = waiting.prompt_key, key',
         'self.start["key"], turn.key = key, key',
     ),
     Fault(
