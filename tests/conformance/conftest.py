@@ -65,7 +65,7 @@ def marks_of(target: Target, usual: set[str]) -> list[pytest.MarkDecorator]:
     """When a target is tried: every day, in the usual run, or in the full one only."""
     if target == TARGETS[0]:
         return []
-    is_usual = target.name in usual or target in VENDOR_TARGETS
+    is_usual = target.name in usual | {vendor.name for vendor in VENDOR_TARGETS}
     return [pytest.mark.slow] if is_usual else [pytest.mark.slow, pytest.mark.full]
 
 

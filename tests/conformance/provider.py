@@ -4,18 +4,31 @@ A script belongs to one prompt: when the last user text is that prompt, its step
 call after another. A prompt without a script (or whose steps are used up) is echoed.
 """
 
+import json
 import re
 import select
 import socket
 import threading
 import time
+import urllib.parse
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-from tests.conformance.steps import Call, Drip, End, Flood, Hold, Refuse, Sign, Step, stays
+from tests.conformance.steps import (
+    Call,
+    Drip,
+    End,
+    Flood,
+    Hold,
+    Intervene,
+    Refuse,
+    Sign,
+    Step,
+    stays,
+)
 from tests.conformance.vendor_wires import Converse, Gateway, Messages
 from tests.conformance.wires import DETAIL, ChatCompletions, Entry, InvalidError, Wire
 
@@ -29,6 +42,8 @@ class ModelCall:
     """One call that reached the provider, and what became of it."""
 
     history: list[Entry]
+    model: str = ""  # that it is addressed to
+    body: Any = None
     began: float = field(default_factory=time.monotonic)
     ended: float | None = None
     outcome: str = "running"  # then: finished, gone (its client left), refused, broken
@@ -102,6 +117,14 @@ class Provider:
             self._changed.notify_all()
 
 
+def model_of(path: str, headers: dict[str, str], body: bytes) -> str:
+    """The model that a request names: in its path, in a header, or in its body."""
+    named = re.match(r"/model/([^/]+)/", path)
+    if named:
+        return urllib.parse.unquote(named[1])
+    return str(headers.get("ai-language-model-id") or json.loads(body).get("model", ""))
+
+
 def _echo(prompt: str) -> Step:
     return ["You said: ", TAG.sub("", prompt)]
 
@@ -143,6 +166,7 @@ class _Handler(BaseHTTPRequestHandler):
             provider.refuse(str(problem))
             return self._answer(400, wire.refusal(f"{DETAIL}: {problem}", None))
         call, step = provider.begin(history)
+        call.model, call.body = model_of(self.path, headers, body), json.loads(body)
         self.started = False
         outcome = "broken"
         try:
@@ -178,6 +202,10 @@ class _Handler(BaseHTTPRequestHandler):
                 case Refuse():
                     self._answer(part.status, wire.refusal(quote, part.code))
                     return "refused"
+                case Intervene():
+                    vars(wire)["trace"] = part.trace
+                    self._stream(wire, call, wire.finish("guardrail_intervened"))
+                    return self._finish()
                 case End():
                     self._stream(wire, call, wire.finish(part.reason))
                     return self._finish()

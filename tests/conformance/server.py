@@ -156,10 +156,10 @@ class Fleet:
 
     def __init__(self, target: Target, folder: Path, provider: str) -> None:
         self.target, self.folder, self.provider = target, folder, provider
-        self._shared: dict[tuple[tuple[str, int], ...], Server] = {}
+        self._shared: dict[tuple[tuple[str, int | str], ...], Server] = {}
         self._all: list[Server] = []
 
-    def shared(self, offline: bool = False, **settings: int) -> Server:
+    def shared(self, offline: bool = False, **settings: int | str) -> Server:
         key = (("offline", offline), *sorted(settings.items()))
         if key not in self._shared:
             self._shared[key] = self.fresh(offline, **settings)

@@ -35,6 +35,13 @@ class End:
 
 
 @dataclass(frozen=True)
+class Intervene:
+    """A guardrail of Bedrock ends the reply; `trace` says what it found, as Converse does."""
+
+    trace: dict[str, Any] | None = None
+
+
+@dataclass(frozen=True)
 class Refuse:
     """An HTTP error instead of a stream. Where it stays, a retry is refused, too."""
 
@@ -80,7 +87,7 @@ DROP = Sign("drop")  # the socket closes before a status line; it stays, like Re
 JUNK = Sign("junk")  # a chunk of "a", a byte that is not UTF-8, and half of a character
 HANG = Hold(threading.Event())  # silence for ever
 
-Part = str | Call | End | Refuse | Hold | Drip | Flood | Sign
+Part = str | Call | End | Intervene | Refuse | Hold | Drip | Flood | Sign
 Step = Sequence[Part]
 
 

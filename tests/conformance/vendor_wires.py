@@ -89,6 +89,7 @@ class Converse:
         "length": "max_tokens",
         "filter": "content_filtered",
     }
+    trace: dict[str, Any] | None = None  # of a guardrail
 
     def __init__(self) -> None:
         self.index = 0
@@ -118,7 +119,8 @@ class Converse:
 
     def finish(self, reason: str) -> bytes:
         usage = {"inputTokens": 1, "outputTokens": 1, "totalTokens": 2}
-        metadata = frame("metadata", {"usage": usage, "metrics": {"latencyMs": 1}})
+        trace = {"trace": {"guardrail": self.trace}} if self.trace else {}
+        metadata = frame("metadata", {"usage": usage, "metrics": {"latencyMs": 1}, **trace})
         stop = frame("messageStop", {"stopReason": self.reasons.get(reason, reason)})
         return self._close() + stop + metadata
 
