@@ -47,7 +47,7 @@ class Stack:
         given = {name: it.get("Default") for name, it in self.parameters.items()} | parameters
         self._known = CREATED | given
         for name, value in given.items():
-            assert value, f"the parameter {name} is required"
+            assert value is not None, f"the parameter {name} is required"
             allowed = self.parameters[name].get("AllowedPattern", ".*")
             assert re.fullmatch(allowed, value), f"{name} may not be {value}"
 

@@ -74,6 +74,7 @@ def stack_of(project: Path) -> Stack:
     """The stack with every parameter that has no default."""
     more = {"ModelUrl": SHELL["OPENAI_BASE_URL"], "SessionsUrl": SHELL["SESSIONS_URL"]}
     text = (project / "deploy" / "agentcore.yaml").read_text()
+    more |= {"GuardrailId": "gr0abc1def2", "GuardrailVersion": "3"}
     return Stack(project, Image=IMAGE, **{it: more[it] for it in more if f"  {it}:" in text})
 
 
@@ -187,6 +188,11 @@ def test_the_role_allows_what_iam_prints(target: str, store: str) -> None:
         del wanted["Secrets"]
     allowed = {it: one for it, one in stack.statements.items() if it not in PLATFORM}
     models = [allowed.pop(sid) for sid in ("Model", "ModelOfProfile")]
+    guardrail = allowed.pop("Guardrail")
+    assert guardrail["Action"] == ["bedrock:ApplyGuardrail"]
+    assert guardrail["Resource"] == [
+        f"arn:aws:bedrock:{REGION}:{ACCOUNT}:guardrail/{stack.environment['GUARDRAIL_ID']}"
+    ]
     assert allowed == wanted
     assert {action for one in models for action in one["Action"]} == model_actions()
 

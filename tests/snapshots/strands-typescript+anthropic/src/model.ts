@@ -73,7 +73,7 @@ export function buildModel(settings: CoreSettings): Model {
 }
 
 /** Return findings about missing or invalid model settings. */
-export function checkModel(settings: CoreSettings): Finding[] {
+export function checkModel(settings: CoreSettings, _connect = false): Finding[] {
   if (process.env.ANTHROPIC_API_KEY) {
     if (!isPlainHttp(modelEndpoint(settings))) return []
     const hint = 'ANTHROPIC_API_KEY travels over plain http to another host: use https.'

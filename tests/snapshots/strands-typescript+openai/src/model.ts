@@ -147,7 +147,7 @@ export function buildModel(settings: CoreSettings): Model {
 }
 
 /** Return findings about missing or invalid model settings. */
-export function checkModel(settings: CoreSettings): Finding[] {
+export function checkModel(settings: CoreSettings, _connect = false): Finding[] {
   const { OPENAI_API_KEY: key, OPENAI_BASE_URL: url } = process.env
   if (key && isPlainHttp(modelEndpoint(settings))) {
     const hint = 'OPENAI_API_KEY travels over plain http to another host: use https.'

@@ -2,7 +2,8 @@
 
 import { BedrockRuntimeClient } from '@aws-sdk/client-bedrock-runtime'
 import { NodeHttpHandler } from '@smithy/node-http-handler'
-import type { Message, Model, ModelStreamEvent, StreamOptions } from '@strands-agents/sdk'
+import { Message, TextBlock } from '@strands-agents/sdk'
+import type { Model, ModelStreamEvent, StreamOptions } from '@strands-agents/sdk'
 import { BedrockModel } from '@strands-agents/sdk/models/bedrock'
 
 import { AgentError } from './contract.ts'
@@ -56,16 +57,27 @@ export function buildModel(settings: CoreSettings): Model {
   if (settings.model === 'offline') return new OfflineModel()
   // HTTP/1.1, which goes through proxies too; at most two more tries, before the first byte.
   const clientConfig = { region, maxAttempts: 3, requestHandler: new NodeHttpHandler() }
-  const model = new ConverseModel({ modelId: settings.model, clientConfig })
+  const { model: modelId, guardrailId: guardrailIdentifier, guardrailVersion } = settings
+  const guardrail = { guardrailConfig: { guardrailIdentifier, guardrailVersion } }
+  const model = new ConverseModel({ modelId, clientConfig, ...(guardrailIdentifier && guardrail) })
   model.maxBytes = settings.maxReplyBytes
   return model
 }
 
-/** Return findings about missing or invalid model settings. */
-export async function checkModel(_settings: CoreSettings): Promise<Finding[]> {
-  if (await region().catch(() => '')) return []
+/** Return findings about model settings; `connect` tries the guardrail. */
+export async function checkModel(settings: CoreSettings, connect = false): Promise<Finding[]> {
   const what = 'AWS_REGION is not set: MODEL needs it, as in us-east-1.'
-  return [diagnostic('SET-AWS_REGION', what)]
+  if (!(await region().catch(() => ''))) return [diagnostic('SET-AWS_REGION', what)]
+  const both = 'Set both GUARDRAIL_ID and GUARDRAIL_VERSION, or neither.'
+  const isSet = settings.guardrailId !== ''
+  if (isSet !== (settings.guardrailVersion !== '')) return [diagnostic('SET-GUARDRAIL_ID', both)]
+  const hello = new Message({ role: 'user', content: [new TextBlock('Hello')] })
+  try {
+    if (connect && isSet) for await (const _event of buildModel(settings).stream([hello])) break
+  } catch (error) {
+    return [diagnostic('SET-AWS', `MODEL cannot use Bedrock: ${(error as Error).message}`)]
+  }
+  return []
 }
 
 /** Where the model is reached. */

@@ -12,7 +12,7 @@ import { describe, log } from './log.ts'
 import type { Runtime } from './runtime.ts'
 import type { Data, LastTurn } from './sessions.ts'
 
-const STOPS = ['toolUse', 'maxTokens', 'contentFiltered', 'guardrailIntervened', 'limitTurns']
+const STOPS = ['toolUse', 'maxTokens', 'contentFiltered', 'limitTurns']
 
 // The default logs the text of errors, which may quote prompts.
 configureLogging({ debug() {}, info() {}, warn() {}, error() {} })
@@ -122,6 +122,7 @@ async function stream(runtime: Runtime, agent: Agent, turn: Turn): Promise<void>
   if (stopReason === 'interrupt') turn.waiting = waitingCalls(agent)
   for (const call of turn.waiting) await turn.emit(call)
   if (turn.waiting.length > 0) return
+  if (stopReason === 'guardrailIntervened') throw new AgentError('guardrail_intervened')
   if (stopReason !== 'endTurn' && stopReason !== 'stopSequence') {
     // An unknown reason is provider text, so it is not logged.
     throw new AgentError('reply_incomplete', '', STOPS.includes(stopReason) ? stopReason : 'other')

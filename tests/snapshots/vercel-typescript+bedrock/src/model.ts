@@ -2,7 +2,7 @@
 
 import { createAmazonBedrock } from '@ai-sdk/amazon-bedrock'
 import { fromNodeProviderChain } from '@aws-sdk/credential-providers'
-import type { LanguageModel } from 'ai'
+import { defaultSettingsMiddleware, type LanguageModel, wrapLanguageModel } from 'ai'
 
 import { diagnostic, type Finding } from './findings.ts'
 import { OfflineModel } from './offline_model.ts'
@@ -14,18 +14,37 @@ export const [CREDENTIALS, ADDRESS] = ['the AWS credentials', 'AWS_REGION']
 
 /** The model of this process. */
 export function buildModel(settings: CoreSettings): LanguageModel {
-  if (settings.model === 'offline') return new OfflineModel()
+  return settings.model === 'offline' ? new OfflineModel() : bedrock(settings)
+}
+
+function bedrock(settings: CoreSettings) {
   // The chain knows profiles and roles; the client's own way knows two variables.
   const credentialProvider = fromNodeProviderChain()
   const fetch = boundedFetch(settings)
-  return createAmazonBedrock({ region: region(), credentialProvider, fetch })(settings.model)
+  const provider = createAmazonBedrock({ region: region(), credentialProvider, fetch })
+  const { guardrailId: guardrailIdentifier, guardrailVersion } = settings
+  const guardrailConfig = { guardrailIdentifier, guardrailVersion, trace: 'enabled' }
+  const providerOptions = guardrailIdentifier ? { amazonBedrock: { guardrailConfig } } : {}
+  return wrapLanguageModel({
+    model: provider(settings.model),
+    middleware: defaultSettingsMiddleware({ settings: { providerOptions } }),
+  })
 }
 
-/** Return findings about missing or invalid model settings. */
-export function checkModel(_settings: CoreSettings): Finding[] {
-  if (region()) return []
+/** Return findings about model settings; `connect` tries the guardrail. */
+export async function checkModel(settings: CoreSettings, connect = false): Promise<Finding[]> {
   const hint = 'AWS_REGION is not set: MODEL needs it, as in us-east-1.'
-  return [diagnostic('SET-AWS_REGION', hint)]
+  if (!region()) return [diagnostic('SET-AWS_REGION', hint)]
+  const both = 'Set both GUARDRAIL_ID and GUARDRAIL_VERSION, or neither.'
+  const isSet = settings.guardrailId !== ''
+  if (isSet !== (settings.guardrailVersion !== '')) return [diagnostic('SET-GUARDRAIL_ID', both)]
+  const content = [{ type: 'text' as const, text: 'Hello' }]
+  try {
+    if (connect && isSet) await bedrock(settings).doStream({ prompt: [{ role: 'user', content }] })
+  } catch (error) {
+    return [diagnostic('SET-AWS', `MODEL cannot use Bedrock: ${(error as Error).message}`)]
+  }
+  return []
 }
 
 /** Where the model is reached. */

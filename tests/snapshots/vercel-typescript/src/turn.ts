@@ -124,6 +124,7 @@ async function stream(
     if (!isOver || ['interrupted', 'error'].includes(finishReason)) {
       throw new AgentError('model_failed', '', 'the stream was cut')
     }
+    if (rawFinishReason === 'guardrail_intervened') throw new AgentError(rawFinishReason)
     if (finishReason !== 'stop' || toolCalls.length > 0) {
       throw new AgentError('reply_incomplete', '', finishReason)
     }

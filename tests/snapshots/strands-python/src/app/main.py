@@ -46,7 +46,7 @@ def check(as_json: bool, connect: bool) -> None:
 
     settings, findings = Settings.read()
     capabilities = make_capabilities(settings)
-    findings += [*check_model(settings), *check_all(capabilities)]
+    findings += [*check_model(settings, connect), *check_all(capabilities)]
     if connect and not errors_of(findings):
         findings += asyncio.run(ping_all(capabilities))
     try:

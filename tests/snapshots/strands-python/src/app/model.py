@@ -9,7 +9,7 @@ from typing import Any
 
 import boto3
 from botocore.config import Config
-from botocore.exceptions import BotoCoreError
+from botocore.exceptions import BotoCoreError, ClientError
 from strands.models import Model
 from strands.models.bedrock import BedrockModel
 from urllib3 import HTTPResponse
@@ -65,16 +65,19 @@ def build_model(settings: CoreSettings) -> Model:
     return OfflineModel() if settings.model == "offline" else _bedrock(settings)
 
 
-def check_model(settings: CoreSettings) -> list[dict[str, Any]]:
-    """Return findings about missing or invalid model settings."""
+def check_model(settings: CoreSettings, connect: bool = False) -> list[dict[str, Any]]:
+    """Return findings about model settings; `connect` tries the guardrail."""
     if settings.model == "offline":
         return []
     try:
         if _region():
-            _bedrock(settings)
+            model = _bedrock(settings)
+            if connect and settings.guardrail_id:
+                request = model.format_request([{"role": "user", "content": [{"text": "Hello"}]}])
+                model.client.converse_stream(**request)["stream"].close()
             return []
-    except (BotoCoreError, ValueError) as error:
-        return [diagnostic("SET-AWS", f"MODEL has no client of Bedrock: {error}")]
+    except (BotoCoreError, ClientError, ValueError) as error:
+        return [diagnostic("SET-AWS", f"MODEL cannot use Bedrock: {error}")]
     return [diagnostic("SET-AWS_REGION", "AWS_REGION is not set: MODEL needs it, as in us-east-1.")]
 
 
@@ -88,6 +91,10 @@ def _bedrock(settings: CoreSettings) -> BedrockModel:
     # At most two more tries, by the AWS client and before the first byte.
     config = Config(retries={"total_max_attempts": 3, "mode": "standard"}, read_timeout=120)
     model = Bedrock(model_id=settings.model, region_name=_region(), boto_client_config=config)
+    id, version = settings.guardrail_id, settings.guardrail_version
+    if bool(id) != bool(version):
+        raise ValueError("set both GUARDRAIL_ID and GUARDRAIL_VERSION, or neither")
+    model.update_config(guardrail_id=id, guardrail_version=version)
     model.client.meta.events.register("before-parse.bedrock-runtime.ConverseStream", _keep_body)
     return model
 

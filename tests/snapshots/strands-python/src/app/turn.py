@@ -17,7 +17,7 @@ from strands.types.event_loop import StopReason
 from strands.types.exceptions import MaxTokensReachedException
 
 from . import agent as own
-from .contract import AgentError, ToolCall, ToolResult, Turn, is_blank, well_formed
+from .contract import ERRORS, AgentError, ToolCall, ToolResult, Turn, is_blank, well_formed
 from .log import describe
 from .runtime import Runtime
 from .sessions import LastTurn
@@ -114,8 +114,8 @@ async def _stream(runtime: Runtime, agent: Agent, turn: Turn) -> None:
         raise AgentError("model_failed", detail="the stream was cut")
     if result.stop_reason not in {"end_turn", "stop_sequence"}:
         # An unknown reason is provider text, so it is not logged.
-        known = result.stop_reason in get_args(StopReason)
-        raise AgentError("reply_incomplete", detail=result.stop_reason if known else "other")
+        known = result.stop_reason if result.stop_reason in get_args(StopReason) else "other"
+        raise AgentError(known if known in ERRORS else "reply_incomplete", detail=known)
     if is_blank("".join(block.get("text", "") for block in result.message["content"])):
         raise AgentError("empty_reply")
 

@@ -19,21 +19,25 @@ def build_model(settings: CoreSettings) -> ai.Model:
     """Return the model of this process."""
     if settings.model == "offline":
         return OfflineModel()
-    return ai.Model(id=settings.model, provider=BedrockProvider(_client()))
+    return ai.Model(id=settings.model, provider=BedrockProvider(_client(), _guardrail(settings)))
 
 
-def check_model(settings: CoreSettings) -> list[dict[str, Any]]:
-    """Return findings about missing or invalid model settings."""
+def check_model(settings: CoreSettings, connect: bool = False) -> list[dict[str, Any]]:
+    """Return findings about model settings; `connect` tries the guardrail."""
     if settings.model == "offline":
         return []
-    from botocore.exceptions import BotoCoreError
+    from botocore.exceptions import BotoCoreError, ClientError
 
     try:
         if _region():
-            _client()
+            client, guardrail = _client(), _guardrail(settings)
+            if connect and guardrail:
+                messages = [{"role": "user", "content": [{"text": "Hello"}]}]
+                request = {"modelId": settings.model, "messages": messages, **guardrail}
+                client.converse_stream(**request)["stream"].close()
             return []
-    except (BotoCoreError, ValueError) as error:
-        return [diagnostic("SET-AWS", f"MODEL has no client of Bedrock: {error}")]
+    except (BotoCoreError, ClientError, ValueError) as error:
+        return [diagnostic("SET-AWS", f"MODEL cannot use Bedrock: {error}")]
     return [diagnostic("SET-AWS_REGION", "AWS_REGION is not set: MODEL needs it, as in us-east-1.")]
 
 
@@ -50,6 +54,16 @@ def _client() -> Any:
     # At most two more tries, by the AWS client and before the first byte.
     config = Config(retries={"total_max_attempts": 3, "mode": "standard"}, read_timeout=120)
     return boto3.client("bedrock-runtime", region_name=_region(), config=config)
+
+
+def _guardrail(settings: CoreSettings) -> dict[str, Any]:
+    id, version = settings.guardrail_id, settings.guardrail_version
+    if bool(id) != bool(version):
+        raise ValueError("set both GUARDRAIL_ID and GUARDRAIL_VERSION, or neither")
+    if not id:
+        return {}
+    config = {"guardrailIdentifier": id, "guardrailVersion": version, "trace": "enabled"}
+    return {"guardrailConfig": config}
 
 
 def _region() -> str:

@@ -12,6 +12,8 @@ from ai import events, messages
 from ai.providers import history_utils
 from urllib3 import HTTPResponse
 
+from .contract import AgentError
+
 REASONS = {
     "end_turn": "stop",
     "stop_sequence": "stop",
@@ -19,7 +21,6 @@ REASONS = {
     "max_tokens": "length",
     "model_context_window_exceeded": "length",
     "content_filtered": "content_filter",
-    "guardrail_intervened": "content_filter",
 }
 
 
@@ -30,8 +31,10 @@ class BedrockProvider(ai.Provider[Any]):
     name: str = "bedrock"
     default_base_url: str = ""
 
-    def __init__(self, client: Any) -> None:
-        super().__init__()
+    guardrail: dict[str, Any]
+
+    def __init__(self, client: Any, guardrail: dict[str, Any]) -> None:
+        super().__init__(guardrail=guardrail)
         self._set_client(client)
         client.meta.events.register("after-call.bedrock-runtime.ConverseStream", _keep_body)
 
@@ -44,6 +47,7 @@ class BedrockProvider(ai.Provider[Any]):
         **_: Any,
     ) -> AsyncGenerator[events.Event]:
         request = _request(model.id, history_utils.repair(messages), tools or [])
+        request |= self.guardrail
         thread = ThreadPoolExecutor(1)  # the client blocks; one thread must read and close
         opening = thread.submit(self.client.converse_stream, **request)
         try:
@@ -121,4 +125,6 @@ def _events(chunk: dict[str, Any], calls: dict[int, str]) -> Iterator[events.Eve
         done = messages.DUMMY_TOOL_CALL
         yield events.ToolEnd(tool_call_id=calls[index], tool_call=done)
     elif kind == "messageStop":
+        if value["stopReason"] == "guardrail_intervened":  # also where it has only masked the reply
+            raise AgentError("guardrail_intervened")
         yield events.StreamEnd(finish_reason=REASONS.get(value["stopReason"], "other"))

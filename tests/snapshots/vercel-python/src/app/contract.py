@@ -50,6 +50,7 @@ ERRORS = {
     "model_failed": (502, "The model failed; this turn was not kept."),
     "empty_reply": (502, "The model sent an empty reply; this turn was not kept."),
     "reply_incomplete": (502, "The model did not finish its reply; this turn was not kept."),
+    "guardrail_intervened": (502, "A guardrail blocked this turn; it was not kept."),
     "server_busy": (503, "Too many turns are running; retry later."),
     "draining": (503, "The server is shutting down."),
     "store_unavailable": (503, "The session store failed; retry with the same idempotency key."),
