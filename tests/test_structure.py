@@ -35,6 +35,7 @@ BELOW = {
     "tracing": {"core"},
     "mcp_servers": {"core"},
     "approval": {"core"},
+    "fallback": {"core"},
     "chat_route": {"core"},
     "page": {"core", "chat_route"},
 }
