@@ -106,6 +106,14 @@ class Provider:
             self._changed.notify_all()
         return call, step
 
+    def step_of(self, call: ModelCall, step: Step) -> Step:
+        """The step for the model of a call, scripted for "model: prompt", or this one."""
+        with self._changed:
+            steps = self._scripts.get(f"{call.model}: {call.prompt}")
+            if not steps:
+                return step
+            return steps[0] if stays(steps[0]) else steps.popleft()
+
     def end(self, call: ModelCall, outcome: str) -> None:
         with self._changed:
             call.outcome, call.ended = outcome, time.monotonic()
@@ -167,6 +175,7 @@ class _Handler(BaseHTTPRequestHandler):
             return self._answer(400, wire.refusal(f"{DETAIL}: {problem}", None))
         call, step = provider.begin(history)
         call.model, call.body = model_of(self.path, headers, body), json.loads(body)
+        step = provider.step_of(call, step)
         self.started = False
         outcome = "broken"
         try:

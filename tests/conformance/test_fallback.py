@@ -1,0 +1,218 @@
+"""A second model answers what the first one fails before its first byte, and nothing else."""
+
+import re
+import threading
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from tests.conformance import targets
+from tests.conformance.chat import Chat, assert_done, assert_failed, echoed
+from tests.conformance.client import JSON
+from tests.conformance.provider import Provider
+from tests.conformance.server import Fleet, Server
+from tests.conformance.steps import CUT, DROP, ERROR, FADE, HANG, Call, Hold, Refuse, Step
+from tests.conformance.targets import TARGETS, Target
+from tests.conformance.test_logs import lines
+
+pytestmark = pytest.mark.slow
+
+FIRST, SECOND = "test-model", "second-model"
+
+
+def with_fallback(target: Target) -> Target:
+    """The target as rendered with a second model."""
+    base, _, model = target.variant.partition("+")
+    model = model or "bedrock"
+    return replace(target, variant=f"{base}+fallback", answers=(("model", model),))
+
+
+VENDOR_TARGETS = [
+    with_fallback(target)
+    for target in [*TARGETS, *targets.VENDOR_TARGETS]
+    if "gateway" not in target.name
+]
+COUNT = Call("word_count", {"text": "a b"})
+ANSWER: Step = ["The second ", "answers."]
+THROTTLED = "ThrottlingException"  # as Bedrock names it
+TEMPORARY: dict[str, Step] = {
+    "408": [Refuse(408)],
+    "409": [Refuse(409)],
+    "429": [Refuse(429, THROTTLED)],
+    "500": [Refuse(500)],
+    "503": [Refuse(503, "ServiceUnavailableException")],
+    "529": [Refuse(529)],
+    "a closed connection": [DROP],
+}
+LASTING: dict[str, Step] = {
+    "400": [Refuse(400, "ValidationException")],
+    "a small window": [Refuse(400, "context_length_exceeded")],
+    "401": [Refuse(401)],
+    "403": [Refuse(403, "AccessDeniedException")],
+    "404": [Refuse(404, "ResourceNotFoundException")],
+    "a cut before any text": [CUT],
+    "an end before any text": [FADE],
+    "a cut": ["Well, ", CUT],
+    "an end": ["Well, ", FADE],
+    "an error": ["Well, ", ERROR],
+    "a cut in a tool call": ["Well, ", Call("word_count", raw='{"text": "a'), CUT],
+}
+
+
+def is_sample(test: str, parameters: dict[str, Any]) -> bool:
+    """Whether a usual run has a test: of other vendors than the first, what their clients say."""
+    is_first = any(parameters["target"].name == target.name for target in TARGETS)
+    of_client = {"429", "503", "400", "a cut before any text", "a cut"}
+    return is_first or parameters.get("how") in of_client
+
+
+@pytest.fixture
+def server(fleet: Fleet) -> Server:
+    return fleet.shared(MODEL_FALLBACK=SECOND)
+
+
+def say(chat: Chat, text: str, first: list[Step], *second: Step, **given: Any) -> Any:
+    """Send a prompt for which the models have these steps."""
+    script(chat, text, first, *second)
+    return chat.say(text, **given)
+
+
+def script(chat: Chat, text: str, first: list[Step], *second: Step) -> None:
+    chat.provider.script(f"{FIRST}: {text}{chat.tag}", *first)
+    chat.provider.script(f"{SECOND}: {text}{chat.tag}", *second)
+
+
+def asked(chat: Chat, text: str) -> list[str]:
+    """The models that were asked, each retry of a client left out."""
+    names = [call.model for call in chat.calls(text)]
+    return [name for at, name in enumerate(names) if at == 0 or name != names[at - 1]]
+
+
+@pytest.mark.parametrize("how", TEMPORARY)
+def test_the_second_model_answers(chat: Chat, how: str) -> None:
+    chat.say("One.")
+    reply = say(chat, "Two.", [TEMPORARY[how]], ANSWER)
+    assert_done(reply, ["The second ", "answers."], turn=2, session=chat.session)
+    tries = [call.model for call in chat.calls("Two.")].count(FIRST)
+    assert 1 <= tries <= 3
+    assert asked(chat, "Two.") == [FIRST, SECOND]
+    said = [("user", "Two."), ("assistant", "The second answers.")]
+    assert chat.recalled("Three.") == [*echoed("One."), *said]
+    assert asked(chat, "Three.") == [FIRST], "the next turn begins with the first model again"
+    _, why, second, third = lines(chat, 4)
+    assert re.match("WARNING MODEL failed, calling MODEL_FALLBACK: .", why)
+    assert how in why or not how.isdigit()
+    assert second.startswith("INFO turn=2 outcome=committed")
+    assert second.endswith(f" detail=answered by {SECOND}")
+    assert "detail" not in third
+
+
+@pytest.mark.parametrize("how", LASTING)
+def test_other_failures_end_the_turn(chat: Chat, how: str) -> None:
+    step = LASTING[how]
+    chat.say("One.")
+    reply = say(chat, "Two.", [step], ANSWER)
+    after = [part for part in step if isinstance(part, str)]
+    assert_failed(reply, 502, "model_failed", chat.session, after=after)
+    assert asked(chat, "Two.") == [FIRST]
+    assert chat.recalled() == echoed("One.")
+
+
+def test_in_a_later_step_too(chat: Chat) -> None:
+    reply = say(chat, "Count.", [["Let me see. ", COUNT], [Refuse(503)]], ["Two."])
+    assert_done(reply, ["Let me see. ", "Two."], turn=1, session=chat.session)
+    calls = [
+        ("assistant", "Let me see. "),
+        ("call", "word_count", {"text": "a b"}),
+        ("result", "2"),
+    ]
+    assert chat.history(chat.calls("Count.")[-1]) == [("user", "Count."), *calls]
+    assert asked(chat, "Count.") == [FIRST, SECOND]
+
+
+def test_after_a_step_of_the_second_model_the_first_is_asked_again(chat: Chat) -> None:
+    chat.provider.script(f"{SECOND}: Count.{chat.tag}", [COUNT])
+    down = [Refuse(503, stays=False)] * 3  # for each try of the client
+    chat.provider.script(f"{FIRST}: Count.{chat.tag}", *([step] for step in down), ["Two."])
+    reply = chat.say("Count.", headers=JSON)
+    assert reply.json["reply"] == "Two."
+    assert asked(chat, "Count.") in ([FIRST, SECOND, FIRST], [FIRST])
+
+
+@pytest.mark.parametrize(("status", "is_busy"), [(429, True), (401, False)])
+def test_where_both_fail_the_second_says_why(chat: Chat, status: int, is_busy: bool) -> None:
+    chat.say("One.")
+    reply = say(chat, "Two.", [[Refuse(503)]], [Refuse(status)], headers=JSON)
+    assert_failed(reply, 502, "model_failed", chat.session)
+    assert ("Retry-After" in reply.headers) == is_busy
+    assert asked(chat, "Two.") == [FIRST, SECOND]
+    assert chat.recalled() == echoed("One.")
+    _, why, failed, _ = lines(chat, 4)
+    assert "503" in why
+    assert "outcome=model_failed" in failed
+    assert str(status) in failed
+
+
+def test_the_second_model_that_breaks_off_fails_the_turn(chat: Chat) -> None:
+    reply = say(chat, "One.", [[Refuse(503)]], ["Well, ", CUT])
+    assert_failed(reply, 502, "model_failed", chat.session, after=["Well, "])
+    assert asked(chat, "One.") == [FIRST, SECOND]
+    assert chat.recalled() == []
+    assert "answered by" not in lines(chat, 2)[1]
+
+
+def test_two_turns_at_once_do_not_mix(
+    server: Server, provider: Provider, gate: threading.Event
+) -> None:
+    down, well = Chat(server, provider), Chat(server, provider)
+    script(well, "One.", [["First, ", Hold(gate), "too."]], ANSWER)
+    script(down, "One.", [[Refuse(503)]], ["Second, ", Hold(gate), "too."])
+    exchanges = [chat.start("One.", headers=JSON) for chat in (well, down)]
+    down.call("One.")
+    gate.set()
+    assert [it.reply().json["reply"] for it in exchanges] == ["First, too.", "Second, too."]
+    assert (asked(well, "One."), asked(down, "One.")) == ([FIRST], [FIRST, SECOND])
+    assert "detail" not in lines(well, 1)[0]
+    assert lines(down, 2)[1].endswith(f"detail=answered by {SECOND}")
+
+
+def test_a_first_model_that_is_slow_answers(chat: Chat, gate: threading.Event) -> None:
+    script(chat, "One.", [[Hold(gate), "At last."]], ANSWER)
+    exchange = chat.start("One.", headers=JSON)
+    chat.call("One.")
+    chat.server.settle()
+    gate.set()
+    assert exchange.reply().json["reply"] == "At last."
+    assert asked(chat, "One.") == [FIRST]
+
+
+def test_a_turn_whose_time_is_over_asks_no_second_model(fleet: Fleet, provider: Provider) -> None:
+    chat = Chat(fleet.shared(MODEL_FALLBACK=SECOND, TURN_TIMEOUT_SECONDS=1), provider)
+    reply = say(chat, "One.", [[HANG]], ANSWER, headers=JSON)
+    assert_failed(reply, 504, "turn_timeout", chat.session)
+    assert chat.recalled() == []
+    assert asked(chat, "One.") == [FIRST]
+
+
+def test_a_client_that_leaves_asks_no_second_model(chat: Chat) -> None:
+    script(chat, "One.", [[HANG]], ANSWER)
+    exchange = chat.start("One.")
+    chat.call("One.")
+    exchange.leave()
+    chat.gone("One.")
+    assert chat.recalled() == []
+    assert asked(chat, "One.") == [FIRST]
+
+
+def test_without_a_second_model_nothing_falls_back(fleet: Fleet, provider: Provider) -> None:
+    chat = Chat(fleet.shared(), provider)
+    reply = say(chat, "One.", [[Refuse(503)]], ANSWER, headers=JSON)
+    assert_failed(reply, 502, "model_failed", chat.session)
+    assert asked(chat, "One.") == [FIRST]
+    assert chat.say("Two.").turn == 1
+
+
+def test_the_start_names_both_models(server: Server) -> None:
+    assert server.address
+    assert f"Fallback: {SECOND}, when {FIRST} fails" in server.log
