@@ -60,7 +60,7 @@ LASTING: dict[str, Step] = {
 }
 
 
-def is_sample(test: str, parameters: dict[str, Any]) -> bool:
+def is_sample(_: str, parameters: dict[str, Any]) -> bool:
     """Whether a usual run has a test: of other vendors than the first, what their clients say."""
     is_first = any(parameters["target"].name == target.name for target in TARGETS)
     of_client = {"429", "503", "400", "a cut before any text", "a cut"}
@@ -137,7 +137,7 @@ def test_after_a_step_of_the_second_model_the_first_is_asked_again(chat: Chat) -
     chat.provider.script(f"{FIRST}: Count.{chat.tag}", *([step] for step in down), ["Two."])
     reply = chat.say("Count.", headers=JSON)
     assert reply.json["reply"] == "Two."
-    assert asked(chat, "Count.") in ([FIRST, SECOND, FIRST], [FIRST])
+    assert asked(chat, "Count.") == [FIRST, SECOND, FIRST]
 
 
 @pytest.mark.parametrize(("status", "is_busy"), [(429, True), (401, False)])
