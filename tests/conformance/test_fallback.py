@@ -216,3 +216,12 @@ def test_without_a_second_model_nothing_falls_back(fleet: Fleet, provider: Provi
 def test_the_start_names_both_models(server: Server) -> None:
     assert server.address
     assert f"Fallback: {SECOND}, when {FIRST} fails" in server.log
+
+
+def test_a_guardrail_is_also_that_of_the_second_model(fleet: Fleet, provider: Provider) -> None:
+    guardrail = {"GUARDRAIL_ID": "gr0abc1def2", "GUARDRAIL_VERSION": "3"}
+    chat = Chat(fleet.shared(False, MODEL_FALLBACK=SECOND, **guardrail), provider)
+    say(chat, "One.", [[Refuse(503)]], ANSWER)
+    assert asked(chat, "One.") == [FIRST, SECOND]
+    has_guardrail = ["guardrailConfig" in call.body for call in chat.calls("One.")]
+    assert set(has_guardrail) == {"-bedrock" in fleet.target.name}

@@ -60,7 +60,7 @@ def texts(step: Step) -> list[str]:
     return [part for part in step if isinstance(part, str)]
 
 
-@pytest.mark.parametrize("before", [[], ["Let me see. ", COUNT]], ids=str)
+@pytest.mark.parametrize("before", [[], ["Let me see. ", COUNT]], ids=["first", "later"])
 @pytest.mark.parametrize("how", INTERVENTIONS)
 def test_an_intervention_leaves_no_trace(
     fleet: StoreFleet, chat: Chat, how: str, before: Step

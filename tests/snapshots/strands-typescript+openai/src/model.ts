@@ -67,9 +67,10 @@ class ChatModel extends Model {
     const calls: { id: string; name: string; input: string }[] = []
     let reason: string | null = null
     let [inputTokens, outputTokens] = [0, 0]
+    const chunks = await this.#client.chat.completions.create(request, stop)
     yield { type: 'modelMessageStartEvent', role: 'assistant' }
     yield { type: 'modelContentBlockStartEvent' }
-    for await (const chunk of await this.#client.chat.completions.create(request, stop)) {
+    for await (const chunk of chunks) {
       const { delta, finish_reason } = chunk.choices[0] ?? {}
       inputTokens = chunk.usage?.prompt_tokens ?? inputTokens
       outputTokens = chunk.usage?.completion_tokens ?? outputTokens

@@ -13,6 +13,8 @@ import type { CoreSettings } from './settings.ts'
 
 // What to look at when the provider refuses a call, and when it is not reached.
 export const [CREDENTIALS, ADDRESS] = ['the AWS credentials', 'AWS_REGION']
+const GUARDRAIL = /^( *|(arn:[a-z0-9:-]+:guardrail\/)?[a-z0-9]+ (DRAFT|[1-9][0-9]{0,7}))$/
+const GUARDRAIL_FORM = 'GUARDRAIL_ID must be an id or ARN, GUARDRAIL_VERSION a number or DRAFT'
 
 /** The base class fails a turn for a tool call with broken arguments. */
 class ConverseModel extends BedrockModel {
@@ -57,9 +59,11 @@ export function buildModel(settings: CoreSettings): Model {
   if (settings.model === 'offline') return new OfflineModel()
   // HTTP/1.1, which goes through proxies too; at most two more tries, before the first byte.
   const clientConfig = { region, maxAttempts: 3, requestHandler: new NodeHttpHandler() }
-  const { model: modelId, guardrailId: guardrailIdentifier, guardrailVersion } = settings
-  const guardrail = { guardrailConfig: { guardrailIdentifier, guardrailVersion } }
-  const model = new ConverseModel({ modelId, clientConfig, ...(guardrailIdentifier && guardrail) })
+  const { GUARDRAIL_ID: id = '', GUARDRAIL_VERSION: version = '' } = process.env
+  if (!GUARDRAIL.test(`${id} ${version}`)) throw new Error(GUARDRAIL_FORM)
+  const guardrail = { guardrailConfig: { guardrailIdentifier: id, guardrailVersion: version } }
+  const config = { modelId: settings.model, clientConfig, ...(id.trim() && guardrail) }
+  const model = new ConverseModel(config)
   model.maxBytes = settings.maxReplyBytes
   return model
 }
@@ -68,16 +72,14 @@ export function buildModel(settings: CoreSettings): Model {
 export async function checkModel(settings: CoreSettings, connect = false): Promise<Finding[]> {
   const what = 'AWS_REGION is not set: MODEL needs it, as in us-east-1.'
   if (!(await region().catch(() => ''))) return [diagnostic('SET-AWS_REGION', what)]
-  const both = 'Set both GUARDRAIL_ID and GUARDRAIL_VERSION, or neither.'
-  const isSet = settings.guardrailId !== ''
-  if (isSet !== (settings.guardrailVersion !== '')) return [diagnostic('SET-GUARDRAIL_ID', both)]
-  const hello = new Message({ role: 'user', content: [new TextBlock('Hello')] })
   try {
-    if (connect && isSet) for await (const _event of buildModel(settings).stream([hello])) break
+    const model = buildModel(settings)
+    const hello = new Message({ role: 'user', content: [new TextBlock('Hello')] })
+    if (connect && process.env.GUARDRAIL_ID) for await (const _event of model.stream([hello])) break
+    return []
   } catch (error) {
     return [diagnostic('SET-AWS', `MODEL cannot use Bedrock: ${(error as Error).message}`)]
   }
-  return []
 }
 
 /** Where the model is reached. */

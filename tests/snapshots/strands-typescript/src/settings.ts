@@ -63,8 +63,6 @@ const CORE_SETTINGS = {
   shutdownGraceSeconds: integer(8, 0, 86_400),
   allowedHosts: text('', `${HOST}( *, *${HOST})*`, 'a list like agent.example.com,10.0.0.5:80'),
   allowedOrigins: text('', `${ORIGIN}( *, *${ORIGIN})*`, 'a list like https://www.example.com'),
-  guardrailId: text('', '(arn:[a-z0-9:-]+:guardrail/)?[a-z0-9]+', 'an id or an ARN'),
-  guardrailVersion: text('', 'DRAFT|[1-9][0-9]{0,7}', 'DRAFT or a number'),
   apiToken: text('', '[!-~]{1,4096}', 'a text of visible ASCII characters'),
 }
 

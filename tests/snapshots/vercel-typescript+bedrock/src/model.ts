@@ -11,6 +11,8 @@ import type { CoreSettings } from './settings.ts'
 
 // What to look at when the provider refuses a call, and when it is not reached.
 export const [CREDENTIALS, ADDRESS] = ['the AWS credentials', 'AWS_REGION']
+const GUARDRAIL = /^( *|(arn:[a-z0-9:-]+:guardrail\/)?[a-z0-9]+ (DRAFT|[1-9][0-9]{0,7}))$/
+const GUARDRAIL_FORM = 'GUARDRAIL_ID must be an id or ARN, GUARDRAIL_VERSION a number or DRAFT'
 
 /** The model of this process. */
 export function buildModel(settings: CoreSettings): LanguageModel {
@@ -22,9 +24,10 @@ function bedrock(settings: CoreSettings) {
   const credentialProvider = fromNodeProviderChain()
   const fetch = boundedFetch(settings)
   const provider = createAmazonBedrock({ region: region(), credentialProvider, fetch })
-  const { guardrailId: guardrailIdentifier, guardrailVersion } = settings
-  const guardrailConfig = { guardrailIdentifier, guardrailVersion, trace: 'enabled' }
-  const providerOptions = guardrailIdentifier ? { amazonBedrock: { guardrailConfig } } : {}
+  const { GUARDRAIL_ID: id = '', GUARDRAIL_VERSION: version = '' } = process.env
+  if (!GUARDRAIL.test(`${id} ${version}`)) throw new Error(GUARDRAIL_FORM)
+  const guardrail = { guardrailIdentifier: id, guardrailVersion: version, trace: 'enabled' }
+  const providerOptions = id.trim() ? { amazonBedrock: { guardrailConfig: guardrail } } : {}
   return wrapLanguageModel({
     model: provider(settings.model),
     middleware: defaultSettingsMiddleware({ settings: { providerOptions } }),
@@ -35,16 +38,15 @@ function bedrock(settings: CoreSettings) {
 export async function checkModel(settings: CoreSettings, connect = false): Promise<Finding[]> {
   const hint = 'AWS_REGION is not set: MODEL needs it, as in us-east-1.'
   if (!region()) return [diagnostic('SET-AWS_REGION', hint)]
-  const both = 'Set both GUARDRAIL_ID and GUARDRAIL_VERSION, or neither.'
-  const isSet = settings.guardrailId !== ''
-  if (isSet !== (settings.guardrailVersion !== '')) return [diagnostic('SET-GUARDRAIL_ID', both)]
-  const content = [{ type: 'text' as const, text: 'Hello' }]
   try {
-    if (connect && isSet) await bedrock(settings).doStream({ prompt: [{ role: 'user', content }] })
+    const model = bedrock(settings)
+    const content = [{ type: 'text' as const, text: 'Hello' }]
+    const prompt = [{ role: 'user' as const, content }]
+    if (connect && process.env.GUARDRAIL_ID) await model.doStream({ prompt })
+    return []
   } catch (error) {
     return [diagnostic('SET-AWS', `MODEL cannot use Bedrock: ${(error as Error).message}`)]
   }
-  return []
 }
 
 /** Where the model is reached. */

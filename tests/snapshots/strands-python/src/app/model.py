@@ -1,6 +1,7 @@
 """Which model answers: MODEL on Amazon Bedrock, or the offline model while MODEL is unset."""
 
 import os
+import re
 from collections.abc import AsyncGenerator
 from contextlib import aclosing, suppress
 from contextvars import ContextVar
@@ -20,6 +21,7 @@ from .settings import CoreSettings
 
 # Settings to check when the provider refuses a call, and when it cannot be reached.
 CREDENTIALS, ADDRESS = "the AWS credentials", "AWS_REGION"
+GUARDRAIL = "|(arn:[a-z0-9:-]+:guardrail/)?[a-z0-9]+ (DRAFT|[1-9][0-9]{0,7})"
 
 CALL: ContextVar["Call | None"] = ContextVar("CALL", default=None)
 
@@ -72,7 +74,7 @@ def check_model(settings: CoreSettings, connect: bool = False) -> list[dict[str,
     try:
         if _region():
             model = _bedrock(settings)
-            if connect and settings.guardrail_id:
+            if connect and model.config.get("guardrail_id"):
                 request = model.format_request([{"role": "user", "content": [{"text": "Hello"}]}])
                 model.client.converse_stream(**request)["stream"].close()
             return []
@@ -91,10 +93,10 @@ def _bedrock(settings: CoreSettings) -> BedrockModel:
     # At most two more tries, by the AWS client and before the first byte.
     config = Config(retries={"total_max_attempts": 3, "mode": "standard"}, read_timeout=120)
     model = Bedrock(model_id=settings.model, region_name=_region(), boto_client_config=config)
-    id, version = settings.guardrail_id, settings.guardrail_version
-    if bool(id) != bool(version):
-        raise ValueError("set both GUARDRAIL_ID and GUARDRAIL_VERSION, or neither")
-    model.update_config(guardrail_id=id, guardrail_version=version)
+    id, version = (os.environ.get(f"GUARDRAIL_{name}", "") for name in ("ID", "VERSION"))
+    if not re.fullmatch(GUARDRAIL, f"{id} {version}".strip()):
+        raise ValueError("GUARDRAIL_ID must be an id or ARN, GUARDRAIL_VERSION a number or DRAFT")
+    model.update_config(guardrail_id=id.strip(), guardrail_version=version.strip())
     model.client.meta.events.register("before-parse.bedrock-runtime.ConverseStream", _keep_body)
     return model
 

@@ -50,8 +50,6 @@ class CoreSettings:
     allowed_origins: str = string(
         f"https?://{HOST_FORM}( *, *https?://{HOST_FORM})*", "a list like https://www.example.com"
     )
-    guardrail_id: str = string("(arn:[a-z0-9:-]+:guardrail/)?[a-z0-9]+", "an id or an ARN")
-    guardrail_version: str = string("DRAFT|[1-9][0-9]{0,7}", "DRAFT or a number")
     api_token: str = string("[!-~]{1,4096}", "a text of visible ASCII characters")
 
     @classmethod

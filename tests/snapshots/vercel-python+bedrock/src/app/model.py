@@ -1,6 +1,7 @@
 """Which model answers: MODEL on Amazon Bedrock, or the offline model while MODEL is unset."""
 
 import os
+import re
 from functools import cache
 from typing import Any
 
@@ -13,13 +14,14 @@ from .settings import CoreSettings
 
 # Settings to check when the provider refuses a call, and when it cannot be reached.
 CREDENTIALS, ADDRESS = "the AWS credentials", "AWS_REGION"
+GUARDRAIL = "|(arn:[a-z0-9:-]+:guardrail/)?[a-z0-9]+ (DRAFT|[1-9][0-9]{0,7})"
 
 
 def build_model(settings: CoreSettings) -> ai.Model:
     """Return the model of this process."""
     if settings.model == "offline":
         return OfflineModel()
-    return ai.Model(id=settings.model, provider=BedrockProvider(_client(), _guardrail(settings)))
+    return ai.Model(id=settings.model, provider=BedrockProvider(_client(), _guardrail()))
 
 
 def check_model(settings: CoreSettings, connect: bool = False) -> list[dict[str, Any]]:
@@ -30,7 +32,7 @@ def check_model(settings: CoreSettings, connect: bool = False) -> list[dict[str,
 
     try:
         if _region():
-            client, guardrail = _client(), _guardrail(settings)
+            client, guardrail = _client(), _guardrail()
             if connect and guardrail:
                 messages = [{"role": "user", "content": [{"text": "Hello"}]}]
                 request = {"modelId": settings.model, "messages": messages, **guardrail}
@@ -56,10 +58,10 @@ def _client() -> Any:
     return boto3.client("bedrock-runtime", region_name=_region(), config=config)
 
 
-def _guardrail(settings: CoreSettings) -> dict[str, Any]:
-    id, version = settings.guardrail_id, settings.guardrail_version
-    if bool(id) != bool(version):
-        raise ValueError("set both GUARDRAIL_ID and GUARDRAIL_VERSION, or neither")
+def _guardrail() -> dict[str, Any]:
+    id, version = (os.environ.get(f"GUARDRAIL_{name}", "").strip() for name in ("ID", "VERSION"))
+    if not re.fullmatch(GUARDRAIL, f"{id} {version}".strip()):
+        raise ValueError("GUARDRAIL_ID must be an id or ARN, GUARDRAIL_VERSION a number or DRAFT")
     if not id:
         return {}
     config = {"guardrailIdentifier": id, "guardrailVersion": version, "trace": "enabled"}

@@ -1,0 +1,1 @@
+"""A second model, which answers where the first one fails."""

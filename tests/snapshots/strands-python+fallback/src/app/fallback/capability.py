@@ -1,0 +1,50 @@
+"""A second model, as a capability."""
+
+from dataclasses import replace
+from functools import cached_property
+from typing import Any
+
+from ..capability import Capability
+from ..contract import Turn
+from ..findings import Finding, diagnostic
+from . import adapter
+from .second import Second
+from .settings import FallbackSettings
+
+
+class Fallback(Capability):
+    """Lets MODEL_FALLBACK answer a call that MODEL fails before its first byte."""
+
+    settings: FallbackSettings
+
+    @cached_property
+    def model(self) -> Any:
+        """The second model; it is made when it is needed."""
+        from ..model import build_model  # loads the client of the vendor
+
+        return build_model(replace(self.settings, model=self.settings.model_fallback))
+
+    def check(self) -> list[Finding]:
+        """Return a finding unless there are two models."""
+        first, second = self.settings.model, self.settings.model_fallback
+        if not second:
+            hint = "MODEL_FALLBACK is not set: no other model answers when MODEL fails."
+            return [diagnostic("SET-MODEL_FALLBACK", hint, "warning")]
+        if first == "offline":
+            hint = "MODEL_FALLBACK is set, and MODEL is not: set both."
+            return [diagnostic("SET-MODEL_FALLBACK", hint)]
+        if first == second:
+            hint = "MODEL_FALLBACK is the same model as MODEL: name another one."
+            return [diagnostic("SET-MODEL_FALLBACK", hint)]
+        return []
+
+    def describe(self, address: str) -> list[str]:
+        """Return which model answers when the first one fails."""
+        second = self.settings.model_fallback
+        return [f"Fallback: {second}, when {self.settings.model} fails"] if second else []
+
+    def prepare(self, turn: Turn, options: dict[str, Any]) -> None:
+        """Give the turn both models."""
+        if name := self.settings.model_fallback:
+            second = Second(turn, name, lambda: self.model)
+            options["model"] = adapter.with_fallback(options["model"], second)

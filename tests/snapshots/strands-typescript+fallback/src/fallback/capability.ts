@@ -1,0 +1,51 @@
+// A second model, as a capability.
+
+import { Capability, type Options } from '../capability.ts'
+import type { Turn } from '../contract.ts'
+import { diagnostic, type Finding } from '../findings.ts'
+import type { Runtime } from '../runtime.ts'
+import type { CoreSettings, SettingsOf } from '../settings.ts'
+import * as adapter from './adapter.ts'
+import { Second } from './second.ts'
+import type { FALLBACK_SETTINGS } from './settings.ts'
+
+type Settings = CoreSettings & SettingsOf<typeof FALLBACK_SETTINGS>
+
+/** Lets MODEL_FALLBACK answer a call that MODEL fails before its first byte. */
+export class Fallback extends Capability<Settings> {
+  /** The second model; it is made when it is needed. */
+  model: Promise<Runtime['model']> | undefined
+
+  /** Return a finding unless there are two models. */
+  override check(): Finding[] {
+    const { model: first, modelFallback: second } = this.settings
+    if (!second) {
+      const hint = 'MODEL_FALLBACK is not set: no other model answers when MODEL fails.'
+      return [diagnostic('SET-MODEL_FALLBACK', hint, 'warning')]
+    }
+    if (first === 'offline') {
+      const hint = 'MODEL_FALLBACK is set, and MODEL is not: set both.'
+      return [diagnostic('SET-MODEL_FALLBACK', hint)]
+    }
+    const hint = 'MODEL_FALLBACK is the same model as MODEL: name another one.'
+    return first === second ? [diagnostic('SET-MODEL_FALLBACK', hint)] : []
+  }
+
+  /** Return which model answers when the first one fails. */
+  override describe(): string[] {
+    const { model: first, modelFallback: second } = this.settings
+    return second ? [`Fallback: ${second}, when ${first} fails`] : []
+  }
+
+  /** Give the turn both models. */
+  override prepare(turn: Turn, options: Options): void {
+    const { modelFallback: name } = this.settings
+    if (!name) return
+    adapter.withFallback(options, new Second(turn, name, () => (this.model ??= this.#build())))
+  }
+
+  async #build(): Promise<Runtime['model']> {
+    const { buildModel } = await import('../model.ts') // loads the client of the vendor
+    return buildModel({ ...this.settings, model: this.settings.modelFallback })
+  }
+}

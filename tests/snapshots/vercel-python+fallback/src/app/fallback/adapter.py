@@ -1,0 +1,49 @@
+"""Two models as one model of the AI SDK."""
+
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from typing import Any, Literal
+
+import ai
+from ai import events
+from pydantic import PrivateAttr
+
+from .second import Second
+
+
+class FallbackProvider(ai.Provider[None]):
+    """The second model answers a call that the first one fails before its first event."""
+
+    provider_class_id: Literal["fallback"] = "fallback"
+    name: str = "fallback"
+    default_base_url: str = ""
+    _first: ai.Model = PrivateAttr()
+    _second: Second = PrivateAttr()
+
+    def __init__(self, first: ai.Model, second: Second) -> None:
+        super().__init__(name=first.provider.name)
+        self._first, self._second = first, second
+
+    async def stream(
+        self, model: ai.Model, messages: list[ai.messages.Message], **kwargs: Any
+    ) -> AsyncGenerator[events.Event]:
+        has_begun, first = False, self._first
+        try:
+            async with aclosing(first.provider.stream(first, messages, **kwargs)) as stream:
+                async for event in stream:
+                    has_begun = True
+                    yield event
+                return
+        except Exception as error:
+            if has_begun:
+                raise
+            second: ai.Model = self._second.take_over(error)
+        async with aclosing(second.provider.stream(second, messages, **kwargs)) as stream:
+            async for event in stream:
+                self._second.answers()
+                yield event
+
+
+def with_fallback(first: ai.Model, second: Second) -> ai.Model:
+    """Return a model that consists of both."""
+    return ai.Model(id=first.id, provider=FallbackProvider(first, second))
