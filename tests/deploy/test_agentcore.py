@@ -47,6 +47,7 @@ RENDERS = {
         "vercel-python+agentcore+runtime",
         {"session_store": "valkey", "model": "anthropic", "long_term_memory": "none"},
     ),
+    "fallback": ("strands-python+fallback", {"deploy": "agentcore"}),
     "gateway": ("vercel-typescript", {"deploy": "agentcore", "model": "gateway"}),
 }
 USUAL = ("strands-python", "vercel-typescript")
@@ -56,6 +57,7 @@ PLATFORM = {"Image", "ImageToken", "LogGroups", "Logs"}
 SHELL = {
     "OPENAI_BASE_URL": "https://models.example.com/v1",
     "SESSIONS_URL": "https://sessions.example.com",
+    "MODEL_FALLBACK": "global.anthropic.claude-haiku-4-5",
     "OPENAI_API_KEY": "sk-1",
     "ANTHROPIC_API_KEY": "sk-2",
     "AI_GATEWAY_API_KEY": "sk-3",
@@ -74,7 +76,11 @@ def stack_of(project: Path) -> Stack:
     """The stack with every parameter that has no default."""
     more = {"ModelUrl": SHELL["OPENAI_BASE_URL"], "SessionsUrl": SHELL["SESSIONS_URL"]}
     text = (project / "deploy" / "agentcore.yaml").read_text()
-    more |= {"GuardrailId": "gr0abc1def2", "GuardrailVersion": "3"}
+    more |= {
+        "ModelFallback": SHELL["MODEL_FALLBACK"],
+        "GuardrailId": "gr0abc1def2",
+        "GuardrailVersion": "3",
+    }
     return Stack(project, Image=IMAGE, **{it: more[it] for it in more if f"  {it}:" in text})
 
 
@@ -195,6 +201,14 @@ def test_the_role_allows_what_iam_prints(target: str, store: str) -> None:
     ]
     assert allowed == wanted
     assert {action for one in models for action in one["Action"]} == model_actions()
+
+
+def test_the_role_allows_both_models() -> None:
+    stack = stack_of(project_of("fallback"))
+    first, second = stack.environment["MODEL"], stack.environment["MODEL_FALLBACK"]
+    for sid in ("Model", "ModelOfProfile"):
+        allowed = json.dumps(stack.statements[sid]).replace(f'"{sid}"', f'"Second{sid}"')
+        assert json.dumps(stack.statements[f"Second{sid}"]) == allowed.replace(first, second)
 
 
 def model_actions() -> set[str]:

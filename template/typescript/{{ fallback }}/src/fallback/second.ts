@@ -8,8 +8,8 @@ type Model = Runtime['model']
 
 // Failures that may be temporary, as `describe` shows them.
 const TEMPORARY = new RegExp(
-  'HTTP (408|409|429|5\\d\\d)|[Tt]hrottl|[Tt]imeout|TIMEDOUT|[Uu]navailable|internalServer|NotReady' +
-    '|ECONN|EPIPE|ENOTFOUND|EAI_AGAIN|UND_ERR_SOCKET|APIConnectionError',
+  'HTTP (408|409|429|5\\d\\d)|[Tt]hrottl|[Tt]imeout|TIMEDOUT|[Uu]navailable|internalServer' +
+    '|NotReady|ECONN|EPIPE|ENOTFOUND|EAI_AGAIN|UND_ERR_SOCKET|APIConnectionError',
 )
 // After the answer has begun, or where this process ended the call, it is none of them.
 const LASTING = /AgentError|AbortError|HTTP 200/
