@@ -4,6 +4,7 @@ A script belongs to one prompt: when the last user text is that prompt, its step
 call after another. A prompt without a script (or whose steps are used up) is echoed.
 """
 
+import json
 import re
 import select
 import socket
@@ -15,6 +16,7 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+from tests.conformance.prompt_cache import PromptCache, Usage
 from tests.conformance.steps import Call, Drip, End, Flood, Hold, Refuse, Sign, Step, stays
 from tests.conformance.vendor_wires import Converse, Gateway, Messages
 from tests.conformance.wires import DETAIL, ChatCompletions, Entry, InvalidError, Wire
@@ -29,6 +31,8 @@ class ModelCall:
     """One call that reached the provider, and what became of it."""
 
     history: list[Entry]
+    request: dict[str, Any] = field(default_factory=dict, repr=False)  # as the vendor received it
+    usage: Usage = field(default_factory=Usage)
     began: float = field(default_factory=time.monotonic)
     ended: float | None = None
     outcome: str = "running"  # then: finished, gone (its client left), refused, broken
@@ -45,6 +49,7 @@ class Provider:
     def __init__(self) -> None:
         self.calls: list[ModelCall] = []
         self.problems: list[str] = []
+        self.cache = PromptCache()
         self._scripts: dict[str, deque[Step]] = {}
         self._endless: dict[str, Step] = {}
         self._changed = threading.Condition()
@@ -79,9 +84,12 @@ class Provider:
                     raise AssertionError(f"within {PATIENCE:g} s there was never {what}")
                 self._changed.wait(left)
 
-    def begin(self, history: list[Entry]) -> tuple[ModelCall, Step]:
-        call = ModelCall(history)
+    def begin(self, history: list[Entry], request: dict[str, Any]) -> tuple[ModelCall, Step]:
+        """Record a call and return its steps; a model named `priced` counts its tokens."""
+        call = ModelCall(history, request)
         with self._changed:
+            if "priced" in request["model"] and "messages" in request:  # the gateway's has a prompt
+                call.usage = self.cache.use(request)
             self.calls.append(call)
             steps = self._scripts.get(call.prompt)
             if steps:
@@ -142,7 +150,10 @@ class _Handler(BaseHTTPRequestHandler):
         except InvalidError as problem:
             provider.refuse(str(problem))
             return self._answer(400, wire.refusal(f"{DETAIL}: {problem}", None))
-        call, step = provider.begin(history)
+        # Bedrock and the gateway name the model outside the body.
+        model = self.headers.get("ai-language-model-id") or self.path
+        call, step = provider.begin(history, {"model": model, **json.loads(body)})
+        wire.tokens = call.usage
         self.started = False
         outcome = "broken"
         try:

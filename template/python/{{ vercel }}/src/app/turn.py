@@ -80,6 +80,7 @@ async def _stream(runtime: Runtime, turn: Turn, staged: list[Message]) -> list[M
                     raise AgentError("reply_incomplete", detail="MAX_REPLY_BYTES")
                 if isinstance(event, ai.events.StreamEnd) and event.message.usage:
                     turn.input_tokens += event.message.usage.input_tokens
+                    turn.cached_tokens += event.message.usage.cache_read_tokens or 0
                     turn.output_tokens += event.message.usage.output_tokens
                 if isinstance(event, ai.events.TextDelta) and event.chunk:
                     turn.texts.append(well_formed(event.chunk))

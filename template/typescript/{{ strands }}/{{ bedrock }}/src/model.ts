@@ -56,7 +56,8 @@ export function buildModel(settings: CoreSettings): Model {
   if (settings.model === 'offline') return new OfflineModel()
   // HTTP/1.1, which goes through proxies too; at most two more tries, before the first byte.
   const clientConfig = { region, maxAttempts: 3, requestHandler: new NodeHttpHandler() }
-  const model = new ConverseModel({ modelId: settings.model, clientConfig })
+  const caching = settings.promptCache > 0 && { cacheConfig: {} }
+  const model = new ConverseModel({ modelId: settings.model, clientConfig, ...caching })
   model.maxBytes = settings.maxReplyBytes
   return model
 }

@@ -1,6 +1,7 @@
 """Amazon Bedrock's Converse API as a provider of the AI SDK, which has none for it."""
 
 import json
+import re
 from asyncio import wrap_future
 from collections.abc import AsyncGenerator, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -10,6 +11,7 @@ from typing import Any, Literal
 import ai
 from ai import events, messages
 from ai.providers import history_utils
+from ai.types.usage import Usage
 from urllib3 import HTTPResponse
 
 REASONS = {
@@ -30,8 +32,9 @@ class BedrockProvider(ai.Provider[Any]):
     name: str = "bedrock"
     default_base_url: str = ""
 
-    def __init__(self, client: Any) -> None:
+    def __init__(self, client: Any, *, caches: bool) -> None:
         super().__init__()
+        self._caches = caches
         self._set_client(client)
         client.meta.events.register("after-call.bedrock-runtime.ConverseStream", _keep_body)
 
@@ -44,6 +47,8 @@ class BedrockProvider(ai.Provider[Any]):
         **_: Any,
     ) -> AsyncGenerator[events.Event]:
         request = _request(model.id, history_utils.repair(messages), tools or [])
+        if self._caches and re.search("claude|anthropic", model.id):  # others refuse cache points
+            _add_cache_points(request)
         thread = ThreadPoolExecutor(1)  # the client blocks; one thread must read and close
         opening = thread.submit(self.client.converse_stream, **request)
         try:
@@ -52,9 +57,15 @@ class BedrockProvider(ai.Provider[Any]):
             chunks, calls = iter(response["stream"]), dict[int, str]()
             yield events.StreamStart()
             try:
+                reason, usage = None, None
                 while chunk := await wrap_future(thread.submit(next, chunks, None)):
                     for event in _events(chunk, calls):
                         yield event
+                    reason = chunk.get("messageStop", {}).get("stopReason", reason)
+                    usage = chunk.get("metadata", {}).get("usage", usage)
+                if reason:
+                    known = REASONS.get(reason, "other")
+                    yield events.StreamEnd(finish_reason=known, usage=_usage(usage or {}))
             finally:
                 with suppress(OSError, RuntimeError, ValueError):  # the response has ended already
                     body.shutdown()  # ends a running read
@@ -85,6 +96,17 @@ def _request(id: str, history: list[messages.Message], tools: Sequence[Any]) -> 
             ]
         }
     return request
+
+
+def _add_cache_points(request: dict[str, Any]) -> None:
+    """Let the provider cache what stands before the end of the system prompt and of the prompt.
+
+    Memories stand behind the prompt and change with each turn.
+    """
+    point = {"cachePoint": {"type": "default"}}
+    request.get("system", []).append(point)
+    blocks = request["messages"][-1]["content"]
+    blocks.insert(1 if "text" in blocks[0] else len(blocks), point)
 
 
 def _block(part: Any) -> dict[str, Any] | None:
@@ -120,5 +142,13 @@ def _events(chunk: dict[str, Any], calls: dict[int, str]) -> Iterator[events.Eve
     elif kind == "contentBlockStop" and calls.get(index):
         done = messages.DUMMY_TOOL_CALL
         yield events.ToolEnd(tool_call_id=calls[index], tool_call=done)
-    elif kind == "messageStop":
-        yield events.StreamEnd(finish_reason=REASONS.get(value["stopReason"], "other"))
+
+
+def _usage(known: dict[str, int]) -> Usage:
+    read, written = known.get("cacheReadInputTokens", 0), known.get("cacheWriteInputTokens", 0)
+    return Usage(
+        input_tokens=known.get("inputTokens", 0) + read + written,
+        output_tokens=known.get("outputTokens", 0),
+        cache_read_tokens=read,
+        cache_write_tokens=written,
+    )
