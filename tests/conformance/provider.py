@@ -50,6 +50,7 @@ class Provider:
         self.calls: list[ModelCall] = []
         self.problems: list[str] = []
         self.cache = PromptCache()
+        self.usage = Usage()  # of each call of another model than those that are `priced`
         self._scripts: dict[str, deque[Step]] = {}
         self._endless: dict[str, Step] = {}
         self._changed = threading.Condition()
@@ -86,7 +87,7 @@ class Provider:
 
     def begin(self, history: list[Entry], request: dict[str, Any]) -> tuple[ModelCall, Step]:
         """Record a call and return its steps; a model named `priced` counts its tokens."""
-        call = ModelCall(history, request)
+        call = ModelCall(history, request, self.usage)
         with self._changed:
             if "priced" in request["model"] and "messages" in request:  # the gateway's has a prompt
                 call.usage = self.cache.use(request)
