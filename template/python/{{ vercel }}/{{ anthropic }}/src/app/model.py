@@ -43,8 +43,8 @@ class CachingProtocol(AnthropicMessagesProtocol):
         async for event in super().stream(caching, model, messages, **kwargs):
             if isinstance(event, ai.events.StreamEnd) and event.usage:
                 # The base class does not count what is written to the cache.
-                read = event.usage.input_tokens + (event.usage.cache_write_tokens or 0)
-                usage = event.usage.model_copy(update={"input_tokens": read})
+                total = event.usage.input_tokens + (event.usage.cache_write_tokens or 0)
+                usage = event.usage.model_copy(update={"input_tokens": total})
                 event = event.model_copy(update={"usage": usage})
             yield event
 
