@@ -1,12 +1,13 @@
 """How long a render may be. A goal is lowered or kept; who raises one tells why."""
 
 # The lines of a whole render in each language, by whether it has a session store and a memory.
-# Raised by turns that replace others, forks, and tools that know their turn: every render has them.
+# Raised by what every render has: turns that replace others, forks, tools that know their turn, and
+# the caches of providers.
 LINES = {
-    (False, False): {"python": 3255, "typescript": 3360},
-    (True, False): {"python": 6375, "typescript": 6390},
-    (False, True): {"python": 6870, "typescript": 7130},
-    (True, True): {"python": 8420, "typescript": 8745},
+    (False, False): {"python": 3300, "typescript": 3385},
+    (True, False): {"python": 6400, "typescript": 6415},
+    (False, True): {"python": 6895, "typescript": 7155},
+    (True, True): {"python": 8445, "typescript": 8770},
 }
 # What other answers may add to them.
 MORE_LINES = {

@@ -18,6 +18,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
 )
 
 from tests.conformance.chat import CANARY, Chat
+from tests.conformance.prompt_cache import Usage
 from tests.conformance.provider import PATIENCE, Provider
 from tests.conformance.server import Server
 from tests.conformance.steps import Call, Refuse
@@ -173,7 +174,9 @@ def test_a_turn_is_a_span_and_what_it_calls_is_below_it(
 ) -> None:
     chat = Chat(server, provider, actor="ada")
     step = [Call("word_count", {"text": f"{CANARY} b"})]
+    provider.usage = Usage(1, read=2)
     chat.say("Count.", step, ["Two."], headers={"traceparent": CALLER})
+    provider.usage = Usage()
     turn, below = receiver.turn(chat.session)
     assert turn.name == "turn"
     assert (turn.trace, turn.parent) == tuple(CALLER.split("-")[1:3])
@@ -183,6 +186,7 @@ def test_a_turn_is_a_span_and_what_it_calls_is_below_it(
         "enduser.pseudo.id": hashlib.sha256(b"ada").hexdigest(),
         "turn.number": 1,
         "turn.outcome": "committed",
+        "turn.tokens_cached": 4,
     }
     calls = [one for one in below if one.attributes.get("gen_ai.operation.name") == "chat"]
     assert len(calls) == 2

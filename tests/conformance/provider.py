@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+from tests.conformance.prompt_cache import PromptCache, Usage
 from tests.conformance.steps import (
     Call,
     Drip,
@@ -42,12 +43,19 @@ class ModelCall:
     """One call that reached the provider, and what became of it."""
 
     history: list[Entry]
-    model: str = ""  # that it is addressed to
-    body: Any = None
+    request: dict[str, Any] = field(default_factory=dict, repr=False)  # as the vendor received it
+    usage: Usage = field(default_factory=Usage)
     began: float = field(default_factory=time.monotonic)
     ended: float | None = None
     outcome: str = "running"  # then: finished, gone (its client left), refused, broken
     chunks: int = 0
+
+    @property
+    def model(self) -> str:
+        """The model that the request names; Bedrock's stands in a path."""
+        named = str(self.request.get("model", ""))
+        found = re.fullmatch("/model/([^/]+)/.*", named)
+        return urllib.parse.unquote(found[1]) if found else named
 
     @property
     def prompt(self) -> str:
@@ -60,6 +68,8 @@ class Provider:
     def __init__(self) -> None:
         self.calls: list[ModelCall] = []
         self.problems: list[str] = []
+        self.cache = PromptCache()
+        self.usage = Usage()  # of each call of another model than those that are `priced`
         self._scripts: dict[str, deque[Step]] = {}
         self._endless: dict[str, Step] = {}
         self._changed = threading.Condition()
@@ -94,9 +104,12 @@ class Provider:
                     raise AssertionError(f"within {PATIENCE:g} s there was never {what}")
                 self._changed.wait(left)
 
-    def begin(self, history: list[Entry]) -> tuple[ModelCall, Step]:
-        call = ModelCall(history)
+    def begin(self, history: list[Entry], request: dict[str, Any]) -> tuple[ModelCall, Step]:
+        """Record a call and return its steps; a model named `priced` counts its tokens."""
+        call = ModelCall(history, request, self.usage)
         with self._changed:
+            if "priced" in request["model"] and "messages" in request:  # the gateway's has a prompt
+                call.usage = self.cache.use(request)
             self.calls.append(call)
             steps = self._scripts.get(call.prompt)
             if steps:
@@ -123,14 +136,6 @@ class Provider:
         with self._changed:
             self.problems.append(problem)
             self._changed.notify_all()
-
-
-def model_of(path: str, headers: dict[str, str], body: bytes) -> str:
-    """The model that a request names: in its path, in a header, or in its body."""
-    named = re.match(r"/model/([^/]+)/", path)
-    if named:
-        return urllib.parse.unquote(named[1])
-    return str(headers.get("ai-language-model-id") or json.loads(body).get("model", ""))
 
 
 def _echo(prompt: str) -> Step:
@@ -173,9 +178,11 @@ class _Handler(BaseHTTPRequestHandler):
         except InvalidError as problem:
             provider.refuse(str(problem))
             return self._answer(400, wire.refusal(f"{DETAIL}: {problem}", None))
-        call, step = provider.begin(history)
-        call.model, call.body = model_of(self.path, headers, body), json.loads(body)
+        # Bedrock and the gateway name the model outside the body.
+        model = self.headers.get("ai-language-model-id") or self.path
+        call, step = provider.begin(history, {"model": model, **json.loads(body)})
         step = provider.step_of(call, step)
+        wire.tokens = call.usage
         self.started = False
         outcome = "broken"
         try:

@@ -223,5 +223,5 @@ def test_a_guardrail_is_also_that_of_the_second_model(fleet: Fleet, provider: Pr
     chat = Chat(fleet.shared(False, MODEL_FALLBACK=SECOND, **guardrail), provider)
     say(chat, "One.", [[Refuse(503)]], ANSWER)
     assert asked(chat, "One.") == [FIRST, SECOND]
-    has_guardrail = ["guardrailConfig" in call.body for call in chat.calls("One.")]
+    has_guardrail = ["guardrailConfig" in call.request for call in chat.calls("One.")]
     assert set(has_guardrail) == {"-bedrock" in fleet.target.name}

@@ -95,14 +95,14 @@ def test_every_call_has_the_guardrail(chat: Chat) -> None:
     chat.say("Count.", [COUNT], ["Two."])
     assert len(chat.calls("Count.")) == 2
     for call in chat.calls("Count."):
-        config = call.body["guardrailConfig"]
+        config = call.request["guardrailConfig"]
         assert (config["guardrailIdentifier"], config["guardrailVersion"]) == (ID, VERSION)
 
 
 def test_without_the_settings_no_call_has_one(fleet: StoreFleet, provider: Provider) -> None:
     chat = Chat(fleet.shared(), provider)
     chat.say("Hello.")
-    assert "guardrailConfig" not in chat.calls("Hello.")[0].body
+    assert "guardrailConfig" not in chat.calls("Hello.")[0].request
 
 
 def check(fleet: StoreFleet, server: Server, *words: str, **settings: str) -> tuple[int, list[str]]:
@@ -155,7 +155,7 @@ def test_check_connect_tries_the_guardrail(
     assert (code, message.count("\n")) == (1, 0)
     assert message.startswith("MODEL cannot use Bedrock")
     assert "cannot answer" in message  # what Bedrock says
-    assert "guardrailConfig" in provider.calls_for("Hello")[-1].body
+    assert "guardrailConfig" in provider.calls_for("Hello")[-1].request
     provider.script("Hello", ["Hello."])
     assert check(fleet, server, "--connect", **GUARDRAIL) == (0, [])
     calls = len(provider.calls_for("Hello"))

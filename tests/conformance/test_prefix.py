@@ -6,15 +6,11 @@ from itertools import pairwise
 import pytest
 
 from tests.conformance.chat import Chat
+from tests.conformance.prompt_cache import common
 
 pytestmark = pytest.mark.about("turns")
 TURNS = 100
 FULL = 22  # the turn from which HISTORY_MESSAGES, 40 by default, is reached
-
-
-def common(before: str, after: str) -> int:
-    """How many characters both begin with."""
-    return next((at for at, (a, b) in enumerate(zip(before, after, strict=False)) if a != b), 0)
 
 
 def test_most_requests_of_a_long_session_begin_as_the_one_before(chat: Chat) -> None:

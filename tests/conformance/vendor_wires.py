@@ -5,6 +5,7 @@ import struct
 import zlib
 from typing import Any
 
+from tests.conformance.prompt_cache import Usage
 from tests.conformance.wires import BLANKS, Entry, InvalidError
 
 
@@ -17,7 +18,7 @@ class Messages:
 
     def __init__(self) -> None:
         self.index = -1
-        self.is_open = False
+        self.is_open, self.tokens = False, Usage()
 
     def read(self, headers: dict[str, str], body: bytes) -> list[Entry]:
         if headers.get("x-api-key") != "test":
@@ -28,7 +29,10 @@ class Messages:
         return block_history(request["messages"], _read_messages_block)
 
     def start(self) -> bytes:
-        usage = {"input_tokens": 1, "output_tokens": 1}
+        tokens = self.tokens
+        usage = {"input_tokens": tokens.plain, "output_tokens": 1}
+        usage |= {"cache_read_input_tokens": tokens.read} if tokens.read else {}
+        usage |= {"cache_creation_input_tokens": tokens.stored} if tokens.stored else {}
         message: dict[str, Any] = {
             "id": "msg_1",
             "type": "message",
@@ -93,7 +97,7 @@ class Converse:
 
     def __init__(self) -> None:
         self.index = 0
-        self.is_open = False
+        self.is_open, self.tokens = False, Usage()
 
     def read(self, headers: dict[str, str], body: bytes) -> list[Entry]:
         if "authorization" not in headers:
@@ -118,7 +122,9 @@ class Converse:
         return closing + opening + b"".join(deltas) + self._close()
 
     def finish(self, reason: str) -> bytes:
-        usage = {"inputTokens": 1, "outputTokens": 1, "totalTokens": 2}
+        tokens = self.tokens
+        usage = {"inputTokens": tokens.plain, "outputTokens": 1, "totalTokens": tokens.total + 1}
+        usage |= {"cacheReadInputTokens": tokens.read, "cacheWriteInputTokens": tokens.stored}
         trace = {"trace": {"guardrail": self.trace}} if self.trace else {}
         metadata = frame("metadata", {"usage": usage, "metrics": {"latencyMs": 1}, **trace})
         stop = frame("messageStop", {"stopReason": self.reasons.get(reason, reason)})
@@ -154,7 +160,7 @@ class Gateway:
     }
 
     def __init__(self) -> None:
-        self.is_open = False
+        self.is_open, self.tokens = False, Usage()
 
     def read(self, headers: dict[str, str], body: bytes) -> list[Entry]:
         if headers.get("authorization") != "Bearer test":
@@ -185,7 +191,7 @@ class Gateway:
         return opening + b"".join(deltas) + ending
 
     def finish(self, reason: str) -> bytes:
-        usage = {"inputTokens": {"total": 1}, "outputTokens": {"total": 1}}
+        usage = {"inputTokens": {"total": self.tokens.total}, "outputTokens": {"total": 1}}
         unified = self.reasons.get(reason, reason)
         finish = {"finishReason": {"unified": unified, "raw": reason}, "usage": usage}
         return self._close() + self._part("finish", finish) + b"data: [DONE]\n\n"
@@ -230,9 +236,13 @@ def block_history(messages: list[dict[str, Any]], read: Any) -> list[Entry]:
         _require(bool(blocks), "a message without content")
         _require(before == "user" or not open_calls, "a tool call without its result")
         for block in blocks:
+            if "cachePoint" in block:
+                continue
             role, call_id, *rest = read(block)
             if role == "text":
                 _require(bool(rest[0].strip(BLANKS)), "an empty text")
+                if block is not blocks[0] and history[-1][0] == before:  # texts of one message
+                    rest[0] = history.pop()[1] + rest[0]
                 history.append((before, rest[0]))
             elif role == "call":
                 open_calls.append(call_id)

@@ -7,6 +7,8 @@ A neutral history is a flat list: ("user", text), ("assistant", text), ("call", 
 import json
 from typing import Any, Protocol
 
+from tests.conformance.prompt_cache import Usage
+
 Entry = tuple[Any, ...]
 # Unicode's White_Space and U+FEFF, written out: languages disagree about what strip() takes off.
 BLANKS = "\t\n\v\f\r \x85\xa0\u1680" + "".join(map(chr, range(0x2000, 0x200B)))
@@ -21,6 +23,7 @@ class InvalidError(Exception):
 class Wire(Protocol):
     path: str
     content_type: str
+    tokens: Usage  # of the input
 
     def read(self, headers: dict[str, str], body: bytes) -> list[Entry]: ...
     def start(self) -> bytes: ...
@@ -39,7 +42,7 @@ class ChatCompletions:
     reasons = {"stop": "stop", "tool": "tool_calls", "length": "length", "filter": "content_filter"}
 
     def __init__(self) -> None:
-        self.usage = False
+        self.usage, self.tokens = False, Usage()
 
     def read(self, headers: dict[str, str], body: bytes) -> list[Entry]:
         if headers.get("authorization") != "Bearer test":
@@ -70,7 +73,10 @@ class ChatCompletions:
     def finish(self, reason: str) -> bytes:
         end = self._chunk({}, self.reasons.get(reason, reason))
         if self.usage:
-            usage = {"prompt_tokens": 3, "completion_tokens": 1, "total_tokens": 4}
+            total, cached = self.tokens.total, {"cached_tokens": self.tokens.read}
+            usage: dict[str, Any] = {"prompt_tokens": total, "completion_tokens": 1}
+            usage |= {"total_tokens": total + 1}
+            usage |= {"prompt_tokens_details": cached} if self.tokens.read else {}
             end += self._data({**self._frame(), "choices": [], "usage": usage})
         return end + b"data: [DONE]\n\n"
 

@@ -2,6 +2,7 @@
 
 import html
 import re
+from typing import Any
 
 from tests.conformance.provider import ModelCall, Provider
 from tests.conformance.steps import Step
@@ -18,7 +19,7 @@ class MemoryProvider(Provider):
         super().__init__()
         self._blocks: dict[int, str] = {}
 
-    def begin(self, history: list[Entry]) -> tuple[ModelCall, Step]:
+    def begin(self, history: list[Entry], request: dict[str, Any]) -> tuple[ModelCall, Step]:
         plain, blocks = list[Entry](), list[str]()
         for entry in history:
             found = BLOCK.search(entry[1]) if entry[0] == "user" else None
@@ -27,7 +28,7 @@ class MemoryProvider(Provider):
         if any(blocks[:-1]):
             self.refuse("what was remembered for an earlier turn is in the history")
         with self._changed:
-            call, step = super().begin(plain)
+            call, step = super().begin(plain, request)
             self._blocks[id(call)] = blocks[-1] if blocks else ""
         return call, step
 

@@ -90,7 +90,8 @@ def test_a_conversation_with_tools_and_its_history(page: Page, provider: Provide
     assert finish["type"] == "finish"
     metadata = finish["messageMetadata"]
     assert finish["finishReason"] == "stop"
-    assert list(metadata) == ["turn", "milliseconds", "inputTokens", "outputTokens"]
+    names = ["turn", "milliseconds", "inputTokens", "cachedTokens", "outputTokens"]
+    assert list(metadata) == names
     assert metadata["turn"] == 1
     assert metadata["milliseconds"] > 0
     assert metadata["inputTokens"] > 0

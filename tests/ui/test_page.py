@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Route, expect
 
+from tests.conformance.prompt_cache import Usage
 from tests.conformance.provider import Provider
 from tests.conformance.server import Fleet, Server
 from tests.conformance.steps import CUT, DROP, HANG, Call, End, Hold, Refuse, Step
@@ -57,10 +58,12 @@ def server(fleet: Fleet) -> Server:
 def test_a_conversation_goes_on_and_says_how_each_turn_ended(
     visitor: Visitor, provider: Provider
 ) -> None:
+    provider.usage = Usage(1, read=2)
     visitor.say("My name is Ada.", ["Hello, ", "**Ada**."])
     visitor.committed(1)
+    provider.usage = Usage()
     expect(visitor.page.locator(".markdown strong")).to_have_text("Ada")
-    expect(visitor.page.locator(".outcome")).to_contain_text("tokens in")
+    expect(visitor.page.locator(".outcome")).to_contain_text("3 tokens in (2 cached), 1 out")
     visitor.page.get_by_label("Message").fill("What is")
     visitor.page.keyboard.press("Shift+Enter")
     visitor.page.keyboard.type("my name?")

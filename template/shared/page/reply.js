@@ -144,10 +144,12 @@ export class Reply {
       this.node.append(element('p', 'note pending', what))
       return
     }
-    const { turn, milliseconds, inputTokens, outputTokens } = this.metadata
+    const { turn, milliseconds, inputTokens, cachedTokens, outputTokens } = this.metadata
     const outcome = [`committed as turn ${turn}`]
     if (milliseconds) outcome.push(duration(milliseconds))
-    if (inputTokens || outputTokens) outcome.push(`${inputTokens} tokens in, ${outputTokens} out`)
+    const cached = cachedTokens ? ` (${cachedTokens} cached)` : ''
+    const tokens = `${inputTokens} tokens in${cached}, ${outputTokens} out`
+    if (inputTokens || outputTokens) outcome.push(tokens)
     const texts = () => [...this.shown.values()].flatMap(({ text }) => text ?? [])
     const copy = copyButton('Copy this reply', () => texts().join('\n\n'))
     this.node.append(element('p', 'outcome', outcome.join(' · '), ' ', copy))
@@ -156,8 +158,8 @@ export class Reply {
   /** The facts that only the tab of this turn has. */
   get facts() {
     const { recalled, took } = this
-    const { milliseconds, inputTokens, outputTokens, cut } = this.metadata
-    return { milliseconds, inputTokens, outputTokens, recalled, took, cut }
+    const { milliseconds, inputTokens, cachedTokens, outputTokens, cut } = this.metadata
+    return { milliseconds, inputTokens, cachedTokens, outputTokens, recalled, took, cut }
   }
 }
 

@@ -27,6 +27,7 @@ def log_turn(turn: Turn) -> None:
         "outcome": turn.outcome,
         "ms": str(turn.milliseconds),
         "tokens_in": turn.input_tokens,
+        "tokens_cached": turn.cached_tokens,
         "tokens_out": turn.output_tokens,
         "detail": turn.detail,
     }

@@ -52,8 +52,11 @@ export function takeTurn(runtime: Runtime, turn: Turn, signal: AbortSignal): Pro
       await withinTime(settings.turnTimeoutSeconds, signal, (stop) =>
         stream(runtime, agent, Object.assign(turn, { signal: stop })),
       ).finally(() => {
-        const { inputTokens, outputTokens } = agent.metrics.accumulatedUsage
-        Object.assign(turn, { inputTokens, outputTokens })
+        const usage = agent.metrics.accumulatedUsage
+        turn.cachedTokens = usage.cacheReadInputTokens ?? 0
+        const written = usage.cacheWriteInputTokens ?? 0
+        turn.inputTokens = usage.inputTokens + turn.cachedTokens + written
+        turn.outputTokens = usage.outputTokens
       })
       // Without the system prompt: each turn uses the SYSTEM_PROMPT of the current code.
       const taken = agent.takeSnapshot({ preset: 'session', exclude: ['systemPrompt'] })

@@ -160,9 +160,10 @@ class UiEvents extends Events {
       parts += this.#call(callId(id), tool, input)
       parts += part('tool-approval-request', { approvalId: id, toolCallId: callId(id) })
     }
-    const { number, milliseconds, inputTokens, outputTokens } = turn
+    const { number, milliseconds, inputTokens, cachedTokens, outputTokens } = turn
     const dropped = 'dropped' in result ? { dropped: true } : {}
-    const metadata = { turn: number, milliseconds, inputTokens, outputTokens, ...dropped }
+    const tokens = { inputTokens, cachedTokens, outputTokens }
+    const metadata = { turn: number, milliseconds, ...tokens, ...dropped }
     const finishReason = waiting.length > 0 ? 'tool-calls' : 'stop'
     return parts + part('finish', { finishReason, messageMetadata: metadata }) + DONE
   }

@@ -2,7 +2,7 @@
 
 import { type BaseModelConfig, type Message, Model } from '@strands-agents/sdk'
 import type { ModelStreamEvent, StopReason, StreamOptions } from '@strands-agents/sdk'
-import type { ToolResultBlock } from '@strands-agents/sdk'
+import type { ToolResultBlock, Usage } from '@strands-agents/sdk'
 import OpenAI from 'openai'
 import type { ChatCompletionMessageParam } from 'openai/resources/chat/completions'
 
@@ -66,14 +66,13 @@ class ChatModel extends Model {
     const stop = { signal: options?.cancelSignal }
     const calls: { id: string; name: string; input: string }[] = []
     let reason: string | null = null
-    let [inputTokens, outputTokens] = [0, 0]
+    let usage: OpenAI.CompletionUsage | null | undefined
     const chunks = await this.#client.chat.completions.create(request, stop)
     yield { type: 'modelMessageStartEvent', role: 'assistant' }
     yield { type: 'modelContentBlockStartEvent' }
     for await (const chunk of chunks) {
       const { delta, finish_reason } = chunk.choices[0] ?? {}
-      inputTokens = chunk.usage?.prompt_tokens ?? inputTokens
-      outputTokens = chunk.usage?.completion_tokens ?? outputTokens
+      usage = chunk.usage ?? usage
       if (delta?.content) {
         const text = { type: 'textDelta' as const, text: delta.content }
         yield { type: 'modelContentBlockDeltaEvent', delta: text }
@@ -102,9 +101,17 @@ class ChatModel extends Model {
       type: 'modelMessageStopEvent',
       stopReason: isCall ? 'toolUse' : (STOPS[reason] ?? reason),
     }
-    const usage = { inputTokens, outputTokens, totalTokens: inputTokens + outputTokens }
-    yield { type: 'modelMetadataEvent', usage }
+    yield { type: 'modelMetadataEvent', usage: usageOf(usage) }
   }
+}
+
+/** The usage as Strands counts it: input tokens are those that were not cached. */
+function usageOf(usage?: OpenAI.CompletionUsage | null): Usage {
+  const { prompt_tokens = 0, completion_tokens: outputTokens = 0 } = usage ?? {}
+  const cacheReadInputTokens = usage?.prompt_tokens_details?.cached_tokens ?? 0
+  const inputTokens = prompt_tokens - cacheReadInputTokens
+  const totalTokens = prompt_tokens + outputTokens
+  return { inputTokens, outputTokens, totalTokens, cacheReadInputTokens }
 }
 
 /** What a message of ours is in Chat Completions. */

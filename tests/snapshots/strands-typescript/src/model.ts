@@ -62,8 +62,8 @@ export function buildModel(settings: CoreSettings): Model {
   const { GUARDRAIL_ID: id = '', GUARDRAIL_VERSION: version = '' } = process.env
   if (!GUARDRAIL.test(`${id} ${version}`)) throw new Error(GUARDRAIL_FORM)
   const guardrail = { guardrailConfig: { guardrailIdentifier: id, guardrailVersion: version } }
-  const config = { modelId: settings.model, clientConfig, ...(id.trim() && guardrail) }
-  const model = new ConverseModel(config)
+  const options = { ...(settings.promptCache && { cacheConfig: {} }), ...(id.trim() && guardrail) }
+  const model = new ConverseModel({ modelId: settings.model, clientConfig, ...options })
   model.maxBytes = settings.maxReplyBytes
   return model
 }

@@ -2,6 +2,7 @@
 
 import { createAnthropic } from '@ai-sdk/anthropic'
 import { defaultSettingsMiddleware, type LanguageModel, wrapLanguageModel } from 'ai'
+import type { LanguageModelMiddleware } from 'ai'
 
 import { diagnostic, type Finding } from './findings.ts'
 import { OfflineModel } from './offline_model.ts'
@@ -12,16 +13,29 @@ import { type CoreSettings, isPlainHttp } from './settings.ts'
 export const [CREDENTIALS, ADDRESS] = ['ANTHROPIC_API_KEY', 'ANTHROPIC_BASE_URL']
 
 const MAX_TOKENS = 8192 // of one answer; Anthropic requires a limit
+const CACHE_POINT = { anthropic: { cacheControl: { type: 'ephemeral' } } }
+
+/** Cache points behind the system prompt and the prompt: memories behind it change each turn. */
+const caching: LanguageModelMiddleware = {
+  async transformParams({ params }) {
+    const prompt = structuredClone(params.prompt)
+    const [system, last] = [prompt[0], prompt.at(-1)]
+    if (system?.role === 'system') system.providerOptions = CACHE_POINT
+    const parts = last?.role === 'user' || last?.role === 'tool' ? last.content : []
+    const point = last?.role === 'user' ? parts[0] : parts.at(-1)
+    if (point) point.providerOptions = CACHE_POINT
+    return { ...params, prompt }
+  },
+}
 
 /** The model of this process. */
 export function buildModel(settings: CoreSettings): LanguageModel {
   if (settings.model === 'offline') return new OfflineModel()
   const baseURL = `${modelEndpoint(settings)}/v1`
   const anthropic = createAnthropic({ baseURL, fetch: boundedFetch(settings) })
-  return wrapLanguageModel({
-    model: anthropic(settings.model),
-    middleware: defaultSettingsMiddleware({ settings: { maxOutputTokens: MAX_TOKENS } }),
-  })
+  const limit = defaultSettingsMiddleware({ settings: { maxOutputTokens: MAX_TOKENS } })
+  const middleware = settings.promptCache ? [limit, caching] : limit
+  return wrapLanguageModel({ model: anthropic(settings.model), middleware })
 }
 
 /** Return findings about missing or invalid model settings. */

@@ -111,6 +111,8 @@ export class Turn {
   /** For the log only. */
   detail = ''
   inputTokens = 0
+  /** Of those, read from the cache of the provider. */
+  cachedTokens = 0
   outputTokens = 0
   milliseconds = 0
 

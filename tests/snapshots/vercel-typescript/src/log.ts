@@ -29,6 +29,7 @@ export function logTurn(turn: Turn): void {
     outcome: turn.outcome,
     ms: String(turn.milliseconds),
     tokens_in: turn.inputTokens,
+    tokens_cached: turn.cachedTokens,
     tokens_out: turn.outputTokens,
     detail: turn.detail,
   }

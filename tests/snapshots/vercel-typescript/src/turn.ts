@@ -89,6 +89,7 @@ async function stream(
       if (isTooLong) throw new AgentError('reply_incomplete', '', 'MAX_REPLY_BYTES')
       if (part.type === 'finish-step') {
         turn.inputTokens += part.usage.inputTokens ?? 0
+        turn.cachedTokens += part.usage.inputTokenDetails.cacheReadTokens ?? 0
         turn.outputTokens += part.usage.outputTokens ?? 0
       }
       if (part.type === 'tool-call') {

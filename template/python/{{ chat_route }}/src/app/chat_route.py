@@ -137,6 +137,7 @@ class UiEvents(Events):
             "turn": turn.number,
             "milliseconds": turn.milliseconds,
             "inputTokens": turn.input_tokens,
+            "cachedTokens": turn.cached_tokens,
             "outputTokens": turn.output_tokens,
         }
         if "dropped" in result:

@@ -12,7 +12,7 @@ from uuid import uuid4
 import ai
 
 from .agent import SYSTEM_PROMPT
-from .contract import AgentError, ToolCall, ToolResult, Turn, is_blank, well_formed
+from .contract import ERRORS, AgentError, ToolCall, ToolResult, Turn, is_blank, well_formed
 from .log import describe
 from .runtime import Runtime
 from .sessions import LastTurn
@@ -80,6 +80,7 @@ async def _stream(runtime: Runtime, turn: Turn, staged: list[Message]) -> list[M
                     raise AgentError("reply_incomplete", detail="MAX_REPLY_BYTES")
                 if isinstance(event, ai.events.StreamEnd) and event.message.usage:
                     turn.input_tokens += event.message.usage.input_tokens
+                    turn.cached_tokens += event.message.usage.cache_read_tokens or 0
                     turn.output_tokens += event.message.usage.output_tokens
                 if isinstance(event, ai.events.TextDelta) and event.chunk:
                     turn.texts.append(well_formed(event.chunk))
@@ -156,7 +157,7 @@ def _check(message: Message, reason: str | None, history: list[Message]) -> list
     if reason is None or reason == "error":
         raise AgentError("model_failed", detail="the stream was cut")
     if reason != "stop" and not (calls and reason == "tool_call"):
-        raise AgentError("reply_incomplete", detail=reason)
+        raise AgentError(reason if reason in ERRORS else "reply_incomplete", detail=reason)
     message.parts = [p for p in message.parts if p.kind != "text" or not is_blank(p.text)]
     known = {call.tool_call_id for earlier in history for call in earlier.tool_calls}
     for call in calls:

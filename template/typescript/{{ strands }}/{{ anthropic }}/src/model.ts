@@ -21,7 +21,8 @@ class MessagesModel extends AnthropicModel {
   readonly #maxBytes: number
 
   constructor(settings: CoreSettings) {
-    super({ modelId: settings.model, maxTokens: MAX_TOKENS })
+    const caching = settings.promptCache > 0 && { cacheConfig: {} }
+    super({ modelId: settings.model, maxTokens: MAX_TOKENS, ...caching })
     this.#messages = new Anthropic({ fetch: boundedFetch(settings) }).messages
     this.#maxBytes = settings.maxReplyBytes
   }

@@ -2,7 +2,8 @@
 
 import { createAmazonBedrock } from '@ai-sdk/amazon-bedrock'
 import { fromNodeProviderChain } from '@aws-sdk/credential-providers'
-import { defaultSettingsMiddleware, type LanguageModel, wrapLanguageModel } from 'ai'
+import { defaultSettingsMiddleware, type LanguageModel } from 'ai'
+import { type LanguageModelMiddleware, wrapLanguageModel } from 'ai'
 
 import { diagnostic, type Finding } from './findings.ts'
 import { OfflineModel } from './offline_model.ts'
@@ -14,24 +15,39 @@ export const [CREDENTIALS, ADDRESS] = ['the AWS credentials', 'AWS_REGION']
 const GUARDRAIL = /^( *|(arn:[a-z0-9:-]+:guardrail\/)?[a-z0-9]+ (DRAFT|[1-9][0-9]{0,7}))$/
 const GUARDRAIL_FORM = 'GUARDRAIL_ID must be an id or ARN, GUARDRAIL_VERSION a number or DRAFT'
 
-/** The model of this process. */
-export function buildModel(settings: CoreSettings): LanguageModel {
-  return settings.model === 'offline' ? new OfflineModel() : bedrock(settings)
+const CACHE_POINT = { bedrock: { cachePoint: { type: 'default' } } }
+
+/** Cache points behind the system prompt and the prompt: memories behind it change each turn. */
+const caching: LanguageModelMiddleware = {
+  async transformParams({ params }) {
+    const prompt = structuredClone(params.prompt)
+    const [system, last] = [prompt[0], prompt.at(-1)]
+    if (system?.role === 'system') system.providerOptions = CACHE_POINT
+    const parts = last?.role === 'user' || last?.role === 'tool' ? last.content : []
+    const point = last?.role === 'user' ? parts[0] : parts.at(-1)
+    if (point) point.providerOptions = CACHE_POINT
+    return { ...params, prompt }
+  },
 }
 
-function bedrock(settings: CoreSettings) {
+/** The model of this process. */
+export function buildModel(settings: CoreSettings): LanguageModel {
+  return settings.model === 'offline' ? new OfflineModel() : converse(settings)
+}
+
+function converse(settings: CoreSettings) {
   // The chain knows profiles and roles; the client's own way knows two variables.
   const credentialProvider = fromNodeProviderChain()
   const fetch = boundedFetch(settings)
-  const provider = createAmazonBedrock({ region: region(), credentialProvider, fetch })
+  const bedrock = createAmazonBedrock({ region: region(), credentialProvider, fetch })
   const { GUARDRAIL_ID: id = '', GUARDRAIL_VERSION: version = '' } = process.env
   if (!GUARDRAIL.test(`${id} ${version}`)) throw new Error(GUARDRAIL_FORM)
   const guardrail = { guardrailIdentifier: id, guardrailVersion: version, trace: 'enabled' }
   const providerOptions = id.trim() ? { amazonBedrock: { guardrailConfig: guardrail } } : {}
-  return wrapLanguageModel({
-    model: provider(settings.model),
-    middleware: defaultSettingsMiddleware({ settings: { providerOptions } }),
-  })
+  const isCached = settings.promptCache > 0 && /claude|anthropic/.test(settings.model)
+  const middleware = [defaultSettingsMiddleware({ settings: { providerOptions } })]
+  if (isCached) middleware.push(caching) // others refuse it
+  return wrapLanguageModel({ model: bedrock(settings.model), middleware })
 }
 
 /** Return findings about model settings; `connect` tries the guardrail. */
@@ -39,7 +55,7 @@ export async function checkModel(settings: CoreSettings, connect = false): Promi
   const hint = 'AWS_REGION is not set: MODEL needs it, as in us-east-1.'
   if (!region()) return [diagnostic('SET-AWS_REGION', hint)]
   try {
-    const model = bedrock(settings)
+    const model = converse(settings)
     const content = [{ type: 'text' as const, text: 'Hello' }]
     const prompt = [{ role: 'user' as const, content }]
     if (connect && process.env.GUARDRAIL_ID) await model.doStream({ prompt })

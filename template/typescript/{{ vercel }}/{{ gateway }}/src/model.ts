@@ -1,6 +1,7 @@
 // Which model answers: MODEL at Vercel's AI Gateway, or the offline model while MODEL is unset.
 
-import { createGateway, type LanguageModel } from 'ai'
+import { createGateway, defaultSettingsMiddleware, type LanguageModel } from 'ai'
+import { wrapLanguageModel } from 'ai'
 
 import { diagnostic, type Finding } from './findings.ts'
 import { OfflineModel } from './offline_model.ts'
@@ -14,7 +15,12 @@ export const [CREDENTIALS, ADDRESS] = ['AI_GATEWAY_API_KEY', 'any proxy']
 export function buildModel(settings: CoreSettings): LanguageModel {
   if (settings.model === 'offline') return new OfflineModel()
   const [baseURL, fetch] = [modelEndpoint(settings), boundedFetch(settings)]
-  return createGateway({ baseURL, fetch })(settings.model)
+  const model = createGateway({ baseURL, fetch })(settings.model)
+  if (!settings.promptCache) return model
+  // The gateway adds cache points where a vendor needs them.
+  const providerOptions = { gateway: { caching: 'auto' } }
+  const middleware = defaultSettingsMiddleware({ settings: { providerOptions } })
+  return wrapLanguageModel({ model, middleware })
 }
 
 /** Return findings about missing or invalid model settings. */

@@ -62,4 +62,9 @@ class ChatModel(OpenAIModel):
             raise ConnectionError("the stream ended without a finish reason")
         if event["chunk_type"] == "message_stop" and event["data"] not in REASONS:
             return {"messageStop": {"stopReason": event["data"]}}
-        return super().format_chunk(event, **kwargs)
+        chunk = super().format_chunk(event, **kwargs)
+        if "metadata" in chunk:  # other models of Strands count cached tokens beside the input
+            usage = chunk["metadata"]["usage"]
+            cached = usage.get("cacheReadInputTokens", 0) + usage.get("cacheWriteInputTokens", 0)
+            usage["inputTokens"] -= cached
+        return chunk

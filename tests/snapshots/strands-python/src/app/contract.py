@@ -140,6 +140,7 @@ class Turn:
     outcome: str = "committed"  # or replayed, cancelled, or a type in ERRORS
     detail: str = ""  # for the log only
     input_tokens: int = 0
+    cached_tokens: int = 0  # of those, read from the cache of the provider
     output_tokens: int = 0
     milliseconds: int = 0
 

@@ -11,7 +11,7 @@ from typing import Any
 import boto3
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
-from strands.models import Model
+from strands.models import CacheConfig, Model
 from strands.models.bedrock import BedrockModel
 from urllib3 import HTTPResponse
 
@@ -92,11 +92,17 @@ def model_endpoint(settings: CoreSettings) -> str:
 def _bedrock(settings: CoreSettings) -> BedrockModel:
     # At most two more tries, by the AWS client and before the first byte.
     config = Config(retries={"total_max_attempts": 3, "mode": "standard"}, read_timeout=120)
-    model = Bedrock(model_id=settings.model, region_name=_region(), boto_client_config=config)
     id, version = (os.environ.get(f"GUARDRAIL_{name}", "") for name in ("ID", "VERSION"))
     if not re.fullmatch(GUARDRAIL, f"{id} {version}".strip()):
         raise ValueError("GUARDRAIL_ID must be an id or ARN, GUARDRAIL_VERSION a number or DRAFT")
-    model.update_config(guardrail_id=id.strip(), guardrail_version=version.strip())
+    model = Bedrock(
+        model_id=settings.model,
+        region_name=_region(),
+        boto_client_config=config,
+        cache_config=CacheConfig() if settings.prompt_cache else None,
+        guardrail_id=id.strip(),
+        guardrail_version=version.strip(),
+    )
     model.client.meta.events.register("before-parse.bedrock-runtime.ConverseStream", _keep_body)
     return model
 

@@ -47,7 +47,9 @@ async def take_turn(runtime: Runtime, turn: Turn) -> LastTurn:
                 try:
                     await _stream(runtime, agent, turn)
                 finally:
-                    turn.input_tokens = usage["inputTokens"]
+                    turn.cached_tokens = usage.get("cacheReadInputTokens", 0)
+                    written = usage.get("cacheWriteInputTokens", 0)
+                    turn.input_tokens = usage["inputTokens"] + turn.cached_tokens + written
                     turn.output_tokens = usage["outputTokens"]
         except TimeoutError:
             if not limit.expired():

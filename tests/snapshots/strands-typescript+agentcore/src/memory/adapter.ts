@@ -256,7 +256,11 @@ class TurnManager extends MemoryManager {
     // A copy: memories never become part of the session.
     const block = new TextBlock(`\n\n${memoryBlock(shown)}`)
     const asked = new Message({ role: 'user', content: [...prompt.content, block] })
-    return { ...context, messages: context.messages.with(place, asked) }
+    const messages = context.messages.with(place, asked)
+    // The cache point of the model stands in front of them, if it is in this message.
+    const isLast = place === messages.length - 1
+    const dynamicTrailingBlocks = (context.dynamicTrailingBlocks ?? 0) + Number(isLast)
+    return { ...context, messages, dynamicTrailingBlocks }
   }
 }
 

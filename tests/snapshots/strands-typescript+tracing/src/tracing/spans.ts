@@ -37,6 +37,7 @@ export function turnSpan<T>(turn: Turn, run: () => Promise<T>): Promise<T> {
       const digest = isHashed && createHash('sha256').update(actor).digest('hex')
       if (digest) span.setAttribute('enduser.pseudo.id', digest)
       span.setAttributes({ 'turn.number': turn.number, 'turn.outcome': turn.outcome })
+      span.setAttribute('turn.tokens_cached', turn.cachedTokens)
     })
   })
 }

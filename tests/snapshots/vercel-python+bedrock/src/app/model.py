@@ -21,7 +21,8 @@ def build_model(settings: CoreSettings) -> ai.Model:
     """Return the model of this process."""
     if settings.model == "offline":
         return OfflineModel()
-    return ai.Model(id=settings.model, provider=BedrockProvider(_client(), _guardrail()))
+    provider = BedrockProvider(_client(), _guardrail(), caches=settings.prompt_cache > 0)
+    return ai.Model(id=settings.model, provider=provider)
 
 
 def check_model(settings: CoreSettings, connect: bool = False) -> list[dict[str, Any]]:

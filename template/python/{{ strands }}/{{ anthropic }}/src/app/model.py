@@ -3,7 +3,7 @@
 import os
 from typing import Any
 
-from strands.models import Model
+from strands.models import CacheConfig, Model
 
 from .findings import diagnostic
 from .offline_model import OfflineModel
@@ -24,7 +24,12 @@ def build_model(settings: CoreSettings) -> Model:
     from strands.models.anthropic import AnthropicModel
 
     client_args = {"http_client": DefaultAsyncHttpxClient(event_hooks=event_hooks(settings))}
-    return AnthropicModel(client_args=client_args, model_id=settings.model, max_tokens=MAX_TOKENS)
+    return AnthropicModel(
+        client_args=client_args,
+        model_id=settings.model,
+        max_tokens=MAX_TOKENS,
+        cache_config=CacheConfig() if settings.prompt_cache else None,
+    )
 
 
 def check_model(settings: CoreSettings, connect: bool = False) -> list[dict[str, Any]]:

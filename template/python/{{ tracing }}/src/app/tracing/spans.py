@@ -42,3 +42,4 @@ def turn_span(turn: Turn) -> Iterator[None]:
                 span.set_attribute("enduser.pseudo.id", digest)
             span.set_attribute("turn.number", turn.number)
             span.set_attribute("turn.outcome", turn.outcome)
+            span.set_attribute("turn.tokens_cached", turn.cached_tokens)

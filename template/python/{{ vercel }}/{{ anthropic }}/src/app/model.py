@@ -1,9 +1,12 @@
 """Which model answers: MODEL at Anthropic, or the offline model while MODEL is unset."""
 
 import os
+from collections.abc import AsyncGenerator
+from types import SimpleNamespace
 from typing import Any
 
 import ai
+from ai.providers.anthropic import AnthropicMessagesProtocol
 
 from .findings import diagnostic
 from .offline_model import OfflineModel
@@ -14,6 +17,38 @@ from .settings import CoreSettings, is_plain_http
 CREDENTIALS, ADDRESS = "ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL"
 
 
+class CachingProtocol(AnthropicMessagesProtocol):
+    """Anthropic's Messages, with cache points behind the system prompt and the user's prompt."""
+
+    async def stream(
+        self, client: Any, model: Any, messages: list[ai.messages.Message], **kwargs: Any
+    ) -> AsyncGenerator[ai.events.Event]:
+        prompt = messages[-1].parts[0]
+
+        def stream(**request: Any) -> Any:
+            point: dict[str, Any] = {"cache_control": {"type": "ephemeral"}}
+            if system := request.get("system"):
+                request["system"] = [{"type": "text", "text": system, **point}]
+            last = request["messages"][-1]
+            if isinstance(last["content"], str) and prompt.kind == "text":
+                # What stands behind the prompt, as memories do, changes with each turn.
+                rest = last["content"].removeprefix(prompt.text)
+                behind = [{"type": "text", "text": rest}] if rest else []
+                last["content"] = [{"type": "text", "text": prompt.text, **point}, *behind]
+            else:
+                last["content"][-1].update(point)
+            return client.messages.stream(**request)
+
+        caching: Any = SimpleNamespace(messages=SimpleNamespace(stream=stream))
+        async for event in super().stream(caching, model, messages, **kwargs):
+            if isinstance(event, ai.events.StreamEnd) and event.usage:
+                # The base class does not count what is written to the cache.
+                total = event.usage.input_tokens + (event.usage.cache_write_tokens or 0)
+                usage = event.usage.model_copy(update={"input_tokens": total})
+                event = event.model_copy(update={"usage": usage})
+            yield event
+
+
 def build_model(settings: CoreSettings) -> ai.Model:
     """Return the model of this process."""
     if settings.model == "offline":
@@ -21,7 +56,9 @@ def build_model(settings: CoreSettings) -> ai.Model:
     from anthropic import DefaultAsyncHttpxClient  # takes a second
 
     client = DefaultAsyncHttpxClient(event_hooks=event_hooks(settings))
-    return ai.Model(id=settings.model, provider=ai.get_provider("anthropic", client=client))
+    caching = CachingProtocol() if settings.prompt_cache else None
+    provider = ai.get_provider("anthropic", client=client, protocol=caching)
+    return ai.Model(id=settings.model, provider=provider)
 
 
 def check_model(settings: CoreSettings, connect: bool = False) -> list[dict[str, Any]]:

@@ -1,6 +1,7 @@
 """Amazon Bedrock's Converse API as a provider of the AI SDK, which has none for it."""
 
 import json
+import re
 from asyncio import wrap_future
 from collections.abc import AsyncGenerator, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -10,9 +11,8 @@ from typing import Any, Literal
 import ai
 from ai import events, messages
 from ai.providers import history_utils
+from ai.types.usage import Usage
 from urllib3 import HTTPResponse
-
-from .contract import AgentError
 
 REASONS = {
     "end_turn": "stop",
@@ -21,6 +21,7 @@ REASONS = {
     "max_tokens": "length",
     "model_context_window_exceeded": "length",
     "content_filtered": "content_filter",
+    "guardrail_intervened": "guardrail_intervened",
 }
 
 
@@ -31,10 +32,9 @@ class BedrockProvider(ai.Provider[Any]):
     name: str = "bedrock"
     default_base_url: str = ""
 
-    guardrail: dict[str, Any]
-
-    def __init__(self, client: Any, guardrail: dict[str, Any]) -> None:
-        super().__init__(guardrail=guardrail)
+    def __init__(self, client: Any, guardrail: dict[str, Any], *, caches: bool) -> None:
+        super().__init__()
+        self._guardrail, self._caches = guardrail, caches
         self._set_client(client)
         client.meta.events.register("after-call.bedrock-runtime.ConverseStream", _keep_body)
 
@@ -47,7 +47,9 @@ class BedrockProvider(ai.Provider[Any]):
         **_: Any,
     ) -> AsyncGenerator[events.Event]:
         request = _request(model.id, history_utils.repair(messages), tools or [])
-        request |= self.guardrail
+        request |= self._guardrail
+        if self._caches and re.search("claude|anthropic", model.id):  # others refuse cache points
+            _add_cache_points(request)
         thread = ThreadPoolExecutor(1)  # the client blocks; one thread must read and close
         opening = thread.submit(self.client.converse_stream, **request)
         try:
@@ -56,9 +58,15 @@ class BedrockProvider(ai.Provider[Any]):
             chunks, calls = iter(response["stream"]), dict[int, str]()
             yield events.StreamStart()
             try:
+                reason, usage = None, None
                 while chunk := await wrap_future(thread.submit(next, chunks, None)):
                     for event in _events(chunk, calls):
                         yield event
+                    reason = chunk.get("messageStop", {}).get("stopReason", reason)
+                    usage = chunk.get("metadata", {}).get("usage", usage)
+                if reason:
+                    known = REASONS.get(reason, "other")
+                    yield events.StreamEnd(finish_reason=known, usage=_usage(usage or {}))
             finally:
                 with suppress(OSError, RuntimeError, ValueError):  # the response has ended already
                     body.shutdown()  # ends a running read
@@ -89,6 +97,17 @@ def _request(id: str, history: list[messages.Message], tools: Sequence[Any]) -> 
             ]
         }
     return request
+
+
+def _add_cache_points(request: dict[str, Any]) -> None:
+    """Let the provider cache what stands before the end of the system prompt and of the prompt.
+
+    Memories stand behind the prompt and change with each turn.
+    """
+    point = {"cachePoint": {"type": "default"}}
+    request.get("system", []).append(point)
+    blocks = request["messages"][-1]["content"]
+    blocks.insert(1 if "text" in blocks[0] else len(blocks), point)
 
 
 def _block(part: Any) -> dict[str, Any] | None:
@@ -124,7 +143,13 @@ def _events(chunk: dict[str, Any], calls: dict[int, str]) -> Iterator[events.Eve
     elif kind == "contentBlockStop" and calls.get(index):
         done = messages.DUMMY_TOOL_CALL
         yield events.ToolEnd(tool_call_id=calls[index], tool_call=done)
-    elif kind == "messageStop":
-        if value["stopReason"] == "guardrail_intervened":  # also where it has only masked the reply
-            raise AgentError("guardrail_intervened")
-        yield events.StreamEnd(finish_reason=REASONS.get(value["stopReason"], "other"))
+
+
+def _usage(known: dict[str, int]) -> Usage:
+    read, written = known.get("cacheReadInputTokens", 0), known.get("cacheWriteInputTokens", 0)
+    return Usage(
+        input_tokens=known.get("inputTokens", 0) + read + written,
+        output_tokens=known.get("outputTokens", 0),
+        cache_read_tokens=read,
+        cache_write_tokens=written,
+    )

@@ -1,8 +1,10 @@
 """Which model answers: MODEL over Vercel's gateway, or the offline model while MODEL is unset."""
 
+from collections.abc import AsyncGenerator
 from typing import Any
 
 import ai
+from ai.providers.ai_gateway.protocol import GatewayV4Protocol
 
 from .findings import diagnostic
 from .offline_model import OfflineModel
@@ -12,11 +14,20 @@ from .settings import CoreSettings
 CREDENTIALS, ADDRESS = "AI_GATEWAY_API_KEY", "any proxy"
 
 
+class CachingProtocol(GatewayV4Protocol):
+    """The gateway's protocol, with cache points where a vendor needs them."""
+
+    def stream(self, *args: Any, **kwargs: Any) -> AsyncGenerator[ai.events.Event]:
+        kwargs["params"] = ai.InferenceRequestParams(cache=ai.CacheParams(mode="auto"))
+        return super().stream(*args, **kwargs)
+
+
 def build_model(settings: CoreSettings) -> ai.Model:
     """Return the model of this process."""
     if settings.model == "offline":
         return OfflineModel()
-    return ai.Model(id=settings.model, provider=ai.get_provider("gateway"))
+    caching = CachingProtocol() if settings.prompt_cache else None
+    return ai.Model(id=settings.model, provider=ai.get_provider("gateway", protocol=caching))
 
 
 def check_model(settings: CoreSettings, connect: bool = False) -> list[dict[str, Any]]:

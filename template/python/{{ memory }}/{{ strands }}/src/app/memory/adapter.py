@@ -208,7 +208,10 @@ class TurnManager(sdk.MemoryManager):
         # A copy: memories never become part of the session.
         asked = messages[place].copy()
         asked["content"] = [*content, {"text": f"\n\n{memory_block(turn.shown)}"}]
-        return context.replace(messages=[*messages[:place], asked, *messages[place + 1 :]])
+        # The cache point of the model stands in front of them, if it is in this message.
+        more = context.dynamic_trailing_blocks + (place == len(messages) - 1)
+        shown = [*messages[:place], asked, *messages[place + 1 :]]
+        return context.replace(messages=shown, dynamic_trailing_blocks=more)
 
 
 class RecallingModel(OfflineModel):
