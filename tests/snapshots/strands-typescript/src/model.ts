@@ -73,7 +73,7 @@ export async function checkModel(settings: CoreSettings, connect = false): Promi
   const what = 'AWS_REGION is not set: MODEL needs it, as in us-east-1.'
   if (!(await region().catch(() => ''))) return [diagnostic('SET-AWS_REGION', what)]
   try {
-    const model = buildModel(settings)
+    const model = buildModel({ ...settings, promptCache: 0 }) // the SDK warns for some models
     const hello = new Message({ role: 'user', content: [new TextBlock('Hello')] })
     if (connect && process.env.GUARDRAIL_ID) for await (const _event of model.stream([hello])) break
     return []

@@ -75,6 +75,7 @@ def check_model(settings: CoreSettings, connect: bool = False) -> list[dict[str,
         if _region():
             model = _bedrock(settings)
             if connect and model.config.get("guardrail_id"):
+                model.update_config(cache_config=None)  # of which the SDK warns for some models
                 request = model.format_request([{"role": "user", "content": [{"text": "Hello"}]}])
                 model.client.converse_stream(**request)["stream"].close()
             return []
