@@ -2,8 +2,7 @@
 
 import { BedrockRuntimeClient } from '@aws-sdk/client-bedrock-runtime'
 import { NodeHttpHandler } from '@smithy/node-http-handler'
-import { Message, TextBlock } from '@strands-agents/sdk'
-import type { Model, ModelStreamEvent, StreamOptions } from '@strands-agents/sdk'
+import { Message, type Model, type ModelStreamEvent, type StreamOptions } from '@strands-agents/sdk'
 import { BedrockModel } from '@strands-agents/sdk/models/bedrock'
 
 import { AgentError } from './contract.ts'
@@ -74,7 +73,7 @@ export async function checkModel(settings: CoreSettings, connect = false): Promi
   if (!(await region().catch(() => ''))) return [diagnostic('SET-AWS_REGION', what)]
   try {
     const model = buildModel({ ...settings, promptCache: 0 }) // the SDK warns for some models
-    const hello = new Message({ role: 'user', content: [new TextBlock('Hello')] })
+    const hello = Message.fromMessageData({ role: 'user', content: [{ text: 'Hello' }] })
     if (connect && process.env.GUARDRAIL_ID) for await (const _event of model.stream([hello])) break
     return []
   } catch (error) {
