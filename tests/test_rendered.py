@@ -50,6 +50,7 @@ TYPED = {
 SLOW = pytest.mark.slow
 # The sections of a README that an answer brings, and the lines that each may have.
 SECTIONS = {
+    "A second model": 17,
     "Approvals": 42,
     "Container": 45,
     "Deploy": 10,
