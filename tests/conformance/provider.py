@@ -21,6 +21,7 @@ from tests.conformance.wires import DETAIL, ChatCompletions, Entry, InvalidError
 
 WIRES: list[type[Wire]] = [ChatCompletions, Messages, Converse, Gateway]
 TAG = re.compile(r" canary\d+$")  # ends every prompt of a Chat and tells which Chat it was
+TRANSCRIPT = "<transcript>"  # begins a prompt that asks for a summary
 PATIENCE = 60.0  # seconds until a test that waits for something says what never came
 
 
@@ -29,6 +30,7 @@ class ModelCall:
     """One call that reached the provider, and what became of it."""
 
     history: list[Entry]
+    model: str = ""  # where the wire says it in its body
     began: float = field(default_factory=time.monotonic)
     ended: float | None = None
     outcome: str = "running"  # then: finished, gone (its client left), refused, broken
@@ -45,6 +47,7 @@ class Provider:
     def __init__(self) -> None:
         self.calls: list[ModelCall] = []
         self.problems: list[str] = []
+        self.summarize: Callable[[str], Step] = facts_of
         self._scripts: dict[str, deque[Step]] = {}
         self._endless: dict[str, Step] = {}
         self._changed = threading.Condition()
@@ -79,17 +82,25 @@ class Provider:
                     raise AssertionError(f"within {PATIENCE:g} s there was never {what}")
                 self._changed.wait(left)
 
-    def begin(self, history: list[Entry]) -> tuple[ModelCall, Step]:
-        call = ModelCall(history)
+    def summaries(self) -> list[ModelCall]:
+        """The calls that ask for the summary of a transcript."""
+        with self._changed:
+            return [call for call in self.calls if call.prompt.startswith(TRANSCRIPT)]
+
+    def begin(self, history: list[Entry], model: str = "") -> tuple[ModelCall, Step]:
+        call = ModelCall(history, model)
         with self._changed:
             self.calls.append(call)
             steps = self._scripts.get(call.prompt)
             if steps:
                 step = steps[0] if stays(steps[0]) else steps.popleft()
             else:
-                step = self._endless.get(call.prompt) or _echo(call.prompt)
+                step = self._endless.get(call.prompt) or self._reply(call.prompt)
             self._changed.notify_all()
         return call, step
+
+    def _reply(self, prompt: str) -> Step:
+        return self.summarize(prompt) if prompt.startswith(TRANSCRIPT) else _echo(prompt)
 
     def end(self, call: ModelCall, outcome: str) -> None:
         with self._changed:
@@ -100,6 +111,12 @@ class Provider:
         with self._changed:
             self.problems.append(problem)
             self._changed.notify_all()
+
+
+def facts_of(transcript: str) -> Step:
+    """A summary that carries the words on which a test relies."""
+    facts = re.findall(r"fact-[\w-]+", transcript)
+    return ["The facts: ", " ".join(facts) or "none", "."]
 
 
 def _echo(prompt: str) -> Step:
@@ -142,7 +159,7 @@ class _Handler(BaseHTTPRequestHandler):
         except InvalidError as problem:
             provider.refuse(str(problem))
             return self._answer(400, wire.refusal(f"{DETAIL}: {problem}", None))
-        call, step = provider.begin(history)
+        call, step = provider.begin(history, getattr(wire, "model", ""))
         self.started = False
         outcome = "broken"
         try:

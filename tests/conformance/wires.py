@@ -40,6 +40,7 @@ class ChatCompletions:
 
     def __init__(self) -> None:
         self.usage = False
+        self.model = ""
 
     def read(self, headers: dict[str, str], body: bytes) -> list[Entry]:
         if headers.get("authorization") != "Bearer test":
@@ -51,6 +52,7 @@ class ChatCompletions:
             raise InvalidError("not JSON in UTF-8, or a lone surrogate") from None
         if request.get("stream") is not True or not request.get("model"):
             raise InvalidError("not a streaming request to a model")
+        self.model = str(request["model"])
         self.usage = bool((request.get("stream_options") or {}).get("include_usage"))
         return chat_history(request.get("messages") or [])
 

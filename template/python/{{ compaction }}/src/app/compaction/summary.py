@@ -59,8 +59,8 @@ def transcript(earlier: str, said: list[Said]) -> str:
     for speaker, chunk in said:
         if isinstance(chunk, ToolCall):
             calls[chunk.id] = len(lines)
-            given = json.dumps(chunk.input, ensure_ascii=False, default=str)
-            lines.append(f"Tool {_quote(chunk.name, most)} was called with {_quote(given, most)}")
+            given = _quote(_json(chunk.input), most)
+            lines.append(f"Tool {_quote(chunk.name, most)} was called with {given}")
         elif isinstance(chunk, ToolResult):
             if chunk.id in calls:
                 verb = "failed with" if chunk.is_error else "returned"
@@ -81,8 +81,12 @@ def offline_summary(earlier: str, said: Iterable[Said]) -> str:
 
 def _quote(text: str, most: int) -> str:
     """Return a text as a JSON string in which nothing begins a line or closes the transcript."""
-    string = json.dumps(_shorten(text, most), ensure_ascii=False)
+    string = _json(_shorten(text, most))
     return re.sub("[<\x85\u2028\u2029]", lambda match: f"\\u{ord(match[0]):04x}", string)
+
+
+def _json(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str)
 
 
 def _shorten(text: str, most: int) -> str:
