@@ -1,6 +1,7 @@
 """A summary takes the place of old messages: committed with a turn, or not at all."""
 
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 from client import Client
@@ -66,13 +67,10 @@ async def test_the_summary_stays_when_the_turns_behind_it_are_taken_back() -> No
 
 async def test_a_summary_is_not_passed_on_as_what_a_turn_added() -> None:
     client = client_of(summaries=[["sum"]])
-    added: list[Any] = []
-    Compaction.committed = lambda _, turn, messages: added.append(messages)  # type: ignore[method-assign]
-    try:
+    with patch.object(Compaction, "committed") as committed:
         await say(client, *"1234")
-    finally:
-        del Compaction.committed
-    assert "sum" not in str(added) and len(added) == 4
+    assert committed.call_count == 4
+    assert "sum" not in str(committed.call_args_list)
 
 
 async def test_the_offline_summary_quotes_the_user() -> None:
