@@ -178,9 +178,7 @@ def test_a_turn_that_fails_leaves_no_trace_and_the_next_does_not_pay_again(chat:
     assert chat.say("Seven.").turn == 7
 
 
-def test_a_client_that_leaves_during_a_summary_ends_it(
-    chat: Chat, gate: threading.Event
-) -> None:
+def test_a_client_that_leaves_during_a_summary_ends_it(chat: Chat, gate: threading.Event) -> None:
     fill(chat)
     chat.provider.summarize = lambda _: ["Half", Hold(gate)]
     exchange = chat.start("Six.")
@@ -223,6 +221,17 @@ def test_turns_behind_a_summary_are_replaced_and_copied(chat: Chat) -> None:
     assert_failed(chat.replace(3, "Gone."), 400, "invalid_request", chat.session)
     assert chat.replace(4, "Four, again.").turn == 4
     assert chat.recalled("Now?") == [*first, *echoed("Four, again.")]
+    assert len(summaries_for(chat)) == 1
+
+
+def test_a_summary_of_which_nothing_is_left_but_itself_stays(chat: Chat) -> None:
+    fill(chat, FILLING[:4])
+    chat.say("Count.", *[[COUNT]] * 3, ["Two."])  # eight messages: only this turn is kept
+    fill(chat, ["Six."])
+    first = summary("The facts: fact-1 fact-1.", 4)
+    assert chat.history(chat.calls("Six.")[-1])[:2] == first
+    assert chat.replace(6, "Six, again.").turn == 6
+    assert chat.history(chat.calls("Six, again.")[-1])[:3] == [*first, ("user", "Count.")]
     assert len(summaries_for(chat)) == 1
 
 

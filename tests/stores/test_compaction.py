@@ -53,8 +53,8 @@ def test_of_two_summaries_at_once_one_is_committed(home: tuple[Home, Chat, Chat]
     assert json.loads(one.store.read(chat.session) or b"")["app_data"]["turns"][0]["at"] == 2
 
 
-def test_a_turn_that_fails_leaves_the_record_as_it_is_and_show_marks_a_summary(
-    home: tuple[Home, Chat, Chat],
+def test_a_turn_that_fails_leaves_the_record_and_any_render_goes_on_with_a_summary(
+    home: tuple[Home, Chat, Chat], agents: Agents
 ) -> None:
     one, chat, beside = home
     before = one.store.read(chat.session)
@@ -64,5 +64,9 @@ def test_a_turn_that_fails_leaves_the_record_as_it_is_and_show_marks_a_summary(
     assert beside.say("Six, again.").turn == 6
     shown = one.run("sessions", "show", chat.session).stdout
     assert ", with a summary before turn 4" in shown.splitlines()[0]
+    one.target = agents.target
+    one.bring(agents.store_name)
+    plain = on(agents.fresh(one, HISTORY_MESSAGES=8).server, chat)
+    assert plain.recalled("Seven.")[:2] == summary("The facts: fact-1 fact-1.", 3)
     report = json.loads(one.run("sessions", "show", chat.session, "--json").stdout)
     assert report["summary_before"] == 4
