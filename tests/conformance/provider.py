@@ -87,8 +87,8 @@ class Provider:
         with self._changed:
             return [call for call in self.calls if call.prompt.startswith(TRANSCRIPT)]
 
-    def begin(self, history: list[Entry], model: str = "") -> tuple[ModelCall, Step]:
-        call = ModelCall(history, model)
+    def begin(self, history: list[Entry]) -> tuple[ModelCall, Step]:
+        call = ModelCall(history)
         with self._changed:
             self.calls.append(call)
             steps = self._scripts.get(call.prompt)
@@ -159,7 +159,8 @@ class _Handler(BaseHTTPRequestHandler):
         except InvalidError as problem:
             provider.refuse(str(problem))
             return self._answer(400, wire.refusal(f"{DETAIL}: {problem}", None))
-        call, step = provider.begin(history, getattr(wire, "model", ""))
+        call, step = provider.begin(history)
+        call.model = getattr(wire, "model", "")
         self.started = False
         outcome = "broken"
         try:

@@ -21,14 +21,14 @@ from tests.conformance.waiting import ASKED, answer, delete, ids, order, runs
 from tests.conformance.wires import Entry
 
 pytestmark = pytest.mark.about("turns")
-SETTINGS = {"HISTORY_MESSAGES": 8}
+MOST = 8  # HISTORY_MESSAGES
 FILLING = ["One fact-1.", "Two.", "Three.", "Four.", "Five."]  # the next turn cuts to the last two
 COUNT = Call("word_count", {"text": "a b"})
 
 
 @pytest.fixture
 def server(compaction: Fleet) -> Server:
-    return compaction.shared(**SETTINGS)
+    return compaction.shared(HISTORY_MESSAGES=MOST)
 
 
 @pytest.fixture(autouse=True)
@@ -160,7 +160,7 @@ def test_an_earlier_summary_outlives_one_that_fails(chat: Chat) -> None:
 def test_no_turn_is_lost_when_the_summary_takes_too_long(
     compaction: Fleet, provider: Provider
 ) -> None:
-    chat = Chat(compaction.shared(**SETTINGS, COMPACTION_TIMEOUT_SECONDS=1), provider)
+    chat = Chat(compaction.shared(HISTORY_MESSAGES=MOST, COMPACTION_TIMEOUT_SECONDS=1), provider)
     fill(chat)
     provider.summarize = lambda _: ["Half", HANG]
     assert chat.recalled("Six.") == echoed("Four.", "Five.")
@@ -240,7 +240,7 @@ def test_an_approval_that_comes_when_the_history_is_full_runs_its_tool_once(
 ) -> None:
     both = compacting(with_own_agent(target), "approval")
     with open_fleet(both) as fleet:
-        chat = Chat(fleet.fresh(**SETTINGS), provider)
+        chat = Chat(fleet.fresh(HISTORY_MESSAGES=MOST), provider)
         fill(chat)
         waiting = ids(chat.say(ASKED, [delete(chat)], ["Deleted."], headers=JSON))
         assert len(summaries_for(chat)) == 1
@@ -259,7 +259,7 @@ def test_an_approval_that_comes_when_the_history_is_full_runs_its_tool_once(
 
 
 def test_another_model_can_summarize(compaction: Fleet, provider: Provider) -> None:
-    server = compaction.fresh(**SETTINGS, COMPACTION_MODEL="small-model")
+    server = compaction.fresh(HISTORY_MESSAGES=MOST, COMPACTION_MODEL="small-model")
     chat = Chat(server, provider)
     fill(chat, [*FILLING, "Six."])
     assert [call.model for call in summaries_for(chat)] == ["small-model"]

@@ -11,7 +11,7 @@ from tests.conformance.client import JSON
 from tests.conformance.provider import Provider
 from tests.conformance.steps import Hold, Refuse
 from tests.conformance.targets import compacting
-from tests.conformance.test_compaction import FILLING, fill, summaries_for, summary
+from tests.conformance.test_compaction import MOST, fill, summaries_for, summary
 from tests.stores.agents import Agents, Home, on
 
 pytestmark = [pytest.mark.spread, pytest.mark.stores("valkey")]
@@ -26,7 +26,7 @@ def home(
     target = compacting(agents.target)
     both = Agents(target, agents.backing, folder, provider, agents.store_name)
     home = both.home()
-    one, two = (both.fresh(home, HISTORY_MESSAGES=8) for _ in range(2))
+    one, two = (both.fresh(home, HISTORY_MESSAGES=MOST) for _ in range(2))
     chat = Chat(one.server, provider)
     fill(chat)
     yield home, chat, on(two.server, chat)
@@ -46,7 +46,8 @@ def test_of_two_summaries_at_once_one_is_committed(home: tuple[Home, Chat, Chat]
     assert_failed(loser.reply(), 409, "session_conflict", chat.session)
     assert len(summaries_for(chat)) == 2
     stored = one.store.read(chat.session)
-    assert stored and stored.count(b"<summary of=") == 1
+    assert stored
+    assert stored.count(b"<summary of=") == 1
     first = summary("The facts: fact-1 fact-1.", 3)
     assert chat.recalled("Seven.")[:2] == first
     assert len(summaries_for(chat)) == 2, "the one that lost continues from the other's"
@@ -66,7 +67,7 @@ def test_a_turn_that_fails_leaves_the_record_and_any_render_goes_on_with_a_summa
     assert ", with a summary before turn 4" in shown.splitlines()[0]
     one.target = agents.target
     one.bring(agents.store_name)
-    plain = on(agents.fresh(one, HISTORY_MESSAGES=8).server, chat)
+    plain = on(agents.fresh(one, HISTORY_MESSAGES=MOST).server, chat)
     assert plain.recalled("Seven.")[:2] == summary("The facts: fact-1 fact-1.", 3)
     report = json.loads(one.run("sessions", "show", chat.session, "--json").stdout)
     assert report["summary_before"] == 4

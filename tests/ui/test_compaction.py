@@ -1,6 +1,6 @@
 """What a page shows of a session whose old messages became a summary."""
 
-# ruff: noqa: F401, F811 (fixtures)
+# ruff: noqa: F401 (fixtures)
 
 import pytest
 from playwright.sync_api import Browser
