@@ -36,7 +36,7 @@ async def test_a_summary_stands_in_front_of_the_turns_that_are_kept() -> None:
     assert 'Earlier summary: "sum"\nUser: "3"' in told[1]
 
 
-@pytest.mark.parametrize("step", [[" \n"], [ValueError("secret")], ["x", ("length",)], [3]])
+@pytest.mark.parametrize("step", [[" \n"], [ValueError("secret")], ["x", ("length",)], [2, "late"]])
 async def test_without_a_summary_the_turn_goes_on(step: Any, caplog: Any) -> None:
     client = client_of(summaries=[step], compaction_timeout_seconds=1)
     assert await say(client, *"1234") == [*"1234"]

@@ -42,8 +42,14 @@ test('a summary stands in front of the turns that are kept', async () => {
   assert.match(summarizer.calls[1]!, /Earlier summary: "sum"\nUser: "3"/)
 })
 
-for (const step of [[' \n'], [new Error('secret')], ['x', ['length' as const]], [3]] as Step[]) {
-  test(`without a summary the turn goes on: ${String(step)}`, async () => {
+const FAILURES: Record<string, Step> = {
+  'is blank': [' \n'],
+  fails: [new Error('secret')],
+  'is not finished': ['x', ['length']],
+  'takes too long': [2, 'late'],
+}
+for (const [name, step] of Object.entries(FAILURES)) {
+  test(`the turn goes on without a summary that ${name}`, async () => {
     const log = mock.method(console, 'error', () => {})
     const { client } = make([step], [], { compactionTimeoutSeconds: 1 })
     assert.equal(await say(client, ...'1234'), '1 2 3 4')

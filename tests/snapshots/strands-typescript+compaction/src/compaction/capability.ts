@@ -1,5 +1,7 @@
 // Summaries of what a long session no longer holds, as a capability.
 
+import { createHash } from 'node:crypto'
+
 import { LRUCache } from 'lru-cache'
 
 import { Capability } from '../capability.ts'
@@ -25,7 +27,7 @@ class NoSummaryError extends Error {}
 export class Compaction extends Capability<Settings> {
   readonly #before: readonly Capability[]
   /** By session, so that the next try of a turn that fails does not pay again. */
-  readonly #summaries = new LRUCache<string, { dropped: string; summary: unknown[] }>({ max: 64 })
+  readonly #summaries = new LRUCache<string, { digest: string; summary: unknown[] }>({ max: 64 })
   /** The client of the model; the offline summary needs none. */
   model: Runtime['model'] | undefined
 
@@ -61,6 +63,7 @@ export class Compaction extends Capability<Settings> {
   }
 
   override describe(): string[] {
+    if (this.modelName === 'offline') return ['Compaction: summaries quote the user']
     const { compactionTimeoutSeconds: seconds } = this.settings
     return [`Compaction: ${this.modelName} summarizes, within ${seconds} s`]
   }
@@ -75,9 +78,11 @@ export class Compaction extends Capability<Settings> {
   async compact(turn: Turn, dropped: unknown[], at: number, turns: number): Promise<unknown[]> {
     if (dropped.length === at) return dropped // only the earlier summary
     const { sessionId, number, signal } = turn
-    const key = serialize([turns, dropped])
+    const digest = createHash('sha256')
+      .update(serialize([turns, dropped]))
+      .digest('hex')
     const known = this.#summaries.get(sessionId)
-    if (known?.dropped === key) return known.summary
+    if (known?.digest === digest) return known.summary
     const [began, count] = [performance.now(), dropped.length - at]
     try {
       const [text, tokens] = await this.#summarize(dropped.slice(0, at), dropped.slice(at), signal)
@@ -88,7 +93,7 @@ export class Compaction extends Capability<Settings> {
         ['user', mark(text, turns)],
         ['assistant', REPLY],
       ])
-      this.#summaries.set(sessionId, { dropped: key, summary })
+      this.#summaries.set(sessionId, { digest, summary })
       return summary
     } catch (error) {
       signal.throwIfAborted()

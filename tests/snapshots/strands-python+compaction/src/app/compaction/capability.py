@@ -68,6 +68,8 @@ class Compaction(Capability):
         return findings
 
     def describe(self, address: str) -> list[str]:
+        if self.model_name == "offline":
+            return ["Compaction: summaries quote the user"]
         seconds = self.settings.compaction_timeout_seconds
         return [f"Compaction: {self.model_name} summarizes, within {seconds} s"]
 
