@@ -112,7 +112,7 @@ def test_the_model_gets_the_dropped_messages_and_its_summary_is_in_front_of_the_
         *kept,
     ]
     (line,) = lines_of(chat, "summar")
-    made = r"turn 5 summarized 6 messages in \d+ ms \(3 tokens in, 1 out\)$"
+    made = r"turn 5 summarized 6 messages in \d+ ms \(\d tokens in, 1 out\)$"
     assert re.search(rf" INFO session {chat.session}: {made}", line)
 
 
