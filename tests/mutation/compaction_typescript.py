@@ -34,14 +34,14 @@ FAULTS = [
     Fault(
         "a turn that fails pays again",
         CAPABILITY,
-        "if (known?.digest === digest) return known.summary",
-        "if (!digest && known) return known.summary",
+        "if (known?.digest !== digest) {",
+        "if (!known || digest) {",
     ),
     Fault(
         "a summary of other messages is taken",
         CAPABILITY,
-        "if (known?.digest === digest) return known.summary",
-        "if (known) return known.summary",
+        "if (known?.digest !== digest) {",
+        "if (!known) {",
     ),
     Fault("an unfinished summary is taken", CAPABILITY, "if (!isWhole) throw", "if (!text) throw"),
     Fault("a blank summary is taken", CAPABILITY, "if (isBlank(text)) throw", "if (false) throw"),

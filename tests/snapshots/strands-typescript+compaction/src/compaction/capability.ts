@@ -27,7 +27,7 @@ class NoSummaryError extends Error {}
 export class Compaction extends Capability<Settings> {
   readonly #before: readonly Capability[]
   /** By session, so that the next try of a turn that fails does not pay again. */
-  readonly #summaries = new LRUCache<string, { digest: string; summary: unknown[] }>({ max: 64 })
+  readonly #summaries = new LRUCache<string, { digest: string; text: string }>({ max: 64 })
   /** The client of the model; the offline summary needs none. */
   model: Runtime['model'] | undefined
 
@@ -81,28 +81,30 @@ export class Compaction extends Capability<Settings> {
     const digest = createHash('sha256')
       .update(serialize([turns, dropped]))
       .digest('hex')
-    const known = this.#summaries.get(sessionId)
-    if (known?.digest === digest) return known.summary
-    const [began, count] = [performance.now(), dropped.length - at]
-    try {
-      const [text, tokens] = await this.#summarize(dropped.slice(0, at), dropped.slice(at), signal)
-      const milliseconds = Math.round(performance.now() - began)
-      const what = `summarized ${count} messages in ${milliseconds} ms${tokens}`
-      log('INFO', `session ${sessionId}: turn ${number} ${what}`)
-      const summary = adapter.write([
-        ['user', mark(text, turns)],
-        ['assistant', REPLY],
-      ])
-      this.#summaries.set(sessionId, { digest, summary })
-      return summary
-    } catch (error) {
-      signal.throwIfAborted()
-      const isKnown = error instanceof NoSummaryError
-      const why = isKnown ? error.message : `the model failed: ${describe(error)}`
-      const what = `goes on without a summary of ${count} messages: ${why}`
-      log('WARNING', `session ${sessionId}: turn ${number} ${what}`)
-      return dropped.slice(0, at)
+    let known = this.#summaries.get(sessionId)
+    if (known?.digest !== digest) {
+      const [began, count] = [performance.now(), dropped.length - at]
+      try {
+        const asked = await this.#summarize(dropped.slice(0, at), dropped.slice(at), signal)
+        const [text, tokens] = asked
+        const milliseconds = Math.round(performance.now() - began)
+        const what = `summarized ${count} messages in ${milliseconds} ms${tokens}`
+        log('INFO', `session ${sessionId}: turn ${number} ${what}`)
+        known = { digest, text }
+        this.#summaries.set(sessionId, known)
+      } catch (error) {
+        signal.throwIfAborted()
+        const isKnown = error instanceof NoSummaryError
+        const why = isKnown ? error.message : `the model failed: ${describe(error)}`
+        const what = `goes on without a summary of ${count} messages: ${why}`
+        log('WARNING', `session ${sessionId}: turn ${number} ${what}`)
+        return dropped.slice(0, at)
+      }
     }
+    return adapter.write([
+      ['user', mark(known.text, turns)],
+      ['assistant', REPLY],
+    ])
   }
 
   /** Return a summary, and what it cost in words. */

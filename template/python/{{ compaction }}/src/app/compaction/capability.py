@@ -38,7 +38,7 @@ class Compaction(Capability):
         super().__init__(settings, before)
         self._before = before
         # By session, so that the next try of a turn that fails does not pay again.
-        self._summaries: LRUCache[str, tuple[bytes, list[Any]]] = LRUCache(64)
+        self._summaries: LRUCache[str, tuple[bytes, str]] = LRUCache(64)
 
     @property
     def model_name(self) -> str:
@@ -84,22 +84,20 @@ class Compaction(Capability):
         if len(dropped) == at:  # only the earlier summary
             return dropped
         digest = sha256(serialize([turns, dropped])).digest()
-        known, summary = self._summaries.get(turn.session_id, (b"", []))
-        if known == digest:
-            return summary
-        began, count = time.monotonic(), len(dropped) - at
-        try:
-            text, tokens = await self._summarize(dropped[:at], dropped[at:])
-        except NoSummaryError as error:
-            what = "session %s: turn %s goes on without a summary of %s messages: %s"
-            log.warning(what, turn.session_id, turn.number, count, error)
-            return dropped[:at]
-        what = "session %s: turn %s summarized %s messages in %s ms%s"
-        milliseconds = round(1000 * (time.monotonic() - began))
-        log.info(what, turn.session_id, turn.number, count, milliseconds, tokens)
-        summary = adapter.write([("user", mark(text, turns)), ("assistant", REPLY)])
-        self._summaries[turn.session_id] = digest, summary
-        return summary
+        known, text = self._summaries.get(turn.session_id, (b"", ""))
+        if known != digest:
+            began, count = time.monotonic(), len(dropped) - at
+            try:
+                text, tokens = await self._summarize(dropped[:at], dropped[at:])
+            except NoSummaryError as error:
+                what = "session %s: turn %s goes on without a summary of %s messages: %s"
+                log.warning(what, turn.session_id, turn.number, count, error)
+                return dropped[:at]
+            what = "session %s: turn %s summarized %s messages in %s ms%s"
+            milliseconds = round(1000 * (time.monotonic() - began))
+            log.info(what, turn.session_id, turn.number, count, milliseconds, tokens)
+            self._summaries[turn.session_id] = digest, text
+        return adapter.write([("user", mark(text, turns)), ("assistant", REPLY)])
 
     async def _summarize(self, before: list[Any], messages: list[Any]) -> tuple[str, str]:
         """Return a summary, and what it cost in words. Raises NoSummaryError."""
