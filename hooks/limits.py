@@ -15,6 +15,7 @@ MORE_LINES = {
     "container": {"python": 140, "typescript": 140},
     "tracing": {"python": 165, "typescript": 150},
     "approval": {"python": 370, "typescript": 370},
+    "compaction": {"python": 460, "typescript": 490},
     "mcp": {"python": 760, "typescript": 730},
     "ai-sdk-ui": {"python": 540, "typescript": 550},
     "ui": {"python": 2230, "typescript": 2260},

@@ -51,6 +51,7 @@ SLOW = pytest.mark.slow
 # The sections of a README that an answer brings, and the lines that each may have.
 SECTIONS = {
     "Approvals": 42,
+    "Compaction": 20,
     "Container": 45,
     "Deploy": 10,
     "HTTP": 35,
