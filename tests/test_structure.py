@@ -22,7 +22,7 @@ VARIANTS = [
     for language in ("python", "typescript")
     for options in (
         *("", *(f"+{store}" for store in STORES), "+agentcore", "+valkey+agentcore"),
-        *("+tracing", "+mcp", "+ai-sdk-ui", "+ui"),
+        *("+tracing", "+mcp", "+compaction", "+ai-sdk-ui", "+ui"),
     )
 ]
 # Which rooms may import which, also in functions. The modules beside the rooms are the core; of
@@ -35,6 +35,7 @@ BELOW = {
     "tracing": {"core"},
     "mcp_servers": {"core"},
     "approval": {"core"},
+    "compaction": {"core"},
     "fallback": {"core"},
     "chat_route": {"core"},
     "page": {"core", "chat_route"},

@@ -22,6 +22,7 @@ from tests.conformance.targets import (
     USUAL,
     VENDOR_TARGETS,
     Target,
+    compacting,
     with_own_agent,
 )
 from tests.rows import collected
@@ -128,6 +129,13 @@ def own_agents(target: Target, open_fleet: OpenFleet) -> Iterator[Fleet]:
 def approvals(target: Target, open_fleet: OpenFleet) -> Iterator[Fleet]:
     """Servers whose agent has a tool that asks for an approval, rendered to wait for it."""
     with open_fleet(with_own_agent(target, approval=True)) as fleet:
+        yield fleet
+
+
+@pytest.fixture(scope="session")
+def compaction(target: Target, open_fleet: OpenFleet) -> Iterator[Fleet]:
+    """Servers that summarize what their sessions no longer hold."""
+    with open_fleet(compacting(target)) as fleet:
         yield fleet
 
 

@@ -35,6 +35,7 @@ from tests.conformance.wires import DETAIL, ChatCompletions, Entry, InvalidError
 
 WIRES: list[type[Wire]] = [ChatCompletions, Messages, Converse, Gateway]
 TAG = re.compile(r" canary\d+$")  # ends every prompt of a Chat and tells which Chat it was
+TRANSCRIPT = "<transcript>"  # begins a prompt that asks for a summary
 PATIENCE = 60.0  # seconds until a test that waits for something says what never came
 
 
@@ -70,6 +71,7 @@ class Provider:
         self.problems: list[str] = []
         self.cache = PromptCache()
         self.usage = Usage()  # of each call of another model than those that are `priced`
+        self.summarize: Callable[[str], Step] = facts_of
         self._scripts: dict[str, deque[Step]] = {}
         self._endless: dict[str, Step] = {}
         self._changed = threading.Condition()
@@ -104,6 +106,11 @@ class Provider:
                     raise AssertionError(f"within {PATIENCE:g} s there was never {what}")
                 self._changed.wait(left)
 
+    def summaries(self) -> list[ModelCall]:
+        """The calls that ask for the summary of a transcript."""
+        with self._changed:
+            return [call for call in self.calls if call.prompt.startswith(TRANSCRIPT)]
+
     def begin(self, history: list[Entry], request: dict[str, Any]) -> tuple[ModelCall, Step]:
         """Record a call and return its steps; a model named `priced` counts its tokens."""
         call = ModelCall(history, request, self.usage)
@@ -115,9 +122,12 @@ class Provider:
             if steps:
                 step = steps[0] if stays(steps[0]) else steps.popleft()
             else:
-                step = self._endless.get(call.prompt) or _echo(call.prompt)
+                step = self._endless.get(call.prompt) or self._reply(call.prompt)
             self._changed.notify_all()
         return call, step
+
+    def _reply(self, prompt: str) -> Step:
+        return self.summarize(prompt) if prompt.startswith(TRANSCRIPT) else _echo(prompt)
 
     def step_of(self, call: ModelCall, step: Step) -> Step:
         """The step for the model of a call, scripted for "model: prompt", or this one."""
@@ -136,6 +146,12 @@ class Provider:
         with self._changed:
             self.problems.append(problem)
             self._changed.notify_all()
+
+
+def facts_of(transcript: str) -> Step:
+    """A summary that carries the words on which a test relies."""
+    facts = re.findall(r"fact-[\w-]+", transcript)
+    return ["The facts: ", " ".join(facts) or "none", "."]
 
 
 def _echo(prompt: str) -> Step:

@@ -88,6 +88,14 @@ def with_own_agent(target: Target, *, approval: bool = False) -> Target:
     return replace(target, agent=agent, variant=f"{base}+approval", answers=(model,))
 
 
+def compacting(target: Target, *extras: str) -> Target:
+    """The target, rendered to summarize what its sessions no longer hold."""
+    base = target.variant.partition("+")[0]
+    others = (("extras", f"[{','.join(('compaction', *extras))}]"),) if extras else ()
+    answers = (("model", "openai-compatible"), *others)
+    return replace(target, variant=f"{base}+compaction", answers=answers)
+
+
 TARGETS = [
     Target(
         "strands-python",

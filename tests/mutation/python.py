@@ -15,7 +15,7 @@ OWNER = 'self.last["actor"] != actor'
 GUARD = "    check_access(request, runtime, needs_token=needs_token)\n"
 DRAINING = '        if self.is_draining:\n            raise AgentError("draining")\n'
 BODY = "    call = _read_body(parse_json(raw), session_id, runtime)\n"
-DROP = "self.turns = _drop(self.data, self.turns, lambda at: at >= held - most // 2)\n"
+DROP = "self.turns = _drop(self.data, self.turns, lambda at: at >= least)\n"
 
 FAULTS = [
     # Sessions.
@@ -103,7 +103,7 @@ FAULTS = [
         "the history is cut in the middle of a turn",
         SESSIONS,
         DROP,
-        'self.data["messages"] = self.data["messages"][held - most // 2 - 1 :]\n',
+        'self.data["messages"] = self.data["messages"][least - 1 :]\n',
     ),
     Fault("a long turn is forgotten", SESSIONS, "starts), starts[-1])", "starts), 10**9)"),
     Fault("a session that ends is kept", STORE, "self._entries.pop(session_id, None)", "pass"),

@@ -4,12 +4,14 @@ A render shares a list with the other one in its language, and brings one for it
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
 from tests.installed import NODE
 from tests.mutation import (
+    compaction_python,
+    compaction_typescript,
     python,
     strands_python,
     strands_typescript,
@@ -79,6 +81,18 @@ def schedules_target(target: str, own: list[Fault], shared: list[Fault]) -> Targ
     return Target(target + VARIANT, (), command, first_failure_of, failed, own, shared)
 
 
+def compaction_target(base: Target, faults: list[Fault]) -> Target:
+    """A render with compaction, of whose own tests those of the room are run."""
+    test = "tests/test_compaction.py" if base.failed == 1 else "tests/compaction.test.ts"
+
+    def command(project: Path, copy: Path) -> list[str]:
+        return [*base.command(project, copy), test]
+
+    return replace(
+        base, variant=f"{base.variant}+compaction", command=command, own=faults, shared=[]
+    )
+
+
 def python_target(variant: str, own: list[Fault]) -> Target:
     """A render in Python."""
     copied = ("src", "tests", "pyproject.toml")
@@ -107,12 +121,20 @@ TARGETS = {
     },
 }
 
+for name, faults in (
+    ("strands-python", compaction_python.FAULTS),
+    ("strands-typescript", compaction_typescript.FAULTS),
+):
+    TARGETS[f"{name}+compaction"] = compaction_target(TARGETS[name], faults)
+
 # What the usual run tries: of each kind of fault one, by name; the full run tries all of them.
 SAMPLE = {
     "strands-python": {"a cut stream is a turn"},
     "vercel-python": {"only the reply of a turn is committed"},
     "strands-typescript": {"a session id that is not valid is echoed"},
     "vercel-typescript": {"a cut stream is a turn"},
+    "strands-python+compaction": {"a turn that fails pays again"},
+    "strands-typescript+compaction": {"an earlier summary is escaped again"},
     "strands-python+approval": {"the state of the agent is not taken back"},
     "vercel-python+approval": {"a denied call runs"},
     "strands-typescript+approval": {"an approval is taken twice"},

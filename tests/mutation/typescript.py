@@ -14,7 +14,7 @@ OWNER = "if (this.last && this.last.actor !== actor)"
 GUARD = "checkAccess(request, runtime, needsToken)"
 DRAINING = "    if (this.isDraining) throw new AgentError('draining')\n"
 BODY = "  const call = readBody(parseJson(raw), sessionId, runtime)\n"
-FITS = "at >= held - Math.floor(most / 2)\n"
+FITS = "at >= least)\n"
 ABORT = "      for (const stop of this.tasks.values()) stop.abort(new AgentError('draining'))\n"
 
 FAULTS = [
@@ -101,8 +101,8 @@ FAULTS = [
     Fault(
         "the history is cut in the middle of a turn",
         SESSIONS,
-        "this.turns = drop(this.data, this.turns, fits)\n",
-        "this.data.messages = this.data.messages.slice(held - most / 2 - 1)\n",
+        "this.turns = drop(this.data, this.turns, (at) => at >= least)\n",
+        "this.data.messages = this.data.messages.slice(least - 1)\n",
     ),
     Fault("a long turn is forgotten", SESSIONS, "?? turns.at(-1))?.at ?? 0", ")?.at ?? 1e9"),
     Fault("a session that ends is kept", STORE, "    this.entries.delete(sessionId)\n", ""),

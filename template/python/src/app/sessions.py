@@ -71,10 +71,14 @@ class Session:
         self.cut(end)
         held, most = len(self.data["messages"]), self._sessions.settings.history_messages
         if held > most:  # to half of it, so that most requests begin as the one before: caches hold
-            self.turns = _drop(self.data, self.turns, lambda at: at >= held - most // 2)
+            await self.shorten(turn, held - most // 2)
         self.start = TurnStart(at=len(self.data["messages"]), key=turn.key)
         self.other = without_messages(self.data)
         return None
+
+    async def shorten(self, turn: Turn, least: int) -> None:
+        """Drop the oldest turns, which have at least so many messages, in front of this turn."""
+        self.turns = _drop(self.data, self.turns, lambda at: at >= least)
 
     def find(self, number: int) -> int:
         """Return the index of a turn, given its number (0: the last). Raises `invalid_request`."""

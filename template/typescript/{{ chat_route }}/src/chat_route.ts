@@ -314,7 +314,8 @@ function numbersOf(session: Session): Map<string, number> {
 function uiMessages(session: Session): object[] {
   const { data, number } = session
   const waiting = waitingOf(session)
-  const turns = readTurns(data.messages)
+  const start = session.turns[0]?.at ?? data.messages.length // behind a summary
+  const turns = readTurns(data.messages.slice(start))
   const ids = new Map([...numbersOf(session)].map(([id, turn]) => [turn, id]))
   const first = number - turns.length + 1
   let shown = turns.map(([prompt, chunks], index) => {
@@ -324,13 +325,20 @@ function uiMessages(session: Session): object[] {
     shown = shown.filter(({ turn }) => turn < waiting.turn)
     shown.push({ ...waiting, parts: waitingParts(waiting) })
   }
-  return shown.flatMap(({ turn, prompt, parts }) => {
+  const messages = shown.flatMap(({ turn, prompt, parts }) => {
     const id = ids.get(turn) ?? `turn-${turn}`
     return [
       { id, role: 'user', parts: [{ type: 'text', text: prompt }] },
       { id: replyId(id), role: 'assistant', parts, metadata: { turn } },
     ]
   })
+  return start > 0 ? [summaryNote(first - 1), ...messages] : messages
+}
+
+function summaryNote(turn: number): object {
+  const which = turn > 1 ? `Turns 1 to ${turn} are` : 'Turn 1 is'
+  const text = `${which} gone: the agent has a summary of earlier messages.`
+  return { id: 'summary', role: 'system', parts: [{ type: 'text', text }], metadata: { turn } }
 }
 
 function waitingParts({ reply, calls }: Waiting): Part[] {

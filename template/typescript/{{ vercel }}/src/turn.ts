@@ -33,7 +33,7 @@ export function takeTurn(runtime: Runtime, turn: Turn, signal: AbortSignal): Pro
   const { sessions, settings } = runtime
   return runtime.around(turn, signal, () =>
     sessions.open(turn.sessionId, turn.actor, signal, async (session) => {
-      const replayed = await session.begin(turn)
+      const replayed = await session.begin(Object.assign(turn, { signal }))
       if (replayed) {
         if (turn.reply) await turn.emit(turn.reply) // a turn can wait without any text
         return replayed

@@ -94,11 +94,15 @@ export class Session {
     this.cut(end)
     const [held, most] = [this.data.messages.length, this.sessions.settings.historyMessages]
     // To half of it, so that most requests begin as the one before: caches hold.
-    const fits = (at: number) => at >= held - Math.floor(most / 2)
-    if (held > most) this.turns = drop(this.data, this.turns, fits)
+    if (held > most) await this.shorten(turn, held - Math.floor(most / 2))
     this.start = { at: this.data.messages.length, key: turn.key }
     this.#other = withoutMessages(this.data)
     return null
+  }
+
+  /** Drop the oldest turns, which have at least so many messages, in front of this turn. */
+  async shorten(_turn: Turn, least: number): Promise<void> {
+    this.turns = drop(this.data, this.turns, (at) => at >= least)
   }
 
   /** Return the index of a turn, given its number (0: the last). Throws `invalid_request`. */

@@ -6,6 +6,8 @@ from typing import Any
 import pytest
 from client import JSON, POST, SESSION, Client
 
+from app.sessions import Session
+
 CALL = ["counting", ("call",)]
 FAILURES = {
     "fails": (["half", ValueError("secret")], "model_failed"),
@@ -60,6 +62,7 @@ async def test_turns_of_a_session_run_one_by_one_and_a_full_queue_refuses() -> N
 
 async def test_history_is_cut_by_half_in_front_of_a_prompt_and_a_long_turn_is_kept_whole() -> None:
     client = Client(*"abcde", *[[("call",)]] * 4, history_messages=8)
+    client.runtime.sessions.session_class = Session  # and no capability's
     for prompt in "1234567":
         await client.say("s", prompt)
     assert client.model.calls[4:6] == ["1 a 2 b 3 c 4 d 5", "4 d 5 e 6"]

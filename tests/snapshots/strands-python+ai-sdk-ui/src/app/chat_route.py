@@ -271,20 +271,29 @@ def _numbers(session: Session) -> dict[str, int]:
 
 def _ui_messages(session: Session) -> list[dict[str, Any]]:
     """Return the messages of a session, and those of the turn that waits, if one does."""
-    turns, waiting = read_turns(session.data["messages"]), session.waiting
+    stored, waiting = session.data["messages"], session.waiting
+    start = session.turns[0]["at"] if session.turns else len(stored)  # behind a summary
+    turns = read_turns(stored[start:])
     ids = {turn: id for id, turn in _numbers(session).items()}
     first = session.number - len(turns) + 1
     shown = [(turn, prompt, _parts(chunks)) for turn, (prompt, chunks) in enumerate(turns, first)]
     if waiting:
         shown = [exchange for exchange in shown if exchange[0] < waiting.turn]
         shown.append((waiting.turn, waiting.prompt, _waiting_parts(waiting)))
-    messages = list[Part]()
+    messages = _summary_note(first - 1) if start else list[Part]()
     for turn, prompt, parts in shown:
         id, said = ids.get(turn, f"turn-{turn}"), {"type": "text", "text": prompt}
         messages.append({"id": id, "role": "user", "parts": [said]})
         reply: Part = {"id": _reply_id(id), "role": "assistant", "parts": parts}
         messages.append({**reply, "metadata": {"turn": turn}})
     return messages
+
+
+def _summary_note(turn: int) -> list[Part]:
+    which = f"Turns 1 to {turn} are" if turn > 1 else "Turn 1 is"
+    text = f"{which} gone: the agent has a summary of earlier messages."
+    note: Part = {"id": "summary", "role": "system", "parts": [{"type": "text", "text": text}]}
+    return [{**note, "metadata": {"turn": turn}}]
 
 
 def _waiting_parts(waiting: Any) -> list[Part]:

@@ -202,7 +202,7 @@ class Conversation {
     this.seen = last
     this.said.clear()
     this.log.replaceChildren()
-    if (first > 1) {
+    if (first > 1 && messages[0].role !== 'system') {
       const which = first > 2 ? `Turns 1 to ${first - 1} are` : 'Turn 1 is'
       const why = 'the agent keeps the latest messages of a session, HISTORY_MESSAGES of them.'
       this.log.append(element('p', 'notice', `${which} gone: ${why}`))
@@ -211,6 +211,10 @@ class Conversation {
     if (last < this.session.turns) this.remember({ turns: {} })
     let prompt
     for (const { id, role, parts, metadata } of messages) {
+      if (role === 'system') {
+        this.log.append(element('p', 'notice', textOf(parts))) // about a summary
+        continue
+      }
       if (role === 'user') {
         prompt = { id, text: textOf(parts) }
         continue

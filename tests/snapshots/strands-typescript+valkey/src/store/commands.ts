@@ -181,21 +181,27 @@ function summarize(snapshot: string, { maxSnapshotBytes }: StoreSettings) {
   const bytes = Buffer.byteLength(snapshot)
   const text = readSnapshot(snapshot, maxSnapshotBytes)
   if (text === null) {
-    return { turn: null, actor: null, created_at: null, restored_from: null, bytes }
+    const none = { turn: null, actor: null, created_at: null, restored_from: null }
+    return { ...none, summary_before: null, bytes }
   }
-  const { created_at, app_data } = JSON.parse(text)
-  const { turn, actor, restored_from = null } = app_data
+  const { created_at, app_data, data } = JSON.parse(text)
+  const { turn, actor, restored_from = null, turns } = app_data
   const time = String(created_at).replace(/\+00:00$/, 'Z')
-  return { turn, actor, created_at: time, restored_from, bytes }
+  // Messages in front of the first turn are a summary.
+  const at = turns ? (turns[0]?.at ?? data.messages.length) : 0
+  const summary_before: number | null = at > 0 ? turn - turns.length + 1 : null
+  return { turn, actor, created_at: time, restored_from, summary_before, bytes }
 }
 
 /** Return a summary as one line, without what could move a cursor. */
 function describeTurn(summary: Summary): string {
-  const { turn, actor, created_at: time, restored_from: origin, bytes } = summary
+  const { turn, actor, created_at: time, restored_from: origin, summary_before: before } = summary
+  const { bytes } = summary
   if (turn === null) return `unreadable, ${bytes > 0 ? `${bytes} bytes` : TOO_LARGE}`
   const who = actor === null ? 'no actor' : `actor ${actor}`
   const line = printable(`turn ${turn}, ${who}, ${time}, ${bytes} bytes`)
-  return origin ? `${line}, restored from ${printable(origin)}` : line
+  const restored = origin ? `${line}, restored from ${printable(origin)}` : line
+  return before ? `${restored}, with a summary before turn ${before}` : restored
 }
 
 function printable(value: unknown): string {

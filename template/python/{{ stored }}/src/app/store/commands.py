@@ -154,13 +154,24 @@ async def _report(store: DurableStore, session_id: str, settings: CoreSettings) 
 
 def _summary(snapshot: bytes, settings: CoreSettings) -> dict[str, Any]:
     """Return the fields of a snapshot to show; `turn` is None for an unreadable snapshot."""
-    summary: dict[str, Any] = dict.fromkeys(("turn", "actor", "created_at", "restored_from"))
+    fields = ("turn", "actor", "created_at", "restored_from")
+    summary: dict[str, Any] = dict.fromkeys((*fields, "summary_before"))
     readable = read_snapshot(snapshot, settings.max_snapshot_bytes)
     if readable is not None:
         value = json.loads(readable)
-        summary |= {key: (value | value["app_data"]).get(key) for key in summary}
+        summary |= {key: (value | value["app_data"]).get(key) for key in fields}
         summary["created_at"] = re.sub(r"[+]00:00$", "Z", str(summary["created_at"]))
+        summary["summary_before"] = _summary_before(value)
     return summary | {"bytes": len(snapshot)}
+
+
+def _summary_before(snapshot: dict[str, Any]) -> int | None:
+    """Return the number of the turn in front of which messages stand that are of no turn."""
+    turns, messages = snapshot["app_data"].get("turns"), snapshot["data"]["messages"]
+    if turns is None:
+        return None
+    at = turns[0]["at"] if turns else len(messages)
+    return snapshot["app_data"]["turn"] - len(turns) + 1 if at else None
 
 
 def _describe(summary: dict[str, Any]) -> str:
@@ -172,6 +183,8 @@ def _describe(summary: dict[str, Any]) -> str:
     line = f"turn {summary['turn']}, {actor}, {summary['created_at']}, {summary['bytes']} bytes"
     origin = summary["restored_from"]
     line += f", restored from {origin}" if origin else ""
+    before = summary["summary_before"]
+    line += f", with a summary before turn {before}" if before else ""
     return "".join(char if char.isprintable() else "?" for char in line)
 
 

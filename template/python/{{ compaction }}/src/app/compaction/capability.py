@@ -1,0 +1,128 @@
+"""Summaries of what a long session no longer holds, as a capability."""
+
+import asyncio
+import logging
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import cached_property
+from hashlib import sha256
+from typing import Any
+
+from cachetools import LRUCache
+
+from ..capability import Capability
+from ..contract import Turn, is_blank, well_formed
+from ..findings import Finding, diagnostic
+from ..log import describe
+from ..model import build_model
+from ..sessions import Session, serialize
+from . import adapter
+from .session import CompactedSession
+from .settings import CompactionSettings
+from .summary import INSTRUCTIONS, LONGEST, REPLY, mark, offline_summary, transcript, unmark
+
+log = logging.getLogger(__name__)
+
+
+class NoSummaryError(Exception):
+    """There is no summary; the text says why, and quotes nothing."""
+
+
+class Compaction(Capability):
+    """Summarizes the messages that are cut from a full history; if it fails, they are just cut."""
+
+    settings: CompactionSettings
+
+    def __init__(self, settings: CompactionSettings, before: Sequence[Capability]) -> None:
+        super().__init__(settings, before)
+        self._before = before
+        # By session, so that the next try of a turn that fails does not pay again.
+        self._summaries: LRUCache[str, tuple[bytes, str]] = LRUCache(64)
+
+    @property
+    def model_name(self) -> str:
+        """The model that summarizes."""
+        offline = self.settings.model == "offline"
+        return "offline" if offline else self.settings.compaction_model or self.settings.model
+
+    @cached_property
+    def model(self) -> Any:
+        """The client of the model, or None: the offline summary needs none."""
+        name = self.model_name
+        # No later request begins as one for a summary, so that none is to be cached.
+        settings = replace(self.settings, model=name, prompt_cache=0)
+        return None if name == "offline" else build_model(settings)
+
+    def check(self) -> list[Finding]:
+        name, findings = self.settings.compaction_model, list[Finding]()
+        if name and self.settings.model == "offline":
+            what = "COMPACTION_MODEL has no effect while MODEL is not set."
+            findings.append(diagnostic("SET-COMPACTION_MODEL", what, "warning"))
+        elif name and name == self.settings.model:
+            what = "COMPACTION_MODEL is the same as MODEL: it can be left out."
+            findings.append(diagnostic("SET-COMPACTION_MODEL", what, "warning"))
+        seconds, most = self.settings.compaction_timeout_seconds, self.settings.turn_timeout_seconds
+        if seconds >= most:
+            what = f"COMPACTION_TIMEOUT_SECONDS is {seconds}, not below TURN_TIMEOUT_SECONDS={most}"
+            what += ": a turn with a summary can take more than twice as long as others."
+            findings.append(diagnostic("SET-COMPACTION_TIMEOUT_SECONDS", what, "warning"))
+        return findings
+
+    def describe(self, address: str) -> list[str]:
+        if self.model_name == "offline":
+            return ["Compaction: summaries quote the user"]
+        seconds = self.settings.compaction_timeout_seconds
+        return [f"Compaction: {self.model_name} summarizes, within {seconds} s"]
+
+    def session_class(self) -> type[Session]:
+        """Return a class that also does what those of the capabilities before this one do."""
+        classes = [capability.session_class() for capability in self._before]
+        base = next((kind for kind in reversed(classes) if kind is not Session), Session)
+        return type("Compacted", (CompactedSession, base), {"compactor": self})
+
+    async def compact(self, turn: Turn, dropped: list[Any], at: int, turns: int) -> list[Any]:
+        """Return the messages of a summary; if there is none, those of the earlier one."""
+        if len(dropped) == at:  # only the earlier summary
+            return dropped
+        digest = sha256(serialize([turns, dropped])).digest()
+        known, text = self._summaries.get(turn.session_id, (b"", ""))
+        if known != digest:
+            began, count = time.monotonic(), len(dropped) - at
+            try:
+                text, tokens = await self._summarize(dropped[:at], dropped[at:])
+            except NoSummaryError as error:
+                what = "session %s: turn %s goes on without a summary of %s messages: %s"
+                log.warning(what, turn.session_id, turn.number, count, error)
+                return dropped[:at]
+            what = "session %s: turn %s summarized %s messages in %s ms%s"
+            milliseconds = round(1000 * (time.monotonic() - began))
+            log.info(what, turn.session_id, turn.number, count, milliseconds, tokens)
+            self._summaries[turn.session_id] = digest, text
+        return adapter.write([("user", mark(text, turns)), ("assistant", REPLY)])
+
+    async def _summarize(self, before: list[Any], messages: list[Any]) -> tuple[str, str]:
+        """Return a summary, and what it cost in words. Raises NoSummaryError."""
+        seconds = self.settings.compaction_timeout_seconds
+        try:
+            async with asyncio.timeout(seconds) as limit:
+                earlier = unmark(next((str(chunk) for _, chunk in adapter.read(before)), ""))
+                said = list(adapter.read(messages))
+                if self.model is None:
+                    return offline_summary(earlier, said), ""
+                asked = transcript(earlier, said)
+                answer = await adapter.ask(self.model, INSTRUCTIONS, asked, LONGEST)
+        except Exception as error:
+            if isinstance(error, TimeoutError) and limit.expired():
+                what = f"it took longer than COMPACTION_TIMEOUT_SECONDS={seconds}"
+                raise NoSummaryError(what) from None
+            raise NoSummaryError(f"the model failed: {describe(error)}") from error
+        text = well_formed(answer.text).strip()
+        if len(text) > LONGEST:
+            raise NoSummaryError(f"it is longer than {LONGEST} characters")
+        if not answer.is_whole:
+            raise NoSummaryError("the model did not finish it")
+        if is_blank(text):
+            raise NoSummaryError("it is blank")
+        tokens = f" ({answer.input_tokens} tokens in, {answer.output_tokens} out)"
+        return text, tokens if answer.input_tokens or answer.output_tokens else ""

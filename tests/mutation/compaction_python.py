@@ -1,0 +1,63 @@
+"""Faults in how Python renders summarize what a session no longer holds."""
+
+from tests.mutation.fault import Fault
+
+SESSION = "src/app/compaction/session.py"
+CAPABILITY = "src/app/compaction/capability.py"
+SUMMARY = "src/app/compaction/summary.py"
+
+FAULTS = [
+    Fault(
+        "turns begin where they did before the summary",
+        SESSION,
+        'start["at"] + len(summary)',
+        'start["at"]',
+    ),
+    Fault(
+        "a summary is of one turn more than it says",
+        SESSION,
+        "turn.number - 1 - len(self.turns)",
+        "turn.number - 2 - len(self.turns)",
+    ),
+    Fault(
+        "an earlier summary is summarized as what a user said",
+        CAPABILITY,
+        "self._summarize(dropped[:at], dropped[at:])",
+        "self._summarize([], dropped)",
+    ),
+    Fault(
+        "the earlier summary is forgotten",
+        CAPABILITY,
+        "self._summarize(dropped[:at], dropped[at:])",
+        "self._summarize([], dropped[at:])",
+    ),
+    Fault("a turn that fails pays again", CAPABILITY, "if known != digest:", "if digest:"),
+    Fault(
+        "a summary of other messages is taken",
+        CAPABILITY,
+        "if known != digest:",
+        "if not text:",
+    ),
+    Fault("an unfinished summary is taken", CAPABILITY, "if not answer.is_whole:", "if False:"),
+    Fault("a blank summary is taken", CAPABILITY, "if is_blank(text):", "if False:"),
+    Fault(
+        "a summary may take as long as it likes",
+        CAPABILITY,
+        "asyncio.timeout(seconds)",
+        "asyncio.timeout(None)",
+    ),
+    Fault(
+        "the log quotes the error of a model",
+        CAPABILITY,
+        "{describe(error)}",
+        "{error}",
+    ),
+    Fault("a summary can end its mark", SUMMARY, "html.escape(text, False)", "text"),
+    Fault("an earlier summary is escaped again", SUMMARY, "html.unescape(match[1])", "match[1]"),
+    Fault(
+        "the offline summary quotes the agent",
+        SUMMARY,
+        'if speaker == "user" and isinstance',
+        "if isinstance",
+    ),
+]

@@ -1,0 +1,73 @@
+"""Faults in how TypeScript renders summarize what a session no longer holds."""
+
+from tests.mutation.fault import Fault
+
+SESSION = "src/compaction/session.ts"
+CAPABILITY = "src/compaction/capability.ts"
+SUMMARY = "src/compaction/summary.ts"
+
+FAULTS = [
+    Fault(
+        "turns begin where they did before the summary",
+        SESSION,
+        "start.at + summary.length",
+        "start.at",
+    ),
+    Fault(
+        "a summary is of one turn more than it says",
+        SESSION,
+        "turn.number - 1 - this.turns.length",
+        "turn.number - 2 - this.turns.length",
+    ),
+    Fault(
+        "an earlier summary is summarized as what a user said",
+        CAPABILITY,
+        "this.#summarize(dropped.slice(0, at), dropped.slice(at), signal)",
+        "this.#summarize([], dropped, signal)",
+    ),
+    Fault(
+        "the earlier summary is forgotten",
+        CAPABILITY,
+        "this.#summarize(dropped.slice(0, at), dropped.slice(at), signal)",
+        "this.#summarize([], dropped.slice(at), signal)",
+    ),
+    Fault(
+        "a turn that fails pays again",
+        CAPABILITY,
+        "if (known?.digest !== digest) {",
+        "if (!known || digest) {",
+    ),
+    Fault(
+        "a summary of other messages is taken",
+        CAPABILITY,
+        "if (known?.digest !== digest) {",
+        "if (!known) {",
+    ),
+    Fault("an unfinished summary is taken", CAPABILITY, "if (!isWhole) throw", "if (!text) throw"),
+    Fault("a blank summary is taken", CAPABILITY, "if (isBlank(text)) throw", "if (false) throw"),
+    Fault(
+        "a summary may take as long as it likes",
+        CAPABILITY,
+        "      seconds,\n      signal,",
+        "      86_400,\n      signal,",
+    ),
+    Fault(
+        "the log quotes the error of a model",
+        CAPABILITY,
+        "${describe(error)}",
+        "${error}",
+    ),
+    Fault(
+        "a summary can end its mark",
+        SUMMARY,
+        ".replaceAll('<', '&lt;')",
+        "",
+    ),
+    Fault("an earlier summary is escaped again", SUMMARY, ".replaceAll('&lt;', '<')", ""),
+    Fault(
+        "the offline summary quotes the agent",
+        SUMMARY,
+        "speaker === 'user' && typeof chunk === 'string' ? [chunk]",
+        "typeof chunk === 'string' ? [chunk]",
+    ),
+]

@@ -1,0 +1,33 @@
+"""What the project consists of: its settings, its commands and its capabilities, in order."""
+
+from dataclasses import dataclass
+
+import click
+
+from .capability import Capability
+from .compaction.settings import CompactionSettings
+from .own_capabilities import OWN_CAPABILITIES, OwnSettings
+
+
+@dataclass(frozen=True)
+class Settings(OwnSettings, CompactionSettings):
+    """The settings of one process; README.md explains each."""
+
+    project_name = "my-agent"
+
+
+COMMANDS: list[click.Command] = []
+SERVE_OPTIONS: list[click.Parameter] = []
+
+
+def make_capabilities(settings: Settings) -> list[Capability]:
+    """Return the capabilities. What they need is loaded here, so that `--help` is quick."""
+    from .compaction.capability import Compaction
+
+    kinds: list[type[Capability]] = [
+        Compaction,
+    ]
+    capabilities: list[Capability] = []
+    for kind in [*kinds, *OWN_CAPABILITIES]:
+        capabilities.append(kind(settings, [*capabilities]))
+    return capabilities

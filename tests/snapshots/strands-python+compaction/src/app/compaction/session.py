@@ -1,0 +1,27 @@
+"""A session in which a summary takes the place of the messages that it no longer holds."""
+
+from typing import Any, Protocol
+
+from ..contract import Turn
+from ..sessions import Session
+
+
+class Compactor(Protocol):
+    async def compact(self, turn: Turn, dropped: list[Any], at: int, turns: int) -> list[Any]:
+        """Return what takes the place of dropped messages, of which the turns begin at `at`."""
+
+
+class CompactedSession(Session):
+    """A session whose summary stands in front of its turns: the first one begins at 2."""
+
+    compactor: Compactor
+
+    async def shorten(self, turn: Turn, least: int) -> None:
+        """Drop the oldest turns, and put a summary of them in front of the others."""
+        messages, at = self.data["messages"], self.turns[0]["at"] if self.turns else 0
+        await super().shorten(turn, least)
+        if dropped := messages[: len(messages) - len(self.data["messages"])]:
+            last = turn.number - 1 - len(self.turns)
+            summary = await self.compactor.compact(turn, dropped, at, last)
+            self.data["messages"] = summary + self.data["messages"]
+            self.turns = [{**start, "at": start["at"] + len(summary)} for start in self.turns]

@@ -1,0 +1,35 @@
+// The capabilities of this agent, with their settings and commands. Yours: own_capabilities.ts.
+
+import type { Capability, CapabilityClass, Command } from './capability.ts'
+import { COMPACTION_SETTINGS } from './compaction/settings.ts'
+import { OWN_CAPABILITIES, OWN_SETTINGS } from './own_capabilities.ts'
+import type { CoreSettings, SettingsOf } from './settings.ts'
+
+export const PROJECT = 'my-agent'
+
+/** The settings besides those of the core. */
+export const SETTINGS = {
+  // If a name occurs twice, the later group wins.
+  ...COMPACTION_SETTINGS,
+  ...OWN_SETTINGS,
+}
+export type Settings = CoreSettings & SettingsOf<typeof SETTINGS>
+
+/** Options of `serve`, each of which sets a variable to 1. */
+export const SERVE_OPTIONS: Record<string, { variable: string; does: string }> = {}
+
+export const COMMANDS: Record<string, Command> = {
+  // Each module is loaded when its command runs.
+}
+
+/** Make the capabilities. */
+export async function makeCapabilities(settings: Settings): Promise<Capability[]> {
+  const classes: CapabilityClass[] = [
+    // Each is made with those before it; they are closed in reverse order.
+    (await import('./compaction/capability.ts')).Compaction,
+    ...OWN_CAPABILITIES,
+  ]
+  const capabilities: Capability[] = []
+  for (const Class of classes) capabilities.push(new Class(settings as never, [...capabilities]))
+  return capabilities
+}

@@ -1,0 +1,149 @@
+// Summaries of what a long session no longer holds, as a capability.
+
+import { createHash } from 'node:crypto'
+
+import { LRUCache } from 'lru-cache'
+
+import { Capability } from '../capability.ts'
+import { isBlank, type Turn } from '../contract.ts'
+import { withinTime } from '../deadline.ts'
+import { diagnostic, type Finding } from '../findings.ts'
+import { describe, log } from '../log.ts'
+import type { Runtime } from '../runtime.ts'
+import { serialize, Session } from '../sessions.ts'
+import type { CoreSettings, SettingsOf } from '../settings.ts'
+import * as adapter from './adapter.ts'
+import { compacted } from './session.ts'
+import type { COMPACTION_SETTINGS } from './settings.ts'
+import { INSTRUCTIONS, LONGEST, mark, offlineSummary, REPLY } from './summary.ts'
+import { transcript, unmark } from './summary.ts'
+
+type Settings = CoreSettings & SettingsOf<typeof COMPACTION_SETTINGS>
+
+/** There is no summary; the message says why, and quotes nothing. */
+class NoSummaryError extends Error {}
+
+/** Summarizes the messages that are cut from a full history; if it fails, they are just cut. */
+export class Compaction extends Capability<Settings> {
+  readonly #before: readonly Capability[]
+  /** By session, so that the next try of a turn that fails does not pay again. */
+  readonly #summaries = new LRUCache<string, { digest: string; text: string }>({ max: 64 })
+  /** The client of the model; the offline summary needs none. */
+  model: Runtime['model'] | undefined
+
+  constructor(settings: Settings, before: readonly Capability[]) {
+    super(settings, before)
+    this.#before = before
+  }
+
+  /** The model that summarizes. */
+  get modelName(): string {
+    const { model, compactionModel } = this.settings
+    return model === 'offline' ? model : compactionModel || model
+  }
+
+  override check(): Finding[] {
+    const { model, compactionModel: name } = this.settings
+    const { compactionTimeoutSeconds: seconds, turnTimeoutSeconds: most } = this.settings
+    const findings: Finding[] = []
+    if (name && model === 'offline') {
+      const what = 'COMPACTION_MODEL has no effect while MODEL is not set.'
+      findings.push(diagnostic('SET-COMPACTION_MODEL', what, 'warning'))
+    } else if (name && name === model) {
+      const what = 'COMPACTION_MODEL is the same as MODEL: it can be left out.'
+      findings.push(diagnostic('SET-COMPACTION_MODEL', what, 'warning'))
+    }
+    if (seconds >= most) {
+      const what =
+        `COMPACTION_TIMEOUT_SECONDS is ${seconds}, not below TURN_TIMEOUT_SECONDS=${most}: ` +
+        'a turn with a summary can take more than twice as long as others.'
+      findings.push(diagnostic('SET-COMPACTION_TIMEOUT_SECONDS', what, 'warning'))
+    }
+    return findings
+  }
+
+  override describe(): string[] {
+    if (this.modelName === 'offline') return ['Compaction: summaries quote the user']
+    const { compactionTimeoutSeconds: seconds } = this.settings
+    return [`Compaction: ${this.modelName} summarizes, within ${seconds} s`]
+  }
+
+  /** Return a class that also does what those of the capabilities before this one do. */
+  override sessionClass(): typeof Session {
+    const classes = this.#before.flatMap((capability) => capability.sessionClass?.() ?? [])
+    return compacted(classes.at(-1) ?? Session, this.compact.bind(this))
+  }
+
+  /** Return the messages of a summary; if there is none, those of the earlier one. */
+  async compact(turn: Turn, dropped: unknown[], at: number, turns: number): Promise<unknown[]> {
+    if (dropped.length === at) return dropped // only the earlier summary
+    const { sessionId, number, signal } = turn
+    const digest = createHash('sha256')
+      .update(serialize([turns, dropped]))
+      .digest('hex')
+    let known = this.#summaries.get(sessionId)
+    if (known?.digest !== digest) {
+      const [began, count] = [performance.now(), dropped.length - at]
+      try {
+        const asked = await this.#summarize(dropped.slice(0, at), dropped.slice(at), signal)
+        const [text, tokens] = asked
+        const milliseconds = Math.round(performance.now() - began)
+        const what = `summarized ${count} messages in ${milliseconds} ms${tokens}`
+        log('INFO', `session ${sessionId}: turn ${number} ${what}`)
+        known = { digest, text }
+        this.#summaries.set(sessionId, known)
+      } catch (error) {
+        signal.throwIfAborted()
+        const isKnown = error instanceof NoSummaryError
+        const why = isKnown ? error.message : `the model failed: ${describe(error)}`
+        const what = `goes on without a summary of ${count} messages: ${why}`
+        log('WARNING', `session ${sessionId}: turn ${number} ${what}`)
+        return dropped.slice(0, at)
+      }
+    }
+    return adapter.write([
+      ['user', mark(known.text, turns)],
+      ['assistant', REPLY],
+    ])
+  }
+
+  /** Return a summary, and what it cost in words. */
+  async #summarize(
+    before: unknown[],
+    messages: unknown[],
+    signal: AbortSignal,
+  ): Promise<[text: string, tokens: string]> {
+    const [first] = adapter.read(before)
+    const earlier = unmark(typeof first?.[1] === 'string' ? first[1] : '')
+    const said = [...adapter.read(messages)]
+    const model = await this.#open()
+    if (!model) return [offlineSummary(earlier, said), '']
+    const asked = transcript(earlier, said)
+    const { compactionTimeoutSeconds: seconds } = this.settings
+    const late = `it took longer than COMPACTION_TIMEOUT_SECONDS=${seconds}`
+    const answer = await withinTime(
+      seconds,
+      signal,
+      (stop) => adapter.ask(model, INSTRUCTIONS, asked, LONGEST, stop),
+      () => new NoSummaryError(late),
+    )
+    const { inputTokens, outputTokens, isWhole } = answer
+    const text = answer.text.toWellFormed().trim()
+    if (text.length > LONGEST) {
+      throw new NoSummaryError(`it is longer than ${LONGEST} characters`)
+    }
+    if (!isWhole) throw new NoSummaryError('the model did not finish it')
+    if (isBlank(text)) throw new NoSummaryError('it is blank')
+    const tokens = ` (${inputTokens} tokens in, ${outputTokens} out)`
+    return [text, inputTokens || outputTokens ? tokens : '']
+  }
+
+  async #open(): Promise<Runtime['model'] | undefined> {
+    if (!this.model && this.modelName !== 'offline') {
+      const { buildModel } = await import('../model.ts') // it loads the vendor's client
+      // No later request begins as one for a summary, so that none is to be cached.
+      this.model = buildModel({ ...this.settings, model: this.modelName, promptCache: 0 })
+    }
+    return this.model
+  }
+}
