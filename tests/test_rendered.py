@@ -105,7 +105,13 @@ def test_no_file_is_left_unrendered_or_speaks_of_this_repository(project: Path) 
 
 
 @SLOW
-@pytest.mark.parametrize("variant", ["strands-python+approval", "strands-python+valkey+agentcore"])
+@pytest.mark.parametrize(
+    "variant",
+    [
+        pytest.param("strands-python+approval", marks=pytest.mark.full),
+        "strands-python+valkey+agentcore",
+    ],
+)
 def test_a_render_passes_its_own_tests_on_the_oldest_python_that_it_takes(
     variant: str, rendered: Rendered, tmp_path: Path
 ) -> None:

@@ -21,6 +21,13 @@ from tests.conformance.waiting import ASKED, answer, delete, ids, order, runs
 from tests.conformance.wires import Entry
 
 pytestmark = pytest.mark.about("turns")
+
+
+def is_sample(test: str, parameters: dict[str, Any]) -> bool:
+    """The usual run has three hundred turns once."""
+    return "three_hundred" not in test or "vercel" in str(parameters)
+
+
 MOST = 8  # HISTORY_MESSAGES
 FILLING = ["One fact-1.", "Two.", "Three.", "Four.", "Five."]  # the next turn cuts to the last two
 COUNT = Call("word_count", {"text": "a b"})

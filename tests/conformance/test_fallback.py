@@ -62,9 +62,10 @@ LASTING: dict[str, Step] = {
 
 def is_sample(test: str, parameters: dict[str, Any]) -> bool:
     """Whether a usual run has a test: of other vendors than the first, what their clients say."""
-    is_first = any(parameters["target"].name == target.name for target in TARGETS)
-    of_client = {"429", "503", "400", "a cut before any text", "a cut"}
-    return is_first or parameters.get("how") in of_client or "guardrail" in test
+    how = parameters.get("how")
+    if any(parameters["target"].name == target.name for target in TARGETS):
+        return how not in {"408", "409", "500", "529"}
+    return how in {"503", "400", "a cut before any text", "a cut"} or "guardrail" in test
 
 
 @pytest.fixture

@@ -24,7 +24,9 @@ LONG = "Lorem ipsum dolor sit amet, consectetur adipisici elit. " * 40
 def is_sample(test: str, parameters: dict[str, Any]) -> bool:
     """The usual run measures a long session once with each kind of cache."""
     name = str(getattr(parameters.get("target"), "name", ""))
-    return "saves" not in test or name in {"strands-python", "vercel-typescript-anthropic"}
+    if "saves" in test:
+        return name in {"strands-python", "vercel-typescript-anthropic"}
+    return "without_prompt_cache" not in test or name.endswith(("-bedrock", "-anthropic"))
 
 
 def with_cache(fleet: Fleet, provider: Provider, on: int = 1) -> Chat:

@@ -12,7 +12,7 @@ from tests.stores.agents import Agents
 
 
 @pytest.mark.stores("valkey", "s3")
-@pytest.mark.spread
+@pytest.mark.one_each
 def test_the_first_turn_waits_for_a_client_that_loads_slowly(
     agents: Agents, tmp_path: Path
 ) -> None:

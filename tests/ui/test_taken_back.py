@@ -158,7 +158,7 @@ def test_turns_that_the_session_holds_no_longer_are_cut_at_its_first(fleet: Flee
     assert texts(page.history()) == said(changed)
 
 
-SEEDS = [1, 2]
+SEEDS = [1, pytest.param(2, marks=pytest.mark.full)]
 
 
 @pytest.mark.slow
