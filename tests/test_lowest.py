@@ -21,7 +21,8 @@ from tests.installed import (
 
 pytestmark = [pytest.mark.slow, pytest.mark.full]
 # Other variants of a language add no package to these, or one of a vendor, which no test calls.
-OPTIONS = ("", "+valkey+agentcore", "+s3", "+custom", "+mcp", "+tracing", "+approval")
+STORES = ("+valkey+agentcore", "+s3", "+custom")
+OPTIONS = ("", *STORES, "+mcp", "+tracing", "+approval", "+compaction", "+fallback")
 PYTHON, TYPESCRIPT = (
     [
         f"{framework}-{language}{options}"
