@@ -17,7 +17,7 @@ MOST_BYTES = 900  # of a turn; signals that kept their listeners took 2,500 and 
     "variant",
     [
         "vercel-typescript",
-        "strands-typescript+agentcore",
+        pytest.param("strands-typescript+agentcore", marks=pytest.mark.full),
         pytest.param("strands-typescript", marks=pytest.mark.full),
         pytest.param("vercel-typescript+agentcore", marks=pytest.mark.full),
     ],

@@ -425,7 +425,14 @@ def say(port: int, prompt: str, actor: str = "") -> tuple[int, object]:
     return answer.status, body["turn"] if answer.status == 200 else body["error"]["type"]
 
 
-@pytest.fixture(scope="module", params=TARGETS)
+# What runs a capability is shared by the targets of a language.
+SHARED = ("strands-python", "vercel-typescript")
+
+
+@pytest.fixture(
+    scope="module",
+    params=[pytest.param(it, marks=[] if it in SHARED else pytest.mark.full) for it in TARGETS],
+)
 def hostile(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     project = tmp_path_factory.mktemp(request.param) / "my-agent"
     shutil.copytree(rendered(request.param), project)

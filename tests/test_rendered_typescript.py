@@ -34,8 +34,6 @@ USUAL = {
 # All options in one render each, and what is there without them.
 WITHOUT_LEFTOVERS = USUAL | {
     "strands-typescript",
-    "strands-typescript+agentcore",
-    "strands-typescript+custom",
     "vercel-typescript",
     "vercel-typescript+ui",
     "vercel-typescript+valkey",

@@ -51,6 +51,14 @@ INTERVENTIONS: dict[str, Step] = {
 }
 
 
+def is_sample(test: str, parameters: dict[str, Any]) -> bool:
+    """The usual run tries `check` without calls in one target of each language."""
+    return "check_" not in test or "connect" in test or parameters["target"].name in CHECKED
+
+
+CHECKED = {"strands-python-bedrock", "vercel-typescript-bedrock"}
+
+
 @pytest.fixture
 def server(fleet: StoreFleet) -> Server:
     return fleet.shared(GUARDRAIL_ID=ID, GUARDRAIL_VERSION=VERSION)

@@ -50,7 +50,7 @@ def grows_little(agent: Agent, last: int) -> None:
     assert more_megabytes - megabytes <= MOST_MEGABYTES[language]
 
 
-@pytest.mark.usual("vercel-python-valkey", "strands-typescript-alone")
+@pytest.mark.usual("strands-typescript-alone")
 def test_a_hundred_sessions_cost_little(resting: Agent) -> None:
     grows_little(resting, 100)
 

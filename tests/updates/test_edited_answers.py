@@ -14,7 +14,7 @@ from tests.updates.commands import copier, named
 from tests.updates.history import NEWEST, History, commit, git, update
 
 pytestmark = pytest.mark.slow
-USUAL = ("strands-python", "vercel-typescript")
+USUAL = ("vercel-typescript",)
 CURRENT = ["update", "--defaults", "-r", ":current:"]
 BY_NAME = [
     pytest.param(t.name, marks=[] if t.name in USUAL else [pytest.mark.full]) for t in TARGETS

@@ -39,8 +39,8 @@ SHORT_WAY = [
     ("s3", "agentcore", "anthropic"),
     ("in-process", "none", "openai"),
 ]
-USUAL = {"strands-python", "vercel-typescript"}
-USUAL_RELEASES = {"strands-python", "vercel-typescript+valkey+agentcore"}
+USUAL = {"vercel-typescript"}
+USUAL_RELEASES = {"strands-python"}
 USUAL_PAST = {
     ("0.2.0", "vercel-typescript"),
     ("0.4.0", "strands-python+valkey+agentcore"),
