@@ -117,7 +117,7 @@ def test_the_examples_are_of_each_backend() -> None:
 @pytest.mark.parametrize(
     "render",
     [
-        pytest.param(it, marks=[] if it in ("agentcore", "custom") else pytest.mark.full)
+        pytest.param(it, marks=[] if it == "agentcore" else pytest.mark.full)
         for it in ("agentcore", *STORES)
     ],
 )
