@@ -8,7 +8,7 @@ import type { Document, Findings } from './reader.ts'
 // The id of a memory looks like a path, and is no reference to a secret.
 const MEMORY_ID = /^[A-Za-z][A-Za-z0-9_-]{0,99}-[A-Za-z0-9]{10}$/
 const NAMESPACE = /^(?=.{1,512}$)\/?[A-Za-z0-9_{}-]+(\/[A-Za-z0-9_{}-]+)*(\/\*?)?$/
-const PLACEHOLDER = /\{(?:actorId|projectId|sessionId)\}/g
+const PLACEHOLDER = /\{(?:actorId|projectId|sessionId|memoryStrategyId)\}/g
 // In {actorId}-{sessionId}, actor a-b with session c has the namespace of actor a with b-c.
 const AMBIGUOUS = /\{actorId\}[^/{]*\{|\}[^/{}]*\{actorId\}/
 const MAX_RECORDS = 100
@@ -87,7 +87,7 @@ function* checkNamespace(namespace: string, lifetime: string): Generator<[string
     return yield ['AML-E052', `Namespace ${namespace} must consist of ${form}.`]
   }
   if (/[{}]/.test(namespace.replace(PLACEHOLDER, ''))) {
-    const names = '{actorId}, {projectId} and {sessionId}'
+    const names = '{actorId}, {projectId}, {sessionId} and {memoryStrategyId}'
     return yield ['AML-E053', `Only ${names} are placeholders of a namespace.`]
   }
   if (AMBIGUOUS.test(namespace)) {

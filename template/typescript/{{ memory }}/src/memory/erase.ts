@@ -4,8 +4,8 @@ import type { Collection } from '../collections/models.ts'
 import { type Memory, MemoryUnavailable } from './base.ts'
 import { LocalMemory } from './local.ts'
 import type { LongTermMemory } from './long_term.ts'
-import { defaultTemplate, type Who, Namespace, resolve } from './namespaces.ts'
-import { segmentsOf, writtenTemplates } from './namespaces.ts'
+import { defaultTemplate, type Who, Namespace, ofStrategies, resolve } from './namespaces.ts'
+import { segmentsOf, STRATEGY, writtenTemplates } from './namespaces.ts'
 import { withRetries } from './retry_queue.ts'
 
 const PLACEHOLDER = /\{(\w+)\}/
@@ -122,13 +122,15 @@ export class Erasure {
   async #templates(collection: Collection, memory: Memory): Promise<string[]> {
     const { collection_id: id, backend } = collection
     const config = backend.type === 'agentcore_memory' ? backend.retrieval_config : null
-    const templates = Object.keys(config ?? {})
+    let templates = Object.keys(config ?? {})
     if (memory instanceof LocalMemory) {
-      return templates.length > 0 ? templates : [defaultTemplate(collection.scope.lifetime)]
+      if (templates.length === 0) templates = [defaultTemplate(collection.scope.lifetime)]
+      return templates.map((template) => template.replaceAll(STRATEGY, 'local'))
     }
     await this.#attempt(`records of collection ${id} in all its namespaces`, async () => {
+      const { strategies = [] } = await withRetries(() => memory.describe())
+      templates = templates.flatMap((template) => ofStrategies(template, strategies))
       // The service writes to namespaces that are not read, too.
-      const { strategies } = await withRetries(() => memory.describe())
       templates.push(...writtenTemplates(strategies))
     })
     return templates

@@ -13,7 +13,7 @@ import { type Memory, type MemoryCollection, MemoryUnavailable, type Utterance }
 import { checkPolicy, checkResources } from './check.ts'
 import { LATER, type Report } from './erase.ts'
 import { LocalMemory } from './local.ts'
-import { defaultTemplate, type Who, resolve } from './namespaces.ts'
+import { areWhole, defaultTemplate, STRATEGY, type Who, resolve } from './namespaces.ts'
 import { current, DEFAULT, MemoryTurn } from './recall.ts'
 import { Recorder } from './record.ts'
 import type { MemorySettings } from './settings.ts'
@@ -143,7 +143,8 @@ export class LongTermMemory extends Capability<MemorySettings> {
         }
         if (isWritable) names.set(`${memory.region} ${name}`, id)
         await warmUp(this.#clients, memory.region)
-        if (!namespaces) await this.#clients.get('control', memory.region)
+        const isWhole = namespaces && areWhole(Object.keys(namespaces))
+        if (!isWhole) await this.#clients.get('control', memory.region)
       }
     } catch (error) {
       if (!(error instanceof MemoryUnavailable)) throw error
@@ -169,7 +170,7 @@ export class LongTermMemory extends Capability<MemorySettings> {
     const declared = backend.retrieval_config ?? null
     const [unset] = unsetVariables(this.settings, collection)
     const local = { [defaultTemplate(collection.scope.lifetime)]: DEFAULT }
-    const namespaces = declared ?? (unset ? local : null)
+    const namespaces = unset ? ofFile(declared ?? local) : declared
     const templates = Object.keys(namespaces ?? {})
     const needsProject = scope.lifetime === 'project' || templates.join().includes('{projectId}')
     const memory = unset
@@ -189,11 +190,17 @@ export class LongTermMemory extends Capability<MemorySettings> {
   }
 }
 
+/** Return what is declared as a file has it, which has one strategy. */
+function ofFile<Config>(declared: Record<string, Config>): Record<string, Config> {
+  const items = Object.entries(declared)
+  return Object.fromEntries(items.map(([name, it]) => [name.replaceAll(STRATEGY, 'local'), it]))
+}
+
 function problemOf({ id, needsProject, namespaces, projectId }: MemoryCollection): string {
   if (needsProject && !projectId) return `PROJECT_ID is not set, and collection ${id} needs it`
   try {
     for (const template of Object.keys(namespaces ?? {})) {
-      resolve(template, { actor: 'a', sessionId: 's', projectId })
+      resolve(template.replaceAll(STRATEGY, 'm'), { actor: 'a', sessionId: 's', projectId })
     }
   } catch (error) {
     if (!(error instanceof RangeError)) throw error

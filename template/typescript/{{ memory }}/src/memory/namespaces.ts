@@ -4,6 +4,9 @@ import { createHash } from 'node:crypto'
 
 import type { MemoryStrategy } from '@aws-sdk/client-bedrock-agentcore-control'
 
+/** A placeholder that is filled in from the memory resource, before the others. */
+export const STRATEGY = '{memoryStrategyId}'
+
 /** The identity of a turn: the actor, the session and the project. */
 export interface Who {
   readonly actor: string
@@ -91,6 +94,37 @@ export function segmentsOf(path: string): string[] {
   return path.replace(/^\/+|(?<!\/)\/+$/g, '').split('/')
 }
 
+/** Whether templates can be searched without a description of the memory resource. */
+export function areWhole(templates: readonly string[]): boolean {
+  return !templates.some((template) => template.includes(STRATEGY))
+}
+
+/** Return a template once for each strategy that writes to it, if it has {memoryStrategyId}. */
+export function ofStrategies(template: string, strategies: readonly MemoryStrategy[]): string[] {
+  if (!template.includes(STRATEGY)) return [template]
+  return strategies.flatMap((strategy) => {
+    const filled = template.replaceAll(STRATEGY, strategy.strategyId ?? '')
+    const written = writtenTemplates([strategy])
+    return written.length === 0 || written.some((one) => isWritten(filled, one)) ? [filled] : []
+  })
+}
+
+/** Whether what is written by one template may be found by another. */
+export function isWritten(template: string, written: string): boolean {
+  let [asked, wrote] = [segmentsOf(template), segmentsOf(written)]
+  if (asked.at(-1) === '*') {
+    asked = asked.slice(0, -1)
+    wrote = wrote.slice(0, asked.length)
+  }
+  return asked.length === wrote.length && asked.every((one, at) => meets(one, wrote[at]!))
+}
+
+/** Whether a segment is the other, or what the other may become. */
+function meets(segment: string, written: string): boolean {
+  const pattern = written.split(/\{\w+\}/).join('[^/{}]+')
+  return segment === written || new RegExp(`^${pattern}$`).test(segment)
+}
+
 /** Return the templates to which strategies of a memory write, as the files spell them. */
 export function writtenTemplates(strategies: readonly MemoryStrategy[] = []): string[] {
   return strategies.flatMap((strategy) => {
@@ -104,7 +138,7 @@ export function writtenTemplates(strategies: readonly MemoryStrategy[] = []): st
     // The service allows keys in lower case only.
     return found.map((template) =>
       template
-        .replaceAll('{memoryStrategyId}', strategy.strategyId ?? '')
+        .replaceAll(STRATEGY, strategy.strategyId ?? '')
         .replaceAll('{projectid}', '{projectId}'),
     )
   })

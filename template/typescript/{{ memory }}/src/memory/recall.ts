@@ -6,7 +6,8 @@ import { NamespaceConfig } from '../collections/memory_backend.ts'
 import { isBlank } from '../contract.ts'
 import { log } from '../log.ts'
 import { bounded, describeFailure, type MemoryCollection, type MemoryRecord } from './base.ts'
-import { resolve, type Who, writtenTemplates } from './namespaces.ts'
+import { MemoryUnavailable } from './base.ts'
+import { areWhole, ofStrategies, resolve, type Who, writtenTemplates } from './namespaces.ts'
 
 export const MAX_QUERY_CHARS = 10_000 // UTF-16 units, as the service counts
 const MAX_RESULTS = 100 // of one call
@@ -24,12 +25,21 @@ export interface Hit extends MemoryRecord {
 async function namespacesOf(
   collection: MemoryCollection,
 ): Promise<Record<string, NamespaceConfig>> {
-  if (collection.namespaces) return collection.namespaces
-  const resource = await collection.memory.describe()
-  const templates = writtenTemplates(resource.strategies)
+  const declared = collection.namespaces
+  if (declared && areWhole(Object.keys(declared))) return declared
+  const { strategies = [] } = await collection.memory.describe()
   const isOwn = collection.lifetime === 'user' // actors share the others
-  const kept = templates.filter((one) => !isOwn || one.includes('{actorId}'))
-  const wanted = Object.fromEntries(kept.map((one) => [one, DEFAULT]))
+  const kept = declared
+    ? Object.entries(declared).flatMap(([template, config]) =>
+        ofStrategies(template, strategies).map((path) => [path, config] as const),
+      )
+    : writtenTemplates(strategies)
+        .filter((one) => !isOwn || one.includes('{actorId}'))
+        .map((one) => [one, DEFAULT] as const)
+  if (declared && kept.length === 0) {
+    throw new MemoryUnavailable('no strategy of the memory writes to them')
+  }
+  const wanted = Object.fromEntries(kept)
   if (kept.length > 0) collection.namespaces = wanted // else ask again next turn
   return wanted
 }

@@ -9,7 +9,7 @@ import type { Finding } from '../findings.ts'
 import { AgentCore } from './agentcore.ts'
 import { type MemoryCollection, MemoryRefused, MemoryUnavailable } from './base.ts'
 import { isFilledIn, makePolicy, policyFile } from './iam.ts'
-import { segmentsOf, writtenTemplates } from './namespaces.ts'
+import { isWritten, ofStrategies, writtenTemplates } from './namespaces.ts'
 
 const CONFIG = ['backend', 'retrieval_config']
 
@@ -75,7 +75,8 @@ async function check(
   }
   return Object.keys(declared).flatMap((name) => {
     const asked = name.replaceAll('{projectId}', projectId ?? '{projectId}')
-    if (written.some((one) => isWritten(asked, one))) return []
+    const filled = ofStrategies(asked, strategies)
+    if (filled.some((path) => written.some((one) => isWritten(path, one)))) return []
     const [id, why] =
       name.includes('{projectId}') && !namespaceKeys.some(({ key }) => key === 'projectid')
         ? ['AML-W245', 'add the namespace key projectid to the memory']
@@ -83,20 +84,4 @@ async function check(
     const message = `No strategy of the memory writes to ${name}: ${why}.`
     return [document.finding(id, message, ...CONFIG, name)]
   })
-}
-
-/** Whether what is written by one template may be found by another. */
-function isWritten(template: string, written: string): boolean {
-  let [asked, wrote] = [segmentsOf(template), segmentsOf(written)]
-  if (asked.at(-1) === '*') {
-    asked = asked.slice(0, -1)
-    wrote = wrote.slice(0, asked.length)
-  }
-  return asked.length === wrote.length && asked.every((one, at) => meets(one, wrote[at]!))
-}
-
-/** Whether a segment is the other, or what the other may become. */
-function meets(segment: string, written: string): boolean {
-  const pattern = written.split(/\{\w+\}/).join('[^/{}]+')
-  return segment === written || new RegExp(`^${pattern}$`).test(segment)
 }

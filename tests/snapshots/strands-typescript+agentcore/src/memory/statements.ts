@@ -4,7 +4,7 @@ import type { Project } from '../collections/check.ts'
 import type { AgentCoreConfig } from '../collections/memory_backend.ts'
 import type { Collection } from '../collections/models.ts'
 import { variableOf } from '../collections/secrets.ts'
-import { Namespace } from './namespaces.ts'
+import { areWhole, Namespace } from './namespaces.ts'
 
 export const ACCOUNT = '${AWS_ACCOUNT_ID}'
 export const REGION = '${AWS_REGION}'
@@ -44,15 +44,13 @@ export function memoryStatements(project: Project, collection: Collection, arn: 
 
 function recallStatements(memory: string, { retrieval_config: declared }: AgentCoreConfig): Named {
   const retrieve = allow('bedrock-agentcore', ['RetrieveMemoryRecords'], memory)
-  if (!declared) {
-    // The resource says which namespaces there are.
-    const describe = allow('bedrock-agentcore', ['GetMemory'], memory)
-    return [
-      ['Describe', describe],
-      ['Recall', retrieve],
-    ]
-  }
-  return [false, true].flatMap((isSubtree): Named => {
+  // The resource says which strategies there are.
+  const isWhole = declared && areWhole(Object.keys(declared))
+  const describe: Named = isWhole
+    ? []
+    : [['Describe', allow('bedrock-agentcore', ['GetMemory'], memory)]]
+  if (!declared) return [...describe, ['Recall', retrieve]]
+  const recall = [false, true].flatMap((isSubtree): Named => {
     const templates = Object.keys(declared).filter((one) => one.endsWith('/*') === isSubtree)
     const paths = templates.map((one) => {
       const path = one.replace(/\/\*$/, '').replace(/\{\w+\}/g, '*')
@@ -63,4 +61,5 @@ function recallStatements(memory: string, { retrieval_config: declared }: AgentC
     const name = isSubtree ? 'RecallBelow' : 'Recall'
     return paths.length > 0 ? [[name, { ...retrieve, Condition: { StringLike } }]] : []
   })
+  return [...describe, ...recall]
 }

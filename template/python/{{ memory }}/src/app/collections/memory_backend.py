@@ -14,7 +14,7 @@ MemoryReference = Annotated[
     matches("(?![A-Za-z][A-Za-z0-9_-]{0,99}-[A-Za-z0-9]{10}$).*", "a reference, not a memory's id"),
 ]
 NAMESPACE = re.compile("(?=.{1,512}$)/?[A-Za-z0-9_{}-]+(/[A-Za-z0-9_{}-]+)*(/[*]?)?")
-PLACEHOLDER = re.compile(r"\{(?:actorId|projectId|sessionId)\}")
+PLACEHOLDER = re.compile(r"\{(?:actorId|projectId|sessionId|memoryStrategyId)\}")
 # In {actorId}-{sessionId}, actor a-b with session c has the namespace of actor a with b-c.
 AMBIGUOUS = re.compile(r"\{actorId\}[^/{]*\{|\}[^/{}]*\{actorId\}")
 MAX_RECORDS = 100
@@ -64,7 +64,8 @@ def _namespace(document: Document, path: FieldPath, namespace: str, lifetime: st
         message += "between slashes, and may end in /*."
         yield document.finding("AML-E052", message, *path)
     elif re.search("[{}]", PLACEHOLDER.sub("", namespace)):
-        message = "Only {actorId}, {projectId} and {sessionId} are placeholders of a namespace."
+        message = "Only {actorId}, {projectId}, {sessionId} and {memoryStrategyId} "
+        message += "are placeholders of a namespace."
         yield document.finding("AML-E053", message, *path)
     elif AMBIGUOUS.search(namespace):
         message = "A slash must separate {actorId} from the next placeholder: "

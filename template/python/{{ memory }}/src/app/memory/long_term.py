@@ -17,7 +17,7 @@ from . import adapter, agentcore
 from .base import Memory, MemoryCollection, MemoryUnavailable
 from .check import check_policy, check_resources
 from .local import LocalMemory
-from .namespaces import Who, resolve
+from .namespaces import STRATEGY, Who, are_whole, resolve
 from .recall import MemoryTurn, current
 from .record import IsForgotten, Recorder
 from .settings import MemorySettings
@@ -63,6 +63,8 @@ class LongTermMemory(Capability):
         memory: Memory
         if unset := unset_variables(self.settings, collection):
             declared = declared or {default_template(collection): NamespaceConfig()}
+            # A file has one strategy.
+            declared = {name.replace(STRATEGY, "local"): it for name, it in declared.items()}
             memory = LocalMemory(id, [*declared], f", until {unset[0]} is set")
         else:
             (ref,) = backend.secret_refs()
@@ -146,7 +148,8 @@ class LongTermMemory(Capability):
         for collection in self.collections:
             kinds: list[agentcore.Kind] = ["record"] if collection.is_writable else []
             if collection.is_read:
-                kinds += ["recall"] if collection.namespaces else ["recall", "control"]
+                is_whole = are_whole(collection.namespaces)
+                kinds += ["recall"] if is_whole else ["recall", "control"]
             if isinstance(memory := collection.memory, adapter.AgentCore):
                 for kind in kinds:
                     self._warming.append(create_task(memory.clients.warm_up(kind, memory.region)))
@@ -205,7 +208,7 @@ def _problem(collection: MemoryCollection) -> str:
         return f"PROJECT_ID is not set, and collection {collection.id} needs it"
     try:
         for template in collection.namespaces or {}:
-            resolve(template, Who("a", "s", collection.project_id))
+            resolve(template.replace(STRATEGY, "m"), Who("a", "s", collection.project_id))
     except ValueError as error:
         return f"collection {collection.id}: {error}"
     return ""

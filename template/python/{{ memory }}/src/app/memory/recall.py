@@ -11,8 +11,8 @@ from typing import Any
 
 from ..collections.memory_backend import NamespaceConfig
 from ..contract import is_blank
-from .base import MemoryCollection, Record, Utterance, describe_failure
-from .namespaces import Who, resolve, written_templates
+from .base import MemoryCollection, MemoryUnavailable, Record, Utterance, describe_failure
+from .namespaces import Who, are_whole, of_strategies, resolve, written_templates
 
 log = logging.getLogger(__name__)
 Readers = Sequence[MemoryCollection]
@@ -110,11 +110,19 @@ current: ContextVar[MemoryTurn] = ContextVar("turn")  # inherited by the tools o
 
 
 async def _namespaces(reader: MemoryCollection) -> dict[str, NamespaceConfig]:
-    if reader.namespaces is not None:
-        return reader.namespaces
-    templates = written_templates(await reader.traced.describe())
-    required = "{actorId}" if reader.lifetime == "user" else ""  # no namespace of two actors
-    found = {template: NamespaceConfig() for template in templates if required in template}
+    declared = reader.namespaces
+    if declared is not None and are_whole(declared):
+        return declared
+    memory = await reader.traced.describe()
+    if declared is None:
+        required = "{actorId}" if reader.lifetime == "user" else ""  # no namespace of two actors
+        templates = [one for one in written_templates(memory) if required in one]
+        found = {template: NamespaceConfig() for template in templates}
+    else:
+        items = declared.items()
+        found = {path: config for name, config in items for path in of_strategies(name, memory)}
+        if not found:
+            raise MemoryUnavailable("no strategy of the memory writes to them")
     reader.namespaces = found or None
     return found
 

@@ -1,7 +1,6 @@
 """The checks of long-term memory: its saved policy, and the resources themselves."""
 
 import json
-import re
 from pathlib import Path
 
 from ..collections.check import Project
@@ -11,7 +10,7 @@ from ..findings import Finding
 from .adapter import AgentCore
 from .base import MemoryCollection, MemoryRefused, MemoryUnavailable
 from .iam import is_filled_in, make_policy, policy_file
-from .namespaces import PLACEHOLDER, written_templates
+from .namespaces import is_written, of_strategies, written_templates
 
 Findings = list[Finding]
 CONFIG = ("backend", "retrieval_config")
@@ -73,7 +72,8 @@ async def _check(
     has_key = any(key["key"] == "projectid" for key in resource.get("namespaceKeys", []))
     for template in collection.namespaces:
         asked = template.replace("{projectId}", project_id or "{projectId}")
-        if any(_is_written(asked, pattern) for pattern in written):
+        filled = of_strategies(asked, resource)
+        if any(is_written(path, pattern) for path in filled for pattern in written):
             continue
         if "{projectId}" in template and not has_key:
             id, message = "AML-W245", "add the namespace key projectid to the memory"
@@ -82,16 +82,3 @@ async def _check(
         message = f"No strategy of the memory writes to {template}: {message}."
         found.append(document.finding(id, message, *CONFIG, template))
     return found
-
-
-def _is_written(template: str, written: str) -> bool:
-    """Whether a search by `template` can find records that `written` places."""
-    asked, wrote = (path.strip("/").split("/") for path in (template, written))
-    if asked[-1] == "*":
-        asked, wrote = asked[:-1], wrote[: len(asked) - 1]
-    return len(asked) == len(wrote) and all(map(_can_equal, asked, wrote))
-
-
-def _can_equal(segment: str, written: str) -> bool:
-    pattern = "[^/{}]+".join(map(re.escape, PLACEHOLDER.split(written)[::2]))
-    return segment == written or re.fullmatch(pattern, segment) is not None

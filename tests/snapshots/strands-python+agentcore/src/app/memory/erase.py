@@ -11,7 +11,15 @@ from ..collections.models import Collection
 from .base import Memory, MemoryUnavailable
 from .local import LocalMemory
 from .long_term import LongTermMemory, default_template
-from .namespaces import PLACEHOLDER, Namespace, Who, resolve, written_templates
+from .namespaces import (
+    PLACEHOLDER,
+    STRATEGY,
+    Namespace,
+    Who,
+    of_strategies,
+    resolve,
+    written_templates,
+)
 from .retry_queue import with_retries
 
 NO_STORE = "no session store was searched: sessions live in the process"
@@ -124,12 +132,15 @@ class Erasure:
         assert isinstance(collection.backend, AgentCoreConfig)
         declared = [*(collection.backend.retrieval_config or {})]
         if isinstance(memory, LocalMemory):
-            return declared or [default_template(collection)]
+            declared = declared or [default_template(collection)]
+            return [name.replace(STRATEGY, "local") for name in declared]
         with self._attempt(
             f"records of collection {collection.collection_id} in all its namespaces"
         ):
+            resource = await with_retries(memory.describe)
+            declared = [path for name in declared for path in of_strategies(name, resource)]
             # The service also writes to namespaces that are not read.
-            declared += written_templates(await with_retries(memory.describe))
+            declared += written_templates(resource)
         return declared
 
     @contextmanager

@@ -7,7 +7,7 @@ from ..collections.check import Project
 from ..collections.memory_backend import AgentCoreConfig
 from ..collections.models import Collection
 from ..collections.secrets import variable_of
-from .namespaces import PLACEHOLDER, Namespace
+from .namespaces import PLACEHOLDER, Namespace, are_whole
 
 ACCOUNT, REGION = "${AWS_ACCOUNT_ID}", "${AWS_REGION}"
 Statement = dict[str, Any]
@@ -42,12 +42,11 @@ def memory_statements(project: Project, collection: Collection, arn: str) -> lis
 
 def _recall(memory: str, backend: AgentCoreConfig) -> list[Named]:
     recall = allow("bedrock-agentcore", ["RetrieveMemoryRecords"], memory)
-    if backend.retrieval_config is None:  # the memory resource lists its namespaces
-        return [
-            ("Describe", allow("bedrock-agentcore", ["GetMemory"], memory)),
-            ("Recall", recall),
-        ]
     found: list[Named] = []
+    if not are_whole(backend.retrieval_config):  # the memory resource lists its strategies
+        found.append(("Describe", allow("bedrock-agentcore", ["GetMemory"], memory)))
+    if backend.retrieval_config is None:
+        return [*found, ("Recall", recall)]
     for purpose, is_subtree in (("Recall", False), ("RecallBelow", True)):
         keys = [key for key in backend.retrieval_config if key.endswith("/*") is is_subtree]
         paths = {f"/{PLACEHOLDER.sub('*', key.removesuffix('/*')).strip('/')}/" for key in keys}
