@@ -18,7 +18,7 @@ from tests.agentcore.server import AgentCore
 from tests.conformance.chat import CANARY, Chat
 from tests.conformance.server import Server
 from tests.conformance.targets import Target
-from tests.installed import installed
+from tests.installed import COMPILED, installed
 from tests.memory.provider import MemoryProvider
 from tests.stores.agents import command
 from tests.stores.forks import start
@@ -280,6 +280,30 @@ class Agent:
         self.service.stop()
         for server in self._all:
             assert CANARY not in server.log, "a prompt or a reply is in a log"
+
+
+def of_owner(
+    agent: Agent, folder: Path, sources: Mapping[str, str], **settings: int | str
+) -> Server:
+    """A server of the agent with files of its memory, by name, that an owner has made their own."""
+    project = agent.home.project
+    shutil.copytree(project / "src", folder / "src")
+    is_node = (project / "package.json").exists()
+    place = folder / "src" / ("memory" if is_node else "app/memory")
+    for name, text in sources.items():
+        if (place / name).exists():
+            (place / name).write_text(text)
+    if is_node:
+        shutil.copy(project / "package.json", folder)
+        (folder / "node_modules").symlink_to((project / "node_modules").resolve())
+        serve = command(folder, "serve")
+    else:
+        code = "from app.main import cli; cli()"
+        serve = [str(project / ".venv" / "bin" / "python"), "-c", code, "serve"]
+    target = replace(agent.target, command=lambda _: serve, start=subprocess.Popen)
+    here = {"PYTHONPATH": str(folder / "src"), "NODE_COMPILE_CACHE": str(COMPILED)}
+    given = {**SETTINGS, **agent.variables, **here, **settings}
+    return Server(target, agent.home.folder, agent.provider.origin, given)
 
 
 def ping(server: Server) -> str:

@@ -8,7 +8,9 @@ from tests.conformance.provider import ModelCall, Provider
 from tests.conformance.steps import Step
 from tests.conformance.wires import Entry
 
-BLOCK = re.compile(r"\s*(<memory>\n(?:<entry source=\"[^\"<>]*\">[^<>]*</entry>\n)+</memory>)\s*$")
+BLOCK = re.compile(
+    r"\s*((?:<memory>\n(?:<entry source=\"[^\"<>]*\">[^<>]*</entry>\n)+</memory>\s*)+)$"
+)
 ENTRY = re.compile(r'<entry source="([^"]*)">([^<>]*)</entry>')
 
 

@@ -1,10 +1,7 @@
 """The seam of Strands renders: stores that an owner adds are searched, and told what is kept."""
 
 import json
-import shutil
-import subprocess
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,9 +10,7 @@ from tests.conformance.chat import Chat, echoed
 from tests.conformance.client import JSON
 from tests.conformance.server import Server
 from tests.conformance.steps import CUT
-from tests.installed import COMPILED
-from tests.memory.agents import RECALL, SETTINGS, Agent, ping, unique
-from tests.stores.agents import command
+from tests.memory.agents import RECALL, Agent, of_owner, ping, unique
 from tests.stores.servers import wait_for
 
 PYTHON = '''\
@@ -122,22 +117,9 @@ TRANSCRIPT = "Extract facts from the following transcript:\n\nuser: {0}\nassista
 @pytest.fixture
 def bookshop(resting: Agent, tmp_path: Path) -> Iterator[Server]:
     """The agent with the file in it that an owner has made their own."""
-    project = resting.home.project
-    shutil.copytree(project / "src", tmp_path / "src")
-    here = {"NOTEBOOK": str(tmp_path / "notebook"), "PYTHONPATH": str(tmp_path / "src")}
-    if (project / "package.json").exists():
-        shutil.copy(project / "package.json", tmp_path)
-        (tmp_path / "node_modules").symlink_to((project / "node_modules").resolve())
-        (tmp_path / "src" / "memory" / "own_stores.ts").write_text(TYPESCRIPT)
-        serve = command(tmp_path, "serve")
-    else:
-        (tmp_path / "src" / "app" / "memory" / "own_stores.py").write_text(PYTHON)
-        code = "from app.main import cli; cli()"
-        serve = [str(project / ".venv" / "bin" / "python"), "-c", code, "serve"]
-    here["NODE_COMPILE_CACHE"] = str(COMPILED)
-    target = replace(resting.target, command=lambda _: serve, start=subprocess.Popen)
-    given = {**SETTINGS, **resting.variables, **here, "RECALL_TIMEOUT_SECONDS": RECALL}
-    server = Server(target, resting.home.folder, resting.provider.origin, given)
+    sources = {"own_stores.py": PYTHON, "own_stores.ts": TYPESCRIPT}
+    here: dict[str, int | str] = {"NOTEBOOK": str(tmp_path / "notebook")}
+    server = of_owner(resting, tmp_path, sources, RECALL_TIMEOUT_SECONDS=RECALL, **here)
     yield server
     server.stop()
 

@@ -44,6 +44,32 @@ async function namespacesOf(
   return wanted
 }
 
+/** A model call that memories may be shown to. */
+export interface InjectionContext {
+  readonly who: Who
+  /** Of the turn. */
+  readonly prompt: string
+  /** The text of the model's last step in this turn; '' in its first call. */
+  readonly said: string
+  /** Of the call in its turn, from 1. */
+  readonly number: number
+  /** What the model gets, in the form of the framework; to read only. */
+  readonly messages: readonly unknown[]
+}
+
+/** What a model call is shown, and what its text was made of. */
+export interface Shown {
+  readonly hits: readonly Hit[]
+  readonly text: string
+  readonly notice: string
+}
+
+/** Return what the offline model says of what it is shown. */
+export function linesOf({ hits, notice }: Shown): string[] {
+  const lines = hits.map(({ text }) => ` I remember: "${text}"`)
+  return notice ? [...lines, ` I am told: "${notice}"`] : lines
+}
+
 /** Long-term memory in one turn: what it recalls, and what it adds when it commits. */
 export class MemoryTurn {
   readonly identity: Who
@@ -51,8 +77,13 @@ export class MemoryTurn {
   readonly began = new Date()
   readonly added: string[] = []
   isOver = false
-  /** What the models of the turn are shown; null: not yet searched for. */
-  shown: readonly Hit[] | null = null
+  /** What the last model call was shown. */
+  shown: Shown = { hits: [], text: '', notice: '' }
+  /** What was found, by query. */
+  readonly searches = new Map<string, Promise<readonly Hit[]>>()
+  /** The model calls so far. */
+  calls = 0
+  readonly #recalled = new Set<string>()
   readonly #isWritable: boolean
   readonly #seconds: number
   readonly #notes: Map<string, unknown>
@@ -71,13 +102,11 @@ export class MemoryTurn {
     this.#seconds = options.seconds
   }
 
-  /** Note what the models of the turn are shown. */
-  show(hits: readonly Hit[]): readonly Hit[] {
-    this.#notes.set(
-      'recalled',
-      hits.map(({ text }) => text),
-    )
-    return (this.shown = hits)
+  /** Note what a model call is shown. */
+  show(shown: Shown): Shown {
+    for (const { text } of shown.hits) this.#recalled.add(text)
+    this.#notes.set('recalled', [...this.#recalled])
+    return (this.shown = shown)
   }
 
   /** Record a text if the turn commits. Throws RangeError if it is blank, else Error. */

@@ -30,6 +30,32 @@ class Hit(Record):
     collection: str
 
 
+@dataclass(frozen=True)
+class InjectionContext:
+    """A model call that memories may be shown to."""
+
+    who: Who
+    prompt: str  # of the turn
+    said: str  # the text of the model's last step in this turn; "" in its first call
+    number: int  # of the call in its turn, from 1
+    messages: Sequence[Any]  # what the model gets, in the form of the framework; to read only
+
+
+@dataclass(frozen=True)
+class Shown:
+    """What a model call is shown, and what its text was made of."""
+
+    hits: Sequence[Hit] = ()
+    text: str = ""
+    notice: str = ""
+
+    @property
+    def lines(self) -> list[str]:
+        """What the offline model says of it."""
+        lines = [f' I remember: "{hit.text}"' for hit in self.hits]
+        return [*lines, f' I am told: "{self.notice}"'] if self.notice else lines
+
+
 class MemoryTurn:
     """Long-term memory in one turn: what it recalls, and what it adds when it commits."""
 
@@ -44,7 +70,10 @@ class MemoryTurn:
     ) -> None:
         self.who, self.readers, self.began = who, readers, datetime.now(UTC)
         self.added: list[str] = []
-        self.shown: list[Hit] | None = None  # to the model; None before the search
+        self.shown = Shown()  # to the last model call
+        self.recalled = dict[str, Hit]()  # by text: what all model calls were shown
+        self.searches = dict[str, asyncio.Future[Sequence[Hit]]]()  # by query
+        self.calls = 0  # of models
         self.stores: list[Any] = []  # of the owner
         self.is_over = False
         self.model: Any = None  # of the turn

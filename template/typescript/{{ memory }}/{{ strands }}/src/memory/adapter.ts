@@ -27,7 +27,8 @@ import type { Memory, MemoryRecord, Utterance } from './base.ts'
 import type { LongTermMemory } from './long_term.ts'
 import { eventSession, type Namespace, type Who } from './namespaces.ts'
 import { ownStores } from './own_stores.ts'
-import { type Hit, MAX_QUERY_CHARS, memoryBlock, type MemoryTurn } from './recall.ts'
+import { type Hit, linesOf, MAX_QUERY_CHARS, type MemoryTurn } from './recall.ts'
+import { show } from './show.ts'
 
 const MAX_ENTRIES = 10_000 // to show: the files say how many there are
 const DEFAULT_RESULTS = 5 // of an owner's store that does not say
@@ -225,6 +226,10 @@ export class GuardedStore implements MemoryStore {
   }
 }
 
+function textOf({ content }: Message): string {
+  return content.map((block) => (block.type === 'textBlock' ? block.text : '')).join('')
+}
+
 /** The memory manager of a turn: each model call sees what one search recalled. */
 class TurnManager extends MemoryManager {
   readonly turn: MemoryTurn
@@ -245,16 +250,16 @@ class TurnManager extends MemoryManager {
       ({ role, content }) => role === 'user' && content[0]?.type !== 'toolResultBlock',
     )
     const prompt = context.messages[place]!
-    if (this.turn.shown === null) {
-      const texts = prompt.content.map((block) => (block.type === 'textBlock' ? block.text : ''))
-      const entries = await this.search(texts.join(''), { maxSearchResults: MAX_ENTRIES })
-      const hits = entries.map((entry) => hitOf(entry, entry.storeName ?? ''))
-      this.turn.show(this.turn.best(hits))
+    const said = context.messages.slice(place + 1).findLast(({ role }) => role === 'assistant')
+    const call = { prompt: textOf(prompt), said: said ? textOf(said) : '' }
+    const search = async (query: string) => {
+      const entries = await this.search(query, { maxSearchResults: MAX_ENTRIES })
+      return this.turn.best(entries.map((entry) => hitOf(entry, entry.storeName ?? '')))
     }
-    const shown = this.turn.shown ?? []
-    if (shown.length === 0 || context.model instanceof RecallingOfflineModel) return context
+    const { text } = await show(this.turn, { ...call, messages: context.messages }, search)
+    if (!text || context.model instanceof RecallingOfflineModel) return context
     // A copy: memories never become part of the session.
-    const block = new TextBlock(`\n\n${memoryBlock(shown)}`)
+    const block = new TextBlock(`\n\n${text}`)
     const asked = new Message({ role: 'user', content: [...prompt.content, block] })
     const messages = context.messages.with(place, asked)
     // The cache point of the model stands in front of them, if it is in this message.
@@ -264,7 +269,7 @@ class TurnManager extends MemoryManager {
   }
 }
 
-/** The offline model of one turn: it says what it remembers after all else. */
+/** The offline model of one turn: it says what it is shown after all else. */
 class RecallingOfflineModel extends OfflineModel {
   readonly #manager: TurnManager
 
@@ -281,8 +286,8 @@ class RecallingOfflineModel extends OfflineModel {
     for await (const event of super.stream(messages, options)) {
       if (event.type === 'modelContentBlockStartEvent') name = event.start?.name ?? ''
       if (event.type === 'modelContentBlockStopEvent' && !name) {
-        for (const hit of this.#manager.turn.shown ?? []) {
-          const delta = { type: 'textDelta' as const, text: ` I remember: "${hit.text}"` }
+        for (const text of linesOf(this.#manager.turn.shown)) {
+          const delta = { type: 'textDelta' as const, text }
           yield { type: 'modelContentBlockDeltaEvent', delta }
         }
       }

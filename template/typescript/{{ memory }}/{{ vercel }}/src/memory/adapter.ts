@@ -12,7 +12,8 @@ import { AgentCore as Service, type Clients } from './agentcore.ts'
 import type { Memory, MemoryRecord, Utterance } from './base.ts'
 import type { LongTermMemory } from './long_term.ts'
 import type { Namespace } from './namespaces.ts'
-import { type Hit, memoryBlock, type MemoryTurn } from './recall.ts'
+import { type Hit, linesOf, type MemoryTurn, type Shown } from './recall.ts'
+import { show } from './show.ts'
 
 const SEARCH = 'Search long-term memory for facts, preferences or context of earlier conversations.'
 const ADD = 'Add facts, preferences or decisions that are worth recalling in later conversations.'
@@ -75,38 +76,36 @@ function utterancesOf(messages: readonly ModelMessage[]): Utterance[] {
 
 /** The model of one turn, which each of its calls shows what is remembered. */
 function withMemory(model: LanguageModel, turn: MemoryTurn): LanguageModel {
-  let first: Promise<readonly Hit[]> | null = null
-  const search = async (call: Call) => turn.show(await turn.search(promptOf(call)))
-  // One search per turn, for the query of its first model call.
-  const recall = (call: Call) => (first ??= search(call))
-  if (model.constructor === OfflineModel) return new RecallingOfflineModel(recall)
+  const shownTo = ({ prompt: messages }: Call) => {
+    const call = { prompt: promptOf(messages), said: saidIn(messages), messages }
+    return show(turn, call, (query) => turn.search(query))
+  }
+  if (model.constructor === OfflineModel) return new RecallingOfflineModel(shownTo)
   const middleware: LanguageModelMiddleware = {
     async transformParams({ params }) {
-      const block = memoryBlock(await recall(params))
+      const { text } = await shownTo(params)
       params.abortSignal?.throwIfAborted()
-      return block ? { ...params, prompt: withBlock(params, block) } : params
+      return text ? { ...params, prompt: withText(params, text) } : params
     },
   }
   // For the SDK a model could also be a name, which no `buildModel` returns.
   return wrapLanguageModel({ model: model as Wrapped, middleware })
 }
 
-/** The offline model of one turn: it says what it remembers after all else. */
+/** The offline model of one turn: it says what it is shown after all else. */
 class RecallingOfflineModel extends OfflineModel {
-  readonly #recall: (call: Call) => Promise<readonly Hit[]>
+  readonly #shownTo: (call: Call) => Promise<Shown>
 
-  constructor(recall: (call: Call) => Promise<readonly Hit[]>) {
+  constructor(shownTo: (call: Call) => Promise<Shown>) {
     super()
-    this.#recall = recall
+    this.#shownTo = shownTo
   }
 
   override async *answer(options: Call): AsyncGenerator<Part> {
-    const hits = await this.#recall(options)
+    const lines = linesOf(await this.#shownTo(options))
     for await (const part of super.answer(options)) {
       if (part.type === 'text-end') {
-        for (const { text } of hits) {
-          yield { type: 'text-delta', id: part.id, delta: ` I remember: "${text}"` }
-        }
+        for (const delta of lines) yield { type: 'text-delta', id: part.id, delta }
       }
       yield part
     }
@@ -114,18 +113,27 @@ class RecallingOfflineModel extends OfflineModel {
 }
 
 /** The text of the last user message. */
-function promptOf({ prompt }: Call): string {
-  const last = prompt.findLast(({ role }) => role === 'user')
-  const parts = last?.role === 'user' ? last.content : []
+function promptOf(messages: Call['prompt']): string {
+  return textOf(messages.findLast(({ role }) => role === 'user'))
+}
+
+/** The text of the model's last step in this turn. */
+function saidIn(messages: Call['prompt']): string {
+  const place = messages.findLastIndex(({ role }) => role === 'user')
+  return textOf(messages.slice(place + 1).findLast(({ role }) => role === 'assistant'))
+}
+
+function textOf(message: Call['prompt'][number] | undefined): string {
+  const parts = message && message.role !== 'system' ? message.content : []
   return parts.map((part) => (part.type === 'text' ? part.text : '')).join('')
 }
 
-/** A copy of the messages with the block: it never becomes part of the session. */
-function withBlock({ prompt }: Call, block: string): Call['prompt'] {
+/** A copy of the messages with a text: it never becomes part of the session. */
+function withText({ prompt }: Call, added: string): Call['prompt'] {
   const place = prompt.findLastIndex(({ role }) => role === 'user')
   return prompt.map((message, index) => {
     if (index !== place || message.role !== 'user') return message
-    const text = { type: 'text' as const, text: `\n\n${block}` }
+    const text = { type: 'text' as const, text: `\n\n${added}` }
     return { ...message, content: [...message.content, text] }
   })
 }

@@ -182,7 +182,7 @@ class LongTermMemory(Capability):
             is_writable=bool(self.writers),
         )
         turn.notes["memory"] = memory_turn
-        turn.notes["recalled"] = lambda: [hit.text for hit in memory_turn.shown or []]
+        turn.notes["recalled"] = lambda: [*memory_turn.recalled]
         current.set(memory_turn)
         return memory_turn
 

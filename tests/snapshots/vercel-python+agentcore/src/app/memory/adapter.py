@@ -1,11 +1,9 @@
 """Long-term memory for the AI SDK: the tools of a turn, and a model that sees memories."""
 
-import asyncio
 import json
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from typing import Any, Literal
-from weakref import WeakKeyDictionary
 
 import ai
 from ai import events
@@ -18,12 +16,12 @@ from . import agentcore
 from .agentcore import Clients
 from .base import Record, Utterance
 from .namespaces import Namespace, Who
-from .recall import Hit, MemoryTurn, current, memory_block
+from .recall import Hit, MemoryTurn, Shown, current
 from .record import Recorder
 from .settings import MemorySettings
+from .show import show
 
 __all__ = ["AgentCore", "Clients", "prepare", "record"]
-RECALLS = WeakKeyDictionary[MemoryTurn, asyncio.Task[list[Hit]]]()
 
 
 class AgentCore(agentcore.AgentCore):
@@ -69,16 +67,18 @@ class RecallingProvider(ai.Provider[None]):
     async def stream(
         self, model: ai.Model, messages: list[ai.messages.Message], **options: Any
     ) -> AsyncGenerator[events.Event]:
-        inner, turn, hits = self._model, current.get(None), list[Hit]()
+        inner, turn, shown = self._model, current.get(None), Shown()
         last = max((n for n, m in enumerate(messages) if m.role == "user"), default=None)
         if turn and last is not None:
-            hits = await _recall(turn, messages[last].text)
+            steps = [m.text for m in messages[last + 1 :] if m.role == "assistant"]
+            said = steps[-1] if steps else ""
+            shown = await show(turn, messages[last].text, said, messages, turn.search)
         if type(inner) is OfflineModel:
-            stream = _append_memories(inner.provider.stream(inner, messages, **options), hits)
+            stream = _append(inner.provider.stream(inner, messages, **options), shown)
         else:
-            if hits and last is not None:
+            if shown.text and last is not None:
                 # A copy: memories never become part of the session.
-                block = ai.messages.TextPart(text=f"\n\n{memory_block(hits)}")
+                block = ai.messages.TextPart(text=f"\n\n{shown.text}")
                 asked = messages[last].model_copy(update={"parts": [*messages[last].parts, block]})
                 messages = [*messages[:last], asked, *messages[last + 1 :]]
             stream = inner.provider.stream(inner, messages, **options)
@@ -87,23 +87,15 @@ class RecallingProvider(ai.Provider[None]):
                 yield event
 
 
-async def _recall(turn: MemoryTurn, query: str) -> list[Hit]:
-    """Search once per turn, for the query of its first model call."""
-    if turn not in RECALLS:
-        RECALLS[turn] = asyncio.create_task(turn.search(query))
-    turn.shown = await asyncio.shield(RECALLS[turn])
-    return turn.shown
-
-
-async def _append_memories(
-    stream: AsyncGenerator[events.Event], hits: Sequence[Hit]
+async def _append(
+    stream: AsyncGenerator[events.Event], shown: Shown
 ) -> AsyncGenerator[events.Event]:
-    """End the reply of the offline model with the memories."""
+    """End the reply of the offline model with what it is shown."""
     async with aclosing(stream):
         async for event in stream:
             if isinstance(event, events.TextEnd):
-                for hit in hits:
-                    yield events.TextDelta(chunk=f' I remember: "{hit.text}"')
+                for text in shown.lines:
+                    yield events.TextDelta(chunk=text)
             yield event
 
 

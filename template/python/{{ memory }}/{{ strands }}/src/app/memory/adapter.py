@@ -23,9 +23,10 @@ from . import agentcore
 from .base import MemoryCollection, Record, Utterance
 from .namespaces import Namespace, Who, event_session
 from .own_stores import own_stores
-from .recall import MAX_QUERY_CHARS, Hit, MemoryTurn, best, current, memory_block
+from .recall import MAX_QUERY_CHARS, Hit, MemoryTurn, best, current
 from .record import Recorder
 from .settings import MemorySettings
+from .show import show
 
 log = logging.getLogger(__name__)
 MAX_ENTRIES = 10_000  # no limit for entries to show: the files and stores have limits
@@ -197,21 +198,23 @@ class TurnManager(sdk.MemoryManager):
         users = [n for n, message in enumerate(messages) if message["role"] == "user"]
         place = max(n for n in users if "toolResult" not in messages[n]["content"][0])
         content = messages[place]["content"]
-        if turn.shown is None:
-            query = "\n".join(block["text"] for block in content if "text" in block)
-            entries = await self.search(
-                query, sdk.MemorySearchOptions(max_search_results=MAX_ENTRIES)
-            )
-            turn.shown = best([_hit(entry, entry.store_name or "") for entry in entries])
-        if not turn.shown or isinstance(context.model, RecallingModel):
+        steps = [_text(it) for it in messages[place + 1 :] if it["role"] == "assistant"]
+        said = steps[-1] if steps else ""
+        shown = await show(turn, _text(messages[place]), said, messages, self._search)
+        if not shown.text or isinstance(context.model, RecallingModel):
             return context
         # A copy: memories never become part of the session.
         asked = messages[place].copy()
-        asked["content"] = [*content, {"text": f"\n\n{memory_block(turn.shown)}"}]
+        asked["content"] = [*content, {"text": f"\n\n{shown.text}"}]
         # The cache point of the model stands in front of them, if it is in this message.
         more = context.dynamic_trailing_blocks + (place == len(messages) - 1)
-        shown = [*messages[:place], asked, *messages[place + 1 :]]
-        return context.replace(messages=shown, dynamic_trailing_blocks=more)
+        changed = [*messages[:place], asked, *messages[place + 1 :]]
+        return context.replace(messages=changed, dynamic_trailing_blocks=more)
+
+    async def _search(self, query: str) -> list[Hit]:
+        options = sdk.MemorySearchOptions(max_search_results=MAX_ENTRIES)
+        entries = await self.search(query, options)
+        return best([_hit(entry, entry.store_name or "") for entry in entries])
 
 
 class RecallingModel(OfflineModel):
@@ -219,12 +222,11 @@ class RecallingModel(OfflineModel):
 
     async def stream(self, *args: Any, **kwargs: Any) -> AsyncIterable[StreamEvent]:
         turn, is_call = current.get(None), False
-        hits = turn.shown or [] if turn else []
+        lines = turn.shown.lines if turn else []
         async for event in super().stream(*args, **kwargs):
             is_call = is_call or "toolUse" in event.get("contentBlockStart", {}).get("start", {})
             if "contentBlockStop" in event and not is_call:
-                for hit in hits:
-                    text = f' I remember: "{hit.text}"'
+                for text in lines:
                     yield {"contentBlockDelta": {"delta": {"text": text}}}
             yield event
 
@@ -263,6 +265,10 @@ def record(recorder: Recorder, turn: MemoryTurn, messages: list[Message]) -> Non
         if getattr(guarded.store, "writable", False):
             size = len(json.dumps(messages, default=str))
             recorder.put(f"store {guarded.name}", guarded.recording(messages, turn.model), size)
+
+
+def _text(message: Message) -> str:
+    return "\n".join(block["text"] for block in message["content"] if "text" in block)
 
 
 def _hit(entry: sdk.MemoryEntry, collection: str) -> Hit:
