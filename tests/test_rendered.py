@@ -56,7 +56,7 @@ SECTIONS = {
     "Container": 45,
     "Deploy": 10,
     "HTTP": 35,
-    "Long-term memory": 45,
+    "Long-term memory": 49,
     "MCP servers": 42,
     "On Amazon Bedrock AgentCore": 70,
     "The page": 20,

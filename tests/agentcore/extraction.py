@@ -64,6 +64,7 @@ def _keep(
         state.counts["duplicate"] += 1
         return
     state.counts["extracted"] += 1
+    indexed = [it["key"] for it in memory.description.get("indexedKeys", [])]
     now, days = state.clock.now(), strategy.get("recordExpiryDurationDays")
     record = Record(
         id=f"mem-{state.unique(36)}",
@@ -73,7 +74,7 @@ def _keep(
         created=now,
         visible=now + state.extraction_delay,
         timestamp=event.time,
-        metadata={},
+        metadata={key: value for key, value in event.metadata.items() if key in indexed},
         days=days,
         expires=now + days * DAY if days else float("inf"),
         words=words(text),

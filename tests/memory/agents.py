@@ -285,11 +285,11 @@ class Agent:
 def of_owner(
     agent: Agent, folder: Path, sources: Mapping[str, str], **settings: int | str
 ) -> Server:
-    """A server of the agent with files of its memory, by name, that an owner has made their own."""
+    """A server of the agent with files, by their paths, that an owner has made their own."""
     project = agent.home.project
     shutil.copytree(project / "src", folder / "src")
     is_node = (project / "package.json").exists()
-    place = folder / "src" / ("memory" if is_node else "app/memory")
+    place = folder / "src" / ("" if is_node else "app")
     for name, text in sources.items():
         if (place / name).exists():
             (place / name).write_text(text)

@@ -10,25 +10,31 @@ from tests.conformance.server import Server
 from tests.conformance.steps import Call
 from tests.memory.agents import Agent, of_owner
 
-pytestmark = pytest.mark.usual(
-    *("strands-python-alone", "vercel-python-alone"),
-    *("strands-typescript-alone", "vercel-typescript-alone"),
-)
+RETRIEVE = "RetrieveMemoryRecords"
 COUNT = Call("word_count", {"text": "a b"})
 PYTHON = '''\
 """Of an owner."""
 
+import os
+
 MAX_ENTRIES = 1
 
 
-def TRIGGER(context):
+def decide(context):
     assert context.messages
     if "no trigger" in context.prompt:
         raise RuntimeError(context.prompt)
     return "quietly" not in context.prompt
 
 
+TRIGGER = "everyTurn" if os.environ.get("EVERY") else decide
+
+
 def query(context):
+    if os.environ.get("EVERY"):
+        return "tea"
+    if "no form" in context.prompt:
+        return "no form"
     if "no query" in context.prompt:
         raise RuntimeError(context.prompt)
     return "green tea" if context.said == "I look for tea. " else "black coffee"
@@ -39,10 +45,16 @@ def block(text):
 
 
 def format_memories(hits):
+    if "no form" in hits[0].text:
+        raise RuntimeError(hits[0].text)
     return block(f"{len(hits)} known: {hits[0].text}")
 
 
 def notice(context):
+    if "no notice" in context.prompt:
+        raise RuntimeError(context.prompt)
+    if "nothing" in context.prompt:
+        return None
     return block(f"call {context.number} of {context.who.actor}")
 '''
 TYPESCRIPT = """\
@@ -52,12 +64,18 @@ import type { Hit, InjectionContext } from './recall.ts'
 
 export const MAX_ENTRIES: number | null = 1
 
-export function TRIGGER({ messages, prompt }: InjectionContext) {
+type Trigger = 'userTurn' | 'everyTurn' | ((context: InjectionContext) => boolean)
+
+function decide({ messages, prompt }: InjectionContext) {
   if (prompt.includes('no trigger') || messages.length === 0) throw new TypeError(prompt)
   return !prompt.includes('quietly')
 }
 
+export const TRIGGER: Trigger = process.env.EVERY ? 'everyTurn' : decide
+
 export function query({ prompt, said }: InjectionContext) {
+  if (process.env.EVERY) return 'tea'
+  if (prompt.includes('no form')) return 'no form'
   if (prompt.includes('no query')) throw new TypeError(prompt)
   return said === 'I look for tea. ' ? 'green tea' : 'black coffee'
 }
@@ -67,10 +85,13 @@ function block(text: string) {
 }
 
 export function formatMemories(hits: readonly Hit[]) {
+  if (hits[0]!.text.includes('no form')) throw new TypeError(hits[0]!.text)
   return block(`${hits.length} known: ${hits[0]!.text}`)
 }
 
-export function notice({ number, who }: InjectionContext) {
+export function notice({ number, prompt, who }: InjectionContext) {
+  if (prompt.includes('no notice')) throw new TypeError(prompt)
+  if (prompt.includes('nothing')) return undefined as unknown as string
   return block(`call ${number} of ${who.actor}`)
 }
 """
@@ -79,9 +100,9 @@ export function notice({ number, who }: InjectionContext) {
 @pytest.fixture
 def server(resting: Agent, tmp_path: Path, who: str) -> Iterator[Server]:
     resting.learn_nothing()
-    for text in ("green tea", "black coffee", "hot black coffee"):
+    for text in ("green tea", "black coffee", "hot black coffee", "no form"):
         resting.service.remember(resting.notes, f"/users/{who}/facts", text)
-    sources = {"injection.py": PYTHON, "injection.ts": TYPESCRIPT}
+    sources = {"memory/injection.py": PYTHON, "memory/injection.ts": TYPESCRIPT}
     server = of_owner(resting, tmp_path, sources)
     yield server
     server.stop()
@@ -93,6 +114,10 @@ def shown(chat: Chat, text: str) -> list[list[str]]:
     return [[it for _, it in provider.remembered(call)] for call in chat.calls(text)]  # type: ignore[attr-defined]
 
 
+@pytest.mark.usual(
+    *("strands-python-alone", "vercel-python-alone"),
+    *("strands-typescript-alone", "vercel-typescript-alone"),
+)
 def test_each_model_call_is_shown_what_the_owner_declares(
     resting: Agent, server: Server, who: str
 ) -> None:
@@ -103,17 +128,35 @@ def test_each_model_call_is_shown_what_the_owner_declares(
     assert shown(chat, "What do I drink?") == [first, ["1 known: green tea", f"call 2 of {who}"]]
     chat.say("Say it quietly.")
     assert shown(chat, "Say it quietly.") == [[f"call 1 of {who}"]]
+    chat.say("Tell me nothing.")
+    assert shown(chat, "Tell me nothing.") == [["1 known: black coffee"]]
     said = [("user", "What do I drink?"), ("assistant", "I look for tea. ")]
     calls = [("call", "word_count", {"text": "a b"}), ("result", "2"), ("assistant", "Tea.")]
-    assert chat.recalled() == [*said, *calls, *echoed("Say it quietly.")], "nothing of it stays"
+    assert chat.recalled() == [*said, *calls, *echoed("Say it quietly.", "Tell me nothing.")], (
+        "nothing of it stays"
+    )
 
-    # What fails in the file costs no turn, and shows nothing.
-    for what in ("trigger", "query"):
+    # What fails in the file costs no turn, and nothing else that is shown.
+    for what in ("trigger", "query", "form", "notice"):
         chat, text = Chat(server, resting.provider, actor=who), f"There is no {what}."
         assert chat.say(text).turn == 1
-        assert shown(chat, text) == [[]]
-    failed = [line for line in server.log.splitlines() if "memory/injection" in line]
-    assert len(failed) == 2
-    for line in failed:
-        assert "WARNING nothing is shown to the model: memory/injection failed: " in line
+        wanted = ["1 known: black coffee"] if what == "notice" else [f"call 1 of {who}"]
+        assert shown(chat, text) == [wanted]
+    failed = [line for line in server.log.splitlines() if "memory/injection failed: " in line]
+    starts = ["WARNING no memories are shown"] * 3 + ["WARNING no notice is shown"]
+    for line, start in zip(failed, starts, strict=True):
+        assert start in line
         assert line.endswith(("RuntimeError", "TypeError")), "and not with the words of a prompt"
+
+
+@pytest.mark.usual("vercel-python-alone", "strands-typescript-alone")
+def test_every_model_call_has_a_search_of_its_own(resting: Agent, tmp_path: Path, who: str) -> None:
+    sources = {"memory/injection.py": PYTHON, "memory/injection.ts": TYPESCRIPT}
+    server = of_owner(resting, tmp_path, sources, EVERY=1)
+    try:
+        resting.service.calls.clear()
+        Chat(server, resting.provider, actor=who).say("Drink.", [COUNT], ["Tea."])
+        asked = [it.given["searchCriteria"] for it in resting.service.calls.of(RETRIEVE)]
+        assert [it["searchQuery"] for it in asked] == ["tea"] * 6, "of three namespaces, twice"
+    finally:
+        server.stop()

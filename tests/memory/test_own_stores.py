@@ -117,7 +117,7 @@ TRANSCRIPT = "Extract facts from the following transcript:\n\nuser: {0}\nassista
 @pytest.fixture
 def bookshop(resting: Agent, tmp_path: Path) -> Iterator[Server]:
     """The agent with the file in it that an owner has made their own."""
-    sources = {"own_stores.py": PYTHON, "own_stores.ts": TYPESCRIPT}
+    sources = {"memory/own_stores.py": PYTHON, "memory/own_stores.ts": TYPESCRIPT}
     here: dict[str, int | str] = {"NOTEBOOK": str(tmp_path / "notebook")}
     server = of_owner(resting, tmp_path, sources, RECALL_TIMEOUT_SECONDS=RECALL, **here)
     yield server

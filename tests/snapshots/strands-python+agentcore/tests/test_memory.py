@@ -15,7 +15,15 @@ from app.capabilities import Settings, make_capabilities
 from app.collections.memory_backend import NamespaceConfig
 from app.contract import AgentError, Turn
 from app.memory import retry_queue
-from app.memory.base import Event, MemoryCollection, MemoryRefused, MemoryUnavailable, Record
+from app.memory.base import (
+    Event,
+    MemoryCollection,
+    MemoryRefused,
+    MemoryUnavailable,
+    Metadata,
+    Record,
+    Utterance,
+)
 from app.memory.erase import Erasure, erasure_scope
 from app.memory.iam import make_policy
 from app.memory.long_term import LongTermMemory
@@ -93,7 +101,9 @@ class Scripted:
         self.script, self.scores = list(script), scores
         self.events, self.queries = list[Event](), list[Any]()
 
-    async def retrieve(self, who: Who, place: Namespace, query: str, limit: int) -> list[Record]:
+    async def retrieve(
+        self, who: Who, place: Namespace, query: str, limit: int, metadata: Metadata
+    ) -> list[Record]:
         self.queries.append((place.path, query, limit))
         await self._play()
         return [Record("", f"{n}", score, place.path, "") for n, score in enumerate(self.scores)]
@@ -111,7 +121,7 @@ class Scripted:
 
     @property
     def texts(self) -> list[str]:
-        return [text for event in self.events for _, text in event.utterances]
+        return [text for event in self.events for _, text, *_ in event.utterances]
 
 
 async def done(waiting: Any) -> None:
@@ -132,7 +142,7 @@ def turn_of(*memories: Any, seconds: float = 2, **config: Any) -> MemoryTurn:
         MemoryCollection(f"c{n}", "user", memory, memory, namespaces=namespaces)
         for n, memory in enumerate(memories)
     ]
-    return MemoryTurn(ADA, readers, seconds=seconds, is_writable=True)
+    return MemoryTurn(ADA, readers, seconds=seconds, writers=["notes"])
 
 
 def writer(id: str, memory: Any) -> MemoryCollection:
@@ -232,7 +242,7 @@ async def test_a_failed_event_is_sent_again_until_it_is_refused(caplog: Any) -> 
     )
     recorder = Recorder([writer("facts", target)])
     for text in "ab":
-        recorder.record(ADA, [("USER", text)], datetime.now(UTC))
+        recorder.record(ADA, [Utterance("USER", text)], datetime.now(UTC))
     await done(recorder)
     assert target.texts == ["a", "a", "a", "b"]
     assert target.events[0] == target.events[2]
@@ -244,7 +254,7 @@ async def test_a_full_queue_drops_the_oldest_turns(caplog: Any, monkeypatch: Any
     target: Any = Scripted()
     recorder = Recorder([writer("facts", target)])
     for text in "abc":
-        recorder.record(ADA, [("USER", text)], datetime.now(UTC))
+        recorder.record(ADA, [Utterance("USER", text)], datetime.now(UTC))
     await done(recorder)
     assert target.texts == ["b", "c"]
     assert caplog.messages == ["facts: turns not recorded: 1 (too many wait)"]
@@ -255,7 +265,7 @@ async def test_a_close_tries_again_at_once_and_ends_in_time(caplog: Any, monkeyp
     target: Any = Scripted(MemoryUnavailable("down"))
     hanging: Any = Scripted(HANG)
     recorder = Recorder([writer("facts", target), writer("slow", hanging)])
-    recorder.record(ADA, [("USER", "a")], datetime.now(UTC))
+    recorder.record(ADA, [Utterance("USER", "a")], datetime.now(UTC))
     await asyncio.sleep(0.01)
     start = time.monotonic()
     await recorder.close(0.3)

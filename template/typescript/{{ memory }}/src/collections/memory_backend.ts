@@ -12,17 +12,26 @@ const PLACEHOLDER = /\{(?:actorId|projectId|sessionId|memoryStrategyId)\}/g
 // In {actorId}-{sessionId}, actor a-b with session c has the namespace of actor a with b-c.
 const AMBIGUOUS = /\{actorId\}[^/{]*\{|\}[^/{}]*\{actorId\}/
 const MAX_RECORDS = 100
-
-export const NamespaceConfig = z.strictObject({
-  top_k: whole(1, 1000).default(10),
-  relevance_score: z.number().min(0).max(1).default(0.2),
-})
+const MAX_KEYS = 15 // of an event
+export const MAX_FILTERS = 5 // of a search
+const KEY = /^[a-zA-Z0-9 \t\n\v\f\r.:/=+@-][a-zA-Z0-9 \t\n\v\f\r._:/=+@-]{0,127}$/
+const VALUE = /^[a-zA-Z0-9 \t\n\v\f\r._:/=+@-]{0,256}$/
+const CHARS = 'of A-Z a-z 0-9, spaces and . _ : / = + @ -'
 
 /** A mapping as a Map: zod's own record type would skip the key __proto__. */
 function asMap(value: unknown): unknown {
   const isMapping = typeof value === 'object' && value !== null && !Array.isArray(value)
   return isMapping ? new Map(Object.entries(value)) : value
 }
+
+export const NamespaceConfig = z.strictObject({
+  top_k: whole(1, 1000).default(10),
+  relevance_score: z.number().min(0).max(1).default(0.2),
+  metadata: z
+    .preprocess(asMap, z.map(z.string(), z.unknown()))
+    .transform((metadata) => Object.fromEntries(metadata) as Record<string, string>)
+    .default({}),
+})
 
 export const AgentCoreConfig = z.strictObject({
   type: z.literal('agentcore_memory'),
@@ -70,7 +79,7 @@ function* backendFindings(
     const message = `With batch_size ${size}, a killed process loses unsent messages.`
     yield document.finding('AML-W225', message, 'backend', 'batch_size')
   }
-  for (const [namespace, { top_k: topK }] of Object.entries(config ?? {})) {
+  for (const [namespace, { top_k: topK, metadata }] of Object.entries(config ?? {})) {
     for (const [id, message] of checkNamespace(namespace, lifetime)) {
       yield document.finding(id, message, ...place, namespace)
     }
@@ -78,7 +87,24 @@ function* backendFindings(
       const message = `top_k ${topK} is reduced to AgentCore's maximum, ${MAX_RECORDS}.`
       yield document.finding('AML-W220', message, ...place, namespace, 'top_k')
     }
+    const problem = metadataProblem(metadata, MAX_FILTERS)
+    if (problem) {
+      yield document.finding('AML-E05C', `Metadata: ${problem}.`, ...place, namespace, 'metadata')
+    }
   }
+}
+
+/** Return which rule of AgentCore metadata breaks, or ''. */
+export function metadataProblem(metadata: Record<string, unknown>, most = MAX_KEYS): string {
+  const all = Object.entries(metadata)
+  if (all.length > most) return `it has ${all.length} keys, ${most} are allowed`
+  for (const [key, value] of all) {
+    if (!KEY.test(key)) return `key ${key} must be 1 to 128 ${CHARS}, and not begin with _`
+    if (typeof value !== 'string' || !VALUE.test(value)) {
+      return `the value of ${key} must be up to 256 ${CHARS}`
+    }
+  }
+  return ''
 }
 
 function* checkNamespace(namespace: string, lifetime: string): Generator<[string, string]> {

@@ -1,6 +1,6 @@
 // AgentCore Memory: one memory by the id in a secret, and the clients that all of them share.
 
-import type { BedrockAgentCore } from '@aws-sdk/client-bedrock-agentcore'
+import type { BedrockAgentCore, SearchCriteria } from '@aws-sdk/client-bedrock-agentcore'
 import type { BedrockAgentCoreControl } from '@aws-sdk/client-bedrock-agentcore-control'
 
 import type { SecretRef } from '../collections/fields.ts'
@@ -12,6 +12,7 @@ import {
   type MemoryEvent,
   MemoryRefused,
   MemoryUnavailable,
+  type Metadata,
   type Resource,
 } from './base.ts'
 import { eventSession, type Namespace } from './namespaces.ts'
@@ -76,6 +77,16 @@ export class Clients {
   }
 }
 
+/** Return the part of the search criteria for records that have this metadata. */
+export function filtersFor(metadata: Metadata): Pick<SearchCriteria, 'metadataFilters'> {
+  const found = Object.entries(metadata).map(([metadataKey, stringValue]) => ({
+    left: { metadataKey },
+    operator: 'EQUALS_TO' as const,
+    right: { metadataValue: { stringValue } },
+  }))
+  return found.length > 0 ? { metadataFilters: found } : {}
+}
+
 /** The memory whose id or ARN a secret holds; the adapter adds the search of its framework. */
 export class AgentCore implements Omit<Memory, 'retrieve'> {
   readonly contact: string
@@ -103,13 +114,16 @@ export class AgentCore implements Omit<Memory, 'retrieve'> {
     }
   }
 
-  async createEvent({ identity, utterances, token, at, projectId }: MemoryEvent): Promise<void> {
+  async createEvent(given: MemoryEvent): Promise<void> {
+    const { identity, utterances, metadata, token, at, projectId } = given
+    const entries = Object.entries(metadata).map(([key, stringValue]) => [key, { stringValue }])
     const event = {
       actorId: identity.actor,
       sessionId: eventSession(identity.sessionId),
       eventTimestamp: at,
       payload: utterances.map(([role, text]) => ({ conversational: { role, content: { text } } })),
       clientToken: token,
+      ...(entries.length > 0 && { metadata: Object.fromEntries(entries) }),
     }
     // The service allows keys in lower case only.
     const variables = { extractionConfig: { namespaceVariables: { projectid: projectId ?? '' } } }

@@ -22,8 +22,15 @@ export class MemoryUnavailable extends Error {
 /** The memory refuses this request, and will refuse it again. */
 export class MemoryRefused extends MemoryUnavailable {}
 
-/** One text of a conversation. */
-export type Utterance = readonly [role: 'USER' | 'ASSISTANT', text: string]
+export type Metadata = Readonly<Record<string, string>>
+
+/** A text to record, in collections by name; without them in all that are written to. */
+export type Utterance = readonly [
+  role: 'USER' | 'ASSISTANT',
+  text: string,
+  metadata?: Metadata,
+  stores?: readonly string[] | undefined,
+]
 
 /** A record: its score is from 0 to 1, and 0 where nothing was searched for. */
 export interface MemoryRecord {
@@ -40,6 +47,8 @@ export interface MemoryEvent {
   readonly identity: Who
   /** At most 100, each of at most 100,000 UTF-16 units. */
   readonly utterances: readonly Utterance[]
+  /** Of all its texts. */
+  readonly metadata: Metadata
   readonly token: string
   readonly at: Date
   /** The value of {projectId}, if namespaces need it. */
@@ -54,8 +63,17 @@ export interface Memory {
   /** What it contacts, without secrets. */
   readonly contact: string
 
-  /** Return at most `topK` (1 to 100) records for 1 to 10,000 UTF-16 units, best first. */
-  retrieve(namespace: Namespace, query: string, topK: number, who: Who): Promise<MemoryRecord[]>
+  /**
+   * Return at most `topK` (1 to 100) records for 1 to 10,000 UTF-16 units, best first; only of
+   * records that have this metadata.
+   */
+  retrieve(
+    namespace: Namespace,
+    query: string,
+    topK: number,
+    who: Who,
+    metadata: Metadata,
+  ): Promise<MemoryRecord[]>
 
   /** Send what was said; what is worth remembering is extracted later. */
   createEvent(event: MemoryEvent): Promise<void>

@@ -1,6 +1,6 @@
 // What of long-term memory a model is shown, and when. Make this file your own.
 //
-// A function that throws costs no turn: its model call is shown nothing, with a warning in the log.
+// A function that throws costs no turn: what it is for is not shown, with a warning in the log.
 
 import { type Hit, type InjectionContext, memoryBlock } from './recall.ts'
 
@@ -27,7 +27,7 @@ export function formatMemories(hits: readonly Hit[]): string {
 /**
  * Return further text for a model call that is no memory, such as the time; '' for none.
  *
- * It stands behind the prompt, and never becomes part of the session.
+ * It stands behind the prompt where memories would, and never becomes part of the session.
  */
 export function notice(_context: InjectionContext): string {
   return ''

@@ -11,8 +11,8 @@ import { z } from 'zod'
 
 import { log } from '../log.ts'
 import { type Memory, type MemoryEvent, MemoryUnavailable } from './base.ts'
-import type { MemoryRecord, Resource } from './base.ts'
-import { eventSession, type Namespace, resolve } from './namespaces.ts'
+import type { MemoryRecord, Metadata, Resource } from './base.ts'
+import { eventSession, type Namespace, resolve, type Who } from './namespaces.ts'
 
 const FOLDER = '.memory'
 const MAX_ROWS = 10_000 // that are searched, the last ones
@@ -28,7 +28,13 @@ const EventRow = z.strictObject({
   at: text,
   items: z.unknown(),
 })
-const RecordRow = z.strictObject({ record: text, namespace: text, text, at: text })
+const RecordRow = z.strictObject({
+  record: text,
+  namespace: text,
+  text,
+  at: text,
+  metadata: z.record(text, text).optional(),
+})
 type Rows = {
   events: z.infer<typeof EventRow>[]
   records: z.infer<typeof RecordRow>[]
@@ -57,12 +63,21 @@ export class LocalMemory implements Memory {
   }
 
   /** Return at most `topK` records for a query, best first; of equal texts the newest. */
-  async retrieve(namespace: Namespace, query: string, topK: number): Promise<MemoryRecord[]> {
+  async retrieve(
+    namespace: Namespace,
+    query: string,
+    topK: number,
+    _who: Who,
+    metadata: Metadata,
+  ): Promise<MemoryRecord[]> {
     const wanted = wordsOf(query)
+    const filters = Object.entries(metadata)
     const { records } = await this.#alone(() => this.#read(MAX_ROWS))
     const newest = new Map<string, MemoryRecord>()
-    for (const { record: id, text, namespace: where, at: createdAt } of records.toReversed()) {
+    for (const row of records.toReversed()) {
+      const { record: id, text, namespace: where, at: createdAt } = row
       if (!namespace.holds(where) || newest.has(text)) continue
+      if (!filters.every(([key, value]) => row.metadata?.[key] === value)) continue
       const own = wordsOf(text)
       const score = [...wanted].filter((word) => own.has(word)).length / (wanted.size || 1)
       newest.set(text, { id, text, score, namespace: where, createdAt })
@@ -76,15 +91,19 @@ export class LocalMemory implements Memory {
     return ranked.slice(0, topK)
   }
 
-  async createEvent({ identity, utterances: items, token, at: time }: MemoryEvent): Promise<void> {
+  async createEvent(given: MemoryEvent): Promise<void> {
+    const { identity, utterances, metadata, token, at: time } = given
+    const items = utterances.map(([role, text]) => [role, text])
+    const more = Object.keys(metadata).length > 0 ? { metadata } : {}
     const [event, at] = [randomUUID(), time.toISOString()]
     const session = eventSession(identity.sessionId)
     const rows: object[] = [{ event, token, actor: identity.actor, session, at, items }]
-    for (const [role, text] of items) {
+    for (const [role, text] of utterances) {
       // The replies of the offline model quote what was said, and would be remembered as well.
       if (role !== 'USER') continue
       for (const template of this.#templates) {
-        rows.push({ record: randomUUID(), namespace: resolve(template, identity).path, text, at })
+        const namespace = resolve(template, identity).path
+        rows.push({ record: randomUUID(), namespace, text, at, ...more })
       }
     }
     await this.#alone(async () => {

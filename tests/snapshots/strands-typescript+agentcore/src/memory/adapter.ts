@@ -21,9 +21,9 @@ import type { Options } from '../capability.ts'
 import { isBlank } from '../contract.ts'
 import { log } from '../log.ts'
 import { OfflineModel } from '../offline_model.ts'
-import { AgentCore as Service, type Clients } from './agentcore.ts'
+import { AgentCore as Service, type Clients, filtersFor } from './agentcore.ts'
 import { bounded, describeFailure, type MemoryCollection } from './base.ts'
-import type { Memory, MemoryRecord, Utterance } from './base.ts'
+import type { Memory, MemoryRecord, Metadata, Utterance } from './base.ts'
 import type { LongTermMemory } from './long_term.ts'
 import { eventSession, type Namespace, type Who } from './namespaces.ts'
 import { ownStores } from './own_stores.ts'
@@ -49,6 +49,7 @@ export function addMemory(longTerm: LongTermMemory, turn: MemoryTurn, options: O
     return new GuardedStore(store, settings.recallTimeoutSeconds)
   })
   guarded.set(turn, { stores: own, model })
+  for (const store of own) turn.others.set(store.name, (...values) => store.hits(...values))
   const adds = settings.addMemoryTool > 0 && writers.length > 0
   const shown = readers.length > 0 || !adds ? readers : writers.slice(0, 1)
   const stores: MemoryStore[] = shown.map(
@@ -107,8 +108,8 @@ class CollectionStore implements MemoryStore {
   }
 
   /** Remember a text when the turn commits. */
-  async add(content: string): Promise<void> {
-    this.#turn.add(content)
+  async add(content: string, metadata?: Metadata): Promise<void> {
+    this.#turn.add(content, { metadata })
   }
 }
 
@@ -119,12 +120,14 @@ export class AgentCore extends Service implements Memory {
     query: string,
     topK: number,
     who: Who,
+    metadata: Metadata,
   ): Promise<MemoryRecord[]> {
     const { AgentCoreMemoryStore } = await import('bedrock-agentcore/memory/strands')
     const entries = await this.call('recall', async (client, memoryId, { abortSignal }) => {
-      // The SDK reads one page, of 20 records by default, and passes no signal.
+      // The SDK reads one page, of 20 records by default, has no filters, and passes no signal.
       const send = (command: RetrieveMemoryRecordsCommand) => {
         command.input.maxResults = topK
+        Object.assign(command.input.searchCriteria!, filtersFor(metadata))
         return client.send(command, { abortSignal })
       }
       const store = new AgentCoreMemoryStore({
@@ -174,7 +177,7 @@ export class GuardedStore implements MemoryStore {
 
   /** Return what fits a query, in time. It does not throw. */
   async search(query: string, options: SearchOptions = {}): Promise<MemoryEntry[]> {
-    const { maxSearchResults: wanted = DEFAULT_RESULTS } = options
+    const { maxSearchResults: wanted = this.maxSearchResults } = options
     const given = { maxSearchResults: Math.min(this.maxSearchResults, wanted) }
     const stop = AbortSignal.timeout(this.#seconds * 1000)
     try {
@@ -186,6 +189,12 @@ export class GuardedStore implements MemoryStore {
       log('WARNING', `nothing recalled from store ${this.name}: ${describeFailure(error)}`)
       return []
     }
+  }
+
+  /** Return what `search` finds as hits. It does not throw. */
+  async hits(query: string, most?: number): Promise<Hit[]> {
+    const options = most === undefined ? {} : { maxSearchResults: most }
+    return (await this.search(query, options)).map((entry) => hitOf(entry, this.name))
   }
 
   getTools(): Tool[] {

@@ -104,7 +104,7 @@ export class LongTermMemory extends Capability<MemorySettings> {
     if (this.actorRequired() && actor?.includes('/')) throw new AgentError('invalid_actor', SLASH)
     const { projectId, recallTimeoutSeconds: seconds } = this.settings
     const identity: Who = { actor: actor ?? '', sessionId, projectId }
-    const limits = { isWritable: this.writers.length > 0, seconds }
+    const limits = { writers: this.writers.map(({ id }) => id), seconds }
     const memoryTurn = new MemoryTurn(identity, this.readers, limits, turn.notes)
     turn.notes.set('memory', memoryTurn)
     current.enterWith(memoryTurn)
@@ -119,8 +119,7 @@ export class LongTermMemory extends Capability<MemorySettings> {
   /** Record the texts of a committed turn, and what was added in the turn. */
   record(turn: MemoryTurn, texts: readonly Utterance[]): void {
     turn.isOver = true
-    const added = turn.added.map((text): Utterance => ['USER', text])
-    this.recorder.record(turn.identity, [...texts, ...added], turn.began)
+    this.recorder.record(turn.identity, [...texts, ...turn.added], turn.began)
   }
 
   /** End an actor's sessions; another capability may set how. */

@@ -1,26 +1,28 @@
 // Long-term memory for your own code, such as a tool: what is remembered of the present actor.
 
-import { current, type Hit, type MemoryTurn } from './recall.ts'
+import { type AddOptions, current, type FindOptions, type Hit, type MemoryTurn } from './recall.ts'
 
 export type { Hit } from './recall.ts'
 
 /**
- * Return what is remembered of the actor, best first; [] also when the memory is down.
+ * Return what is remembered of the actor, best first, without stores that fail or are late.
  *
- * Throws Error outside a turn.
+ * Of all stores or some by name, at most so many of each, and only records with this metadata.
+ * Throws RangeError for an unknown store or invalid values, and Error outside a turn.
  */
-export async function search(query: string): Promise<Hit[]> {
-  return await turn().search(query)
+export async function search(query: string, options: FindOptions = {}): Promise<Hit[]> {
+  return await turn().find(query, options)
 }
 
 /**
  * Remember a text about the actor when the turn commits.
  *
- * Throws RangeError for a blank text, and Error outside a turn or where the agent has no memory
- * that it may write to.
+ * In all collections that are written to, or some by name; the log names one that fails. Throws
+ * RangeError for a blank text, an unknown store or invalid metadata, and Error outside a turn or
+ * where the agent has no memory that it may write to.
  */
-export function add(text: string): void {
-  turn().add(text)
+export function add(text: string, options: AddOptions = {}): void {
+  turn().add(text, options)
 }
 
 function turn(): MemoryTurn {

@@ -2,12 +2,13 @@
 
 import { AsyncLocalStorage } from 'node:async_hooks'
 
-import { NamespaceConfig } from '../collections/memory_backend.ts'
+import { MAX_FILTERS, metadataProblem, NamespaceConfig } from '../collections/memory_backend.ts'
 import { isBlank } from '../contract.ts'
 import { log } from '../log.ts'
 import { bounded, describeFailure, type MemoryCollection, type MemoryRecord } from './base.ts'
-import { MemoryUnavailable } from './base.ts'
-import { areWhole, ofStrategies, resolve, type Who, writtenTemplates } from './namespaces.ts'
+import { MemoryUnavailable, type Metadata, type Utterance } from './base.ts'
+import { areWhole, type Namespace, ofStrategies, resolve } from './namespaces.ts'
+import { type Who, writtenTemplates } from './namespaces.ts'
 
 export const MAX_QUERY_CHARS = 10_000 // UTF-16 units, as the service counts
 const MAX_RESULTS = 100 // of one call
@@ -70,35 +71,48 @@ export function linesOf({ hits, notice }: Shown): string[] {
   return notice ? [...lines, ` I am told: "${notice}"`] : lines
 }
 
+/** Where a text is recorded, by name, and with which metadata. */
+export interface AddOptions {
+  readonly stores?: readonly string[] | undefined
+  readonly metadata?: Metadata | undefined
+}
+
+/** What is searched, by name; how many hits of each store are wanted, and with which metadata. */
+export interface FindOptions extends AddOptions {
+  readonly maxSearchResults?: number | undefined
+}
+
 /** Long-term memory in one turn: what it recalls, and what it adds when it commits. */
 export class MemoryTurn {
   readonly identity: Who
   readonly collections: readonly MemoryCollection[]
   readonly began = new Date()
-  readonly added: string[] = []
+  readonly added: Utterance[] = []
+  /** The searches of the owner's stores, by name: at most so many hits for a query. */
+  readonly others = new Map<string, (query: string, most?: number) => Promise<Hit[]>>()
   isOver = false
   /** What the last model call was shown. */
   shown: Shown = { hits: [], text: '', notice: '' }
-  /** What was found, by query. */
-  readonly searches = new Map<string, Promise<readonly Hit[]>>()
+  /** What is found for 'userTurn'. */
+  first: Promise<readonly Hit[]> | null = null
   /** The model calls so far. */
   calls = 0
   readonly #recalled = new Set<string>()
-  readonly #isWritable: boolean
+  readonly #writers: readonly string[]
   readonly #seconds: number
   readonly #notes: Map<string, unknown>
 
-  /** `collections` are read; `isWritable` tells whether there is one to write to. */
+  /** `collections` are read; `writers` are the names of those that are written to. */
   constructor(
     identity: Who,
     collections: readonly MemoryCollection[],
-    options: { isWritable: boolean; seconds: number },
+    options: { writers: readonly string[]; seconds: number },
     notes: Map<string, unknown>,
   ) {
     this.identity = identity
     this.#notes = notes
     this.collections = collections
-    this.#isWritable = options.isWritable
+    this.#writers = options.writers
     this.#seconds = options.seconds
   }
 
@@ -109,13 +123,41 @@ export class MemoryTurn {
     return (this.shown = shown)
   }
 
-  /** Record a text if the turn commits. Throws RangeError if it is blank, else Error. */
-  add(text: string): void {
+  /** Record a text if the turn commits. Throws RangeError for what it does not take, else Error. */
+  add(text: string, { stores, metadata = {} }: AddOptions = {}): void {
     if (isBlank(text)) throw new RangeError('A blank text cannot be remembered.')
-    if (!this.#isWritable)
+    if (this.#writers.length === 0)
       throw new Error('This agent has no long-term memory that it may write to.')
     if (this.isOver) throw new Error('The turn is over.')
-    this.added.push(text)
+    const problem = metadataProblem(metadata)
+    if (problem) throw new RangeError(`Metadata: ${problem}.`)
+    this.added.push(['USER', text, metadata, stores && known(stores, this.#writers)])
+  }
+
+  /**
+   * Search stores by name, or all, for at most so many hits of each.
+   *
+   * Throws RangeError for an unknown store and what a search does not allow. With metadata, stores
+   * of the owner are left out: they have no filter.
+   */
+  async find(query: string, options: FindOptions = {}): Promise<Hit[]> {
+    const { stores, maxSearchResults: most = Infinity, metadata = {} } = options
+    if (!(most >= 1)) throw new RangeError('maxSearchResults must be at least 1.')
+    const problem = metadataProblem(metadata, MAX_FILTERS)
+    if (problem) throw new RangeError(`Metadata: ${problem}.`)
+    const all = [...this.collections.map(({ id }) => id), ...this.others.keys()]
+    const names = stores ? known(stores, all) : all
+    const read = this.collections.filter(({ id }) => names.includes(id))
+    const hasFilter = Object.keys(metadata).length > 0
+    const others = [...this.others].filter(([name]) => names.includes(name) && !hasFilter)
+    const searches = others.map(([, search]) => search(query, options.maxSearchResults))
+    const found = await Promise.all([this.search(query, read, metadata), ...searches])
+    const counts = new Map<string, number>()
+    return this.best(found.flat()).filter(({ collection }) => {
+      const count = (counts.get(collection) ?? 0) + 1
+      counts.set(collection, count)
+      return count <= most
+    })
   }
 
   /**
@@ -123,14 +165,18 @@ export class MemoryTurn {
    *
    * It does not throw: a namespace that fails or is late is left out, with a line in the log.
    */
-  async search(query: string, collections = this.collections): Promise<Hit[]> {
+  async search(
+    query: string,
+    collections = this.collections,
+    metadata: Metadata = {},
+  ): Promise<Hit[]> {
     const end = query.slice(-MAX_QUERY_CHARS).replace(/^[\udc00-\udfff]/, '')
     if (isBlank(end)) return []
     const stop = new AbortController()
     const timer = setTimeout(() => stop.abort(), this.#seconds * 1000)
     try {
       const found = collections.map((collection) =>
-        this.#searchAll(collection, end.toWellFormed(), stop.signal),
+        this.#searchAll(collection, end.toWellFormed(), stop.signal, metadata),
       )
       return this.best((await Promise.all(found)).flat())
     } finally {
@@ -147,7 +193,12 @@ export class MemoryTurn {
     return [...unique.values()]
   }
 
-  async #searchAll(one: MemoryCollection, query: string, stop: AbortSignal): Promise<Hit[]> {
+  async #searchAll(
+    one: MemoryCollection,
+    query: string,
+    stop: AbortSignal,
+    metadata: Metadata,
+  ): Promise<Hit[]> {
     const inTime = async <T>(where: string, work: () => Promise<T[]>): Promise<T[]> => {
       try {
         return await bounded(stop, `no answer within ${this.#seconds} s`, work)
@@ -158,7 +209,11 @@ export class MemoryTurn {
     }
     const all = await inTime('its namespaces', async () => Object.entries(await namespacesOf(one)))
     const found = all.map(([template, wanted]) =>
-      inTime(template, async () => retrieve(one, template, wanted, this.identity, query)),
+      inTime(template, async () => {
+        const namespace = resolve(template, this.identity)
+        const all = { ...wanted.metadata, ...metadata }
+        return retrieve(one, namespace, wanted, this.identity, query, all)
+      }),
     )
     return (await Promise.all(found)).flat()
   }
@@ -170,19 +225,30 @@ export const current = new AsyncLocalStorage<MemoryTurn>()
 /** Search one namespace of a memory. Throws MemoryUnavailable. */
 async function retrieve(
   { id, memory }: MemoryCollection,
-  template: string,
+  namespace: Namespace,
   wanted: NamespaceConfig,
   who: Who,
   query: string,
+  metadata: Metadata,
 ): Promise<Hit[]> {
-  const namespace = resolve(template, who)
   const count = Math.min(MAX_RESULTS, OVERFETCH * wanted.top_k)
-  const records = await memory.retrieve(namespace, query, count, who)
+  const records = await memory.retrieve(namespace, query, count, who, metadata)
   const fitting = records.filter(({ score, text, namespace: where }) => {
     return score >= wanted.relevance_score && !isBlank(text) && namespace.holds(where)
   })
   const sorted = fitting.toSorted((one, other) => other.score - one.score)
   return sorted.slice(0, wanted.top_k).map((record) => ({ ...record, collection: id }))
+}
+
+function known(stores: readonly string[], all: readonly string[]): readonly string[] {
+  if (stores.length === 0) {
+    throw new RangeError('No store is named: name one, or leave stores out for all.')
+  }
+  for (const name of stores) {
+    if (all.includes(name)) continue
+    throw new RangeError(`There is no store ${name} here, only ${all.join(', ') || 'none'}.`)
+  }
+  return stores
 }
 
 /** Return what was found as text for a model, or ''; what does not fit in is left out. */

@@ -1,9 +1,13 @@
 // Record: committed turns on their way to long-term memory, one event for each, beside the turns.
 
 import { randomUUID } from 'node:crypto'
+import { isDeepStrictEqual } from 'node:util'
 
+import { metadataProblem } from '../collections/memory_backend.ts'
 import { isBlank } from '../contract.ts'
+import { describe, log } from '../log.ts'
 import type { MemoryCollection, Utterance } from './base.ts'
+import { metadataOf } from './metadata.ts'
 import type { Who } from './namespaces.ts'
 import { RetryQueue, type Waiting, type Work } from './retry_queue.ts'
 
@@ -15,7 +19,7 @@ type Attempt = Work['attempt']
 
 /** Passes committed turns on to all collections that are written to. Never throws. */
 export class Recorder {
-  readonly #events: readonly RetryQueue<Said>[]
+  readonly #events: ReadonlyMap<string, RetryQueue<Said>>
   readonly #others = new Map<string, RetryQueue<Attempt>>()
 
   /** Whether `forget` erased the actor after a turn began. */
@@ -26,9 +30,9 @@ export class Recorder {
     isForgotten: Recorder['isForgotten'] = async () => false,
   ) {
     this.isForgotten = isForgotten
-    this.#events = collections.map((collection) => {
-      return new RetryQueue(collection.id, nextEvent(collection, this))
-    })
+    this.#events = new Map(
+      collections.map((one) => [one.id, new RetryQueue(one.id, nextEvent(one, this))]),
+    )
   }
 
   /** Whether something is still to be recorded. */
@@ -38,11 +42,13 @@ export class Recorder {
 
   /** Record the texts of a turn that began `at` this time, in order, without blank ones. */
   record(identity: Who, utterances: readonly Utterance[], at: Date): void {
-    const prepared = splitUtterances(utterances)
-    if (prepared.length === 0) return
-    const size = prepared.reduce((sum, [, text]) => sum + Buffer.byteLength(text), 0)
-    const what = { identity, utterances: prepared, at }
-    for (const queue of this.#events) queue.put({ what, size })
+    const prepared = splitUtterances(utterances.map((one) => withMetadata(identity, one)))
+    for (const [name, queue] of this.#events) {
+      const told = prepared.filter(([, , , stores]) => !stores || stores.includes(name))
+      if (told.length === 0) continue
+      const size = told.reduce((sum, [, text]) => sum + Buffer.byteLength(text), 0)
+      queue.put({ what: { identity, utterances: told, at }, size })
+    }
   }
 
   /** Do something else for one turn until it succeeds, after what waits under that name. */
@@ -62,21 +68,38 @@ export class Recorder {
   }
 
   get #queues(): (RetryQueue<Said> | RetryQueue<Attempt>)[] {
-    return [...this.#events, ...this.#others.values()]
+    return [...this.#events.values(), ...this.#others.values()]
   }
 }
 
 /** The texts of one turn as the service takes them: adjacent ones joined, long ones split. */
 export function splitUtterances(utterances: readonly Utterance[]): Utterance[] {
-  const joined: [role: Utterance[0], text: string][] = []
-  for (const [role, text] of utterances) {
+  const joined: Utterance[] = []
+  for (const [role, text, ...more] of utterances) {
     if (isBlank(text)) continue
-    const last = joined.at(-1)
-    if (last?.[0] === role) last[1] += `\n\n${text.toWellFormed()}`
-    else joined.push([role, text.toWellFormed()])
+    const [last, whole] = [joined.at(-1), text.toWellFormed()]
+    const isJoined = last && isDeepStrictEqual([last[0], ...last.slice(2)], [role, ...more])
+    if (isJoined) joined[joined.length - 1] = [role, `${last[1]}\n\n${whole}`, ...more]
+    else joined.push([role, whole, ...more])
   }
-  const pieces = joined.flatMap(([role, text]) => split(text).map((one): Utterance => [role, one]))
+  const pieces = joined.flatMap(([role, text, ...more]) => {
+    return split(text).map((one): Utterance => [role, one, ...more])
+  })
   return pieces.filter(([, text]) => !isBlank(text))
+}
+
+/** Add the metadata of the owner to a text, or none if it cannot be used. */
+function withMetadata(identity: Who, [role, text, own = {}, stores]: Utterance): Utterance {
+  let why
+  try {
+    const metadata = { ...metadataOf(identity, [role, text, own, stores]), ...own }
+    why = metadataProblem(metadata)
+    if (!why) return [role, text, metadata, stores]
+  } catch (error) {
+    why = describe(error) // of the owner; the text is recorded all the same
+  }
+  log('WARNING', `a text is recorded without its metadata: memory/metadata: ${why}`)
+  return [role, text, own, stores]
 }
 
 /** Split a text between characters, into pieces that the service takes. */
@@ -106,10 +129,17 @@ function nextEvent(
       waiting.splice(waiting.indexOf(other), 1)
       turns++
     }
-    // A turn of more texts than one event takes becomes several.
-    const events = Array.from({ length: Math.ceil(all.length / MAX_UTTERANCES) }, (_, index) => {
-      const utterances = all.slice(index * MAX_UTTERANCES, (index + 1) * MAX_UTTERANCES)
-      return { identity, utterances, token: randomUUID(), at, projectId }
+    // More texts than one event takes become several, and so do texts of other metadata.
+    const parts: Utterance[][] = []
+    for (const one of all) {
+      const part = parts.at(-1)
+      const isFull = !part || part.length === MAX_UTTERANCES
+      if (isFull || !isDeepStrictEqual(part[0]![2], one[2])) parts.push([one])
+      else part.push(one)
+    }
+    const events = parts.map((utterances) => {
+      const metadata = utterances[0]![2] ?? {}
+      return { identity, utterances, metadata, token: randomUUID(), at, projectId }
     })
     const attempt = async (stop: AbortSignal): Promise<void> => {
       for (let event = events[0]; event; event = events[0]) {

@@ -20,30 +20,39 @@ export async function show(
 ): Promise<Shown> {
   turn.calls += 1
   const context: InjectionContext = { ...call, who: turn.identity, number: turn.calls }
+  let hits: readonly Hit[] = []
+  const texts: string[] = []
+  let more = ''
   try {
-    const hits = await hitsFor(turn, context, search)
-    const more = notice(context)
-    const texts = [hits.length > 0 ? formatMemories(hits) : '', more]
-    const text = texts.filter((it) => !isBlank(it)).join('\n\n')
-    return turn.show({ hits, text, notice: more })
+    const found = await foundFor(turn, context, search)
+    if (found.length > 0) texts.push(String(formatMemories(found)))
+    hits = found
   } catch (error) {
-    const why = describeFailure(error)
-    log('WARNING', `nothing is shown to the model: memory/injection failed: ${why}`)
-    return turn.show({ hits: [], text: '', notice: '' })
+    log('WARNING', `no memories are shown: memory/injection failed: ${describeFailure(error)}`)
   }
+  try {
+    more = String(notice(context) ?? '')
+    texts.push(more)
+  } catch (error) {
+    log('WARNING', `no notice is shown: memory/injection failed: ${describeFailure(error)}`)
+  }
+  const text = texts.filter((it) => !isBlank(it)).join('\n\n')
+  return turn.show({ hits, text, notice: more })
 }
 
-async function hitsFor(
+async function foundFor(
   turn: MemoryTurn,
   context: InjectionContext,
   search: Search,
 ): Promise<readonly Hit[]> {
   if (typeof TRIGGER === 'function' && !TRIGGER(context)) return []
-  const [first] = turn.searches.keys()
-  const wanted = (TRIGGER === 'userTurn' && first) || query(context)
-  if (isBlank(wanted)) return []
-  // Another model call of the turn may wait for it, too.
-  const found = turn.searches.get(wanted) ?? search(wanted)
-  turn.searches.set(wanted, found)
+  let found = TRIGGER === 'userTurn' ? turn.first : null
+  if (!found) {
+    const wanted = query(context)
+    if (isBlank(wanted)) return []
+    found = search(wanted)
+    // Another model call of the turn may wait for it, too.
+    if (TRIGGER === 'userTurn') turn.first = found
+  }
   return (await found).slice(0, MAX_ENTRIES ?? undefined)
 }

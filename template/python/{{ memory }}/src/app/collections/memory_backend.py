@@ -1,7 +1,8 @@
 """Long-term memory in AgentCore Memory: the fields of its collection."""
 
 import re
-from typing import Annotated, Literal
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
@@ -18,11 +19,16 @@ PLACEHOLDER = re.compile(r"\{(?:actorId|projectId|sessionId|memoryStrategyId)\}"
 # In {actorId}-{sessionId}, actor a-b with session c has the namespace of actor a with b-c.
 AMBIGUOUS = re.compile(r"\{actorId\}[^/{]*\{|\}[^/{}]*\{actorId\}")
 MAX_RECORDS = 100
+MAX_KEYS, MAX_FILTERS = 15, 5  # of an event, and of a search
+KEY = re.compile(r"[a-zA-Z0-9\s.:/=+@-][a-zA-Z0-9\s._:/=+@-]{0,127}", re.ASCII)
+VALUE = re.compile(r"[a-zA-Z0-9\s._:/=+@-]{0,256}", re.ASCII)
+CHARS = "of A-Z a-z 0-9, spaces and . _ : / = + @ -"
 
 
 class NamespaceConfig(Strict):
     top_k: Annotated[int, INTEGRAL, Field(ge=1, le=1000)] = 10
     relevance_score: Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)] = 0.2
+    metadata: dict[str, Any] = Field(default_factory=dict)
 
 
 class AgentCoreConfig(Strict):
@@ -56,6 +62,20 @@ class AgentCoreConfig(Strict):
             if config.top_k > MAX_RECORDS:
                 message = f"top_k {config.top_k} is reduced to AgentCore's maximum, {MAX_RECORDS}."
                 yield document.finding("AML-W220", message, *path, "top_k")
+            if problem := metadata_problem(config.metadata, MAX_FILTERS):
+                yield document.finding("AML-E05C", f"Metadata: {problem}.", *path, "metadata")
+
+
+def metadata_problem(metadata: Mapping[str, Any], most: int = MAX_KEYS) -> str:
+    """Return which rule of AgentCore metadata breaks, or ""."""
+    if len(metadata) > most:
+        return f"it has {len(metadata)} keys, {most} are allowed"
+    for key, value in metadata.items():
+        if not KEY.fullmatch(key):
+            return f"key {key} must be 1 to 128 {CHARS}, and not begin with _"
+        if not isinstance(value, str) or not VALUE.fullmatch(value):
+            return f"the value of {key} must be up to 256 {CHARS}"
+    return ""
 
 
 def _namespace(document: Document, path: FieldPath, namespace: str, lifetime: str) -> Findings:

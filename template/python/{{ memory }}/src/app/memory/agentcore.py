@@ -12,7 +12,7 @@ import anyio.to_thread
 from ..collections.fields import SecretRef
 from ..collections.secrets import SecretError, Secrets
 from ..log import describe
-from .base import Event, MemoryRefused, MemoryUnavailable
+from .base import Event, MemoryRefused, MemoryUnavailable, Metadata
 from .namespaces import Namespace, event_session
 from .retry_queue import with_retries
 from .settings import MemorySettings
@@ -91,6 +91,19 @@ class Clients:
             raise MemoryUnavailable(f"AgentCore Memory: {describe(error)}") from None
 
 
+def filters(metadata: Metadata) -> dict[str, Any]:
+    """Return the part of the search criteria for records that have this metadata."""
+    found = [
+        {
+            "left": {"metadataKey": key},
+            "operator": "EQUALS_TO",
+            "right": {"metadataValue": {"stringValue": value}},
+        }
+        for key, value in metadata.items()
+    ]
+    return {"metadataFilters": found} if found else {}
+
+
 class AgentCore:
     """The memory whose id a secret holds; the adapter adds the search of its framework.
 
@@ -112,12 +125,14 @@ class AgentCore:
     async def create_event(self, event: Event) -> None:
         payload = [
             {"conversational": {"role": role, "content": {"text": text}}}
-            for role, text in event.utterances
+            for role, text, *_ in event.utterances
         ]
         given: dict[str, Any] = {"payload": payload, "eventTimestamp": event.at}
         given |= {"actorId": event.who.actor, "sessionId": event_session(event.who.session_id)}
         if event.project_id is not None:  # the service allows keys in lower case only
             given["extractionConfig"] = {"namespaceVariables": {"projectid": event.project_id}}
+        if event.metadata:
+            given["metadata"] = {key: {"stringValue": it} for key, it in event.metadata.items()}
         await self.call("record", "create_event", clientToken=event.token, **given)
 
     async def describe(self) -> dict[str, Any]:

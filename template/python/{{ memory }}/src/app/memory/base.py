@@ -1,15 +1,26 @@
 """The protocol of a long-term memory, its data, and its errors."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Literal, Protocol
+from types import MappingProxyType
+from typing import Any, Literal, NamedTuple, Protocol
 
 from ..collections.memory_backend import NamespaceConfig
 from ..log import describe
 from .namespaces import Namespace, Who
 
-Utterance = tuple[Literal["USER", "ASSISTANT"], str]  # the role, and the text
+Metadata = Mapping[str, str]
+NOTHING: Metadata = MappingProxyType({})
+
+
+class Utterance(NamedTuple):
+    """A text to record, with metadata, in collections by name; None: in all that are written to."""
+
+    role: Literal["USER", "ASSISTANT"]
+    text: str
+    metadata: Metadata = NOTHING
+    stores: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True)
@@ -33,6 +44,11 @@ class Event:
     at: datetime
     project_id: str | None = None  # the value of {projectId}, if namespaces need it
 
+    @property
+    def metadata(self) -> Metadata:
+        """The metadata, which all texts of an event share."""
+        return self.utterances[0].metadata
+
 
 class MemoryUnavailable(Exception):
     """The memory failed. The message is for the log: without secrets, prompts and replies."""
@@ -55,9 +71,12 @@ class Memory(Protocol):
     contact: str  # the file or service, without secrets
 
     async def retrieve(
-        self, who: Who, namespace: Namespace, query: str, limit: int
+        self, who: Who, namespace: Namespace, query: str, limit: int, metadata: Metadata
     ) -> list[Record]:
-        """Return at most `limit` (1 to 100) records for a query of at most 10,000 UTF-16 units."""
+        """Return at most `limit` (1 to 100) records for a query of at most 10,000 UTF-16 units.
+
+        Only of records that have this metadata.
+        """
 
     async def create_event(self, event: Event) -> None:
         """Send the texts of turns, from which the memory extracts records."""

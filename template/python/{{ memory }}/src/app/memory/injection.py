@@ -1,6 +1,6 @@
 """What of long-term memory a model is shown, and when. Make this file your own.
 
-A function that raises costs no turn: its model call is shown nothing, with a warning in the log.
+A function that raises costs no turn: what it is for is not shown, with a warning in the log.
 """
 
 from collections.abc import Callable, Sequence
@@ -29,6 +29,6 @@ def format_memories(hits: Sequence[Hit]) -> str:
 def notice(context: InjectionContext) -> str:
     """Return further text for a model call that is no memory, such as the time; "" for none.
 
-    It stands behind the prompt, and never becomes part of the session.
+    It stands behind the prompt where memories would, and never becomes part of the session.
     """
     return ""

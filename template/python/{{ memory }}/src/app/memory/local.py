@@ -15,7 +15,7 @@ from uuid import uuid4
 
 import anyio.to_thread
 
-from .base import Event, MemoryUnavailable, Record
+from .base import Event, MemoryUnavailable, Metadata, Record
 from .namespaces import Namespace, Who, event_session, resolve
 
 log = logging.getLogger(__name__)
@@ -41,12 +41,13 @@ class LocalMemory:
         return self._path.exists()
 
     async def retrieve(
-        self, who: Who, namespace: Namespace, query: str, limit: int
+        self, who: Who, namespace: Namespace, query: str, limit: int, metadata: Metadata
     ) -> list[Record]:
         """Return at most `limit` records for a query, best first; the newest of equal texts."""
         wanted, newest = _words(query), dict[str, Row]()
         for row in reversed(await self._rows(lambda row: _is_in(namespace, row), MAX_ROWS)):
-            newest.setdefault(row["text"], row)
+            if metadata.items() <= row.get("metadata", {}).items():
+                newest.setdefault(row["text"], row)
         records = [
             Record(row["record"], text, score, row["namespace"], row["at"])
             for text, row in newest.items()
@@ -62,14 +63,17 @@ class LocalMemory:
         """Keep the texts of an event, once for each token."""
         who, at = event.who, event.at.isoformat()
         head: Row = {"event": str(uuid4()), "token": event.token, "actor": who.actor}
-        head |= {"session": event_session(who.session_id), "at": at, "items": event.utterances}
+        items = [it[:2] for it in event.utterances]
+        head |= {"session": event_session(who.session_id), "at": at, "items": items}
         # Only user messages: the offline model repeats them, which would fill the memory.
         rows = [head] + [
             {"record": str(uuid4()), "namespace": path, "text": text, "at": at}
             for path in [resolve(template, who).path for template in self._templates]
-            for role, text in event.utterances
+            for role, text, *_ in event.utterances
             if role == "USER"
         ]
+        for row in rows[1:] if event.metadata else ():
+            row["metadata"] = dict(event.metadata)
         await anyio.to_thread.run_sync(self._append, rows, event.token)
 
     async def describe(self) -> dict[str, Any]:

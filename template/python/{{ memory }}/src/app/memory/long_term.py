@@ -179,7 +179,7 @@ class LongTermMemory(Capability):
             self.readers,
             warming=self._warming,
             seconds=self.settings.recall_timeout_seconds,
-            is_writable=bool(self.writers),
+            writers=[writer.id for writer in self.writers],
         )
         turn.notes["memory"] = memory_turn
         turn.notes["recalled"] = lambda: [*memory_turn.recalled]

@@ -2,17 +2,26 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Sequence
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
 from contextlib import asynccontextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from ..collections.memory_backend import NamespaceConfig
+from ..collections.memory_backend import MAX_FILTERS, NamespaceConfig, metadata_problem
 from ..contract import is_blank
-from .base import MemoryCollection, MemoryUnavailable, Record, Utterance, describe_failure
-from .namespaces import Who, are_whole, of_strategies, resolve, written_templates
+from .base import (
+    NOTHING,
+    MemoryCollection,
+    MemoryUnavailable,
+    Metadata,
+    Record,
+    Utterance,
+    describe_failure,
+)
+from .namespaces import Namespace, Who, are_whole, of_strategies, resolve, written_templates
 
 log = logging.getLogger(__name__)
 Readers = Sequence[MemoryCollection]
@@ -66,20 +75,29 @@ class MemoryTurn:
         *,
         warming: Sequence[asyncio.Task[None]] = (),
         seconds: float,
-        is_writable: bool,
+        writers: Sequence[str] = (),
     ) -> None:
         self.who, self.readers, self.began = who, readers, datetime.now(UTC)
-        self.added: list[str] = []
+        self.added: list[Utterance] = []
         self.shown = Shown()  # to the last model call
         self.recalled = dict[str, Hit]()  # by text: what all model calls were shown
-        self.searches = dict[str, asyncio.Future[Sequence[Hit]]]()  # by query
+        self.first: asyncio.Future[Sequence[Hit]] | None = None  # what is found for "userTurn"
         self.calls = 0  # of models
         self.stores: list[Any] = []  # of the owner
+        # Their searches, by name: at most so many hits for a query.
+        self.others = dict[str, Callable[[str, int | None], Awaitable[Sequence[Hit]]]]()
         self.is_over = False
         self.model: Any = None  # of the turn
-        self._warming, self._seconds, self.is_writable = warming, seconds, is_writable
+        self._warming, self._seconds, self.writers = warming, seconds, writers
 
-    def add(self, text: str) -> None:
+    @property
+    def is_writable(self) -> bool:
+        """Whether there is a collection to record in."""
+        return bool(self.writers)
+
+    def add(
+        self, text: str, stores: Collection[str] | None = None, metadata: Metadata | None = None
+    ) -> None:
         """Remember a text when the turn commits. Raises ValueError and RuntimeError."""
         if is_blank(text):
             raise ValueError("A blank text cannot be remembered.")
@@ -87,14 +105,49 @@ class MemoryTurn:
             raise RuntimeError("This agent has no long-term memory that it may write to.")
         if self.is_over:
             raise RuntimeError("The turn is over.")
-        self.added.append(text)
+        if problem := metadata_problem(metadata or {}):
+            raise ValueError(f"Metadata: {problem}.")
+        names = None if stores is None else tuple(_known(stores, self.writers))
+        self.added.append(Utterance("USER", text, metadata or {}, names))
 
     def end(self) -> list[Utterance]:
         """End a committed turn, and return the texts that it added."""
         self.is_over = True
-        return [("USER", text) for text in self.added]
+        return self.added
 
-    async def search(self, query: str, readers: Readers | None = None) -> list[Hit]:
+    async def find(
+        self,
+        query: str,
+        stores: Collection[str] | None = None,
+        most: int | None = None,
+        metadata: Metadata | None = None,
+    ) -> list[Hit]:
+        """Search stores by name, None for all, for at most `most` hits of each.
+
+        Raises ValueError for an unknown store and what a search does not allow. With metadata,
+        stores of the owner are left out: they have no filter.
+        """
+        if most is not None and most < 1:
+            raise ValueError("max_search_results must be at least 1.")
+        if problem := metadata_problem(metadata or {}, MAX_FILTERS):
+            raise ValueError(f"Metadata: {problem}.")
+        known = [*(reader.id for reader in self.readers), *self.others]
+        names = known if stores is None else _known(stores, known)
+        readers = [reader for reader in self.readers if reader.id in names]
+        others = () if metadata else [it for name, it in self.others.items() if name in names]
+        found = await asyncio.gather(
+            self.search(query, readers, metadata or {}), *[it(query, most) for it in others]
+        )
+        hits, counts = list[Hit](), Counter[str]()
+        for hit in best([hit for some in found for hit in some]):
+            counts[hit.collection] += 1
+            if most is None or counts[hit.collection] <= most:
+                hits.append(hit)
+        return hits
+
+    async def search(
+        self, query: str, readers: Readers | None = None, metadata: Metadata = NOTHING
+    ) -> list[Hit]:
         """Return memories that match the end of a query, best first, within the timeout.
 
         Never raises: a memory that fails or is late is left out, and logged.
@@ -107,10 +160,12 @@ class MemoryTurn:
             await asyncio.wait(self._warming)
         end = asyncio.get_running_loop().time() + self._seconds
         readers = self.readers if readers is None else readers
-        found = await asyncio.gather(*[self._read(reader, query, end) for reader in readers])
+        found = await asyncio.gather(*[self._read(it, query, end, metadata) for it in readers])
         return best([hit for hits in found for hit in hits])
 
-    async def _read(self, reader: MemoryCollection, query: str, end: float) -> list[Hit]:
+    async def _read(
+        self, reader: MemoryCollection, query: str, end: float, metadata: Metadata
+    ) -> list[Hit]:
         namespaces: dict[str, NamespaceConfig] = {}
         async with self._fail_open(f"{reader.id}, its namespaces", end):
             namespaces = await _namespaces(reader)
@@ -118,7 +173,8 @@ class MemoryTurn:
         async def read(template: str, config: NamespaceConfig) -> list[Hit]:
             hits: list[Hit] = []
             async with self._fail_open(f"{reader.id}, {template}", end):
-                hits = await _retrieve(reader, template, config, self.who, query)
+                namespace, wanted = resolve(template, self.who), {**config.metadata, **metadata}
+                hits = await _retrieve(reader, namespace, config, self.who, query, wanted)
             return hits
 
         found = await asyncio.gather(*[read(*item) for item in namespaces.items()])
@@ -157,11 +213,15 @@ async def _namespaces(reader: MemoryCollection) -> dict[str, NamespaceConfig]:
 
 
 async def _retrieve(
-    reader: MemoryCollection, template: str, config: NamespaceConfig, who: Who, query: str
+    reader: MemoryCollection,
+    namespace: Namespace,
+    config: NamespaceConfig,
+    who: Who,
+    query: str,
+    metadata: Metadata,
 ) -> list[Hit]:
-    namespace = resolve(template, who)
     limit = min(MAX_RESULTS, OVERFETCH * config.top_k)
-    records = await reader.traced.retrieve(who, namespace, query, limit)
+    records = await reader.traced.retrieve(who, namespace, query, limit, metadata)
     return [
         Hit(**vars(record) | {"collection": reader.id})
         for record in sorted(records, key=lambda record: -record.score)
@@ -169,6 +229,15 @@ async def _retrieve(
         and not is_blank(record.text)
         and namespace.holds(record.namespace)
     ][: config.top_k]
+
+
+def _known(stores: Collection[str], known: Collection[str]) -> list[str]:
+    if not stores:
+        raise ValueError("No store is named: name one, or leave stores out for all.")
+    for name in stores:
+        if name not in known:
+            raise ValueError(f"There is no store {name} here, only {', '.join(known) or 'none'}.")
+    return [*stores]
 
 
 def best(hits: Sequence[Hit]) -> list[Hit]:

@@ -8,10 +8,10 @@ import { z } from 'zod'
 import type { Options } from '../capability.ts'
 import { isBlank } from '../contract.ts'
 import { type Call, OfflineModel, type Part } from '../offline_model.ts'
-import { AgentCore as Service, type Clients } from './agentcore.ts'
-import type { Memory, MemoryRecord, Utterance } from './base.ts'
+import { AgentCore as Service, type Clients, filtersFor } from './agentcore.ts'
+import type { Memory, MemoryRecord, Metadata, Utterance } from './base.ts'
 import type { LongTermMemory } from './long_term.ts'
-import type { Namespace } from './namespaces.ts'
+import type { Namespace, Who } from './namespaces.ts'
 import { type Hit, linesOf, type MemoryTurn, type Shown } from './recall.ts'
 import { show } from './show.ts'
 
@@ -22,8 +22,14 @@ type Wrapped = Parameters<typeof wrapLanguageModel>[0]['model']
 
 /** A memory that the AWS client searches. */
 export class AgentCore extends Service implements Memory {
-  async retrieve(namespace: Namespace, query: string, topK: number): Promise<MemoryRecord[]> {
-    const searchCriteria = { searchQuery: query, topK }
+  async retrieve(
+    namespace: Namespace,
+    query: string,
+    topK: number,
+    _who: Who,
+    metadata: Metadata,
+  ): Promise<MemoryRecord[]> {
+    const searchCriteria = { searchQuery: query, topK, ...filtersFor(metadata) }
     const asked = { ...namespace.wire, searchCriteria, maxResults: topK }
     const reply = await this.call('recall', (client, memoryId, stop) =>
       client.retrieveMemoryRecords({ memoryId, ...asked }, stop),

@@ -1,24 +1,38 @@
 """Long-term memory for the agent's own code: its tools may search, and add texts."""
 
+from collections.abc import Collection
+
+from .base import Metadata
 from .recall import Hit, MemoryTurn, current
 
 __all__ = ["Hit", "add", "search"]
 
 
-async def search(query: str) -> list[Hit]:
-    """Return memories of the current actor, best first; [] if the memory is down.
+async def search(
+    query: str,
+    *,
+    stores: Collection[str] | None = None,
+    max_search_results: int | None = None,
+    metadata: Metadata | None = None,
+) -> list[Hit]:
+    """Return memories of the current actor, best first, without stores that fail or are late.
 
-    Raises RuntimeError outside a turn.
+    Of all stores or some by name, at most so many of each, and only records with this metadata.
+    Raises ValueError for an unknown store or invalid values, RuntimeError outside a turn.
     """
-    return await _turn().search(query)
+    return await _turn().find(query, stores, max_search_results, metadata)
 
 
-def add(text: str) -> None:
+def add(
+    text: str, *, stores: Collection[str] | None = None, metadata: Metadata | None = None
+) -> None:
     """Remember a text about the current actor when the turn commits.
 
-    Raises ValueError for a blank text, RuntimeError outside a turn or without a writable memory.
+    In all collections that are written to, or some by name; the log names one that fails. Raises
+    ValueError for a blank text, an unknown store or invalid metadata, RuntimeError outside a turn
+    or without a writable memory.
     """
-    _turn().add(text)
+    _turn().add(text, stores, metadata)
 
 
 def _turn() -> MemoryTurn:

@@ -1,6 +1,7 @@
 """Recording: sends committed turns to long-term memory as events, in the background."""
 
 import asyncio
+import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime
@@ -8,11 +9,15 @@ from functools import partial
 from itertools import groupby
 from uuid import uuid4
 
+from ..collections.memory_backend import metadata_problem
 from ..contract import is_blank, well_formed
+from ..log import describe
 from .base import Event, MemoryCollection, Utterance
+from .metadata import metadata_of
 from .namespaces import Who
 from .retry_queue import RetryQueue, Waiting, Work
 
+log = logging.getLogger(__name__)
 MAX_TEXT_CHARS = 100_000  # UTF-16 units, as the service counts
 MAX_UTTERANCES = 100  # of one event
 
@@ -26,9 +31,10 @@ class Recorder:
     def __init__(
         self, writers: Sequence[MemoryCollection], is_forgotten: IsForgotten | None = None
     ) -> None:
-        self._events = [
-            RetryQueue(writer.id, partial(self._next_event, writer)) for writer in writers
-        ]
+        self._events = {
+            writer.id: RetryQueue(writer.id, partial(self._next_event, writer))
+            for writer in writers
+        }
         self._others: dict[str, RetryQueue] = {}
         self._is_forgotten = is_forgotten
 
@@ -39,10 +45,12 @@ class Recorder:
 
     def record(self, who: Who, utterances: Sequence[Utterance], began: datetime) -> None:
         """Send the texts of a turn, in order, without blank texts; `began` is its start."""
-        texts = split_utterances(utterances)
-        size = sum(len(text.encode()) for _, text in texts)
-        for queue in self._events if texts else ():
-            queue.put(Waiting((who, texts, began), size))
+        texts = split_utterances([_with_metadata(who, it) for it in utterances])
+        for name, queue in self._events.items():
+            told = [it for it in texts if it.stores is None or name in it.stores]
+            if told:
+                size = sum(len(it.text.encode()) for it in told)
+                queue.put(Waiting((who, told, began), size))
 
     def put(self, name: str, attempt: Callable[[], Awaitable[object]], size: int) -> None:
         """Repeat other work of a turn until it succeeds; work of the same name is in order."""
@@ -58,7 +66,7 @@ class Recorder:
 
     @property
     def _queues(self) -> list[RetryQueue]:
-        return [*self._events, *self._others.values()]
+        return [*self._events.values(), *self._others.values()]
 
     def _next_event(self, writer: MemoryCollection, waiting: deque[Waiting]) -> Work:
         """Make an event of the first waiting turn and of further turns of its session."""
@@ -70,9 +78,12 @@ class Recorder:
                 break
             texts, turns = [*texts, *more], turns + 1
             waiting.remove(other)
-        # A turn with more texts than an event allows becomes several events.
-        starts = range(0, len(texts), MAX_UTTERANCES)
-        parts = [texts[start : start + MAX_UTTERANCES] for start in starts]
+        # More texts than an event allows become several events, and so do texts of other metadata.
+        parts = [
+            same[start : start + MAX_UTTERANCES]
+            for same in ([*group] for _, group in groupby(texts, key=lambda it: it.metadata))
+            for start in range(0, len(same), MAX_UTTERANCES)
+        ]
         events = deque(Event(who, part, str(uuid4()), at, writer.project_id) for part in parts)
 
         async def attempt() -> None:
@@ -87,13 +98,26 @@ class Recorder:
 
 def split_utterances(utterances: Sequence[Utterance]) -> list[Utterance]:
     """Return texts as the service accepts them: adjacent ones joined, long ones split."""
-    texts = [(role, well_formed(text)) for role, text in utterances if not is_blank(text)]
+    texts = [it._replace(text=well_formed(it.text)) for it in utterances if not is_blank(it.text)]
+    groups = ([*same] for _, same in groupby(texts, key=lambda it: it._replace(text="")))
     return [
-        (role, piece)
-        for role, same in groupby(texts, key=lambda item: item[0])
-        for piece in _split("\n\n".join(text for _, text in same))
+        same[0]._replace(text=piece)
+        for same in groups
+        for piece in _split("\n\n".join(it.text for it in same))
         if not is_blank(piece)
     ]
+
+
+def _with_metadata(who: Who, utterance: Utterance) -> Utterance:
+    try:
+        metadata = {**metadata_of(who, utterance), **utterance.metadata}
+        why = metadata_problem(metadata)
+    except Exception as error:  # noqa: BLE001 (of the owner; the text is recorded all the same)
+        metadata, why = {}, describe(error)
+    if not why:
+        return utterance._replace(metadata=metadata)
+    log.warning("a text is recorded without its metadata: memory/metadata: %s", why)
+    return utterance
 
 
 def _split(text: str) -> list[str]:

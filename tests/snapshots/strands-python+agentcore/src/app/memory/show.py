@@ -23,27 +23,34 @@ async def show(
     """
     turn.calls += 1
     context = InjectionContext(turn.who, prompt, said, turn.calls, messages)
+    hits, texts, notice = list[Hit](), list[str](), ""
     try:
-        hits = await _hits(turn, context, search)
-        notice = injection.notice(context)
-        texts = [injection.format_memories(hits) if hits else "", notice]
-        turn.shown = Shown(hits, "\n\n".join(it for it in texts if not is_blank(it)), notice)
+        found = await _found(turn, context, search)
+        texts += [str(injection.format_memories(found))] if found else []
+        hits += found
     except Exception as error:  # noqa: BLE001 (the turn goes on, whatever the owner's error)
-        log.warning("nothing is shown to the model: memory/injection failed: %s", describe(error))
-        turn.shown = Shown()
-    turn.recalled.update((hit.text, hit) for hit in turn.shown.hits)
+        log.warning("no memories are shown: memory/injection failed: %s", describe(error))
+    try:
+        notice = str(injection.notice(context) or "")
+        texts.append(notice)
+    except Exception as error:  # noqa: BLE001
+        log.warning("no notice is shown: memory/injection failed: %s", describe(error))
+    turn.shown = Shown(hits, "\n\n".join(text for text in texts if not is_blank(text)), notice)
+    turn.recalled.update((hit.text, hit) for hit in hits)
     return turn.shown
 
 
-async def _hits(turn: MemoryTurn, context: InjectionContext, search: Search) -> Sequence[Hit]:
+async def _found(turn: MemoryTurn, context: InjectionContext, search: Search) -> Sequence[Hit]:
     trigger = injection.TRIGGER
     if callable(trigger) and not trigger(context):
         return []
-    is_first = trigger != "userTurn" or not turn.searches
-    query = injection.query(context) if is_first else next(iter(turn.searches))
-    if is_blank(query):
-        return []
-    if query not in turn.searches:
-        turn.searches[query] = asyncio.ensure_future(search(query))
+    found = turn.first if trigger == "userTurn" else None
+    if found is None:
+        query = injection.query(context)
+        if is_blank(query):
+            return []
+        found = asyncio.ensure_future(search(query))
+        if trigger == "userTurn":
+            turn.first = found
     # Another model call of the turn may wait for it, too.
-    return (await asyncio.shield(turn.searches[query]))[: injection.MAX_ENTRIES]
+    return (await asyncio.shield(found))[: injection.MAX_ENTRIES]

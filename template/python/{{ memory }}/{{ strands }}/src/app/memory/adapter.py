@@ -5,6 +5,7 @@ import json
 import logging
 from collections import deque
 from collections.abc import AsyncIterable, Awaitable, Callable
+from contextvars import ContextVar
 from itertools import count
 from typing import Any
 
@@ -20,7 +21,7 @@ from ..contract import is_blank
 from ..log import describe
 from ..offline_model import OfflineModel
 from . import agentcore
-from .base import MemoryCollection, Record, Utterance
+from .base import MemoryCollection, Metadata, Record, Utterance
 from .namespaces import Namespace, Who, event_session
 from .own_stores import own_stores
 from .recall import MAX_QUERY_CHARS, Hit, MemoryTurn, best, current
@@ -31,6 +32,7 @@ from .show import show
 log = logging.getLogger(__name__)
 MAX_ENTRIES = 10_000  # no limit for entries to show: the files and stores have limits
 DEFAULT_RESULTS = 5  # of an owner's store without a limit
+wanted = ContextVar[dict[str, Any]]("wanted")  # filters of the search that runs in a thread
 SEQUENCE = count()  # numbers messages uniquely, as turns may share a store
 
 
@@ -51,15 +53,16 @@ class Clients(agentcore.Clients):
 
 
 def _in_one_page(params: dict[str, Any], **_: Any) -> dict[str, Any]:
-    # The SDK reads one page, of 20 records by default.
-    return {"maxResults": params["searchCriteria"]["topK"]} | params
+    # The SDK reads one page, of 20 records by default, and has no filters.
+    criteria = {**params["searchCriteria"], **wanted.get()}
+    return {"maxResults": criteria["topK"]} | params | {"searchCriteria": criteria}
 
 
 class AgentCore(agentcore.AgentCore):
     """A memory that the SDK's store searches."""
 
     async def retrieve(
-        self, who: Who, namespace: Namespace, query: str, limit: int
+        self, who: Who, namespace: Namespace, query: str, limit: int, metadata: Metadata
     ) -> list[Record]:
         given: dict[str, Any] = {"memory_id": await self.memory_id(), "actor_id": who.actor}
         given["namespace_path" if namespace.is_subtree else "namespace"] = namespace.path
@@ -68,6 +71,7 @@ class AgentCore(agentcore.AgentCore):
         def search(client: Any) -> list[sdk.MemoryEntry]:
             from bedrock_agentcore.memory.integrations.strands import memorystore
 
+            wanted.set(agentcore.filters(metadata))
             store = memorystore.AgentCoreMemoryStore(client=client, **given)
             # In a loop of its own: the store uses the default threads of its loop, as tools do.
             return asyncio.run(store.search(query, {"max_search_results": limit}))
@@ -105,7 +109,7 @@ class CollectionStore(sdk.MemoryStore):
 
     async def add(self, content: str, metadata: Any = None) -> None:
         """Remember a text when the turn commits."""
-        self._turn.add(content)
+        self._turn.add(content, metadata=metadata)
 
 
 class GuardedStore(sdk.MemoryStore):
@@ -138,6 +142,11 @@ class GuardedStore(sdk.MemoryStore):
             why = describe(error)
         log.warning("nothing recalled from store %s: %s", self.name, why)
         return []
+
+    async def hits(self, query: str, most: int | None) -> list[Hit]:
+        """Return what `search` finds as hits. Never raises."""
+        options = sdk.SearchOptions(max_search_results=most) if most else None
+        return [_hit(entry, self.name) for entry in await self.search(query, options)]
 
     def get_tools(self) -> list[AgentTool]:
         """Return the tools of the store."""
@@ -238,6 +247,7 @@ def prepare(turn: MemoryTurn, options: dict[str, Any], settings: MemorySettings)
     turn.model = options["model"]
     seconds = settings.recall_timeout_seconds
     turn.stores = [GuardedStore(store, seconds) for store in own_stores(turn.who)]
+    turn.others = {store.name: store.hits for store in turn.stores}
     readers = {reader.id: [reader] for reader in turn.readers}
     adds = bool(settings.add_memory_tool) and turn.is_writable
     if adds and not readers:
@@ -255,7 +265,7 @@ def prepare(turn: MemoryTurn, options: dict[str, Any], settings: MemorySettings)
 def record(recorder: Recorder, turn: MemoryTurn, messages: list[Message]) -> None:
     """Record a committed turn: its texts in the collections, all messages in further stores."""
     texts: list[Utterance] = [
-        ("USER" if message["role"] == "user" else "ASSISTANT", block["text"])
+        Utterance("USER" if message["role"] == "user" else "ASSISTANT", block["text"])
         for message in messages
         for block in message["content"]
         if not is_blank(block.get("text", ""))

@@ -13,8 +13,8 @@ from .. import memory
 from ..contract import is_blank
 from ..offline_model import OfflineModel
 from . import agentcore
-from .agentcore import Clients
-from .base import Record, Utterance
+from .agentcore import Clients, filters
+from .base import Metadata, Record, Utterance
 from .namespaces import Namespace, Who
 from .recall import Hit, MemoryTurn, Shown, current
 from .record import Recorder
@@ -28,9 +28,10 @@ class AgentCore(agentcore.AgentCore):
     """A memory that the AWS client searches."""
 
     async def retrieve(
-        self, who: Who, namespace: Namespace, query: str, limit: int
+        self, who: Who, namespace: Namespace, query: str, limit: int, metadata: Metadata
     ) -> list[Record]:
-        more = {"searchCriteria": {"searchQuery": query, "topK": limit}, "maxResults": limit}
+        criteria = {"searchQuery": query, "topK": limit, **filters(metadata)}
+        more = {"searchCriteria": criteria, "maxResults": limit}
         reply = await self.call("recall", "retrieve_memory_records", **namespace.parameter, **more)
         return [
             Record(
@@ -117,7 +118,7 @@ def prepare(turn: MemoryTurn, options: dict[str, Any], settings: MemorySettings)
 def record(recorder: Recorder, turn: MemoryTurn, messages: Sequence[ai.messages.Message]) -> None:
     """Record the texts of a committed turn, without those of tools."""
     texts: list[Utterance] = [
-        ("USER" if message.role == "user" else "ASSISTANT", part.text)
+        Utterance("USER" if message.role == "user" else "ASSISTANT", part.text)
         for message in messages
         for part in message.parts
         if part.kind == "text" and not is_blank(part.text)

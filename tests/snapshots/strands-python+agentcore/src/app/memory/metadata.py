@@ -1,0 +1,14 @@
+"""Metadata of what is recorded, for the filters of a search. Make this file your own."""
+
+from .base import Utterance
+from .namespaces import Who
+
+
+def metadata_of(who: Who, utterance: Utterance) -> dict[str, str]:
+    """Return keys and values for a text that a turn records; {} for none.
+
+    A memory finds records by the keys that it indexes. At most 15 keys of at most 128 characters,
+    and values of at most 256: letters, digits, spaces and . _ : / = + @ -, and no _ in front of a
+    key. What breaks this rule is left out, with a warning in the log; the text is recorded.
+    """
+    return {}
