@@ -242,6 +242,24 @@ def test_what_waits_or_runs_while_an_actor_is_forgotten_is_not_recorded(
     assert ("are recorded after this" in notes) == (agent.store is None)
 
 
+@pytest.mark.usual("strands-python-valkey", "vercel-typescript-valkey")
+def test_what_is_new_is_recorded_though_it_waited_with_what_is_forgotten(
+    agent: Agent, who: str
+) -> None:
+    agent.learn_nothing()
+    agent.service.faults.fail("CreateEvent", times=None)
+    chat = agent.chat(who)
+    for text in ("The tea is green.", "It is hot."):  # the second waits, to be joined to others
+        chat.say(text)
+    assert agent.run("forget", "--actor", who).returncode == 0
+    assert chat.say("It is cold.").turn == 1 or agent.store is None
+    agent.service.faults.clear()
+    agent.idle()
+    texts = [text for role, text in agent.said(agent.notes, who) if role == "USER"]
+    assert [text.partition(" canary")[0] for text in texts][-1:] == ["It is cold."]
+    assert len(texts) == (1 if agent.store else 3)
+
+
 @pytest.mark.full
 def test_forget_says_that_the_service_is_down(agent: Agent, who: str) -> None:
     agent.down()

@@ -6,7 +6,7 @@ import { isDeepStrictEqual } from 'node:util'
 import { metadataProblem } from '../collections/memory_backend.ts'
 import { isBlank } from '../contract.ts'
 import { describe, log } from '../log.ts'
-import type { MemoryCollection, Utterance } from './base.ts'
+import type { MemoryCollection, MemoryEvent, Utterance } from './base.ts'
 import { metadataOf } from './metadata.ts'
 import type { Who } from './namespaces.ts'
 import { RetryQueue, type Waiting, type Work } from './retry_queue.ts'
@@ -14,7 +14,8 @@ import { RetryQueue, type Waiting, type Work } from './retry_queue.ts'
 const MAX_TEXT_CHARS = 100_000 // UTF-16 units, as the service counts
 const MAX_UTTERANCES = 100 // of one event
 
-type Said = { identity: Who; utterances: readonly Utterance[]; at: Date }
+type Turn = { readonly utterances: readonly Utterance[]; readonly at: Date }
+type Said = Turn & { readonly identity: Who }
 type Attempt = Work['attempt']
 
 /** Passes committed turns on to all collections that are written to. Never throws. */
@@ -118,39 +119,48 @@ function nextEvent(
   collection: MemoryCollection,
   recorder: Recorder,
 ): (waiting: Waiting<Said>[]) => Work {
-  const { memory, batchSize, projectId } = collection
   return (waiting) => {
-    const { identity, utterances: first, at } = waiting.shift()!.what
-    const all = [...first]
-    let turns = 1
+    const { identity, ...first } = waiting.shift()!.what
+    let turns: Turn[] = [first]
+    let count = first.utterances.length
     for (const other of waiting.filter(({ what }) => isSame(what.identity, identity))) {
-      if (all.length + other.what.utterances.length > batchSize) break
-      all.push(...other.what.utterances)
+      count += other.what.utterances.length
+      if (count > collection.batchSize) break
+      turns.push(other.what)
       waiting.splice(waiting.indexOf(other), 1)
-      turns++
     }
-    // More texts than one event takes become several, and so do texts of other metadata.
-    const parts: Utterance[][] = []
-    for (const one of all) {
-      const part = parts.at(-1)
-      const isFull = !part || part.length === MAX_UTTERANCES
-      if (isFull || !isDeepStrictEqual(part[0]![2], one[2])) parts.push([one])
-      else part.push(one)
-    }
-    const events = parts.map((utterances) => {
-      const metadata = utterances[0]![2] ?? {}
-      return { identity, utterances, metadata, token: randomUUID(), at, projectId }
-    })
+    let events: MemoryEvent[] | null = null
     const attempt = async (stop: AbortSignal): Promise<void> => {
-      for (let event = events[0]; event; event = events[0]) {
-        if (await recorder.isForgotten(identity.actor, at)) return
-        await memory.createEvent(event)
+      while (!events || events.length > 0) {
+        const left = turns.slice()
+        // The turns that began before `forget` erased the actor.
+        while (left[0] && (await recorder.isForgotten(identity.actor, left[0].at))) left.shift()
+        stop.throwIfAborted()
+        if (!events || left.length < turns.length) events = eventsOf(identity, left, collection)
+        turns = left
+        const [event] = events
+        if (event) await collection.memory.createEvent(event)
         stop.throwIfAborted() // or a later attempt would lose an event
         events.shift()
       }
     }
-    return { attempt, turns }
+    return { attempt, turns: turns.length }
   }
+}
+
+/** More texts than one event takes become several events, and so do texts of other metadata. */
+function eventsOf(identity: Who, turns: readonly Turn[], of: MemoryCollection): MemoryEvent[] {
+  const parts: Utterance[][] = []
+  for (const one of turns.flatMap(({ utterances }) => utterances)) {
+    const part = parts.at(-1)
+    const isFull = !part || part.length === MAX_UTTERANCES
+    if (isFull || !isDeepStrictEqual(part[0]![2], one[2])) parts.push([one])
+    else part.push(one)
+  }
+  return parts.map((utterances) => {
+    const [metadata = {}, at] = [utterances[0]![2], turns[0]!.at]
+    return { identity, utterances, metadata, token: randomUUID(), at, projectId: of.projectId }
+  })
 }
 
 function isSame(one: Who, other: Who): boolean {

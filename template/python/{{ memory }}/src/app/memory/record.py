@@ -21,6 +21,7 @@ log = logging.getLogger(__name__)
 MAX_TEXT_CHARS = 100_000  # UTF-16 units, as the service counts
 MAX_UTTERANCES = 100  # of one event
 
+Said = tuple[list[Utterance], datetime]  # the texts of a turn, and its start
 # Whether `forget` erased an actor after a turn began; only a session store has the answer.
 IsForgotten = Callable[[str, datetime], Awaitable[bool]]
 
@@ -70,30 +71,48 @@ class Recorder:
 
     def _next_event(self, writer: MemoryCollection, waiting: deque[Waiting]) -> Work:
         """Make an event of the first waiting turn and of further turns of its session."""
-        who, texts, at = waiting.popleft().what
-        turns = 1
+        who, texts, began = waiting.popleft().what
+        turns, count = [(texts, began)], len(texts)
         for other in [item for item in waiting if item.what[0] == who]:
-            more = other.what[1]
-            if len(texts) + len(more) > writer.batch_size:
+            _, more, began = other.what
+            if count + len(more) > writer.batch_size:
                 break
-            texts, turns = [*texts, *more], turns + 1
+            turns.append((more, began))
+            count += len(more)
             waiting.remove(other)
-        # More texts than an event allows become several events, and so do texts of other metadata.
-        parts = [
-            same[start : start + MAX_UTTERANCES]
-            for same in ([*group] for _, group in groupby(texts, key=lambda it: it.metadata))
-            for start in range(0, len(same), MAX_UTTERANCES)
-        ]
-        events = deque(Event(who, part, str(uuid4()), at, writer.project_id) for part in parts)
+        events: deque[Event] | None = None
 
         async def attempt() -> None:
-            while events:
-                if self._is_forgotten and await self._is_forgotten(who.actor, at):
-                    return
-                await writer.traced.create_event(events[0])
-                events.popleft()
+            nonlocal turns, events
+            while events is None or events:
+                left = await self._not_forgotten(who.actor, turns)
+                if events is None or len(left) < len(turns):
+                    turns, events = left, _events(who, left, writer)
+                if events:
+                    await writer.traced.create_event(events[0])
+                    events.popleft()
 
-        return Work(attempt, turns)
+        return Work(attempt, len(turns))
+
+    async def _not_forgotten(self, actor: str, turns: list[Said]) -> list[Said]:
+        """Return the turns that began after `forget` erased the actor, if it did."""
+        if self._is_forgotten and turns and await self._is_forgotten(actor, turns[0][1]):
+            return await self._not_forgotten(actor, turns[1:])
+        return turns
+
+
+def _events(who: Who, turns: list[Said], writer: MemoryCollection) -> deque[Event]:
+    """Return the texts of turns as events.
+
+    More texts than an event allows become several events, and so do texts of other metadata.
+    """
+    texts = [text for texts, _ in turns for text in texts]
+    parts = [
+        same[start : start + MAX_UTTERANCES]
+        for same in ([*group] for _, group in groupby(texts, key=lambda it: it.metadata))
+        for start in range(0, len(same), MAX_UTTERANCES)
+    ]
+    return deque(Event(who, part, str(uuid4()), turns[0][1], writer.project_id) for part in parts)
 
 
 def split_utterances(utterances: Sequence[Utterance]) -> list[Utterance]:
