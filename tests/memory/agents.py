@@ -283,9 +283,16 @@ class Agent:
 
 
 def of_owner(
-    agent: Agent, folder: Path, sources: Mapping[str, str], **settings: int | str
+    agent: Agent,
+    folder: Path,
+    sources: Mapping[str, str],
+    home: Home | None = None,
+    **settings: int | str,
 ) -> Server:
-    """A server of the agent with files, by their paths, that an owner has made their own."""
+    """A server of the agent with files, by their paths, that an owner has made their own.
+
+    Its collections are those of the agent, or of another home.
+    """
     project = agent.home.project
     shutil.copytree(project / "src", folder / "src")
     is_node = (project / "package.json").exists()
@@ -303,7 +310,7 @@ def of_owner(
     target = replace(agent.target, command=lambda _: serve, start=subprocess.Popen)
     here = {"PYTHONPATH": str(folder / "src"), "NODE_COMPILE_CACHE": str(COMPILED)}
     given = {**SETTINGS, **agent.variables, **here, **settings}
-    return Server(target, agent.home.folder, agent.provider.origin, given)
+    return Server(target, (home or agent.home).folder, agent.provider.origin, given)
 
 
 def ping(server: Server) -> str:

@@ -13,7 +13,7 @@ from tests.conformance.client import JSON
 from tests.conformance.server import Server
 from tests.conformance.steps import Call
 from tests.conformance.targets import Target
-from tests.memory.agents import PROJECT, SETTINGS, Agent, Home, collection, of_owner
+from tests.memory.agents import PROJECT, Agent, Home, collection, of_owner
 from tests.stores.servers import wait_for
 
 PYTHON = '''\
@@ -212,6 +212,8 @@ def test_texts_are_recorded_and_found_by_their_metadata_and_store(
     assert sorted(store for store, _ in use(chat(), search="tea", most=1)) == all_stores
     assert len(use(chat(), search="tea")) > len(all_stores)
     if own:
+        wrong = "There is no store manual here, only notes, team."
+        assert use(chat(), search="a", stores=own, metadata={"topic": "a"}) == wrong
         pages = [["manual", f"page {n} of 2 for tea"] for n in (0, 1)]
         assert use(chat(), search="tea", stores=own, most=2) == pages
     names = ", ".join(["notes", "team", *own])
@@ -245,9 +247,15 @@ def test_a_file_declares_the_metadata_of_a_namespace(
     home.sessions.unlink(missing_ok=True)
     text = collection("notes", "user", {"/users/{actorId}/facts": (3, 0.1)})
     home.declare(text.replace("score: 0.1\n", "score: 0.1\n      metadata: {topic: travel}\n"))
+    made = resting.service.add_memory("plain", "semantic:/users/{actorId}/facts")
+    unindexed = {**resting.variables, "SECRETS_AGENTCORE_NOTES": made}
+    result = home.run("check", "--connect", "--json", **unindexed)
+    messages = {it["id"]: it["message"] for it in json.loads(result.stdout)["diagnostics"]}
+    assert messages["AML-W249"].startswith("The memory does not index topic: ")
+
     resting.service.remember(resting.notes, f"/users/{who}/facts", "tea")
-    given = {**SETTINGS, **resting.variables}
-    server = Server(resting.target, home.folder, resting.provider.origin, given)
+    sources = {"agent.py": AGENTS[resting.target.name], "agent.ts": AGENTS[resting.target.name]}
+    server = of_owner(resting, tmp_path, sources, home)
     try:
         chat = Chat(server, resting.provider, actor=who)
         chat.say("tea")
@@ -255,6 +263,15 @@ def test_a_file_declares_the_metadata_of_a_namespace(
         (asked,) = resting.service.calls.of("RetrieveMemoryRecords")
         (wanted,) = asked.given["searchCriteria"]["metadataFilters"]
         assert wanted["right"] == {"metadataValue": {"stringValue": "travel"}}
+        # A search narrows what the file allows, and never widens it. The turn itself recalls, too.
+        five = dict.fromkeys("abcde", "x")
+        for metadata, counts in (({"topic": "work"}, {1}), ({"a": "b"}, {1, 2}), (five, {1})):
+            resting.service.calls.clear()
+            chat = Chat(server, resting.provider, actor=who)
+            assert use(chat, search="tea", metadata=metadata) == []
+            calls = resting.service.calls.of("RetrieveMemoryRecords")
+            searches = [call.given["searchCriteria"]["metadataFilters"] for call in calls]
+            assert {len(filters) for filters in searches} == counts
+        assert "with the metadata of its file, more than 5 keys" in server.log
     finally:
-        server.signal()
         server.stop()

@@ -118,8 +118,8 @@ TRANSCRIPT = "Extract facts from the following transcript:\n\nuser: {0}\nassista
 def bookshop(resting: Agent, tmp_path: Path) -> Iterator[Server]:
     """The agent with the file in it that an owner has made their own."""
     sources = {"memory/own_stores.py": PYTHON, "memory/own_stores.ts": TYPESCRIPT}
-    here: dict[str, int | str] = {"NOTEBOOK": str(tmp_path / "notebook")}
-    server = of_owner(resting, tmp_path, sources, RECALL_TIMEOUT_SECONDS=RECALL, **here)
+    notebook = str(tmp_path / "notebook")
+    server = of_owner(resting, tmp_path, sources, RECALL_TIMEOUT_SECONDS=RECALL, NOTEBOOK=notebook)
     yield server
     server.stop()
 

@@ -8,6 +8,7 @@ import { hasAwsCredentials } from '../collections/secrets.ts'
 import type { Finding } from '../findings.ts'
 import { AgentCore } from './agentcore.ts'
 import { type MemoryCollection, MemoryRefused, MemoryUnavailable } from './base.ts'
+import type { Resource } from './base.ts'
 import { isFilledIn, makePolicy, policyFile } from './iam.ts'
 import { isWritten, ofStrategies, writtenTemplates } from './namespaces.ts'
 
@@ -65,15 +66,16 @@ async function check(
     const message = `The memory is ${status}, and cannot be used until it is ACTIVE.`
     return [document.finding('AML-W243', message, ...secret)]
   }
+  const unindexed = unindexedIn(declared, resource, document)
   // A strategy without templates writes to namespaces of its own choice.
-  if (strategies.some((strategy) => writtenTemplates([strategy]).length === 0)) return []
+  if (strategies.some((strategy) => writtenTemplates([strategy]).length === 0)) return unindexed
   const written = writtenTemplates(strategies)
   if (!declared) {
     if (lifetime !== 'user' || written.some((one) => one.includes('{actorId}'))) return []
     const message = 'No strategy of the memory writes for each {actorId}: add one.'
     return [document.finding('AML-W246', message, ...CONFIG)]
   }
-  return Object.keys(declared).flatMap((name) => {
+  const unwritten = Object.keys(declared).flatMap((name) => {
     const asked = name.replaceAll('{projectId}', projectId ?? '{projectId}')
     const filled = ofStrategies(asked, strategies)
     if (filled.some((path) => written.some((one) => isWritten(path, one)))) return []
@@ -83,5 +85,22 @@ async function check(
         : ['AML-W244', `they write to ${written.join(', ') || 'nothing'}`]
     const message = `No strategy of the memory writes to ${name}: ${why}.`
     return [document.finding(id, message, ...CONFIG, name)]
+  })
+  return [...unindexed, ...unwritten]
+}
+
+function unindexedIn(
+  declared: MemoryCollection['namespaces'],
+  { indexedKeys = [] }: Resource,
+  document: Document,
+): Finding[] {
+  const indexed = indexedKeys.map(({ key }) => key)
+  return Object.entries(declared ?? {}).flatMap(([name, { metadata }]) => {
+    const missing = Object.keys(metadata).filter((key) => !indexed.includes(key))
+    return missing.map((key) => {
+      const what = `The memory does not index ${key}`
+      const message = `${what}: add it to the indexed keys, or no search finds it.`
+      return document.finding('AML-W249', message, ...CONFIG, name, 'metadata')
+    })
   })
 }

@@ -4,8 +4,8 @@ import type { Collection } from '../collections/models.ts'
 import { type Memory, MemoryUnavailable } from './base.ts'
 import { LocalMemory } from './local.ts'
 import type { LongTermMemory } from './long_term.ts'
-import { defaultTemplate, type Who, Namespace, ofStrategies, resolve } from './namespaces.ts'
-import { segmentsOf, STRATEGY, writtenTemplates } from './namespaces.ts'
+import { defaultTemplate, inFile, type Who, Namespace, ofStrategies } from './namespaces.ts'
+import { resolve, segmentsOf, writtenTemplates } from './namespaces.ts'
 import { withRetries } from './retry_queue.ts'
 
 const PLACEHOLDER = /\{(\w+)\}/
@@ -125,7 +125,7 @@ export class Erasure {
     let templates = Object.keys(config ?? {})
     if (memory instanceof LocalMemory) {
       if (templates.length === 0) templates = [defaultTemplate(collection.scope.lifetime)]
-      return templates.map((template) => template.replaceAll(STRATEGY, 'local'))
+      return templates.map(inFile)
     }
     await this.#attempt(`records of collection ${id} in all its namespaces`, async () => {
       const { strategies = [] } = await withRetries(() => memory.describe())

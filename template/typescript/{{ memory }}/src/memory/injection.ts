@@ -16,7 +16,7 @@ export const MAX_ENTRIES: number | null = null
 
 /** Return the text to search for; for '' nothing is searched, and no memory is shown. */
 export function query({ prompt, said }: InjectionContext): string {
-  return said || prompt
+  return TRIGGER === 'userTurn' ? prompt : said || prompt
 }
 
 /** Return memories, best first, as text for a model. Users wrote them: escape their texts. */

@@ -4,7 +4,7 @@ import { createHash } from 'node:crypto'
 
 import type { MemoryStrategy } from '@aws-sdk/client-bedrock-agentcore-control'
 
-/** A placeholder that is filled in from the memory resource, before the others. */
+/** A placeholder that is filled in before the others, from the memory resource. */
 export const STRATEGY = '{memoryStrategyId}'
 
 /** The identity of a turn: the actor, the session and the project. */
@@ -97,6 +97,11 @@ export function segmentsOf(path: string): string[] {
 /** Whether templates can be searched without a description of the memory resource. */
 export function areWhole(templates: readonly string[]): boolean {
   return !templates.some((template) => template.includes(STRATEGY))
+}
+
+/** Return a template for a local memory, which has one strategy. */
+export function inFile(template: string): string {
+  return template.replaceAll(STRATEGY, 'local')
 }
 
 /** Return a template once for each strategy that writes to it, if it has {memoryStrategyId}. */

@@ -7,8 +7,7 @@ import { isBlank } from '../contract.ts'
 import { log } from '../log.ts'
 import { bounded, describeFailure, type MemoryCollection, type MemoryRecord } from './base.ts'
 import { MemoryUnavailable, type Metadata, type Utterance } from './base.ts'
-import { areWhole, type Namespace, ofStrategies, resolve } from './namespaces.ts'
-import { type Who, writtenTemplates } from './namespaces.ts'
+import { areWhole, ofStrategies, resolve, type Who, writtenTemplates } from './namespaces.ts'
 
 export const MAX_QUERY_CHARS = 10_000 // UTF-16 units, as the service counts
 const MAX_RESULTS = 100 // of one call
@@ -71,6 +70,12 @@ export function linesOf({ hits, notice }: Shown): string[] {
   return notice ? [...lines, ` I am told: "${notice}"`] : lines
 }
 
+/** A store of the owner, which returns at most so many hits. */
+interface OwnStore {
+  readonly name: string
+  hits(query: string, most?: number): Promise<Hit[]>
+}
+
 /** Where a text is recorded, by name, and with which metadata. */
 export interface AddOptions {
   readonly stores?: readonly string[] | undefined
@@ -88,8 +93,8 @@ export class MemoryTurn {
   readonly collections: readonly MemoryCollection[]
   readonly began = new Date()
   readonly added: Utterance[] = []
-  /** The searches of the owner's stores, by name: at most so many hits for a query. */
-  readonly others = new Map<string, (query: string, most?: number) => Promise<Hit[]>>()
+  /** Of the owner. */
+  readonly stores: OwnStore[] = []
   isOver = false
   /** What the last model call was shown. */
   shown: Shown = { hits: [], text: '', notice: '' }
@@ -137,21 +142,24 @@ export class MemoryTurn {
   /**
    * Search stores by name, or all, for at most so many hits of each.
    *
-   * Throws RangeError for an unknown store and what a search does not allow. With metadata, stores
-   * of the owner are left out: they have no filter.
+   * Throws RangeError for an unknown store and what a search does not allow. A search by metadata
+   * knows no stores of the owner: they have no filter.
    */
   async find(query: string, options: FindOptions = {}): Promise<Hit[]> {
     const { stores, maxSearchResults: most = Infinity, metadata = {} } = options
     if (!(most >= 1)) throw new RangeError('maxSearchResults must be at least 1.')
     const problem = metadataProblem(metadata, MAX_FILTERS)
     if (problem) throw new RangeError(`Metadata: ${problem}.`)
-    const all = [...this.collections.map(({ id }) => id), ...this.others.keys()]
+    const own = Object.keys(metadata).length > 0 ? [] : this.stores
+    const all = [...this.collections.map(({ id }) => id), ...own.map(({ name }) => name)]
     const names = stores ? known(stores, all) : all
     const read = this.collections.filter(({ id }) => names.includes(id))
-    const hasFilter = Object.keys(metadata).length > 0
-    const others = [...this.others].filter(([name]) => names.includes(name) && !hasFilter)
-    const searches = others.map(([, search]) => search(query, options.maxSearchResults))
-    const found = await Promise.all([this.search(query, read, metadata), ...searches])
+    const found = await Promise.all([
+      this.search(query, read, metadata),
+      ...own.map((store) =>
+        names.includes(store.name) ? store.hits(query, options.maxSearchResults) : [],
+      ),
+    ])
     const counts = new Map<string, number>()
     return this.best(found.flat()).filter(({ collection }) => {
       const count = (counts.get(collection) ?? 0) + 1
@@ -210,9 +218,7 @@ export class MemoryTurn {
     const all = await inTime('its namespaces', async () => Object.entries(await namespacesOf(one)))
     const found = all.map(([template, wanted]) =>
       inTime(template, async () => {
-        const namespace = resolve(template, this.identity)
-        const all = { ...wanted.metadata, ...metadata }
-        return retrieve(one, namespace, wanted, this.identity, query, all)
+        return retrieve(one, template, wanted, this.identity, query, metadata)
       }),
     )
     return (await Promise.all(found)).flat()
@@ -225,14 +231,21 @@ export const current = new AsyncLocalStorage<MemoryTurn>()
 /** Search one namespace of a memory. Throws MemoryUnavailable. */
 async function retrieve(
   { id, memory }: MemoryCollection,
-  namespace: Namespace,
+  template: string,
   wanted: NamespaceConfig,
   who: Who,
   query: string,
   metadata: Metadata,
 ): Promise<Hit[]> {
+  const namespace = resolve(template, who)
+  const filters: Metadata = { ...metadata, ...wanted.metadata }
+  // Where the file wants another value, there is nothing to find.
+  if (Object.entries(metadata).some(([key, value]) => filters[key] !== value)) return []
+  if (Object.keys(filters).length > MAX_FILTERS) {
+    throw new MemoryUnavailable(`with the metadata of its file, more than ${MAX_FILTERS} keys`)
+  }
   const count = Math.min(MAX_RESULTS, OVERFETCH * wanted.top_k)
-  const records = await memory.retrieve(namespace, query, count, who, metadata)
+  const records = await memory.retrieve(namespace, query, count, who, filters)
   const fitting = records.filter(({ score, text, namespace: where }) => {
     return score >= wanted.relevance_score && !isBlank(text) && namespace.holds(where)
   })

@@ -36,7 +36,7 @@ export async function show(
   } catch (error) {
     log('WARNING', `no notice is shown: memory/injection failed: ${describeFailure(error)}`)
   }
-  const text = texts.filter((it) => !isBlank(it)).join('\n\n')
+  const text = texts.filter((shown) => !isBlank(shown)).join('\n\n')
   return turn.show({ hits, text, notice: more })
 }
 

@@ -13,7 +13,7 @@ import { type Memory, type MemoryCollection, MemoryUnavailable, type Utterance }
 import { checkPolicy, checkResources } from './check.ts'
 import { LATER, type Report } from './erase.ts'
 import { LocalMemory } from './local.ts'
-import { areWhole, defaultTemplate, STRATEGY, type Who, resolve } from './namespaces.ts'
+import { areWhole, defaultTemplate, inFile, type Who, resolve } from './namespaces.ts'
 import { current, DEFAULT, MemoryTurn } from './recall.ts'
 import { Recorder } from './record.ts'
 import type { MemorySettings } from './settings.ts'
@@ -169,7 +169,11 @@ export class LongTermMemory extends Capability<MemorySettings> {
     const declared = backend.retrieval_config ?? null
     const [unset] = unsetVariables(this.settings, collection)
     const local = { [defaultTemplate(collection.scope.lifetime)]: DEFAULT }
-    const namespaces = unset ? ofFile(declared ?? local) : declared
+    const inFiles = Object.entries(declared ?? local).map(([name, config]) => [
+      inFile(name),
+      config,
+    ])
+    const namespaces = unset ? Object.fromEntries(inFiles) : declared
     const templates = Object.keys(namespaces ?? {})
     const needsProject = scope.lifetime === 'project' || templates.join().includes('{projectId}')
     const memory = unset
@@ -189,17 +193,11 @@ export class LongTermMemory extends Capability<MemorySettings> {
   }
 }
 
-/** Return what is declared as a file has it, which has one strategy. */
-function ofFile<Config>(declared: Record<string, Config>): Record<string, Config> {
-  const items = Object.entries(declared)
-  return Object.fromEntries(items.map(([name, it]) => [name.replaceAll(STRATEGY, 'local'), it]))
-}
-
 function problemOf({ id, needsProject, namespaces, projectId }: MemoryCollection): string {
   if (needsProject && !projectId) return `PROJECT_ID is not set, and collection ${id} needs it`
   try {
     for (const template of Object.keys(namespaces ?? {})) {
-      resolve(template.replaceAll(STRATEGY, 'm'), { actor: 'a', sessionId: 's', projectId })
+      resolve(inFile(template), { actor: 'a', sessionId: 's', projectId })
     }
   } catch (error) {
     if (!(error instanceof RangeError)) throw error

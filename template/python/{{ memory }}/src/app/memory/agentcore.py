@@ -132,7 +132,7 @@ class AgentCore:
         if event.project_id is not None:  # the service allows keys in lower case only
             given["extractionConfig"] = {"namespaceVariables": {"projectid": event.project_id}}
         if event.metadata:
-            given["metadata"] = {key: {"stringValue": it} for key, it in event.metadata.items()}
+            given["metadata"] = {key: {"stringValue": text} for key, text in event.metadata.items()}
         await self.call("record", "create_event", clientToken=event.token, **given)
 
     async def describe(self) -> dict[str, Any]:

@@ -18,7 +18,7 @@ MAX_ENTRIES: int | None = None
 
 def query(context: InjectionContext) -> str:
     """Return the text to search for; for "" nothing is searched, and no memory is shown."""
-    return context.said or context.prompt
+    return context.prompt if TRIGGER == "userTurn" else context.said or context.prompt
 
 
 def format_memories(hits: Sequence[Hit]) -> str:

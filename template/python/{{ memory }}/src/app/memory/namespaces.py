@@ -7,7 +7,7 @@ from hashlib import sha256
 from typing import Any
 
 PLACEHOLDER = re.compile(r"\{(\w+)\}")
-STRATEGY = "{memoryStrategyId}"  # filled in from the memory resource, before the others
+STRATEGY = "{memoryStrategyId}"  # filled in before the others, from the memory resource
 
 
 @dataclass(frozen=True)
@@ -81,6 +81,11 @@ def event_session(session_id: str) -> str:
 def are_whole(templates: Collection[str] | None) -> bool:
     """Whether templates can be searched without a description of the memory resource."""
     return templates is not None and not any(STRATEGY in template for template in templates)
+
+
+def in_file(template: str) -> str:
+    """Return a template for a local memory, which has one strategy."""
+    return template.replace(STRATEGY, "local")
 
 
 def of_strategies(template: str, memory: dict[str, Any]) -> list[str]:

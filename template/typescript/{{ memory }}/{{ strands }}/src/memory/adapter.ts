@@ -49,7 +49,7 @@ export function addMemory(longTerm: LongTermMemory, turn: MemoryTurn, options: O
     return new GuardedStore(store, settings.recallTimeoutSeconds)
   })
   guarded.set(turn, { stores: own, model })
-  for (const store of own) turn.others.set(store.name, (...values) => store.hits(...values))
+  turn.stores.push(...own)
   const adds = settings.addMemoryTool > 0 && writers.length > 0
   const shown = readers.length > 0 || !adds ? readers : writers.slice(0, 1)
   const stores: MemoryStore[] = shown.map(

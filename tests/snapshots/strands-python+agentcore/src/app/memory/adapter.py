@@ -207,7 +207,8 @@ class TurnManager(sdk.MemoryManager):
         users = [n for n, message in enumerate(messages) if message["role"] == "user"]
         place = max(n for n in users if "toolResult" not in messages[n]["content"][0])
         content = messages[place]["content"]
-        steps = [_text(it) for it in messages[place + 1 :] if it["role"] == "assistant"]
+        after = messages[place + 1 :]
+        steps = [_text(message) for message in after if message["role"] == "assistant"]
         said = steps[-1] if steps else ""
         shown = await show(turn, _text(messages[place]), said, messages, self._search)
         if not shown.text or isinstance(context.model, RecallingModel):
@@ -247,7 +248,6 @@ def prepare(turn: MemoryTurn, options: dict[str, Any], settings: MemorySettings)
     turn.model = options["model"]
     seconds = settings.recall_timeout_seconds
     turn.stores = [GuardedStore(store, seconds) for store in own_stores(turn.who)]
-    turn.others = {store.name: store.hits for store in turn.stores}
     readers = {reader.id: [reader] for reader in turn.readers}
     adds = bool(settings.add_memory_tool) and turn.is_writable
     if adds and not readers:

@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 from ..collections.check import Project
 from ..collections.reader import Document, finding, read_document
@@ -59,16 +60,16 @@ async def _check(
     if resource["status"] != "ACTIVE":
         message = f"The memory is {resource['status']}, and cannot be used until it is ACTIVE."
         return [document.finding("AML-W243", message, *where)]
+    found = _check_metadata(collection, resource, document)
     strategies = resource.get("strategies", [])
     if not all(written_templates({"strategies": [strategy]}) for strategy in strategies):
-        return []  # a strategy that writes to namespaces of its own choice
+        return found  # a strategy that writes to namespaces of its own choice
     written = written_templates(resource)
     if collection.namespaces is None:
         if collection.lifetime != "user" or "{actorId}" in " ".join(written):
             return []
         message = "No strategy of the memory writes for each {actorId}: add one."
         return [document.finding("AML-W246", message, *CONFIG)]
-    found = Findings()
     has_key = any(key["key"] == "projectid" for key in resource.get("namespaceKeys", []))
     for template in collection.namespaces:
         asked = template.replace("{projectId}", project_id or "{projectId}")
@@ -82,3 +83,19 @@ async def _check(
         message = f"No strategy of the memory writes to {template}: {message}."
         found.append(document.finding(id, message, *CONFIG, template))
     return found
+
+
+def _check_metadata(
+    collection: MemoryCollection, resource: dict[str, Any], document: Document
+) -> Findings:
+    indexed = {entry["key"] for entry in resource.get("indexedKeys", [])}
+    return [
+        document.finding(
+            "AML-W249",
+            f"The memory does not index {key}: add it to the indexed keys, or no search finds it.",
+            *(*CONFIG, template, "metadata"),
+        )
+        for template, config in (collection.namespaces or {}).items()
+        for key in config.metadata
+        if key not in indexed
+    ]

@@ -13,9 +13,9 @@ from .local import LocalMemory
 from .long_term import LongTermMemory, default_template
 from .namespaces import (
     PLACEHOLDER,
-    STRATEGY,
     Namespace,
     Who,
+    in_file,
     of_strategies,
     resolve,
     written_templates,
@@ -132,8 +132,7 @@ class Erasure:
         assert isinstance(collection.backend, AgentCoreConfig)
         declared = [*(collection.backend.retrieval_config or {})]
         if isinstance(memory, LocalMemory):
-            declared = declared or [default_template(collection)]
-            return [name.replace(STRATEGY, "local") for name in declared]
+            return [in_file(name) for name in declared or [default_template(collection)]]
         with self._attempt(
             f"records of collection {collection.collection_id} in all its namespaces"
         ):

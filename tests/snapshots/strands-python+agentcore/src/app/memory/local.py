@@ -63,7 +63,7 @@ class LocalMemory:
         """Keep the texts of an event, once for each token."""
         who, at = event.who, event.at.isoformat()
         head: Row = {"event": str(uuid4()), "token": event.token, "actor": who.actor}
-        items = [it[:2] for it in event.utterances]
+        items = [utterance[:2] for utterance in event.utterances]
         head |= {"session": event_session(who.session_id), "at": at, "items": items}
         # Only user messages: the offline model repeats them, which would fill the memory.
         rows = [head] + [

@@ -17,7 +17,7 @@ from . import adapter, agentcore
 from .base import Memory, MemoryCollection, MemoryUnavailable
 from .check import check_policy, check_resources
 from .local import LocalMemory
-from .namespaces import STRATEGY, Who, are_whole, resolve
+from .namespaces import Who, are_whole, in_file, resolve
 from .recall import MemoryTurn, current
 from .record import IsForgotten, Recorder
 from .settings import MemorySettings
@@ -63,8 +63,7 @@ class LongTermMemory(Capability):
         memory: Memory
         if unset := unset_variables(self.settings, collection):
             declared = declared or {default_template(collection): NamespaceConfig()}
-            # A file has one strategy.
-            declared = {name.replace(STRATEGY, "local"): it for name, it in declared.items()}
+            declared = {in_file(template): config for template, config in declared.items()}
             memory = LocalMemory(id, [*declared], f", until {unset[0]} is set")
         else:
             (ref,) = backend.secret_refs()
@@ -208,7 +207,7 @@ def _problem(collection: MemoryCollection) -> str:
         return f"PROJECT_ID is not set, and collection {collection.id} needs it"
     try:
         for template in collection.namespaces or {}:
-            resolve(template.replace(STRATEGY, "m"), Who("a", "s", collection.project_id))
+            resolve(in_file(template), Who("a", "s", collection.project_id))
     except ValueError as error:
         return f"collection {collection.id}: {error}"
     return ""

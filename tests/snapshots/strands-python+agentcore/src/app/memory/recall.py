@@ -3,7 +3,7 @@
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
+from collections.abc import AsyncIterator, Collection, Sequence
 from contextlib import asynccontextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ from .base import (
     Utterance,
     describe_failure,
 )
-from .namespaces import Namespace, Who, are_whole, of_strategies, resolve, written_templates
+from .namespaces import Who, are_whole, of_strategies, resolve, written_templates
 
 log = logging.getLogger(__name__)
 Readers = Sequence[MemoryCollection]
@@ -84,8 +84,6 @@ class MemoryTurn:
         self.first: asyncio.Future[Sequence[Hit]] | None = None  # what is found for "userTurn"
         self.calls = 0  # of models
         self.stores: list[Any] = []  # of the owner
-        # Their searches, by name: at most so many hits for a query.
-        self.others = dict[str, Callable[[str, int | None], Awaitable[Sequence[Hit]]]]()
         self.is_over = False
         self.model: Any = None  # of the turn
         self._warming, self._seconds, self.writers = warming, seconds, writers
@@ -124,19 +122,20 @@ class MemoryTurn:
     ) -> list[Hit]:
         """Search stores by name, None for all, for at most `most` hits of each.
 
-        Raises ValueError for an unknown store and what a search does not allow. With metadata,
-        stores of the owner are left out: they have no filter.
+        Raises ValueError for an unknown store and what a search does not allow. A search by
+        metadata knows no stores of the owner: they have no filter.
         """
         if most is not None and most < 1:
             raise ValueError("max_search_results must be at least 1.")
         if problem := metadata_problem(metadata or {}, MAX_FILTERS):
             raise ValueError(f"Metadata: {problem}.")
-        known = [*(reader.id for reader in self.readers), *self.others]
+        own = [] if metadata else self.stores
+        known = [*(reader.id for reader in self.readers), *(store.name for store in own)]
         names = known if stores is None else _known(stores, known)
         readers = [reader for reader in self.readers if reader.id in names]
-        others = () if metadata else [it for name, it in self.others.items() if name in names]
         found = await asyncio.gather(
-            self.search(query, readers, metadata or {}), *[it(query, most) for it in others]
+            self.search(query, readers, metadata or {}),
+            *[store.hits(query, most) for store in own if store.name in names],
         )
         hits, counts = list[Hit](), Counter[str]()
         for hit in best([hit for some in found for hit in some]):
@@ -160,7 +159,9 @@ class MemoryTurn:
             await asyncio.wait(self._warming)
         end = asyncio.get_running_loop().time() + self._seconds
         readers = self.readers if readers is None else readers
-        found = await asyncio.gather(*[self._read(it, query, end, metadata) for it in readers])
+        found = await asyncio.gather(
+            *[self._read(reader, query, end, metadata) for reader in readers]
+        )
         return best([hit for hits in found for hit in hits])
 
     async def _read(
@@ -173,8 +174,7 @@ class MemoryTurn:
         async def read(template: str, config: NamespaceConfig) -> list[Hit]:
             hits: list[Hit] = []
             async with self._fail_open(f"{reader.id}, {template}", end):
-                namespace, wanted = resolve(template, self.who), {**config.metadata, **metadata}
-                hits = await _retrieve(reader, namespace, config, self.who, query, wanted)
+                hits = await _retrieve(reader, template, config, self.who, query, metadata)
             return hits
 
         found = await asyncio.gather(*[read(*item) for item in namespaces.items()])
@@ -214,14 +214,19 @@ async def _namespaces(reader: MemoryCollection) -> dict[str, NamespaceConfig]:
 
 async def _retrieve(
     reader: MemoryCollection,
-    namespace: Namespace,
+    template: str,
     config: NamespaceConfig,
     who: Who,
     query: str,
     metadata: Metadata,
 ) -> list[Hit]:
+    namespace, wanted = resolve(template, who), {**metadata, **config.metadata}
+    if not metadata.items() <= wanted.items():
+        return []  # the file wants another value
+    if len(wanted) > MAX_FILTERS:
+        raise MemoryUnavailable(f"with the metadata of its file, more than {MAX_FILTERS} keys")
     limit = min(MAX_RESULTS, OVERFETCH * config.top_k)
-    records = await reader.traced.retrieve(who, namespace, query, limit, metadata)
+    records = await reader.traced.retrieve(who, namespace, query, limit, wanted)
     return [
         Hit(**vars(record) | {"collection": reader.id})
         for record in sorted(records, key=lambda record: -record.score)

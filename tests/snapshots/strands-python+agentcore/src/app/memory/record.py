@@ -46,12 +46,12 @@ class Recorder:
 
     def record(self, who: Who, utterances: Sequence[Utterance], began: datetime) -> None:
         """Send the texts of a turn, in order, without blank texts; `began` is its start."""
-        texts = split_utterances([_with_metadata(who, it) for it in utterances])
+        texts = split_utterances([_with_metadata(who, utterance) for utterance in utterances])
         for name, queue in self._events.items():
-            told = [it for it in texts if it.stores is None or name in it.stores]
-            if told:
-                size = sum(len(it.text.encode()) for it in told)
-                queue.put(Waiting((who, told, began), size))
+            own = [text for text in texts if text.stores is None or name in text.stores]
+            if own:
+                size = sum(len(text.text.encode()) for text in own)
+                queue.put(Waiting((who, own, began), size))
 
     def put(self, name: str, attempt: Callable[[], Awaitable[object]], size: int) -> None:
         """Repeat other work of a turn until it succeeds; work of the same name is in order."""
@@ -109,7 +109,7 @@ def _events(who: Who, turns: list[Said], writer: MemoryCollection) -> deque[Even
     texts = [text for texts, _ in turns for text in texts]
     parts = [
         same[start : start + MAX_UTTERANCES]
-        for same in ([*group] for _, group in groupby(texts, key=lambda it: it.metadata))
+        for same in ([*group] for _, group in groupby(texts, key=lambda text: text.metadata))
         for start in range(0, len(same), MAX_UTTERANCES)
     ]
     return deque(Event(who, part, str(uuid4()), turns[0][1], writer.project_id) for part in parts)
@@ -117,12 +117,16 @@ def _events(who: Who, turns: list[Said], writer: MemoryCollection) -> deque[Even
 
 def split_utterances(utterances: Sequence[Utterance]) -> list[Utterance]:
     """Return texts as the service accepts them: adjacent ones joined, long ones split."""
-    texts = [it._replace(text=well_formed(it.text)) for it in utterances if not is_blank(it.text)]
-    groups = ([*same] for _, same in groupby(texts, key=lambda it: it._replace(text="")))
+    texts = [
+        utterance._replace(text=well_formed(utterance.text))
+        for utterance in utterances
+        if not is_blank(utterance.text)
+    ]
+    groups = ([*same] for _, same in groupby(texts, key=lambda text: text._replace(text="")))
     return [
         same[0]._replace(text=piece)
         for same in groups
-        for piece in _split("\n\n".join(it.text for it in same))
+        for piece in _split("\n\n".join(text.text for text in same))
         if not is_blank(piece)
     ]
 

@@ -110,9 +110,11 @@ def with_memory(model: ai.Model) -> ai.Model:
 
 def prepare(turn: MemoryTurn, options: dict[str, Any], settings: MemorySettings) -> None:
     """Add memories and their tools to the options of the agent of a turn."""
-    options["model"] = with_memory(options["model"])
-    options["tools"] += [search_memory] if turn.readers else []
-    options["tools"] += [add_memory] if settings.add_memory_tool and turn.is_writable else []
+    tools = [search_memory] if turn.readers else []
+    tools += [add_memory] if settings.add_memory_tool and turn.is_writable else []
+    if tools:
+        options["tools"] += tools
+        options["model"] = with_memory(options["model"])
 
 
 def record(recorder: Recorder, turn: MemoryTurn, messages: Sequence[ai.messages.Message]) -> None:
