@@ -23,9 +23,12 @@ def renders(target: str) -> Iterator[tuple[str, dict[str, Any]]]:
     for store in STORES:
         yield f"{target}+{store}", {"target": target, "session_store": store}
     yield f"{target}+agentcore", {"target": target, **memory}
+    yield f"{target}+knowledge-base", {"target": target, "long_term_memory": "knowledge-base"}
     yield f"{target}+agentcore+runtime", {"target": target, **memory, "deploy": "agentcore"}
     valkey = {"target": target, "session_store": "valkey"}
     yield f"{target}+valkey+agentcore", {**valkey, **memory}
+    both = "agentcore-and-knowledge-base"
+    yield f"{target}+valkey+agentcore+knowledge-base", {**valkey, "long_term_memory": both}
     yield f"{target}+valkey+container", {**valkey, "deploy": "container"}
     for extra in EXTRAS:
         yield f"{target}+{extra}", {"target": target, "extras": [extra]}

@@ -109,7 +109,7 @@ def test_no_two_vectors_are_the_same() -> None:
 
 
 def test_the_examples_are_of_each_backend() -> None:
-    assert {*RENDERS.values()} == {*STORES, "agentcore"}
+    assert {*RENDERS.values()} == {*STORES, "agentcore", "knowledge-base"}
 
 
 @pytest.mark.slow

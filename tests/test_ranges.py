@@ -24,7 +24,12 @@ from tests.collections_check import (
 from tests.conftest import Once
 
 # A field of one backend or transport is tried in the examples of it, any other in this one.
-OF_TYPE = {"agentcore_memory": ["agentcore"], "custom": ["rest", "lambda"], "rest-api": ["rest"]}
+OF_TYPE = {
+    "agentcore_memory": ["agentcore"],
+    "custom": ["rest", "lambda"],
+    "knowledge_base": ["knowledge-base"],
+    "rest-api": ["rest"],
+}
 PATHS = {"agent": "agents/support.agent.md", "iam": "iam/support.iam.md"}
 # What a text, a number and a truth value are not.
 OTHERS = ["null", "[]", "{}", "7", "0.5", "true", '"true"', '"7"', '""']

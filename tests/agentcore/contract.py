@@ -1,4 +1,4 @@
-"""AWS's contract of AgentCore Memory, from botocore's own service models: routes and messages."""
+"""AWS's contract of a memory, from botocore's own service models: routes and messages."""
 
 import json
 from functools import cache
@@ -20,7 +20,16 @@ PLANES = {
         *("CreateMemory", "GetMemory", "UpdateMemory", "ListMemories", "DeleteMemory"),
     ),
 }
-OPERATIONS = frozenset(name for names in PLANES.values() for name in names)
+KNOWLEDGE_BASES = {
+    "bedrock-agent-runtime": ("Retrieve",),
+    "bedrock-agent": (
+        *("IngestKnowledgeBaseDocuments", "ListKnowledgeBaseDocuments"),
+        *("DeleteKnowledgeBaseDocuments", "GetKnowledgeBase", "GetDataSource"),
+    ),
+}
+OPERATIONS = frozenset(
+    name for planes in (PLANES, KNOWLEDGE_BASES) for names in planes.values() for name in names
+)
 
 
 class WrongReplyError(Exception):
@@ -120,10 +129,10 @@ class Operation:
 class Contract:
     """All operations of both planes, found by method and path."""
 
-    def __init__(self) -> None:
+    def __init__(self, planes: dict[str, tuple[str, ...]]) -> None:
         loader = Loader()
         self.operations: dict[str, Operation] = {}
-        for service, names in PLANES.items():
+        for service, names in planes.items():
             model = ServiceModel(loader.load_service_model(service, "service-2"), service)
             for name in names:
                 self.operations[name] = Operation(model.operation_model(name))
@@ -141,9 +150,9 @@ class Contract:
 
 
 @cache
-def contract() -> Contract:
-    """The contract; reading the models takes a while, so it is read once."""
-    return Contract()
+def contract(signed_for: str) -> Contract:
+    """The contract of a service by the name in its signatures, which takes a while to read."""
+    return Contract({"bedrock-agentcore": PLANES, "bedrock": KNOWLEDGE_BASES}[signed_for])
 
 
 def _segments(path: str) -> list[str]:

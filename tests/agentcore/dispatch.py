@@ -4,21 +4,27 @@ import json
 import re
 import threading
 import time
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from tests.agentcore.calls import Call, Calls
 from tests.agentcore.contract import Operation, Request, WrongReplyError, contract
 from tests.agentcore.faults import Fault, Faults
-from tests.agentcore.memory import Service
 from tests.agentcore.shapes import Omissions
 from tests.agentcore.state import Given, ServiceError
 
-SIGNED = re.compile(r"AWS4-\S+ Credential=\S+/bedrock-agentcore/aws4_request,.*Signature=\w+")
+SIGNED = r"AWS4-\S+ Credential=\S+/%s/aws4_request,.*Signature=\w+"
 JSON = "application/json"
 
 
 class Cut(Exception):  # noqa: N818 (no error: what a test asked for)
     """The connection closes without an answer."""
+
+
+class Service(Protocol):
+    """What is behind the operations."""
+
+    def call(self, operation: str, given: Given) -> Given:
+        """What the operation of that name answers. Raises ServiceError."""
 
 
 class Answer(NamedTuple):
@@ -35,12 +41,14 @@ class Dispatcher:
     it from the list.
     """
 
+    signed_for = "bedrock-agentcore"
+
     def __init__(self, service: Service) -> None:
-        self.service = service
+        self.behind = service
         self.faults = Faults()
         self.calls = Calls()
         self.violations: list[str] = []
-        self._contract = contract()
+        self._contract = contract(self.signed_for)
         self._lock = threading.Lock()
 
     def take_violations(self) -> list[str]:
@@ -70,8 +78,8 @@ class Dispatcher:
     def _answer(self, operation: Operation, request: Request, call: Call, signature: str) -> Answer:
         for name in request.unknown:
             self._violated(f"{operation.name}: unknown field {name}")
-        if not SIGNED.match(signature):
-            self._violated(f"{operation.name}: not signed for bedrock-agentcore")
+        if not re.match(SIGNED % self.signed_for, signature):
+            self._violated(f"{operation.name}: not signed for {self.signed_for}")
             return self._error(operation, _error("AccessDeniedException", "Missing token"))
         fault = self.faults.take(operation.name, request.given)
         if fault is not None:
@@ -100,7 +108,7 @@ class Dispatcher:
         try:
             if request.problems:
                 raise _refusal(request)
-            reply = self.service.call(operation.name, request.given)
+            reply = self.behind.call(operation.name, request.given)
             body = operation.write(reply, _omissions(operation, request.given))
             return Answer(operation.status, body)
         except ServiceError as error:

@@ -11,10 +11,10 @@ import uuid
 from contextlib import suppress
 from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any, cast
+from typing import Any, Self, cast
 
-from tests.agentcore.dispatch import Answer, Cut, Dispatcher
-from tests.agentcore.memory import Service
+from tests.agentcore.dispatch import Answer, Cut, Dispatcher, Service
+from tests.agentcore.memory import Service as Memories
 from tests.agentcore.state import Given
 
 STRATEGIES = {
@@ -91,11 +91,11 @@ class Handler(BaseHTTPRequestHandler):
         pass
 
 
-class AgentCore(Dispatcher):
-    """The server: `with AgentCore() as server`. stop() keeps what it knows, and its port."""
+class LocalServer(Dispatcher):
+    """A server: `with ... as server`. stop() keeps what it knows, and its port."""
 
-    def __init__(self, extraction_delay: float = 0.0, port: int = 0) -> None:
-        super().__init__(Service(extraction_delay))
+    def __init__(self, service: Service, port: int = 0) -> None:
+        super().__init__(service)
         self.port = port
         self._listener: Listener | None = None
 
@@ -116,7 +116,7 @@ class AgentCore(Dispatcher):
             with suppress(OSError):
                 connection.shutdown(socket.SHUT_RDWR)
 
-    def __enter__(self) -> "AgentCore":
+    def __enter__(self) -> Self:
         self.start()
         return self
 
@@ -126,6 +126,14 @@ class AgentCore(Dispatcher):
     @property
     def url(self) -> str:
         return f"http://127.0.0.1:{self.port}"
+
+
+class AgentCore(LocalServer):
+    """AgentCore Memory."""
+
+    def __init__(self, extraction_delay: float = 0.0, port: int = 0) -> None:
+        self.service = Memories(extraction_delay)
+        super().__init__(self.service, port)
 
     def environment(self) -> dict[str, str]:
         """The variables that bring every AWS SDK here."""

@@ -109,7 +109,9 @@ class Check:
     def _boolean(self, _: Any, value: Any, path: str) -> Any:
         return value if isinstance(value, bool) else self._unreadable(path, "a boolean", value)
 
-    def _timestamp(self, _: Any, value: Any, path: str) -> Any:
+    def _timestamp(self, shape: Any, value: Any, path: str) -> Any:
+        if self._writes and shape.serialization.get("timestampFormat") == "iso8601":
+            return value.isoformat()
         if self._writes:
             if not isinstance(value, datetime) or value.tzinfo is None:
                 return self._unreadable(path, "a time with a zone", value)

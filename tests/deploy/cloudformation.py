@@ -20,8 +20,16 @@ CREATED = {
     ),
     "Memory.MemoryArn": f"arn:aws:bedrock-agentcore:{REGION}:{ACCOUNT}:memory/{MEMORY}",
     "Memory.MemoryId": MEMORY,
+    "DataSource.DataSourceId": "DS12345678",
+    "KnowledgeBase": "KB12345678",
+    "KnowledgeBase.KnowledgeBaseArn": (
+        f"arn:aws:bedrock:{REGION}:{ACCOUNT}:knowledge-base/KB12345678"
+    ),
+    "KnowledgeBaseRole.Arn": f"arn:aws:iam::{ACCOUNT}:role/my-agent-KnowledgeBaseRole-0123456789",
     "Sessions": BUCKET,
     "Sessions.Arn": f"arn:aws:s3:::{BUCKET}",
+    "VectorIndex.IndexArn": f"arn:aws:s3vectors:{REGION}:{ACCOUNT}:bucket/vectors/index/facts",
+    "Vectors.VectorBucketArn": f"arn:aws:s3vectors:{REGION}:{ACCOUNT}:bucket/vectors",
 }
 
 

@@ -48,6 +48,7 @@ RENDERS = {
         {"session_store": "valkey", "model": "anthropic", "long_term_memory": "none"},
     ),
     "fallback": ("strands-python+fallback", {"deploy": "agentcore"}),
+    "knowledge-base": ("vercel-python+knowledge-base", {"deploy": "agentcore"}),
     "gateway": ("vercel-typescript", {"deploy": "agentcore", "model": "gateway"}),
 }
 USUAL = ("strands-python", "vercel-typescript")
@@ -64,6 +65,13 @@ SHELL = {
     "SESSIONS_TOKEN": "token",
     "SECRETS_VALKEY_SESSIONS": "valkeys://valkey.example.com:6379",
 }
+# The resources of a knowledge base, and what CloudFormation adds to those without a name.
+KNOWLEDGE_BASE = [
+    ("s3vectors", "CreateIndex", "VectorIndex"),
+    ("bedrock-agent", "CreateKnowledgeBase", "KnowledgeBase"),
+    ("bedrock-agent", "CreateDataSource", "DataSource"),
+]
+NAMED = {"VectorIndex": {"IndexName": "facts"}, "KnowledgeBase": {}, "DataSource": {}}
 CONTROL = botocore.session.get_session().get_service_model("bedrock-agentcore-control")
 
 
@@ -121,6 +129,11 @@ def test_aws_accepts_the_resources(name: str) -> None:
     if "Memory" in stack.declared["Resources"]:
         operation = CONTROL.operation_model("CreateMemory")
         request(operation.input_shape, stack.properties("Memory"))
+    for service, operation, resource in KNOWLEDGE_BASE:
+        if resource in stack.declared["Resources"]:
+            model = botocore.session.get_session().get_service_model(service)
+            properties = stack.properties(resource)
+            request(model.operation_model(operation).input_shape, {**NAMED[resource], **properties})
 
 
 @pytest.mark.slow

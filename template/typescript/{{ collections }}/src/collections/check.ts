@@ -7,7 +7,7 @@ import type { z } from 'zod'
 
 import { isBlank } from '../contract.ts'
 import type { Finding } from '../findings.ts'
-import { backendFindings, OtherConfig, secretRefs } from './backends.ts'
+import { ANSWERS, backendFindings, OtherConfig, secretRefs } from './backends.ts'
 import { Agent, Collection, Grants } from './models.ts'
 import { type Document, finding, type Findings, type Path, readDocument } from './reader.ts'
 import { hasAwsCredentials, isSet, readVariable, SecretError, variableOf } from './secrets.ts'
@@ -194,8 +194,7 @@ function* checkRunningAgent(files: Files, agentId: string | null): Findings {
     const { document, model } = collections.get(id) ?? {}
     const type: string | undefined = OtherConfig.safeParse(model?.backend).data?.type
     if (!document || !type) continue
-    const isMemory = type === 'agentcore_memory'
-    const answer = isMemory ? 'long_term_memory=agentcore' : `session_store=${type}`
+    const answer = ANSWERS[type] ?? `session_store=${type}`
     const what = `This project has no code for backend type ${type}`
     // Without this file, whose backend is the owner's.
     const message = `${what}: run \`${UPDATE} ${answer} -x ${document.file}\`.`
@@ -292,7 +291,9 @@ function* checkAgent(file: File<Agent>, agent: Agent, { collections, grants }: F
         yield document.finding('AML-E10C', message, ...path)
       }
     } else if (access === 'write') {
-      for (const { reference } of secretRefs(found.model.backend)) {
+      const { backend } = found.model
+      const isAlone = backend.type === 'agentcore_memory'
+      for (const { reference } of isAlone ? secretRefs(backend) : []) {
         const other = writers.get(reference) ?? id
         writers.set(reference, other)
         if (other === id) continue

@@ -2,46 +2,26 @@
 
 import { AsyncLocalStorage } from 'node:async_hooks'
 
-import { MAX_FILTERS, metadataProblem, NamespaceConfig } from '../collections/memory_backend.ts'
+import {
+  MAX_FILTERS,
+  metadataProblem,
+  type NamespaceConfig,
+} from '../collections/memory_backend.ts'
 import { isBlank } from '../contract.ts'
 import { log } from '../log.ts'
 import { bounded, describeFailure, type MemoryCollection, type MemoryRecord } from './base.ts'
 import { MemoryUnavailable, type Metadata, type Utterance } from './base.ts'
-import { areWhole, ofStrategies, resolve, type Who, writtenTemplates } from './namespaces.ts'
+import { resolve, type Who } from './namespaces.ts'
 
 export const MAX_QUERY_CHARS = 10_000 // UTF-16 units, as the service counts
 const MAX_RESULTS = 100 // of one call
 const OVERFETCH = 4 // some records are not relevant enough
-export const DEFAULT = NamespaceConfig.parse({})
 const MAX_BLOCK_CHARS = 20_000
 const ESCAPES: Record<string, string> = { '&': '&amp;', '<': '&lt;', '>': '&gt;', '"': '&quot;' }
 
 /** A record, and the collection that it is from. */
 export interface Hit extends MemoryRecord {
   readonly collection: string
-}
-
-/** Return the search limits of each namespace template. Throws MemoryUnavailable. */
-async function namespacesOf(
-  collection: MemoryCollection,
-): Promise<Record<string, NamespaceConfig>> {
-  const declared = collection.namespaces
-  if (declared && areWhole(Object.keys(declared))) return declared
-  const { strategies = [] } = await collection.memory.describe()
-  const isOwn = collection.lifetime === 'user' // actors share the others
-  const kept = declared
-    ? Object.entries(declared).flatMap(([template, config]) =>
-        ofStrategies(template, strategies).map((path) => [path, config] as const),
-      )
-    : writtenTemplates(strategies)
-        .filter((one) => !isOwn || one.includes('{actorId}'))
-        .map((one) => [one, DEFAULT] as const)
-  if (declared && kept.length === 0) {
-    throw new MemoryUnavailable('no strategy of the memory writes to them')
-  }
-  const wanted = Object.fromEntries(kept)
-  if (kept.length > 0) collection.namespaces = wanted // else ask again next turn
-  return wanted
 }
 
 /** A model call that memories may be shown to. */
@@ -136,7 +116,7 @@ export class MemoryTurn {
     if (this.isOver) throw new Error('The turn is over.')
     const problem = metadataProblem(metadata)
     if (problem) throw new RangeError(`Metadata: ${problem}.`)
-    this.added.push(['USER', text, metadata, stores && known(stores, this.#writers)])
+    this.added.push(['USER', text, metadata, stores && known(stores, this.#writers), true])
   }
 
   /**
@@ -215,7 +195,9 @@ export class MemoryTurn {
         return []
       }
     }
-    const all = await inTime('its namespaces', async () => Object.entries(await namespacesOf(one)))
+    const all = await inTime('its namespaces', async () =>
+      Object.entries(await one.memory.namespaces(one)),
+    )
     const found = all.map(([template, wanted]) =>
       inTime(template, async () => {
         return retrieve(one, template, wanted, this.identity, query, metadata)

@@ -10,7 +10,7 @@ from pydantic import BaseModel, ValidationError
 
 from ..contract import is_blank
 from ..findings import errors_of
-from .backends import OtherConfig
+from .backends import ANSWERS, OtherConfig
 from .fields import SecretRef
 from .models import Agent, Collection, Grants
 from .reader import Document, FieldPath, Findings, finding, read_document
@@ -20,7 +20,6 @@ SENTENCE_END = re.compile("(?<![.!?])[.!?]+(?:[ \t\n]+|$)|[\u3002\uff01\uff1f]+"
 BREADTH = {"none": 0, "session": 1, "project": 2, "user": 3}
 # The fields whose type selects one of several models.
 UNIONS = {("backend",), ("backend", "transport")}
-ANSWERS = {"agentcore_memory": "long_term_memory=agentcore"}
 # The id and the end of the message about a reference to a collection of this status.
 STATUS = {
     "disabled": ("AML-E102", "disabled: remove it from this list"),
@@ -252,7 +251,8 @@ def _check_agent(name: str, document: Document, agent: Agent, files: Files) -> F
                     message = f"Sessions are loaded before turns: add {id} to read_collections too."
                     yield document.finding("AML-E10C", message, *path)
             elif access == "write":
-                for memory in collection.backend.secret_refs():
+                is_alone = collection.backend.type == "agentcore_memory"
+                for memory in collection.backend.secret_refs() if is_alone else ():
                     if memories.setdefault(memory, id) != id:
                         message = f"{id} and {memories[memory]} write to the same memory: "
                         yield document.finding("AML-E111", message + "write to one of them.", *path)

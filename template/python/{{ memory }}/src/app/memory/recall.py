@@ -17,11 +17,12 @@ from .base import (
     MemoryCollection,
     MemoryUnavailable,
     Metadata,
+    Namespaces,
     Record,
     Utterance,
     describe_failure,
 )
-from .namespaces import Who, are_whole, of_strategies, resolve, written_templates
+from .namespaces import Who, resolve
 
 log = logging.getLogger(__name__)
 Readers = Sequence[MemoryCollection]
@@ -106,7 +107,7 @@ class MemoryTurn:
         if problem := metadata_problem(metadata or {}):
             raise ValueError(f"Metadata: {problem}.")
         names = None if stores is None else tuple(_known(stores, self.writers))
-        self.added.append(Utterance("USER", text, metadata or {}, names))
+        self.added.append(Utterance("USER", text, metadata or {}, names, True))
 
     def end(self) -> list[Utterance]:
         """End a committed turn, and return the texts that it added."""
@@ -167,9 +168,9 @@ class MemoryTurn:
     async def _read(
         self, reader: MemoryCollection, query: str, end: float, metadata: Metadata
     ) -> list[Hit]:
-        namespaces: dict[str, NamespaceConfig] = {}
+        namespaces: Namespaces = {}
         async with self._fail_open(f"{reader.id}, its namespaces", end):
-            namespaces = await _namespaces(reader)
+            namespaces = await reader.traced.namespaces(reader)
 
         async def read(template: str, config: NamespaceConfig) -> list[Hit]:
             hits: list[Hit] = []
@@ -192,24 +193,6 @@ class MemoryTurn:
 
 
 current: ContextVar[MemoryTurn] = ContextVar("turn")  # inherited by the tools of the turn
-
-
-async def _namespaces(reader: MemoryCollection) -> dict[str, NamespaceConfig]:
-    declared = reader.namespaces
-    if declared is not None and are_whole(declared):
-        return declared
-    memory = await reader.traced.describe()
-    if declared is None:
-        required = "{actorId}" if reader.lifetime == "user" else ""  # no namespace of two actors
-        templates = [one for one in written_templates(memory) if required in one]
-        found = {template: NamespaceConfig() for template in templates}
-    else:
-        items = declared.items()
-        found = {path: config for name, config in items for path in of_strategies(name, memory)}
-        if not found:
-            raise MemoryUnavailable("no strategy of the memory writes to them")
-    reader.namespaces = found or None
-    return found
 
 
 async def _retrieve(

@@ -1,9 +1,5 @@
 // Long-term memory for an agent of Strands: its memory manager, and the stores that it searches.
 
-import type {
-  BedrockAgentCoreClient,
-  RetrieveMemoryRecordsCommand,
-} from '@aws-sdk/client-bedrock-agentcore'
 import {
   type ExtractionResult,
   InvokeModelStage,
@@ -21,11 +17,9 @@ import type { Options } from '../capability.ts'
 import { isBlank } from '../contract.ts'
 import { log } from '../log.ts'
 import { OfflineModel } from '../offline_model.ts'
-import { AgentCore as Service, type Clients, filtersFor } from './agentcore.ts'
 import { bounded, describeFailure, type MemoryCollection } from './base.ts'
-import type { Memory, MemoryRecord, Metadata, Utterance } from './base.ts'
+import type { Metadata, Utterance } from './base.ts'
 import type { LongTermMemory } from './long_term.ts'
-import { eventSession, type Namespace, type Who } from './namespaces.ts'
 import { ownStores } from './own_stores.ts'
 import { type Hit, linesOf, MAX_QUERY_CHARS, type MemoryTurn } from './recall.ts'
 import { show } from './show.ts'
@@ -35,11 +29,6 @@ const DEFAULT_RESULTS = 5 // of an owner's store that does not say
 
 const guarded = new WeakMap<MemoryTurn, { stores: GuardedStore[]; model: Model }>()
 let sequence = 0 // of messages: a store that turns share knows them by their numbers
-
-/** Make what the first search needs: this takes longer than it may. */
-export async function warmUp(clients: Clients, region: string): Promise<void> {
-  await Promise.all([clients.get('recall', region), import('bedrock-agentcore/memory/strands')])
-}
 
 /** Let the agent of a turn recall, and add memories. */
 export function addMemory(longTerm: LongTermMemory, turn: MemoryTurn, options: Options): void {
@@ -110,37 +99,6 @@ class CollectionStore implements MemoryStore {
   /** Remember a text when the turn commits. */
   async add(content: string, metadata?: Metadata): Promise<void> {
     this.#turn.add(content, { metadata })
-  }
-}
-
-/** A memory that the SDK's store searches. */
-export class AgentCore extends Service implements Memory {
-  async retrieve(
-    namespace: Namespace,
-    query: string,
-    topK: number,
-    who: Who,
-    metadata: Metadata,
-  ): Promise<MemoryRecord[]> {
-    const { AgentCoreMemoryStore } = await import('bedrock-agentcore/memory/strands')
-    const entries = await this.call('recall', async (client, memoryId, { abortSignal }) => {
-      // The SDK reads one page, of 20 records by default, has no filters, and passes no signal.
-      const send = (command: RetrieveMemoryRecordsCommand) => {
-        command.input.maxResults = topK
-        Object.assign(command.input.searchCriteria!, filtersFor(metadata))
-        return client.send(command, { abortSignal })
-      }
-      const store = new AgentCoreMemoryStore({
-        memoryId,
-        actorId: who.actor,
-        sessionId: eventSession(who.sessionId),
-        ...namespace.wire,
-        maxSearchResults: topK,
-        client: { send } as unknown as BedrockAgentCoreClient,
-      })
-      return await store.search(query)
-    })
-    return entries.map((entry) => hitOf(entry, ''))
   }
 }
 

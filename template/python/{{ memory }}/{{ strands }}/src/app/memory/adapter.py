@@ -5,7 +5,6 @@ import json
 import logging
 from collections import deque
 from collections.abc import AsyncIterable, Awaitable, Callable
-from contextvars import ContextVar
 from itertools import count
 from typing import Any
 
@@ -20,9 +19,7 @@ from strands.types.tools import AgentTool
 from ..contract import is_blank
 from ..log import describe
 from ..offline_model import OfflineModel
-from . import agentcore
-from .base import MemoryCollection, Metadata, Record, Utterance
-from .namespaces import Namespace, Who, event_session
+from .base import MemoryCollection, Utterance
 from .own_stores import own_stores
 from .recall import MAX_QUERY_CHARS, Hit, MemoryTurn, best, current
 from .record import Recorder
@@ -32,52 +29,7 @@ from .show import show
 log = logging.getLogger(__name__)
 MAX_ENTRIES = 10_000  # no limit for entries to show: the files and stores have limits
 DEFAULT_RESULTS = 5  # of an owner's store without a limit
-wanted = ContextVar[dict[str, Any]]("wanted")  # filters of the search that runs in a thread
 SEQUENCE = count()  # numbers messages uniquely, as turns may share a store
-
-
-class Clients(agentcore.Clients):
-    """The clients of the process; those that search are the SDK's."""
-
-    def connect(self, kind: agentcore.Kind, region: str) -> Any:
-        """Make a client."""
-        if kind != "recall":
-            return super().connect(kind, region)
-        from bedrock_agentcore.memory import MemoryClient
-        from bedrock_agentcore.memory.integrations.strands import memorystore  # noqa: F401 (slow)
-
-        client = MemoryClient(region, "strands", boto3_session=self.session(kind))
-        event = "provide-client-params.bedrock-agentcore.RetrieveMemoryRecords"
-        client.gmdp_client.meta.events.register(event, _in_one_page)
-        return client
-
-
-def _in_one_page(params: dict[str, Any], **_: Any) -> dict[str, Any]:
-    # The SDK reads one page, of 20 records by default, and has no filters.
-    criteria = {**params["searchCriteria"], **wanted.get()}
-    return {"maxResults": criteria["topK"]} | params | {"searchCriteria": criteria}
-
-
-class AgentCore(agentcore.AgentCore):
-    """A memory that the SDK's store searches."""
-
-    async def retrieve(
-        self, who: Who, namespace: Namespace, query: str, limit: int, metadata: Metadata
-    ) -> list[Record]:
-        given: dict[str, Any] = {"memory_id": await self.memory_id(), "actor_id": who.actor}
-        given["namespace_path" if namespace.is_subtree else "namespace"] = namespace.path
-        given["session_id"] = event_session(who.session_id)
-
-        def search(client: Any) -> list[sdk.MemoryEntry]:
-            from bedrock_agentcore.memory.integrations.strands import memorystore
-
-            wanted.set(agentcore.filters(metadata))
-            store = memorystore.AgentCoreMemoryStore(client=client, **given)
-            # In a loop of its own: the store uses the default threads of its loop, as tools do.
-            return asyncio.run(store.search(query, {"max_search_results": limit}))
-
-        entries = await self.clients.run("recall", self.region, search)
-        return [_hit(entry, "") for entry in entries]
 
 
 class CollectionStore(sdk.MemoryStore):

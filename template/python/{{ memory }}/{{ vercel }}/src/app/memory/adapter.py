@@ -12,37 +12,11 @@ from pydantic import PrivateAttr
 from .. import memory
 from ..contract import is_blank
 from ..offline_model import OfflineModel
-from . import agentcore
-from .agentcore import Clients, filters
-from .base import Metadata, Record, Utterance
-from .namespaces import Namespace, Who
+from .base import Utterance
 from .recall import Hit, MemoryTurn, Shown, current
 from .record import Recorder
 from .settings import MemorySettings
 from .show import show
-
-__all__ = ["AgentCore", "Clients", "prepare", "record"]
-
-
-class AgentCore(agentcore.AgentCore):
-    """A memory that the AWS client searches."""
-
-    async def retrieve(
-        self, who: Who, namespace: Namespace, query: str, limit: int, metadata: Metadata
-    ) -> list[Record]:
-        criteria = {"searchQuery": query, "topK": limit, **filters(metadata)}
-        more = {"searchCriteria": criteria, "maxResults": limit}
-        reply = await self.call("recall", "retrieve_memory_records", **namespace.parameter, **more)
-        return [
-            Record(
-                id=summary["memoryRecordId"],
-                text=summary["content"].get("text", ""),
-                score=summary.get("score", 0.0),
-                namespace=next(iter(summary["namespaces"]), ""),
-                created_at=summary["createdAt"].isoformat(),
-            )
-            for summary in reply["memoryRecordSummaries"]
-        ]
 
 
 @ai.tool

@@ -1,0 +1,95 @@
+// The erasure of versions that a bucket keeps of one actor's sessions.
+
+import type { ListObjectVersionsOutput, ObjectVersion } from '@aws-sdk/client-s3'
+
+import { Capability } from '../capability.ts'
+import { SESSION_ID } from '../contract.ts'
+import type { CoreSettings } from '../settings.ts'
+import { type DurableStore, StoreUnavailable } from '../store/base.ts'
+import { LATEST, type S3Store } from '../store/s3.ts'
+import type { Report } from './erase.ts'
+import { SessionErasure } from './session_erasure.ts'
+
+type Version = ObjectVersion & { isObject: boolean }
+type Session = { id: string; versions: Version[] }
+
+/** Lets `forget` also delete old versions of an actor's sessions, which have ended. */
+export class SessionVersions extends Capability {
+  constructor(settings: CoreSettings, before: readonly Capability[]) {
+    super(settings, before)
+    const sessions = before.find((capability) => capability instanceof SessionErasure)!
+    sessions.purge = (store, report) => purge(store, report)
+  }
+}
+
+/** Delete the versions of sessions that have ended and were the actor's. */
+async function purge(given: DurableStore, report: Report): Promise<void> {
+  const store = given as S3Store
+  let count = 0
+  try {
+    for await (const { versions } of sessionsIn(store)) {
+      const latest = versions.filter(({ Key = '' }) => Key.endsWith(`/${LATEST}`))
+      const newest = latest.find(({ isObject }) => isObject)
+      if (latest.some(({ IsLatest, isObject }) => IsLatest && isObject) || !newest) continue
+      if ((await actorOf(store, newest)) !== report.actor) continue
+      for (const { Key, VersionId } of versions) {
+        await store.run(({ s3, Bucket, stop }) => s3.deleteObject({ Bucket, Key, VersionId }, stop))
+      }
+      count++
+    }
+  } catch (error) {
+    if (!(error instanceof StoreUnavailable)) throw error
+    const what = 'old versions that the bucket may keep were not deleted'
+    report.notes.push(`${what}: ${error.message}`)
+  }
+  if (count > 0) report.notes.push(`old versions of ${count} ended sessions were deleted`)
+}
+
+/** Yield the versions of all objects of each session, newest first. */
+async function* sessionsIn(store: S3Store): AsyncGenerator<Session> {
+  let page: ListObjectVersionsOutput = {}
+  let last: Session = { id: '', versions: [] }
+  do {
+    const { NextKeyMarker: KeyMarker, NextVersionIdMarker: VersionIdMarker } = page
+    const asked = { Prefix: store.root, KeyMarker, VersionIdMarker }
+    // Each page is a call with its own time limit.
+    page = await store.run(({ s3, Bucket, stop }) =>
+      s3.listObjectVersions({ Bucket, ...asked }, stop),
+    )
+    for (const version of versionsOf(page)) {
+      const [id = '', rest] = version.Key!.slice(store.root.length).split(store.middle)
+      if (rest === undefined || !SESSION_ID.test(id)) continue
+      if (id !== last.id) {
+        if (last.id) yield last
+        last = { id, versions: [] }
+      }
+      last.versions.push(version)
+    }
+  } while (page.IsTruncated)
+  if (last.id) yield last
+}
+
+/** Return what a page lists, by key, and of each key the newest first. */
+function versionsOf({ Versions = [], DeleteMarkers = [] }: ListObjectVersionsOutput): Version[] {
+  const all = [
+    ...Versions.map((one) => ({ ...one, isObject: true })),
+    ...DeleteMarkers.map((one) => ({ ...one, isObject: false })),
+  ]
+  const timeOf = ({ LastModified }: Version) => LastModified?.getTime() ?? 0
+  return all
+    .toSorted((one, other) => timeOf(other) - timeOf(one))
+    .toSorted((one, other) => (one.Key! < other.Key! ? -1 : Number(one.Key! > other.Key!)))
+}
+
+/** Return whose session a version is, or null if it does not say. */
+async function actorOf(store: S3Store, { Key, VersionId }: Version): Promise<unknown> {
+  const body = await store.run(async ({ s3, Bucket, stop }) => {
+    const { Body } = await s3.getObject({ Bucket, Key, VersionId }, stop)
+    return await Body?.transformToString()
+  })
+  try {
+    return JSON.parse(body ?? '').app_data.actor ?? null
+  } catch {
+    return null
+  }
+}

@@ -1,0 +1,1 @@
+"""Knowledge bases of Amazon Bedrock for tests."""

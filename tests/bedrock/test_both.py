@@ -1,0 +1,182 @@
+"""Memories of two kinds in one agent, with sessions in a bucket that keeps versions."""
+
+import json
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from tests.agentcore.server import AgentCore
+from tests.bedrock.agents import (
+    SETTINGS,
+    declared,
+    shown,
+    variables,
+    with_knowledge_base,
+)
+from tests.bedrock.server import Bedrock
+from tests.conformance.chat import Chat
+from tests.conformance.server import Server
+from tests.conformance.targets import Target
+from tests.memory.agents import PROJECT, Home, collection, ping, unique
+from tests.memory.provider import MemoryProvider
+from tests.stores.servers import wait_for
+from tests.stores.stores import BUCKET, Backing, S3Store
+
+CAT, QUESTION = "My cat is called Miso.", "What is my cat called?"
+NOTES = {"/users/{actorId}/facts": (5, 0.2)}
+
+pytestmark = pytest.mark.usual("vercel-python", "strands-typescript")
+
+
+@pytest.fixture(scope="session")
+def target(request: pytest.FixtureRequest) -> Target:
+    answers = {"long_term_memory": "agentcore-and-knowledge-base", "session_store": "s3"}
+    return with_knowledge_base(cast(Target, request.param), **answers)
+
+
+class Both:
+    """An agent whose collection `notes` is in AgentCore, and `facts` in a knowledge base."""
+
+    def __init__(
+        self, target: Target, folder: Path, provider: MemoryProvider, stack: ExitStack
+    ) -> None:
+        self.provider, agent_id = provider, unique("agent")
+        self.agentcore = stack.enter_context(AgentCore())
+        self.bedrock = stack.enter_context(Bedrock())
+        self.memory = self.agentcore.add_memory("notes", "semantic:/users/{actorId}/facts")
+        self.base = self.bedrock.add_base()
+        self.store = S3Store(Backing(folder, stack), agent_id)
+        self.home = Home(target, folder)
+        self.home.declare(collection("notes", "user", NOTES), declared("facts"), agent_id=agent_id)
+        given = {**SETTINGS, "RECALL_TIMEOUT_SECONDS": 5, **self.variables}
+        self.server = Server(target, self.home.folder, provider.origin, given)
+        stack.callback(self.server.stop)
+        stack.callback(self.server.signal)
+        self.chat("nobody").say("Wake up?")
+        self.idle()
+
+    @property
+    def variables(self) -> dict[str, str]:
+        found = self.store.environment(self.store.address) | self.agentcore.environment()
+        found |= variables(self.bedrock, facts=self.base)
+        return {**found, "SECRETS_AGENTCORE_NOTES": self.memory}
+
+    def chat(self, actor: str) -> Chat:
+        return Chat(self.server, self.provider, actor=actor)
+
+    def idle(self) -> None:
+        wait_for("a Healthy", lambda: ping(self.server) == "Healthy")
+
+    def everything(self) -> str:
+        """All that is kept anywhere: sessions in all versions, events, records and documents."""
+        listed = self.store.client.list_object_versions(Bucket=BUCKET)
+        versions = [
+            self.store.client.get_object(Bucket=BUCKET, Key=it["Key"], VersionId=it["VersionId"])[
+                "Body"
+            ].read()
+            for it in listed.get("Versions", [])
+            if self.store.agent_id in it["Key"]
+        ]
+        kept = self.agentcore.service.memories[self.memory]
+        documents = self.bedrock.service.bases[self.base].documents
+        found = {key: it for key, it in documents.items() if it.gone == float("inf")}
+        return repr([versions, kept.events, kept.records, found])
+
+
+@pytest.fixture(scope="session")
+def both(
+    target: Target, provider: MemoryProvider, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Both]:
+    with ExitStack() as stack:
+        yield Both(target, tmp_path_factory.mktemp("both"), provider, stack)
+
+
+@pytest.fixture
+def agent(both: Both) -> Iterator[Both]:
+    yield both
+    for service in (both.agentcore, both.bedrock):
+        service.faults.clear()
+    both.idle()
+    assert both.agentcore.take_violations() == []
+    assert both.bedrock.take_violations() == []
+
+
+def test_each_kind_is_told_in_its_own_form_and_one_search_finds_all(agent: Both, who: str) -> None:
+    agent.chat(who).say(CAT)
+    agent.idle()
+    said = [it["conversational"]["role"] for it in agent.agentcore.service.said(agent.memory, who)]
+    assert said == ["USER", "ASSISTANT"]
+    assert agent.bedrock.service.texts(agent.base, f"/users/{who}/facts/") == [CAT]
+    agent.bedrock.remember(agent.base, f"/users/{who}/facts/", "The cat is grey.")
+    agent.agentcore.remember(agent.memory, f"/users/{who}/facts", "The cat is old.")
+    chat = agent.chat(who)
+    chat.say(QUESTION)
+    entries = {
+        text: source for source, text in agent.provider.remembered(chat.calls(QUESTION)[0])
+    }
+    assert (entries["The cat is grey."], entries["The cat is old."]) == ("facts", "notes")
+    assert CAT in entries, "which both kinds found, and is shown once"
+
+
+def test_a_recall_takes_as_long_as_its_slowest_memory(agent: Both, who: str) -> None:
+    agent.agentcore.faults.slow("RetrieveMemoryRecords", 1.5)
+    agent.bedrock.faults.slow("Retrieve", 1.5)
+    began = time.monotonic()
+    agent.chat(who).say(QUESTION)
+    assert 1.5 <= time.monotonic() - began < 2.6
+
+
+@pytest.mark.parametrize("failing", ["notes", "facts"])
+def test_a_memory_that_fails_is_skipped_and_named(agent: Both, who: str, failing: str) -> None:
+    agent.bedrock.remember(agent.base, f"/users/{who}/facts/", "The cat is grey.")
+    agent.agentcore.remember(agent.memory, f"/users/{who}/facts", "The cat is old.")
+    if failing == "notes":
+        agent.agentcore.faults.deny("RetrieveMemoryRecords", 1)
+    else:
+        agent.bedrock.faults.deny("Retrieve", 1)
+    before = agent.server.log.count(f"nothing recalled from {failing}, ")
+    chat = agent.chat(who)
+    assert chat.say(QUESTION).status == 200
+    other = "The cat is grey." if failing == "notes" else "The cat is old."
+    assert shown(agent.provider, chat, QUESTION) == [other]
+    wait_for(
+        "a line", lambda: agent.server.log.count(f"nothing recalled from {failing}, ") > before
+    )
+
+
+def test_nothing_of_a_forgotten_actor_is_left_in_any_store(agent: Both, who: str) -> None:
+    versioning = {"Status": "Enabled"}
+    agent.store.client.put_bucket_versioning(Bucket=BUCKET, VersioningConfiguration=versioning)
+    other = f"{who}2"
+    for actor in (who, other):
+        for _ in range(2):
+            chat = agent.chat(actor)
+            chat.say(f"My name is {actor}.")
+            chat.say("And my cat is called Miso.")
+        ended = agent.chat(actor)
+        ended.say(f"My name is still {actor}.")
+        ended.end()
+    agent.idle()
+    assert f"{who}'" in agent.everything()
+    assert f"{who}." in agent.everything()
+    result = agent.home.run(
+        "forget", "--actor", who, "--json", PROJECT_ID=PROJECT, **agent.variables
+    )
+    report: Any = json.loads(result.stdout)
+    assert (result.returncode, report["could_not"]) == (0, []), result
+    assert (report["actor"], report["agent"]) == (who, agent.store.agent_id)
+    places = {it["where"]: it for it in report["places"]}
+    assert places["the session store"]["sessions"] == report["sessions"] == 2
+    assert places["collection notes"]["events"] == report["events"] > 0
+    records = [places[f"collection {name}"]["records"] for name in ("notes", "facts")]
+    assert sum(records) == report["records"]
+    assert min(records) > 0
+    assert all(it["contact"] for it in report["places"])
+    left = agent.everything()
+    assert other in left
+    for trace in (f"{who}'", f"{who}.", f"{who}/", f'{who}"'):
+        assert trace not in left, trace

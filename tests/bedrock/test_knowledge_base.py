@@ -1,0 +1,225 @@
+"""A knowledge base as a memory: what is found, kept, repeated, refused and forgotten, and whose."""
+
+import json
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.bedrock.agents import SETTINGS, Agent, declared, shown, variables
+from tests.conformance.chat import Chat
+from tests.conformance.server import Server
+from tests.conformance.steps import Call
+from tests.conformance.targets import Target
+from tests.memory.agents import Home
+from tests.stores.servers import wait_for
+
+INGEST, FIND = "IngestKnowledgeBaseDocuments", "Retrieve"
+CAT, QUESTION = "My cat is called Miso.", "What is my cat called?"
+
+
+def test_facts_of_committed_turns_are_found_for_their_actor_alone(agent: Agent, who: str) -> None:
+    assert agent.chat(who).say(CAT).turn == 1
+    agent.idle()
+    assert agent.kept(who) == [CAT], "the reply and the words around it are no facts"
+    (stored,) = agent.bedrock.calls.of(INGEST)
+    (document,) = stored.given["documents"]
+    attributes = {it["key"]: it["value"] for it in document["metadata"]["inlineAttributes"]}
+    assert attributes["namespace"]["stringValue"] == f"/users/{who}/facts/"
+    for name, expected in ((who, [CAT]), (f"{who}2", []), (who[:-1], [])):
+        chat = agent.chat(name)
+        chat.say(QUESTION)
+        assert shown(agent.provider, chat, QUESTION) == expected
+    (request, *_) = agent.bedrock.calls.of(FIND)[1:]
+    search = request.given["retrievalConfiguration"]["vectorSearchConfiguration"]
+    assert search["filter"] == {"equals": {"key": "namespace", "value": f"/users/{who}/facts/"}}
+
+
+def test_a_failed_turn_leaves_no_fact(agent: Agent, who: str) -> None:
+    chat = agent.chat(who)
+    assert chat.say(CAT, [Call("no_such_tool", {})], endless=True).status != 200
+    agent.idle()
+    assert agent.bedrock.calls.of(INGEST) == []
+    assert agent.kept(who) == []
+
+
+@pytest.mark.usual("vercel-python", "strands-typescript")
+def test_a_repetition_is_harmless_and_asks_the_model_once(agent: Agent, who: str) -> None:
+    faults = agent.bedrock.faults
+    faults.lose_reply(INGEST)
+    faults.error(INGEST, "ThrottlingException")
+    faults.fail(INGEST, 503)
+    before = len(agent.provider.summaries())
+    assert agent.chat(who).say(CAT).turn == 1
+    agent.idle()
+    assert agent.bedrock.calls.count(INGEST) == 4
+    assert agent.kept(who) == [CAT]
+    assert len(agent.provider.summaries()) == before + 1
+
+
+def test_a_fact_that_is_added_is_kept_as_it_is(agent: Agent, who: str) -> None:
+    text = "Robin likes green tea."
+    chat = agent.chat(who)
+    step = [Call("add_memory", {"entries": [text]})]
+    chat.say("Remember this.", step, ["Done."])
+    agent.idle()
+    assert agent.kept(who) == [text]
+
+
+def test_others_are_not_shown_by_a_service_that_leaks(agent: Agent, who: str) -> None:
+    agent.bedrock.remember(agent.base, f"/users/{who}2/facts/", "The cat of another.")
+    agent.bedrock.service.leaks = True
+    chat = agent.chat(who)
+    chat.say(QUESTION)
+    assert shown(agent.provider, chat, QUESTION) == []
+
+
+@pytest.mark.usual("vercel-python", "strands-typescript")
+def test_a_service_that_is_down_slow_or_closed_costs_no_turn(agent: Agent, who: str) -> None:
+    server = agent.fresh(RECALL_TIMEOUT_SECONDS=1)
+    agent.chat(who, server).say("Hello?")
+    faults = agent.bedrock.faults
+
+    def left_out() -> list[str]:
+        return [line for line in server.log.splitlines() if "nothing recalled from notes" in line]
+
+    harms: list[tuple[Callable[[], object], str]] = [
+        (lambda: faults.deny(FIND, 1), "AccessDenied"),
+        (lambda: faults.fail(FIND, 500), "Knowledge Bases: "),
+        (lambda: faults.cut(FIND), "Knowledge Bases: "),
+        (lambda: faults.hang(FIND), "no answer within 1 s"),
+    ]
+    for harm, why in harms:
+        harm()
+        before, began = len(left_out()), time.monotonic()
+        chat = agent.chat(who, server)
+        assert chat.say(QUESTION).text == f"You said: {QUESTION}"
+        assert time.monotonic() - began < 5
+        wait_for("a line", lambda before=before: len(left_out()) > before)  # type: ignore[misc]
+        assert len(left_out()) == before + 1
+        assert why in left_out()[-1]
+    faults.clear()
+
+
+def test_a_document_is_found_when_it_is_indexed(agent: Agent, who: str) -> None:
+    service = agent.bedrock.service
+    service.ingestion_delay = 30
+    began = time.monotonic()
+    assert agent.chat(who).say(CAT).turn == 1
+    agent.idle()
+    assert time.monotonic() - began < 20, "the recording does not wait for the index"
+    chat = agent.chat(who)
+    chat.say(QUESTION)
+    assert shown(agent.provider, chat, QUESTION) == []
+    service.clock.advance(31)
+    again = agent.chat(who)
+    again.say(QUESTION)
+    assert shown(agent.provider, again, QUESTION) == [CAT]
+
+
+def test_forget_deletes_the_documents_of_one_actor(agent: Agent, who: str) -> None:
+    agent.bedrock.service.deletion_delay = 5
+    others = [f"/users/{who}{number}/facts/" for number in range(1100)]
+    for namespace in others:
+        agent.bedrock.remember(agent.base, namespace, f"Of {namespace}.")
+    texts = [f"Fact {number} of {who}." for number in range(25)]
+    agent.bedrock.remember(agent.base, f"/users/{who}/facts/", *texts)
+    assert sorted(agent.kept(who)) == sorted(texts)
+    result = agent.run("forget", "--actor", who, "--json")
+    report = json.loads(result.stdout)
+    assert (result.returncode, report["records"], report["could_not"]) == (0, 25, []), result
+    assert any("for some minutes more" in note for note in report["notes"])
+    assert agent.kept(who) == []
+    kept = agent.bedrock.service.texts(agent.base)
+    assert {f"Of {namespace}." for namespace in others} <= {*kept}
+    assert not any(who in text and f"{who}" in text.split() for text in kept)
+    sizes = [
+        len(it.given["documentIdentifiers"])
+        for it in agent.bedrock.calls.of("DeleteKnowledgeBaseDocuments")
+    ]
+    assert sum(sizes) == 25
+    assert max(sizes) == 10
+
+
+@pytest.mark.usual("strands-python", "strands-typescript")
+def test_check_compares_the_knowledge_base_with_the_file(agent: Agent) -> None:
+    def found(**more: str) -> list[str]:
+        base = agent.bedrock.add_base(**more)
+        given = variables(agent.bedrock, notes=base)
+        output = agent.run("check", "--connect", "--json", **given).stdout
+        return [it["message"] for it in json.loads(output)["diagnostics"] if "notes" in it["file"]]
+
+    assert found() == []
+    assert found(status="CREATING") == [
+        "The knowledge base is CREATING, and cannot be used until it is ACTIVE."
+    ]
+    (message,) = found(type="MANAGED")
+    assert message == 'The knowledge base is of type MANAGED: set search to "managed".'
+    (message,) = found(type="KENDRA")
+    assert message == "The knowledge base is of type KENDRA: no memory can use it."
+    (message,) = found(source_type="S3")
+    assert message == "The data source is of type S3: texts need one of type CUSTOM."
+    given = variables(agent.bedrock, notes="KBDOESNTEX")
+    output = agent.run("check", "--connect", "--json", **given).stdout
+    assert "AML-E112" in output
+
+
+@pytest.mark.usual("vercel-python", "vercel-typescript")
+def test_the_policy_allows_what_is_used(agent: Agent) -> None:
+    policy = json.loads(agent.run("iam").stdout)
+    found = {it["Sid"]: it for it in policy["Statement"]}
+    resource = "arn:aws:bedrock:us-east-1:${AWS_ACCOUNT_ID}:knowledge-base/${SECRETS_NOTES}"
+    assert found["RecallNotes"] == {
+        "Sid": "RecallNotes",
+        "Effect": "Allow",
+        "Action": ["bedrock:Retrieve"],
+        "Resource": [resource],
+    }
+    assert found["RecordNotes"]["Action"] == [
+        "bedrock:IngestKnowledgeBaseDocuments",
+        "bedrock:StartIngestionJob",
+    ]
+
+
+@pytest.mark.usual("strands-python", "vercel-typescript")
+def test_what_waits_is_kept_when_the_process_ends(agent: Agent, who: str) -> None:
+    server = agent.fresh(SHUTDOWN_GRACE_SECONDS=60)
+    agent.bedrock.faults.fail(INGEST, times=3)
+    assert agent.chat(who, server).say(CAT).turn == 1
+    server.signal()
+    assert server.exit_code(within=60) == 0
+    assert agent.kept(who) == [CAT]
+
+
+@pytest.mark.usual("vercel-python", "strands-typescript")
+def test_a_trial_needs_no_account(target: Target, tmp_path: Path) -> None:
+    home = Home(target, tmp_path)
+    chat = ("chat", "--actor", "robin")
+    first = home.run(*chat, typed=f"{CAT}\n{QUESTION}\n")
+    assert first.returncode == 0, first
+    assert ".memory" in first.stdout
+    second = home.run(*chat, typed=f"{QUESTION}\n")
+    assert f'I remember: "{CAT}"' in second.stdout
+    assert f'I remember: "{QUESTION}"' not in second.stdout, "a question is no fact"
+    assert home.run("forget", "--actor", "robin").returncode == 0
+    assert "robin" not in home.local()
+
+
+@pytest.mark.usual("vercel-python", "vercel-typescript")
+def test_a_managed_base_is_searched_as_such(
+    agent: Agent, target: Target, tmp_path: Path, who: str
+) -> None:
+    home = Home(target, tmp_path)
+    home.declare(declared("notes", more='  search: "managed"\n'))
+    base = agent.bedrock.add_base(type="MANAGED")
+    agent.bedrock.remember(base, f"/users/{who}/facts/", CAT)
+    given = {**SETTINGS, **variables(agent.bedrock, notes=base)}
+    server = Server(target, home.folder, agent.provider.origin, given)
+    try:
+        chat = Chat(server, agent.provider, actor=who)
+        chat.say(QUESTION)
+        assert shown(agent.provider, chat, QUESTION) == [CAT]
+    finally:
+        server.signal()
+        server.stop()
