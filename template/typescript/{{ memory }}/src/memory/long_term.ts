@@ -14,7 +14,7 @@ import { checkPolicy, checkResources } from './check.ts'
 import { LATER, type Report } from './erase.ts'
 import { KINDS } from './kinds.ts'
 import { LocalMemory } from './local.ts'
-import { defaultTemplate, resolve, type Who } from './namespaces.ts'
+import { defaultTemplate, resolve } from './namespaces.ts'
 import { current, MemoryTurn } from './recall.ts'
 import { type Extract, Recorder } from './record.ts'
 import type { MemorySettings } from './settings.ts'
@@ -105,13 +105,17 @@ export class LongTermMemory extends Capability<MemorySettings> {
     const { actor, sessionId } = turn
     if (this.actorRequired() && !actor) throw new AgentError('actor_required')
     if (this.actorRequired() && actor?.includes('/')) throw new AgentError('invalid_actor', SLASH)
-    const { projectId, recallTimeoutSeconds: seconds } = this.settings
-    const identity: Who = { actor: actor ?? '', sessionId, projectId }
-    const limits = { writers: this.writers.map(({ id }) => id), seconds }
-    const memoryTurn = new MemoryTurn(identity, this.readers, limits, turn.notes)
+    const memoryTurn = this.turnOf(actor ?? '', sessionId, turn.notes)
     turn.notes.set('memory', memoryTurn)
     current.enterWith(memoryTurn)
     addMemory(this, memoryTurn, options)
+  }
+
+  /** Return a MemoryTurn of an actor. */
+  turnOf(actor: string, sessionId: string, notes: Turn['notes']): MemoryTurn {
+    const { projectId, recallTimeoutSeconds: seconds } = this.settings
+    const limits = { writers: this.writers.map(({ id }) => id), seconds }
+    return new MemoryTurn({ actor, sessionId, projectId }, this.readers, limits, notes)
   }
 
   override committed(turn: Turn, messages: unknown[]): void {

@@ -24,6 +24,11 @@ export interface Hit extends MemoryRecord {
   readonly collection: string
 }
 
+/** Hits, best first, and why stores that failed were left out, by their names. */
+export interface Found extends Array<Hit> {
+  readonly failures: Readonly<Record<string, string>>
+}
+
 /** A model call that memories may be shown to. */
 export interface InjectionContext {
   readonly who: Who
@@ -53,8 +58,11 @@ export function linesOf({ hits, notice }: Shown): string[] {
 /** A store of the owner, which returns at most so many hits. */
 interface OwnStore {
   readonly name: string
-  hits(query: string, most?: number): Promise<Hit[]>
+  hits(query: string, most: number | undefined, failures: Failures): Promise<Hit[]>
 }
+
+/** By the name of a store. */
+export type Failures = Record<string, string>
 
 /** Where a text is recorded, by name, and with which metadata. */
 export interface AddOptions {
@@ -125,7 +133,7 @@ export class MemoryTurn {
    * Throws RangeError for an unknown store and what a search does not allow. A search by metadata
    * knows no stores of the owner: they have no filter.
    */
-  async find(query: string, options: FindOptions = {}): Promise<Hit[]> {
+  async find(query: string, options: FindOptions = {}): Promise<Found> {
     const { stores, maxSearchResults: most = Infinity, metadata = {} } = options
     if (!(most >= 1)) throw new RangeError('maxSearchResults must be at least 1.')
     const problem = metadataProblem(metadata, MAX_FILTERS)
@@ -134,29 +142,33 @@ export class MemoryTurn {
     const all = [...this.collections.map(({ id }) => id), ...own.map(({ name }) => name)]
     const names = stores ? known(stores, all) : all
     const read = this.collections.filter(({ id }) => names.includes(id))
+    const failures: Failures = {}
     const found = await Promise.all([
-      this.search(query, read, metadata),
+      this.search(query, read, metadata, failures),
       ...own.map((store) =>
-        names.includes(store.name) ? store.hits(query, options.maxSearchResults) : [],
+        names.includes(store.name) ? store.hits(query, options.maxSearchResults, failures) : [],
       ),
     ])
     const counts = new Map<string, number>()
-    return this.best(found.flat()).filter(({ collection }) => {
+    const hits = this.best(found.flat()).filter(({ collection }) => {
       const count = (counts.get(collection) ?? 0) + 1
       counts.set(collection, count)
       return count <= most
     })
+    return Object.assign(hits, { failures })
   }
 
   /**
    * Search for the end of a query; return hits, best first.
    *
-   * It does not throw: a namespace that fails or is late is left out, with a line in the log.
+   * It does not throw: a namespace that fails or is late is left out, with a line in the log, and
+   * added to `failures`.
    */
   async search(
     query: string,
     collections = this.collections,
     metadata: Metadata = {},
+    failures: Failures = {},
   ): Promise<Hit[]> {
     const end = query.slice(-MAX_QUERY_CHARS).replace(/^[\udc00-\udfff]/, '')
     if (isBlank(end)) return []
@@ -164,7 +176,7 @@ export class MemoryTurn {
     const timer = setTimeout(() => stop.abort(), this.#seconds * 1000)
     try {
       const found = collections.map((collection) =>
-        this.#searchAll(collection, end.toWellFormed(), stop.signal, metadata),
+        this.#searchAll(collection, end.toWellFormed(), stop.signal, metadata, failures),
       )
       return this.best((await Promise.all(found)).flat())
     } finally {
@@ -186,12 +198,15 @@ export class MemoryTurn {
     query: string,
     stop: AbortSignal,
     metadata: Metadata,
+    failures: Failures,
   ): Promise<Hit[]> {
     const inTime = async <T>(where: string, work: () => Promise<T[]>): Promise<T[]> => {
       try {
         return await bounded(stop, `no answer within ${this.#seconds} s`, work)
       } catch (error) {
-        log('WARNING', `nothing recalled from ${one.id}, ${where}: ${describeFailure(error)}`)
+        const why = describeFailure(error)
+        log('WARNING', `nothing recalled from ${one.id}, ${where}: ${why}`)
+        failures[one.id] = `${where}: ${why}`
         return []
       }
     }

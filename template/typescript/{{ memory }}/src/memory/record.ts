@@ -59,8 +59,7 @@ export class Recorder {
 
   /** Record the texts of a turn that began `at` this time, in order, without blank ones. */
   record(identity: Who, utterances: readonly Utterance[], at: Date): void {
-    const wanted = utterances.filter((one) => isWanted(identity, one))
-    const prepared = splitUtterances(wanted.map((one) => withMetadata(identity, one)))
+    const prepared = toRecord(identity, utterances)
     for (const name of this.#events.keys()) {
       const told = prepared.filter(([, , , stores]) => !stores || stores.includes(name))
       if (told.length === 0) continue
@@ -196,7 +195,7 @@ function nextEvent(
         if (!events || left.length < turns.length) {
           const texts = await textsOf(left)
           stop.throwIfAborted()
-          events = eventsOf(identity, texts, left, collection)
+          events = left[0] ? eventsOf(identity, texts, left[0].at, collection) : []
         }
         turns = left
         const [event] = events
@@ -229,11 +228,17 @@ function extracting(
   }
 }
 
+/** Return the texts that are recorded, as the service takes them, with their metadata. */
+export function toRecord(identity: Who, utterances: readonly Utterance[]): Utterance[] {
+  const wanted = utterances.filter((one) => isWanted(identity, one))
+  return splitUtterances(wanted.map((one) => withMetadata(identity, one)))
+}
+
 /** More texts than one event takes become several events, and so do texts of other metadata. */
-function eventsOf(
+export function eventsOf(
   identity: Who,
   texts: readonly Utterance[],
-  turns: readonly Turn[],
+  at: Date,
   of: MemoryCollection,
 ): MemoryEvent[] {
   const parts: Utterance[][] = []
@@ -244,7 +249,7 @@ function eventsOf(
     else part.push(one)
   }
   return parts.map((utterances) => {
-    const [metadata = {}, at] = [utterances[0]![2], turns[0]!.at]
+    const metadata = utterances[0]![2] ?? {}
     return { identity, utterances, metadata, token: randomUUID(), at, projectId: of.projectId }
   })
 }

@@ -168,17 +168,21 @@ class LongTermMemory(Capability):
             raise AgentError("actor_required")
         if self.actor_required and "/" in (turn.actor or ""):
             raise AgentError("invalid_actor", SLASH)
-        memory_turn = MemoryTurn(
-            Who(turn.actor or "", turn.session_id, self.project_id),
+        memory_turn = self.turn_of(turn.actor or "", turn.session_id)
+        turn.notes["memory"] = memory_turn
+        turn.notes["recalled"] = lambda: [*memory_turn.recalled]
+        current.set(memory_turn)
+        return memory_turn
+
+    def turn_of(self, actor: str, session_id: str) -> MemoryTurn:
+        """Return a MemoryTurn of an actor."""
+        return MemoryTurn(
+            Who(actor, session_id, self.project_id),
             self.readers,
             warming=self._warming,
             seconds=self.settings.recall_timeout_seconds,
             writers=[writer.id for writer in self.writers],
         )
-        turn.notes["memory"] = memory_turn
-        turn.notes["recalled"] = lambda: [*memory_turn.recalled]
-        current.set(memory_turn)
-        return memory_turn
 
     def prepare(self, turn: Turn, options: dict[str, Any]) -> None:
         """Add memories and their tools to the agent of a turn. Raises as `begin` does."""

@@ -55,8 +55,7 @@ class Recorder:
 
     def record(self, who: Who, utterances: Sequence[Utterance], began: datetime) -> None:
         """Send the texts of a turn, in order, without blank texts; `began` is its start."""
-        wanted = [utterance for utterance in utterances if _is_recorded(who, utterance)]
-        texts = split_utterances([_with_metadata(who, utterance) for utterance in wanted])
+        texts = to_record(who, utterances)
         for name in self._events:
             own = [text for text in texts if text.stores is None or name in text.stores]
             if own:
@@ -134,7 +133,9 @@ class Recorder:
                 left = await self._not_forgotten(who.actor, turns)
                 if events is None or len(left) < len(turns):
                     found = await facts_of([texts for texts, _ in left])
-                    turns, events = left, _events(who, found, left, writer)
+                    turns, events = left, deque()
+                    if left:
+                        events.extend(events_of(who, found, left[0][1], writer))
                 if events:
                     await writer.traced.create_event(events[0])
                     events.popleft()
@@ -169,10 +170,16 @@ async def _run(work: Awaitable[list[Utterance]]) -> list[Utterance]:
     return await work
 
 
-def _events(
-    who: Who, texts: list[Utterance], turns: list[Said], writer: MemoryCollection
-) -> deque[Event]:
-    """Return the texts of turns as events.
+def to_record(who: Who, utterances: Sequence[Utterance]) -> list[Utterance]:
+    """Return the texts that are recorded, as the service accepts them, with their metadata."""
+    wanted = [utterance for utterance in utterances if _is_recorded(who, utterance)]
+    return split_utterances([_with_metadata(who, utterance) for utterance in wanted])
+
+
+def events_of(
+    who: Who, texts: list[Utterance], at: datetime, writer: MemoryCollection
+) -> list[Event]:
+    """Return texts as events of this time.
 
     More texts than an event allows become several events, and so do texts of other metadata.
     """
@@ -181,7 +188,7 @@ def _events(
         for same in ([*group] for _, group in groupby(texts, key=lambda text: text.metadata))
         for start in range(0, len(same), MAX_UTTERANCES)
     ]
-    return deque(Event(who, part, str(uuid4()), turns[0][1], writer.project_id) for part in parts)
+    return [Event(who, part, str(uuid4()), at, writer.project_id) for part in parts]
 
 
 def _is_due(name: str, who: Who, turns: Turns) -> bool:

@@ -21,7 +21,7 @@ import { bounded, describeFailure, type MemoryCollection } from './base.ts'
 import type { Metadata, Utterance } from './base.ts'
 import type { LongTermMemory } from './long_term.ts'
 import { ownStores } from './own_stores.ts'
-import { type Hit, linesOf, MAX_QUERY_CHARS, type MemoryTurn } from './recall.ts'
+import { type Failures, type Hit, linesOf, MAX_QUERY_CHARS, type MemoryTurn } from './recall.ts'
 import { show } from './show.ts'
 
 const MAX_ENTRIES = 10_000 // to show: the files say how many there are
@@ -39,14 +39,14 @@ export function addMemory(longTerm: LongTermMemory, turn: MemoryTurn, options: O
   })
   guarded.set(turn, { stores: own, model })
   turn.stores.push(...own)
-  const adds = settings.addMemoryTool > 0 && writers.length > 0
-  const shown = readers.length > 0 || !adds ? readers : writers.slice(0, 1)
-  const stores: MemoryStore[] = shown.map(
-    (collection, at) => new CollectionStore(collection, turn, adds && at === 0),
+  const added = settings.addMemoryTool > 0 ? writers : []
+  const stores: MemoryStore[] = [...new Set([...readers, ...added])].map(
+    (collection) => new CollectionStore(collection, turn, added.includes(collection)),
   )
   stores.push(...own)
   if (stores.length === 0) return
-  const memoryManager = new TurnManager({ stores, addToolConfig: adds, injection: false }, turn)
+  const addToolConfig = added.length > 0
+  const memoryManager = new TurnManager({ stores, addToolConfig, injection: false }, turn)
   options.memoryManager = memoryManager
   if (model.constructor === OfflineModel) options.model = new RecallingOfflineModel(memoryManager)
 }
@@ -88,9 +88,9 @@ class CollectionStore implements MemoryStore {
   }
 
   /** Return what fits a query, in time. It does not throw. */
-  async search(query: string): Promise<MemoryEntry[]> {
+  async search(query: string, { maxSearchResults }: SearchOptions = {}): Promise<MemoryEntry[]> {
     const hits = await this.#turn.search(query, this.#collections)
-    return hits.map(({ text, id, score, namespace, createdAt }) => {
+    return hits.slice(0, maxSearchResults).map(({ text, id, score, namespace, createdAt }) => {
       const metadata = { _id: id, _score: score, _namespaces: [namespace], _createdAt: createdAt }
       return { content: text, metadata }
     })
@@ -98,7 +98,7 @@ class CollectionStore implements MemoryStore {
 
   /** Remember a text when the turn commits. */
   async add(content: string, metadata?: Metadata): Promise<void> {
-    this.#turn.add(content, { metadata })
+    this.#turn.add(content, { stores: [this.name], metadata })
   }
 }
 
@@ -135,6 +135,10 @@ export class GuardedStore implements MemoryStore {
 
   /** Return what fits a query, in time. It does not throw. */
   async search(query: string, options: SearchOptions = {}): Promise<MemoryEntry[]> {
+    return await this.#search(query, options, {})
+  }
+
+  async #search(query: string, options: SearchOptions, failures: Failures): Promise<MemoryEntry[]> {
     const { maxSearchResults: wanted = this.maxSearchResults } = options
     const given = { maxSearchResults: Math.min(this.maxSearchResults, wanted) }
     const stop = AbortSignal.timeout(this.#seconds * 1000)
@@ -144,15 +148,16 @@ export class GuardedStore implements MemoryStore {
         return await this.store.search(query.slice(-MAX_QUERY_CHARS), given)
       })
     } catch (error) {
-      log('WARNING', `nothing recalled from store ${this.name}: ${describeFailure(error)}`)
+      failures[this.name] = describeFailure(error)
+      log('WARNING', `nothing recalled from store ${this.name}: ${failures[this.name]}`)
       return []
     }
   }
 
-  /** Return what `search` finds as hits. It does not throw. */
-  async hits(query: string, most?: number): Promise<Hit[]> {
+  /** Return what a search finds as hits. It does not throw, but adds to `failures`. */
+  async hits(query: string, most: number | undefined, failures: Failures): Promise<Hit[]> {
     const options = most === undefined ? {} : { maxSearchResults: most }
-    return (await this.search(query, options)).map((entry) => hitOf(entry, this.name))
+    return (await this.#search(query, options, failures)).map((entry) => hitOf(entry, this.name))
   }
 
   getTools(): Tool[] {

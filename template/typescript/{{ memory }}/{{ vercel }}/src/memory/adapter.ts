@@ -15,6 +15,8 @@ import { show } from './show.ts'
 const SEARCH = 'Search long-term memory for facts, preferences or context of earlier conversations.'
 const ADD = 'Add facts, preferences or decisions that are worth recalling in later conversations.'
 
+const STORES = z.array(z.string()).optional().describe('Stores by name; all if left out')
+
 type Wrapped = Parameters<typeof wrapLanguageModel>[0]['model']
 
 /** Let the agent of a turn recall, and add memories. */
@@ -109,15 +111,23 @@ function withText({ prompt }: Call, added: string): Call['prompt'] {
 }
 
 function searchTool(turn: MemoryTurn) {
-  const inputSchema = z.object({ query: z.string().describe('What to search for') })
-  const execute = async ({ query }: { query: string }) => (await turn.search(query)).map(entryOf)
+  const inputSchema = z.object({
+    query: z.string().describe('What to search for'),
+    maxSearchResults: z.number().int().min(1).optional().describe('At most so many of each store'),
+    stores: STORES,
+  })
+  const execute = async ({ query, ...options }: z.infer<typeof inputSchema>) =>
+    (await turn.find(query, options)).map(entryOf)
   return tool({ description: SEARCH, inputSchema, execute })
 }
 
 function addTool(turn: MemoryTurn) {
-  const inputSchema = z.object({ entries: z.array(z.string()).describe('What to remember') })
-  const execute = ({ entries }: { entries: string[] }) => {
-    for (const text of entries) turn.add(text)
+  const inputSchema = z.object({
+    entries: z.array(z.string()).describe('What to remember, when the turn is committed'),
+    stores: STORES,
+  })
+  const execute = ({ entries, stores }: z.infer<typeof inputSchema>) => {
+    for (const text of entries) turn.add(text, { stores })
     return { stored: entries.length }
   }
   return tool({ description: ADD, inputSchema, execute })

@@ -46,6 +46,7 @@ class CollectionStore(sdk.MemoryStore):
         self, query: str, options: sdk.SearchOptions | None = None
     ) -> list[sdk.MemoryEntry]:
         """Return matching memories, within a time limit. Never raises."""
+        most = (options or {}).get("max_search_results")
         return [
             sdk.MemoryEntry(
                 hit.text,
@@ -56,12 +57,12 @@ class CollectionStore(sdk.MemoryStore):
                     "_namespaces": [hit.namespace],
                 },
             )
-            for hit in await self._turn.search(query, self._readers)
+            for hit in (await self._turn.search(query, self._readers))[:most]
         ]
 
     async def add(self, content: str, metadata: Any = None) -> None:
         """Remember a text when the turn commits."""
-        self._turn.add(content, metadata=metadata)
+        self._turn.add(content, [self.name], metadata)
 
 
 class GuardedStore(sdk.MemoryStore):
@@ -81,6 +82,11 @@ class GuardedStore(sdk.MemoryStore):
         self, query: str, options: sdk.SearchOptions | None = None
     ) -> list[sdk.MemoryEntry]:
         """Return matching memories, within a time limit. Never raises."""
+        return await self._search(query, options, {})
+
+    async def _search(
+        self, query: str, options: sdk.SearchOptions | None, failures: dict[str, str]
+    ) -> list[sdk.MemoryEntry]:
         most = self.max_search_results or DEFAULT_RESULTS
         most = min(most, (options or {}).get("max_search_results") or most)
         try:
@@ -93,12 +99,13 @@ class GuardedStore(sdk.MemoryStore):
         except Exception as error:  # noqa: BLE001 (the turn goes on, whatever the error)
             why = describe(error)
         log.warning("nothing recalled from store %s: %s", self.name, why)
+        failures[self.name] = why
         return []
 
-    async def hits(self, query: str, most: int | None) -> list[Hit]:
-        """Return what `search` finds as hits. Never raises."""
+    async def hits(self, query: str, most: int | None, failures: dict[str, str]) -> list[Hit]:
+        """Return what a search finds as hits. Never raises: adds to `failures`."""
         options = sdk.SearchOptions(max_search_results=most) if most else None
-        return [_hit(entry, self.name) for entry in await self.search(query, options)]
+        return [_hit(entry, self.name) for entry in await self._search(query, options, failures)]
 
     def get_tools(self) -> list[AgentTool]:
         """Return the tools of the store."""
@@ -201,12 +208,10 @@ def prepare(turn: MemoryTurn, options: dict[str, Any], settings: MemorySettings)
     seconds = settings.recall_timeout_seconds
     turn.stores = [GuardedStore(store, seconds) for store in own_stores(turn.who)]
     readers = {reader.id: [reader] for reader in turn.readers}
-    adds = bool(settings.add_memory_tool) and turn.is_writable
-    if adds and not readers:
-        readers = {"memory": []}  # nothing is read: only a place for the tool
+    adds = turn.writers if settings.add_memory_tool else []
     stores: list[Any] = [
-        CollectionStore(name, turn, some, writable=adds and name == next(iter(readers)))
-        for name, some in readers.items()
+        CollectionStore(name, turn, readers.get(name, []), writable=name in adds)
+        for name in dict.fromkeys([*readers, *adds])
     ]
     if stores + turn.stores:
         tool: Any = sdk.MemoryAddToolConfig() if adds else False

@@ -20,16 +20,25 @@ from .show import show
 
 
 @ai.tool
-async def search_memory(query: str) -> str:
-    """Search long-term memory for facts, preferences or context of earlier conversations."""
-    return json.dumps([_entry(hit) for hit in await memory.search(query)], ensure_ascii=False)
+async def search_memory(
+    query: str, max_search_results: int | None = None, stores: list[str] | None = None
+) -> str:
+    """Search long-term memory for facts, preferences or context of earlier conversations.
+
+    Of all stores or some by name, at most so many entries of each.
+    """
+    found = await memory.search(query, stores=stores, max_search_results=max_search_results)
+    return json.dumps([_entry(hit) for hit in found], ensure_ascii=False)
 
 
 @ai.tool
-async def add_memory(entries: list[str]) -> str:
-    """Add facts, preferences or decisions that are worth recalling in later conversations."""
+async def add_memory(entries: list[str], stores: list[str] | None = None) -> str:
+    """Add facts, preferences or decisions that are worth recalling in later conversations.
+
+    To all stores or some by name, when the turn is committed.
+    """
     for text in entries:
-        memory.add(text)
+        memory.add(text, stores=stores)
     return json.dumps({"stored": len(entries)})
 
 
