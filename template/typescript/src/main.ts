@@ -46,7 +46,7 @@ async function check(args: string[]): Promise<void> {
   const { json, connect } = readOptions('check', ['json', 'connect'], args)
   const [settings, findings] = readSettings(SETTINGS)
   const capabilities = await makeCapabilities(settings)
-  findings.push(...(await checkModel(settings, connect === true)), ...(await checkAll(capabilities)))
+  findings.push(...(await checkModel(settings, !!connect)), ...(await checkAll(capabilities)))
   if (connect && errorsOf(findings).length === 0) {
     findings.push(...(await checkAll(capabilities, 'ping')))
   }

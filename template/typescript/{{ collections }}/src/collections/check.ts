@@ -269,7 +269,7 @@ function referencesOf({ memory }: Agent): Reference[] {
   })
 }
 
-function storesSessions({ scope, backend }: Collection): boolean {
+export function storesSessions({ scope, backend }: Collection): boolean {
   return scope.lifetime === 'session' || backend.type === 'custom'
 }
 

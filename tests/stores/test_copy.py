@@ -1,0 +1,218 @@
+"""`sessions copy`: live sessions move to another store, while turns run, as often as it takes."""
+
+import json
+import subprocess
+import threading
+
+import pytest
+
+from tests.conformance.chat import Chat, echoed
+from tests.conformance.client import JSON
+from tests.conformance.provider import Provider
+from tests.stores.agents import CHECKPOINTS, Agents, Home, assert_clean, command
+from tests.stores.forks import start
+from tests.stores.servers import wait_for
+from tests.stores.stores import STORES, S3Store, Store, ValkeyStore
+
+KEPT = {"CHECKPOINTS": str(CHECKPOINTS)}
+
+
+def run(home: Home, *words: str, fails: bool = False) -> str:
+    """What `sessions copy` says."""
+    done = home.run("sessions", "copy", *words, **KEPT)
+    assert (done.returncode != 0) == fails, done
+    assert_clean(done.stdout + done.stderr)
+    return (done.stderr if fails else done.stdout).strip()
+
+
+@pytest.mark.one_each
+def test_sessions_move_to_a_store_of_another_kind(agents: Agents, provider: Provider) -> None:
+    home = agents.home()
+    server = agents.fresh(home, **KEPT).server
+    chats = {name: Chat(server, provider) for name in ("busy", "quiet", "short")}
+    for name, chat in chats.items():
+        for number in range(1 if name == "short" else 5):
+            assert chat.say(f"{name} {number}.", headers=JSON).turn == number + 1
+    names = [chat.session for chat in chats.values()]
+    asked = names if home.store.name.startswith("custom") else []  # which lists no sessions
+    if asked:
+        assert "no operation that lists sessions" in run(home, "--to", "./kept", fails=True)
+
+    # Turns run all the time.
+    stop, said = threading.Event(), ["busy 0.", "busy 1.", "busy 2.", "busy 3.", "busy 4."]
+
+    def talk() -> None:
+        while not stop.is_set():
+            said.append(f"busy {len(said)}.")
+            assert chats["busy"].say(said[-1], headers=JSON).status == 200
+
+    thread = threading.Thread(target=talk)
+    thread.start()
+    try:
+        first = run(home, *asked, "--to", "./kept")
+        run(home, *asked, "--to", "./kept")
+    finally:
+        stop.set()
+        thread.join()
+    assert first.endswith(" sessions copied, 0 had not changed.")
+    run(home, *asked, "--to", "./kept")
+    assert run(home, *asked, "--to", "./kept").startswith("0 sessions copied, ")
+    modes = {oct(path.stat().st_mode)[-3:] for path in (home.folder / "kept").iterdir()}
+    assert modes == {"600"}
+
+    other = STORES[(STORES.index(home.store.name) + 2) % len(STORES)]
+    home.bring(other)
+    store = home.declare(other)
+    assert run(home, "--from", "./kept").endswith(" sessions copied, 0 had not changed.")
+    assert run(home, "--from", "./kept").startswith("0 sessions copied, ")
+    kept = store.checkpoints(chats["quiet"].session)
+    assert len(kept) == CHECKPOINTS
+
+    # Each session goes on where it was; what goes on there is never replaced.
+    there = agents.fresh(home, **KEPT).server
+    moved_chats = {name: chat.elsewhere(there) for name, chat in chats.items()}
+    assert moved_chats["busy"].recalled()[-10:] == echoed(*said)[-10:]
+    assert moved_chats["short"].recalled() == echoed("short 0.")
+    left = run(home, "--from", "./kept")
+    assert "2 sessions continued there, and left as they are: " in left
+    assert store.turns(chats["busy"].session) == len(said) + 1
+    restored = home.run("sessions", "restore", chats["quiet"].session, kept[0])
+    assert restored.returncode == 0, restored
+    assert "3 sessions continued there" in run(home, "--from", "./kept")
+    assert moved_chats["quiet"].recalled() == echoed("quiet 0.", "quiet 1.", "quiet 2.")
+
+
+def beside(home: Home) -> Store:
+    """Declare another collection of the same kind, and return its store."""
+    text = home.collection.read_text().replace('"sessions"', '"others"', 1)
+    old, new = {
+        "valkey": ('key_prefix: "session"', 'key_prefix: "others"'),
+        "s3": ('prefix: "sessions"', 'prefix: "others"'),
+    }[home.store.name]
+    assert old in text
+    (home.folder / "collections" / "others.collection.md").write_text(text.replace(old, new))
+    kind = {"valkey": OtherValkey, "s3": OtherS3}[home.store.name]
+    return kind(home.backing, home.agent_id)
+
+
+class OtherValkey(ValkeyStore):
+    def key(self, session: str) -> str:
+        return super().key(session).replace("session:", "others:", 1)
+
+
+class OtherS3(S3Store):
+    def key(self, session: str, name: str = "snapshot_latest.json") -> str:
+        return super().key(session, name).replace("sessions/", "others/", 1)
+
+
+@pytest.mark.stores("valkey", "s3")
+@pytest.mark.one_each
+def test_a_copy_follows_its_session_until_it_is_continued(
+    agents: Agents, provider: Provider
+) -> None:
+    home = agents.home()
+    server = agents.fresh(home).server
+    others = beside(home)
+    one, two, three = (Chat(server, provider) for _ in range(3))
+    for chat in (one, two, three):
+        assert chat.say("One.", headers=JSON).turn == 1
+    assert run(home, "--to", "others") == "3 sessions copied, 0 had not changed."
+    assert one.replace(1, "Another one.", headers=JSON).turn == 1
+    assert two.say("Two.", headers=JSON).turn == 2
+    assert run(home, two.session, "--to", "others") == "1 session copied, 0 had not changed."
+    assert run(home, "--to", "others") == "1 session copied, 2 had not changed."
+    assert "Another one." in str(others.snapshot(one.session))
+
+    # A session that has ended is kept there, until somebody says otherwise.
+    assert three.end().status == 200
+    said = run(home, "--to", "others")
+    assert said.splitlines()[1] == f"1 session ended: --end ends the copies: {three.session}"
+    assert others.turns(three.session) == 1
+    said = run(home, "--to", "others", "--end")
+    assert f"1 session ended, and now the copies, too: {three.session}" in said
+    assert others.snapshot(three.session) is None
+
+    # What only the other store has is nothing to this one.
+    value = json.loads(others.read(two.session) or b"")
+    del value["app_data"]["copied"]
+    others.write(two.session, json.dumps(value).encode())
+    assert two.end().status == 200
+    assert run(home, "--to", "others", "--end") == "0 sessions copied, 1 had not changed."
+    assert others.turns(two.session) == 2
+
+    # What cannot be read is named, and the rest is copied.
+    assert two.say("Anew.", headers=JSON).turn == 1
+    home.store.write(one.session, b"[]")
+    said = run(home, "--to", "others", fails=True)
+    assert said == f"Error: session {one.session} was not copied: it is unreadable"
+    assert run(home, two.session, "--to", "others").splitlines()[1].startswith("1 session continued")
+
+
+@pytest.mark.stores("valkey", "s3")
+@pytest.mark.one_each
+def test_a_copy_that_was_killed_is_completed(agents: Agents, provider: Provider) -> None:
+    home = agents.home()
+    chat = Chat(agents.fresh(home).server, provider)
+    assert chat.say("One.", headers=JSON).turn == 1
+    data, others = home.store.read(chat.session) or b"", beside(home)
+    names = [f"session-{number}" for number in range(60)]
+    for name in names:
+        home.store.write(name, data)
+    words = ["sessions", "copy", "--to", "others"]
+    environment = {**home.store.environment(home.store.address), "HOME": str(home.folder)}
+    process = start(
+        command(home.project, *words),
+        cwd=home.folder,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    wait_for("a copy", lambda: others.read(names[10]) is not None)
+    process.kill()
+    process.communicate()
+    run(home, "--to", "others")
+    assert run(home, "--to", "others") == "0 sessions copied, 61 had not changed."
+    assert {others.turns(name) for name in names} == {1}
+
+
+@pytest.mark.stores("valkey", "s3")
+@pytest.mark.one_each
+def test_what_is_no_store_is_an_error(agents: Agents) -> None:
+    home = agents.home()
+    beside(home)
+    file = home.folder / "collections" / "others.collection.md"
+    good = file.read_text()
+    wrong = "Name a collection or a folder with --to or --from."
+    for words in ([], ["--to", "others", "--from", "others"], ["--to="]):
+        assert wrong in run(home, *words, fails=True)
+    assert "A session id " in run(home, "a/b", "--to", "others", fails=True)
+    known = {
+        "nobody": "collections/nobody.collection.md declares no session store.",
+        "sessions": "Collection sessions is where the sessions are.",
+    }
+    for name, message in known.items():
+        assert run(home, "--to", name, fails=True) == f"Error: {message}"
+    none = run(home, "--from", "./none", fails=True)
+    assert none in ("Error: There is no folder none.", "Error: There is no folder ./none.")
+    file.write_text(good.replace("enabled: true", "enabled: false"))
+    assert run(home, "--to", "others", fails=True) == "Error: Collection others is read-only."
+    secret = {"valkey": "secrets/valkey/sessions", "s3": "secrets/s3/sessions"}[home.store.name]
+    file.write_text(good.replace(secret, "env:NOWHERE"))
+    unset = run(home, "--to", "others", fails=True)
+    assert unset in (
+        "Error: No store is configured: set NOWHERE.",
+        "Error: There is no store until NOWHERE is set.",
+    )
+    # A folder that holds something else.
+    (home.folder / "kept").mkdir()
+    (home.folder / "kept" / "x.json").write_text("[]")
+    assert "x.json is no session (" in run(home, "--from", "./kept", fails=True)
+    (home.folder / "kept" / "x.json").unlink()
+    assert run(home, "--from", "./kept").startswith("0 sessions copied, ")
+    (home.folder / "file").write_text("")
+    session = "session-1"
+    home.store.write(session, b'{"app_data": {}}')
+    full = run(home, session, "--to", "./file/kept", fails=True)
+    assert full.startswith(f"Error: session {session} was not copied: file/kept/")
