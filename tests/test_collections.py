@@ -82,9 +82,13 @@ def test_a_render_for_each_store_has_no_findings(language: str, rendered: Render
     assert findings(language, projects) == [[] for _ in chosen]
 
 
+# Of `check --against`: tests/test_versions.py breaks them.
+AGAINST = {"AML-E016", "AML-E017"}
+
+
 @pytest.mark.parametrize("language", LANGUAGES)
 def test_each_id_in_the_source_has_a_vector_that_breaks_it(language: str) -> None:
-    assert {id for case in CASES for id in _ids(case)} == ids(language)
+    assert {id for case in CASES for id in _ids(case)} == ids(language) - AGAINST
 
 
 @pytest.mark.parametrize("language", LANGUAGES)

@@ -22,7 +22,7 @@ VARIANTS = [
     for language in ("python", "typescript")
     for options in (
         *("", *(f"+{store}" for store in STORES), "+agentcore", "+valkey+agentcore"),
-        *("+tracing", "+mcp", "+compaction", "+ai-sdk-ui", "+ui"),
+        *("+tracing", "+mcp", "+compaction", "+ai-sdk-ui", "+ui", "+knowledge-base"),
     )
 ]
 # Which rooms may import which, also in functions. The modules beside the rooms are the core; of
@@ -32,6 +32,7 @@ BELOW = {
     "collections": {"core"},
     "store": {"core", "collections"},
     "memory": {"core", "collections", "store"},
+    "extraction": {"core", "memory"},
     "tracing": {"core"},
     "mcp_servers": {"core"},
     "approval": {"core"},

@@ -72,8 +72,9 @@ def project(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
         text = FILE.format(id=f"case-{at:02}", version=version)
         (folder / "collections" / f"case-{at:02}.collection.md").write_text(text)
     run = ("git", "-c", "user.name=t", "-c", "user.email=t@example.com", "-C", str(folder.parent))
+    own = os.environ | {"GIT_CONFIG_GLOBAL": "/dev/null"}
     for words in (["init", "-q"], ["add", "-A"], ["commit", "-qm", "1"], ["tag", "v1"]):
-        subprocess.run([*run, *words], check=True, env=os.environ | {"GIT_CONFIG_GLOBAL": "/dev/null"})
+        subprocess.run([*run, *words], check=True, env=own)
     (folder / ".rendered").symlink_to(rendered)
     return folder
 

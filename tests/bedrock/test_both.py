@@ -115,9 +115,7 @@ def test_each_kind_is_told_in_its_own_form_and_one_search_finds_all(agent: Both,
     agent.agentcore.remember(agent.memory, f"/users/{who}/facts", "The cat is old.")
     chat = agent.chat(who)
     chat.say(QUESTION)
-    entries = {
-        text: source for source, text in agent.provider.remembered(chat.calls(QUESTION)[0])
-    }
+    entries = {text: source for source, text in agent.provider.remembered(chat.calls(QUESTION)[0])}
     assert (entries["The cat is grey."], entries["The cat is old."]) == ("facts", "notes")
     assert CAT in entries, "which both kinds found, and is shown once"
 

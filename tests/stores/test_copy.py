@@ -145,7 +145,8 @@ def test_a_copy_follows_its_session_until_it_is_continued(
     home.store.write(one.session, b"[]")
     said = run(home, "--to", "others", fails=True)
     assert said == f"Error: session {one.session} was not copied: it is unreadable"
-    assert run(home, two.session, "--to", "others").splitlines()[1].startswith("1 session continued")
+    said = run(home, two.session, "--to", "others")
+    assert said.splitlines()[1].startswith("1 session continued there, and left as they are: ")
 
 
 @pytest.mark.stores("valkey", "s3")

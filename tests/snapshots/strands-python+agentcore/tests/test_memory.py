@@ -101,6 +101,9 @@ class Scripted:
         self.script, self.scores = list(script), scores
         self.events, self.queries = list[Event](), list[Any]()
 
+    async def namespaces(self, collection: MemoryCollection) -> Any:
+        return collection.namespaces
+
     async def retrieve(
         self, who: Who, place: Namespace, query: str, limit: int, metadata: Metadata
     ) -> list[Record]:

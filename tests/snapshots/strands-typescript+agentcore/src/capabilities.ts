@@ -1,7 +1,7 @@
 // The capabilities of this agent, with their settings and commands. Yours: own_capabilities.ts.
 
-import type { Capability, CapabilityClass, Command } from './capability.ts'
-import { DECLARATION_SETTINGS } from './collections/settings.ts'
+import type { Capability, CapabilityClass, Command, Option } from './capability.ts'
+import { AGAINST_OPTIONS, DECLARATION_SETTINGS } from './collections/settings.ts'
 import { MEMORY_SETTINGS } from './memory/settings.ts'
 import { OWN_CAPABILITIES, OWN_SETTINGS } from './own_capabilities.ts'
 import type { CoreSettings, SettingsOf } from './settings.ts'
@@ -17,8 +17,11 @@ export const SETTINGS = {
 }
 export type Settings = CoreSettings & SettingsOf<typeof SETTINGS>
 
-/** Options of `serve`, each of which sets a variable to 1. */
-export const SERVE_OPTIONS: Record<string, { variable: string; does: string }> = {}
+/** Options of commands, each of which sets a variable: to 1, or to the value that it takes. */
+export const OPTIONS: Record<'check' | 'serve', Record<string, Option>> = {
+  check: AGAINST_OPTIONS,
+  serve: {},
+}
 
 export const COMMANDS: Record<string, Command> = {
   // Each module is loaded when its command runs.
@@ -40,6 +43,8 @@ export async function makeCapabilities(settings: Settings): Promise<Capability[]
     // Each is made with those before it; they are closed in reverse order.
     (await import('./collections/capability.ts')).Declarations,
     (await import('./memory/long_term.ts')).LongTermMemory,
+    (await import('./collections/state.ts')).EarlierTurns,
+    (await import('./memory/session.ts')).RecordedSessions,
     ...OWN_CAPABILITIES,
   ]
   const capabilities: Capability[] = []

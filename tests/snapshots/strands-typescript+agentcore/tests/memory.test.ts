@@ -40,7 +40,7 @@ const NOTES = {
   scope: { lifetime: 'user' },
   backend: {
     type: 'agentcore_memory',
-    memory_id_secret: 'secrets/agentcore/notes',
+    memory_id_secret: 'secrets/notes',
     region: 'eu-west-1',
     retrieval_config: { '/users/{actorId}': { top_k: 3, relevance_score: 0.5 } },
   },
@@ -48,7 +48,7 @@ const NOTES = {
 }
 const LISTS = { mode: 'user', read_collections: ['notes'], write_collections: ['notes'] }
 const ALICE = { actor: 'alice', sessionId: 's-1', projectId: 'apollo' }
-const VARIABLE = 'SECRETS_AGENTCORE_NOTES'
+const VARIABLE = 'SECRETS_NOTES'
 
 const logged = mock.method(console, 'error', () => {})
 
@@ -285,7 +285,7 @@ test('the policy allows what the collections need', () => {
     ['RecallNotes', 'RecordNotes', 'Secrets'],
   )
   assert.match(JSON.stringify(all), /"bedrock-agentcore:namespace":\["\/users\/\*\/"\]/)
-  assert.match(JSON.stringify(all), /memory\/\$\{SECRETS_AGENTCORE_NOTES\}/)
+  assert.match(JSON.stringify(all), /memory\/\$\{SECRETS_NOTES\}/)
   mkdirSync('iam')
   writeFileSync('iam/helper.policy.json', '{}')
   const [found] = checkPolicy(loadProject('.', null))
@@ -303,7 +303,7 @@ test('a memory is compared with its collection', async (context) => {
   for (const [status, namespace, ids] of cases) {
     const resource = { status, strategies: [{ strategyId: 's', namespaces: [namespace] }] }
     context.mock.method(AgentCore.prototype, 'describe', async () => resource)
-    const found = await checkResources(longTerm.collections, null)
+    const found = await checkResources(loadProject('.', null), longTerm.collections, null)
     assert.deepEqual(
       found.map(({ id }) => id),
       ids,

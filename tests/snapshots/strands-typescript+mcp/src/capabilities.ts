@@ -1,6 +1,6 @@
 // The capabilities of this agent, with their settings and commands. Yours: own_capabilities.ts.
 
-import type { Capability, CapabilityClass, Command } from './capability.ts'
+import type { Capability, CapabilityClass, Command, Option } from './capability.ts'
 import { MCP_SETTINGS } from './mcp_servers/settings.ts'
 import { OWN_CAPABILITIES, OWN_SETTINGS } from './own_capabilities.ts'
 import type { CoreSettings, SettingsOf } from './settings.ts'
@@ -15,8 +15,11 @@ export const SETTINGS = {
 }
 export type Settings = CoreSettings & SettingsOf<typeof SETTINGS>
 
-/** Options of `serve`, each of which sets a variable to 1. */
-export const SERVE_OPTIONS: Record<string, { variable: string; does: string }> = {}
+/** Options of commands, each of which sets a variable: to 1, or to the value that it takes. */
+export const OPTIONS: Record<'check' | 'serve', Record<string, Option>> = {
+  check: {},
+  serve: {},
+}
 
 export const COMMANDS: Record<string, Command> = {
   // Each module is loaded when its command runs.

@@ -22,6 +22,9 @@ const BACKENDS = {
   custom: 'transport: {type: rest-api, base_url: env:SESSIONS, credentials: {scheme: none}}',
   agentcore_memory:
     'memory_id_secret: env:SESSIONS, region: eu-west-1, retrieval_config: {"/f/{actorId}": {}}',
+  knowledge_base:
+    'knowledge_base_id_secret: env:SESSIONS, data_source_id_secret: env:SESSIONS, ' +
+    'region: eu-west-1, retrieval_config: {"/f/{actorId}": {}}',
 }
 type Type = keyof typeof BACKENDS
 const OTHERS: readonly Type[] = OtherConfig.shape.type.options
@@ -83,7 +86,9 @@ const FINDINGS: Row[] = [
   ['', '', ['AML-W240 colle:9']],
 ]
 for (const type of Object.keys(BACKENDS) as Type[]) {
-  const unfit: Row = ['SESSIONS', 'BAD', type === 'agentcore_memory' ? [] : ['AML-E113 colle:9']]
+  // An id may be any text; a knowledge base has a second one.
+  const ids = { agentcore_memory: [], knowledge_base: ['AML-W240 colle:9'] }
+  const unfit: Row = ['SESSIONS', 'BAD', ids[type as keyof typeof ids] ?? ['AML-E113 colle:9']]
   const other: Row = ['', '', ['AML-E10D colle:9']]
   for (const [old, by, expected] of OTHERS.includes(type) ? [other] : [...FINDINGS, unfit]) {
     test(`finds ${expected.join(', ')} in ${type} after ${JSON.stringify(by)}`, (context) => {

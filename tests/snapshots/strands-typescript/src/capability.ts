@@ -89,6 +89,13 @@ export type CapabilityClass = new (settings: never, before: readonly Capability[
 /** Reads the settings, rejects invalid ones, and returns the capabilities. */
 export type LoadCapabilities = () => Promise<readonly Capability[]>
 
+/** An option of a command, which sets a variable; one without `takes` sets it to 1. */
+export interface Option {
+  readonly variable: string
+  readonly takes?: string
+  readonly does: string
+}
+
 /** A CLI command: `takes` and `does` appear in --help, `run` executes it. */
 export interface Command {
   readonly takes: string

@@ -5,8 +5,8 @@ import { createServer } from 'node:net'
 import { exit } from 'node:process'
 import { parseArgs } from 'node:util'
 
-import { COMMANDS, makeCapabilities, SERVE_OPTIONS, SETTINGS } from './capabilities.ts'
-import { checkAll, checkModel, type Command } from './capability.ts'
+import { COMMANDS, makeCapabilities, OPTIONS, SETTINGS } from './capabilities.ts'
+import { checkAll, checkModel, type Command, type Option } from './capability.ts'
 import { listen } from './connection.ts'
 import { CommandError, diagnostic, errorsOf, formatFinding, refuseErrors } from './findings.ts'
 import { readSettings } from './settings.ts'
@@ -36,21 +36,17 @@ async function loadCapabilities() {
 
 /** Serve the agent; with --reload in a process that is restarted after a change. */
 async function serve(args: string[]): Promise<void> {
-  const names = ['reload', ...Object.keys(SERVE_OPTIONS)]
-  const options = Object.fromEntries(names.map((name) => [name, { type: 'boolean' } as const]))
-  const { reload, ...chosen } = parseArgs({ args, options }).values
-  for (const name of Object.keys(chosen)) process.env[SERVE_OPTIONS[name]!.variable] = '1'
+  const { reload } = readOptions('serve', ['reload'], args)
   if (reload) await (await import('./reload.ts')).serveWithReload()
   else await (await import('./serve.ts')).serve()
 }
 
 /** Report errors in settings and files; exit with 1 if there is one. */
 async function check(args: string[]): Promise<void> {
-  const flag = { type: 'boolean' } as const
-  const { json, connect } = parseArgs({ args, options: { json: flag, connect: flag } }).values
+  const { json, connect } = readOptions('check', ['json', 'connect'], args)
   const [settings, findings] = readSettings(SETTINGS)
   const capabilities = await makeCapabilities(settings)
-  findings.push(...(await checkModel(settings, connect)), ...(await checkAll(capabilities)))
+  findings.push(...(await checkModel(settings, !!connect)), ...(await checkAll(capabilities)))
   if (connect && errorsOf(findings).length === 0) {
     findings.push(...(await checkAll(capabilities, 'ping')))
   }
@@ -72,10 +68,28 @@ async function check(args: string[]): Promise<void> {
   setTimeout(exit, 1000).unref() // a `ping` that hangs would keep the process alive
 }
 
+/** Read the flags of a command, and set the variables of its other options. */
+function readOptions(name: keyof typeof OPTIONS, flags: string[], args: string[]) {
+  const own: [string, Partial<Option>][] = flags.map((flag) => [flag, {}])
+  const all = [...own, ...Object.entries(OPTIONS[name])]
+  const options = Object.fromEntries(
+    all.map(([option, { takes }]) => [option, { type: takes ? 'string' : 'boolean' } as const]),
+  )
+  const { values } = parseArgs({ args, options })
+  for (const [option, { variable }] of all) {
+    const value = values[option]
+    if (variable && value) process.env[variable] = value === true ? '1' : String(value)
+  }
+  return values
+}
+
 function usage(): string {
-  const commands = Object.entries(ALL).map(([name, { takes, does }]) => [`${name} ${takes}`, does])
-  const options = Object.entries(SERVE_OPTIONS).map(([name, { does }]) => [`serve --${name}`, does])
-  const lines = [...commands.slice(0, 1), ...options, ...commands.slice(1)]
+  const lines = Object.entries(ALL).flatMap(([name, { takes, does }]) => [
+    [`${name} ${takes}`, does],
+    ...Object.entries(OPTIONS[name as keyof typeof OPTIONS] ?? {}).map(([option, more]) => {
+      return [`${name} --${option} ${more.takes ?? ''}`, more.does]
+    }),
+  ])
   const table = lines.map(([left = '', does]) => `  ${left.padEnd(34)}${does}`)
   return ['Usage: node src/main.ts COMMAND\n', ...table].join('\n')
 }

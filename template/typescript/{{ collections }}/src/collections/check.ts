@@ -76,8 +76,8 @@ export class Project {
 /**
  * Return the findings in a project: errors first, then by file, line and id. Never throws.
  *
- * `agentId` is the agent that runs, by default the only one. `against` is a commit whose versions of
- * collections these have to follow.
+ * `agentId` is the agent that runs, by default the only one. `against` is a commit whose versions
+ * of collections these have to follow.
  */
 export function checkProject(folder: string, agentId: string | null, against = ''): Finding[] {
   const files = readFiles(folder)

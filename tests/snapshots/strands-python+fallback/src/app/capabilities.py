@@ -17,7 +17,10 @@ class Settings(OwnSettings, FallbackSettings):
 
 
 COMMANDS: list[click.Command] = []
-SERVE_OPTIONS: list[click.Parameter] = []
+OPTIONS: dict[str, list[click.Parameter]] = {
+    "check": [],
+    "serve": [],
+}
 
 
 def make_capabilities(settings: Settings) -> list[Capability]:

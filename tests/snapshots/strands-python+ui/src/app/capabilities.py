@@ -17,7 +17,10 @@ class Settings(OwnSettings, PageSettings):
 
 
 COMMANDS: list[click.Command] = []
-SERVE_OPTIONS: list[click.Parameter] = [UI_OPTION]
+OPTIONS: dict[str, list[click.Parameter]] = {
+    "check": [],
+    "serve": [UI_OPTION],
+}
 
 
 def make_capabilities(settings: Settings) -> list[Capability]:

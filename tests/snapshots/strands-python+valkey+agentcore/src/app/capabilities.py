@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import click
 
 from .capability import Capability
+from .collections.settings import AGAINST_OPTION
 from .memory.commands import forget, iam
 from .memory.settings import MemorySettings
 from .own_capabilities import OWN_CAPABILITIES, OwnSettings
@@ -20,13 +21,18 @@ class Settings(OwnSettings, StoreSettings, MemorySettings):
 
 
 COMMANDS: list[click.Command] = [sessions, forget, iam]
-SERVE_OPTIONS: list[click.Parameter] = []
+OPTIONS: dict[str, list[click.Parameter]] = {
+    "check": [AGAINST_OPTION],
+    "serve": [],
+}
 
 
 def make_capabilities(settings: Settings) -> list[Capability]:
     """Return the capabilities. What they need is loaded here, so that `--help` is quick."""
     from .collections.capability import Declarations
+    from .collections.state import EarlierTurns
     from .memory.long_term import LongTermMemory
+    from .memory.session import RecordedSessions
     from .memory.session_erasure import SessionErasure
     from .store.capability import Store
 
@@ -35,6 +41,8 @@ def make_capabilities(settings: Settings) -> list[Capability]:
         Store,
         LongTermMemory,
         SessionErasure,
+        EarlierTurns,
+        RecordedSessions,
     ]
     capabilities: list[Capability] = []
     for kind in [*kinds, *OWN_CAPABILITIES]:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import click
 
 from .capability import Capability
+from .collections.settings import AGAINST_OPTION
 from .own_capabilities import OWN_CAPABILITIES, OwnSettings
 from .store.commands import sessions
 from .store.settings import StoreSettings
@@ -18,17 +19,22 @@ class Settings(OwnSettings, StoreSettings):
 
 
 COMMANDS: list[click.Command] = [sessions]
-SERVE_OPTIONS: list[click.Parameter] = []
+OPTIONS: dict[str, list[click.Parameter]] = {
+    "check": [AGAINST_OPTION],
+    "serve": [],
+}
 
 
 def make_capabilities(settings: Settings) -> list[Capability]:
     """Return the capabilities. What they need is loaded here, so that `--help` is quick."""
     from .collections.capability import Declarations
+    from .collections.state import EarlierTurns
     from .store.capability import Store
 
     kinds: list[type[Capability]] = [
         Declarations,
         Store,
+        EarlierTurns,
     ]
     capabilities: list[Capability] = []
     for kind in [*kinds, *OWN_CAPABILITIES]:

@@ -16,7 +16,10 @@ class Settings(OwnSettings):
 
 
 COMMANDS: list[click.Command] = []
-SERVE_OPTIONS: list[click.Parameter] = []
+OPTIONS: dict[str, list[click.Parameter]] = {
+    "check": [],
+    "serve": [],
+}
 
 
 def make_capabilities(settings: Settings) -> list[Capability]:

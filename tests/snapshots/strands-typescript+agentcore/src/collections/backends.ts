@@ -2,12 +2,14 @@
 
 import { z } from 'zod'
 
+import { AgentCoreConfig, backend as agentcore } from './agentcore_backend.ts'
 import type { SecretRef } from './fields.ts'
-import { AgentCoreConfig, backend as memory } from './memory_backend.ts'
 import type { Document, Findings } from './reader.ts'
 
 /** A backend of a type that this project has no code for. Its other fields are not read. */
-export const OtherConfig = z.object({ type: z.enum(['valkey', 's3', 'custom']) })
+export const OtherConfig = z.object({
+  type: z.enum(['valkey', 's3', 'custom', 'knowledge_base']),
+})
 
 const own = [AgentCoreConfig] as const
 export const BackendConfig = z.discriminatedUnion('type', [...own, OtherConfig])
@@ -18,7 +20,15 @@ interface Backend {
   secretRefs(config: never): SecretRef[]
   backendFindings(document: Document, config: never, status: string, lifetime: string): Findings
 }
-const OWN: Partial<Record<string, Backend>> = { agentcore_memory: memory }
+const OWN: Partial<Record<string, Backend>> = {
+  agentcore_memory: agentcore,
+}
+
+/** The answers that bring the code of a type, where they are not its name. */
+export const ANSWERS: Partial<Record<string, string>> = {
+  agentcore_memory: 'long_term_memory=agentcore',
+  knowledge_base: 'long_term_memory=agentcore-and-knowledge-base',
+}
 
 /** Return the references that are read before a collection is used. */
 export function secretRefs(config: BackendConfig): SecretRef[] {

@@ -1,14 +1,12 @@
-// Long-term memory in AgentCore Memory: the fields of its collection.
+// Long-term memory: the fields that its collections have in common.
 
 import { z } from 'zod'
 
-import { forms, missingAddress, type SecretRef, whole } from './fields.ts'
+import { whole } from './fields.ts'
 import type { Document, Findings } from './reader.ts'
 
-// The id of a memory looks like a path, and is no reference to a secret.
-const MEMORY_ID = /^[A-Za-z][A-Za-z0-9_-]{0,99}-[A-Za-z0-9]{10}$/
 const NAMESPACE = /^(?=.{1,512}$)\/?[A-Za-z0-9_{}-]+(\/[A-Za-z0-9_{}-]+)*(\/\*?)?$/
-const PLACEHOLDER = /\{(?:actorId|projectId|sessionId|memoryStrategyId)\}/g
+export const PLACEHOLDERS = ['{actorId}', '{projectId}', '{sessionId}']
 // In {actorId}-{sessionId}, actor a-b with session c has the namespace of actor a with b-c.
 const AMBIGUOUS = /\{actorId\}[^/{]*\{|\}[^/{}]*\{actorId\}/
 const MAX_RECORDS = 100
@@ -33,58 +31,37 @@ export const NamespaceConfig = z.strictObject({
     .default({}),
 })
 
-export const AgentCoreConfig = z.strictObject({
-  type: z.literal('agentcore_memory'),
-  memory_id_secret: forms.reference
-    .refine((value) => !MEMORY_ID.test(value), "Input should be a reference, not a memory's id")
-    .optional(),
-  region: forms.region,
-  retrieval_config: z
-    .preprocess(asMap, z.map(z.string(), NamespaceConfig))
-    .refine((config) => config.size > 0, 'Input should have at least one namespace')
-    .transform((config) => Object.fromEntries(config))
-    .optional(),
-  batch_size: whole(1, 100).default(1),
-})
+export const RetrievalConfig = z
+  .preprocess(asMap, z.map(z.string(), NamespaceConfig))
+  .refine((config) => config.size > 0, 'Input should have at least one namespace')
+  .transform((config) => Object.fromEntries(config))
 
 export type NamespaceConfig = z.output<typeof NamespaceConfig>
-export type AgentCoreConfig = z.output<typeof AgentCoreConfig>
+export type RetrievalConfig = z.output<typeof RetrievalConfig>
+export const DEFAULT = NamespaceConfig.parse({})
 
-export const backend = { secretRefs, backendFindings }
-
-/** Return the references that are read before the collection is used. */
-function secretRefs({ memory_id_secret: reference }: AgentCoreConfig): SecretRef[] {
-  const path = ['backend', 'memory_id_secret']
-  return reference ? [{ reference, key: null, region: null, path }] : []
+/** The fields that matter to any kind of memory. */
+export interface MemoryConfig {
+  readonly retrieval_config?: RetrievalConfig | undefined
+  /** So many texts of turns that wait are sent together; without it as many as there are. */
+  readonly batch_size?: number
+  readonly extraction?: 'model' | 'none'
 }
 
-/** Check what concerns more than one field. */
-function* backendFindings(
+/** Check the namespaces of a collection, which may have these placeholders. */
+export function* checkRetrieval(
   document: Document,
-  { memory_id_secret: id, retrieval_config: config, batch_size: size }: AgentCoreConfig,
-  status: string,
+  config: RetrievalConfig | undefined,
   lifetime: string,
+  placeholders: readonly string[] = PLACEHOLDERS,
 ): Findings {
   const place = ['backend', 'retrieval_config']
-  if (!id) yield* missingAddress(document, 'memory_id_secret', status)
-  if (lifetime === 'session') {
-    const message = 'agentcore_memory does not store lifetime session: use valkey or s3.'
-    yield document.finding('AML-E043', message, 'backend', 'type')
-  }
-  if (config === undefined) {
-    const message = "backend.retrieval_config is missing: the memory's own namespaces apply."
-    yield document.finding('AML-W207', message, ...place)
-  }
-  if (size > 1) {
-    const message = `With batch_size ${size}, a killed process loses unsent messages.`
-    yield document.finding('AML-W225', message, 'backend', 'batch_size')
-  }
   for (const [namespace, { top_k: topK, metadata }] of Object.entries(config ?? {})) {
-    for (const [id, message] of checkNamespace(namespace, lifetime)) {
+    for (const [id, message] of checkNamespace(namespace, lifetime, placeholders)) {
       yield document.finding(id, message, ...place, namespace)
     }
     if (topK > MAX_RECORDS) {
-      const message = `top_k ${topK} is reduced to AgentCore's maximum, ${MAX_RECORDS}.`
+      const message = `top_k ${topK} is reduced to the service's maximum, ${MAX_RECORDS}.`
       yield document.finding('AML-W220', message, ...place, namespace, 'top_k')
     }
     const problem = metadataProblem(metadata, MAX_FILTERS)
@@ -94,7 +71,7 @@ function* backendFindings(
   }
 }
 
-/** Return which rule of AgentCore metadata breaks, or ''. */
+/** Return which rule of AgentCore a text's metadata breaks, or ''. */
 export function metadataProblem(metadata: Record<string, unknown>, most = MAX_KEYS): string {
   const all = Object.entries(metadata)
   if (all.length > most) return `it has ${all.length} keys, ${most} are allowed`
@@ -107,13 +84,18 @@ export function metadataProblem(metadata: Record<string, unknown>, most = MAX_KE
   return ''
 }
 
-function* checkNamespace(namespace: string, lifetime: string): Generator<[string, string]> {
+function* checkNamespace(
+  namespace: string,
+  lifetime: string,
+  placeholders: readonly string[],
+): Generator<[string, string]> {
   if (!NAMESPACE.test(namespace)) {
     const form = 'parts of A-Z a-z 0-9 _ - between slashes, and may end in /*'
     return yield ['AML-E052', `Namespace ${namespace} must consist of ${form}.`]
   }
-  if (/[{}]/.test(namespace.replace(PLACEHOLDER, ''))) {
-    const names = '{actorId}, {projectId}, {sessionId} and {memoryStrategyId}'
+  const bare = placeholders.reduce((text, one) => text.replaceAll(one, ''), namespace)
+  if (/[{}]/.test(bare)) {
+    const names = `${placeholders.slice(0, -1).join(', ')} and ${placeholders.at(-1)}`
     return yield ['AML-E053', `Only ${names} are placeholders of a namespace.`]
   }
   if (AMBIGUOUS.test(namespace)) {

@@ -1,9 +1,5 @@
 // Long-term memory for an agent of Strands: its memory manager, and the stores that it searches.
 
-import type {
-  BedrockAgentCoreClient,
-  RetrieveMemoryRecordsCommand,
-} from '@aws-sdk/client-bedrock-agentcore'
 import {
   type ExtractionResult,
   InvokeModelStage,
@@ -21,13 +17,11 @@ import type { Options } from '../capability.ts'
 import { isBlank } from '../contract.ts'
 import { log } from '../log.ts'
 import { OfflineModel } from '../offline_model.ts'
-import { AgentCore as Service, type Clients, filtersFor } from './agentcore.ts'
 import { bounded, describeFailure, type MemoryCollection } from './base.ts'
-import type { Memory, MemoryRecord, Metadata, Utterance } from './base.ts'
+import type { Metadata, Utterance } from './base.ts'
 import type { LongTermMemory } from './long_term.ts'
-import { eventSession, type Namespace, type Who } from './namespaces.ts'
 import { ownStores } from './own_stores.ts'
-import { type Hit, linesOf, MAX_QUERY_CHARS, type MemoryTurn } from './recall.ts'
+import { type Failures, type Hit, linesOf, MAX_QUERY_CHARS, type MemoryTurn } from './recall.ts'
 import { show } from './show.ts'
 
 const MAX_ENTRIES = 10_000 // to show: the files say how many there are
@@ -35,11 +29,6 @@ const DEFAULT_RESULTS = 5 // of an owner's store that does not say
 
 const guarded = new WeakMap<MemoryTurn, { stores: GuardedStore[]; model: Model }>()
 let sequence = 0 // of messages: a store that turns share knows them by their numbers
-
-/** Make what the first search needs: this takes longer than it may. */
-export async function warmUp(clients: Clients, region: string): Promise<void> {
-  await Promise.all([clients.get('recall', region), import('bedrock-agentcore/memory/strands')])
-}
 
 /** Let the agent of a turn recall, and add memories. */
 export function addMemory(longTerm: LongTermMemory, turn: MemoryTurn, options: Options): void {
@@ -50,14 +39,14 @@ export function addMemory(longTerm: LongTermMemory, turn: MemoryTurn, options: O
   })
   guarded.set(turn, { stores: own, model })
   turn.stores.push(...own)
-  const adds = settings.addMemoryTool > 0 && writers.length > 0
-  const shown = readers.length > 0 || !adds ? readers : writers.slice(0, 1)
-  const stores: MemoryStore[] = shown.map(
-    (collection, at) => new CollectionStore(collection, turn, adds && at === 0),
+  const added = settings.addMemoryTool > 0 ? writers : []
+  const stores: MemoryStore[] = [...new Set([...readers, ...added])].map(
+    (collection) => new CollectionStore(collection, turn, added.includes(collection)),
   )
   stores.push(...own)
   if (stores.length === 0) return
-  const memoryManager = new TurnManager({ stores, addToolConfig: adds, injection: false }, turn)
+  const addToolConfig = added.length > 0
+  const memoryManager = new TurnManager({ stores, addToolConfig, injection: false }, turn)
   options.memoryManager = memoryManager
   if (model.constructor === OfflineModel) options.model = new RecallingOfflineModel(memoryManager)
 }
@@ -99,9 +88,9 @@ class CollectionStore implements MemoryStore {
   }
 
   /** Return what fits a query, in time. It does not throw. */
-  async search(query: string): Promise<MemoryEntry[]> {
+  async search(query: string, { maxSearchResults }: SearchOptions = {}): Promise<MemoryEntry[]> {
     const hits = await this.#turn.search(query, this.#collections)
-    return hits.map(({ text, id, score, namespace, createdAt }) => {
+    return hits.slice(0, maxSearchResults).map(({ text, id, score, namespace, createdAt }) => {
       const metadata = { _id: id, _score: score, _namespaces: [namespace], _createdAt: createdAt }
       return { content: text, metadata }
     })
@@ -109,38 +98,7 @@ class CollectionStore implements MemoryStore {
 
   /** Remember a text when the turn commits. */
   async add(content: string, metadata?: Metadata): Promise<void> {
-    this.#turn.add(content, { metadata })
-  }
-}
-
-/** A memory that the SDK's store searches. */
-export class AgentCore extends Service implements Memory {
-  async retrieve(
-    namespace: Namespace,
-    query: string,
-    topK: number,
-    who: Who,
-    metadata: Metadata,
-  ): Promise<MemoryRecord[]> {
-    const { AgentCoreMemoryStore } = await import('bedrock-agentcore/memory/strands')
-    const entries = await this.call('recall', async (client, memoryId, { abortSignal }) => {
-      // The SDK reads one page, of 20 records by default, has no filters, and passes no signal.
-      const send = (command: RetrieveMemoryRecordsCommand) => {
-        command.input.maxResults = topK
-        Object.assign(command.input.searchCriteria!, filtersFor(metadata))
-        return client.send(command, { abortSignal })
-      }
-      const store = new AgentCoreMemoryStore({
-        memoryId,
-        actorId: who.actor,
-        sessionId: eventSession(who.sessionId),
-        ...namespace.wire,
-        maxSearchResults: topK,
-        client: { send } as unknown as BedrockAgentCoreClient,
-      })
-      return await store.search(query)
-    })
-    return entries.map((entry) => hitOf(entry, ''))
+    this.#turn.add(content, { stores: [this.name], metadata })
   }
 }
 
@@ -177,6 +135,10 @@ export class GuardedStore implements MemoryStore {
 
   /** Return what fits a query, in time. It does not throw. */
   async search(query: string, options: SearchOptions = {}): Promise<MemoryEntry[]> {
+    return await this.#search(query, options, {})
+  }
+
+  async #search(query: string, options: SearchOptions, failures: Failures): Promise<MemoryEntry[]> {
     const { maxSearchResults: wanted = this.maxSearchResults } = options
     const given = { maxSearchResults: Math.min(this.maxSearchResults, wanted) }
     const stop = AbortSignal.timeout(this.#seconds * 1000)
@@ -186,15 +148,16 @@ export class GuardedStore implements MemoryStore {
         return await this.store.search(query.slice(-MAX_QUERY_CHARS), given)
       })
     } catch (error) {
-      log('WARNING', `nothing recalled from store ${this.name}: ${describeFailure(error)}`)
+      failures[this.name] = describeFailure(error)
+      log('WARNING', `nothing recalled from store ${this.name}: ${failures[this.name]}`)
       return []
     }
   }
 
-  /** Return what `search` finds as hits. It does not throw. */
-  async hits(query: string, most?: number): Promise<Hit[]> {
+  /** Return what a search finds as hits. It does not throw, but adds to `failures`. */
+  async hits(query: string, most: number | undefined, failures: Failures): Promise<Hit[]> {
     const options = most === undefined ? {} : { maxSearchResults: most }
-    return (await this.search(query, options)).map((entry) => hitOf(entry, this.name))
+    return (await this.#search(query, options, failures)).map((entry) => hitOf(entry, this.name))
   }
 
   getTools(): Tool[] {

@@ -1,27 +1,32 @@
-// AgentCore Memory: one memory by the id in a secret, and the clients that all of them share.
+// AgentCore Memory: one memory by the id in a secret.
 
 import type { BedrockAgentCore, SearchCriteria } from '@aws-sdk/client-bedrock-agentcore'
-import type { BedrockAgentCoreControl } from '@aws-sdk/client-bedrock-agentcore-control'
+import type {
+  BedrockAgentCoreControl,
+  Memory as Description,
+} from '@aws-sdk/client-bedrock-agentcore-control'
 
+import { type AgentCoreConfig, backend as agentcore } from '../collections/agentcore_backend.ts'
 import type { SecretRef } from '../collections/fields.ts'
-import { SecretError, type Secrets } from '../collections/secrets.ts'
-import { describe } from '../log.ts'
+import { DEFAULT } from '../collections/memory_backend.ts'
+import type { Secrets } from '../collections/secrets.ts'
+import { type Call, type Clients, configOf, secretOf, type Stop } from './aws.ts'
 import {
-  bounded,
   type Memory,
+  type MemoryCollection,
   type MemoryEvent,
-  MemoryRefused,
   MemoryUnavailable,
   type Metadata,
-  type Resource,
+  type Namespaces,
 } from './base.ts'
 import { eventSession, type Namespace } from './namespaces.ts'
 import { withRetries } from './retry_queue.ts'
+import { areWhole, ofStrategies, writtenTemplates } from './strategies.ts'
 
 const PAGE = 100 // the most that the service gives, or takes, at once
-const WRITE_SECONDS = 10
-const REFUSED = ['ValidationException', 'InvalidInputException', 'SerializationException']
-const BUSY = [409, 429]
+
+/** A memory as GetMemory describes it. */
+export type Resource = Partial<Description>
 
 interface Client {
   recall: BedrockAgentCore
@@ -29,53 +34,7 @@ interface Client {
   control: BedrockAgentCoreControl
 }
 type Page = { memoryId: string; maxResults: number; nextToken: string | undefined }
-type Stop = { abortSignal: AbortSignal }
-type Use<K extends keyof Client, T> = (
-  client: Client[K],
-  memoryId: string,
-  stop: Stop,
-) => Promise<T>
-type Failed = { name: string; $metadata?: { httpStatusCode?: number } }
-
-/** One client of each kind and region, imported when it is used. Each tries once, in its time. */
-export class Clients {
-  readonly #recallSeconds: number
-  readonly #clients = new Map<string, Promise<Client[keyof Client]>>()
-
-  constructor(recallSeconds: number) {
-    this.#recallSeconds = recallSeconds
-  }
-
-  get<K extends keyof Client>(kind: K, region: string): Promise<Client[K]> {
-    const name = `${kind} ${region}`
-    const known = this.#clients.get(name) ?? this.#connect(kind, region)
-    this.#clients.set(name, known)
-    return known as Promise<Client[K]>
-  }
-
-  secondsOf(kind: keyof Client): number {
-    return kind === 'recall' ? this.#recallSeconds : WRITE_SECONDS
-  }
-
-  /** Close the connections. */
-  async close(): Promise<void> {
-    const clients = await Promise.allSettled(this.#clients.values())
-    this.#clients.clear()
-    for (const client of clients) if (client.status === 'fulfilled') client.value.destroy()
-  }
-
-  async #connect(kind: keyof Client, region: string): Promise<Client[keyof Client]> {
-    // The signal of each call bounds its time; the timer of that warning would outlive a failure.
-    const requestHandler = { socketAcquisitionWarningTimeout: 1 }
-    const config = { region, maxAttempts: 1, requestHandler }
-    if (kind === 'control') {
-      const aws = await import('@aws-sdk/client-bedrock-agentcore-control')
-      return new aws.BedrockAgentCoreControl(config)
-    }
-    const aws = await import('@aws-sdk/client-bedrock-agentcore')
-    return new aws.BedrockAgentCore(config)
-  }
-}
+type Use<K extends Call, T> = (client: Client[K], memoryId: string, stop: Stop) => Promise<T>
 
 /** Return the part of the search criteria for records that have this metadata. */
 export function filtersFor(metadata: Metadata): Pick<SearchCriteria, 'metadataFilters'> {
@@ -87,31 +46,66 @@ export function filtersFor(metadata: Metadata): Pick<SearchCriteria, 'metadataFi
   return found.length > 0 ? { metadataFilters: found } : {}
 }
 
-/** The memory whose id or ARN a secret holds; the adapter adds the search of its framework. */
+/** The memory whose id or ARN a secret holds; a subclass adds the search of its framework. */
 export class AgentCore implements Omit<Memory, 'retrieve'> {
   readonly contact: string
-  readonly region: string
-  readonly clients: Clients
+  readonly afterErasure =
+    'records of the last turns may still be extracted: run this again in some minutes'
+  readonly #region: string
+  readonly #clients: Clients
   readonly #ref: SecretRef
   readonly #secrets: Secrets
   #resource: Promise<Resource> | null = null
 
-  constructor(ref: SecretRef, region: string, secrets: Secrets, clients: Clients) {
-    this.#ref = ref
+  constructor(config: AgentCoreConfig, secrets: Secrets, clients: Clients) {
+    const [ref] = agentcore.secretRefs(config)
+    this.#ref = ref!
     this.#secrets = secrets
-    this.region = region
-    this.clients = clients
-    this.contact = `the AgentCore memory of secret '${ref.reference}' in ${region}`
+    this.#region = config.region
+    this.#clients = clients
+    this.contact = `the AgentCore memory of secret '${ref!.reference}' in ${config.region}`
   }
 
   /** Return the id or the ARN of the memory. Throws MemoryUnavailable. */
   async memoryId(): Promise<string> {
-    try {
-      return await this.#secrets.get(this.#ref)
-    } catch (error) {
-      if (!(error instanceof SecretError)) throw error
-      throw new MemoryUnavailable(error.message, { isTransient: false })
+    return await secretOf(this.#secrets, this.#ref)
+  }
+
+  async writesTo(): Promise<string> {
+    const [name] = (await this.memoryId()).split('/').slice(-1) // of an ARN
+    return `${this.#region} ${name}`
+  }
+
+  async warmUp({ isRead, isWritable, namespaces }: MemoryCollection): Promise<void> {
+    const isWhole = namespaces && areWhole(Object.keys(namespaces))
+    await Promise.allSettled([
+      isRead || isWritable ? this.client('recall') : null,
+      isRead && !isWhole ? this.client('control') : null,
+    ])
+  }
+
+  async namespaces({ namespaces: declared, lifetime }: MemoryCollection): Promise<Namespaces> {
+    if (declared && areWhole(Object.keys(declared))) return declared
+    const { strategies = [] } = await this.describe()
+    const isOwn = lifetime === 'user' // actors share the others
+    const kept = declared
+      ? Object.entries(declared).flatMap(([template, config]) =>
+          ofStrategies(template, strategies).map((path) => [path, config] as const),
+        )
+      : writtenTemplates(strategies)
+          .filter((one) => !isOwn || one.includes('{actorId}'))
+          .map((one) => [one, DEFAULT] as const)
+    if (declared && kept.length === 0) {
+      throw new MemoryUnavailable('no strategy of the memory writes to them')
     }
+    return Object.fromEntries(kept)
+  }
+
+  async templates({ namespaces }: MemoryCollection): Promise<string[]> {
+    const { strategies = [] } = await withRetries(() => this.describe())
+    const declared = Object.keys(namespaces ?? {})
+    const found = declared.flatMap((template) => ofStrategies(template, strategies))
+    return [...found, ...writtenTemplates(strategies)] // also those that are not read
   }
 
   async createEvent(given: MemoryEvent): Promise<void> {
@@ -210,21 +204,25 @@ export class AgentCore implements Omit<Memory, 'retrieve'> {
     return await withRetries(() => this.call('record', use))
   }
 
+  /** Return a client of the service, which is made when it is first needed. */
+  protected async client<K extends Call>(call: K): Promise<Client[K]> {
+    const [region, name] = [this.#region, call === 'control' ? call : 'data']
+    const made = this.#clients.get(`agentcore ${name} ${region}`, async () => {
+      if (call !== 'control') {
+        const aws = await import('@aws-sdk/client-bedrock-agentcore')
+        return new aws.BedrockAgentCore(configOf(region))
+      }
+      const aws = await import('@aws-sdk/client-bedrock-agentcore-control')
+      return new aws.BedrockAgentCoreControl(configOf(region))
+    })
+    return (await made) as Client[K]
+  }
+
   /** Call the service within its time limit. Throws MemoryUnavailable. */
-  protected async call<K extends keyof Client, T>(kind: K, use: Use<K, T>): Promise<T> {
-    const [memoryId, seconds] = [await this.memoryId(), this.clients.secondsOf(kind)]
-    const abortSignal = AbortSignal.timeout(seconds * 1000)
-    const why = `AgentCore Memory: no answer within ${seconds} s`
-    try {
-      return await bounded(abortSignal, why, async () =>
-        use(await this.clients.get(kind, this.region), memoryId, { abortSignal }),
-      )
-    } catch (error) {
-      if (error instanceof MemoryUnavailable) throw error
-      const { name: code, $metadata: { httpStatusCode: status = 500 } = {} } = error as Failed
-      const isTransient = status >= 500 || BUSY.includes(status)
-      const Failure = REFUSED.includes(code) ? MemoryRefused : MemoryUnavailable
-      throw new Failure(`AgentCore Memory: ${describe(error)}`, { isTransient, code })
-    }
+  protected async call<K extends Call, T>(call: K, use: Use<K, T>): Promise<T> {
+    const memoryId = await this.memoryId()
+    return await this.#clients.run('AgentCore Memory', call, async (stop) =>
+      use(await this.client(call), memoryId, stop),
+    )
   }
 }

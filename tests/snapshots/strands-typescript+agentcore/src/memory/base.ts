@@ -1,7 +1,5 @@
 // What every long-term memory does, how it fails, and how a call of it is limited.
 
-import type { Memory as Description } from '@aws-sdk/client-bedrock-agentcore-control'
-
 import type { NamespaceConfig } from '../collections/memory_backend.ts'
 import { describe } from '../log.ts'
 import type { Namespace, Who } from './namespaces.ts'
@@ -24,13 +22,21 @@ export class MemoryRefused extends MemoryUnavailable {}
 
 export type Metadata = Readonly<Record<string, string>>
 
-/** A text to record, in collections by name; without them in all that are written to. */
+/**
+ * A text to record, in collections by name; without them in all that are written to.
+ *
+ * A fact was added to the memory as it is.
+ */
 export type Utterance = readonly [
   role: 'USER' | 'ASSISTANT',
   text: string,
   metadata?: Metadata,
   stores?: readonly string[] | undefined,
+  isFact?: boolean,
 ]
+
+/** The texts of each turn, in order. */
+export type Turns = readonly (readonly Utterance[])[]
 
 /** A record: its score is from 0 to 1, and 0 where nothing was searched for. */
 export interface MemoryRecord {
@@ -55,13 +61,27 @@ export interface MemoryEvent {
   readonly projectId: string | null
 }
 
-/** A memory as GetMemory describes it. */
-export type Resource = Partial<Description>
+/** The search settings of namespaces, by template. */
+export type Namespaces = Record<string, NamespaceConfig>
 
 /** The long-term memory of one collection. Every call is limited in time; MemoryUnavailable. */
 export interface Memory {
   /** What it contacts, without secrets. */
   readonly contact: string
+  /** What a person has to know who erased something, or ''. */
+  readonly afterErasure: string
+
+  /** Return the namespaces to search for a collection. */
+  namespaces(collection: MemoryCollection): Promise<Namespaces>
+
+  /** Return the templates of all namespaces that may hold records of a collection. */
+  templates(collection: MemoryCollection): Promise<string[]>
+
+  /** Return the name of a place that only one collection may write to, or ''. */
+  writesTo(): Promise<string>
+
+  /** Make ready what the first turn would wait for. It does not throw. */
+  warmUp(collection: MemoryCollection): Promise<void>
 
   /**
    * Return at most `topK` (1 to 100) records for 1 to 10,000 UTF-16 units, best first; only of
@@ -92,9 +112,6 @@ export interface Memory {
 
   /** Delete a page of records, and return the ids that the memory reports as deleted. */
   deleteRecords(ids: readonly string[]): Promise<string[]>
-
-  /** Return the resource as GetMemory describes it; an empty one for a file. */
-  describe(): Promise<Resource>
 }
 
 /** A collection of long-term memory as this agent uses it. */
@@ -104,13 +121,16 @@ export interface MemoryCollection {
   readonly memory: Memory
   readonly isRead: boolean
   readonly isWritable: boolean
+  readonly isErasable: boolean
   /** Up to this many utterances, turns that wait are joined to one event. */
   readonly batchSize: number
+  /** Whether it keeps facts that a model finds in them. */
+  readonly extracts: boolean
   readonly needsProject: boolean
   /** The value of {projectId}, if it is needed. */
   readonly projectId: string | null
   /** What is wanted of each namespace template; null: the resource says which there are. */
-  namespaces: Record<string, NamespaceConfig> | null
+  readonly namespaces: Namespaces | null
 }
 
 /** Do the work, and throw MemoryUnavailable as soon as `stop` is aborted. */

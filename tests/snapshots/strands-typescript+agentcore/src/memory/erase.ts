@@ -1,34 +1,49 @@
 // Erases one actor's data from the memories, and nothing that may belong to another.
 
-import type { Collection } from '../collections/models.ts'
-import { type Memory, MemoryUnavailable } from './base.ts'
+import { type Memory, type MemoryCollection, MemoryUnavailable } from './base.ts'
 import { LocalMemory } from './local.ts'
 import type { LongTermMemory } from './long_term.ts'
-import { defaultTemplate, inFile, type Who, Namespace, ofStrategies } from './namespaces.ts'
-import { resolve, segmentsOf, writtenTemplates } from './namespaces.ts'
-import { withRetries } from './retry_queue.ts'
+import { Namespace, resolve, segmentsOf, type Who } from './namespaces.ts'
 
 const PLACEHOLDER = /\{(\w+)\}/
 export const LATER =
   'turns that run or wait to be recorded now are recorded after this: run this again then'
-const AGAIN = 'records of the last turns may still be extracted: run this again in some minutes'
 const MAX_LISTS = 10 // how often one list is read from its start without a deletion
 
+const COUNTED = ['sessions', 'events', 'records'] as const
+type Counts = Record<(typeof COUNTED)[number], number>
+
+/** What was erased in one place; `where` is a collection, or the session store. */
+export interface Place extends Counts {
+  readonly where: string
+  readonly contact: string
+}
+
 /** What was erased of an actor, what could not be, and what else there is to know. */
-export interface Report {
+export interface Report extends Counts {
   readonly actor: string
-  sessions: number
-  events: number
-  records: number
+  readonly agent: string
+  readonly at: string
+  readonly places: Place[]
   readonly could_not: string[]
   notes: string[]
 }
 
+/** Add a place to a report, and return it. */
+export function addPlace({ places }: Report, where: string, contact: string): Place {
+  const place = { where, contact, sessions: 0, events: 0, records: 0 }
+  places.push(place)
+  return place
+}
+
 /** Return the report as lines of text. */
 export function linesOf(report: Report): string[] {
-  const counts = (['sessions', 'events', 'records'] as const).map(
-    (name) => `${name} erased: ${report[name]}`,
-  )
+  const counts = COUNTED.map((name) => `${name} erased: ${report[name]}`)
+  for (const place of report.places) {
+    for (const name of COUNTED.filter((one) => place[one] > 0)) {
+      counts.push(`in ${place.where}, ${place.contact}: ${place[name]} ${name}`)
+    }
+  }
   const failures = report.could_not.map((what) => `failed: ${what}`)
   return [...counts, ...failures, ...report.notes.map((what) => `note: ${what}`)]
 }
@@ -38,15 +53,18 @@ export class Erasure {
   readonly report: Report
   readonly #longTerm: LongTermMemory
   readonly #identity: Who
-  readonly #memories: [Collection, Memory, sessions: string[]][] = []
+  readonly #memories: [MemoryCollection, Memory, sessions: string[]][] = []
 
   constructor(longTerm: LongTermMemory, actor: string) {
     const { collections, declarations, settings } = longTerm
-    this.report = { actor, sessions: 0, events: 0, records: 0, could_not: [], notes: [] }
+    const at = `${new Date().toISOString().slice(0, -5)}+00:00`
+    const head = { actor, agent: declarations.project.agentId, at }
+    const counts = { sessions: 0, events: 0, records: 0 }
+    this.report = { ...head, ...counts, places: [], could_not: [], notes: [] }
     this.#longTerm = longTerm
     this.#identity = { actor, sessionId: '', projectId: settings.projectId }
-    for (const { id, memory } of collections) {
-      const collection = declarations.project.collections.get(id)!
+    for (const collection of collections) {
+      const { id, memory } = collection
       const local = new LocalMemory(id, [])
       this.#memories.push([collection, memory, []])
       if (memory instanceof LocalMemory) {
@@ -60,7 +78,7 @@ export class Erasure {
   /** Erase sessions, events and records, and return the report. */
   async erase(): Promise<Report> {
     for (const one of this.#memories) {
-      await this.#attempt(`events of collection ${one[0].collection_id}`, async () => {
+      await this.#attempt(`events of collection ${one[0].id}`, async () => {
         one[2] = await one[1].sessions(this.report.actor)
       })
     }
@@ -73,27 +91,32 @@ export class Erasure {
     return this.report
   }
 
-  async #eraseMemory(collection: Collection, memory: Memory, sessions: string[]): Promise<void> {
-    const [report, where] = [this.report, `of collection ${collection.collection_id}`]
+  async #eraseMemory(
+    collection: MemoryCollection,
+    memory: Memory,
+    sessions: string[],
+  ): Promise<void> {
+    const [report, where] = [this.report, `of collection ${collection.id}`]
     const scope = erasureScope(await this.#templates(collection, memory), this.#identity, sessions)
     report.could_not.push(...scope.missing.map((what) => `${what} (${where})`))
     report.notes.push(...scope.shared.map((what) => `${what} (${where})`))
-    if (!collection.writeback.enabled) {
+    if (!collection.isErasable) {
       await this.#attempt(`events ${where}`, async () => {
         if (!(await this.#hasAny(memory, sessions, scope.namespaces))) return
         report.could_not.push(`events and records ${where}: it is read-only here`)
       })
       return
     }
+    const place = addPlace(report, `collection ${collection.id}`, memory.contact)
     await this.#attempt(`events ${where}`, async () => {
-      for (const session of sessions) await this.#eraseEvents(memory, session)
+      for (const session of sessions) await this.#eraseEvents(memory, session, place)
     })
     await this.#attempt(`records ${where}`, async () => {
-      for (const namespace of scope.namespaces) await this.#eraseRecords(memory, namespace)
+      for (const namespace of scope.namespaces) await this.#eraseRecords(memory, namespace, place)
     })
   }
 
-  async #eraseEvents(memory: Memory, session: string): Promise<void> {
+  async #eraseEvents(memory: Memory, session: string, place: Place): Promise<void> {
     const { actor } = this.report
     await eraseAll(
       () => memory.events(actor, session),
@@ -101,38 +124,39 @@ export class Erasure {
         for (const id of ids) {
           await memory.deleteEvent(actor, session, id)
           this.report.events++
+          place.events++
         }
-        if (!(memory instanceof LocalMemory)) this.report.notes.push(AGAIN)
+        this.#note(memory)
         return ids
       },
     )
   }
 
-  async #eraseRecords(memory: Memory, namespace: Namespace): Promise<void> {
+  async #eraseRecords(memory: Memory, namespace: Namespace, place: Place): Promise<void> {
     await eraseAll(
       () => memory.records(namespace),
       async (ids) => {
         const deleted = await memory.deleteRecords(ids)
         this.report.records += deleted.length
+        place.records += deleted.length
+        this.#note(memory)
         return deleted
       },
     )
   }
 
-  async #templates(collection: Collection, memory: Memory): Promise<string[]> {
-    const { collection_id: id, backend } = collection
-    const config = backend.type === 'agentcore_memory' ? backend.retrieval_config : null
-    let templates = Object.keys(config ?? {})
-    if (memory instanceof LocalMemory) {
-      if (templates.length === 0) templates = [defaultTemplate(collection.scope.lifetime)]
-      return templates.map(inFile)
-    }
-    await this.#attempt(`records of collection ${id} in all its namespaces`, async () => {
-      const { strategies = [] } = await withRetries(() => memory.describe())
-      templates = templates.flatMap((template) => ofStrategies(template, strategies))
-      // The service writes to namespaces that are not read, too.
-      templates.push(...writtenTemplates(strategies))
-    })
+  #note({ afterErasure }: Memory): void {
+    if (afterErasure) this.report.notes.push(afterErasure)
+  }
+
+  async #templates(collection: MemoryCollection, memory: Memory): Promise<string[]> {
+    let templates = Object.keys(collection.namespaces ?? {})
+    await this.#attempt(
+      `records of collection ${collection.id} in all its namespaces`,
+      async () => {
+        templates = await memory.templates(collection)
+      },
+    )
     return templates
   }
 

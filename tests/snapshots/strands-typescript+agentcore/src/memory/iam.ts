@@ -6,8 +6,9 @@
 import { secretRefs } from '../collections/backends.ts'
 import type { Project } from '../collections/check.ts'
 import type { Collection } from '../collections/models.ts'
+import { KINDS } from './kinds.ts'
 import { sessionStatements } from './session_iam.ts'
-import { ACCOUNT, memoryStatements, REGION } from './statements.ts'
+import { ACCOUNT, REGION } from './statements.ts'
 
 const PARTITIONS = { 'cn-': 'aws-cn', 'us-gov-': 'aws-us-gov' }
 const VARIABLE = /[$][{][A-Za-z0-9_]+[}]/
@@ -27,9 +28,8 @@ export function makePolicy(project: Project): object {
   const arn = `arn:${partition?.[1] ?? 'aws'}`
   const statements = new Map<string, object>()
   for (const collection of used) {
-    const named = memoryStatements(project, collection, arn)
-    named.push(...sessionStatements(project, collection, arn))
-    for (const [name, statement] of named) {
+    const statementsOf = KINDS[collection.backend.type]?.statements ?? sessionStatements
+    for (const [name, statement] of statementsOf(project, collection, arn)) {
       const words = collection.collection_id.split(/[-_]+/)
       let Sid = name + words.map((one) => one.slice(0, 1).toUpperCase() + one.slice(1)).join('')
       while (statements.has(Sid)) Sid += 'X'

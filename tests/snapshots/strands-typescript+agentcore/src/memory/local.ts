@@ -1,4 +1,4 @@
-// A long-term memory in a file of this machine, for trying out: it stands in for AgentCore Memory.
+// A long-term memory in a file of this machine, for trying out: it stands in for those on AWS.
 //
 // It remembers what people say, word for word, and finds it again by the words of a question.
 
@@ -11,8 +11,8 @@ import { z } from 'zod'
 
 import { log } from '../log.ts'
 import { type Memory, type MemoryEvent, MemoryUnavailable } from './base.ts'
-import type { MemoryRecord, Metadata, Resource } from './base.ts'
-import { eventSession, type Namespace, resolve, type Who } from './namespaces.ts'
+import type { MemoryCollection, MemoryRecord, Metadata, Namespaces } from './base.ts'
+import { defaultTemplate, eventSession, type Namespace, resolve, type Who } from './namespaces.ts'
 
 const FOLDER = '.memory'
 const MAX_ROWS = 10_000 // that are searched, the last ones
@@ -45,6 +45,7 @@ type Rows = {
 /** The rows of one file: what was said, and each text of a person in each of its namespaces. */
 export class LocalMemory implements Memory {
   readonly contact: string
+  readonly afterErasure = ''
   readonly #templates: readonly string[]
   readonly #path: string
   #last: Promise<unknown> = Promise.resolve()
@@ -140,9 +141,19 @@ export class LocalMemory implements Memory {
     return await this.#delete('record', ids)
   }
 
-  async describe(): Promise<Resource> {
-    return {}
+  async namespaces({ namespaces }: MemoryCollection): Promise<Namespaces> {
+    return namespaces ?? {}
   }
+
+  async templates({ namespaces, lifetime }: MemoryCollection): Promise<string[]> {
+    return namespaces ? Object.keys(namespaces) : [defaultTemplate(lifetime)]
+  }
+
+  async writesTo(): Promise<string> {
+    return ''
+  }
+
+  async warmUp(): Promise<void> {}
 
   async #read(limit = Infinity): Promise<Rows> {
     const all = await readFile(this.#path, 'utf8').catch((error) => {

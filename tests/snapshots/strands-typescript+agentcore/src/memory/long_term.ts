@@ -1,21 +1,22 @@
 // `LongTermMemory`: connects the agent's memory collections to readers and writers.
 
 import { Capability, type Options } from '../capability.ts'
-import { secretRefs } from '../collections/backends.ts'
 import { Declarations } from '../collections/capability.ts'
+import { DEFAULT, type MemoryConfig } from '../collections/memory_backend.ts'
 import type { Collection } from '../collections/models.ts'
 import { unsetVariables } from '../collections/secrets.ts'
 import { AgentError, type Turn } from '../contract.ts'
 import { diagnostic, type Finding } from '../findings.ts'
-import { addMemory, AgentCore, record, warmUp } from './adapter.ts'
-import { Clients } from './agentcore.ts'
+import { addMemory, record } from './adapter.ts'
+import { Clients } from './aws.ts'
 import { type Memory, type MemoryCollection, MemoryUnavailable, type Utterance } from './base.ts'
 import { checkPolicy, checkResources } from './check.ts'
 import { LATER, type Report } from './erase.ts'
+import { KINDS } from './kinds.ts'
 import { LocalMemory } from './local.ts'
-import { areWhole, defaultTemplate, inFile, type Who, resolve } from './namespaces.ts'
-import { current, DEFAULT, MemoryTurn } from './recall.ts'
-import { Recorder } from './record.ts'
+import { defaultTemplate, resolve } from './namespaces.ts'
+import { current, MemoryTurn } from './recall.ts'
+import { type Extract, Recorder } from './record.ts'
 import type { MemorySettings } from './settings.ts'
 
 const SLASH = 'An actor id must not contain /: the namespaces of two actors could overlap.'
@@ -28,6 +29,8 @@ export class LongTermMemory extends Capability<MemorySettings> {
   decorate: (memory: Memory) => Memory = (memory) => memory
   /** Whether `forget` erased the actor after a turn began; only a session store can tell. */
   isForgotten: Recorder['isForgotten'] = async () => false
+  /** Finds facts in the texts of turns; another capability may set how. */
+  extract: Extract | null = null
   readonly #clients = new Clients(this.settings.recallTimeoutSeconds)
   #collections: readonly MemoryCollection[] | null = null
   #recorder: Recorder | null = null
@@ -45,9 +48,8 @@ export class LongTermMemory extends Capability<MemorySettings> {
   }
 
   get recorder(): Recorder {
-    return (this.#recorder ??= new Recorder(this.writers, (...values) =>
-      this.isForgotten(...values),
-    ))
+    const isForgotten: Recorder['isForgotten'] = (...values) => this.isForgotten(...values)
+    return (this.#recorder ??= new Recorder(this.writers, isForgotten, this.extract))
   }
 
   /** The collections that are read. */
@@ -86,13 +88,14 @@ export class LongTermMemory extends Capability<MemorySettings> {
   }
 
   override async ping(): Promise<Finding[]> {
-    const checked = checkResources(this.collections, this.settings.projectId)
+    const { project } = this.declarations
+    const checked = checkResources(project, this.collections, this.settings.projectId)
     return checked.finally(() => this.#clients.close())
   }
 
   override describe(): string[] {
     return this.collections.map(({ memory }) => {
-      const how = memory instanceof AgentCore ? 'contacts' : 'in'
+      const how = memory instanceof LocalMemory ? 'in' : 'contacts'
       return `Long-term memory: ${how} ${memory.contact}`
     })
   }
@@ -102,13 +105,17 @@ export class LongTermMemory extends Capability<MemorySettings> {
     const { actor, sessionId } = turn
     if (this.actorRequired() && !actor) throw new AgentError('actor_required')
     if (this.actorRequired() && actor?.includes('/')) throw new AgentError('invalid_actor', SLASH)
-    const { projectId, recallTimeoutSeconds: seconds } = this.settings
-    const identity: Who = { actor: actor ?? '', sessionId, projectId }
-    const limits = { writers: this.writers.map(({ id }) => id), seconds }
-    const memoryTurn = new MemoryTurn(identity, this.readers, limits, turn.notes)
+    const memoryTurn = this.turnOf(actor ?? '', sessionId, turn.notes)
     turn.notes.set('memory', memoryTurn)
     current.enterWith(memoryTurn)
     addMemory(this, memoryTurn, options)
+  }
+
+  /** Return a MemoryTurn of an actor. */
+  turnOf(actor: string, sessionId: string, notes: Turn['notes']): MemoryTurn {
+    const { projectId, recallTimeoutSeconds: seconds } = this.settings
+    const limits = { writers: this.writers.map(({ id }) => id), seconds }
+    return new MemoryTurn({ actor, sessionId, projectId }, this.readers, limits, notes)
   }
 
   override committed(turn: Turn, messages: unknown[]): void {
@@ -132,18 +139,16 @@ export class LongTermMemory extends Capability<MemorySettings> {
     try {
       if (this.problem) throw new MemoryUnavailable(this.problem)
       const names = new Map<string, string>()
-      for (const { id, memory, isWritable, namespaces } of this.collections) {
-        if (!(memory instanceof AgentCore)) continue
-        const [name = ''] = (await memory.memoryId()).split('/').slice(-1)
-        const other = names.get(`${memory.region} ${name}`)
-        if (isWritable && other) {
+      for (const collection of this.collections) {
+        const { id, memory, isWritable } = collection
+        const place = isWritable ? await memory.writesTo() : ''
+        const other = names.get(place)
+        if (place && other) {
           const what = `collections ${other} and ${id} both write to the same memory`
           throw new MemoryUnavailable(`${what}: it would record each turn twice`)
         }
-        if (isWritable) names.set(`${memory.region} ${name}`, id)
-        await warmUp(this.#clients, memory.region)
-        const isWhole = namespaces && areWhole(Object.keys(namespaces))
-        if (!isWhole) await this.#clients.get('control', memory.region)
+        names.set(place, id)
+        await memory.warmUp(collection)
       }
     } catch (error) {
       if (!(error instanceof MemoryUnavailable)) throw error
@@ -164,28 +169,28 @@ export class LongTermMemory extends Capability<MemorySettings> {
 
   #build(collection: Collection): MemoryCollection | null {
     const { project, secrets } = this.declarations
-    const { collection_id: id, backend, scope } = collection
-    if (backend.type !== 'agentcore_memory') return null
-    const declared = backend.retrieval_config ?? null
+    const { collection_id: id, scope, writeback } = collection
+    const kind = KINDS[collection.backend.type]
+    if (!kind) return null
+    const backend = collection.backend as MemoryConfig
     const [unset] = unsetVariables(this.settings, collection)
-    const local = { [defaultTemplate(collection.scope.lifetime)]: DEFAULT }
-    const inFiles = Object.entries(declared ?? local).map(([name, config]) => [
-      inFile(name),
-      config,
-    ])
-    const namespaces = unset ? Object.fromEntries(inFiles) : declared
+    const isAlways = unset || collection.backend.type !== 'agentcore_memory'
+    const standard = { [defaultTemplate(scope.lifetime)]: DEFAULT }
+    const namespaces = backend.retrieval_config ?? (isAlways ? standard : null)
     const templates = Object.keys(namespaces ?? {})
     const needsProject = scope.lifetime === 'project' || templates.join().includes('{projectId}')
     const memory = unset
       ? new LocalMemory(id, templates, `, until ${unset} is set`)
-      : new AgentCore(secretRefs(collection.backend)[0]!, backend.region, secrets, this.#clients)
+      : kind.open(collection, secrets, this.#clients)
     return {
       id,
       lifetime: scope.lifetime,
       memory: this.decorate(memory),
       isRead: project.reads.includes(id),
       isWritable: project.isWritable(collection),
-      batchSize: backend.batch_size,
+      isErasable: writeback.enabled,
+      batchSize: backend.batch_size ?? Infinity,
+      extracts: backend.extraction === 'model',
       needsProject,
       projectId: needsProject ? this.settings.projectId : null,
       namespaces,
@@ -197,7 +202,7 @@ function problemOf({ id, needsProject, namespaces, projectId }: MemoryCollection
   if (needsProject && !projectId) return `PROJECT_ID is not set, and collection ${id} needs it`
   try {
     for (const template of Object.keys(namespaces ?? {})) {
-      resolve(inFile(template), { actor: 'a', sessionId: 's', projectId })
+      resolve(template, { actor: 'a', sessionId: 's', projectId })
     }
   } catch (error) {
     if (!(error instanceof RangeError)) throw error

@@ -1,16 +1,17 @@
 // Long-term memory for your own code, such as a tool: what is remembered of the present actor.
 
-import { type AddOptions, current, type FindOptions, type Hit, type MemoryTurn } from './recall.ts'
+import { type AddOptions, current, type FindOptions, type Found } from './recall.ts'
+import type { MemoryTurn } from './recall.ts'
 
-export type { Hit } from './recall.ts'
+export type { Found, Hit } from './recall.ts'
 
 /**
- * Return what is remembered of the actor, best first, without stores that fail or are late.
+ * Return what is remembered of the actor, best first; `failures` names stores that failed.
  *
  * Of all stores or some by name, at most so many of each, and only records with this metadata.
  * Throws RangeError for an unknown store or invalid values, and Error outside a turn.
  */
-export async function search(query: string, options: FindOptions = {}): Promise<Hit[]> {
+export async function search(query: string, options: FindOptions = {}): Promise<Found> {
   return await turn().find(query, options)
 }
 

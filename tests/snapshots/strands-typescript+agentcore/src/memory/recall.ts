@@ -2,17 +2,20 @@
 
 import { AsyncLocalStorage } from 'node:async_hooks'
 
-import { MAX_FILTERS, metadataProblem, NamespaceConfig } from '../collections/memory_backend.ts'
+import {
+  MAX_FILTERS,
+  metadataProblem,
+  type NamespaceConfig,
+} from '../collections/memory_backend.ts'
 import { isBlank } from '../contract.ts'
 import { log } from '../log.ts'
 import { bounded, describeFailure, type MemoryCollection, type MemoryRecord } from './base.ts'
 import { MemoryUnavailable, type Metadata, type Utterance } from './base.ts'
-import { areWhole, ofStrategies, resolve, type Who, writtenTemplates } from './namespaces.ts'
+import { resolve, type Who } from './namespaces.ts'
 
 export const MAX_QUERY_CHARS = 10_000 // UTF-16 units, as the service counts
 const MAX_RESULTS = 100 // of one call
 const OVERFETCH = 4 // some records are not relevant enough
-export const DEFAULT = NamespaceConfig.parse({})
 const MAX_BLOCK_CHARS = 20_000
 const ESCAPES: Record<string, string> = { '&': '&amp;', '<': '&lt;', '>': '&gt;', '"': '&quot;' }
 
@@ -21,27 +24,9 @@ export interface Hit extends MemoryRecord {
   readonly collection: string
 }
 
-/** Return the search limits of each namespace template. Throws MemoryUnavailable. */
-async function namespacesOf(
-  collection: MemoryCollection,
-): Promise<Record<string, NamespaceConfig>> {
-  const declared = collection.namespaces
-  if (declared && areWhole(Object.keys(declared))) return declared
-  const { strategies = [] } = await collection.memory.describe()
-  const isOwn = collection.lifetime === 'user' // actors share the others
-  const kept = declared
-    ? Object.entries(declared).flatMap(([template, config]) =>
-        ofStrategies(template, strategies).map((path) => [path, config] as const),
-      )
-    : writtenTemplates(strategies)
-        .filter((one) => !isOwn || one.includes('{actorId}'))
-        .map((one) => [one, DEFAULT] as const)
-  if (declared && kept.length === 0) {
-    throw new MemoryUnavailable('no strategy of the memory writes to them')
-  }
-  const wanted = Object.fromEntries(kept)
-  if (kept.length > 0) collection.namespaces = wanted // else ask again next turn
-  return wanted
+/** Hits, best first, and why stores that failed were left out, by their names. */
+export interface Found extends Array<Hit> {
+  readonly failures: Readonly<Record<string, string>>
 }
 
 /** A model call that memories may be shown to. */
@@ -73,8 +58,11 @@ export function linesOf({ hits, notice }: Shown): string[] {
 /** A store of the owner, which returns at most so many hits. */
 interface OwnStore {
   readonly name: string
-  hits(query: string, most?: number): Promise<Hit[]>
+  hits(query: string, most: number | undefined, failures: Failures): Promise<Hit[]>
 }
+
+/** By the name of a store. */
+export type Failures = Record<string, string>
 
 /** Where a text is recorded, by name, and with which metadata. */
 export interface AddOptions {
@@ -136,7 +124,7 @@ export class MemoryTurn {
     if (this.isOver) throw new Error('The turn is over.')
     const problem = metadataProblem(metadata)
     if (problem) throw new RangeError(`Metadata: ${problem}.`)
-    this.added.push(['USER', text, metadata, stores && known(stores, this.#writers)])
+    this.added.push(['USER', text, metadata, stores && known(stores, this.#writers), true])
   }
 
   /**
@@ -145,7 +133,7 @@ export class MemoryTurn {
    * Throws RangeError for an unknown store and what a search does not allow. A search by metadata
    * knows no stores of the owner: they have no filter.
    */
-  async find(query: string, options: FindOptions = {}): Promise<Hit[]> {
+  async find(query: string, options: FindOptions = {}): Promise<Found> {
     const { stores, maxSearchResults: most = Infinity, metadata = {} } = options
     if (!(most >= 1)) throw new RangeError('maxSearchResults must be at least 1.')
     const problem = metadataProblem(metadata, MAX_FILTERS)
@@ -154,29 +142,33 @@ export class MemoryTurn {
     const all = [...this.collections.map(({ id }) => id), ...own.map(({ name }) => name)]
     const names = stores ? known(stores, all) : all
     const read = this.collections.filter(({ id }) => names.includes(id))
+    const failures: Failures = {}
     const found = await Promise.all([
-      this.search(query, read, metadata),
+      this.search(query, read, metadata, failures),
       ...own.map((store) =>
-        names.includes(store.name) ? store.hits(query, options.maxSearchResults) : [],
+        names.includes(store.name) ? store.hits(query, options.maxSearchResults, failures) : [],
       ),
     ])
     const counts = new Map<string, number>()
-    return this.best(found.flat()).filter(({ collection }) => {
+    const hits = this.best(found.flat()).filter(({ collection }) => {
       const count = (counts.get(collection) ?? 0) + 1
       counts.set(collection, count)
       return count <= most
     })
+    return Object.assign(hits, { failures })
   }
 
   /**
    * Search for the end of a query; return hits, best first.
    *
-   * It does not throw: a namespace that fails or is late is left out, with a line in the log.
+   * It does not throw: a namespace that fails or is late is left out, with a line in the log, and
+   * added to `failures`.
    */
   async search(
     query: string,
     collections = this.collections,
     metadata: Metadata = {},
+    failures: Failures = {},
   ): Promise<Hit[]> {
     const end = query.slice(-MAX_QUERY_CHARS).replace(/^[\udc00-\udfff]/, '')
     if (isBlank(end)) return []
@@ -184,7 +176,7 @@ export class MemoryTurn {
     const timer = setTimeout(() => stop.abort(), this.#seconds * 1000)
     try {
       const found = collections.map((collection) =>
-        this.#searchAll(collection, end.toWellFormed(), stop.signal, metadata),
+        this.#searchAll(collection, end.toWellFormed(), stop.signal, metadata, failures),
       )
       return this.best((await Promise.all(found)).flat())
     } finally {
@@ -206,16 +198,21 @@ export class MemoryTurn {
     query: string,
     stop: AbortSignal,
     metadata: Metadata,
+    failures: Failures,
   ): Promise<Hit[]> {
     const inTime = async <T>(where: string, work: () => Promise<T[]>): Promise<T[]> => {
       try {
         return await bounded(stop, `no answer within ${this.#seconds} s`, work)
       } catch (error) {
-        log('WARNING', `nothing recalled from ${one.id}, ${where}: ${describeFailure(error)}`)
+        const why = describeFailure(error)
+        log('WARNING', `nothing recalled from ${one.id}, ${where}: ${why}`)
+        failures[one.id] = `${where}: ${why}`
         return []
       }
     }
-    const all = await inTime('its namespaces', async () => Object.entries(await namespacesOf(one)))
+    const all = await inTime('its namespaces', async () =>
+      Object.entries(await one.memory.namespaces(one)),
+    )
     const found = all.map(([template, wanted]) =>
       inTime(template, async () => {
         return retrieve(one, template, wanted, this.identity, query, metadata)

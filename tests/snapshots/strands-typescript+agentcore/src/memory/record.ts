@@ -6,10 +6,15 @@ import { isDeepStrictEqual } from 'node:util'
 import { metadataProblem } from '../collections/memory_backend.ts'
 import { isBlank } from '../contract.ts'
 import { describe, log } from '../log.ts'
-import type { MemoryCollection, MemoryEvent, Utterance } from './base.ts'
+import type { MemoryCollection, MemoryEvent, Turns, Utterance } from './base.ts'
 import { metadataOf } from './metadata.ts'
 import type { Who } from './namespaces.ts'
-import { RetryQueue, type Waiting, type Work } from './retry_queue.ts'
+import { isRecorded, MAX_WAIT_SECONDS, TRIGGER } from './recording.ts'
+import { MAX_BYTES, MAX_TURNS, OUTSIDE, RetryQueue } from './retry_queue.ts'
+import type { Waiting, Work } from './retry_queue.ts'
+
+/** Returns the facts that a model finds in the texts of turns. */
+export type Extract = (turns: Turns) => Promise<Utterance[]>
 
 const MAX_TEXT_CHARS = 100_000 // UTF-16 units, as the service counts
 const MAX_UTTERANCES = 100 // of one event
@@ -17,20 +22,31 @@ const MAX_UTTERANCES = 100 // of one event
 type Turn = { readonly utterances: readonly Utterance[]; readonly at: Date }
 type Said = Turn & { readonly identity: Who }
 type Attempt = Work['attempt']
+type Held = {
+  readonly name: string
+  readonly identity: Who
+  readonly items: Waiting<Said>[]
+  timer: NodeJS.Timeout | undefined
+}
 
 /** Passes committed turns on to all collections that are written to. Never throws. */
 export class Recorder {
   readonly #events: ReadonlyMap<string, RetryQueue<Said>>
   readonly #others = new Map<string, RetryQueue<Attempt>>()
 
+  /** The turns of a session that wait for a trigger, by collection and session. */
+  readonly #held = new Map<string, Held>()
   /** Whether `forget` erased the actor after a turn began. */
   readonly isForgotten: (actor: string, began: Date) => Promise<boolean>
+  readonly extract: Extract | null
 
   constructor(
     collections: readonly MemoryCollection[],
     isForgotten: Recorder['isForgotten'] = async () => false,
+    extract: Extract | null = null,
   ) {
     this.isForgotten = isForgotten
+    this.extract = extract
     this.#events = new Map(
       collections.map((one) => [one.id, new RetryQueue(one.id, nextEvent(one, this))]),
     )
@@ -38,17 +54,24 @@ export class Recorder {
 
   /** Whether something is still to be recorded. */
   get isWaiting(): boolean {
-    return this.#queues.some((queue) => queue.isWaiting)
+    return this.#held.size > 0 || this.#queues.some((queue) => queue.isWaiting)
   }
 
   /** Record the texts of a turn that began `at` this time, in order, without blank ones. */
   record(identity: Who, utterances: readonly Utterance[], at: Date): void {
-    const prepared = splitUtterances(utterances.map((one) => withMetadata(identity, one)))
-    for (const [name, queue] of this.#events) {
+    const prepared = toRecord(identity, utterances)
+    for (const name of this.#events.keys()) {
       const told = prepared.filter(([, , , stores]) => !stores || stores.includes(name))
       if (told.length === 0) continue
       const size = told.reduce((sum, [, text]) => sum + Buffer.byteLength(text), 0)
-      queue.put({ what: { identity, utterances: told, at }, size })
+      this.#hold(name, { what: { identity, utterances: told, at }, size })
+    }
+  }
+
+  /** Record the turns of a session that wait for more turns. */
+  flush(sessionId: string): void {
+    for (const [key, held] of this.#held) {
+      if (held.identity.sessionId === sessionId) this.#release(key)
     }
   }
 
@@ -65,7 +88,37 @@ export class Recorder {
 
   /** Record what waits within this time; what cannot be is lost, with a line in the log. */
   async close(seconds: number): Promise<void> {
+    this.#releaseAll()
     await Promise.all(this.#queues.map((queue) => queue.close(seconds)))
+  }
+
+  #hold(name: string, waiting: Waiting<Said>): void {
+    const { identity } = waiting.what
+    const key = JSON.stringify([name, identity.actor, identity.sessionId])
+    const held = this.#held.get(key) ?? { name, identity, items: [], timer: undefined }
+    this.#held.set(key, held)
+    held.items.push(waiting)
+    const turns = held.items.map(({ what }) => what.utterances)
+    if (isDue(name, identity, turns)) return this.#release(key)
+    held.timer ??= OUTSIDE(() => setTimeout(() => this.#release(key), MAX_WAIT_SECONDS * 1000))
+    held.timer.unref()
+    const items = [...this.#held.values()].flatMap((one) => one.items)
+    const size = items.reduce((sum, one) => sum + one.size, 0)
+    if (items.length > MAX_TURNS || size > MAX_BYTES) this.#releaseAll()
+  }
+
+  /** Pass on what was held, as one event if it fits. */
+  #release(key: string): void {
+    const held = this.#held.get(key)
+    if (!held) return
+    this.#held.delete(key)
+    clearTimeout(held.timer)
+    const items = held.items.map(({ what, size }) => ({ what, size, group: held }))
+    this.#events.get(held.name)!.put(...items)
+  }
+
+  #releaseAll(): void {
+    for (const key of this.#held.keys()) this.#release(key)
   }
 
   get #queues(): (RetryQueue<Said> | RetryQueue<Attempt>)[] {
@@ -90,17 +143,18 @@ export function splitUtterances(utterances: readonly Utterance[]): Utterance[] {
 }
 
 /** Add the metadata of the owner to a text, or none if it cannot be used. */
-function withMetadata(identity: Who, [role, text, own = {}, stores]: Utterance): Utterance {
+function withMetadata(identity: Who, given: Utterance): Utterance {
+  const [role, text, own = {}, ...more] = given
   let why
   try {
-    const metadata = { ...metadataOf(identity, [role, text, own, stores]), ...own }
+    const metadata = { ...metadataOf(identity, given), ...own }
     why = metadataProblem(metadata)
-    if (!why) return [role, text, metadata, stores]
+    if (!why) return [role, text, metadata, ...more]
   } catch (error) {
     why = describe(error) // of the owner; the text is recorded all the same
   }
   log('WARNING', `a text is recorded without its metadata: memory/metadata: ${why}`)
-  return [role, text, own, stores]
+  return [role, text, own, ...more]
 }
 
 /** Split a text between characters, into pieces that the service takes. */
@@ -120,23 +174,29 @@ function nextEvent(
   recorder: Recorder,
 ): (waiting: Waiting<Said>[]) => Work {
   return (waiting) => {
-    const { identity, ...first } = waiting.shift()!.what
+    const { what, group } = waiting.shift()!
+    const { identity, ...first } = what
     let turns: Turn[] = [first]
     let count = first.utterances.length
     for (const other of waiting.filter(({ what }) => isSame(what.identity, identity))) {
       count += other.what.utterances.length
-      if (count > collection.batchSize) break
+      if (other.group !== group && count > collection.batchSize) break
       turns.push(other.what)
       waiting.splice(waiting.indexOf(other), 1)
     }
     let events: MemoryEvent[] | null = null
+    const textsOf = extracting(collection, recorder)
     const attempt = async (stop: AbortSignal): Promise<void> => {
       while (!events || events.length > 0) {
         const left = turns.slice()
         // The turns that began before `forget` erased the actor.
         while (left[0] && (await recorder.isForgotten(identity.actor, left[0].at))) left.shift()
         stop.throwIfAborted()
-        if (!events || left.length < turns.length) events = eventsOf(identity, left, collection)
+        if (!events || left.length < turns.length) {
+          const texts = await textsOf(left)
+          stop.throwIfAborted()
+          events = left[0] ? eventsOf(identity, texts, left[0].at, collection) : []
+        }
         turns = left
         const [event] = events
         if (event) await collection.memory.createEvent(event)
@@ -148,21 +208,70 @@ function nextEvent(
   }
 }
 
+/**
+ * Return what makes the texts to send of those of turns.
+ *
+ * A model that is late is awaited, and not asked again.
+ */
+function extracting(
+  { extracts }: MemoryCollection,
+  { extract }: Recorder,
+): (turns: readonly Turn[]) => Promise<Utterance[]> {
+  const found = new Map<number, Promise<Utterance[]>>()
+  return async (turns) => {
+    const said = turns.map(({ utterances }) => utterances)
+    if (!extracts || !extract || said.length === 0) return said.flat()
+    const facts = found.get(said.length) ?? extract(said)
+    found.set(said.length, facts)
+    facts.catch(() => found.delete(said.length))
+    return await facts
+  }
+}
+
+/** Return the texts that are recorded, as the service takes them, with their metadata. */
+export function toRecord(identity: Who, utterances: readonly Utterance[]): Utterance[] {
+  const wanted = utterances.filter((one) => isWanted(identity, one))
+  return splitUtterances(wanted.map((one) => withMetadata(identity, one)))
+}
+
 /** More texts than one event takes become several events, and so do texts of other metadata. */
-function eventsOf(identity: Who, turns: readonly Turn[], of: MemoryCollection): MemoryEvent[] {
+export function eventsOf(
+  identity: Who,
+  texts: readonly Utterance[],
+  at: Date,
+  of: MemoryCollection,
+): MemoryEvent[] {
   const parts: Utterance[][] = []
-  for (const one of turns.flatMap(({ utterances }) => utterances)) {
+  for (const one of texts) {
     const part = parts.at(-1)
     const isFull = !part || part.length === MAX_UTTERANCES
     if (isFull || !isDeepStrictEqual(part[0]![2], one[2])) parts.push([one])
     else part.push(one)
   }
   return parts.map((utterances) => {
-    const [metadata = {}, at] = [utterances[0]![2], turns[0]!.at]
+    const metadata = utterances[0]![2] ?? {}
     return { identity, utterances, metadata, token: randomUUID(), at, projectId: of.projectId }
   })
 }
 
 function isSame(one: Who, other: Who): boolean {
   return one.actor === other.actor && one.sessionId === other.sessionId
+}
+
+function isDue(name: string, identity: Who, turns: Turns): boolean {
+  try {
+    return typeof TRIGGER === 'function' ? TRIGGER(name, identity, turns) : turns.length >= TRIGGER
+  } catch (error) {
+    log('WARNING', `turns are recorded now: memory/recording failed: ${describe(error)}`)
+    return true // of the owner; nothing is lost
+  }
+}
+
+function isWanted(identity: Who, utterance: Utterance): boolean {
+  try {
+    return isRecorded(identity, utterance)
+  } catch (error) {
+    log('WARNING', `a text is not recorded: memory/recording failed: ${describe(error)}`)
+    return false
+  }
 }

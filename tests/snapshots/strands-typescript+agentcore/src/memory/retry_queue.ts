@@ -8,7 +8,7 @@ import pRetry, { type Options } from 'p-retry'
 import { describe, log } from '../log.ts'
 import { bounded, describeFailure, MemoryRefused, MemoryUnavailable } from './base.ts'
 
-const [MAX_TURNS, MAX_BYTES] = [1000, 16_777_216] // that may wait
+export const [MAX_TURNS, MAX_BYTES] = [1000, 16_777_216] // that may wait
 const MAX_WORK = 600_000 // milliseconds for all attempts
 
 // How work is retried: while the process runs, and when it ends. In milliseconds.
@@ -16,12 +16,14 @@ const RUNNING = { minTimeout: 500, maxTimeout: 30_000, maxRetryTime: MAX_WORK, u
 const CLOSING = { minTimeout: 200, factor: 1, maxRetryTime: MAX_WORK }
 const [MAX_ATTEMPT, CLOSING_ATTEMPT] = [30_000, 2000]
 const THREE_TIMES = { retries: 2, minTimeout: 500, factor: 4 }
-const OUTSIDE = AsyncLocalStorage.snapshot()
+/** Runs a function outside of the context of a turn. */
+export const OUTSIDE = AsyncLocalStorage.snapshot()
 
-/** What a turn left to do; `size` is its bytes of text. */
+/** What a turn left to do; `size` is its bytes of text. Those of a group belong together. */
 export interface Waiting<T> {
   readonly what: T
   readonly size: number
+  readonly group?: object
 }
 
 /** What is tried as a whole; after `stop` is aborted another attempt may run. */
@@ -55,10 +57,10 @@ export class RetryQueue<T> {
   }
 
   /** Add what is to be done, and begin. */
-  put(waiting: Waiting<T>): void {
-    if (this.#closed.signal.aborted) return this.#lose(1, 'the process ends')
-    this.#waiting.push(waiting)
-    this.#size += waiting.size
+  put(...items: readonly Waiting<T>[]): void {
+    if (this.#closed.signal.aborted) return this.#lose(items.length, 'the process ends')
+    this.#waiting.push(...items)
+    this.#size += items.reduce((size, one) => size + one.size, 0)
     let dropped = 0
     for (; this.#waiting.length > MAX_TURNS || this.#size > MAX_BYTES; dropped++) {
       this.#size -= this.#waiting.shift()?.size ?? 0

@@ -4,6 +4,7 @@ import { createHash } from 'node:crypto'
 
 import { LRUCache } from 'lru-cache'
 
+import { ask } from '../ask.ts'
 import { Capability } from '../capability.ts'
 import { isBlank, type Turn } from '../contract.ts'
 import { withinTime } from '../deadline.ts'
@@ -124,7 +125,7 @@ export class Compaction extends Capability<Settings> {
     const answer = await withinTime(
       seconds,
       signal,
-      (stop) => adapter.ask(model, INSTRUCTIONS, asked, LONGEST, stop),
+      (stop) => ask(model, INSTRUCTIONS, asked, LONGEST, stop),
       () => new NoSummaryError(late),
     )
     const { inputTokens, outputTokens, isWhole } = answer

@@ -23,14 +23,6 @@ const PREFIX = 'Offline summary: the user said '
 /** Who spoke, `user` or `assistant`, and what: a text, or a tool's call or result. */
 export type Said = [speaker: string, chunk: Chunk]
 
-/** What a model wrote, and whether it was finished; 0 tokens are unknown. */
-export interface Answer {
-  text: string
-  isWhole: boolean
-  inputTokens: number
-  outputTokens: number
-}
-
 /** Return the message with the summary of the first turns; no text in it can end the mark. */
 export function mark(text: string, turns: number): string {
   const which = turns > 1 ? `turns 1 to ${turns}` : 'turn 1'

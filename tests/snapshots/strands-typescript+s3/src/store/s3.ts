@@ -18,7 +18,8 @@ import { Conflict, decode, type DurableStore, StoreUnavailable } from './base.ts
 import { unavailable, type Warning, withinSeconds } from './base.ts'
 import type { StoreSettings } from './settings.ts'
 
-const [LATEST, HISTORY, QUARANTINE] = ['snapshot_latest.json', 'immutable_history/', 'set_aside/']
+export const LATEST = 'snapshot_latest.json'
+const [HISTORY, QUARANTINE] = ['immutable_history/', 'set_aside/']
 const DAY = 86_400_000
 const KEPT =
   'The bucket keeps old versions, also of sessions that ended or were forgotten: ' +
@@ -34,8 +35,8 @@ export class S3Store implements DurableStore {
   readonly contact: string
   readonly #collectionId: string
   readonly #declared: S3Config
-  readonly #root: string
-  readonly #middle: string
+  readonly root: string
+  readonly middle: string
   readonly #settings: StoreSettings
   readonly #secrets: Secrets
   readonly #background = new Set<Promise<void>>()
@@ -45,19 +46,19 @@ export class S3Store implements DurableStore {
   constructor(collection: Collection, agentId: string, settings: StoreSettings, secrets: Secrets) {
     this.#collectionId = collection.collection_id
     this.#declared = collection.backend as S3Config
-    this.#root = this.#declared.prefix ? `${this.#declared.prefix}/` : ''
-    this.#middle = `/agent/${agentId}/snapshots/`
+    this.root = this.#declared.prefix ? `${this.#declared.prefix}/` : ''
+    this.middle = `/agent/${agentId}/snapshots/`
     this.#settings = settings
     this.#secrets = secrets
     // Without a prefix a rule would delete everything else in the bucket.
-    this.#hasRule = !this.#root
+    this.#hasRule = !this.root
     const { bucket_secret: reference, region } = this.#declared
     this.contact = `the bucket of secret '${reference}' in ${region}`
   }
 
   async load(sessionId: string, known: Stored | null = null): Promise<Stored | null> {
     const key = this.#folder(sessionId) + LATEST
-    return await this.#run((bucket) => bucket.get(key, known, this.#settings.maxSnapshotBytes))
+    return await this.run((bucket) => bucket.get(key, known, this.#settings.maxSnapshotBytes))
   }
 
   async save(
@@ -67,7 +68,7 @@ export class S3Store implements DurableStore {
     checkpoint: string | null = null,
   ): Promise<string | null> {
     const folder = this.#folder(sessionId)
-    const revision = await this.#run(async (bucket) => {
+    const revision = await this.run(async (bucket) => {
       if (expected) return await bucket.put(folder + LATEST, snapshot, { IfMatch: expected })
       return await bucket.create(folder + LATEST, snapshot)
     })
@@ -78,7 +79,7 @@ export class S3Store implements DurableStore {
 
   async saveCheckpoint(sessionId: string, snapshot: string, checkpoint: string): Promise<void> {
     const key = this.#checkpoint(sessionId, checkpoint)
-    await this.#run((bucket) => bucket.put(key, snapshot)).catch((error: Error) => {
+    await this.run((bucket) => bucket.put(key, snapshot)).catch((error: Error) => {
       log('WARNING', `session ${sessionId}: no checkpoint: ${error.message}`)
     })
   }
@@ -88,7 +89,7 @@ export class S3Store implements DurableStore {
       this.#checkpoint(sessionId, checkpoint),
       this.#settings.maxSnapshotBytes,
     ]
-    return (await this.#run((bucket) => bucket.get(key, null, maxBytes)))?.snapshot ?? null
+    return (await this.run((bucket) => bucket.get(key, null, maxBytes)))?.snapshot ?? null
   }
 
   async checkpoints(sessionId: string): Promise<string[]> {
@@ -101,7 +102,7 @@ export class S3Store implements DurableStore {
   async quarantine(sessionId: string, revision: string | null): Promise<string> {
     const folder = this.#folder(sessionId)
     const name = `${folder}${QUARANTINE}snapshot_${uuid7()}.json`
-    await this.#run((bucket) => bucket.move(folder + LATEST, name, revision ?? ''))
+    await this.run((bucket) => bucket.move(folder + LATEST, name, revision ?? ''))
     return name
   }
 
@@ -111,15 +112,15 @@ export class S3Store implements DurableStore {
 
   async end(sessionId: string): Promise<void> {
     const folder = this.#folder(sessionId)
-    await this.#run(async (bucket) => {
+    await this.run(async (bucket) => {
       await bucket.delete([folder + LATEST]) // first: now no running turn can be committed
       await bucket.deleteAll(folder, folder + LATEST) // which a new turn may have made again
     })
   }
 
   async sessions(): Promise<string[]> {
-    const keys = await this.#keys(this.#root)
-    const found = keys.map((key) => key.slice(this.#root.length).split(this.#middle))
+    const keys = await this.#keys(this.root)
+    const found = keys.map((key) => key.slice(this.root.length).split(this.middle))
     const ids = found.flatMap(([id = '', rest]) => (rest && SESSION_ID.test(id) ? [id] : []))
     return [...new Set(ids)].sort()
   }
@@ -142,14 +143,14 @@ export class S3Store implements DurableStore {
 
   /** Whether the bucket keeps old versions of objects, also of those that were deleted. */
   async #keepsVersions(): Promise<boolean> {
-    return await this.#run(async ({ s3, Bucket, stop }) => {
+    return await this.run(async ({ s3, Bucket, stop }) => {
       const { Status } = await s3.getBucketVersioning({ Bucket }, stop)
       return Status !== undefined // or else it never did
     })
   }
 
   #folder(sessionId: string): string {
-    return this.#root + sessionId + this.#middle
+    return this.root + sessionId + this.middle
   }
 
   #checkpoint(sessionId: string, checkpoint: string): string {
@@ -157,7 +158,7 @@ export class S3Store implements DurableStore {
   }
 
   /** Return what `use` returns of the bucket. Throws StoreUnavailable. */
-  async #run<T>(use: (bucket: Objects) => Promise<T>): Promise<T> {
+  async run<T>(use: (bucket: Objects) => Promise<T>): Promise<T> {
     const { bucket_secret: reference = '', region, ttl_days: days = null } = this.#declared
     let name = `bucket of secret '${reference}'`
     const client = await (this.#client ??= connect(region))
@@ -179,7 +180,7 @@ export class S3Store implements DurableStore {
     const found: string[] = []
     let token: string | undefined
     do {
-      const [keys, next] = await this.#run((bucket) => bucket.page(prefix, token))
+      const [keys, next] = await this.run((bucket) => bucket.page(prefix, token))
       found.push(...keys)
       token = next
     } while (token)
@@ -190,8 +191,8 @@ export class S3Store implements DurableStore {
   #tidy(folder: string, hasCheckpoint: boolean): void {
     if (!this.#hasRule) {
       this.#hasRule = true
-      const rule = [this.#collectionId, this.#root, this.#declared.ttl_days ?? null] as const
-      const ensured = this.#run((bucket) => ensureRule(bucket, ...rule))
+      const rule = [this.#collectionId, this.root, this.#declared.ttl_days ?? null] as const
+      const ensured = this.run((bucket) => ensureRule(bucket, ...rule))
       this.#inBackground('the lifecycle rule', ensured)
     }
     if (hasCheckpoint) {
@@ -202,7 +203,7 @@ export class S3Store implements DurableStore {
 
   async #deleteCheckpoints(prefix: string): Promise<void> {
     const keys = (await this.#keys(prefix)).slice(0, -this.#settings.checkpoints)
-    await this.#run((bucket) => bucket.delete(keys))
+    await this.run((bucket) => bucket.delete(keys))
   }
 
   #inBackground(what: string, work: Promise<void>): void {
@@ -228,7 +229,7 @@ async function connect(region: string): Promise<S3> {
 }
 
 /** The objects of one bucket, as one call sees them; each method throws the client's errors. */
-class Objects {
+export class Objects {
   readonly s3: S3
   readonly Bucket: string
   readonly stop: { abortSignal: AbortSignal }

@@ -2,13 +2,15 @@
 
 import { z } from 'zod'
 
+import { AgentCoreConfig, backend as agentcore } from './agentcore_backend.ts'
 import type { SecretRef } from './fields.ts'
-import { AgentCoreConfig, backend as memory } from './memory_backend.ts'
 import type { Document, Findings } from './reader.ts'
 import { backend as session, ValkeyConfig } from './session_backend.ts'
 
 /** A backend of a type that this project has no code for. Its other fields are not read. */
-export const OtherConfig = z.object({ type: z.enum(['s3', 'custom']) })
+export const OtherConfig = z.object({
+  type: z.enum(['s3', 'custom', 'knowledge_base']),
+})
 
 const own = [ValkeyConfig, AgentCoreConfig] as const
 export const BackendConfig = z.discriminatedUnion('type', [...own, OtherConfig])
@@ -19,7 +21,16 @@ interface Backend {
   secretRefs(config: never): SecretRef[]
   backendFindings(document: Document, config: never, status: string, lifetime: string): Findings
 }
-const OWN: Partial<Record<string, Backend>> = { valkey: session, agentcore_memory: memory }
+const OWN: Partial<Record<string, Backend>> = {
+  valkey: session,
+  agentcore_memory: agentcore,
+}
+
+/** The answers that bring the code of a type, where they are not its name. */
+export const ANSWERS: Partial<Record<string, string>> = {
+  agentcore_memory: 'long_term_memory=agentcore',
+  knowledge_base: 'long_term_memory=agentcore-and-knowledge-base',
+}
 
 /** Return the references that are read before a collection is used. */
 export function secretRefs(config: BackendConfig): SecretRef[] {

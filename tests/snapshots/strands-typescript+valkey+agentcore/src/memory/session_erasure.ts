@@ -7,13 +7,16 @@ import type { CoreSettings } from '../settings.ts'
 import { Conflict, type DurableStore, StoreUnavailable, Unsupported } from '../store/base.ts'
 import { Store } from '../store/capability.ts'
 import { ownerOf, UNREADABLE } from '../store/snapshot.ts'
-import { LATER, type Report } from './erase.ts'
+import { addPlace, LATER, type Report } from './erase.ts'
 import { LongTermMemory } from './long_term.ts'
 
 const RUNNING = 'a first turn of a session that runs now may be kept: run this again then'
 
 /** Lets `forget` end the sessions of an actor, and keeps running turns from being recorded. */
 export class SessionErasure extends Capability {
+  /** Deletes versions that the store keeps of an actor's sessions; another capability sets it. */
+  purge: ((store: DurableStore, report: Report) => Promise<void>) | null = null
+
   constructor(settings: CoreSettings, before: readonly Capability[]) {
     super(settings, before)
     const longTerm = before.find((capability) => capability instanceof LongTermMemory)!
@@ -26,8 +29,12 @@ export class SessionErasure extends Capability {
     longTerm.eraseSessions = async (report, candidates) => {
       const { isWritable, store } = sessions
       if (!store) return await withoutStore(report, candidates)
-      const erasing = eraseSessions(store, isWritable, report, candidates)
-      await erasing.finally(() => store.close())
+      try {
+        await eraseSessions(store, isWritable, report, candidates)
+        if (isWritable) await this.purge?.(store, report)
+      } finally {
+        await store.close()
+      }
       if (!isWritable) report.notes.push(LATER)
     }
   }
@@ -41,6 +48,7 @@ async function eraseSessions(
   candidates: string[],
 ): Promise<void> {
   const { actor } = report
+  const place = addPlace(report, 'the session store', store.contact)
   try {
     if (isWritable) {
       await markForgotten(store, actor)
@@ -61,6 +69,7 @@ async function eraseSessions(
       } else if (owner === actor) {
         await store.end(id)
         report.sessions++
+        place.sessions++
       }
     }
   } catch (error) {

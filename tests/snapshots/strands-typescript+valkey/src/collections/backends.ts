@@ -7,7 +7,9 @@ import type { Document, Findings } from './reader.ts'
 import { backend as session, ValkeyConfig } from './session_backend.ts'
 
 /** A backend of a type that this project has no code for. Its other fields are not read. */
-export const OtherConfig = z.object({ type: z.enum(['s3', 'custom', 'agentcore_memory']) })
+export const OtherConfig = z.object({
+  type: z.enum(['s3', 'custom', 'agentcore_memory', 'knowledge_base']),
+})
 
 const own = [ValkeyConfig] as const
 export const BackendConfig = z.discriminatedUnion('type', [...own, OtherConfig])
@@ -18,7 +20,15 @@ interface Backend {
   secretRefs(config: never): SecretRef[]
   backendFindings(document: Document, config: never, status: string, lifetime: string): Findings
 }
-const OWN: Partial<Record<string, Backend>> = { valkey: session }
+const OWN: Partial<Record<string, Backend>> = {
+  valkey: session,
+}
+
+/** The answers that bring the code of a type, where they are not its name. */
+export const ANSWERS: Partial<Record<string, string>> = {
+  agentcore_memory: 'long_term_memory=agentcore',
+  knowledge_base: 'long_term_memory=knowledge-base',
+}
 
 /** Return the references that are read before a collection is used. */
 export function secretRefs(config: BackendConfig): SecretRef[] {

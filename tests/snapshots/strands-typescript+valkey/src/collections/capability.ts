@@ -21,7 +21,7 @@ export class Declarations extends Capability<DeclarationSettings> {
   }
 
   override check(): Finding[] {
-    const findings = checkProject('.', this.settings.agentId)
+    const findings = checkProject('.', this.settings.agentId, this.settings.checkAgainst)
     this.hasErrors = errorsOf(findings).length > 0
     return findings
   }

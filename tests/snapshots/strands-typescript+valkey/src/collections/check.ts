@@ -7,10 +7,11 @@ import type { z } from 'zod'
 
 import { isBlank } from '../contract.ts'
 import type { Finding } from '../findings.ts'
-import { backendFindings, OtherConfig, secretRefs } from './backends.ts'
-import { Agent, Collection, Grants } from './models.ts'
+import { ANSWERS, backendFindings, OtherConfig, secretRefs } from './backends.ts'
+import { Agent, Collection, Grants, type State } from './models.ts'
 import { type Document, finding, type Findings, type Path, readDocument } from './reader.ts'
 import { hasAwsCredentials, isSet, readVariable, SecretError, variableOf } from './secrets.ts'
+import { checkVersions } from './versions.ts'
 
 const UPDATE = 'uvx copier update --defaults -r :current: -d'
 const SENTENCE_END = /(?<![.!?])[.!?]+(?:[ \t\n]+|$)|[。！？]+/
@@ -45,9 +46,12 @@ export class Project {
   readonly collections: ReadonlyMap<string, Collection>
   readonly reads: readonly string[]
   readonly writes: readonly string[]
+  readonly state: State
 
-  constructor(agentId: string, collections: ReadonlyMap<string, Collection>, { memory }: Agent) {
+  constructor(agentId: string, collections: ReadonlyMap<string, Collection>, agent: Agent) {
+    const { memory, state } = agent
     this.agentId = agentId
+    this.state = state
     this.collections = collections
     this.reads = memory.read_collections
     this.writes = memory.write_collections
@@ -72,12 +76,17 @@ export class Project {
 /**
  * Return the findings in a project: errors first, then by file, line and id. Never throws.
  *
- * `agentId` is the agent that runs, by default the only one.
+ * `agentId` is the agent that runs, by default the only one. `against` is a commit whose versions
+ * of collections these have to follow.
  */
-export function checkProject(folder: string, agentId: string | null): Finding[] {
+export function checkProject(folder: string, agentId: string | null, against = ''): Finding[] {
   const files = readFiles(folder)
   const findings = [...checkFolders(folder), ...checkFiles(files)]
   findings.push(...checkRunningAgent(files, agentId))
+  if (against) {
+    const valid = [...files.collections.values()].filter(({ model }) => model)
+    findings.push(...checkVersions(folder, valid, against))
+  }
   const hasError = findings.some(({ severity }) => severity === 'error')
   if (!hasError) findings.push(...checkEnvironment(files, projectOf(files, agentId)))
   const unique = new Map(findings.map((one) => [JSON.stringify(one), one]))
@@ -194,8 +203,7 @@ function* checkRunningAgent(files: Files, agentId: string | null): Findings {
     const { document, model } = collections.get(id) ?? {}
     const type: string | undefined = OtherConfig.safeParse(model?.backend).data?.type
     if (!document || !type) continue
-    const isMemory = type === 'agentcore_memory'
-    const answer = isMemory ? 'long_term_memory=agentcore' : `session_store=${type}`
+    const answer = ANSWERS[type] ?? `session_store=${type}`
     const what = `This project has no code for backend type ${type}`
     // Without this file, whose backend is the owner's.
     const message = `${what}: run \`${UPDATE} ${answer} -x ${document.file}\`.`
@@ -261,7 +269,7 @@ function referencesOf({ memory }: Agent): Reference[] {
   })
 }
 
-function storesSessions({ scope, backend }: Collection): boolean {
+export function storesSessions({ scope, backend }: Collection): boolean {
   return scope.lifetime === 'session' || backend.type === 'custom'
 }
 
@@ -292,7 +300,9 @@ function* checkAgent(file: File<Agent>, agent: Agent, { collections, grants }: F
         yield document.finding('AML-E10C', message, ...path)
       }
     } else if (access === 'write') {
-      for (const { reference } of secretRefs(found.model.backend)) {
+      const { backend } = found.model
+      const isAlone = backend.type === 'agentcore_memory'
+      for (const { reference } of isAlone ? secretRefs(backend) : []) {
         const other = writers.get(reference) ?? id
         writers.set(reference, other)
         if (other === id) continue

@@ -6,7 +6,7 @@ import { z } from 'zod'
 
 import { isBlank } from '../contract.ts'
 import { BackendConfig } from './backends.ts'
-import { text } from './fields.ts'
+import { text, whole } from './fields.ts'
 
 const prose = z
   .string()
@@ -42,6 +42,16 @@ export const Collection = z.strictObject({
   writeback: z.strictObject({ enabled: z.boolean() }),
 })
 
+/** What a model sees of earlier turns, in the words of the agent definition. */
+export const State = z.strictObject({
+  session_history: z.enum(['ephemeral', 'session']).default('session'),
+  /** Calls of tools and their results. */
+  working_state: z.enum(['ephemeral', 'session']).default('session'),
+  /** The working state of earlier turns. */
+  scratchpad_visible_to_model: z.boolean().default(true),
+  max_state_tokens: whole(1, 1_000_000_000).optional(),
+})
+
 /** agents/<agent_id>.agent.md; fields that other tools own are left alone. */
 export const Agent = z.object({
   agent_id: agentId,
@@ -50,6 +60,7 @@ export const Agent = z.object({
     read_collections: z.array(z.string()).default([]),
     write_collections: z.array(z.string()).default([]),
   }),
+  state: State.default(State.parse({})),
 })
 
 /** iam/<agent_id>.iam.md: what its agent may do; without a grant it may do nothing. */
@@ -61,5 +72,6 @@ export const Grants = z.object({
 })
 
 export type Collection = z.output<typeof Collection>
+export type State = z.output<typeof State>
 export type Agent = z.output<typeof Agent>
 export type Grants = z.output<typeof Grants>

@@ -71,19 +71,24 @@ export function finding(id: string, file: string, line: number, message: string)
 
 /** The front matter of the file at `path`, which diagnostics call `file`. Never throws. */
 export function readDocument(path: string, file: string): Document {
-  const refuse = (id: string, line: number, message: string) =>
-    new Document(file, null, [finding(id, file, line, message)])
   let content: Buffer
   try {
     const status = statSync(path)
     if (!status.isFile()) throw new Error('not a regular file')
-    if (status.size > MAX_BYTES) {
-      return refuse('AML-E00C', 1, `The file is larger than ${MAX_BYTES} bytes: shorten it.`)
-    }
+    if (status.size > MAX_BYTES) return tooLarge(file)
     content = readFileSync(path)
   } catch {
-    return refuse('AML-E00E', 0, 'The file cannot be read: put a readable regular file here.')
+    const message = 'The file cannot be read: put a readable regular file here.'
+    return new Document(file, null, [finding('AML-E00E', file, 0, message)])
   }
+  return parseFrontMatter(content, file)
+}
+
+/** The front matter of a file with this content, which diagnostics call `file`. Never throws. */
+export function parseFrontMatter(content: Uint8Array, file: string): Document {
+  const refuse = (id: string, line: number, message: string) =>
+    new Document(file, null, [finding(id, file, line, message)])
+  if (content.length > MAX_BYTES) return tooLarge(file)
   let text: string
   try {
     text = new TextDecoder('utf-8', { fatal: true }).decode(content).replace(/\r\n?/g, '\n')
@@ -97,6 +102,11 @@ export function readDocument(path: string, file: string): Document {
     return refuse('AML-E001', 1, `The front matter is missing: ${place}.`)
   }
   return new Reader(file, `${rest.slice(0, end).join('\n')}\n`).read()
+}
+
+function tooLarge(file: string): Document {
+  const message = `The file is larger than ${MAX_BYTES} bytes: shorten it.`
+  return new Document(file, null, [finding('AML-E00C', file, 1, message)])
 }
 
 /** Reads one document from the tokens and nodes of the parser, and collects what is refused. */

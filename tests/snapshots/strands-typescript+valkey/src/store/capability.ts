@@ -53,11 +53,14 @@ export class Store extends Capability<StoreSettings> {
   /** The store; null: sessions live in this process. */
   get store(): DurableStore | null {
     if (!this.collection || this.unset) return null
-    const { project, secrets } = this.declarations
-    this.#opened ??= this.decorate(
-      new DeclaredStore(this.collection, project.agentId, this.settings, secrets),
-    )
+    this.#opened ??= this.decorate(this.connect(this.collection))
     return this.#opened
+  }
+
+  /** Return the store that a collection declares. */
+  connect(collection: Collection): DurableStore {
+    const { project, secrets } = this.declarations
+    return new DeclaredStore(collection, project.agentId, this.settings, secrets)
   }
 
   override actorRequired(): boolean {

@@ -1,12 +1,17 @@
-// The commands `sessions list | show | restore | end`: the store, without a turn.
+// The commands `sessions list | show | restore | copy | end`: the store, without a turn.
 
+import { existsSync } from 'node:fs'
 import { parseArgs } from 'node:util'
 
 import type { LoadCapabilities } from '../capability.ts'
+import { storesSessions } from '../collections/check.ts'
+import { unsetVariables } from '../collections/secrets.ts'
 import { ACTOR_ID, ERRORS, SESSION_ID } from '../contract.ts'
 import { CommandError, refuseErrors } from '../findings.ts'
 import { Conflict, type DurableStore, StoreUnavailable, Unsupported, UUID7 } from './base.ts'
 import { Store } from './capability.ts'
+import { Copy, MARK } from './copying.ts'
+import { SessionFiles } from './files.ts'
 import type { StoreSettings } from './settings.ts'
 import { ownerOf, readSnapshot, UNREADABLE } from './snapshot.ts'
 
@@ -16,6 +21,10 @@ const USAGE = `Usage: node src/main.ts sessions COMMAND
   show SESSION [--json]       print the last turn of a session, its checkpoints, and the
                               snapshots that were quarantined
   restore SESSION CHECKPOINT  continue a session from a checkpoint that \`show\` prints
+  copy [SESSION]... --to STORE
+                              copy sessions, all or some, also while turns run, to a collection
+                              or a folder such as ./kept; --from STORE: from there; again: what
+                              has changed; --end ends copies of sessions that have ended
   end SESSION                 delete all that is stored of a session
   end --actor ID              delete the sessions of an actor`
 
@@ -38,6 +47,11 @@ export async function sessions(
     await show(load, take(positionals, 'SESSION')[0], values.json)
   } else if (command === 'restore') {
     await restore(load, ...take(parseArgs(words).positionals, 'SESSION', 'CHECKPOINT'))
+  } else if (command === 'copy') {
+    const options = { to: text, from: text, end: flag }
+    const { values, positionals } = parseArgs({ ...words, options })
+    for (const id of positionals) take([id], 'SESSION')
+    await copy(load, positionals, values)
   } else if (command === 'end') {
     const { values, positionals } = parseArgs({ ...words, options: { actor: text } })
     if (values.actor === undefined) await end(load, take(positionals, 'SESSION')[0])
@@ -96,6 +110,7 @@ async function restore(load: LoadCapabilities, session: string, checkpoint = '')
       const value = JSON.parse(snapshot)
       // Its idempotency key would answer a new turn with the old reply.
       value.app_data = { ...value.app_data, key: null, restored_from: checkpoint }
+      delete value.app_data[MARK] // it is no copy any more
       delete value.app_data.pending // the tools of a turn that waited then may have run
       await store.save(session, JSON.stringify(value), expected)
       return value.app_data.turn
@@ -103,6 +118,67 @@ async function restore(load: LoadCapabilities, session: string, checkpoint = '')
     true,
   )
   console.log(`Session ${session} is back at turn ${turn}.`)
+}
+
+type CopyOptions = { to?: string; from?: string; end?: boolean }
+
+async function copy(load: LoadCapabilities, ids: string[], options: CopyOptions): Promise<void> {
+  const { to, from, end: ends = false } = options
+  const name = to || from
+  if (!name || (to && from)) {
+    throw new CommandError('Name a collection or a folder with --to or --from.', 2)
+  }
+  const report = await withStore(
+    load,
+    async ({ store, settings, capability }) => {
+      const other = name.includes('/') ? filesIn(name, !!to) : storeOf(capability, name, !!to)
+      const [source, target] = to ? [store, other] : [other, store]
+      const work = new Copy(source, target, settings.checkpoints, ends).run(ids)
+      return await work.finally(() => other.close())
+    },
+    !to,
+  )
+  const count = ({ length }: string[]) => `${length} session${length === 1 ? '' : 's'}`
+  const { copied, same, continued, ended, failed } = report
+  console.log(`${count(copied)} copied, ${same.length} had not changed.`)
+  if (continued.length > 0) {
+    const what = 'continued there, and left as they are'
+    console.log(`${count(continued)} ${what}: ${continued.join(', ')}`)
+  }
+  if (ended.length > 0) {
+    const what = ends ? 'ended, and now the copies, too' : 'ended: --end ends the copies'
+    console.log(`${count(ended)} ${what}: ${ended.join(', ')}`)
+  }
+  const lines = [...failed].map(([id, why]) => `session ${id} was not copied: ${why}`)
+  if (lines.length > 0) throw new CommandError(lines.join('\n'))
+}
+
+function filesIn(folder: string, isTarget: boolean): SessionFiles {
+  if (!isTarget && !existsSync(folder)) throw new CommandError(`There is no folder ${folder}.`)
+  return new SessionFiles(folder)
+}
+
+/** Return the store that another collection declares. */
+function storeOf(capability: Store, id: string, isTarget: boolean): DurableStore {
+  const { declarations, settings } = capability
+  const collection = declarations.project.collections.get(id)
+  if (!collection || !storesSessions(collection)) {
+    throw new CommandError(`collections/${id}.collection.md declares no session store.`)
+  }
+  if (collection === capability.collection) {
+    throw new CommandError(`Collection ${id} is where the sessions are.`)
+  }
+  const { type } = collection.backend
+  if (type !== capability.collection?.backend.type) {
+    const what = `This project has no code for backend type ${type}`
+    throw new CommandError(`${what}: copy to a folder, and from there after the update.`)
+  }
+  if (isTarget && !collection.writeback.enabled) {
+    throw new CommandError(`Collection ${id} is read-only.`)
+  }
+  const [unset] = unsetVariables(settings, collection)
+  if (unset) throw new CommandError(`There is no store until ${unset} is set.`)
+  return capability.connect(collection)
 }
 
 async function end(load: LoadCapabilities, session: string): Promise<void> {
@@ -145,7 +221,7 @@ function take(given: string[], ...names: string[]): [session: string, checkpoint
   return [session, checkpoint]
 }
 
-type Opened = { store: DurableStore; settings: StoreSettings }
+type Opened = { store: DurableStore; settings: StoreSettings; capability: Store }
 
 /** Return what `work` returns; a failure of the store becomes a CommandError. */
 async function withStore<T>(
@@ -162,7 +238,7 @@ async function withStore<T>(
     throw new CommandError(`Collection ${collection.collection_id} is read-only.`)
   }
   try {
-    return await work({ store, settings })
+    return await work({ store, settings, capability })
   } catch (error) {
     if (error instanceof Conflict) {
       throw new CommandError('Another process continued this session; nothing was changed.')

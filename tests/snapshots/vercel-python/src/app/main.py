@@ -8,7 +8,7 @@ import sys
 
 import click
 
-from .capabilities import COMMANDS, SERVE_OPTIONS, Settings, make_capabilities
+from .capabilities import COMMANDS, OPTIONS, Settings, make_capabilities
 from .capability import Capability, check_all, ping_all
 from .chat import chat
 from .findings import diagnostic, errors_of, format_finding, refuse_errors
@@ -78,6 +78,7 @@ def serve(reload: bool) -> None:
     run_server()
 
 
-serve.params += SERVE_OPTIONS
+check.params += OPTIONS["check"]
+serve.params += OPTIONS["serve"]
 for command in (chat, *COMMANDS):
     cli.add_command(command)

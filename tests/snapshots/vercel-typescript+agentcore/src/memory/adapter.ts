@@ -1,6 +1,5 @@
 // Long-term memory for an agent of the AI SDK: its tools, and what its model is shown.
 
-import type { MemoryRecordSummary } from '@aws-sdk/client-bedrock-agentcore'
 import { type LanguageModel, type LanguageModelMiddleware, tool, wrapLanguageModel } from 'ai'
 import type { ModelMessage } from 'ai'
 import { z } from 'zod'
@@ -8,50 +7,17 @@ import { z } from 'zod'
 import type { Options } from '../capability.ts'
 import { isBlank } from '../contract.ts'
 import { type Call, OfflineModel, type Part } from '../offline_model.ts'
-import { AgentCore as Service, type Clients, filtersFor } from './agentcore.ts'
-import type { Memory, MemoryRecord, Metadata, Utterance } from './base.ts'
+import type { Utterance } from './base.ts'
 import type { LongTermMemory } from './long_term.ts'
-import type { Namespace, Who } from './namespaces.ts'
 import { type Hit, linesOf, type MemoryTurn, type Shown } from './recall.ts'
 import { show } from './show.ts'
 
 const SEARCH = 'Search long-term memory for facts, preferences or context of earlier conversations.'
 const ADD = 'Add facts, preferences or decisions that are worth recalling in later conversations.'
 
+const STORES = z.array(z.string()).optional().describe('Stores by name; all if left out')
+
 type Wrapped = Parameters<typeof wrapLanguageModel>[0]['model']
-
-/** A memory that the AWS client searches. */
-export class AgentCore extends Service implements Memory {
-  async retrieve(
-    namespace: Namespace,
-    query: string,
-    topK: number,
-    _who: Who,
-    metadata: Metadata,
-  ): Promise<MemoryRecord[]> {
-    const searchCriteria = { searchQuery: query, topK, ...filtersFor(metadata) }
-    const asked = { ...namespace.wire, searchCriteria, maxResults: topK }
-    const reply = await this.call('recall', (client, memoryId, stop) =>
-      client.retrieveMemoryRecords({ memoryId, ...asked }, stop),
-    )
-    return (reply.memoryRecordSummaries ?? []).map(recordOf)
-  }
-}
-
-function recordOf(summary: MemoryRecordSummary): MemoryRecord {
-  return {
-    id: summary.memoryRecordId ?? '',
-    text: summary.content?.text ?? '',
-    score: summary.score ?? 0,
-    namespace: summary.namespaces?.[0] ?? '',
-    createdAt: summary.createdAt?.toISOString() ?? '',
-  }
-}
-
-/** Make what the first search needs: this takes longer than it may. */
-export async function warmUp(clients: Clients, region: string): Promise<void> {
-  await clients.get('recall', region)
-}
 
 /** Let the agent of a turn recall, and add memories. */
 export function addMemory(longTerm: LongTermMemory, turn: MemoryTurn, options: Options): void {
@@ -145,15 +111,23 @@ function withText({ prompt }: Call, added: string): Call['prompt'] {
 }
 
 function searchTool(turn: MemoryTurn) {
-  const inputSchema = z.object({ query: z.string().describe('What to search for') })
-  const execute = async ({ query }: { query: string }) => (await turn.search(query)).map(entryOf)
+  const inputSchema = z.object({
+    query: z.string().describe('What to search for'),
+    maxSearchResults: z.number().int().min(1).optional().describe('At most so many of each store'),
+    stores: STORES,
+  })
+  const execute = async ({ query, ...options }: z.infer<typeof inputSchema>) =>
+    (await turn.find(query, options)).map(entryOf)
   return tool({ description: SEARCH, inputSchema, execute })
 }
 
 function addTool(turn: MemoryTurn) {
-  const inputSchema = z.object({ entries: z.array(z.string()).describe('What to remember') })
-  const execute = ({ entries }: { entries: string[] }) => {
-    for (const text of entries) turn.add(text)
+  const inputSchema = z.object({
+    entries: z.array(z.string()).describe('What to remember, when the turn is committed'),
+    stores: STORES,
+  })
+  const execute = ({ entries, stores }: z.infer<typeof inputSchema>) => {
+    for (const text of entries) turn.add(text, { stores })
     return { stored: entries.length }
   }
   return tool({ description: ADD, inputSchema, execute })

@@ -24,10 +24,10 @@ class EarlierTurns(Capability):
 
     def __init__(self, settings: CoreSettings, before: Sequence[Capability]) -> None:
         super().__init__(settings, before)
-        self._declarations = Declarations.find(before)
+        self._before = before
 
     def prepare(self, turn: Turn, options: dict[str, Any]) -> None:
-        state = self._declarations.project.state
+        state = Declarations.find(self._before).project.state
         if state != State():
             adapter.show_only(options, partial(visible, state))
 

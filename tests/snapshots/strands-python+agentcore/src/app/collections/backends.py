@@ -2,15 +2,15 @@
 
 from typing import Literal
 
+from .agentcore_backend import AgentCoreConfig
 from .fields import Extensible, SecretRef
-from .memory_backend import AgentCoreConfig
 from .reader import Document, Findings
 
 
 class OtherConfig(Extensible):
     """A backend of a type that this project has no code for. Its other fields are not read."""
 
-    type: Literal["valkey", "s3", "custom"]
+    type: Literal["valkey", "s3", "custom", "knowledge_base"]
 
     def secret_refs(self) -> list[SecretRef]:
         """Return nothing: an agent that uses the collection does not start."""
@@ -22,3 +22,8 @@ class OtherConfig(Extensible):
 
 
 BackendConfig = AgentCoreConfig | OtherConfig
+# The answers that bring the code of a type, where they are not its name.
+ANSWERS = {
+    "agentcore_memory": "long_term_memory=agentcore",
+    "knowledge_base": "long_term_memory=agentcore-and-knowledge-base",
+}

@@ -1,21 +1,16 @@
-"""Long-term memory in AgentCore Memory: the fields of its collection."""
+"""Long-term memory: the fields that its collections have in common."""
 
 import re
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from pydantic import Field
 
-from .fields import INTEGRAL, Reference, Region, SecretRef, Strict, matches, missing_address
+from .fields import INTEGRAL, Strict
 from .reader import Document, FieldPath, Findings
 
-# The id of a memory looks like a path, and is no reference to a secret.
-MemoryReference = Annotated[
-    Reference,
-    matches("(?![A-Za-z][A-Za-z0-9_-]{0,99}-[A-Za-z0-9]{10}$).*", "a reference, not a memory's id"),
-]
 NAMESPACE = re.compile("(?=.{1,512}$)/?[A-Za-z0-9_{}-]+(/[A-Za-z0-9_{}-]+)*(/[*]?)?")
-PLACEHOLDER = re.compile(r"\{(?:actorId|projectId|sessionId|memoryStrategyId)\}")
+PLACEHOLDERS = ("{actorId}", "{projectId}", "{sessionId}")
 # In {actorId}-{sessionId}, actor a-b with session c has the namespace of actor a with b-c.
 AMBIGUOUS = re.compile(r"\{actorId\}[^/{]*\{|\}[^/{}]*\{actorId\}")
 MAX_RECORDS = 100
@@ -31,43 +26,11 @@ class NamespaceConfig(Strict):
     metadata: dict[str, Any] = Field(default_factory=dict)
 
 
-class AgentCoreConfig(Strict):
-    type: Literal["agentcore_memory"]
-    memory_id_secret: MemoryReference | None = None
-    region: Region
-    retrieval_config: Annotated[dict[str, NamespaceConfig], Field(min_length=1)] | None = None
-    batch_size: Annotated[int, INTEGRAL, Field(ge=1, le=100)] = 1
-
-    def secret_refs(self) -> list[SecretRef]:
-        """Return the references that are read before the collection is used."""
-        reference, path = self.memory_id_secret, ("backend", "memory_id_secret")
-        return [SecretRef(reference, path=path)] if reference else []
-
-    def findings(self, document: Document, status: str, lifetime: str) -> Findings:
-        """Check what concerns more than one field."""
-        if self.memory_id_secret is None:
-            yield from missing_address(document, "memory_id_secret", status)
-        if lifetime == "session":
-            message = "agentcore_memory does not store lifetime session: use valkey or s3."
-            yield document.finding("AML-E043", message, "backend", "type")
-        if self.batch_size > 1:
-            message = f"With batch_size {self.batch_size}, a killed process loses unsent messages."
-            yield document.finding("AML-W225", message, "backend", "batch_size")
-        if self.retrieval_config is None:
-            message = "backend.retrieval_config is missing: the memory's own namespaces apply."
-            yield document.finding("AML-W207", message, "backend", "retrieval_config")
-        for namespace, config in (self.retrieval_config or {}).items():
-            path = ("backend", "retrieval_config", namespace)
-            yield from _namespace(document, path, namespace, lifetime)
-            if config.top_k > MAX_RECORDS:
-                message = f"top_k {config.top_k} is reduced to AgentCore's maximum, {MAX_RECORDS}."
-                yield document.finding("AML-W220", message, *path, "top_k")
-            if problem := metadata_problem(config.metadata, MAX_FILTERS):
-                yield document.finding("AML-E05C", f"Metadata: {problem}.", *path, "metadata")
+RetrievalConfig = Annotated[dict[str, NamespaceConfig], Field(min_length=1)]
 
 
 def metadata_problem(metadata: Mapping[str, Any], most: int = MAX_KEYS) -> str:
-    """Return which rule of AgentCore metadata breaks, or ""."""
+    """Return which rule of AgentCore a text's metadata breaks, or ""."""
     if len(metadata) > most:
         return f"it has {len(metadata)} keys, {most} are allowed"
     for key, value in metadata.items():
@@ -78,14 +41,37 @@ def metadata_problem(metadata: Mapping[str, Any], most: int = MAX_KEYS) -> str:
     return ""
 
 
-def _namespace(document: Document, path: FieldPath, namespace: str, lifetime: str) -> Findings:
+def check_retrieval(
+    document: Document,
+    retrieval_config: RetrievalConfig | None,
+    lifetime: str,
+    placeholders: tuple[str, ...] = PLACEHOLDERS,
+) -> Findings:
+    """Check the namespaces of a collection, which may have these placeholders."""
+    for namespace, config in (retrieval_config or {}).items():
+        path = ("backend", "retrieval_config", namespace)
+        yield from _check_namespace(document, path, namespace, lifetime, placeholders)
+        if config.top_k > MAX_RECORDS:
+            message = f"top_k {config.top_k} is reduced to the service's maximum, {MAX_RECORDS}."
+            yield document.finding("AML-W220", message, *path, "top_k")
+        if problem := metadata_problem(config.metadata, MAX_FILTERS):
+            yield document.finding("AML-E05C", f"Metadata: {problem}.", *path, "metadata")
+
+
+def _check_namespace(
+    document: Document,
+    path: FieldPath,
+    namespace: str,
+    lifetime: str,
+    placeholders: tuple[str, ...],
+) -> Findings:
     if not NAMESPACE.fullmatch(namespace):
         message = f"Namespace {namespace} must consist of parts of A-Z a-z 0-9 _ - "
         message += "between slashes, and may end in /*."
         yield document.finding("AML-E052", message, *path)
-    elif re.search("[{}]", PLACEHOLDER.sub("", namespace)):
-        message = "Only {actorId}, {projectId}, {sessionId} and {memoryStrategyId} "
-        message += "are placeholders of a namespace."
+    elif re.search("[{}]", re.sub("|".join(map(re.escape, placeholders)), "", namespace)):
+        names = f"{', '.join(placeholders[:-1])} and {placeholders[-1]}"
+        message = f"Only {names} are placeholders of a namespace."
         yield document.finding("AML-E053", message, *path)
     elif AMBIGUOUS.search(namespace):
         message = "A slash must separate {actorId} from the next placeholder: "

@@ -3,9 +3,9 @@
 from collections.abc import Collection
 
 from .base import Metadata
-from .recall import Hit, MemoryTurn, current
+from .recall import Found, Hit, MemoryTurn, current
 
-__all__ = ["Hit", "add", "search"]
+__all__ = ["Found", "Hit", "add", "search"]
 
 
 async def search(
@@ -14,8 +14,8 @@ async def search(
     stores: Collection[str] | None = None,
     max_search_results: int | None = None,
     metadata: Metadata | None = None,
-) -> list[Hit]:
-    """Return memories of the current actor, best first, without stores that fail or are late.
+) -> Found:
+    """Return memories of the current actor, best first; `failures` names stores that failed.
 
     Of all stores or some by name, at most so many of each, and only records with this metadata.
     Raises ValueError for an unknown store or invalid values, RuntimeError outside a turn.

@@ -5,7 +5,6 @@ import json
 import logging
 from collections import deque
 from collections.abc import AsyncIterable, Awaitable, Callable
-from contextvars import ContextVar
 from itertools import count
 from typing import Any
 
@@ -20,9 +19,7 @@ from strands.types.tools import AgentTool
 from ..contract import is_blank
 from ..log import describe
 from ..offline_model import OfflineModel
-from . import agentcore
-from .base import MemoryCollection, Metadata, Record, Utterance
-from .namespaces import Namespace, Who, event_session
+from .base import MemoryCollection, Utterance
 from .own_stores import own_stores
 from .recall import MAX_QUERY_CHARS, Hit, MemoryTurn, best, current
 from .record import Recorder
@@ -32,52 +29,7 @@ from .show import show
 log = logging.getLogger(__name__)
 MAX_ENTRIES = 10_000  # no limit for entries to show: the files and stores have limits
 DEFAULT_RESULTS = 5  # of an owner's store without a limit
-wanted = ContextVar[dict[str, Any]]("wanted")  # filters of the search that runs in a thread
 SEQUENCE = count()  # numbers messages uniquely, as turns may share a store
-
-
-class Clients(agentcore.Clients):
-    """The clients of the process; those that search are the SDK's."""
-
-    def connect(self, kind: agentcore.Kind, region: str) -> Any:
-        """Make a client."""
-        if kind != "recall":
-            return super().connect(kind, region)
-        from bedrock_agentcore.memory import MemoryClient
-        from bedrock_agentcore.memory.integrations.strands import memorystore  # noqa: F401 (slow)
-
-        client = MemoryClient(region, "strands", boto3_session=self.session(kind))
-        event = "provide-client-params.bedrock-agentcore.RetrieveMemoryRecords"
-        client.gmdp_client.meta.events.register(event, _in_one_page)
-        return client
-
-
-def _in_one_page(params: dict[str, Any], **_: Any) -> dict[str, Any]:
-    # The SDK reads one page, of 20 records by default, and has no filters.
-    criteria = {**params["searchCriteria"], **wanted.get()}
-    return {"maxResults": criteria["topK"]} | params | {"searchCriteria": criteria}
-
-
-class AgentCore(agentcore.AgentCore):
-    """A memory that the SDK's store searches."""
-
-    async def retrieve(
-        self, who: Who, namespace: Namespace, query: str, limit: int, metadata: Metadata
-    ) -> list[Record]:
-        given: dict[str, Any] = {"memory_id": await self.memory_id(), "actor_id": who.actor}
-        given["namespace_path" if namespace.is_subtree else "namespace"] = namespace.path
-        given["session_id"] = event_session(who.session_id)
-
-        def search(client: Any) -> list[sdk.MemoryEntry]:
-            from bedrock_agentcore.memory.integrations.strands import memorystore
-
-            wanted.set(agentcore.filters(metadata))
-            store = memorystore.AgentCoreMemoryStore(client=client, **given)
-            # In a loop of its own: the store uses the default threads of its loop, as tools do.
-            return asyncio.run(store.search(query, {"max_search_results": limit}))
-
-        entries = await self.clients.run("recall", self.region, search)
-        return [_hit(entry, "") for entry in entries]
 
 
 class CollectionStore(sdk.MemoryStore):
@@ -94,6 +46,7 @@ class CollectionStore(sdk.MemoryStore):
         self, query: str, options: sdk.SearchOptions | None = None
     ) -> list[sdk.MemoryEntry]:
         """Return matching memories, within a time limit. Never raises."""
+        most = (options or {}).get("max_search_results")
         return [
             sdk.MemoryEntry(
                 hit.text,
@@ -104,12 +57,12 @@ class CollectionStore(sdk.MemoryStore):
                     "_namespaces": [hit.namespace],
                 },
             )
-            for hit in await self._turn.search(query, self._readers)
+            for hit in (await self._turn.search(query, self._readers))[:most]
         ]
 
     async def add(self, content: str, metadata: Any = None) -> None:
         """Remember a text when the turn commits."""
-        self._turn.add(content, metadata=metadata)
+        self._turn.add(content, [self.name], metadata)
 
 
 class GuardedStore(sdk.MemoryStore):
@@ -129,6 +82,11 @@ class GuardedStore(sdk.MemoryStore):
         self, query: str, options: sdk.SearchOptions | None = None
     ) -> list[sdk.MemoryEntry]:
         """Return matching memories, within a time limit. Never raises."""
+        return await self._search(query, options, {})
+
+    async def _search(
+        self, query: str, options: sdk.SearchOptions | None, failures: dict[str, str]
+    ) -> list[sdk.MemoryEntry]:
         most = self.max_search_results or DEFAULT_RESULTS
         most = min(most, (options or {}).get("max_search_results") or most)
         try:
@@ -141,12 +99,13 @@ class GuardedStore(sdk.MemoryStore):
         except Exception as error:  # noqa: BLE001 (the turn goes on, whatever the error)
             why = describe(error)
         log.warning("nothing recalled from store %s: %s", self.name, why)
+        failures[self.name] = why
         return []
 
-    async def hits(self, query: str, most: int | None) -> list[Hit]:
-        """Return what `search` finds as hits. Never raises."""
+    async def hits(self, query: str, most: int | None, failures: dict[str, str]) -> list[Hit]:
+        """Return what a search finds as hits. Never raises: adds to `failures`."""
         options = sdk.SearchOptions(max_search_results=most) if most else None
-        return [_hit(entry, self.name) for entry in await self.search(query, options)]
+        return [_hit(entry, self.name) for entry in await self._search(query, options, failures)]
 
     def get_tools(self) -> list[AgentTool]:
         """Return the tools of the store."""
@@ -249,12 +208,10 @@ def prepare(turn: MemoryTurn, options: dict[str, Any], settings: MemorySettings)
     seconds = settings.recall_timeout_seconds
     turn.stores = [GuardedStore(store, seconds) for store in own_stores(turn.who)]
     readers = {reader.id: [reader] for reader in turn.readers}
-    adds = bool(settings.add_memory_tool) and turn.is_writable
-    if adds and not readers:
-        readers = {"memory": []}  # nothing is read: only a place for the tool
+    adds = turn.writers if settings.add_memory_tool else []
     stores: list[Any] = [
-        CollectionStore(name, turn, some, writable=adds and name == next(iter(readers)))
-        for name, some in readers.items()
+        CollectionStore(name, turn, readers.get(name, []), writable=name in adds)
+        for name in dict.fromkeys([*readers, *adds])
     ]
     if stores + turn.stores:
         tool: Any = sdk.MemoryAddToolConfig() if adds else False

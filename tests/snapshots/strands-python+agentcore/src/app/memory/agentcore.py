@@ -1,94 +1,25 @@
-"""A memory of Amazon Bedrock AgentCore: its calls, answers and errors."""
+"""A memory of Amazon Bedrock AgentCore: its calls and answers."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
-from contextlib import suppress
+from collections.abc import AsyncIterator
 from functools import partial
-from threading import Lock
-from typing import Any, Literal, TypeVar
+from typing import Any
 
-import anyio.to_thread
-
-from ..collections.fields import SecretRef
-from ..collections.secrets import SecretError, Secrets
-from ..log import describe
-from .base import Event, MemoryRefused, MemoryUnavailable, Metadata
+from ..collections.agentcore_backend import AgentCoreConfig
+from ..collections.memory_backend import NamespaceConfig
+from ..collections.secrets import Secrets
+from .aws import Call, Clients, secret_of
+from .base import Event, MemoryCollection, MemoryUnavailable, Metadata, Namespaces
 from .namespaces import Namespace, event_session
 from .retry_queue import with_retries
-from .settings import MemorySettings
+from .strategies import are_whole, of_strategies, written_templates
 
-Result = TypeVar("Result")
-Kind = Literal["recall", "record", "control"]
 PAGE = 100  # the most that the service returns, or takes, at once
-SECONDS = 10  # for calls that no turn waits for
-THREADS = {"recall": 32, "record": 8, "control": 8}  # hanging calls must not delay other kinds
-REFUSED = {"ValidationException", "InvalidInputException"}
-BUSY = {409, 429}
 
 
-class Clients:
-    """The clients of the process: one for each kind of call and region, without retries."""
-
-    def __init__(self, settings: MemorySettings) -> None:
-        self._seconds: dict[str, int] = {"recall": settings.recall_timeout_seconds}
-        self._limiters = {kind: anyio.CapacityLimiter(count) for kind, count in THREADS.items()}
-        self._lock, self._clients = Lock(), dict[tuple[Kind, str], Any]()
-
-    async def run(self, kind: Kind, region: str, use: Callable[[Any], Result]) -> Result:
-        """Call `use` with a client in a thread, within a time limit. Raises MemoryUnavailable."""
-        call = partial(anyio.to_thread.run_sync, self._call, kind, region, use)
-        seconds = self._seconds.get(kind, SECONDS) + 1
-        try:
-            async with asyncio.timeout(seconds):
-                return await call(abandon_on_cancel=True, limiter=self._limiters[kind])
-        except TimeoutError:
-            raise MemoryUnavailable(f"AgentCore Memory: no answer within {seconds} s") from None
-
-    async def warm_up(self, kind: Kind, region: str) -> None:
-        """Make a client before its first call, which reports a failure."""
-        make, limiter = partial(self.get, kind, region), self._limiters[kind]
-        with suppress(Exception):
-            await anyio.to_thread.run_sync(make, abandon_on_cancel=True, limiter=limiter)
-
-    def get(self, kind: Kind, region: str) -> Any:
-        """Return a client; making the first takes a while."""
-        with self._lock:
-            if (kind, region) not in self._clients:
-                self._clients[kind, region] = self.connect(kind, region)
-            return self._clients[kind, region]
-
-    def connect(self, kind: Kind, region: str) -> Any:
-        """Make a client."""
-        service = "bedrock-agentcore" + ("-control" if kind == "control" else "")
-        return self.session(kind).client(service, region_name=region)
-
-    def session(self, kind: Kind) -> Any:
-        """Make a session whose clients have time limits."""
-        from boto3.session import Session
-        from botocore.config import Config
-        from botocore.session import get_session
-
-        seconds, core = self._seconds.get(kind, SECONDS), get_session()
-        limits: Any = {"connect_timeout": seconds, "read_timeout": seconds}
-        limits |= {"max_pool_connections": THREADS[kind]}
-        core.set_default_client_config(Config(retries={"total_max_attempts": 1}, **limits))
-        return Session(botocore_session=core)
-
-    def _call(self, kind: Kind, region: str, use: Callable[[Any], Result]) -> Result:
-        from botocore import exceptions
-
-        try:
-            return use(self.get(kind, region))
-        except exceptions.ClientError as error:
-            code, what = error.response["Error"]["Code"], f"AgentCore Memory: {describe(error)}"
-            status = int(error.response["ResponseMetadata"]["HTTPStatusCode"])
-            failure = MemoryRefused if code in REFUSED else MemoryUnavailable
-            raise failure(what, transient=status >= 500 or status in BUSY, code=code) from None
-        except exceptions.ParamValidationError:
-            what = "AgentCore Memory: the id or another value is not valid"
-            raise MemoryRefused(what, transient=False) from None
-        except (exceptions.BotoCoreError, OSError, ValueError) as error:
-            raise MemoryUnavailable(f"AgentCore Memory: {describe(error)}") from None
+class AgentCoreClients(Clients):
+    name, control = "AgentCore Memory", "bedrock-agentcore-control"
+    recall = record = "bedrock-agentcore"
 
 
 def filters(metadata: Metadata) -> dict[str, Any]:
@@ -110,17 +41,49 @@ class AgentCore:
     All memories of a process share `clients`.
     """
 
-    def __init__(self, ref: SecretRef, region: str, secrets: Secrets, clients: Clients) -> None:
+    after_erasure = (
+        "records of the last turns may still be extracted: run this again in some minutes"
+    )
+
+    def __init__(self, config: AgentCoreConfig, secrets: Secrets, clients: Clients) -> None:
+        (ref,), region = config.secret_refs(), config.region
         self.ref, self.region, self.secrets, self.clients = ref, region, secrets, clients
         self.contact = f"the AgentCore memory of secret {ref.reference!r} in {region}"
         self._description: dict[str, Any] | None = None
 
     async def memory_id(self) -> str:
         """Return the id or the ARN of the memory. Raises MemoryUnavailable."""
-        try:
-            return await self.secrets.get(self.ref)
-        except SecretError as error:
-            raise MemoryUnavailable(str(error), transient=False) from None
+        return await secret_of(self.secrets, self.ref)
+
+    async def writes_to(self) -> str:
+        return f"{self.region} {(await self.memory_id()).rpartition('/')[2]}"  # of an ARN
+
+    async def warm_up(self, collection: MemoryCollection) -> None:
+        calls: list[Call] = ["record"] if collection.is_writable else []
+        if collection.is_read:
+            calls += ["recall"] if are_whole(collection.namespaces) else ["recall", "control"]
+        await asyncio.gather(*[self.clients.warm_up(call, self.region) for call in calls])
+
+    async def namespaces(self, collection: MemoryCollection) -> Namespaces:
+        declared = collection.namespaces
+        if declared is not None and are_whole(declared):
+            return declared
+        memory = await self.describe()
+        if declared is None:
+            required = "{actorId}" if collection.lifetime == "user" else ""  # not of two actors
+            templates = [one for one in written_templates(memory) if required in one]
+            return {template: NamespaceConfig() for template in templates}
+        items = declared.items()
+        found = {path: config for name, config in items for path in of_strategies(name, memory)}
+        if not found:
+            raise MemoryUnavailable("no strategy of the memory writes to them")
+        return found
+
+    async def templates(self, collection: MemoryCollection) -> list[str]:
+        memory = await with_retries(self.describe)
+        declared = collection.namespaces or {}
+        found = [path for name in declared for path in of_strategies(name, memory)]
+        return [*found, *written_templates(memory)]  # also those that are not read
 
     async def create_event(self, event: Event) -> None:
         payload = [
@@ -188,9 +151,9 @@ class AgentCore:
                 return
             given["nextToken"] = reply["nextToken"]
 
-    async def call(self, kind: Kind, operation: str, **given: Any) -> Any:
+    async def call(self, call: Call, operation: str, **given: Any) -> Any:
         """Call an operation within its time limit. Raises MemoryUnavailable."""
         id = await self.memory_id()
         return await self.clients.run(
-            kind, self.region, lambda client: getattr(client, operation)(memoryId=id, **given)
+            call, self.region, lambda client: getattr(client, operation)(memoryId=id, **given)
         )

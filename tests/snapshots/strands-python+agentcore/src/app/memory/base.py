@@ -1,16 +1,17 @@
 """The protocol of a long-term memory, its data, and its errors."""
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from types import MappingProxyType
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Literal, NamedTuple, Protocol
 
 from ..collections.memory_backend import NamespaceConfig
 from ..log import describe
 from .namespaces import Namespace, Who
 
 Metadata = Mapping[str, str]
+Namespaces = dict[str, NamespaceConfig]
 NOTHING: Metadata = MappingProxyType({})
 
 
@@ -21,6 +22,11 @@ class Utterance(NamedTuple):
     text: str
     metadata: Metadata = NOTHING
     stores: tuple[str, ...] | None = None
+    is_fact: bool = False  # whether it was added to the memory as it is
+
+
+Turns = Sequence[Sequence[Utterance]]
+"""The texts of each turn, in order."""
 
 
 @dataclass(frozen=True)
@@ -69,6 +75,19 @@ class Memory(Protocol):
     """
 
     contact: str  # the file or service, without secrets
+    after_erasure: str  # what a person has to know who erased something, or ""
+
+    async def namespaces(self, collection: "MemoryCollection") -> Namespaces:
+        """Return the namespaces to search for a collection, by template."""
+
+    async def templates(self, collection: "MemoryCollection") -> list[str]:
+        """Return the templates of all namespaces that may hold records of a collection."""
+
+    async def writes_to(self) -> str:
+        """Return the name of a place that only one collection may write to, or ""."""
+
+    async def warm_up(self, collection: "MemoryCollection") -> None:
+        """Make ready what the first turn would wait for. Never raises."""
 
     async def retrieve(
         self, who: Who, namespace: Namespace, query: str, limit: int, metadata: Metadata
@@ -80,9 +99,6 @@ class Memory(Protocol):
 
     async def create_event(self, event: Event) -> None:
         """Send the texts of turns, from which the memory extracts records."""
-
-    async def describe(self) -> dict[str, Any]:
-        """Return the resource as GetMemory does; {} for a file."""
 
     async def sessions(self, actor: str) -> list[str]:
         """Return the sessions of an actor, by their names in the memory."""
@@ -110,11 +126,13 @@ class MemoryCollection:
     traced: Memory  # the same, with spans for the calls of turns
     is_read: bool = True
     is_writable: bool = True
+    is_erasable: bool = True
     batch_size: int = 1  # the most texts of waiting turns to join
+    extracts: bool = False  # whether it keeps facts that a model finds in them
     needs_project: bool = False
     project_id: str | None = None  # the value of {projectId}, if namespaces need it
     # The search settings of each namespace, by template. None: the resource defines them.
-    namespaces: dict[str, NamespaceConfig] | None = None
+    namespaces: Namespaces | None = None
 
 
 def describe_failure(error: BaseException) -> str:

@@ -4,38 +4,41 @@ import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from functools import partial
 
-from ..collections.memory_backend import AgentCoreConfig
-from ..collections.models import Collection
-from .base import Memory, MemoryUnavailable
+from .base import Memory, MemoryCollection, MemoryUnavailable
 from .local import LocalMemory
-from .long_term import LongTermMemory, default_template
-from .namespaces import (
-    PLACEHOLDER,
-    Namespace,
-    Who,
-    in_file,
-    of_strategies,
-    resolve,
-    written_templates,
-)
-from .retry_queue import with_retries
+from .long_term import LongTermMemory
+from .namespaces import PLACEHOLDER, Namespace, Who, resolve
 
 NO_STORE = "no session store was searched: sessions live in the process"
 LATER = "turns that run or wait to be recorded now are recorded after this: run this again then"
-AGAIN = "records of the last turns may still be extracted: run this again in some minutes"
 MAX_LISTS = 10  # restarts of a list in which nothing was deleted
 
 
 @dataclass
-class Report:
-    """The counts of an actor's erased data, the failures, and notes."""
+class Place:
+    """What was erased in one place; `where` is a collection, or the session store."""
 
-    actor: str
+    where: str
+    contact: str
     sessions: int = 0
     events: int = 0
     records: int = 0
+
+
+@dataclass
+class Report:
+    """The counts of an actor's erased data, in all and by place, the failures, and notes."""
+
+    actor: str
+    agent: str = ""
+    at: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))
+    sessions: int = 0
+    events: int = 0
+    records: int = 0
+    places: list[Place] = field(default_factory=list)
     could_not: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
@@ -43,8 +46,19 @@ class Report:
         """Return the report as text."""
         names = ("sessions", "events", "records")
         counts = [f"{name} erased: {getattr(self, name)}" for name in names]
+        counts += [
+            f"in {place.where}, {place.contact}: {count} {name}"
+            for place in self.places
+            for name in names
+            if (count := getattr(place, name))
+        ]
         failures = [f"failed: {what}" for what in self.could_not]
         return [*counts, *failures, *[f"note: {what}" for what in self.notes]]
+
+    def add(self, where: str, contact: str) -> Place:
+        """Return a new place."""
+        self.places.append(Place(where, contact))
+        return self.places[-1]
 
 
 @dataclass
@@ -60,13 +74,13 @@ class Erasure:
     """Erases an actor from all memories of an agent, as far as each of them allows."""
 
     def __init__(self, long_term: LongTermMemory, actor: str) -> None:
-        self.report, self._erase_sessions = Report(actor), long_term.erase_sessions
+        self.report = Report(actor, long_term.project.agent_id)
+        self._erase_sessions = long_term.erase_sessions
         self._who = Who(actor, "", long_term.project_id)
-        self._memories: list[tuple[Collection, Memory]] = []
+        self._memories: list[tuple[MemoryCollection, Memory]] = []
         self._sessions: list[list[str]] = []  # of the actor, in each memory
-        for used in long_term.collections:
-            id, memory = used.id, used.memory
-            collection, local = long_term.project.collections[id], LocalMemory(id, [])
+        for collection in long_term.collections:
+            id, memory, local = collection.id, collection.memory, LocalMemory(collection.id, [])
             self._memories.append((collection, memory))
             if isinstance(memory, LocalMemory):
                 self.report.notes.append(f"collection {id} was searched in {memory.contact}")
@@ -77,7 +91,7 @@ class Erasure:
         """Erase sessions, events and records, and return the report."""
         for collection, memory in self._memories:
             self._sessions.append([])
-            with self._attempt(f"events of collection {collection.collection_id}"):
+            with self._attempt(f"events of collection {collection.id}"):
                 self._sessions[-1] = await memory.sessions(self.report.actor)
         known = sorted({id for sessions in self._sessions for id in sessions})
         if self._erase_sessions:
@@ -90,57 +104,55 @@ class Erasure:
         return self.report
 
     async def _erase_memory(
-        self, collection: Collection, memory: Memory, sessions: list[str]
+        self, collection: MemoryCollection, memory: Memory, sessions: list[str]
     ) -> None:
-        report, where = self.report, f"of collection {collection.collection_id}"
+        report, where = self.report, f"of collection {collection.id}"
         scope = erasure_scope(await self._templates(collection, memory), self._who, sessions)
         report.could_not += [f"{what} ({where})" for what in scope.missing]
         report.notes += [f"{what} ({where})" for what in scope.shared]
         namespaces = list(scope.namespaces.values())
-        if not collection.writeback.enabled:
+        if not collection.is_erasable:
             with self._attempt(f"events {where}"):
                 if await self._has_any(memory, sessions, namespaces):
                     report.could_not.append(f"events and records {where}: it is read-only here")
             return
+        place = report.add(f"collection {collection.id}", memory.contact)
         with self._attempt(f"events {where}"):
             for session in sessions:
-                await self._erase_events(memory, session)
+                await self._erase_events(memory, session, place)
         with self._attempt(f"records {where}"):
             for namespace in namespaces:
-                await self._erase_records(memory, namespace)
+                await self._erase_records(memory, namespace, place)
 
-    async def _erase_events(self, memory: Memory, session: str) -> None:
+    async def _erase_events(self, memory: Memory, session: str, place: Place) -> None:
         async def delete(ids: list[str]) -> list[str]:
             for id in ids:
                 await memory.delete_event(self.report.actor, session, id)
                 self.report.events += 1
-            if not isinstance(memory, LocalMemory):
-                self.report.notes.append(AGAIN)
+                place.events += 1
+            self._note(memory)
             return ids
 
         await erase_all(partial(memory.events, self.report.actor, session), delete)
 
-    async def _erase_records(self, memory: Memory, namespace: Namespace) -> None:
+    async def _erase_records(self, memory: Memory, namespace: Namespace, place: Place) -> None:
         async def delete(ids: list[str]) -> list[str]:
             deleted = await memory.delete_records(ids)
             self.report.records += len(deleted)
+            place.records += len(deleted)
+            self._note(memory)
             return deleted
 
         await erase_all(partial(memory.records, namespace), delete)
 
-    async def _templates(self, collection: Collection, memory: Memory) -> list[str]:
-        assert isinstance(collection.backend, AgentCoreConfig)
-        declared = [*(collection.backend.retrieval_config or {})]
-        if isinstance(memory, LocalMemory):
-            return [in_file(name) for name in declared or [default_template(collection)]]
-        with self._attempt(
-            f"records of collection {collection.collection_id} in all its namespaces"
-        ):
-            resource = await with_retries(memory.describe)
-            declared = [path for name in declared for path in of_strategies(name, resource)]
-            # The service also writes to namespaces that are not read.
-            declared += written_templates(resource)
-        return declared
+    def _note(self, memory: Memory) -> None:
+        if memory.after_erasure:
+            self.report.notes.append(memory.after_erasure)
+
+    async def _templates(self, collection: MemoryCollection, memory: Memory) -> list[str]:
+        with self._attempt(f"records of collection {collection.id} in all its namespaces"):
+            return await memory.templates(collection)
+        return [*(collection.namespaces or {})]
 
     @contextmanager
     def _attempt(self, what: str) -> Iterator[None]:

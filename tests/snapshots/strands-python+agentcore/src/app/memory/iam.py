@@ -8,8 +8,9 @@ from typing import Any
 
 from ..collections.check import Project
 from ..collections.models import Collection
+from .kinds import KINDS
 from .session_iam import session_statements
-from .statements import ACCOUNT, REGION, Statement, memory_statements
+from .statements import ACCOUNT, REGION, Statement
 
 PARTITIONS = {"cn-": "aws-cn", "us-gov-": "aws-us-gov"}
 VARIABLE = re.compile("[$][{][A-Za-z0-9_]+[}]")
@@ -27,9 +28,9 @@ def make_policy(project: Project) -> dict[str, Any]:
         name = "".join(
             part[:1].upper() + part[1:] for part in re.split("[-_]+", collection.collection_id)
         )
-        named = memory_statements(project, collection, arn)
-        named += session_statements(project, collection, arn)
-        for purpose, statement in named:
+        kind = KINDS.get(collection.backend.type)
+        statements_of = kind.statements if kind else session_statements
+        for purpose, statement in statements_of(project, collection, arn):
             sid = purpose + name
             while sid in statements:
                 sid += "X"

@@ -15,8 +15,8 @@ from uuid import uuid4
 
 import anyio.to_thread
 
-from .base import Event, MemoryUnavailable, Metadata, Record
-from .namespaces import Namespace, Who, event_session, resolve
+from .base import Event, MemoryCollection, MemoryUnavailable, Metadata, Namespaces, Record
+from .namespaces import Namespace, Who, default_template, event_session, resolve
 
 log = logging.getLogger(__name__)
 Row = dict[str, Any]
@@ -28,6 +28,8 @@ STOP = "a an and are be did do does for how i in is it my of on or the to was wh
 
 class LocalMemory:
     """A Memory of the rows in a file: events, and each user message in each of its namespaces."""
+
+    after_erasure = ""
 
     def __init__(self, collection_id: str, templates: Sequence[str], note: str = "") -> None:
         """`note` follows the path in `contact`."""
@@ -76,8 +78,17 @@ class LocalMemory:
             row["metadata"] = dict(event.metadata)
         await anyio.to_thread.run_sync(self._append, rows, event.token)
 
-    async def describe(self) -> dict[str, Any]:
-        return {}
+    async def namespaces(self, collection: MemoryCollection) -> Namespaces:
+        return collection.namespaces or {}
+
+    async def templates(self, collection: MemoryCollection) -> list[str]:
+        return [*(collection.namespaces or [default_template(collection.lifetime)])]
+
+    async def writes_to(self) -> str:
+        return ""
+
+    async def warm_up(self, collection: MemoryCollection) -> None:
+        pass
 
     async def sessions(self, actor: str) -> list[str]:
         rows = await self._rows(lambda row: row.get("actor") == actor)

@@ -8,18 +8,19 @@ from typing import Any
 from ..capability import Capability
 from ..collections.capability import Declarations
 from ..collections.check import Project
-from ..collections.memory_backend import AgentCoreConfig, NamespaceConfig
+from ..collections.memory_backend import NamespaceConfig
 from ..collections.models import Collection
 from ..collections.secrets import unset_variables
 from ..contract import AgentError, Turn
 from ..findings import Finding, diagnostic
-from . import adapter, agentcore
+from . import adapter
 from .base import Memory, MemoryCollection, MemoryUnavailable
 from .check import check_policy, check_resources
+from .kinds import KINDS, Kind
 from .local import LocalMemory
-from .namespaces import Who, are_whole, in_file, resolve
+from .namespaces import Who, default_template, resolve
 from .recall import MemoryTurn, current
-from .record import IsForgotten, Recorder
+from .record import Extract, IsForgotten, Recorder
 from .settings import MemorySettings
 
 SLASH = "An actor id must not contain /: the namespaces of two actors could overlap."
@@ -34,6 +35,7 @@ class LongTermMemory(Capability):
     # SessionErasure sets both.
     is_forgotten: IsForgotten | None = None
     erase_sessions: Callable[[Any, list[str]], Awaitable[None]] | None = None
+    extract: Extract | None = None  # set by Extraction
 
     def __init__(self, settings: MemorySettings, before: Sequence[Capability]) -> None:
         super().__init__(settings, before)
@@ -47,37 +49,38 @@ class LongTermMemory(Capability):
         return self._declarations.project
 
     @cached_property
+    def kinds(self) -> dict[str, Kind]:
+        """The kinds of memories, by the type of their backends."""
+        secrets = self._declarations.secrets
+        return {type: kind(self.settings, secrets) for type, kind in KINDS.items()}
+
+    @cached_property
     def collections(self) -> list[MemoryCollection]:
         """The memory collections that the agent uses."""
-        clients = adapter.Clients(self.settings)
-        return [
-            self._build(collection, collection.backend, clients)
-            for collection in self.project.used()
-            if isinstance(collection.backend, AgentCoreConfig)
-        ]
+        return [self._build(it) for it in self.project.used() if it.backend.type in KINDS]
 
-    def _build(
-        self, collection: Collection, backend: AgentCoreConfig, clients: agentcore.Clients
-    ) -> MemoryCollection:
-        id, declared = collection.collection_id, backend.retrieval_config
+    def _build(self, collection: Collection) -> MemoryCollection:
+        id, lifetime = collection.collection_id, collection.scope.lifetime
+        backend: Any = collection.backend
+        declared = backend.retrieval_config
         memory: Memory
         if unset := unset_variables(self.settings, collection):
-            declared = declared or {default_template(collection): NamespaceConfig()}
-            declared = {in_file(template): config for template, config in declared.items()}
+            declared = declared or {default_template(lifetime): NamespaceConfig()}
             memory = LocalMemory(id, [*declared], f", until {unset[0]} is set")
         else:
-            (ref,) = backend.secret_refs()
-            memory = adapter.AgentCore(ref, backend.region, self._declarations.secrets, clients)
+            memory = self.kinds[backend.type].open(collection)
         is_named = any("{projectId}" in template for template in declared or {})
-        needs_project = is_named or collection.scope.lifetime == "project"
+        needs_project = is_named or lifetime == "project"
         return MemoryCollection(
             id=id,
-            lifetime=collection.scope.lifetime,
+            lifetime=lifetime,
             memory=memory,
             traced=self.decorate(memory),
             is_read=id in self.project.reads,
             is_writable=self.project.is_writable(collection),
+            is_erasable=collection.writeback.enabled,
             batch_size=backend.batch_size,
+            extracts=getattr(backend, "extraction", "none") == "model",
             needs_project=needs_project,
             project_id=self.project_id if needs_project else None,
             namespaces=declared,
@@ -96,7 +99,7 @@ class LongTermMemory(Capability):
     @cached_property
     def recorder(self) -> Recorder:
         """The recorder, which sends committed turns to the writers."""
-        return Recorder(self.writers, self.is_forgotten)
+        return Recorder(self.writers, self.is_forgotten, self.extract)
 
     @property
     def actor_required(self) -> bool:
@@ -131,7 +134,7 @@ class LongTermMemory(Capability):
         return [*found, *check_policy(self.project)]
 
     async def ping(self) -> list[Finding]:
-        return await check_resources(self.collections, self.project_id)
+        return await check_resources(self.project, self.collections, self.kinds, self.project_id)
 
     async def open(self) -> None:
         """Check the writers, and start to make clients, so that the first turn does not wait.
@@ -145,24 +148,16 @@ class LongTermMemory(Capability):
         except MemoryUnavailable as error:
             raise AgentError("store_unavailable", detail=f"{error}.") from None
         for collection in self.collections:
-            kinds: list[agentcore.Kind] = ["record"] if collection.is_writable else []
-            if collection.is_read:
-                is_whole = are_whole(collection.namespaces)
-                kinds += ["recall"] if is_whole else ["recall", "control"]
-            if isinstance(memory := collection.memory, adapter.AgentCore):
-                for kind in kinds:
-                    self._warming.append(create_task(memory.clients.warm_up(kind, memory.region)))
+            self._warming.append(create_task(collection.memory.warm_up(collection)))
 
     async def _check_writers(self) -> None:
         """Raise MemoryUnavailable if two collections write to the same memory."""
-        known: dict[tuple[str, str], str] = {}
+        known: dict[str, str] = {}
         for writer in self.writers:
-            if isinstance(writer.memory, adapter.AgentCore):
-                name = (await writer.memory.memory_id()).rpartition("/")[2]  # of an ARN
-                other = known.setdefault((writer.memory.region, name), writer.id)
-                if other != writer.id:
-                    what = f"collections {other} and {writer.id} both write to the same memory"
-                    raise MemoryUnavailable(f"{what}: it would record each turn twice")
+            place = await writer.memory.writes_to()
+            if place and known.setdefault(place, writer.id) != writer.id:
+                what = f"collections {known[place]} and {writer.id} both write to the same memory"
+                raise MemoryUnavailable(f"{what}: it would record each turn twice")
 
     def begin(self, turn: Turn) -> MemoryTurn:
         """Make the MemoryTurn that recall and the tools of this turn share.
@@ -173,17 +168,21 @@ class LongTermMemory(Capability):
             raise AgentError("actor_required")
         if self.actor_required and "/" in (turn.actor or ""):
             raise AgentError("invalid_actor", SLASH)
-        memory_turn = MemoryTurn(
-            Who(turn.actor or "", turn.session_id, self.project_id),
+        memory_turn = self.turn_of(turn.actor or "", turn.session_id)
+        turn.notes["memory"] = memory_turn
+        turn.notes["recalled"] = lambda: [*memory_turn.recalled]
+        current.set(memory_turn)
+        return memory_turn
+
+    def turn_of(self, actor: str, session_id: str) -> MemoryTurn:
+        """Return a MemoryTurn of an actor."""
+        return MemoryTurn(
+            Who(actor, session_id, self.project_id),
             self.readers,
             warming=self._warming,
             seconds=self.settings.recall_timeout_seconds,
             writers=[writer.id for writer in self.writers],
         )
-        turn.notes["memory"] = memory_turn
-        turn.notes["recalled"] = lambda: [*memory_turn.recalled]
-        current.set(memory_turn)
-        return memory_turn
 
     def prepare(self, turn: Turn, options: dict[str, Any]) -> None:
         """Add memories and their tools to the agent of a turn. Raises as `begin` does."""
@@ -197,17 +196,12 @@ class LongTermMemory(Capability):
         await self.recorder.close(self.settings.shutdown_grace_seconds)
 
 
-def default_template(collection: Collection) -> str:
-    """Return the namespace of a local memory whose collection declares none."""
-    return "/users/{actorId}" if collection.scope.lifetime == "user" else "/projects/{projectId}"
-
-
 def _problem(collection: MemoryCollection) -> str:
     if collection.needs_project and not collection.project_id:
         return f"PROJECT_ID is not set, and collection {collection.id} needs it"
     try:
         for template in collection.namespaces or {}:
-            resolve(in_file(template), Who("a", "s", collection.project_id))
+            resolve(template, Who("a", "s", collection.project_id))
     except ValueError as error:
         return f"collection {collection.id}: {error}"
     return ""

@@ -17,11 +17,12 @@ from .base import (
     MemoryCollection,
     MemoryUnavailable,
     Metadata,
+    Namespaces,
     Record,
     Utterance,
     describe_failure,
 )
-from .namespaces import Who, are_whole, of_strategies, resolve, written_templates
+from .namespaces import Who, resolve
 
 log = logging.getLogger(__name__)
 Readers = Sequence[MemoryCollection]
@@ -37,6 +38,14 @@ class Hit(Record):
     """A record, and the collection that it is from."""
 
     collection: str
+
+
+class Found(list[Hit]):
+    """Hits, best first, and why stores that failed were left out, by their names."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.failures: dict[str, str] = {}
 
 
 @dataclass(frozen=True)
@@ -106,7 +115,7 @@ class MemoryTurn:
         if problem := metadata_problem(metadata or {}):
             raise ValueError(f"Metadata: {problem}.")
         names = None if stores is None else tuple(_known(stores, self.writers))
-        self.added.append(Utterance("USER", text, metadata or {}, names))
+        self.added.append(Utterance("USER", text, metadata or {}, names, True))
 
     def end(self) -> list[Utterance]:
         """End a committed turn, and return the texts that it added."""
@@ -119,7 +128,7 @@ class MemoryTurn:
         stores: Collection[str] | None = None,
         most: int | None = None,
         metadata: Metadata | None = None,
-    ) -> list[Hit]:
+    ) -> Found:
         """Search stores by name, None for all, for at most `most` hits of each.
 
         Raises ValueError for an unknown store and what a search does not allow. A search by
@@ -133,24 +142,29 @@ class MemoryTurn:
         known = [*(reader.id for reader in self.readers), *(store.name for store in own)]
         names = known if stores is None else _known(stores, known)
         readers = [reader for reader in self.readers if reader.id in names]
-        found = await asyncio.gather(
-            self.search(query, readers, metadata or {}),
-            *[store.hits(query, most) for store in own if store.name in names],
+        found, counts = Found(), Counter[str]()
+        all = await asyncio.gather(
+            self.search(query, readers, metadata or {}, found.failures),
+            *[store.hits(query, most, found.failures) for store in own if store.name in names],
         )
-        hits, counts = list[Hit](), Counter[str]()
-        for hit in best([hit for some in found for hit in some]):
+        for hit in best([hit for hits in all for hit in hits]):
             counts[hit.collection] += 1
             if most is None or counts[hit.collection] <= most:
-                hits.append(hit)
-        return hits
+                found.append(hit)
+        return found
 
     async def search(
-        self, query: str, readers: Readers | None = None, metadata: Metadata = NOTHING
+        self,
+        query: str,
+        readers: Readers | None = None,
+        metadata: Metadata = NOTHING,
+        failures: dict[str, str] | None = None,
     ) -> list[Hit]:
         """Return memories that match the end of a query, best first, within the timeout.
 
-        Never raises: a memory that fails or is late is left out, and logged.
+        Never raises: a memory that fails or is late is left out, logged, and added to `failures`.
         """
+        failures = {} if failures is None else failures
         units = query.encode("utf-16-le", "surrogatepass")[-2 * MAX_QUERY_CHARS :]
         query = units.decode("utf-16-le", "ignore")
         if is_blank(query):
@@ -160,20 +174,25 @@ class MemoryTurn:
         end = asyncio.get_running_loop().time() + self._seconds
         readers = self.readers if readers is None else readers
         found = await asyncio.gather(
-            *[self._read(reader, query, end, metadata) for reader in readers]
+            *[self._read(reader, query, end, metadata, failures) for reader in readers]
         )
         return best([hit for hits in found for hit in hits])
 
     async def _read(
-        self, reader: MemoryCollection, query: str, end: float, metadata: Metadata
+        self,
+        reader: MemoryCollection,
+        query: str,
+        end: float,
+        metadata: Metadata,
+        failures: dict[str, str],
     ) -> list[Hit]:
-        namespaces: dict[str, NamespaceConfig] = {}
-        async with self._fail_open(f"{reader.id}, its namespaces", end):
-            namespaces = await _namespaces(reader)
+        namespaces: Namespaces = {}
+        async with self._fail_open(reader.id, "its namespaces", end, failures):
+            namespaces = await reader.traced.namespaces(reader)
 
         async def read(template: str, config: NamespaceConfig) -> list[Hit]:
             hits: list[Hit] = []
-            async with self._fail_open(f"{reader.id}, {template}", end):
+            async with self._fail_open(reader.id, template, end, failures):
                 hits = await _retrieve(reader, template, config, self.who, query, metadata)
             return hits
 
@@ -181,35 +200,22 @@ class MemoryTurn:
         return [hit for hits in found for hit in hits]
 
     @asynccontextmanager
-    async def _fail_open(self, where: str, end: float) -> AsyncIterator[None]:
+    async def _fail_open(
+        self, id: str, where: str, end: float, failures: dict[str, str]
+    ) -> AsyncIterator[None]:
         try:
             async with asyncio.timeout_at(end):
                 yield
+            return
         except TimeoutError:
-            log.warning("nothing recalled from %s: no answer within %s s", where, self._seconds)
+            why = f"no answer within {self._seconds} s"
         except Exception as error:  # noqa: BLE001 (the turn goes on, whatever the error)
-            log.warning("nothing recalled from %s: %s", where, describe_failure(error))
+            why = describe_failure(error)
+        log.warning("nothing recalled from %s, %s: %s", id, where, why)
+        failures[id] = f"{where}: {why}"
 
 
 current: ContextVar[MemoryTurn] = ContextVar("turn")  # inherited by the tools of the turn
-
-
-async def _namespaces(reader: MemoryCollection) -> dict[str, NamespaceConfig]:
-    declared = reader.namespaces
-    if declared is not None and are_whole(declared):
-        return declared
-    memory = await reader.traced.describe()
-    if declared is None:
-        required = "{actorId}" if reader.lifetime == "user" else ""  # no namespace of two actors
-        templates = [one for one in written_templates(memory) if required in one]
-        found = {template: NamespaceConfig() for template in templates}
-    else:
-        items = declared.items()
-        found = {path: config for name, config in items for path in of_strategies(name, memory)}
-        if not found:
-            raise MemoryUnavailable("no strategy of the memory writes to them")
-    reader.namespaces = found or None
-    return found
 
 
 async def _retrieve(

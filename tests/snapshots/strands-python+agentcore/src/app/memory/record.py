@@ -4,6 +4,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
+from contextvars import Context
 from datetime import datetime
 from functools import partial
 from itertools import groupby
@@ -12,10 +13,11 @@ from uuid import uuid4
 from ..collections.memory_backend import metadata_problem
 from ..contract import is_blank, well_formed
 from ..log import describe
-from .base import Event, MemoryCollection, Utterance
+from . import recording
+from .base import Event, MemoryCollection, Turns, Utterance
 from .metadata import metadata_of
 from .namespaces import Who
-from .retry_queue import RetryQueue, Waiting, Work
+from .retry_queue import MAX_BYTES, MAX_TURNS, RetryQueue, Waiting, Work
 
 log = logging.getLogger(__name__)
 MAX_TEXT_CHARS = 100_000  # UTF-16 units, as the service counts
@@ -24,34 +26,47 @@ MAX_UTTERANCES = 100  # of one event
 Said = tuple[list[Utterance], datetime]  # the texts of a turn, and its start
 # Whether `forget` erased an actor after a turn began; only a session store has the answer.
 IsForgotten = Callable[[str, datetime], Awaitable[bool]]
+# Returns the facts that a model finds in the texts of turns.
+Extract = Callable[[Turns], Awaitable[list[Utterance]]]
 
 
 class Recorder:
     """Sends committed turns to all writers. Never raises, and delays no turn."""
 
     def __init__(
-        self, writers: Sequence[MemoryCollection], is_forgotten: IsForgotten | None = None
+        self,
+        writers: Sequence[MemoryCollection],
+        is_forgotten: IsForgotten | None = None,
+        extract: Extract | None = None,
     ) -> None:
         self._events = {
             writer.id: RetryQueue(writer.id, partial(self._next_event, writer))
             for writer in writers
         }
         self._others: dict[str, RetryQueue] = {}
-        self._is_forgotten = is_forgotten
+        self._is_forgotten, self._extract = is_forgotten, extract
+        self._held: dict[tuple[str, Who], list[Waiting]] = {}  # until a trigger
+        self._timers: dict[tuple[str, Who], asyncio.TimerHandle] = {}
 
     @property
     def is_waiting(self) -> bool:
         """Whether some turns are still to be sent."""
-        return any(queue.is_waiting for queue in self._queues)
+        return bool(self._held) or any(queue.is_waiting for queue in self._queues)
 
     def record(self, who: Who, utterances: Sequence[Utterance], began: datetime) -> None:
         """Send the texts of a turn, in order, without blank texts; `began` is its start."""
-        texts = split_utterances([_with_metadata(who, utterance) for utterance in utterances])
-        for name, queue in self._events.items():
+        texts = to_record(who, utterances)
+        for name in self._events:
             own = [text for text in texts if text.stores is None or name in text.stores]
             if own:
                 size = sum(len(text.text.encode()) for text in own)
-                queue.put(Waiting((who, own, began), size))
+                self._hold(name, who, Waiting((who, own, began), size))
+
+    def flush(self, session_id: str) -> None:
+        """Send the turns of a session that wait for more turns."""
+        for name, who in [*self._held]:
+            if who.session_id == session_id:
+                self._release(name, who)
 
     def put(self, name: str, attempt: Callable[[], Awaitable[object]], size: int) -> None:
         """Repeat other work of a turn until it succeeds; work of the same name is in order."""
@@ -63,36 +78,86 @@ class Recorder:
 
     async def close(self, seconds: float) -> None:
         """Send waiting turns within `seconds`; the rest is lost, with an error in the log."""
+        self._release_all()
         await asyncio.gather(*[queue.close(seconds) for queue in self._queues])
 
     @property
     def _queues(self) -> list[RetryQueue]:
         return [*self._events.values(), *self._others.values()]
 
+    def _hold(self, name: str, who: Who, item: Waiting) -> None:
+        held = self._held.setdefault((name, who), [])
+        held.append(item)
+        if _is_due(name, who, [waiting.what[1] for waiting in held]):
+            self._release(name, who)
+        elif (name, who) not in self._timers:
+            # In a context of its own: that of the turn would keep its session in memory.
+            later, loop = partial(self._release, name, who), asyncio.get_running_loop()
+            timer = loop.call_later(recording.MAX_WAIT_SECONDS, later, context=Context())
+            self._timers[name, who] = timer
+        items = [waiting for held in self._held.values() for waiting in held]
+        if len(items) > MAX_TURNS or sum(waiting.size for waiting in items) > MAX_BYTES:
+            self._release_all()
+
+    def _release(self, name: str, who: Who) -> None:
+        """Send what was held, as one event if it fits."""
+        if timer := self._timers.pop((name, who), None):
+            timer.cancel()
+        held = self._held.pop((name, who), [])
+        for waiting in held:
+            waiting.group = held
+            self._events[name].put(waiting)
+
+    def _release_all(self) -> None:
+        for name, who in [*self._held]:
+            self._release(name, who)
+
     def _next_event(self, writer: MemoryCollection, waiting: deque[Waiting]) -> Work:
         """Make an event of the first waiting turn and of further turns of its session."""
-        who, texts, began = waiting.popleft().what
+        first = waiting.popleft()
+        who, texts, began = first.what
         turns, count = [(texts, began)], len(texts)
         for other in [item for item in waiting if item.what[0] == who]:
             _, more, began = other.what
-            if count + len(more) > writer.batch_size:
+            if other.group is not first.group and count + len(more) > writer.batch_size:
                 break
             turns.append((more, began))
             count += len(more)
             waiting.remove(other)
         events: deque[Event] | None = None
+        facts_of = self._extracting(writer)
 
         async def attempt() -> None:
             nonlocal turns, events
             while events is None or events:
                 left = await self._not_forgotten(who.actor, turns)
                 if events is None or len(left) < len(turns):
-                    turns, events = left, _events(who, left, writer)
+                    found = await facts_of([texts for texts, _ in left])
+                    turns, events = left, deque()
+                    if left:
+                        events.extend(events_of(who, found, left[0][1], writer))
                 if events:
                     await writer.traced.create_event(events[0])
                     events.popleft()
 
         return Work(attempt, len(turns))
+
+    def _extracting(self, writer: MemoryCollection) -> Extract:
+        """Return what makes the texts to send of those of turns.
+
+        A model that is late is awaited, and not asked again.
+        """
+        tasks: dict[int, asyncio.Task[list[Utterance]]] = {}
+
+        async def texts_of(turns: Turns) -> list[Utterance]:
+            if self._extract is None or not writer.extracts or not turns:
+                return [text for texts in turns for text in texts]
+            task = tasks.get(len(turns))
+            if task is None or (task.done() and task.exception()):
+                task = tasks[len(turns)] = asyncio.create_task(_run(self._extract(turns)))
+            return await asyncio.shield(task)
+
+        return texts_of
 
     async def _not_forgotten(self, actor: str, turns: list[Said]) -> list[Said]:
         """Return the turns that began after `forget` erased the actor, if it did."""
@@ -101,18 +166,46 @@ class Recorder:
         return turns
 
 
-def _events(who: Who, turns: list[Said], writer: MemoryCollection) -> deque[Event]:
-    """Return the texts of turns as events.
+async def _run(work: Awaitable[list[Utterance]]) -> list[Utterance]:
+    return await work
+
+
+def to_record(who: Who, utterances: Sequence[Utterance]) -> list[Utterance]:
+    """Return the texts that are recorded, as the service accepts them, with their metadata."""
+    wanted = [utterance for utterance in utterances if _is_recorded(who, utterance)]
+    return split_utterances([_with_metadata(who, utterance) for utterance in wanted])
+
+
+def events_of(
+    who: Who, texts: list[Utterance], at: datetime, writer: MemoryCollection
+) -> list[Event]:
+    """Return texts as events of this time.
 
     More texts than an event allows become several events, and so do texts of other metadata.
     """
-    texts = [text for texts, _ in turns for text in texts]
     parts = [
         same[start : start + MAX_UTTERANCES]
         for same in ([*group] for _, group in groupby(texts, key=lambda text: text.metadata))
         for start in range(0, len(same), MAX_UTTERANCES)
     ]
-    return deque(Event(who, part, str(uuid4()), turns[0][1], writer.project_id) for part in parts)
+    return [Event(who, part, str(uuid4()), at, writer.project_id) for part in parts]
+
+
+def _is_due(name: str, who: Who, turns: Turns) -> bool:
+    trigger = recording.TRIGGER
+    try:
+        return bool(trigger(name, who, turns)) if callable(trigger) else len(turns) >= trigger
+    except Exception as error:  # noqa: BLE001 (of the owner; nothing is lost)
+        log.warning("turns are recorded now: memory/recording failed: %s", describe(error))
+        return True
+
+
+def _is_recorded(who: Who, utterance: Utterance) -> bool:
+    try:
+        return recording.is_recorded(who, utterance)
+    except Exception as error:  # noqa: BLE001
+        log.warning("a text is not recorded: memory/recording failed: %s", describe(error))
+        return False
 
 
 def split_utterances(utterances: Sequence[Utterance]) -> list[Utterance]:

@@ -44,10 +44,11 @@ async def with_retries(
 
 @dataclass
 class Waiting:
-    """An item of background work; `size` is in bytes."""
+    """An item of background work; `size` is in bytes. Those of a group belong together."""
 
     what: Any
     size: int
+    group: object = None
 
 
 @dataclass

@@ -11,6 +11,7 @@ from typing import Any
 
 from cachetools import LRUCache
 
+from ..ask import ask
 from ..capability import Capability
 from ..contract import Turn, is_blank, well_formed
 from ..findings import Finding, diagnostic
@@ -111,7 +112,7 @@ class Compaction(Capability):
                 if self.model is None:
                     return offline_summary(earlier, said), ""
                 asked = transcript(earlier, said)
-                answer = await adapter.ask(self.model, INSTRUCTIONS, asked, LONGEST)
+                answer = await ask(self.model, INSTRUCTIONS, asked, LONGEST)
         except Exception as error:
             if isinstance(error, TimeoutError) and limit.expired():
                 what = f"it took longer than COMPACTION_TIMEOUT_SECONDS={seconds}"

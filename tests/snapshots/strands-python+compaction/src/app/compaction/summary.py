@@ -4,7 +4,6 @@ import html
 import json
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from ..contract import Chunk, ToolCall, ToolResult
 
@@ -27,16 +26,6 @@ _PREFIX = "Offline summary: the user said "
 
 Said = tuple[str, Chunk]
 """Who spoke, "user" or "assistant", and what: a text, or a tool's call or result."""
-
-
-@dataclass
-class Answer:
-    """What a model wrote, and whether it was finished; 0 tokens are unknown."""
-
-    text: str = ""
-    is_whole: bool = False
-    input_tokens: int = 0
-    output_tokens: int = 0
 
 
 def mark(text: str, turns: int) -> str:

@@ -10,7 +10,7 @@ from .session_backend import CustomConfig
 class OtherConfig(Extensible):
     """A backend of a type that this project has no code for. Its other fields are not read."""
 
-    type: Literal["valkey", "s3", "agentcore_memory"]
+    type: Literal["valkey", "s3", "agentcore_memory", "knowledge_base"]
 
     def secret_refs(self) -> list[SecretRef]:
         """Return nothing: an agent that uses the collection does not start."""
@@ -22,3 +22,8 @@ class OtherConfig(Extensible):
 
 
 BackendConfig = CustomConfig | OtherConfig
+# The answers that bring the code of a type, where they are not its name.
+ANSWERS = {
+    "agentcore_memory": "long_term_memory=agentcore",
+    "knowledge_base": "long_term_memory=knowledge-base",
+}

@@ -57,49 +57,49 @@ class S3Store:
     ) -> None:
         config = cast(S3Config, collection.backend)
         self._id, self._days, self._settings = collection.collection_id, config.ttl_days, settings
-        self._root = f"{config.prefix}/" if config.prefix else ""
-        self._middle = f"/agent/{agent_id}/snapshots/"
+        self.root = f"{config.prefix}/" if config.prefix else ""
+        self.middle = f"/agent/{agent_id}/snapshots/"
         (self._ref,), self._region = config.secret_refs(), config.region
         self._secrets, self._seconds = secrets, settings.store_timeout_seconds
         self._s3: Any = None
         self._lock, self._limiter = asyncio.Lock(), CapacityLimiter(THREADS)
         self._tidying = set[asyncio.Task[None]]()
         # Without a prefix a lifecycle rule would delete the objects of others.
-        self._is_rule_set = not self._root
+        self._is_rule_set = not self.root
         self.contact = f"the bucket of secret {self._ref.reference!r} in {config.region}"
 
     async def load(self, session_id: str, known: Stored | None = None) -> Stored | None:
         key, max_bytes = self._folder(session_id) + LATEST, self._settings.max_snapshot_bytes
-        return await self._run(lambda bucket: bucket.get(key, known, max_bytes))
+        return await self.run(lambda bucket: bucket.get(key, known, max_bytes))
 
     async def save(
         self, session_id: str, snapshot: bytes, expected: str | None, checkpoint: str | None = None
     ) -> str:
         folder = self._folder(session_id)
 
-        def save(bucket: _Bucket) -> str:
+        def save(bucket: Bucket) -> str:
             if expected:
                 return bucket.put(folder + LATEST, snapshot, IfMatch=expected)
             return bucket.create(folder + LATEST, snapshot)
 
-        revision = await self._run(save)
+        revision = await self.run(save)
         if checkpoint:
             await self.save_checkpoint(session_id, snapshot, checkpoint)
         if not self._is_rule_set:
             self._is_rule_set = True
-            self._start("lifecycle rule", lambda bucket: bucket.set_rule(self._id, self._root))
+            self._start("lifecycle rule", lambda bucket: bucket.set_rule(self._id, self.root))
         return revision
 
     async def save_checkpoint(self, session_id: str, snapshot: bytes, checkpoint: str) -> None:
         history, kept = self._folder(session_id) + HISTORY, self._settings.checkpoints
         key = f"{history}snapshot_{checkpoint}.json"
 
-        def trim(bucket: _Bucket) -> None:
+        def trim(bucket: Bucket) -> None:
             for old in bucket.keys(history)[:-kept]:
                 bucket.delete(old)
 
         try:
-            await self._run(lambda bucket: bucket.put(key, snapshot))
+            await self.run(lambda bucket: bucket.put(key, snapshot))
         except StoreUnavailable as error:
             log.warning("session %s: no checkpoint: %s", session_id, error)
         else:
@@ -109,30 +109,30 @@ class S3Store:
     async def load_checkpoint(self, session_id: str, checkpoint: str) -> bytes | None:
         key = f"{self._folder(session_id)}{HISTORY}snapshot_{checkpoint}.json"
         max_bytes = self._settings.max_snapshot_bytes
-        found = await self._run(lambda bucket: bucket.get(key, None, max_bytes))
+        found = await self.run(lambda bucket: bucket.get(key, None, max_bytes))
         return found.snapshot if found else None
 
     async def checkpoints(self, session_id: str) -> list[str]:
         folder = f"{self._folder(session_id)}{HISTORY}"
-        keys = await self._run(lambda bucket: bucket.keys(folder))
+        keys = await self.run(lambda bucket: bucket.keys(folder))
         ids = [key.removeprefix(f"{folder}snapshot_").removesuffix(".json") for key in keys]
         return ids[-self._settings.checkpoints :]  # the others are being deleted
 
     async def quarantine(self, session_id: str, revision: str | None) -> str:
         folder = self._folder(session_id)
         name = f"{folder}{ASIDE}snapshot_{uuid7()}.json"
-        await self._run(lambda bucket: bucket.move(folder + LATEST, name, revision or ""))
+        await self.run(lambda bucket: bucket.move(folder + LATEST, name, revision or ""))
         return name
 
     async def quarantined(self, session_id: str) -> list[str]:
         folder = f"{self._folder(session_id)}{ASIDE}"
-        return await self._run(lambda bucket: bucket.keys(folder))
+        return await self.run(lambda bucket: bucket.keys(folder))
 
     async def sessions(self) -> list[str]:
-        own = re.compile(f"{re.escape(self._root)}({SESSION_ID}){re.escape(self._middle)}")
+        own = re.compile(f"{re.escape(self.root)}({SESSION_ID}){re.escape(self.middle)}")
         ids, token = set[str](), None
         while True:  # each page is a call with its own time limit
-            page = await self._run(partial(_Bucket.page, prefix=self._root, token=token))
+            page = await self.run(partial(Bucket.page, prefix=self.root, token=token))
             ids |= {found[1] for key in page[0] if (found := own.match(key))}
             if not (token := page[1]):
                 return sorted(ids)
@@ -140,16 +140,16 @@ class S3Store:
     async def end(self, session_id: str) -> None:
         folder = self._folder(session_id)
 
-        def end(bucket: _Bucket) -> None:
+        def end(bucket: Bucket) -> None:
             bucket.delete(folder + LATEST)  # first: then a running turn can no longer be committed
             bucket.delete_all(folder, but=folder + LATEST)  # a new one of another replica
 
-        await self._run(end)
+        await self.run(end)
 
     async def warnings(self) -> list[Warned]:
         self._is_rule_set = True  # the session that a check saves sets no rule
         try:
-            keeps = await self._run(
+            keeps = await self.run(
                 lambda bucket: bucket.s3.get_bucket_versioning(Bucket=bucket.name)
             )
         except StoreUnavailable:
@@ -163,21 +163,21 @@ class S3Store:
             self._s3.close()
 
     def _folder(self, session_id: str) -> str:
-        return f"{self._root}{session_id}{self._middle}"
+        return f"{self.root}{session_id}{self.middle}"
 
-    def _start(self, what: str, use: Callable[["_Bucket"], object]) -> None:
+    def _start(self, what: str, use: Callable[["Bucket"], object]) -> None:
         """Start work in the background; log a failure."""
 
         async def work() -> None:
             try:
-                await self._run(use)
+                await self.run(use)
             except StoreUnavailable as error:
                 log.warning("s3: %s failed: %s", what, error)
 
         self._tidying.add(task := asyncio.create_task(work()))
         task.add_done_callback(self._tidying.discard)
 
-    async def _run(self, use: Callable[["_Bucket"], Result]) -> Result:
+    async def run(self, use: Callable[["Bucket"], Result]) -> Result:
         """Return the result of `use` in a thread, within a time limit; raise StoreUnavailable."""
         where = f"secret {self._ref.reference!r}"
         try:
@@ -186,7 +186,7 @@ class S3Store:
                 where = f"bucket {name!r} in {self._region}"
                 async with self._lock:
                     self._s3 = self._s3 or await self._in_thread(self._connect)
-                bucket = _Bucket(self._s3, name, self._days)
+                bucket = Bucket(self._s3, name, self._days)
                 return await self._in_thread(lambda: use(bucket))
         except SecretError as error:
             raise StoreUnavailable(str(error), indeterminate=False) from None
@@ -218,7 +218,7 @@ class S3Store:
 
 
 @dataclass(frozen=True)
-class _Bucket:
+class Bucket:
     """The objects of a bucket. Its methods block, and raise the errors of botocore."""
 
     s3: Any

@@ -2,8 +2,8 @@
 
 from typing import Literal
 
+from .agentcore_backend import AgentCoreConfig
 from .fields import Extensible, SecretRef
-from .memory_backend import AgentCoreConfig
 from .reader import Document, Findings
 from .session_backend import ValkeyConfig
 
@@ -11,7 +11,7 @@ from .session_backend import ValkeyConfig
 class OtherConfig(Extensible):
     """A backend of a type that this project has no code for. Its other fields are not read."""
 
-    type: Literal["s3", "custom"]
+    type: Literal["s3", "custom", "knowledge_base"]
 
     def secret_refs(self) -> list[SecretRef]:
         """Return nothing: an agent that uses the collection does not start."""
@@ -23,3 +23,8 @@ class OtherConfig(Extensible):
 
 
 BackendConfig = ValkeyConfig | AgentCoreConfig | OtherConfig
+# The answers that bring the code of a type, where they are not its name.
+ANSWERS = {
+    "agentcore_memory": "long_term_memory=agentcore",
+    "knowledge_base": "long_term_memory=agentcore-and-knowledge-base",
+}

@@ -1,7 +1,7 @@
 """The erasure of one actor's sessions from a store."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from hashlib import sha256
@@ -20,6 +20,9 @@ RUNNING = "a first turn of a session that runs now may be kept: run this again t
 class SessionErasure(Capability):
     """Lets `forget` also erase an actor's sessions, and stops the recording of their turns."""
 
+    # SessionVersions sets it.
+    purge: Callable[[DurableStore, Report], Awaitable[None]] | None = None
+
     def __init__(self, settings: CoreSettings, before: Sequence[Capability]) -> None:
         super().__init__(settings, before)
         self._store, long_term = Store.find(before), LongTermMemory.find(before)
@@ -31,6 +34,7 @@ class SessionErasure(Capability):
         if store is None:
             report.notes += [NO_STORE, LATER]
             return
+        place = report.add("the session store", store.contact)
         try:
             if is_writable:
                 await _mark_forgotten(store, report.actor)
@@ -51,6 +55,9 @@ class SessionErasure(Capability):
                 elif owner == report.actor:
                     await store.end(id)
                     report.sessions += 1
+                    place.sessions += 1
+            if is_writable and self.purge:
+                await self.purge(store, report)
         except StoreUnavailable as error:
             report.could_not.append(f"sessions: {error}")
         finally:

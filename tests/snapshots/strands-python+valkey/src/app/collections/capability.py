@@ -18,6 +18,7 @@ class Declarations(Capability):
     def __init__(self, settings: DeclarationSettings, before: Sequence[Capability]) -> None:
         super().__init__(settings, before)
         self.agent_id, self.secrets = settings.agent_id, Secrets(settings)
+        self._against = settings.check_against
         self.is_valid = True  # as far as `check` knows
 
     @cached_property
@@ -26,7 +27,7 @@ class Declarations(Capability):
         return load_project(Path(), self.agent_id)
 
     def check(self) -> list[Finding]:
-        findings = check_project(Path(), self.agent_id)
+        findings = check_project(Path(), self.agent_id, self._against)
         self.is_valid = not errors_of(findings)
         return findings
 

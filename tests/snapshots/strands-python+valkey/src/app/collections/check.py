@@ -10,17 +10,17 @@ from pydantic import BaseModel, ValidationError
 
 from ..contract import is_blank
 from ..findings import errors_of
-from .backends import OtherConfig
+from .backends import ANSWERS, OtherConfig
 from .fields import SecretRef
-from .models import Agent, Collection, Grants
+from .models import Agent, Collection, Grants, State
 from .reader import Document, FieldPath, Findings, finding, read_document
 from .secrets import SecretError, has_aws_credentials, is_set, read_variable, variable_of
+from .versions import check_versions
 
 SENTENCE_END = re.compile("(?<![.!?])[.!?]+(?:[ \t\n]+|$)|[\u3002\uff01\uff1f]+")
 BREADTH = {"none": 0, "session": 1, "project": 2, "user": 3}
 # The fields whose type selects one of several models.
 UNIONS = {("backend",), ("backend", "transport")}
-ANSWERS = {"agentcore_memory": "long_term_memory=agentcore"}
 # The id and the end of the message about a reference to a collection of this status.
 STATUS = {
     "disabled": ("AML-E102", "disabled: remove it from this list"),
@@ -54,6 +54,7 @@ class Project:
     collections: dict[str, Collection]
     reads: list[str]
     writes: list[str]
+    state: State
 
     def used(self) -> list[Collection]:
         """Return the collections that the agent reads or writes."""
@@ -74,10 +75,11 @@ def stores_sessions(collection: Collection) -> bool:
     return collection.scope.lifetime == "session" or collection.backend.type == "custom"
 
 
-def check_project(folder: Path, agent_id: str | None) -> list[dict[str, Any]]:
+def check_project(folder: Path, agent_id: str | None, against: str = "") -> list[dict[str, Any]]:
     """Return the findings in a project: errors first, then by file, line and id. Never raises.
 
-    `agent_id` is the agent that runs, by default the only one.
+    `agent_id` is the agent that runs, by default the only one. `against` is a commit whose versions
+    of collections these have to follow.
     """
     files = _read_files(folder)
     found = [*_check_folders(folder), *_check_running_agent(files, agent_id)]
@@ -85,6 +87,9 @@ def check_project(folder: Path, agent_id: str | None) -> list[dict[str, Any]]:
         for name, file in kind.items():
             found += file.document.errors
             found += _check_file(name, file.document, file.value, files) if file.value else []
+    if against:
+        documents = [file.document for file in files.collections.values() if file.value]
+        found += check_versions(folder, documents, against)
     if project := _project(files, agent_id):
         ids = dict.fromkeys([*project.reads, *project.writes])
         used = [files.collections[id] for id in ids if id in project.collections]
@@ -114,8 +119,8 @@ def _project(files: Files, agent_id: str | None) -> Project | None:
     if agent_id is None or agent is None or agent.value is None:
         return None
     collections = {id: file.value for id, file in files.collections.items() if file.value}
-    memory = agent.value.memory
-    return Project(agent_id, collections, memory.read_collections, memory.write_collections)
+    memory, state = agent.value.memory, agent.value.state
+    return Project(agent_id, collections, memory.read_collections, memory.write_collections, state)
 
 
 def _read_files(folder: Path) -> Files:
@@ -252,7 +257,8 @@ def _check_agent(name: str, document: Document, agent: Agent, files: Files) -> F
                     message = f"Sessions are loaded before turns: add {id} to read_collections too."
                     yield document.finding("AML-E10C", message, *path)
             elif access == "write":
-                for memory in collection.backend.secret_refs():
+                is_alone = collection.backend.type == "agentcore_memory"
+                for memory in collection.backend.secret_refs() if is_alone else ():
                     if memories.setdefault(memory, id) != id:
                         message = f"{id} and {memories[memory]} write to the same memory: "
                         yield document.finding("AML-E111", message + "write to one of them.", *path)

@@ -10,7 +10,7 @@ from pydantic import Field
 
 from ..contract import is_blank
 from .backends import BackendConfig
-from .fields import Extensible, Strict, matches, satisfies
+from .fields import INTEGRAL, Extensible, Strict, matches, satisfies
 
 
 def is_date(value: str) -> bool:
@@ -70,9 +70,19 @@ class AgentMemory(Extensible):
     write_collections: list[str] = Field(default=[])
 
 
+class State(Strict):
+    """What a model sees of earlier turns, in the words of the agent definition."""
+
+    session_history: Literal["ephemeral", "session"] = "session"
+    working_state: Literal["ephemeral", "session"] = "session"  # calls of tools and their results
+    scratchpad_visible_to_model: bool = True  # the working state of earlier turns
+    max_state_tokens: Annotated[int, INTEGRAL, Field(ge=1, le=1_000_000_000)] | None = None
+
+
 class Agent(Extensible):
     agent_id: AgentId
     memory: AgentMemory
+    state: State = Field(default=State())
 
 
 class Grant(Extensible):

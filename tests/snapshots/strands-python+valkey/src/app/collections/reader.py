@@ -88,12 +88,22 @@ def finding(id: str, file: str, line: int, message: str) -> dict[str, Any]:
 
 def read_document(path: Path, file: str) -> Document:
     """Read the file at `path`, which findings call `file`. Never raises."""
-    document = Document(file)
     try:
         if not stat.S_ISREG(path.stat().st_mode):
             raise OSError("not a regular file")
         with path.open("rb") as stream:
-            text = _front_matter(stream.read(MAX_BYTES + 1))
+            content = stream.read(MAX_BYTES + 1)
+    except OSError:
+        message = "The file cannot be read: put a readable regular file here."
+        return Document(file, errors=[finding("AML-E00E", file, 0, message)])
+    return parse_document(content, file)
+
+
+def parse_document(content: bytes, file: str) -> Document:
+    """Read the content of a file, which findings call `file`. Never raises."""
+    document = Document(file)
+    try:
+        text = _front_matter(content)
         _scan(document, text)
         if not document.errors:
             data = _value(document, YAML(typ="safe", pure=True).compose(text), ())
@@ -101,9 +111,6 @@ def read_document(path: Path, file: str) -> Document:
                 message = "The front matter must be a mapping: write lines of `key: value`."
                 raise Refused("AML-E005", 1, message)
             document.data = None if document.errors else data
-    except OSError:
-        message = "The file cannot be read: put a readable regular file here."
-        document.refuse("AML-E00E", 0, message)
     except Refused as error:
         document.refuse(*error.finding)
     except RecursionError:

@@ -7,6 +7,7 @@ from uuid import uuid4
 
 from ..capability import Capability
 from ..collections.capability import Declarations
+from ..collections.check import Project
 from ..collections.models import Collection
 from ..collections.secrets import unset_variables
 from ..findings import Finding, diagnostic
@@ -32,6 +33,11 @@ class Store(Capability):
         super().__init__(settings, before)
         self._declarations = Declarations.find(before)
 
+    @property
+    def project(self) -> Project:
+        """The declared collections, of any kind."""
+        return self._declarations.project
+
     @cached_property
     def collection(self) -> Collection | None:
         """The collection that declares where the sessions live."""
@@ -42,11 +48,15 @@ class Store(Capability):
         """The store. None: sessions live in this process."""
         if self.collection is None or unset_variables(self.settings, self.collection):
             return None
+        store = self.connect(self.collection)
+        return self.decorate(store) if self.decorate else store
+
+    def connect(self, collection: Collection) -> DurableStore:
+        """Return the store that a collection declares."""
         from .declared import DeclaredStore  # its client takes a while to import
 
         agent_id, secrets = self._declarations.project.agent_id, self._declarations.secrets
-        store = DeclaredStore(self.collection, agent_id, self.settings, secrets)
-        return self.decorate(store) if self.decorate else store
+        return DeclaredStore(collection, agent_id, self.settings, secrets)
 
     @property
     def is_writable(self) -> bool:

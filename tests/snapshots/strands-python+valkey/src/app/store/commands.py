@@ -1,26 +1,30 @@
-"""The commands `sessions list | show | restore | end`."""
+"""The commands `sessions list | show | restore | copy | end`."""
 
 import asyncio
 import json
 import re
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import Any
 
 import click
 
 from ..capability import Capability
 from ..collections.capability import Declarations
+from ..collections.check import stores_sessions
 from ..collections.secrets import unset_variables
 from ..contract import ACTOR_ID, ERRORS, SESSION_ID
 from ..findings import refuse_errors
 from ..settings import CoreSettings
 from .base import UUID7, Conflict, DurableStore, StoreUnavailable, Unsupported
 from .capability import Store
+from .copying import MARK, Copied, Copy
+from .files import SessionFiles
 from .snapshot import UNREADABLE, owner_of, read_snapshot
 
 TOO_LARGE = "empty or larger than MAX_SNAPSHOT_BYTES"  # stores return those without bytes
 JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-Use = Callable[[DurableStore, CoreSettings], Awaitable[Any]]
+Use = Callable[[DurableStore, Store], Awaitable[Any]]
 
 
 def _matches(pattern: str, message: str) -> Callable[[Any, Any, str | None], str | None]:
@@ -37,9 +41,13 @@ _actor = _matches(ACTOR_ID, ERRORS["invalid_actor"][1])
 _checkpoint = _matches(UUID7, "A checkpoint is a UUIDv7 in lower case.")
 
 
+def _sessions(_: Any, __: Any, ids: tuple[str, ...]) -> list[str]:
+    return [str(_session(None, None, id)) for id in ids]
+
+
 @click.group()
 def sessions() -> None:
-    """List the stored sessions, show one, restore a checkpoint, or end sessions."""
+    """List the stored sessions, show one, restore a checkpoint, copy or end sessions."""
 
 
 @sessions.command("list")
@@ -56,7 +64,7 @@ def list_sessions(as_json: bool) -> None:
 @JSON
 def show(session: str, as_json: bool) -> None:
     """Print the last turn of SESSION, its checkpoints, and what was quarantined."""
-    report = _with_store(lambda store, settings: _report(store, session, settings))
+    report = _with_store(lambda own, store: _report(own, session, store.settings))
     if not (report["stored"] or report["checkpoints"] or report["quarantined"]):
         raise click.ClickException(f"Nothing is stored for session {session}.")
     if as_json:
@@ -76,9 +84,77 @@ def show(session: str, as_json: bool) -> None:
 def restore(session: str, checkpoint: str) -> None:
     """Take SESSION back to CHECKPOINT, an id that `sessions show` prints."""
     turn = _with_store(
-        lambda store, settings: _restore(store, session, checkpoint, settings), changes=True
+        lambda own, store: _restore(own, session, checkpoint, store.settings), changes=True
     )
     click.echo(f"Session {session} is back at turn {turn}.")
+
+
+@sessions.command()
+@click.argument("ids", nargs=-1, metavar="[SESSION]...", callback=_sessions)
+@click.option("--to", "target", metavar="STORE", help="To a collection, or a folder like ./kept.")
+@click.option("--from", "source", metavar="STORE", help="From a collection or a folder.")
+@click.option("--end", "ends", is_flag=True, help="End copies of sessions that have ended.")
+def copy(ids: list[str], target: str | None, source: str | None, ends: bool) -> None:
+    """Copy sessions, all or some, to another store or from one, also while turns run.
+
+    Run it again for what has changed. A session that was continued there stays as it is.
+    """
+    name = target or source
+    if not name or (target and source):
+        raise click.UsageError("Name a collection or a folder with --to or --from.")
+    report: Copied = _with_store(
+        lambda own, store: _copy(own, store, name, ids, is_source=not target, ends=ends),
+        changes=not target,
+    )
+    click.echo(f"{_count(report.copied)} copied, {len(report.same)} had not changed.")
+    if report.continued:
+        what = "continued there, and left as they are"
+        click.echo(f"{_count(report.continued)} {what}: {', '.join(report.continued)}")
+    if report.ended:
+        what = "ended, and now the copies, too" if ends else "ended: --end ends the copies"
+        click.echo(f"{_count(report.ended)} {what}: {', '.join(report.ended)}")
+    if report.failed:
+        lines = [f"session {id} was not copied: {why}" for id, why in report.failed.items()]
+        raise click.ClickException("\n".join(lines))
+
+
+def _count(ids: list[str]) -> str:
+    return f"{len(ids)} session{'' if len(ids) == 1 else 's'}"
+
+
+async def _copy(
+    own: DurableStore, store: Store, name: str, ids: list[str], *, is_source: bool, ends: bool
+) -> Copied:
+    """Copy to or from the store of a collection or folder."""
+    other = _files(Path(name), is_source) if "/" in name else _store_of(store, name, is_source)
+    source, target = (other, own) if is_source else (own, other)
+    try:
+        return await Copy(source, target, store.settings.checkpoints, ends=ends).run(ids)
+    finally:
+        await other.close()
+
+
+def _files(folder: Path, is_source: bool) -> SessionFiles:
+    if is_source and not folder.is_dir():
+        raise click.ClickException(f"There is no folder {folder}.")
+    return SessionFiles(folder)
+
+
+def _store_of(store: Store, id: str, is_source: bool) -> DurableStore:
+    """Return the store that another collection declares."""
+    collection = store.project.collections.get(id)
+    if collection is None or not stores_sessions(collection):
+        raise click.ClickException(f"collections/{id}.collection.md declares no session store.")
+    if store.collection is None or collection == store.collection:
+        raise click.ClickException(f"Collection {id} is where the sessions are.")
+    if collection.backend.type != store.collection.backend.type:
+        what = f"This project has no code for backend type {collection.backend.type}"
+        raise click.ClickException(f"{what}: copy to a folder, and from there after the update.")
+    if not is_source and not collection.writeback.enabled:
+        raise click.ClickException(f"Collection {id} is read-only.")
+    if unset := unset_variables(store.settings, collection):
+        raise click.ClickException(f"No store is configured: set {unset[0]}.")
+    return store.connect(collection)
 
 
 @sessions.command()
@@ -132,7 +208,7 @@ async def _run(use: Use, store: Store, changes: bool) -> Any:
     if changes and not store.is_writable:
         raise click.ClickException(f"Collection {store.collection.collection_id} is read-only.")
     try:
-        return await use(store.durable, store.settings)
+        return await use(store.durable, store)
     finally:
         await store.close()
 
@@ -205,6 +281,7 @@ async def _restore(
     value = json.loads(snapshot)
     # Without the idempotency key: a new turn with the same key would get the old reply.
     value["app_data"] |= {"key": None, "restored_from": checkpoint}
+    value["app_data"].pop(MARK, None)  # it is no copy any more
     value["app_data"].pop("pending", None)  # the tools of a turn that waited then may have run
     await store.save(session_id, json.dumps(value, ensure_ascii=False).encode(), expected)
     return int(value["app_data"]["turn"])

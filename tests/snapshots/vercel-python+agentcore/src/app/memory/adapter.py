@@ -12,50 +12,33 @@ from pydantic import PrivateAttr
 from .. import memory
 from ..contract import is_blank
 from ..offline_model import OfflineModel
-from . import agentcore
-from .agentcore import Clients, filters
-from .base import Metadata, Record, Utterance
-from .namespaces import Namespace, Who
+from .base import Utterance
 from .recall import Hit, MemoryTurn, Shown, current
 from .record import Recorder
 from .settings import MemorySettings
 from .show import show
 
-__all__ = ["AgentCore", "Clients", "prepare", "record"]
 
+@ai.tool
+async def search_memory(
+    query: str, max_search_results: int | None = None, stores: list[str] | None = None
+) -> str:
+    """Search long-term memory for facts, preferences or context of earlier conversations.
 
-class AgentCore(agentcore.AgentCore):
-    """A memory that the AWS client searches."""
-
-    async def retrieve(
-        self, who: Who, namespace: Namespace, query: str, limit: int, metadata: Metadata
-    ) -> list[Record]:
-        criteria = {"searchQuery": query, "topK": limit, **filters(metadata)}
-        more = {"searchCriteria": criteria, "maxResults": limit}
-        reply = await self.call("recall", "retrieve_memory_records", **namespace.parameter, **more)
-        return [
-            Record(
-                id=summary["memoryRecordId"],
-                text=summary["content"].get("text", ""),
-                score=summary.get("score", 0.0),
-                namespace=next(iter(summary["namespaces"]), ""),
-                created_at=summary["createdAt"].isoformat(),
-            )
-            for summary in reply["memoryRecordSummaries"]
-        ]
+    Of all stores or some by name, at most so many entries of each.
+    """
+    found = await memory.search(query, stores=stores, max_search_results=max_search_results)
+    return json.dumps([_entry(hit) for hit in found], ensure_ascii=False)
 
 
 @ai.tool
-async def search_memory(query: str) -> str:
-    """Search long-term memory for facts, preferences or context of earlier conversations."""
-    return json.dumps([_entry(hit) for hit in await memory.search(query)], ensure_ascii=False)
+async def add_memory(entries: list[str], stores: list[str] | None = None) -> str:
+    """Add facts, preferences or decisions that are worth recalling in later conversations.
 
-
-@ai.tool
-async def add_memory(entries: list[str]) -> str:
-    """Add facts, preferences or decisions that are worth recalling in later conversations."""
+    To all stores or some by name, when the turn is committed.
+    """
     for text in entries:
-        memory.add(text)
+        memory.add(text, stores=stores)
     return json.dumps({"stored": len(entries)})
 
 

@@ -1,4 +1,4 @@
-"""Messages of the AI SDK as a summary needs them, and a call of its models."""
+"""Messages of the AI SDK as a summary needs them."""
 
 import json
 from collections.abc import Iterable, Iterator
@@ -7,7 +7,7 @@ from typing import Any
 import ai
 
 from ..contract import ToolCall, ToolResult
-from .summary import Answer, Said
+from .summary import Said
 
 
 def read(messages: Iterable[Any]) -> Iterator[Said]:
@@ -29,21 +29,3 @@ def write(texts: Iterable[tuple[str, str]]) -> list[Any]:
     """Return texts as stored messages."""
     messages = [ai.message(text, role=role) for role, text in texts]
     return [message.model_dump(mode="json", exclude_none=True) for message in messages]
-
-
-async def ask(model: ai.Model, instructions: str, text: str, most: int) -> Answer:
-    """Return what a model without tools answers; read no more than `most` characters and a few."""
-    answer = Answer()
-    messages = [ai.system_message(instructions), ai.user_message(text)]
-    async with ai.stream(model, messages) as stream:
-        async for event in stream:
-            if isinstance(event, ai.events.TextDelta):
-                answer.text += event.chunk
-            if isinstance(event, ai.events.StreamEnd):
-                answer.is_whole = event.finish_reason == "stop"
-                if usage := event.message.usage:
-                    answer.input_tokens = usage.input_tokens
-                    answer.output_tokens = usage.output_tokens
-            if len(answer.text) > most:
-                break
-    return answer

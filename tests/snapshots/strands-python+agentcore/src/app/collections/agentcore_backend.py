@@ -1,0 +1,44 @@
+"""Long-term memory in AgentCore Memory: the fields of its collection."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from .fields import INTEGRAL, Reference, Region, SecretRef, Strict, matches, missing_address
+from .memory_backend import PLACEHOLDERS, RetrievalConfig, check_retrieval
+from .reader import Document, Findings
+
+# The id of a memory looks like a path, and is no reference to a secret.
+MemoryReference = Annotated[
+    Reference,
+    matches("(?![A-Za-z][A-Za-z0-9_-]{0,99}-[A-Za-z0-9]{10}$).*", "a reference, not a memory's id"),
+]
+
+
+class AgentCoreConfig(Strict):
+    type: Literal["agentcore_memory"]
+    memory_id_secret: MemoryReference | None = None
+    region: Region
+    retrieval_config: RetrievalConfig | None = None
+    batch_size: Annotated[int, INTEGRAL, Field(ge=1, le=100)] = 1
+
+    def secret_refs(self) -> list[SecretRef]:
+        """Return the references that are read before the collection is used."""
+        reference, path = self.memory_id_secret, ("backend", "memory_id_secret")
+        return [SecretRef(reference, path=path)] if reference else []
+
+    def findings(self, document: Document, status: str, lifetime: str) -> Findings:
+        """Check what concerns more than one field."""
+        if self.memory_id_secret is None:
+            yield from missing_address(document, "memory_id_secret", status)
+        if lifetime == "session":
+            message = "agentcore_memory does not store lifetime session: use valkey or s3."
+            yield document.finding("AML-E043", message, "backend", "type")
+        if self.batch_size > 1:
+            message = f"With batch_size {self.batch_size}, a killed process loses unsent messages."
+            yield document.finding("AML-W225", message, "backend", "batch_size")
+        if self.retrieval_config is None:
+            message = "backend.retrieval_config is missing: the memory's own namespaces apply."
+            yield document.finding("AML-W207", message, "backend", "retrieval_config")
+        placeholders = (*PLACEHOLDERS, "{memoryStrategyId}")
+        yield from check_retrieval(document, self.retrieval_config, lifetime, placeholders)

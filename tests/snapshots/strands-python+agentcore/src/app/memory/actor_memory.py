@@ -1,0 +1,75 @@
+"""Long-term memory of an actor outside turns, such as in a route, a job or a capability."""
+
+import asyncio
+import re
+from collections.abc import Collection, Iterable
+from datetime import UTC, datetime
+
+from ..capability import Capability
+from ..contract import ACTOR_ID
+from .base import MemoryCollection, Metadata, describe_failure
+from .long_term import LongTermMemory
+from .recall import Found
+from .record import events_of, to_record
+
+SESSION = "outside-turns"  # of what is added
+
+
+class NotAdded(Exception):
+    """A text was not added to some stores; `failures` says why, by their names."""
+
+    def __init__(self, failures: dict[str, str]) -> None:
+        super().__init__("; ".join(f"{name}: {why}" for name, why in failures.items()))
+        self.failures = failures
+
+
+class ActorMemory:
+    """What is remembered of one actor in the collections of the agent."""
+
+    def __init__(self, long_term: LongTermMemory, actor: str) -> None:
+        if not re.fullmatch(ACTOR_ID, actor) or "/" in actor:
+            raise ValueError("This is no actor id, or one with a /.")
+        self._long_term, self._turn = long_term, long_term.turn_of(actor, SESSION)
+
+    async def search(
+        self,
+        query: str,
+        *,
+        stores: Collection[str] | None = None,
+        max_search_results: int | None = None,
+        metadata: Metadata | None = None,
+    ) -> Found:
+        """Return memories as `memory.search` does in a turn. Raises ValueError."""
+        return await self._turn.find(query, stores, max_search_results, metadata)
+
+    async def add(
+        self, text: str, *, stores: Collection[str] | None = None, metadata: Metadata | None = None
+    ) -> None:
+        """Send a text to the stores now, and wait for them.
+
+        Raises ValueError as `memory.add` does, RuntimeError without a writable memory, and NotAdded
+        if stores failed: a text that is added again to the others would be there twice.
+        """
+        self._turn.add(text, stores, metadata)
+        texts = to_record(self._turn.who, [self._turn.added.pop()])
+        failures: dict[str, str] = {}
+
+        async def send(writer: MemoryCollection) -> None:
+            try:
+                for event in events_of(self._turn.who, texts, datetime.now(UTC), writer):
+                    await writer.traced.create_event(event)
+            except Exception as error:  # noqa: BLE001 (the other stores go on)
+                failures[writer.id] = describe_failure(error)
+
+        writers = [it for it in self._long_term.writers if stores is None or it.id in stores]
+        await asyncio.gather(*map(send, writers))
+        if failures:
+            raise NotAdded(failures)
+
+
+def of_actor(capabilities: Iterable[Capability], actor: str) -> ActorMemory:
+    """Return the memory of an actor; a route finds the capabilities in its Runtime.
+
+    Raises ValueError for what is no actor id.
+    """
+    return ActorMemory(LongTermMemory.find(capabilities), actor)

@@ -1,0 +1,65 @@
+"""AgentCore Memory as a kind of long-term memory, and its statements in the IAM policy."""
+
+from ..collections.agentcore_backend import AgentCoreConfig
+from ..collections.check import Project
+from ..collections.models import Collection
+from ..collections.reader import Document
+from ..collections.secrets import Secrets
+from ..findings import Finding
+from .base import Memory, MemoryCollection
+from .namespaces import PLACEHOLDER, Namespace
+from .settings import MemorySettings
+from .statements import ACCOUNT, Named, allow, variable
+from .strategies import are_whole
+
+
+class AgentCoreKind:
+    """Memories in AgentCore Memory. What a process needs of the SDKs is loaded when it is used."""
+
+    def __init__(self, settings: MemorySettings, secrets: Secrets) -> None:
+        from .agentcore_search import AgentCoreClients
+
+        self._clients, self._secrets = AgentCoreClients(settings), secrets
+
+    def open(self, collection: Collection) -> Memory:
+        """Return the memory of a collection, without a call."""
+        from .agentcore_search import AgentCoreMemory
+
+        assert isinstance(collection.backend, AgentCoreConfig)
+        return AgentCoreMemory(collection.backend, self._secrets, self._clients)
+
+    async def check(
+        self, collection: MemoryCollection, document: Document, project_id: str | None
+    ) -> list[Finding]:
+        """Return where a resource does not match the file. Raises MemoryUnavailable."""
+        from .agentcore_check import check_agentcore
+
+        return await check_agentcore(collection, document, project_id)
+
+    @staticmethod
+    def statements(project: Project, collection: Collection, arn: str) -> list[Named]:
+        """Return the statements of a collection by purpose; `arn` is the start of ARNs."""
+        backend = collection.backend
+        assert isinstance(backend, AgentCoreConfig)
+        name = variable(backend.memory_id_secret or "")
+        memory = f"{arn}:bedrock-agentcore:{backend.region}:{ACCOUNT}:memory/{name}"
+        found = _recall(memory, backend) if collection.collection_id in project.reads else []
+        if project.is_writable(collection):
+            found.append(("Record", allow("bedrock-agentcore", ["CreateEvent"], memory)))
+        return found
+
+
+def _recall(memory: str, backend: AgentCoreConfig) -> list[Named]:
+    recall = allow("bedrock-agentcore", ["RetrieveMemoryRecords"], memory)
+    found: list[Named] = []
+    if not are_whole(backend.retrieval_config):  # the memory resource lists its strategies
+        found.append(("Describe", allow("bedrock-agentcore", ["GetMemory"], memory)))
+    if backend.retrieval_config is None:
+        return [*found, ("Recall", recall)]
+    for purpose, is_subtree in (("Recall", False), ("RecallBelow", True)):
+        keys = [key for key in backend.retrieval_config if key.endswith("/*") is is_subtree]
+        paths = {f"/{PLACEHOLDER.sub('*', key.removesuffix('/*')).strip('/')}/" for key in keys}
+        (name,) = Namespace("", is_subtree).parameter  # each parameter has a condition key
+        condition = {"StringLike": {f"bedrock-agentcore:{name}": sorted(paths)}}
+        found += [(purpose, recall | {"Condition": condition})] if paths else []
+    return found

@@ -1,0 +1,47 @@
+"""What the project consists of: its settings, its commands and its capabilities, in order."""
+
+from dataclasses import dataclass
+
+import click
+
+from .capability import Capability
+from .collections.settings import AGAINST_OPTION
+from .extraction.settings import ExtractionSettings
+from .memory.commands import forget, iam
+from .memory.settings import MemorySettings
+from .own_capabilities import OWN_CAPABILITIES, OwnSettings
+
+
+@dataclass(frozen=True)
+class Settings(OwnSettings, MemorySettings, ExtractionSettings):
+    """The settings of one process; README.md explains each."""
+
+    project_name = "my-agent"
+
+
+COMMANDS: list[click.Command] = [forget, iam]
+OPTIONS: dict[str, list[click.Parameter]] = {
+    "check": [AGAINST_OPTION],
+    "serve": [],
+}
+
+
+def make_capabilities(settings: Settings) -> list[Capability]:
+    """Return the capabilities. What they need is loaded here, so that `--help` is quick."""
+    from .collections.capability import Declarations
+    from .collections.state import EarlierTurns
+    from .extraction.capability import Extraction
+    from .memory.long_term import LongTermMemory
+    from .memory.session import RecordedSessions
+
+    kinds: list[type[Capability]] = [
+        Declarations,
+        LongTermMemory,
+        Extraction,
+        EarlierTurns,
+        RecordedSessions,
+    ]
+    capabilities: list[Capability] = []
+    for kind in [*kinds, *OWN_CAPABILITIES]:
+        capabilities.append(kind(settings, [*capabilities]))
+    return capabilities

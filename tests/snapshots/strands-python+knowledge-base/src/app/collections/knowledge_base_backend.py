@@ -1,0 +1,48 @@
+"""Long-term memory in a Bedrock knowledge base: the fields of its collection."""
+
+from typing import Annotated, ClassVar, Literal
+
+from .fields import Reference, Region, SecretRef, Strict, matches, missing_address
+from .memory_backend import RetrievalConfig, check_retrieval
+from .reader import Document, Findings
+
+ID = "[0-9a-zA-Z]{10}"
+IdReference = Annotated[Reference, matches(f"(?!{ID}$).*", "a reference, not an id of Bedrock")]
+
+
+class KnowledgeBaseConfig(Strict):
+    type: Literal["knowledge_base"]
+    knowledge_base_id_secret: IdReference | None = None
+    data_source_id_secret: IdReference | None = None  # one of type CUSTOM; needed to write
+    region: Region
+    search: Literal["vector", "managed"] = "vector"  # the type of the knowledge base
+    extraction: Literal["model", "none"] = "model"
+    retrieval_config: RetrievalConfig | None = None
+    batch_size: ClassVar = 100  # turns that wait together become facts together
+
+    def secret_refs(self) -> list[SecretRef]:
+        """Return the references that are read before the collection is used."""
+        names = ("knowledge_base_id_secret", "data_source_id_secret")
+        found = [(getattr(self, name), name) for name in names]
+        return [SecretRef(ref, path=("backend", name)) for ref, name in found if ref]
+
+    def findings(self, document: Document, status: str, lifetime: str) -> Findings:
+        """Check what concerns more than one field."""
+        if self.knowledge_base_id_secret is None:
+            yield from missing_address(document, "knowledge_base_id_secret", status)
+        is_written = bool(document.data and document.data["writeback"]["enabled"])
+        if self.data_source_id_secret is None and is_written:
+            yield from missing_address(document, "data_source_id_secret", status)
+        if lifetime == "session":
+            message = "knowledge_base does not store lifetime session: use valkey or s3."
+            yield document.finding("AML-E043", message, "backend", "type")
+        if self.retrieval_config is None:
+            message = "backend.retrieval_config is missing: one namespace for each "
+            message += "actor applies." if lifetime == "user" else "project applies."
+            yield document.finding("AML-W207", message, "backend", "retrieval_config")
+        for namespace in self.retrieval_config or {}:
+            if namespace.endswith("/*"):
+                message = "A knowledge base finds a namespace by its whole name: remove /*."
+                path = ("backend", "retrieval_config", namespace)
+                yield document.finding("AML-E052", message, *path)
+        yield from check_retrieval(document, self.retrieval_config, lifetime)

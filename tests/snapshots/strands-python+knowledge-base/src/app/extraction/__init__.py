@@ -1,0 +1,1 @@
+"""Facts that a model finds in committed turns, for memories that keep what they are given."""

@@ -1,0 +1,36 @@
+"""The checks of memories in knowledge bases."""
+
+from ..collections.reader import Document
+from ..findings import Finding
+from .base import MemoryCollection
+from .knowledge_base import KnowledgeBase
+
+TYPES = {"vector": "VECTOR", "managed": "MANAGED"}
+
+
+async def check_knowledge_base(collection: MemoryCollection, document: Document) -> list[Finding]:
+    """Return where a knowledge base does not match the file of its collection. Calls Bedrock."""
+    memory, found = collection.memory, list[Finding]()
+    assert isinstance(memory, KnowledgeBase)
+
+    def note(id: str, message: str, field: str) -> None:
+        found.append(document.finding(id, message, "backend", field))
+
+    base, source = await memory.describe()
+    if base["status"] != "ACTIVE":
+        message = f"The knowledge base is {base['status']}, and cannot be used until it is ACTIVE."
+        note("AML-W243", message, "knowledge_base_id_secret")
+    type = base["knowledgeBaseConfiguration"]["type"]
+    if type != TYPES[memory.config.search]:
+        message = f"The knowledge base is of type {type}: "
+        known = {value: name for name, value in TYPES.items()}
+        message += f'set search to "{known[type]}".' if type in known else "no memory can use it."
+        note("AML-E115", message, "search")
+    kind = source["dataSourceConfiguration"]["type"] if source else "CUSTOM"
+    if kind != "CUSTOM":
+        message = f"The data source is of type {kind}: texts need one of type CUSTOM."
+        note("AML-E116", message, "data_source_id_secret")
+    elif source and source["status"] != "AVAILABLE":
+        message = f"The data source is {source['status']}: it takes no texts until it is AVAILABLE."
+        note("AML-W243", message, "data_source_id_secret")
+    return found

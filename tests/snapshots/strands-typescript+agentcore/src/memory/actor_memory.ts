@@ -1,0 +1,76 @@
+// Long-term memory of an actor outside turns, such as in a route, a job or a capability.
+
+import type { Capability } from '../capability.ts'
+import { ACTOR_ID } from '../contract.ts'
+import { describeFailure, type MemoryCollection } from './base.ts'
+import { LongTermMemory } from './long_term.ts'
+import type { AddOptions, Failures, FindOptions, Found, MemoryTurn } from './recall.ts'
+import { eventsOf, toRecord } from './record.ts'
+
+const SESSION = 'outside-turns' // of what is added
+
+/** A text was not added to some stores; `failures` says why, by their names. */
+export class NotAdded extends Error {
+  readonly failures: Readonly<Failures>
+
+  constructor(failures: Failures) {
+    const parts = Object.entries(failures).map(([name, why]) => `${name}: ${why}`)
+    super(parts.join('; '))
+    this.failures = failures
+  }
+}
+
+/** What is remembered of one actor in the collections of the agent. */
+export class ActorMemory {
+  readonly #longTerm: LongTermMemory
+  readonly #turn: MemoryTurn
+
+  constructor(longTerm: LongTermMemory, actor: string) {
+    if (!ACTOR_ID.test(actor) || actor.includes('/')) {
+      throw new RangeError('This is no actor id, or one with a /.')
+    }
+    this.#longTerm = longTerm
+    this.#turn = longTerm.turnOf(actor, SESSION, new Map())
+  }
+
+  /** Return memories as `search` does in a turn. Throws RangeError. */
+  async search(query: string, options: FindOptions = {}): Promise<Found> {
+    return await this.#turn.find(query, options)
+  }
+
+  /**
+   * Send a text to the stores now, and wait for them.
+   *
+   * Throws as `add` does in a turn, and NotAdded if stores failed: a text that is added again to
+   * the others would be there twice.
+   */
+  async add(text: string, options: AddOptions = {}): Promise<void> {
+    this.#turn.add(text, options)
+    const { identity } = this.#turn
+    const texts = toRecord(identity, this.#turn.added.splice(0))
+    const failures: Failures = {}
+    const send = async (writer: MemoryCollection) => {
+      try {
+        for (const event of eventsOf(identity, texts, new Date(), writer)) {
+          await writer.memory.createEvent(event)
+        }
+      } catch (error) {
+        failures[writer.id] = describeFailure(error) // the other stores go on
+      }
+    }
+    const isMeant = ({ id }: MemoryCollection) => options.stores?.includes(id) ?? true
+    await Promise.all(this.#longTerm.writers.filter(isMeant).map(send))
+    if (Object.keys(failures).length > 0) throw new NotAdded(failures)
+  }
+}
+
+/**
+ * Return the memory of an actor; a route finds the capabilities in its Runtime.
+ *
+ * Throws RangeError for what is no actor id.
+ */
+export function ofActor(capabilities: readonly Capability[], actor: string): ActorMemory {
+  const found = capabilities.find((capability) => capability instanceof LongTermMemory)
+  if (!found) throw new Error('This agent has no long-term memory.')
+  return new ActorMemory(found, actor)
+}

@@ -1,0 +1,47 @@
+"""The messages of the AI SDK that a model sees."""
+
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
+from typing import Any, Literal
+
+import ai
+from pydantic import PrivateAttr
+
+
+class ShowingProvider(ai.Provider[None]):
+    """The provider of a model that is given a part of the messages."""
+
+    provider_class_id: Literal["showing"] = "showing"
+    _model: ai.Model = PrivateAttr()
+    _visible: Callable[..., list[Any]] = PrivateAttr()
+
+    async def stream(
+        self, model: ai.Model, messages: list[ai.messages.Message], **options: Any
+    ) -> AsyncGenerator[ai.events.Event]:
+        seen = self._visible(messages, _is_prompt, _without_tools, _size)
+        stream = self._model.provider.stream(self._model, seen, **options)
+        async with aclosing(stream):
+            async for event in stream:
+                yield event
+
+
+def show_only(options: dict[str, Any], visible: Callable[..., list[Any]]) -> None:
+    """Let the agent of a turn show its model the messages that `visible` returns."""
+    model: ai.Model = options["model"]
+    own = model.provider
+    provider = ShowingProvider(name=own.name, default_base_url=own.default_base_url)
+    provider._model, provider._visible = model, visible
+    options["model"] = ai.Model(id=model.id, provider=provider)
+
+
+def _is_prompt(message: ai.messages.Message) -> bool:
+    return message.role == "user"
+
+
+def _without_tools(message: ai.messages.Message) -> ai.messages.Message:
+    texts = [part for part in message.parts if part.kind == "text"]
+    return message.model_copy(update={"parts": texts})
+
+
+def _size(message: ai.messages.Message) -> int:
+    return sum(len(part.model_dump_json(exclude_none=True)) for part in message.parts)
