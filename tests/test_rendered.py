@@ -28,7 +28,7 @@ PYTHON = [name for name in VARIANTS if target_of(name).endswith("-python")]
 TARGETS = sorted({target_of(name) for name in PYTHON})
 # Whose own tests are run: a store and memory are shared by the targets of a language, no test is
 # about a model, and tests of a plain render are in each (tests/mutation runs a plain one).
-USUAL = {"strands-python+custom", "strands-python+s3", "vercel-python+valkey+agentcore"}
+USUAL = {"strands-python+custom", "vercel-python+valkey+agentcore"}
 
 
 def in_usual_run(variants: list[str], usual: set[str]) -> list[Any]:

@@ -27,12 +27,12 @@ TYPESCRIPT = [name for name in VARIANTS if target_of(name).endswith("-typescript
 TARGETS = sorted({target_of(name) for name in TYPESCRIPT})
 # As in tests/test_rendered.py.
 USUAL = {
-    "strands-typescript+s3",
     "strands-typescript+valkey+agentcore",
     "vercel-typescript+custom",
 }
 # All options in one render each, and what is there without them.
 WITHOUT_LEFTOVERS = USUAL | {
+    "strands-typescript+s3",
     "strands-typescript",
     "vercel-typescript",
     "vercel-typescript+ui",

@@ -15,10 +15,7 @@ from tests.memory.agents import AGENT, NOTES, Agent, Home, collection, of_owner
 Begin = Callable[[str], Chat]
 TOOL = [Call("word_count", {"text": "one two"})]
 
-pytestmark = pytest.mark.usual(
-    *("strands-python-alone", "vercel-python-alone"),
-    *("strands-typescript-alone", "vercel-typescript-alone"),
-)
+pytestmark = pytest.mark.usual("vercel-python-alone", "strands-typescript-alone")
 
 
 @pytest.fixture

@@ -126,17 +126,3 @@ for name, faults in (
     ("strands-typescript", compaction_typescript.FAULTS),
 ):
     TARGETS[f"{name}+compaction"] = compaction_target(TARGETS[name], faults)
-
-# What the usual run tries: of each kind of fault one, by name; the full run tries all of them.
-SAMPLE = {
-    "strands-python": {"a cut stream is a turn"},
-    "vercel-python": {"only the reply of a turn is committed"},
-    "strands-typescript": {"a session id that is not valid is echoed"},
-    "vercel-typescript": {"a cut stream is a turn"},
-    "strands-python+compaction": {"a turn that fails pays again"},
-    "strands-typescript+compaction": {"an earlier summary is escaped again"},
-    "strands-python+approval": {"the state of the agent is not taken back"},
-    "vercel-python+approval": {"a denied call runs"},
-    "strands-typescript+approval": {"an approval is taken twice"},
-    "vercel-typescript+approval": {"answers are looked for in the last message only"},
-}

@@ -23,7 +23,12 @@ some = pytest.mark.parametrize(
 
 @some
 @pytest.mark.parametrize(
-    "target", ["strands-python", "vercel-python", "strands-typescript", "vercel-typescript"]
+    "target",
+    [
+        *("strands-python", "vercel-typescript"),
+        pytest.param("vercel-python", marks=pytest.mark.full),
+        pytest.param("strands-typescript", marks=pytest.mark.full),
+    ],
 )
 def test_random_schedules_keep_every_session_whole(
     target: str, seed: int, schedules: int, tmp_path: Path

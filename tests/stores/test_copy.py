@@ -149,7 +149,7 @@ def test_a_copy_follows_its_session_until_it_is_continued(
     assert said.splitlines()[1].startswith("1 session continued there, and left as they are: ")
 
 
-@pytest.mark.stores("valkey", "s3")
+@pytest.mark.stores("valkey")
 @pytest.mark.one_each
 def test_a_copy_that_was_killed_is_completed(agents: Agents, provider: Provider) -> None:
     home = agents.home()
@@ -178,7 +178,7 @@ def test_a_copy_that_was_killed_is_completed(agents: Agents, provider: Provider)
     assert {others.turns(name) for name in names} == {1}
 
 
-@pytest.mark.stores("valkey", "s3")
+@pytest.mark.stores("valkey")
 @pytest.mark.one_each
 def test_what_is_no_store_is_an_error(agents: Agents) -> None:
     home = agents.home()
