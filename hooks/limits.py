@@ -19,6 +19,7 @@ MORE_LINES = {
     "agentcore": {"python": 280, "typescript": 280},
     "container": {"python": 140, "typescript": 140},
     "tracing": {"python": 165, "typescript": 150},
+    "auth": {"python": 560, "typescript": 560},
     "approval": {"python": 370, "typescript": 370},
     "compaction": {"python": 460, "typescript": 490},
     "fallback": {"python": 290, "typescript": 300},

@@ -52,6 +52,7 @@ SLOW = pytest.mark.slow
 SECTIONS = {
     "A second model": 17,
     "Approvals": 42,
+    "Callers": 42,
     "Compaction": 20,
     "Container": 45,
     "Deploy": 10,

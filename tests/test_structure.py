@@ -22,7 +22,7 @@ VARIANTS = [
     for language in ("python", "typescript")
     for options in (
         *("", *(f"+{store}" for store in STORES), "+agentcore", "+valkey+agentcore"),
-        *("+tracing", "+mcp", "+compaction", "+ai-sdk-ui", "+ui", "+knowledge-base"),
+        *("+tracing", "+mcp", "+auth", "+compaction", "+ai-sdk-ui", "+ui", "+knowledge-base"),
     )
 ]
 # Which rooms may import which, also in functions. The modules beside the rooms are the core; of
@@ -36,6 +36,7 @@ BELOW = {
     "tracing": {"core"},
     "mcp_servers": {"core"},
     "approval": {"core"},
+    "auth": {"core", "store"},
     "compaction": {"core"},
     "fallback": {"core"},
     "chat_route": {"core"},

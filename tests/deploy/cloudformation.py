@@ -37,7 +37,9 @@ class _Loader(yaml.SafeLoader):
     pass
 
 
-def _function(_: yaml.Loader, name: str, node: yaml.ScalarNode) -> Any:
+def _function(loader: yaml.Loader, name: str, node: yaml.Node) -> Any:
+    if isinstance(node, yaml.SequenceNode):
+        return {name: loader.construct_sequence(node, deep=True)}
     return {name: node.value}
 
 
@@ -53,7 +55,7 @@ class Stack:
         self.parameters = self.declared["Parameters"]
         assert parameters.keys() <= self.parameters.keys(), "a parameter is not declared"
         given = {name: it.get("Default") for name, it in self.parameters.items()} | parameters
-        self._known = CREATED | given
+        self._known = CREATED | given | {"AWS::NoValue": None}
         for name, value in given.items():
             assert value is not None, f"the parameter {name} is required"
             allowed = self.parameters[name].get("AllowedPattern", ".*")
@@ -86,10 +88,14 @@ class Stack:
         match value:
             case {"Ref": name} | {"GetAtt": name}:
                 return self._known[name]
+            case {"If": [condition, one, other]}:
+                tested, wanted = self.declared["Conditions"][condition]["Equals"]
+                return self._resolve(one if self._resolve(tested) == wanted else other)
             case {"Sub": text}:
                 return re.sub(r"\$\{(.+?)\}", lambda match: self._known[match[1]], text)
             case dict():
-                return {name: self._resolve(one) for name, one in value.items()}
+                every = {name: self._resolve(one) for name, one in value.items()}
+                return {name: one for name, one in every.items() if one is not None}
             case list():
                 return [self._resolve(one) for one in value]
         return value

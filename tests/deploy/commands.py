@@ -84,7 +84,7 @@ def block(project: Path) -> str:
 def run(script: str, folder: Path, replies: dict[str, Any], **variables: str) -> list[Command]:
     """Let a shell run a script in a folder; return what it called."""
     (folder / "bin").mkdir()
-    for name in ("aws", "docker"):
+    for name in ("aws", "docker", "curl"):
         stub = folder / "bin" / name
         stub.write_text(STUB.replace("{python}", sys.executable))
         stub.chmod(0o755)

@@ -13,6 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 from string import Template
 from typing import Any
+from urllib.parse import quote
 
 import boto3
 import botocore.session
@@ -49,6 +50,7 @@ RENDERS = {
     ),
     "fallback": ("strands-python+fallback", {"deploy": "agentcore"}),
     "knowledge-base": ("vercel-python+knowledge-base", {"deploy": "agentcore"}),
+    "auth": ("strands-typescript+auth", {"deploy": "agentcore"}),
     "gateway": ("vercel-typescript", {"deploy": "agentcore", "model": "gateway"}),
 }
 USUAL = ("strands-python", "vercel-typescript")
@@ -63,6 +65,10 @@ SHELL = {
     "ANTHROPIC_API_KEY": "sk-2",
     "AI_GATEWAY_API_KEY": "sk-3",
     "SESSIONS_TOKEN": "token",
+    "AUTH_ISSUER": "https://cognito-idp.us-east-1.amazonaws.com/us-east-1_Example",
+    "AUTH_AUDIENCE": "1h57kf5cpq17m0eml12example",
+    "AWS_REGION": REGION,
+    "TOKEN": "a.b.c",
     "SECRETS_VALKEY_SESSIONS": "valkeys://valkey.example.com:6379",
 }
 # The resources of a knowledge base, and what CloudFormation adds to those without a name.
@@ -88,6 +94,8 @@ def stack_of(project: Path) -> Stack:
         "ModelFallback": SHELL["MODEL_FALLBACK"],
         "GuardrailId": "gr0abc1def2",
         "GuardrailVersion": "3",
+        "AuthIssuer": SHELL["AUTH_ISSUER"],
+        "AuthAudience": SHELL["AUTH_AUDIENCE"],
     }
     return Stack(project, Image=IMAGE, **{it: more[it] for it in more if f"  {it}:" in text})
 
@@ -126,6 +134,14 @@ def test_aws_accepts_the_resources(name: str) -> None:
     assert created["agentRuntimeArtifact"] == {"containerConfiguration": {"containerUri": IMAGE}}
     assert created["protocolConfiguration"] == {"serverProtocol": "HTTP"}
     assert "resolve:" not in json.dumps(created).replace("{{resolve:secretsmanager:", "")
+    if stack_of(project_of(name)).environment.get("AUTH_ISSUER"):
+        jwt = created["authorizerConfiguration"]["customJWTAuthorizer"]
+        assert jwt == {
+            "discoveryUrl": f"{SHELL['AUTH_ISSUER']}/.well-known/openid-configuration",
+            "allowedClients": [SHELL["AUTH_AUDIENCE"]],
+        }
+        allowed = created["requestHeaderConfiguration"]["requestHeaderAllowlist"]
+        assert "Authorization" in allowed
     if "Memory" in stack.declared["Resources"]:
         operation = CONTROL.operation_model("CreateMemory")
         request(operation.input_shape, stack.properties("Memory"))
@@ -165,7 +181,15 @@ def test_the_commands_of_the_readme_are_those_of_aws(name: str, tmp_path: Path) 
     assert build[:4] == ["buildx", "build", "--platform", "linux/arm64"]
     assert build[-4:] == ["--tag", IMAGE, "--push", "."]
     invoked = [it for of, it in given if of == "bedrock-agentcore invoke-agent-runtime"]
-    assert [it["agentRuntimeArn"] for it in invoked] == [stack.outputs["RuntimeArn"]] * 2
+    if name == "auth":  # by HTTP: AWS signs no request that has a token
+        arn = quote(stack.outputs["RuntimeArn"], safe="")
+        place = f"https://bedrock-agentcore.{REGION}.amazonaws.com/runtimes/{arn}/invocations"
+        curls = [it.words for it in calls if it.words[0] == "curl"]
+        assert [words[2] for words in curls] == [f"{place}?qualifier=DEFAULT"] * 2
+        assert all("Authorization: Bearer a.b.c" in words for words in curls)
+        assert [json.loads(words[-1])["prompt"][:2] for words in curls] == ["My", "Wh"]
+    else:
+        assert [it["agentRuntimeArn"] for it in invoked] == [stack.outputs["RuntimeArn"]] * 2
     if "Env" in stack.outputs:
         written = [line.partition("=")[0] for line in (tmp_path / ".env").read_text().splitlines()]
         example = (project / ".env.example").read_text()

@@ -158,9 +158,14 @@ export class ValkeyStore implements DurableStore {
     return this.#prefix + sessionId + this.#suffix
   }
 
-  #eval(script: string, sessionId: string, ...values: (string | number)[]): Promise<unknown> {
-    const given = [script, 1, this.#key(sessionId), ...values]
+  /** Return the result of a script on one key. Throws StoreUnavailable. */
+  evaluate(script: string, key: string, ...values: (string | number)[]): Promise<unknown> {
+    const given = [script, 1, key, ...values]
     return this.#connection.run((client) => client.callBuffer('eval', ...given))
+  }
+
+  #eval(script: string, sessionId: string, ...values: (string | number)[]): Promise<unknown> {
+    return this.evaluate(script, this.#key(sessionId), ...values)
   }
 
   async #fields(sessionId: string, start: string): Promise<string[]> {

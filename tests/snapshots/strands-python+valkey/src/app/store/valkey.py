@@ -166,9 +166,12 @@ class ValkeyStore:
         max_bytes = self._settings.max_snapshot_bytes
         return await self._run(LOAD, session_id, field, known or "?", max_bytes)
 
-    async def _run(self, script: str, session_id: str, *values: Any) -> Any:
-        key = self._key(session_id)
+    async def evaluate(self, script: str, key: str, *values: Any) -> Any:
+        """Return the result of a script on one key. Raises StoreUnavailable."""
         return await self._connection.run(lambda client: client.eval(script, 1, key, *values))
+
+    async def _run(self, script: str, session_id: str, *values: Any) -> Any:
+        return await self.evaluate(script, self._key(session_id), *values)
 
     async def _fields(self, session_id: str, start: str) -> list[str]:
         keys = await self._connection.run(lambda client: client.hkeys(self._key(session_id)))

@@ -1,0 +1,21 @@
+"""The settings of callers."""
+
+from dataclasses import dataclass
+
+from ..settings import CoreSettings, integer, string
+
+URL = r"https://[^ ?#]+|http://(localhost|127(\.\d+){3}|\[::1\])(:\d+)?[^ ?#]*"
+NO_LIMIT = 1_000_000_000
+
+
+@dataclass(frozen=True)
+class AuthSettings(CoreSettings):
+    """Whose tokens are accepted, which of them, and what an actor may use; 0 is no limit."""
+
+    auth_issuer: str = string(URL, "an https address")
+    auth_audience: str = ""  # with commas
+    auth_actor_claim: str = string("[!-~]{1,64}", "the name of a claim", "sub")
+    actor_turns_per_minute: int = integer(0, 0, NO_LIMIT)
+    actor_turns_per_day: int = integer(0, 0, NO_LIMIT)
+    actor_tokens_per_minute: int = integer(0, 0, NO_LIMIT)
+    actor_tokens_per_day: int = integer(0, 0, NO_LIMIT)

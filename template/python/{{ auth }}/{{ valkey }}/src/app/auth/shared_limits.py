@@ -1,0 +1,51 @@
+"""Limits that all replicas share, as a capability: their counters are in the store of sessions."""
+
+from collections.abc import Sequence
+from functools import cached_property
+
+from ..capability import Capability
+from ..settings import CoreSettings
+from ..store.base import StoreUnavailable
+from ..store.capability import Store
+from ..store.valkey import ValkeyStore
+from .capability import Auth
+from .limits import CountersUnavailable
+
+# ARGV: what to add, seconds to live.
+ADD = """
+local number = redis.call('INCRBY', KEYS[1], ARGV[1])
+redis.call('EXPIRE', KEYS[1], ARGV[2])
+return number
+"""
+
+
+class SharedLimits(Capability):
+    """Counts in Valkey, where it is configured."""
+
+    def __init__(self, settings: CoreSettings, before: Sequence[Capability]) -> None:
+        super().__init__(settings, before)
+        self._before = before
+
+    async def open(self) -> None:
+        if self.store:
+            Auth.find(self._before).limits.counters = self
+
+    @cached_property
+    def store(self) -> ValkeyStore | None:
+        """A connection beside that of the sessions."""
+        store = Store.find(self._before)
+        found = store.connect(store.collection) if store.durable and store.collection else None
+        return found if isinstance(found, ValkeyStore) else None
+
+    async def add(self, name: str, number: int, seconds: int) -> int:
+        key = f"limits:{name}:agent:{Store.find(self._before).project.agent_id}"
+
+        try:
+            assert self.store
+            return int(await self.store.evaluate(ADD, key, number, seconds))
+        except StoreUnavailable as error:
+            raise CountersUnavailable(str(error)) from None
+
+    async def close(self) -> None:
+        if self.store:
+            await self.store.close()

@@ -1,0 +1,113 @@
+// The public keys of an issuer of tokens, found as OpenID Connect Discovery 1.0 says.
+
+import { createLocalJWKSet, errors, importJWK, type JWK, type JWTVerifyGetKey } from 'jose'
+
+import { describe, log } from '../log.ts'
+
+export const ALGORITHMS = ['RS256', 'ES256', 'EdDSA'] // neither "none" nor a shared secret
+const SECONDS = 5 // for each of the two requests
+const FRESH_SECONDS = 600 // then the keys are read again, beside the turns
+const COOLDOWN_SECONDS = 5 // between two tries
+const MAX_BYTES = 1_000_000
+const MAX_KEYS = 100
+
+/** The keys of the issuer could not be read; the message says why. */
+export class IssuerUnavailable extends Error {}
+
+type KeySet = ReturnType<typeof createLocalJWKSet>
+type Fields = Record<string, unknown>
+
+/** The keys of one issuer. While it is down, those that were read last stay in use. */
+export class Keys {
+  readonly #issuer: string
+  #keys: KeySet | null = null
+  #readAt = -Infinity
+  #triedAt = -Infinity
+  #refreshing: Promise<void> | null = null
+
+  constructor(issuer: string) {
+    this.#issuer = issuer
+  }
+
+  /** Return the key for the head of a token. Throws IssuerUnavailable and errors of jose. */
+  readonly find: JWTVerifyGetKey = async (head, token) => {
+    if (!this.#keys) await this.#refresh()
+    else if (seconds() - this.#readAt > FRESH_SECONDS) void this.#refresh().catch(() => {})
+    const keys = this.#keys
+    if (!keys) throw new IssuerUnavailable('its keys were never read')
+    try {
+      return await keys(head, token)
+    } catch (error) {
+      if (!(error instanceof errors.JWKSNoMatchingKey)) throw error
+    }
+    await this.#refresh()
+    return await (this.#keys ?? keys)(head, token)
+  }
+
+  /** Read the keys. Throws IssuerUnavailable. */
+  async read(): Promise<void> {
+    const place = `${this.#issuer.replace(/\/+$/, '')}/.well-known/openid-configuration`
+    const found = await get(place)
+    if (found.issuer !== this.#issuer) throw new IssuerUnavailable(`${place} is of another issuer`)
+    const { keys: listed } = await get(String(found.jwks_uri))
+    const keys: JWK[] = []
+    for (const key of Array.isArray(listed) ? listed.slice(0, MAX_KEYS) : []) {
+      if (await isUsable(key)) keys.push(key)
+    }
+    if (keys.length === 0) {
+      throw new IssuerUnavailable('it has no key for RS256, ES256 or EdDSA')
+    }
+    this.#keys = createLocalJWKSet({ keys })
+    this.#readAt = seconds()
+  }
+
+  /** Read the keys, unless it was just tried. */
+  async #refresh(): Promise<void> {
+    if (this.#refreshing) return await this.#refreshing
+    if (seconds() - this.#triedAt < COOLDOWN_SECONDS) return
+    this.#triedAt = seconds()
+    this.#refreshing = this.read().catch((error) => {
+      if (!(error instanceof IssuerUnavailable)) throw error
+      log('WARNING', `the keys of AUTH_ISSUER were not read: ${error.message}`)
+    })
+    await this.#refreshing.finally(() => (this.#refreshing = null))
+  }
+}
+
+/** Whether a key can verify signatures in one of the accepted ways. */
+async function isUsable(key: unknown): Promise<boolean> {
+  if (typeof key !== 'object' || key === null) return false
+  const { use = 'sig', kty, alg, crv } = key as JWK
+  const own = kty === 'RSA' ? 'RS256' : crv === 'P-256' ? 'ES256' : crv === 'Ed25519' ? 'EdDSA' : ''
+  if (use !== 'sig' || !own || (alg ?? own) !== own) return false
+  return importJWK(key as JWK, own).then(
+    () => true,
+    () => false,
+  )
+}
+
+/** Return the JSON object at an address. Throws IssuerUnavailable. */
+async function get(url: string): Promise<Fields> {
+  try {
+    const signal = AbortSignal.timeout(SECONDS * 1000)
+    const answer = await fetch(url, { signal, redirect: 'manual' })
+    if (answer.status !== 200) throw new IssuerUnavailable(`${url}: HTTP ${answer.status}`)
+    const chunks: Uint8Array[] = []
+    let size = 0
+    for await (const chunk of answer.body ?? []) {
+      size += chunk.length
+      if (size > MAX_BYTES) throw new IssuerUnavailable(`${url}: more than ${MAX_BYTES} bytes`)
+      chunks.push(chunk)
+    }
+    const value: unknown = JSON.parse(Buffer.concat(chunks).toString())
+    if (typeof value === 'object' && value !== null && !Array.isArray(value)) return value as Fields
+  } catch (error) {
+    if (error instanceof IssuerUnavailable) throw error
+    throw new IssuerUnavailable(`${url}: ${describe(error)}`)
+  }
+  throw new IssuerUnavailable(`${url}: no JSON object`)
+}
+
+function seconds(): number {
+  return performance.now() / 1000
+}

@@ -1,0 +1,19 @@
+// The settings of callers: whose tokens are accepted, which of them, and what an actor may use.
+
+import { type CoreSettings, integer, type SettingsOf, text } from '../settings.ts'
+
+const URL_FORM = 'https://[^ ?#]+|http://(localhost|127(\\.\\d+){3}|\\[::1\\])(:\\d+)?[^ ?#]*'
+const NO_LIMIT = 1_000_000_000
+
+export const AUTH_SETTINGS = {
+  authIssuer: text('', `|${URL_FORM}`, 'an https address'),
+  authAudience: text(''), // with commas
+  authActorClaim: text('sub', '[!-~]{1,64}', 'the name of a claim'),
+  // 0 is no limit.
+  actorTurnsPerMinute: integer(0, 0, NO_LIMIT),
+  actorTurnsPerDay: integer(0, 0, NO_LIMIT),
+  actorTokensPerMinute: integer(0, 0, NO_LIMIT),
+  actorTokensPerDay: integer(0, 0, NO_LIMIT),
+}
+
+export type AuthSettings = CoreSettings & SettingsOf<typeof AUTH_SETTINGS>

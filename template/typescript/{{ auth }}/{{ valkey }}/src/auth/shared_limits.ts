@@ -1,0 +1,51 @@
+// Limits that all replicas share, as a capability: their counters are in the store of sessions.
+
+import { Capability } from '../capability.ts'
+import type { CoreSettings } from '../settings.ts'
+import { StoreUnavailable } from '../store/base.ts'
+import { Store } from '../store/capability.ts'
+import { ValkeyStore } from '../store/valkey.ts'
+import { Auth } from './capability.ts'
+import { type Counters, CountersUnavailable } from './limits.ts'
+
+// ARGV: what to add, seconds to live.
+const ADD = `
+local number = redis.call('INCRBY', KEYS[1], ARGV[1])
+redis.call('EXPIRE', KEYS[1], ARGV[2])
+return number
+`
+
+/** Counts in Valkey, where it is configured. */
+export class SharedLimits extends Capability implements Counters {
+  readonly #sessions: Store
+  readonly #auth: Auth
+  #store: ValkeyStore | null = null
+
+  constructor(settings: CoreSettings, before: readonly Capability[]) {
+    super(settings, before)
+    this.#sessions = before.find((capability) => capability instanceof Store)!
+    this.#auth = before.find((capability) => capability instanceof Auth)!
+  }
+
+  override async open(): Promise<void> {
+    const { collection, store } = this.#sessions
+    const found = store && collection ? this.#sessions.connect(collection) : null
+    if (!(found instanceof ValkeyStore)) return
+    this.#store = found
+    this.#auth.limits.counters = this
+  }
+
+  async add(name: string, number: number, seconds: number): Promise<number> {
+    const key = `limits:${name}:agent:${this.#sessions.declarations.project.agentId}`
+    try {
+      return Number(await this.#store!.evaluate(ADD, key, number, seconds))
+    } catch (error) {
+      if (!(error instanceof StoreUnavailable)) throw error
+      throw new CountersUnavailable(error.message)
+    }
+  }
+
+  override async close(): Promise<void> {
+    await this.#store?.close()
+  }
+}

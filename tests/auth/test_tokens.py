@@ -1,0 +1,213 @@
+"""Which tokens are accepted, and who their callers are."""
+
+import re
+import time
+import uuid
+from hashlib import sha256
+
+import pytest
+
+from tests.auth.issuer import AUDIENCE, Issuer, encoded, new_key
+from tests.conformance.chat import Chat
+from tests.conformance.client import ACTOR, JSON, Reply
+from tests.conformance.provider import Provider
+from tests.conformance.server import Fleet, Server
+from tests.conformance.steps import Call
+from tests.stores.servers import wait_for
+
+OTHER_ACTOR = "X-Amzn-Bedrock-AgentCore-Runtime-Custom-Actor-Id"
+Headers = dict[str, str] | list[tuple[str, str]]
+
+
+def bearer(token: str) -> dict[str, str]:
+    return {"Authorization": f"Bearer {token}"}
+
+
+def who_is(server: Server, provider: Provider, headers: dict[str, str], session: str = "") -> str:
+    """Whom a tool of the agent sees as the actor."""
+    chat, text = Chat(server, provider, session or None), f"Whose {uuid.uuid4()}?"
+    call = Call("my_orders", {"place": str(uuid.uuid4())})
+    reply = chat.say(text, [call, call], ["Done."], headers=headers)
+    assert reply.status == 200, reply
+    _, result = chat.history(chat.calls(text)[-1])[-1]
+    found = re.fullmatch(r"orders of (\S+) \S+ \d+ None", str(result))
+    assert found, result
+    return found[1]
+
+
+def refused(server: Server, headers: Headers, body: object = None) -> Reply:
+    return server.post(body or {"prompt": "Hello"}, headers)
+
+
+def test_a_caller_is_who_the_token_says(server: Server, provider: Provider, issuer: Issuer) -> None:
+    now = int(time.time())
+    for token, actor in (
+        (issuer.token("ada"), "ada"),
+        (issuer.token("ada", "es256"), "ada"),
+        (issuer.token("ada", "eddsa"), "ada"),
+        (issuer.token("bob", aud=["x", AUDIENCE]), "bob"),
+        (issuer.token("bob", aud=None, client_id=AUDIENCE), "bob"),
+        (issuer.token("bob", exp=now - 30, nbf=now + 30, iat=now + 30), "bob"),
+        (issuer.token("auth0:42"), "auth0:42"),
+    ):
+        assert who_is(server, provider, bearer(token)) == actor
+        assert who_is(server, provider, {**bearer(token), ACTOR: actor}) == actor
+    # What is no actor id is hashed, and so is what looks like a hash.
+    e_mail = f"sha256-{sha256(b'ada@example.com').hexdigest()}"
+    for sub in ("ada@example.com", e_mail, "a/b", "ünï", "x" * 300):
+        hashed = f"sha256-{sha256(sub.encode()).hexdigest()}"
+        assert who_is(server, provider, bearer(issuer.token(sub))) == hashed
+
+
+def test_a_header_cannot_name_another_actor(
+    server: Server, provider: Provider, issuer: Issuer
+) -> None:
+    ada, bob = bearer(issuer.token("ada")), bearer(issuer.token("bob"))
+    session = f"session-{uuid.uuid4()}"
+    assert who_is(server, provider, ada, session) == "ada"
+    of_ada = Chat(server, provider, session)
+    for headers in (
+        {**bob, ACTOR: "ada"},
+        {**bob, OTHER_ACTOR: "ada"},
+        {**bob, ACTOR.lower(): "ada"},
+        {**bob, ACTOR: ""},
+        {**bob, ACTOR: "bob", OTHER_ACTOR: "ada"},
+    ):
+        reply = of_ada.say("Hello", headers={**headers, **JSON})
+        assert (reply.status, reply.json["error"]["type"]) == (403, "session_forbidden")
+        assert reply.json["error"]["message"] == "A header names another actor than the token."
+    reply = of_ada.say("Hello", headers={**bob, **JSON})
+    assert (reply.status, reply.json["error"]["type"]) == (403, "session_forbidden")
+    assert of_ada.say("Again?", headers={**ada, **JSON}).turn == 2
+
+
+def test_what_is_no_token_of_the_issuer_is_refused(server: Server, issuer: Issuer) -> None:
+    now, stranger = int(time.time()), new_key("RS256")
+    own = issuer.token("ada")
+    head, _, signature = own.split(".")
+    tokens = {
+        "it is not valid": ["garbage", "a.b.c", f"{head}.{encoded({'sub': 'ada'})}", "x" * 9000],
+        "it is signed in a way that is not accepted": [
+            issuer.unsigned("ada"),
+            issuer.of_public_key("ada"),
+        ],
+        "its signature is wrong": [
+            issuer.token("ada", key=stranger),
+            f"{head}.{encoded(issuer.claims('bob'))}.{signature}",
+            issuer.token("ada", head={"jku": "http://127.0.0.1:9/keys"}, key=stranger),
+        ],
+        KEY: [
+            issuer.token("ada", head={"kid": "nobody"}),
+            issuer.token("ada", head={"kid": "shared"}),
+            issuer.token("ada", head={"kid": "es256"}),
+        ],
+        "it has expired": [issuer.token("ada", exp=now - 90)],
+        "it is not valid yet": [issuer.token("ada", nbf=now + 90)],
+        "it is of another issuer": [issuer.token("ada", iss="https://example.com")],
+        "it is for another audience": [
+            issuer.token("ada", aud="other"),
+            issuer.token("ada", aud=None),
+            issuer.token("ada", aud=None, client_id="other"),
+            issuer.token("ada", aud="other", client_id=AUDIENCE),
+            issuer.token("ada", aud="my-agent, others"),
+        ],
+        "it lacks exp or iss": [issuer.token("ada", exp=None), issuer.token("ada", iss=None)],
+        "it has no claim sub": [issuer.token(None), issuer.token("")],
+    }
+    for why, given in tokens.items():
+        for token in given:
+            reply = refused(server, {**bearer(token), **JSON})
+            assert reply.status == 401, (why, token, reply)
+            said = reply.headers["www-authenticate"]
+            reasons = (why, *LIKE) if why in ("it is not valid", KEY) else (why,)
+            form = 'Bearer error="invalid_token", '
+            form += 'error_description="The token is not accepted: {}."'
+            assert said in [form.format(reason) for reason in reasons], (why, token, said)
+            assert token not in server.log
+    for headers in (
+        {},
+        {"Authorization": "Basic YTpi"},
+        {"Authorization": own},
+        {"Authorization": "Bearer "},
+        {"Authorization": f"Bearer {own} {own}"},
+        [("Authorization", f"Bearer {own}"), ("Authorization", f"Bearer {own}")],
+    ):
+        reply = refused(server, headers)
+        assert (reply.status, reply.headers["www-authenticate"]) == (401, "Bearer"), headers
+
+
+KEY = "its key is not one of the issuer"
+# What both languages may say of a token that is malformed in more than one way.
+LIKE = ("it is not valid", "it is signed in a way that is not accepted", "its signature is wrong")
+
+
+def test_ping_needs_no_token_and_all_else_does(server: Server, issuer: Issuer) -> None:
+    assert server.get("/ping").status == 200
+    assert server.get("/ping", bearer("stale.token.x")).status == 200
+    assert refused(server, bearer(issuer.token("ada")), {"end_session": True}).status == 400
+    for body in ({"prompt": "Hello"}, {"end_session": True}, {"fork": "a", "at_turn": 1}):
+        assert refused(server, {}, body).status == 401
+
+
+def test_keys_rotate_and_the_last_ones_serve_while_the_issuer_is_down(
+    fleet: Fleet, provider: Provider, own_issuer: Issuer
+) -> None:
+    server = fleet.fresh(**own_issuer.environment)
+    old = own_issuer.token("ada")
+    assert who_is(server, provider, bearer(old)) == "ada"
+    asked = len(own_issuer.asked)
+    for _ in range(5):
+        assert who_is(server, provider, bearer(own_issuer.token("ada", "es256"))) == "ada"
+    assert len(own_issuer.asked) == asked, "the keys are cached"
+
+    # Down, or lying, in every way: those who have a token of a known key notice nothing.
+    for wrong in (
+        {"/keys": (500, b"")},
+        {"/keys": (200, b'{"keys": []}')},
+        {"/keys": (200, b"[" * 100_000)},
+        {"/keys": (302, b"")},
+        {"/.well-known/openid-configuration": (200, b'{"issuer": "https://example.com"}')},
+        {"/.well-known/openid-configuration": (200, b"<html>")},
+    ):
+        own_issuer.wrong = wrong
+        reply = refused(server, bearer(own_issuer.token("ada", head={"kid": "nobody"})))
+        assert reply.status == 401
+        assert who_is(server, provider, bearer(old)) == "ada"
+    own_issuer.wrong = {}
+
+    # A new key is found, at once if nobody has just looked; what it replaces is refused.
+    own_issuer.rotate("new")
+    new = bearer(own_issuer.token("ada", "new"))
+    wait_for("the new key", lambda: refused(server, {**new, **JSON}).status == 200)
+    assert refused(server, bearer(old)).status == 401
+
+
+def test_an_issuer_that_was_never_reached_is_asked_again(fleet: Fleet, own_issuer: Issuer) -> None:
+    own_issuer.wrong = {"/keys": (503, b"")}
+    server = fleet.fresh(**own_issuer.environment)
+    token = bearer(own_issuer.token("ada"))
+    reply = refused(server, token)
+    assert (reply.status, reply.json["error"]["type"]) == (503, "server_busy")
+    assert int(reply.headers["retry-after"]) >= 1
+    assert server.get("/ping").status == 200
+    assert "HTTP 503" in server.log
+    own_issuer.wrong = {}
+    wait_for("the keys", lambda: refused(server, {**token, **JSON}).status == 200)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"AUTH_ISSUER": ""}, "AUTH_ISSUER is not set: callers are not verified."),
+        ({"AUTH_AUDIENCE": ""}, "AUTH_AUDIENCE is not set: tokens for other services would be"),
+        ({"API_TOKEN": "x" * 40}, "Tokens of AUTH_ISSUER take the place of API_TOKEN"),
+        ({"AUTH_ISSUER": "http://example.com"}, "an https address"),
+    ],
+)
+def test_a_server_that_would_trust_anybody_does_not_start(
+    fleet: Fleet, issuer: Issuer, settings: dict[str, str], message: str
+) -> None:
+    server = fleet.fresh(**{**issuer.environment, **settings})
+    assert server.exit_code() == 1
+    assert message in server.log
+    assert "Traceback" not in server.log

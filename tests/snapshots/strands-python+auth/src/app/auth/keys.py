@@ -1,0 +1,115 @@
+"""The public keys of an issuer of tokens, found as OpenID Connect Discovery 1.0 says."""
+
+import asyncio
+import json
+import logging
+import time
+from typing import Any
+
+import httpx
+from jwt import PyJWK
+from jwt.exceptions import PyJWTError
+
+from ..log import describe
+
+log = logging.getLogger(__name__)
+ALGORITHMS = ("RS256", "ES256", "EdDSA")  # and no other: neither "none" nor a shared secret
+SECONDS = 5  # for each of the two requests
+FRESH_SECONDS = 600  # then the keys are read again, beside the turns
+COOLDOWN_SECONDS = 5  # between two tries
+MAX_BYTES, MAX_KEYS = 1_000_000, 100
+
+
+class IssuerUnavailable(Exception):
+    """The keys of the issuer could not be read; the message says why."""
+
+
+class Keys:
+    """The keys of one issuer. While it is down, those that were read last stay in use."""
+
+    def __init__(self, issuer: str) -> None:
+        self._issuer = issuer
+        self._keys: list[PyJWK] = []
+        self._read_at = self._tried_at = -float("inf")
+        self._lock = asyncio.Lock()
+        self._refreshing: asyncio.Task[None] | None = None
+
+    async def find(self, id: str | None, algorithm: str) -> PyJWK | None:
+        """Return the key of this id, or the only one if a token names none.
+
+        Raises IssuerUnavailable if no keys were ever read.
+        """
+        found = self._find(id, algorithm)
+        if found is None:
+            await self._refresh()
+            found = self._find(id, algorithm)
+        elif time.monotonic() - self._read_at > FRESH_SECONDS and self._refreshing is None:
+            self._refreshing = asyncio.create_task(self._refresh_beside())
+        return found
+
+    async def read(self) -> None:
+        """Read the keys. Raises IssuerUnavailable."""
+        place = f"{self._issuer.rstrip('/')}/.well-known/openid-configuration"
+        async with httpx.AsyncClient(timeout=SECONDS) as client:
+            found = await _get(client, place)
+            if found.get("issuer") != self._issuer:
+                raise IssuerUnavailable(f"{place} is of another issuer")
+            listed = (await _get(client, str(found.get("jwks_uri")))).get("keys")
+        keys: list[PyJWK] = []
+        for value in listed[:MAX_KEYS] if isinstance(listed, list) else []:
+            try:
+                if value.get("use", "sig") == "sig":
+                    keys.append(PyJWK(value))
+            except (PyJWTError, AttributeError, TypeError, ValueError):
+                continue  # of a kind that is not known here
+        if not any(key.algorithm_name in ALGORITHMS for key in keys):
+            raise IssuerUnavailable("it has no key for RS256, ES256 or EdDSA")
+        self._keys, self._read_at = keys, time.monotonic()
+
+    async def close(self) -> None:
+        """Stop reading."""
+        if self._refreshing:
+            self._refreshing.cancel()
+
+    def _find(self, id: str | None, algorithm: str) -> PyJWK | None:
+        found = [key for key in self._keys if key.algorithm_name == algorithm]
+        if id is not None:
+            found = [key for key in found if key.key_id == id]
+        return found[0] if len(found) == 1 else None
+
+    async def _refresh(self) -> None:
+        """Read the keys, unless it was just tried."""
+        async with self._lock:
+            if time.monotonic() - self._tried_at > COOLDOWN_SECONDS:
+                self._tried_at = time.monotonic()
+                try:
+                    await self.read()
+                except IssuerUnavailable as error:
+                    log.warning("the keys of AUTH_ISSUER were not read: %s", error)
+        if not self._keys:
+            raise IssuerUnavailable("its keys were never read")
+
+    async def _refresh_beside(self) -> None:
+        try:
+            await self._refresh()
+        finally:
+            self._refreshing = None
+
+
+async def _get(client: httpx.AsyncClient, url: str) -> dict[str, Any]:
+    """Return the JSON object at an address. Raises IssuerUnavailable."""
+    try:
+        async with client.stream("GET", url) as answer:
+            if answer.status_code != 200:
+                raise IssuerUnavailable(f"{url}: HTTP {answer.status_code}")
+            body = b""
+            async for chunk in answer.aiter_bytes():
+                body += chunk
+                if len(body) > MAX_BYTES:
+                    raise IssuerUnavailable(f"{url}: more than {MAX_BYTES} bytes")
+        value = json.loads(body)
+    except (httpx.HTTPError, httpx.InvalidURL, ValueError, RecursionError) as error:
+        raise IssuerUnavailable(f"{url}: {describe(error)}") from None
+    if not isinstance(value, dict):
+        raise IssuerUnavailable(f"{url}: no JSON object")
+    return value

@@ -1,0 +1,82 @@
+"""How many turns and tokens an actor may use, per minute and per day of UTC."""
+
+import logging
+import time
+from typing import Protocol
+
+from cachetools import TTLCache
+
+from .settings import AuthSettings
+
+log = logging.getLogger(__name__)
+MINUTE, DAY = 60, 86_400
+PERIODS = {MINUTE: "minute", DAY: "day"}
+MAX_COUNTERS = 100_000  # of one process; then those that were used least recently start again
+
+
+class CountersUnavailable(Exception):
+    """The counters did not answer; the message says why, without secrets."""
+
+
+class Counters(Protocol):
+    """Numbers that grow, and are forgotten after some time."""
+
+    async def add(self, name: str, number: int, seconds: int) -> int:
+        """Add to a number, which is kept for so many seconds, and return it.
+
+        Raises CountersUnavailable.
+        """
+
+
+class InProcess:
+    """Counters of this process."""
+
+    def __init__(self) -> None:
+        self._caches: dict[int, TTLCache[str, int]] = {
+            seconds: TTLCache(MAX_COUNTERS, seconds) for seconds in PERIODS
+        }
+
+    async def add(self, name: str, number: int, seconds: int) -> int:
+        cache = self._caches[seconds]
+        cache[name] = cache.get(name, 0) + number
+        return cache[name]
+
+
+class Limits:
+    """The limits of every actor. Without their counters, turns run all the same."""
+
+    def __init__(self, settings: AuthSettings) -> None:
+        self.counters: Counters = InProcess()
+        turns = {MINUTE: settings.actor_turns_per_minute, DAY: settings.actor_turns_per_day}
+        tokens = {MINUTE: settings.actor_tokens_per_minute, DAY: settings.actor_tokens_per_day}
+        self._turns = {seconds: most for seconds, most in turns.items() if most}
+        self._tokens = {seconds: most for seconds, most in tokens.items() if most}
+
+    async def begin(self, actor: str) -> tuple[str, int] | None:
+        """Count a turn, or return what the actor has used up, and for how many seconds."""
+        now = time.time()
+        for seconds, most in self._tokens.items():
+            if await self._add(actor, "tokens", 0, seconds, now) >= most:
+                return _used("tokens", most, seconds, now)
+        for seconds, most in self._turns.items():
+            if await self._add(actor, "turns", 1, seconds, now) > most:
+                return _used("turns", most, seconds, now)
+        return None
+
+    async def end(self, actor: str, tokens: int) -> None:
+        """Count the tokens of a turn, also of one that failed."""
+        now = time.time()
+        for seconds in self._tokens if tokens else {}:
+            await self._add(actor, "tokens", tokens, seconds, now)
+
+    async def _add(self, actor: str, what: str, number: int, seconds: int, now: float) -> int:
+        name = f"{what}:{seconds}:{int(now // seconds)}:{actor}"
+        try:
+            return await self.counters.add(name, number, seconds)
+        except CountersUnavailable as error:
+            log.warning("an actor was not limited: %s", error)
+            return 0
+
+
+def _used(what: str, most: int, seconds: int, now: float) -> tuple[str, int]:
+    return f"{most} {what} per {PERIODS[seconds]}", int(seconds - now % seconds) + 1

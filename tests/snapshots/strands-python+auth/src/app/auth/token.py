@@ -1,0 +1,80 @@
+"""Verifies bearer tokens (RFC 6750) that are JSON Web Tokens (RFC 7519), and reads their actor."""
+
+import re
+from hashlib import sha256
+from typing import Any
+
+import jwt
+from jwt.exceptions import PyJWTError
+
+from ..contract import ACTOR_ID
+from .keys import ALGORITHMS, Keys
+from .settings import AuthSettings
+
+LEEWAY_SECONDS = 60  # by how much clocks may differ
+HASHED = "sha256-"
+
+
+class InvalidToken(Exception):
+    """The token is not accepted; the message says why, and nothing of the token."""
+
+
+class Tokens:
+    """Verifies the tokens of one issuer."""
+
+    def __init__(self, settings: AuthSettings, keys: Keys) -> None:
+        self._settings, self._keys = settings, keys
+        self._audiences = {*re.findall("[^, ]+", settings.auth_audience)}
+
+    async def actor_of(self, token: str) -> str:
+        """Return the actor of a token. Raises InvalidToken and IssuerUnavailable."""
+        claims = await self._verify(token)
+        name = self._settings.auth_actor_claim
+        value = claims.get(name)
+        if not isinstance(value, str) or not value:
+            raise InvalidToken(f"it has no claim {name}")
+        return actor_id(value)
+
+    async def _verify(self, token: str) -> dict[str, Any]:
+        try:
+            head = jwt.get_unverified_header(token)
+            algorithm, id = head.get("alg"), head.get("kid")
+            if algorithm not in ALGORITHMS:
+                raise InvalidToken("it is signed in a way that is not accepted")
+            key = await self._keys.find(id, algorithm)
+            if key is None:
+                raise InvalidToken("its key is not one of the issuer")
+            claims: dict[str, Any] = jwt.decode(
+                token,
+                key,
+                algorithms=[algorithm],
+                issuer=self._settings.auth_issuer,
+                leeway=LEEWAY_SECONDS,
+                options={"require": ["exp", "iss"], "verify_aud": False},
+            )
+        except PyJWTError as error:
+            raise InvalidToken(WHY.get(type(error).__name__, "it is not valid")) from None
+        # Some issuers, such as Amazon Cognito, name the client of an access token instead.
+        audience = claims.get("aud", claims.get("client_id"))
+        named = audience if isinstance(audience, list) else [audience]
+        if not self._audiences & {it for it in named if isinstance(it, str)}:
+            raise InvalidToken("it is for another audience")
+        return claims
+
+
+WHY = {
+    "ExpiredSignatureError": "it has expired",
+    "ImmatureSignatureError": "it is not valid yet",
+    "InvalidIssuerError": "it is of another issuer",
+    "InvalidSignatureError": "its signature is wrong",
+    "MissingRequiredClaimError": "it lacks exp or iss",
+}
+
+
+def actor_id(value: str) -> str:
+    """Return a claim as an actor id: as it is, or the SHA-256 of what is not one.
+
+    Nobody can choose a claim that looks like the hash of another one.
+    """
+    is_id = re.fullmatch(ACTOR_ID, value) and "/" not in value and not value.startswith(HASHED)
+    return value if is_id else f"{HASHED}{sha256(value.encode('utf-8', 'replace')).hexdigest()}"

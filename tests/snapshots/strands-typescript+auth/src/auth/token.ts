@@ -1,0 +1,77 @@
+// Verifies bearer tokens (RFC 6750) that are JSON Web Tokens (RFC 7519), and reads their actor.
+
+import { createHash } from 'node:crypto'
+
+import { errors, type JWTPayload, jwtVerify } from 'jose'
+
+import { ACTOR_ID } from '../contract.ts'
+import { ALGORITHMS, IssuerUnavailable, type Keys } from './keys.ts'
+import type { AuthSettings } from './settings.ts'
+
+const LEEWAY_SECONDS = 60 // by how much clocks may differ
+const HASHED = 'sha256-'
+
+/** The token is not accepted; the message says why, and nothing of the token. */
+export class InvalidToken extends Error {}
+
+/** Verifies the tokens of one issuer. */
+export class Tokens {
+  readonly #settings: AuthSettings
+  readonly #keys: Keys
+  readonly #audiences: readonly string[]
+
+  constructor(settings: AuthSettings, keys: Keys) {
+    this.#settings = settings
+    this.#keys = keys
+    this.#audiences = settings.authAudience.match(/[^, ]+/g) ?? []
+  }
+
+  /** Return the actor of a token. Throws InvalidToken and IssuerUnavailable. */
+  async actorOf(token: string): Promise<string> {
+    const { authActorClaim: name } = this.#settings
+    const value = (await this.#verify(token))[name]
+    if (typeof value !== 'string' || !value) throw new InvalidToken(`it has no claim ${name}`)
+    return actorId(value)
+  }
+
+  async #verify(token: string): Promise<JWTPayload> {
+    try {
+      const { payload } = await jwtVerify(token, this.#keys.find, {
+        algorithms: ALGORITHMS,
+        issuer: this.#settings.authIssuer,
+        clockTolerance: LEEWAY_SECONDS,
+        requiredClaims: ['exp'],
+      })
+      // Some issuers, such as Amazon Cognito, name the client of an access token instead.
+      const audience = payload.aud ?? payload.client_id
+      const named = Array.isArray(audience) ? audience : [audience]
+      if (named.some((one) => this.#audiences.includes(one as string))) return payload
+    } catch (error) {
+      if (error instanceof IssuerUnavailable) throw error
+      throw new InvalidToken(reasonOf(error))
+    }
+    throw new InvalidToken('it is for another audience')
+  }
+}
+
+function reasonOf(error: unknown): string {
+  if (error instanceof errors.JWTExpired) return 'it has expired'
+  if (error instanceof errors.JWSSignatureVerificationFailed) return 'its signature is wrong'
+  if (error instanceof errors.JWKSNoMatchingKey) return 'its key is not one of the issuer'
+  if (error instanceof errors.JWKSMultipleMatchingKeys) return 'its key is not one of the issuer'
+  if (error instanceof errors.JOSEAlgNotAllowed) return 'it is signed in a way that is not accepted'
+  if (!(error instanceof errors.JWTClaimValidationFailed)) return 'it is not valid'
+  if (error.reason === 'missing') return 'it lacks exp or iss'
+  return error.claim === 'iss' ? 'it is of another issuer' : 'it is not valid yet'
+}
+
+/**
+ * Return a claim as an actor id: as it is, or the SHA-256 of what is not one.
+ *
+ * Nobody can choose a claim that looks like the hash of another one.
+ */
+export function actorId(value: string): string {
+  const isId = ACTOR_ID.test(value) && !value.includes('/') && !value.startsWith(HASHED)
+  const hash = () => createHash('sha256').update(value.toWellFormed()).digest('hex')
+  return isId ? value : HASHED + hash()
+}
