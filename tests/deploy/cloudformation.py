@@ -18,6 +18,8 @@ CREATED = {
     "Runtime.AgentRuntimeArn": (
         f"arn:aws:bedrock-agentcore:{REGION}:{ACCOUNT}:runtime/my_agent-0123456789"
     ),
+    "Runtime.AgentRuntimeId": "my_agent-0123456789",
+    "Runtime.AgentRuntimeVersion": "7",
     "Memory.MemoryArn": f"arn:aws:bedrock-agentcore:{REGION}:{ACCOUNT}:memory/{MEMORY}",
     "Memory.MemoryId": MEMORY,
     "DataSource.DataSourceId": "DS12345678",
@@ -55,11 +57,21 @@ class Stack:
         self.parameters = self.declared["Parameters"]
         assert parameters.keys() <= self.parameters.keys(), "a parameter is not declared"
         given = {name: it.get("Default") for name, it in self.parameters.items()} | parameters
-        self._known = CREATED | given | {"AWS::NoValue": None}
+        lists = [name for name, it in self.parameters.items() if "List" in it["Type"]]
+        split = {name: [it for it in str(given[name]).split(",") if it] for name in lists}
+        self._known = CREATED | given | split | {"AWS::NoValue": None}
         for name, value in given.items():
             assert value is not None, f"the parameter {name} is required"
             allowed = self.parameters[name].get("AllowedPattern", ".*")
             assert re.fullmatch(allowed, value), f"{name} may not be {value}"
+
+    @property
+    def resources(self) -> dict[str, Any]:
+        """The resources that are made."""
+        declared: dict[str, Any] = self.declared["Resources"]
+        tested = {name: it.get("Condition") for name, it in declared.items()}
+        made = {n for n, it in tested.items() if not it or self._resolve({"If": [it, True, False]})}
+        return {name: it for name, it in declared.items() if name in made}
 
     def properties(self, name: str) -> dict[str, Any]:
         """The properties of a resource."""
@@ -89,8 +101,14 @@ class Stack:
             case {"Ref": name} | {"GetAtt": name}:
                 return self._known[name]
             case {"If": [condition, one, other]}:
-                tested, wanted = self.declared["Conditions"][condition]["Equals"]
-                return self._resolve(one if self._resolve(tested) == wanted else other)
+                holds = self._resolve(self.declared["Conditions"][condition])
+                return self._resolve(one if holds else other)
+            case {"Equals": [one, other]}:
+                return self._resolve(one) == self._resolve(other)
+            case {"Not": [condition]}:
+                return not self._resolve(condition)
+            case {"Join": [between, parts]}:
+                return str(between).join(self._resolve(parts))
             case {"Sub": text}:
                 return re.sub(r"\$\{(.+?)\}", lambda match: self._known[match[1]], text)
             case dict():

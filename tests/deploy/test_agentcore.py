@@ -19,6 +19,7 @@ import boto3
 import botocore.session
 import httpx
 import pytest
+import yaml
 from botocore.awsrequest import AWSResponse
 from botocore.exceptions import ClientError
 from urllib3 import HTTPResponse
@@ -134,6 +135,8 @@ def test_aws_accepts_the_resources(name: str) -> None:
     assert created["agentRuntimeArtifact"] == {"containerConfiguration": {"containerUri": IMAGE}}
     assert created["protocolConfiguration"] == {"serverProtocol": "HTTP"}
     assert "resolve:" not in json.dumps(created).replace("{{resolve:secretsmanager:", "")
+    assert created["networkConfiguration"] == {"networkMode": "PUBLIC"}
+    assert stack.resources.keys().isdisjoint({"Stable"})
     if stack_of(project_of(name)).environment.get("AUTH_ISSUER"):
         jwt = created["authorizerConfiguration"]["customJWTAuthorizer"]
         assert jwt == {
@@ -153,6 +156,54 @@ def test_aws_accepts_the_resources(name: str) -> None:
 
 
 @pytest.mark.slow
+def test_parameters_bring_a_vpc_and_an_endpoint_that_stays() -> None:
+    given = {"Subnets": "subnet-0aaaaaaa,subnet-0bbbbbbb", "SecurityGroups": "sg-0aaaaaaa"}
+    stack = Stack(project_of("s3"), Image=IMAGE, StableVersion="7", **given)
+    operation = CONTROL.operation_model("CreateAgentRuntime")
+    network = request(operation.input_shape, stack.properties("Runtime"))["networkConfiguration"]
+    subnets, groups = ([*it.split(",")] for it in given.values())
+    config = {"subnets": subnets, "securityGroups": groups}
+    assert network == {"networkMode": "VPC", "networkModeConfig": config}
+    operation = CONTROL.operation_model("CreateAgentRuntimeEndpoint")
+    endpoint = request(operation.input_shape, stack.properties("Stable"))
+    assert (endpoint["name"], endpoint["agentRuntimeVersion"]) == ("stable", "7")
+    assert "Stable" in stack.resources
+
+
+@pytest.mark.slow
+def test_the_workflow_deploys_without_a_key(tmp_path: Path) -> None:
+    project = project_of("bedrock")
+    workflow = yaml.safe_load((project / ".github" / "workflows" / "deploy.yml").read_text())
+    assert workflow["permissions"] == {"contents": "read", "id-token": "write"}
+    assert "secrets." not in json.dumps(workflow)
+    (job,) = workflow["jobs"].values()
+    steps = [step["run"] for step in job["steps"] if "run" in step]
+    script = "\n".join([*steps[:2], f"source {tmp_path / 'github'}", steps[2]])
+    replies = {
+        "ecr describe-repositories": {
+            "repositories": [{"repositoryUri": f"{commands.REGISTRY}/my-agent"}]
+        },
+        "ecr get-login-password": "password",
+        "-sSf -H": '{"count":1,"value":"e.y.j"}',
+    }
+    given = {
+        "ACTIONS_ID_TOKEN_REQUEST_TOKEN": "t",
+        "ACTIONS_ID_TOKEN_REQUEST_URL": "https://tokens.example.com/?a=b",
+        "AWS_WEB_IDENTITY_TOKEN_FILE": str(tmp_path / "token"),
+        "GITHUB_ENV": str(tmp_path / "github"),
+        "GITHUB_SHA": "0123abc",
+    }
+    calls = commands.run(script, tmp_path, replies, **given)
+    assert (tmp_path / "token").read_text().strip() == "e.y.j"
+    image = f"{commands.REGISTRY}/my-agent:0123abc"
+    built = [it.words for it in calls if it.words[0] == "docker"]
+    assert [words[1] for words in built] == ["login", "build", "push"]
+    assert built[2][2] == image
+    (deployed,) = [it for it in calls if it.name == "cloudformation deploy"]
+    assert commands.given_to(deployed)["parameter-overrides"] == [f"Image={image}"]
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("name", RENDERS)
 def test_the_commands_of_the_readme_are_those_of_aws(name: str, tmp_path: Path) -> None:
     project = project_of(name)
@@ -168,6 +219,9 @@ def test_the_commands_of_the_readme_are_those_of_aws(name: str, tmp_path: Path) 
     deployed = named["cloudformation deploy"]
     (stack_name,) = deployed["stack-name"]
     assert named["cloudformation delete-stack"] == {"StackName": stack_name}
+    deleted = {it["SecretId"] for of, it in given if of == "secretsmanager delete-secret"}
+    created = {it["Name"] for of, it in given if of == "secretsmanager create-secret"}
+    assert deleted == {it for it in created if it.startswith("my-agent/")}, "others may share it"
     assert (project / deployed["template-file"][0]).is_file()
     assert deployed["capabilities"] == ["CAPABILITY_IAM"]
     stack = Stack(project, **dict(it.split("=", 1) for it in deployed["parameter-overrides"]))

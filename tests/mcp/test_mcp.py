@@ -240,7 +240,8 @@ LINES = [
 ]
 
 
-@pytest.mark.parametrize("target", IN_ONE)
+@pytest.mark.full
+@pytest.mark.parametrize("target", ROWS)
 def test_a_hostile_server_costs_one_clear_line_and_no_turn(target: Target, tmp_path: Path) -> None:
     names = ("grows", "odd", "many", "silent", "rubbish", "ends", "list")
     kinds = {name: hostile(name, tmp_path) for name in names}

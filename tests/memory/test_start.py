@@ -12,6 +12,7 @@ from tests.memory.agents import SETTINGS, Agent
 from tests.slow_modules import slow_modules
 
 
+@pytest.mark.full
 @pytest.mark.usual("strands-python-alone")
 def test_the_first_turn_recalls_where_modules_load_slowly(
     resting: Agent, who: str, tmp_path: Path

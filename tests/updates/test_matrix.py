@@ -27,7 +27,6 @@ SAMPLES = {
         "strands-python+valkey+agentcore",
         "strands-typescript+s3",
         "vercel-python",
-        "vercel-typescript+valkey",
     },
 }
 UNTOUCHED = {"strands-python", "vercel-typescript+valkey"}

@@ -180,9 +180,8 @@ def test_an_adapter_that_an_update_took_away_comes_back_by_the_command_that_is_s
         server.stop()
 
 
-@pytest.mark.parametrize(
-    "name", ["strands-typescript", pytest.param("vercel-python", marks=pytest.mark.full)]
-)
+@pytest.mark.full
+@pytest.mark.parametrize("name", ["strands-typescript", "vercel-python"])
 def test_values_of_an_owner_are_never_replaced_by_those_of_the_template(
     name: str, history: History, backing: Backing, tmp_path: Path
 ) -> None:
