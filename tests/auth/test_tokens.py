@@ -86,7 +86,13 @@ def test_what_is_no_token_of_the_issuer_is_refused(server: Server, issuer: Issue
     own = issuer.token("ada")
     head, _, signature = own.split(".")
     tokens = {
-        "it is not valid": ["garbage", "a.b.c", f"{head}.{encoded({'sub': 'ada'})}", "x" * 9000],
+        "it is not valid": [
+            issuer.token("ada", head={"crit": ["x"], "x": 1}),
+            "garbage",
+            "a.b.c",
+            f"{head}.{encoded({'sub': 'ada'})}",
+            "x" * 9000,
+        ],
         "it is signed in a way that is not accepted": [
             issuer.unsigned("ada"),
             issuer.of_public_key("ada"),
@@ -198,7 +204,7 @@ def test_an_issuer_that_was_never_reached_is_asked_again(fleet: Fleet, own_issue
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"AUTH_ISSUER": ""}, "AUTH_ISSUER is not set: callers are not verified."),
+        ({"AUTH_ISSUER": ""}, "AUTH_ISSUER is not set: with a model, `serve` needs it"),
         ({"AUTH_AUDIENCE": ""}, "AUTH_AUDIENCE is not set: tokens for other services would be"),
         ({"API_TOKEN": "x" * 40}, "Tokens of AUTH_ISSUER take the place of API_TOKEN"),
         ({"AUTH_ISSUER": "http://example.com"}, "an https address"),

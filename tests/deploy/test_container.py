@@ -147,6 +147,11 @@ def test_compose_has_two_replicas_a_store_and_health(target: str, store: str) ->
     assert proxy["ports"] == ["127.0.0.1:${PORT:-8080}:8080"]
     for one in services.values():
         assert one.get("build") == "." or re.search(r":[0-9]", one["image"])
+        assert one["cap_drop"] == ["ALL"]
+        assert one["security_opt"] == ["no-new-privileges:true"]
+        assert one["mem_limit"]
+        assert one["pids_limit"]
+    assert proxy["read_only"]
 
 
 def test_without_a_store_nothing_is_composed() -> None:

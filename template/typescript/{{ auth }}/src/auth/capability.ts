@@ -8,7 +8,7 @@ import type { IncomingMessage, RequestListener, ServerResponse } from 'node:http
 
 import { Capability } from '../capability.ts'
 import { ACTOR_HEADERS, AgentError, type Turn } from '../contract.ts'
-import { diagnostic, type Finding } from '../findings.ts'
+import { CommandError, diagnostic, type Finding } from '../findings.ts'
 import { log } from '../log.ts'
 import { IssuerUnavailable, Keys } from './keys.ts'
 import { Limits } from './limits.ts'
@@ -16,7 +16,7 @@ import type { AuthSettings } from './settings.ts'
 import { InvalidToken, Tokens } from './token.ts'
 
 const NAMES = ACTOR_HEADERS.map((name) => name.toLowerCase())
-const UNSET = 'AUTH_ISSUER is not set: callers are not verified'
+const UNSET = 'AUTH_ISSUER is not set: with a model, `serve` needs it, or API_TOKEN.'
 const ALONE = 'Tokens of AUTH_ISSUER take the place of API_TOKEN: unset one of them.'
 const NO_AUDIENCE = 'AUTH_AUDIENCE is not set: tokens for other services would be accepted.'
 
@@ -40,7 +40,7 @@ export class Auth extends Capability<AuthSettings> {
   override check(): Finding[] {
     if (this.#problem) return [diagnostic('SET-AUTH_ISSUER', this.#problem)]
     if (this.settings.authIssuer) return []
-    return [diagnostic('SET-AUTH_ISSUER', `${UNSET}.`, 'warning')]
+    return [diagnostic('SET-AUTH_ISSUER', UNSET, 'warning')]
   }
 
   override async ping(): Promise<Finding[]> {
@@ -56,11 +56,13 @@ export class Auth extends Capability<AuthSettings> {
 
   override describe(): string[] {
     const { authIssuer: issuer } = this.settings
-    return [issuer ? `Callers: by tokens of ${issuer}` : `Callers: ${UNSET}`]
+    return issuer ? [`Callers: by tokens of ${issuer}`] : []
   }
 
   override wrap(app: RequestListener): RequestListener {
-    if (!this.settings.authIssuer) return app
+    const { apiToken, authIssuer, model } = this.settings
+    if (!authIssuer && model !== 'offline' && !apiToken) throw new CommandError(UNSET)
+    if (!authIssuer) return app
     return async (request, response) => {
       await this.#bind(request, response)
       await app(request, response)
@@ -111,10 +113,8 @@ export class Auth extends Capability<AuthSettings> {
 }
 
 /** Return why the settings cannot work; '' if they can. */
-function problemOf({ apiToken, authAudience, authIssuer, model }: AuthSettings): string {
-  if (!authIssuer) {
-    return model === 'offline' || apiToken ? '' : `${UNSET}. Set it, or API_TOKEN.`
-  }
+function problemOf({ apiToken, authAudience, authIssuer }: AuthSettings): string {
+  if (!authIssuer) return ''
   if (apiToken) return ALONE
   return authAudience ? '' : NO_AUDIENCE
 }

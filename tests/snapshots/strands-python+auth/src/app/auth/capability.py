@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from secrets import token_urlsafe
 
+import click
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -24,7 +25,7 @@ from .token import InvalidToken, Tokens
 log = logging.getLogger(__name__)
 NAMES = [name.lower() for name in ACTOR_HEADERS]
 REPLACED = {"authorization", *NAMES}
-UNSET = "AUTH_ISSUER is not set: callers are not verified"
+UNSET = "AUTH_ISSUER is not set: with a model, `serve` needs it, or API_TOKEN."
 ALONE = "Tokens of AUTH_ISSUER take the place of API_TOKEN: unset one of them."
 NO_AUDIENCE = "AUTH_AUDIENCE is not set: tokens for other services would be accepted."
 
@@ -46,7 +47,7 @@ class Auth(Capability):
             return [diagnostic("SET-AUTH_ISSUER", self._problem)]
         if self.settings.auth_issuer:
             return []
-        return [diagnostic("SET-AUTH_ISSUER", f"{UNSET}.", "warning")]
+        return [diagnostic("SET-AUTH_ISSUER", UNSET, "warning")]
 
     async def ping(self) -> list[Finding]:
         try:
@@ -59,10 +60,13 @@ class Auth(Capability):
 
     def describe(self, address: str) -> list[str]:
         issuer = self.settings.auth_issuer
-        return [f"Callers: by tokens of {issuer}" if issuer else f"Callers: {UNSET}"]
+        return [f"Callers: by tokens of {issuer}"] if issuer else []
 
     def wrap(self, app: ASGIApp) -> ASGIApp:
-        if not self.settings.auth_issuer:
+        settings = self.settings
+        if not settings.auth_issuer:
+            if settings.model != "offline" and not settings.api_token:
+                raise click.ClickException(UNSET)
             return app
 
         async def bound(scope: Scope, receive: Receive, send: Send) -> None:
@@ -120,8 +124,7 @@ class Auth(Capability):
 def _problem(settings: AuthSettings) -> str:
     """Return why the settings cannot work, or ""."""
     if not settings.auth_issuer:
-        is_safe = settings.model == "offline" or settings.api_token
-        return "" if is_safe else f"{UNSET}. Set it, or API_TOKEN."
+        return ""
     if settings.api_token:
         return ALONE
     return "" if settings.auth_audience else NO_AUDIENCE
