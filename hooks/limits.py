@@ -17,6 +17,7 @@ LINES = {
 MORE_LINES = {
     "memory: agentcore-and-knowledge-base": {"python": 580, "typescript": 665},
     "agentcore": {"python": 280, "typescript": 280},
+    "kubernetes": {"python": 390, "typescript": 390},
     "container": {"python": 140, "typescript": 140},
     "tracing": {"python": 165, "typescript": 150},
     "auth": {"python": 560, "typescript": 560},

@@ -30,6 +30,7 @@ def renders(target: str) -> Iterator[tuple[str, dict[str, Any]]]:
     both = "agentcore-and-knowledge-base"
     yield f"{target}+valkey+agentcore+knowledge-base", {**valkey, "long_term_memory": both}
     yield f"{target}+valkey+container", {**valkey, "deploy": "container"}
+    yield f"{target}+valkey+kubernetes", {**valkey, "deploy": "kubernetes"}
     for extra in EXTRAS:
         yield f"{target}+{extra}", {"target": target, "extras": [extra]}
 

@@ -60,6 +60,7 @@ SECTIONS = {
     "Long-term memory": 49,
     "MCP servers": 42,
     "On Amazon Bedrock AgentCore": 70,
+    "On Kubernetes": 32,
     "The page": 20,
     "Traces": 25,
     "useChat": 68,

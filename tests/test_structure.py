@@ -40,6 +40,7 @@ BELOW = {
     "compaction": {"core"},
     "fallback": {"core"},
     "chat_route": {"core"},
+    "metrics": {"core"},
     "page": {"core", "chat_route"},
 }
 # A room of modules that have no folder.

@@ -1,0 +1,1 @@
+"""What a cluster is told of the load."""
