@@ -54,9 +54,12 @@ class Receiver:
 
     spans: list[Span] = field(default_factory=list)
     origin: str = ""
+    resource: dict[str, str] = field(default_factory=dict)  # of the process that sent last
 
     def take(self, body: bytes) -> None:
         for resource in ExportTraceServiceRequest.FromString(body).resource_spans:
+            sent = resource.resource.attributes
+            self.resource = {it.key: it.value.string_value for it in sent}
             for scope in resource.scope_spans:
                 self.spans += [read(span) for span in scope.spans]
 
@@ -169,6 +172,12 @@ def server(start: Any, receiver: Receiver) -> Server:
     return server
 
 
+def lines_of(server: Server, chat: Chat) -> list[str]:
+    """The trace that each line of the log about a session names."""
+    lines = [line for line in server.log.splitlines() if f"session {chat.session}: " in line]
+    return [line.rpartition(" trace=")[2] for line in lines]
+
+
 def test_a_turn_is_a_span_and_what_it_calls_is_below_it(
     server: Server, provider: Provider, receiver: Receiver
 ) -> None:
@@ -201,6 +210,10 @@ def test_a_turn_is_a_span_and_what_it_calls_is_below_it(
     for one in [turn, *below]:
         assert CANARY not in one.text
         assert "helpful assistant" not in one.text
+    assert lines_of(server, chat) == [turn.trace]
+    for name in ("service.instance.id", "telemetry.sdk.language"):
+        assert receiver.resource[name]
+    assert receiver.resource["service.name"] == "my-agent"
 
 
 def test_calls_of_the_session_store_are_below_the_turn(
@@ -233,6 +246,7 @@ def test_a_failed_turn_has_the_type_of_its_error(
     for one in [turn, *below]:
         assert CANARY not in one.text
         assert DETAIL not in one.text
+    assert {*lines_of(server, chat)} == {turn.trace}
 
 
 def test_no_text_of_the_model_is_exported(

@@ -1,5 +1,6 @@
 // Traces by OpenTelemetry: a span for each turn; below it model calls, tools, store and memory.
 
+import { randomUUID } from 'node:crypto'
 import { readFileSync } from 'node:fs'
 import type { RequestListener } from 'node:http'
 import { join } from 'node:path'
@@ -12,6 +13,7 @@ import type { Turn } from '../contract.ts'
 import { log } from '../log.ts'
 import { withoutPassword } from '../settings.ts'
 import { instrument, scope } from './adapter.ts'
+import { currentTrace, nameTraces, outsideTurns, rememberTrace } from './log_lines.ts'
 import { withoutContent } from './redaction.ts'
 import { turnSpan } from './spans.ts'
 
@@ -35,6 +37,7 @@ export class Tracing extends Capability {
       if (!endpoint()) return
       this.#flush = await setExporter()
     }
+    nameTraces()
     const provider = proxy.getDelegate()
     const content = process.env[CAPTURE]?.toLowerCase() ?? ''
     if (!['true', '1', 'span_only', 'span_and_event'].includes(content)) {
@@ -58,7 +61,13 @@ export class Tracing extends Capability {
   }
 
   override around(turn: Turn, run: () => Promise<unknown>): Promise<unknown> {
-    return turnSpan(turn, run)
+    let id = ''
+    const running = turnSpan(turn, () => {
+      id = currentTrace()
+      return run()
+    })
+    rememberTrace(id) // the last line of a turn comes after its span
+    return running
   }
 
   /** Continue the traces of callers, as their header `traceparent` says. */
@@ -79,7 +88,7 @@ function endpoint(): string {
 /** Set a provider that exports spans, and return what flushes them; a failure is one warning. */
 async function setExporter(): Promise<() => Promise<void>> {
   const { OTLPTraceExporter } = await import('@opentelemetry/exporter-trace-otlp-proto')
-  const { detectResources, envDetector, resourceFromAttributes } =
+  const { defaultResource, detectResources, envDetector, resourceFromAttributes } =
     await import('@opentelemetry/resources')
   const { BatchSpanProcessor, NodeTracerProvider } = await import('@opentelemetry/sdk-trace-node')
   const exporter = new OTLPTraceExporter()
@@ -89,14 +98,17 @@ async function setExporter(): Promise<() => Promise<void>> {
     send(spans, (result) => {
       if (result.code !== 0 && !isFailing) {
         const where = withoutPassword(endpoint())
-        log('WARNING', `Traces: ${where} is not accepting spans; turns continue`)
+        const what = `Traces: ${where} is not accepting spans; turns continue`
+        outsideTurns(() => log('WARNING', what))
       }
       isFailing = result.code !== 0
       done(result)
     })
-  const { name } = JSON.parse(readFileSync(MANIFEST, 'utf8'))
-  const named = resourceFromAttributes({ 'service.name': name })
-  const resource = named.merge(detectResources({ detectors: [envDetector] }))
+  const { name, version } = JSON.parse(readFileSync(MANIFEST, 'utf8'))
+  const own = { 'service.name': name, 'service.version': version }
+  const named = resourceFromAttributes({ ...own, 'service.instance.id': randomUUID() })
+  const given = detectResources({ detectors: [envDetector] })
+  const resource = defaultResource().merge(named).merge(given)
   const spanProcessors = [new BatchSpanProcessor(exporter)]
   const provider = new NodeTracerProvider({ resource, spanProcessors })
   provider.register()

@@ -4,8 +4,10 @@ import asyncio
 import logging
 import os
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
+from importlib.metadata import PackageNotFoundError, version
 from typing import Any
+from uuid import uuid4
 
 from opentelemetry import context, propagate, trace
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -14,6 +16,7 @@ from ..capability import Capability
 from ..contract import Turn
 from ..settings import without_password
 from .adapter import SCOPE, instrument
+from .log_lines import name_traces, remember_trace
 from .redaction import without_content
 from .spans import turn_span
 
@@ -34,6 +37,7 @@ class Tracing(Capability):
             if not _endpoint():
                 return
             _export(self.settings.project_name)
+        name_traces()
         provider: Any = trace.get_tracer_provider()
         switch = os.environ.get("OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT", "")
         if switch.lower() not in {"true", "1", "span_only", "span_and_event"}:
@@ -71,6 +75,7 @@ class Tracing(Capability):
     @asynccontextmanager
     async def around(self, turn: Turn) -> AsyncIterator[None]:
         with turn_span(turn):
+            remember_trace()
             yield
 
     async def close(self) -> None:
@@ -107,7 +112,12 @@ def _export(service: str) -> None:
             self.is_failing = is_failing
             return result
 
-    named = Resource({"service.name": service})
+    usual = Resource.create().attributes  # with the name and version of the SDK
+    sdk = {name: value for name, value in usual.items() if name.startswith("telemetry.")}
+    own = {"service.name": service, "service.instance.id": str(uuid4())}
+    with suppress(PackageNotFoundError):
+        own["service.version"] = version(service)
+    named = Resource({**sdk, **own})
     resource = named.merge(OTELResourceDetector().detect())
     provider = TracerProvider(resource=resource, shutdown_on_exit=False)
     provider.add_span_processor(BatchSpanProcessor(Exporter()))

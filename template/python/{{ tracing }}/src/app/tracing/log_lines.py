@@ -1,0 +1,32 @@
+"""The trace of a turn at the end of each of its log lines."""
+
+import logging
+from contextvars import ContextVar
+from typing import Any
+
+from opentelemetry import trace
+
+_make = logging.getLogRecordFactory()
+_of_turn: ContextVar[str] = ContextVar("trace", default="")
+
+
+def name_traces() -> None:
+    """Let each line of the log end in the trace that it belongs to."""
+    logging.setLogRecordFactory(_record)
+
+
+def remember_trace() -> None:
+    """Let the lines that follow the current span in its task name its trace, too."""
+    _of_turn.set(_trace())
+
+
+def _trace() -> str:
+    current = trace.get_current_span().get_span_context()
+    return trace.format_trace_id(current.trace_id) if current.is_valid else _of_turn.get()
+
+
+def _record(*args: Any, **kwargs: Any) -> logging.LogRecord:
+    record = _make(*args, **kwargs)
+    if id := _trace():
+        record.msg = f"{record.msg} trace={id}"
+    return record
