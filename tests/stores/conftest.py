@@ -44,6 +44,7 @@ def pytest_configure(config: pytest.Config) -> None:
         "spread: each language with each store; the others are full",
         "one_each: each target with one store; the others are full",
         "stores(*names): the stores that a test is about",
+        "about(what): as in tests/conformance, whose fixtures are used here",
     ):
         config.addinivalue_line("markers", line)
 

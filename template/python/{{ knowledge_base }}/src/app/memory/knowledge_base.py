@@ -59,7 +59,7 @@ class KnowledgeBase:
         self, who: Who, namespace: Namespace, query: str, limit: int, metadata: Metadata
     ) -> list[Record]:
         wanted = {**metadata, "namespace": namespace.path}
-        filters = [{"equals": {"key": key, "value": value}} for key, value in wanted.items()]
+        filters: list[Any] = [{"equals": {"key": k, "value": v}} for k, v in wanted.items()]
         filter = filters[0] if len(filters) == 1 else {"andAll": filters}
         search = {"numberOfResults": limit, "filter": filter}
         kind = f"{self.config.search}SearchConfiguration"
