@@ -178,6 +178,7 @@ def test_at_most_seven_questions_are_asked() -> None:
     assert len(ASKED) <= 7
 
 
+@pytest.mark.slow
 def test_every_choice_of_a_question_is_rendered_by_a_variant() -> None:
     recorded: dict[str, set[object]] = {name: set() for name in CHOICES}
     for answers in VARIANTS.values():
