@@ -132,10 +132,14 @@ def test_a_copy_follows_its_session_until_it_is_continued(
     assert f"1 session ended, and now the copies, too: {three.session}" in said
     assert others.snapshot(three.session) is None
 
-    # What only the other store has is nothing to this one.
+    # What only the other store has is nothing to this one. It goes on there, though no turn has
+    # ended: a call waits for an approval, and all that was known of the session is kept.
     value = json.loads(others.read(two.session) or b"")
-    del value["app_data"]["copied"]
+    value["app_data"]["pending"] = {"calls": []}
     others.write(two.session, json.dumps(value).encode())
+    assert two.say("Three.", headers=JSON).turn == 3
+    assert "1 session continued there" in run(home, "--to", "others")
+    assert others.turns(two.session) == 2
     assert two.end().status == 200
     assert run(home, "--to", "others", "--end") == "0 sessions copied, 1 had not changed."
     assert others.turns(two.session) == 2
@@ -147,6 +151,35 @@ def test_a_copy_follows_its_session_until_it_is_continued(
     assert said == f"Error: session {one.session} was not copied: it is unreadable"
     said = run(home, two.session, "--to", "others")
     assert said.splitlines()[1].startswith("1 session continued there, and left as they are: ")
+
+
+@pytest.mark.stores("valkey", "s3")
+@pytest.mark.one_each
+def test_a_copy_never_goes_back_to_an_earlier_turn(agents: Agents, provider: Provider) -> None:
+    """Somebody may continue it while it is brought up to date."""
+    home = agents.home()
+    chat = Chat(agents.fresh(home, **KEPT).server, provider)
+    others, seen, stop = beside(home), set[int](), threading.Event()
+    for number in range(1, 4):
+        assert chat.say(f"Turn {number}.", headers=JSON).turn == number
+    run(home, "--to", "others")
+    assert len(others.checkpoints(chat.session)) == CHECKPOINTS
+    for number in range(4, 7):
+        assert chat.say(f"Turn {number}.", headers=JSON).turn == number
+
+    def watch() -> None:
+        while not stop.is_set():
+            seen.add(others.turns(chat.session))
+
+    thread = threading.Thread(target=watch)
+    thread.start()
+    try:
+        run(home, "--to", "others")
+    finally:
+        stop.set()
+        thread.join()
+    assert seen <= {3, 6}
+    assert others.turns(chat.session) == 6
 
 
 @pytest.mark.stores("valkey")

@@ -10,7 +10,7 @@ import { ACTOR_ID, ERRORS, SESSION_ID } from '../contract.ts'
 import { CommandError, refuseErrors } from '../findings.ts'
 import { Conflict, type DurableStore, StoreUnavailable, Unsupported, UUID7 } from './base.ts'
 import { Store } from './capability.ts'
-import { Copy, MARK } from './copying.ts'
+import { Copy } from './copying.ts'
 import { SessionFiles } from './files.ts'
 import type { StoreSettings } from './settings.ts'
 import { ownerOf, readSnapshot, UNREADABLE } from './snapshot.ts'
@@ -110,7 +110,6 @@ async function restore(load: LoadCapabilities, session: string, checkpoint = '')
       const value = JSON.parse(snapshot)
       // Its idempotency key would answer a new turn with the old reply.
       value.app_data = { ...value.app_data, key: null, restored_from: checkpoint }
-      delete value.app_data[MARK] // it is no copy any more
       delete value.app_data.pending // the tools of a turn that waited then may have run
       await store.save(session, JSON.stringify(value), expected)
       return value.app_data.turn

@@ -1,12 +1,14 @@
 // Copies sessions to another store, while turns run, and as often as it takes.
 //
-// A copy has a mark, which the next turn does not keep. So a later run replaces copies that nobody
-// has continued, and leaves all other sessions of that store as they are.
+// A copy has a seal: a digest of itself, which no longer fits once anything has changed it. So a
+// later run replaces copies that nobody has continued, and leaves all other sessions alone.
+
+import { createHash } from 'node:crypto'
 
 import { Conflict, type DurableStore, StoreUnavailable, Unsupported } from './base.ts'
 import { isSame } from './snapshot.ts'
 
-export const MARK = 'copied' // in the app_data of a snapshot
+const SEAL = 'copied' // in the app_data of a snapshot
 const AT_ONCE = 8
 
 /** What became of sessions, by their ids. */
@@ -72,24 +74,23 @@ export class Copy {
       if (there && this.#ends) await this.#target.end(id)
       return
     }
-    const snapshot = marked(stored.snapshot)
+    const snapshot = sealed(stored.snapshot)
     if (snapshot === null) {
       report.failed.set(id, 'it is unreadable')
       return
     }
-    const count = this.#checkpoints
-    const kept = count > 0 && there ? await this.#target.checkpoints(id) : []
-    const known = count > 0 ? (await this.#source.checkpoints(id)).slice(-count) : []
-    const missing = known.filter((name) => !kept.includes(name))
-    if (there && missing.length === 0 && isSame(there.snapshot, snapshot)) {
+    if (there && isSame(there.snapshot, snapshot)) {
       report.same.push(id)
       return
     }
     let revision = there?.revision ?? null
-    for (const name of missing) {
-      // Some stores keep a checkpoint only with a save.
-      const earlier = marked((await this.#source.loadCheckpoint(id, name)) ?? '')
-      if (earlier) revision = await this.#target.save(id, earlier, revision, name)
+    const count = this.#checkpoints
+    for (const name of count > 0 ? (await this.#source.checkpoints(id)).slice(-count) : []) {
+      const earlier = sealed((await this.#source.loadCheckpoint(id, name)) ?? '')
+      // Some stores keep a checkpoint only with a save; but an earlier turn must not be the latest
+      // again where there is a copy.
+      if (earlier && there) await this.#target.saveCheckpoint(id, earlier, name)
+      else if (earlier) revision = await this.#target.save(id, earlier, revision, name)
     }
     await this.#target.save(id, snapshot, revision)
     report.copied.push(id)
@@ -107,20 +108,31 @@ async function sessionsOf(store: DurableStore): Promise<string[]> {
 
 function isCopy(snapshot: string): boolean {
   try {
-    return JSON.parse(snapshot).app_data[MARK] === true
+    const value = JSON.parse(snapshot)
+    return value.app_data[SEAL] === sealOf(value)
   } catch {
     return false
   }
 }
 
 /** Return the snapshot of a copy; null where it is not one of a session. */
-function marked(snapshot: string): string | null {
+function sealed(snapshot: string): string | null {
   try {
     const value = JSON.parse(snapshot)
-    const { app_data } = value
-    if (typeof app_data !== 'object' || app_data === null || Array.isArray(app_data)) return null
-    return JSON.stringify({ ...value, app_data: { ...app_data, [MARK]: true } })
+    value.app_data[SEAL] = sealOf(value)
+    return JSON.stringify(value)
   } catch {
     return null
   }
+}
+
+/** Throws where a value is not a snapshot. What a store may add does not count. */
+function sealOf({ created_at, data, app_data }: any): string {
+  if (Array.isArray(app_data)) throw new TypeError('not of a session')
+  const { [SEAL]: _, ...own } = app_data
+  const parts = JSON.stringify([created_at, data.messages.slice(), own], (_name, part) => {
+    const isMapping = typeof part === 'object' && part !== null && !Array.isArray(part)
+    return isMapping ? Object.fromEntries(Object.entries(part).toSorted()) : part
+  })
+  return createHash('sha256').update(parts).digest('hex')
 }

@@ -52,8 +52,12 @@ export class SessionFiles implements DurableStore {
     return hash(JSON.stringify(latest))
   }
 
-  /** Do nothing: `save` writes both at once. */
-  async saveCheckpoint(): Promise<void> {}
+  async saveCheckpoint(sessionId: string, snapshot: string, checkpoint: string): Promise<void> {
+    const row = await this.#read(this.#path(sessionId))
+    if (!row) return
+    const checkpoints = { ...row.checkpoints, [checkpoint]: JSON.parse(snapshot) }
+    await this.#write({ ...row, checkpoints })
+  }
 
   async loadCheckpoint(sessionId: string, checkpoint: string): Promise<string | null> {
     const kept = (await this.#read(this.#path(sessionId)))?.checkpoints[checkpoint]

@@ -18,7 +18,7 @@ from ..findings import refuse_errors
 from ..settings import CoreSettings
 from .base import UUID7, Conflict, DurableStore, StoreUnavailable, Unsupported
 from .capability import Store
-from .copying import MARK, Copied, Copy
+from .copying import Copied, Copy
 from .files import SessionFiles
 from .snapshot import UNREADABLE, owner_of, read_snapshot
 
@@ -281,7 +281,6 @@ async def _restore(
     value = json.loads(snapshot)
     # Without the idempotency key: a new turn with the same key would get the old reply.
     value["app_data"] |= {"key": None, "restored_from": checkpoint}
-    value["app_data"].pop(MARK, None)  # it is no copy any more
     value["app_data"].pop("pending", None)  # the tools of a turn that waited then may have run
     await store.save(session_id, json.dumps(value, ensure_ascii=False).encode(), expected)
     return int(value["app_data"]["turn"])

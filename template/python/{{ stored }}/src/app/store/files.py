@@ -39,7 +39,9 @@ class SessionFiles:
         return found.revision if found else None
 
     async def save_checkpoint(self, session_id: str, snapshot: bytes, checkpoint: str) -> None:
-        """Do nothing: `save` writes both at once."""
+        if row := self._read(self._path(session_id)):
+            row["checkpoints"][checkpoint] = json.loads(snapshot)
+            self._write(row)
 
     async def load_checkpoint(self, session_id: str, checkpoint: str) -> bytes | None:
         row = self._read(self._path(session_id))

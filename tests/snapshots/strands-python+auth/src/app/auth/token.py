@@ -55,7 +55,7 @@ class Tokens:
         except PyJWTError as error:
             raise InvalidToken(WHY.get(type(error).__name__, "it is not valid")) from None
         # Some issuers, such as Amazon Cognito, name the client of an access token instead.
-        audience = claims.get("aud", claims.get("client_id"))
+        audience = claims.get("client_id") if claims.get("aud") is None else claims["aud"]
         named = audience if isinstance(audience, list) else [audience]
         if not self._audiences & {it for it in named if isinstance(it, str)}:
             raise InvalidToken("it is for another audience")

@@ -1,7 +1,7 @@
 """Copies sessions to another store, while turns run, and as often as it takes.
 
-A copy has a mark, which the next turn does not keep. So a later run replaces copies that nobody has
-continued, and leaves all other sessions of that store as they are.
+A copy has a seal: a digest of itself, which no longer fits once anything has changed it. So a later
+run replaces copies that nobody has continued, and leaves all other sessions of that store alone.
 """
 
 import asyncio
@@ -9,11 +9,13 @@ import json
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
+from hashlib import sha256
+from typing import Any
 
 from .base import Conflict, DurableStore, StoreUnavailable, Unsupported
 from .snapshot import is_same, parse
 
-MARK = "copied"  # in the app_data of a snapshot
+SEAL = "copied"  # in the app_data of a snapshot
 AT_ONCE = 8
 
 
@@ -65,20 +67,20 @@ class Copy:
             if there and self._ends:
                 await self._target.end(id)
             return
-        snapshot = _marked(stored.snapshot)
+        snapshot = _sealed(stored.snapshot)
         if snapshot is None:
             report.failed[id] = "it is unreadable"
             return
-        kept = await self._target.checkpoints(id) if self._checkpoints and there else []
-        known = await self._source.checkpoints(id) if self._checkpoints else []
-        missing = [name for name in known[-self._checkpoints :] if name not in kept]
-        if there and is_same(there.snapshot, snapshot) and not missing:
+        if there and is_same(there.snapshot, snapshot):
             report.same.append(id)
             return
         revision = there.revision if there else None
-        for name in missing:  # some stores keep a checkpoint only with a save
-            earlier = _marked(await self._source.load_checkpoint(id, name) or b"")
-            if earlier:
+        known = await self._source.checkpoints(id) if self._checkpoints else []
+        for name in known[-self._checkpoints :]:
+            earlier = _sealed(await self._source.load_checkpoint(id, name) or b"")
+            if earlier and there:  # an earlier turn must not be the latest again
+                await self._target.save_checkpoint(id, earlier, name)
+            elif earlier:  # some stores keep a checkpoint only with a save
                 revision = await self._target.save(id, earlier, revision, name)
         await self._target.save(id, snapshot, revision)
         report.copied.append(id)
@@ -86,15 +88,24 @@ class Copy:
 
 def _is_copy(snapshot: bytes) -> bool:
     value = parse(snapshot)
-    app_data = value.get("app_data") if isinstance(value, dict) else None
-    return isinstance(app_data, dict) and app_data.get(MARK) is True
+    try:
+        return bool(value["app_data"].pop(SEAL, None) == _seal_of(value))
+    except (TypeError, KeyError, AttributeError):
+        return False
 
 
-def _marked(snapshot: bytes) -> bytes | None:
+def _sealed(snapshot: bytes) -> bytes | None:
     """Return the snapshot of a copy, or None if it is not one of a session."""
     value = parse(snapshot)
-    app_data = value.get("app_data") if isinstance(value, dict) else None
-    if not isinstance(app_data, dict):
+    try:
+        value["app_data"].pop(SEAL, None)
+        value["app_data"][SEAL] = _seal_of(value)
+    except (TypeError, KeyError, AttributeError):
         return None
-    app_data[MARK] = True
     return json.dumps(value, ensure_ascii=False).encode("utf-8", "replace")
+
+
+def _seal_of(value: Any) -> str:
+    # Without what a store may add.
+    parts = [value.get("created_at"), value["data"]["messages"], value["app_data"]]
+    return sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()

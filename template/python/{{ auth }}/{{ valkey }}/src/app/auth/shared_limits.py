@@ -39,7 +39,6 @@ class SharedLimits(Capability):
 
     async def add(self, name: str, number: int, seconds: int) -> int:
         key = f"limits:{name}:agent:{Store.find(self._before).project.agent_id}"
-
         try:
             assert self.store
             return int(await self.store.evaluate(ADD, key, number, seconds))
