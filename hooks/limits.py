@@ -9,9 +9,9 @@
 # memories; a knowledge base comes with the extraction of facts.
 LINES = {
     (False, False): {"python": 3320, "typescript": 3410},
-    (True, False): {"python": 6970, "typescript": 7040},
+    (True, False): {"python": 6975, "typescript": 7055},
     (False, True): {"python": 8190, "typescript": 8465},
-    (True, True): {"python": 9990, "typescript": 10350},
+    (True, True): {"python": 9995, "typescript": 10365},
 }
 # What other answers may add to them.
 MORE_LINES = {
