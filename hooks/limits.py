@@ -4,23 +4,24 @@
 # Raised by what every render has: turns that replace others, forks, tools that know their turn, and
 # the caches of providers; what Bedrock is rendered with: its guardrails; and that capabilities may
 # add options to `check`. With a store: copies of sessions to another one, versions of collections
-# that are compared, the state section. With a memory: what its owner decides about (injection,
-# recording, metadata, stores by name), namespaces of strategies, memory outside turns, and kinds of
-# memories; a knowledge base comes with the extraction of facts.
+# that are compared, the state section, names of secrets by project. With a memory: what its owner
+# decides about (injection, recording, metadata, stores by name), namespaces of strategies, memory
+# outside turns, and kinds of memories; a knowledge base comes with the extraction of facts.
 LINES = {
     (False, False): {"python": 3320, "typescript": 3410},
-    (True, False): {"python": 6975, "typescript": 7055},
+    (True, False): {"python": 6980, "typescript": 7060},
     (False, True): {"python": 8190, "typescript": 8465},
-    (True, True): {"python": 9995, "typescript": 10365},
+    (True, True): {"python": 10010, "typescript": 10375},
 }
 # What other answers may add to them.
 MORE_LINES = {
     "memory: agentcore-and-knowledge-base": {"python": 580, "typescript": 665},
-    "agentcore": {"python": 280, "typescript": 280},
+    # Raised by the way without Docker.
+    "agentcore": {"python": 345, "typescript": 345},
     "kubernetes": {"python": 390, "typescript": 390},
     "container": {"python": 140, "typescript": 140},
-    # Raised by log lines that name their trace.
-    "tracing": {"python": 165, "typescript": 180},
+    # Raised by metrics, and by the names of the conventions in spans.
+    "tracing": {"python": 345, "typescript": 370},
     "auth": {"python": 560, "typescript": 560},
     "approval": {"python": 370, "typescript": 370},
     "compaction": {"python": 460, "typescript": 490},

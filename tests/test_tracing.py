@@ -1,6 +1,8 @@
 """Traces of rendered agents, at a receiver of OTLP over HTTP: what is sent, and what never is."""
 
 import hashlib
+import os
+import shutil
 import subprocess
 import threading
 import time
@@ -12,6 +14,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
+    ExportMetricsServiceRequest,
+)
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
     ExportTraceServiceRequest,
     ExportTraceServiceResponse,
@@ -21,18 +26,22 @@ from tests.conformance.chat import CANARY, Chat
 from tests.conformance.prompt_cache import Usage
 from tests.conformance.provider import PATIENCE, Provider
 from tests.conformance.server import Server
-from tests.conformance.steps import Call, Refuse
+from tests.conformance.steps import Call, Hold, Refuse
 from tests.conformance.targets import TARGETS, Target, chat_completions, converse
 from tests.conformance.wires import DETAIL
 from tests.installed import NODE
 from tests.rows import collected
-from tests.stores.agents import StoreFleet
+from tests.stores.agents import StoreFleet, command
 from tests.stores.stores import Backing
 
 CALLER = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 SWITCH = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
 # Both frameworks and both languages every day; the others differ in nothing that is tried here.
 USUAL = {"strands-typescript", "vercel-python"}
+
+VENDORS: dict[Any, str] = {converse: "aws.bedrock", chat_completions: "openai"}
+QUICK = {"OTEL_BSP_SCHEDULE_DELAY": "50", "OTEL_METRIC_EXPORT_INTERVAL": "100"}
+QUICK["OTEL_METRIC_EXPORT_TIMEOUT"] = "100"  # Node's is not longer than the interval
 
 pytestmark = pytest.mark.slow
 
@@ -45,7 +54,15 @@ class Span:
     parent: str
     failed: bool
     attributes: dict[str, Any]
+    links: list[str]  # the ids of other spans
     text: str  # all of it, as text
+
+
+@dataclass
+class Point:
+    attributes: dict[str, Any]
+    value: float  # the count of a histogram
+    sum: float
 
 
 @dataclass
@@ -53,6 +70,8 @@ class Receiver:
     """Takes what exporters send."""
 
     spans: list[Span] = field(default_factory=list)
+    # As last sent by each process, by the name of the metric.
+    metrics: dict[str, dict[str, list[Point]]] = field(default_factory=dict)
     origin: str = ""
     resource: dict[str, str] = field(default_factory=dict)  # of the process that sent last
 
@@ -62,6 +81,15 @@ class Receiver:
             self.resource = {it.key: it.value.string_value for it in sent}
             for scope in resource.scope_spans:
                 self.spans += [read(span) for span in scope.spans]
+
+    def measure(self, body: bytes) -> None:
+        for resource in ExportMetricsServiceRequest.FromString(body).resource_metrics:
+            instance = values_of(resource.resource.attributes)["service.instance.id"]
+            for scope in resource.scope_metrics:
+                for metric in scope.metrics:
+                    points = metric.histogram.data_points or metric.sum.data_points
+                    sent = self.metrics.setdefault(metric.name, {})
+                    sent[instance] = [point_of(one) for one in points]
 
     def turn(self, session: str, count: int = 1) -> tuple[Span, list[Span]]:
         """The span of the last of so many turns, and those below it, when they have come."""
@@ -82,6 +110,45 @@ class Receiver:
         return id == top.id
 
 
+@dataclass
+class Counts:
+    """What is measured from now on."""
+
+    receiver: Receiver
+
+    def __post_init__(self) -> None:
+        time.sleep(0.3)  # what was counted before is sent
+        self._before = {name: {**sent} for name, sent in self.receiver.metrics.items()}
+
+    def wait(self, name: str, count: int, *has: str, **attributes: str) -> float:
+        """Wait until points with these attributes, and those called `has`, count so many more.
+
+        Return the sum of what was measured.
+        """
+        deadline = time.monotonic() + PATIENCE
+        while True:
+            sent = self.receiver.metrics.get(name, {})
+            now = matching(sent, has, attributes)
+            before = matching(self._before.get(name, {}), has, attributes)
+            if now and sum(it.value for it in now) - sum(it.value for it in before) == count:
+                return sum(it.sum for it in now) - sum(it.sum for it in before)
+            assert time.monotonic() < deadline, f"{name} did not count {count}: {now}"
+            time.sleep(0.02)
+
+
+def matching(
+    sent: dict[str, list[Point]], has: tuple[str, ...], wanted: dict[str, str]
+) -> list[Point]:
+    keys = {*wanted, *has}
+    return [
+        point
+        for points in sent.values()
+        for point in points
+        if keys == {*point.attributes} - {"gen_ai.response.model"}
+        and wanted.items() <= point.attributes.items()
+    ]
+
+
 def body_of(request: BaseHTTPRequestHandler) -> bytes:
     """The body of a request; Node's exporter sends it in chunks."""
     if length := request.headers["Content-Length"]:
@@ -94,10 +161,22 @@ def body_of(request: BaseHTTPRequestHandler) -> bytes:
     return body
 
 
+def values_of(attributes: Any) -> dict[str, Any]:
+    return {it.key: getattr(it.value, it.value.WhichOneof("value")) for it in attributes}
+
+
+def point_of(point: Any) -> Point:
+    values = values_of(point.attributes)
+    if hasattr(point, "count"):
+        return Point(values, point.count, point.sum)
+    return Point(values, point.as_int or point.as_double, 0)
+
+
 def read(span: Any) -> Span:
-    values = {it.key: getattr(it.value, it.value.WhichOneof("value")) for it in span.attributes}
+    values = values_of(span.attributes)
     ids = span.trace_id.hex(), span.span_id.hex(), span.parent_span_id.hex()
-    return Span(span.name, *ids, span.status.code == 2, values, str(span))
+    links = [link.span_id.hex() for link in span.links]
+    return Span(span.name, *ids, span.status.code == 2, values, links, str(span))
 
 
 @pytest.fixture(scope="module")
@@ -106,8 +185,8 @@ def receiver() -> Iterator[Receiver]:
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
-            assert self.path == "/v1/traces"
-            receiver.take(body_of(self))
+            body = body_of(self)
+            {"/v1/traces": receiver.take, "/v1/metrics": receiver.measure}[self.path](body)
             body = ExportTraceServiceResponse().SerializeToString()
             self.send_response(200)
             self.send_header("Content-Type", "application/x-protobuf")
@@ -154,7 +233,7 @@ def start(
 
     def start(target: Target = target, **settings: str) -> Server:
         folder = tmp_path_factory.mktemp("agent")
-        quick = {"OTEL_BSP_SCHEDULE_DELAY": "50", **settings}
+        quick = {**QUICK, **settings}
         servers.append(Server(target, folder, provider.origin, quick))
         return servers[-1]
 
@@ -179,7 +258,7 @@ def lines_of(server: Server, chat: Chat) -> list[str]:
 
 
 def test_a_turn_is_a_span_and_what_it_calls_is_below_it(
-    server: Server, provider: Provider, receiver: Receiver
+    server: Server, target: Target, provider: Provider, receiver: Receiver
 ) -> None:
     chat = Chat(server, provider, actor="ada")
     step = [Call("word_count", {"text": f"{CANARY} b"})]
@@ -199,11 +278,19 @@ def test_a_turn_is_a_span_and_what_it_calls_is_below_it(
     }
     calls = [one for one in below if one.attributes.get("gen_ai.operation.name") == "chat"]
     assert len(calls) == 2
-    for call in calls:
-        assert call.name.split()[0] == "chat"
+    for call, reason in zip(calls, ("tool", "stop"), strict=True):
+        assert call.name == "chat test-model"
         assert call.attributes["gen_ai.request.model"] == "test-model"
+        assert call.attributes["gen_ai.provider.name"] == VENDORS[target.provider]
+        assert reason in str(call.attributes["gen_ai.response.finish_reasons"]).replace(
+            "end", "stop"
+        )
+        if target.provider is chat_completions:  # Converse says nothing of the model
+            assert call.attributes["gen_ai.response.model"] == "test-model"
         assert call.attributes["gen_ai.usage.input_tokens"] > 0
         assert call.attributes["gen_ai.usage.output_tokens"] > 0
+    (agent,) = (one for one in below if one.name == "invoke_agent my-agent")
+    assert agent.attributes["gen_ai.agent.name"] == "my-agent"
     (tool,) = (one for one in below if one.name == "execute_tool word_count")
     assert tool.attributes["gen_ai.tool.name"] == "word_count"
     assert not any(one.failed for one in [turn, *below])
@@ -214,6 +301,76 @@ def test_a_turn_is_a_span_and_what_it_calls_is_below_it(
     for name in ("service.instance.id", "telemetry.sdk.language"):
         assert receiver.resource[name]
     assert receiver.resource["service.name"] == "my-agent"
+
+
+def test_model_calls_and_turns_are_measured(
+    server: Server, target: Target, provider: Provider, receiver: Receiver
+) -> None:
+    counted = Counts(receiver)
+    chat = Chat(server, provider, actor="ada")
+    chat.say("Count.", [Call("word_count", {"text": f"{CANARY} b"})], ["Two."])
+    chat.say("Hello.", [Refuse(401)])
+    model = {
+        "gen_ai.operation.name": "chat",
+        "gen_ai.provider.name": VENDORS[target.provider],
+        "gen_ai.request.model": "test-model",
+    }
+    counted.wait("gen_ai.client.operation.duration", 2, **model)
+    counted.wait("gen_ai.client.operation.duration", 1, "error.type", **model)
+    for kind in ("input", "output"):
+        tokens = counted.wait(
+            "gen_ai.client.token.usage", 2, **model, **{"gen_ai.token.type": kind}
+        )
+        assert tokens > 0
+    counted.wait("agent.turn.duration", 1, **{"turn.outcome": "committed"})
+    counted.wait("agent.turn.duration", 1, **{"turn.outcome": "model_failed"})
+    counted.wait("agent.turn.wait", 2)
+    for state in ("waiting", "running"):
+        counted.wait("agent.turns", 0, **{"agent.turn.state": state})
+    names = {"agent.turn.duration", "agent.turn.wait", "agent.turns"}
+    names |= {"gen_ai.client.operation.duration", "gen_ai.client.token.usage"}
+    assert {*receiver.metrics} == names
+    for secret in (CANARY, "ada", chat.session):
+        assert secret not in str(receiver.metrics)
+
+
+def test_a_turn_that_waits_for_another_is_counted_as_waiting(
+    server: Server, provider: Provider, receiver: Receiver
+) -> None:
+    counted, gate = Counts(receiver), threading.Event()
+    chat = Chat(server, provider)
+    first = chat.start("First.", [Hold(gate), "One."])
+    counted.wait("agent.turns", 1, **{"agent.turn.state": "running"})
+    second = chat.start("Second.", ["Two."])
+    counted.wait("agent.turns", 1, **{"agent.turn.state": "waiting"})
+    gate.set()
+    assert [first.reply().turn, second.reply().turn] == [1, 2]
+    assert counted.wait("agent.turn.wait", 2) > 0
+
+
+def test_recall_is_in_the_turn_and_recording_links_to_it(
+    target: Target, provider: Provider, receiver: Receiver, tmp_path: Path
+) -> None:
+    target = replace(target, answers=(*target.answers, ("long_term_memory", "agentcore")))
+    for kind in ("collections", "agents", "iam"):
+        shutil.copytree(target.project() / kind, tmp_path / kind)
+    environment = {"OTEL_EXPORTER_OTLP_ENDPOINT": receiver.origin, **QUICK}
+    server = Server(target, tmp_path, None, environment)
+    try:
+        chat = Chat(server, provider, actor="ada")
+        assert chat.say("My name is Ada.").status == 200
+        turn, below = receiver.turn(chat.session)
+        (recall, *_) = (one for one in below if one.name == "memory.retrieve")
+        assert not recall.failed
+        deadline = time.monotonic() + PATIENCE
+        while not (sent := [one for one in receiver.spans if turn.id in one.links]):
+            assert time.monotonic() < deadline, "no recording links to the turn"
+            time.sleep(0.02)
+    finally:
+        server.stop()
+    (recording,) = sent
+    assert recording.name == "memory.create_event"
+    assert recording.trace != turn.trace
 
 
 def test_calls_of_the_session_store_are_below_the_turn(
@@ -295,7 +452,30 @@ def test_turns_go_on_while_the_endpoint_is_down(
     what = "Traces: http://127.0.0.1:9 is not accepting spans; turns continue"
     assert lines[1].endswith(f"WARNING {what}")
     assert len(lines) == 2
+    assert server.log.count("Metrics: http://127.0.0.1:9 is not accepting metrics;") == 1
     assert "secret" not in server.log
+
+
+def test_an_endpoint_that_is_down_does_not_delay_the_end(start: Any, provider: Provider) -> None:
+    server = start(OTEL_EXPORTER_OTLP_ENDPOINT="http://127.0.0.1:9")
+    assert Chat(server, provider).say("Hello.", ["Hi."]).status == 200
+    server.signal()
+    assert server.exit_code(within=4) == 0
+
+
+def test_chat_ends_while_the_endpoint_is_down(target: Target, tmp_path: Path) -> None:
+    variables = {
+        "PATH": os.environ["PATH"],
+        "HOME": str(tmp_path),
+        "OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:9",
+    }
+    chat = command(target.project(), "chat")
+    began = time.monotonic()
+    said = subprocess.run(
+        chat, cwd=tmp_path, env=variables, input="Hello.\n", capture_output=True, text=True
+    )
+    assert "Now you said:" in said.stdout
+    assert time.monotonic() - began < 6
 
 
 def test_nothing_is_exported_without_the_variable(

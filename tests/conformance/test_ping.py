@@ -46,6 +46,21 @@ def test_it_is_healthy_again_when_the_client_has_left(chat: Chat, step: Step) ->
     assert status(chat.server) == "Healthy"
 
 
+def test_its_time_is_that_of_the_last_change(chat: Chat, gate: threading.Event) -> None:
+    def updated() -> int:
+        return int(chat.server.get("/ping").json["time_of_last_update"])
+
+    idle = updated()
+    exchange = chat.start("Hello.", [Hold(gate), "Hi."])
+    chat.call("Hello.")
+    busy = updated()
+    time.sleep(1.1)
+    assert updated() == busy
+    gate.set()
+    assert exchange.reply().turn == 1
+    assert idle <= busy < updated()
+
+
 def test_it_is_healthy_after_a_failure(chat: Chat) -> None:
     chat.say("Hello.", [])
     assert status(chat.server) == "Healthy"

@@ -134,6 +134,8 @@ def given_to(command: Command) -> dict[str, Any]:
             given_file = rest if has_file else []
             has_file = has_file and not given_file
             assert rest == given_file, f"too many words after --{option}: {shown}"
+        if shape.type_name == "integer":
+            values = int(values)
         if shape.type_name == "blob":
             assert values == "fileb:///dev/stdin"
             values = command.typed.encode()

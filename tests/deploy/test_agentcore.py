@@ -52,6 +52,7 @@ RENDERS = {
     "fallback": ("strands-python+fallback", {"deploy": "agentcore"}),
     "knowledge-base": ("vercel-python+knowledge-base", {"deploy": "agentcore"}),
     "auth": ("strands-typescript+auth", {"deploy": "agentcore"}),
+    "tracing": ("vercel-python+tracing", {"deploy": "agentcore"}),
     "gateway": ("vercel-typescript", {"deploy": "agentcore", "model": "gateway"}),
 }
 USUAL = ("strands-python", "vercel-typescript")
@@ -221,14 +222,17 @@ def test_the_commands_of_the_readme_are_those_of_aws(name: str, tmp_path: Path) 
     assert named["cloudformation delete-stack"] == {"StackName": stack_name}
     deleted = {it["SecretId"] for of, it in given if of == "secretsmanager delete-secret"}
     created = {it["Name"] for of, it in given if of == "secretsmanager create-secret"}
-    assert deleted == {it for it in created if it.startswith("my-agent/")}, "others may share it"
+    assert deleted == created, "something remains"
+    assert all(it.startswith("my-agent/") for it in created), "another project may have it"
     assert (project / deployed["template-file"][0]).is_file()
     assert deployed["capabilities"] == ["CAPABILITY_IAM"]
     stack = Stack(project, **dict(it.split("=", 1) for it in deployed["parameter-overrides"]))
+    prefix = stack.environment.get("SECRETS_PREFIX", "")
+    assert bool(prefix) == (name == "valkey")
     secrets = {it["Name"]: it["SecretString"] for of, it in given if "create-secret" in of}
     resolved = re.findall("{{resolve:secretsmanager:(.*?)}}", json.dumps(stack.environment))
     assert secrets == {it: SHELL[it.rpartition("/")[2]] for it in resolved} | (
-        {"secrets/valkey/sessions": SHELL["SECRETS_VALKEY_SESSIONS"]} if name == "valkey" else {}
+        {f"{prefix}secrets/valkey/sessions": SHELL["SECRETS_VALKEY_SESSIONS"]} if prefix else {}
     )
     login, build = [it.words[1:] for it in calls if it.words[0] == "docker"]
     assert login == ["login", "--username", "AWS", "--password-stdin", commands.REGISTRY]
@@ -264,22 +268,24 @@ def test_the_commands_of_the_readme_are_those_of_aws(name: str, tmp_path: Path) 
 )
 def test_the_role_allows_what_iam_prints(target: str, store: str) -> None:
     project = installed(f"{target}+agentcore+runtime", session_store=store, model="bedrock")
+    stack = stack_of(project)
+    prefix = stack.environment.get("SECRETS_PREFIX", "")
     printed = subprocess.run(
         command(project, "iam"),
         cwd=project,
-        env={"PATH": os.environ["PATH"], "HOME": str(project)},
+        env={"PATH": os.environ["PATH"], "HOME": str(project), "SECRETS_PREFIX": prefix},
         check=True,
         capture_output=True,
         text=True,
     )
-    stack = stack_of(project)
     values = stack.environment | {"AWS_ACCOUNT_ID": ACCOUNT}
     policy = json.loads(Template(printed.stdout).substitute(values))
     wanted = {one["Sid"]: one for one in policy["Statement"]}
     # What stands in a variable is not read from Secrets Manager.
     own = [variable.lower().replace("_", "/") for variable in stack.environment]
     secrets = wanted["Secrets"]["Resource"]
-    left = [it for it in secrets if it.rpartition(":")[2].removesuffix("-??????") not in own]
+    names = {it: it.rpartition(":")[2].removeprefix(prefix) for it in secrets}
+    left = [it for it in secrets if names[it].removesuffix("-??????") not in own]
     wanted["Secrets"]["Resource"] = left
     if not left:
         del wanted["Secrets"]

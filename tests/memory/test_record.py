@@ -2,6 +2,7 @@
 
 import json
 import threading
+import time
 from contextlib import closing
 
 import pytest
@@ -228,6 +229,9 @@ def test_it_is_busy_until_all_is_recorded(agent: Agent, who: str) -> None:
     wait_for("the other memory", lambda: agent.said(agent.team, who))
     assert chat.say("Again.").turn == 2, "no turn waits for it"
     assert agent.ping() == "HealthyBusy"
+    busy = agent.server.get("/ping").json["time_of_last_update"]
+    wait_for("a later second", lambda: int(time.time()) > busy)
     held.release()
     agent.idle()
+    assert agent.server.get("/ping").json["time_of_last_update"] > busy
     assert len(agent.said(agent.notes, who)) == 4

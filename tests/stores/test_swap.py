@@ -54,11 +54,14 @@ def secrets_manager(agents: Agents, proxy: Proxy | None = None) -> dict[str, str
     return {**AWS, "AWS_ENDPOINT_URL_SECRETS_MANAGER": f"http://{host}:{port}"}
 
 
-def in_secrets_manager(agents: Agents, home: Home, old: str, value: str) -> Callable[[str], Any]:
+def in_secrets_manager(
+    agents: Agents, home: Home, old: str, value: str, prefix: str = ""
+) -> Callable[[str], Any]:
     """Put a value into a secret that the collection names in place of `old`; return `rotate`."""
     name = f"secrets/{home.agent_id}/store"
     home.collection.write_text(home.collection.read_text().replace(old, name))
     client = s3_client(agents.backing.s3, "secretsmanager")
+    name = prefix + name
     client.create_secret(Name=name, SecretString=value)
     return lambda new: client.put_secret_value(SecretId=name, SecretString=new)
 
@@ -137,8 +140,9 @@ def test_a_password_that_was_rotated_costs_no_turn(
     home = agents.home()
     with valkey_server(tmp_path) as (host, port):
         url = f"valkey://{host}:{port}"
-        rotate = in_secrets_manager(agents, home, "secrets/valkey/sessions", url)
-        variables = secrets_manager(agents)
+        prefix = f"{home.agent_id}/"
+        rotate = in_secrets_manager(agents, home, "secrets/valkey/sessions", url, prefix)
+        variables = {**secrets_manager(agents), "SECRETS_PREFIX": prefix}
         server = agents.fresh(home, SECRETS_VALKEY_SESSIONS="", **variables).server
         chat, owner = Chat(server, provider), valkey.Valkey(host, port)
         assert chat.say("One.").turn == 1

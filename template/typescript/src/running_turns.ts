@@ -7,10 +7,11 @@ import { AgentError } from './contract.ts'
 /** The turns that run or wait in this process, and the reads of bodies and sessions. */
 export class Turns {
   readonly tasks = new Map<Promise<unknown>, AbortController>()
-  changedAt = now()
   isDraining = false
   readonly #maxTurns: number
   #reads = 0
+  #status = ''
+  #since = 0
 
   constructor(maxTurns: number) {
     this.#maxTurns = maxTurns
@@ -35,13 +36,16 @@ export class Turns {
    */
   async start<T>(stop: AbortController, work: () => Promise<T>): Promise<T> {
     this.#checkRoom()
-    const task = work().finally(() => {
-      this.tasks.delete(task)
-      this.changedAt = now()
-    })
+    const task = work().finally(() => this.tasks.delete(task))
     this.tasks.set(task, stop)
-    this.changedAt = now()
     return task
+  }
+
+  /** Return since when the process has had this status, in Unix seconds. */
+  since(status: string): number {
+    if (status !== this.#status) this.#since = Math.floor(Date.now() / 1000)
+    this.#status = status
+    return this.#since
   }
 
   /** Refuse new turns, let running ones finish within this time, then cancel them. */
@@ -53,8 +57,4 @@ export class Turns {
       for (const stop of this.tasks.values()) stop.abort(new AgentError('draining'))
     }
   }
-}
-
-function now(): number {
-  return Math.floor(Date.now() / 1000)
 }

@@ -95,10 +95,9 @@ async def _respond(
 
 
 async def _ping(_: Request, runtime: Runtime) -> Response:
-    turns = runtime.turns
-    is_busy = turns.tasks or any(capability.is_busy for capability in runtime.capabilities)
+    is_busy = runtime.turns.tasks or any(it.is_busy for it in runtime.capabilities)
     status = "HealthyBusy" if is_busy else "Healthy"
-    body = {"status": status, "time_of_last_update": turns.changed_at}
+    body = {"status": status, "time_of_last_update": runtime.turns.since(status)}
     return JSONResponse(body, headers=contract.NO_SNIFF)
 
 

@@ -114,7 +114,7 @@ function answering(app: RequestListener): RequestListener {
 const ping: Handler = (_, response, { capabilities, turns }) => {
   const isBusy = turns.tasks.size > 0 || capabilities.some((capability) => capability.isBusy?.())
   const status = isBusy ? 'HealthyBusy' : 'Healthy'
-  send(response, { status, time_of_last_update: turns.changedAt })
+  send(response, { status, time_of_last_update: turns.since(status) })
 }
 
 const invoke: Handler = async (request, response, runtime) => {

@@ -51,7 +51,7 @@ export class ActorMemory {
     const failures: Failures = {}
     const send = async (writer: MemoryCollection) => {
       try {
-        for (const event of eventsOf(identity, texts, new Date(), writer)) {
+        for (const event of eventsOf(identity, texts, [new Date()], writer)) {
           await writer.memory.createEvent(event)
         }
       } catch (error) {

@@ -57,6 +57,8 @@ export interface MemoryEvent {
   readonly metadata: Metadata
   readonly token: string
   readonly at: Date
+  /** The starts of its turns. */
+  readonly began: readonly Date[]
   /** The value of {projectId}, if namespaces need it. */
   readonly projectId: string | null
 }

@@ -29,8 +29,9 @@ export async function forget(args: string[], load: LoadCapabilities): Promise<vo
 /** Print the policy that the agent's role needs on AWS; --save writes it to iam/. */
 export async function iam(args: string[], load: LoadCapabilities): Promise<void> {
   const { save } = parseArgs({ args, options: { save: { type: 'boolean' } } }).values
-  const { project } = (await checked(load)).declarations
-  const text = JSON.stringify(makePolicy(project), null, 2)
+  const { declarations, settings } = await checked(load)
+  const { project } = declarations
+  const text = JSON.stringify(makePolicy(project, settings.secretsPrefix), null, 2)
   if (!save) return console.log(text)
   mkdirSync('iam', { recursive: true })
   writeFileSync(policyFile(project), `${text}\n`)

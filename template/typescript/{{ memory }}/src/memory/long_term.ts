@@ -84,7 +84,7 @@ export class LongTermMemory extends Capability<MemorySettings> {
     if (this.declarations.hasErrors) return []
     const { problem } = this
     const findings = problem ? [diagnostic('SET-PROJECT_ID', `${problem}.`, 'warning')] : []
-    return [...findings, ...checkPolicy(this.declarations.project)]
+    return [...findings, ...checkPolicy(this.declarations.project, this.settings.secretsPrefix)]
   }
 
   override async ping(): Promise<Finding[]> {

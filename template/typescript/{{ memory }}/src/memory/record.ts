@@ -195,7 +195,8 @@ function nextEvent(
         if (!events || left.length < turns.length) {
           const texts = await textsOf(left)
           stop.throwIfAborted()
-          events = left[0] ? eventsOf(identity, texts, left[0].at, collection) : []
+          const began = left.map(({ at }) => at)
+          events = left[0] ? eventsOf(identity, texts, began, collection) : []
         }
         turns = left
         const [event] = events
@@ -238,7 +239,7 @@ export function toRecord(identity: Who, utterances: readonly Utterance[]): Utter
 export function eventsOf(
   identity: Who,
   texts: readonly Utterance[],
-  at: Date,
+  began: readonly Date[],
   of: MemoryCollection,
 ): MemoryEvent[] {
   const parts: Utterance[][] = []
@@ -250,7 +251,9 @@ export function eventsOf(
   }
   return parts.map((utterances) => {
     const metadata = utterances[0]![2] ?? {}
-    return { identity, utterances, metadata, token: randomUUID(), at, projectId: of.projectId }
+    const token = randomUUID()
+    const at = began[0]!
+    return { identity, utterances, metadata, token, at, began, projectId: of.projectId }
   })
 }
 

@@ -13,11 +13,12 @@ import { KINDS } from './kinds.ts'
 import { LocalMemory } from './local.ts'
 
 /** Return a warning if a policy is saved that is not the one that the project needs. */
-export function checkPolicy(project: Project): Finding[] {
+export function checkPolicy(project: Project, secretsPrefix = ''): Finding[] {
   const file = policyFile(project)
   if (!existsSync(file)) return []
   try {
-    if (isFilledIn(JSON.parse(readFileSync(file, 'utf8')), makePolicy(project))) return []
+    const saved: unknown = JSON.parse(readFileSync(file, 'utf8'))
+    if (isFilledIn(saved, makePolicy(project, secretsPrefix))) return []
   } catch {
     // It is not JSON.
   }

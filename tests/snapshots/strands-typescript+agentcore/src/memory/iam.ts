@@ -19,7 +19,7 @@ export function policyFile({ agentId }: Project): string {
 }
 
 /** The policy for what the collections of the agent need. */
-export function makePolicy(project: Project): object {
+export function makePolicy(project: Project, secretsPrefix = ''): object {
   const used = project.used()
   const regions = used.map(({ backend }) => ('region' in backend ? backend.region : ''))
   const [partition] = Object.entries(PARTITIONS).filter(([start]) =>
@@ -36,7 +36,8 @@ export function makePolicy(project: Project): object {
       statements.set(Sid, { Sid, Effect: 'Allow', ...statement })
     }
   }
-  const secrets = [...new Set(used.flatMap((one) => secretArns(one, arn)))].toSorted()
+  const prefix = `:secret:${secretsPrefix}`
+  const secrets = [...new Set(used.flatMap((one) => secretArns(one, arn, prefix)))].toSorted()
   if (secrets.length > 0) {
     const Action = ['secretsmanager:GetSecretValue']
     statements.set('Secrets', { Sid: 'Secrets', Effect: 'Allow', Action, Resource: secrets })
@@ -45,13 +46,13 @@ export function makePolicy(project: Project): object {
 }
 
 /** The secrets in AWS Secrets Manager that a collection names; a variable may replace them. */
-function secretArns(collection: Collection, arn: string): string[] {
+function secretArns(collection: Collection, arn: string, prefix: string): string[] {
   return secretRefs(collection.backend).flatMap(({ reference, region }) => {
     const [name = ''] = reference.split('#')
     if (name.startsWith('env:')) return []
     // The service appends six characters to each name.
     if (name.startsWith('arn:')) return [/-[A-Za-z0-9]{6}$/.test(name) ? name : `${name}-??????`]
-    return [`${arn}:secretsmanager:${region ?? REGION}:${ACCOUNT}:secret:${name}-??????`]
+    return [`${arn}:secretsmanager:${region ?? REGION}:${ACCOUNT}${prefix}${name}-??????`]
   })
 }
 

@@ -2,6 +2,7 @@
 
 import type { Attributes } from '@opentelemetry/api'
 
+const PROVIDER = 'aws.bedrock'
 // Content as attributes, as the convention has it by now; else Strands makes events of it.
 const CONVENTION = 'gen_ai_latest_experimental,gen_ai_span_attributes_only'
 
@@ -28,6 +29,10 @@ export class ToolNames {
     const { 'gen_ai.agent.tools': tools = '[]', 'gen_ai.tool.name': tool } = attributes
     for (const name of JSON.parse(String(tools))) this.#known.add(name)
     const isUnknown = tool !== undefined && !this.#known.has(tool)
-    return isUnknown ? { ...attributes, 'gen_ai.tool.name': 'unknown' } : attributes
+    return {
+      ...attributes,
+      ...('gen_ai.provider.name' in attributes && { 'gen_ai.provider.name': PROVIDER }),
+      ...(isUnknown && { 'gen_ai.tool.name': 'unknown' }),
+    }
   }
 }

@@ -1,53 +1,70 @@
-// Traces by OpenTelemetry: a span for each turn; below it model calls, tools, store and memory.
+// Traces and metrics by OpenTelemetry: a span for each turn; below it what the turn calls.
 
-import { randomUUID } from 'node:crypto'
 import { readFileSync } from 'node:fs'
 import type { RequestListener } from 'node:http'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 
-import { context, propagation, type ProxyTracerProvider, trace } from '@opentelemetry/api'
+import {
+  context,
+  createNoopMeter,
+  metrics,
+  propagation,
+  type ProxyTracerProvider,
+  trace,
+  type TracerProvider,
+} from '@opentelemetry/api'
 
-import { Capability } from '../capability.ts'
+import { Capability, type Options } from '../capability.ts'
 import type { Turn } from '../contract.ts'
-import { log } from '../log.ts'
 import { withoutPassword } from '../settings.ts'
 import { instrument, scope } from './adapter.ts'
-import { currentTrace, nameTraces, outsideTurns, rememberTrace } from './log_lines.ts'
-import { withoutContent } from './redaction.ts'
+import { endpointOf, setExporters } from './export.ts'
+import { adapt } from './framework_spans.ts'
+import { currentTrace, nameTraces, rememberTrace } from './log_lines.ts'
+import { Metrics } from './metrics.ts'
 import { turnSpan } from './spans.ts'
 
 const MANIFEST = join(import.meta.dirname, '../../package.json')
-const ENDPOINTS = ['OTEL_EXPORTER_OTLP_TRACES_ENDPOINT', 'OTEL_EXPORTER_OTLP_ENDPOINT']
+const SIGNALS = ['Traces', 'Metrics']
 const CAPTURE = 'OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT'
 
-/** Makes a span for each turn, below that of the caller. */
+/** Makes a span for each turn, below that of the caller, and measures turns and model calls. */
 export class Tracing extends Capability {
-  #flush: (() => Promise<void>) | undefined
+  #flush: (() => Promise<unknown>) | undefined
+  #metrics = new Metrics() // which measures nothing
 
   /**
-   * Export spans to OTEL_EXPORTER_OTLP_ENDPOINT, if it is set, and let the framework make them.
+   * Export spans and metrics to OTEL_EXPORTER_OTLP_ENDPOINT, if it is set.
    *
-   * An existing provider, as of `--import` of a distribution, is kept; only prompts and replies are
-   * removed from the spans of the framework.
+   * Existing providers, as of `--require` of a distribution, are kept; the spans of the framework
+   * only get the names of the conventions, and lose prompts and replies.
    */
   override async open(): Promise<void> {
     const proxy = trace.getTracerProvider() as ProxyTracerProvider
+    const { name: agent, version } = JSON.parse(readFileSync(MANIFEST, 'utf8'))
     if (proxy.getDelegateTracer('app') === undefined) {
-      if (!endpoint()) return
-      this.#flush = await setExporter()
+      if (!SIGNALS.some((signal) => endpointOf(signal.toUpperCase()))) return
+      this.#flush = await setExporters(agent, version)
     }
     nameTraces()
-    const provider = proxy.getDelegate()
+    this.#metrics = new Metrics()
     const content = process.env[CAPTURE]?.toLowerCase() ?? ''
-    if (!['true', '1', 'span_only', 'span_and_event'].includes(content)) {
-      proxy.setDelegate({
-        getTracer(name, ...rest) {
-          const tracer = provider.getTracer(name, ...rest)
-          return name === scope() ? withoutContent(tracer) : tracer
-        },
-      })
-    }
+    const hasContent = ['true', '1', 'span_only', 'span_and_event'].includes(content)
+    const spans: TracerProvider & { forceFlush?(): Promise<void> } = proxy.getDelegate()
+    this.#flush ??= async () => spans.forceFlush?.()
+    proxy.setDelegate({
+      getTracer: (name, ...rest) => {
+        const tracer = spans.getTracer(name, ...rest)
+        if (name === scope()) adapt(tracer, agent, this.#metrics, hasContent)
+        return tracer
+      },
+    })
+    const meters = metrics.getMeterProvider()
+    const getMeter = meters.getMeter.bind(meters)
+    // The framework's own metrics have names of tools that the model can invent.
+    meters.getMeter = (name, ...rest) =>
+      name === scope() ? createNoopMeter() : getMeter(name, ...rest)
     await instrument()
   }
 
@@ -57,17 +74,26 @@ export class Tracing extends Capability {
   }
 
   override describe(): string[] {
-    return endpoint() ? [`Traces: contacts ${withoutPassword(endpoint())}`] : []
+    return SIGNALS.flatMap((signal) => {
+      const where = endpointOf(signal.toUpperCase())
+      return where ? [`${signal}: contacts ${withoutPassword(where)}`] : []
+    })
   }
 
   override around(turn: Turn, run: () => Promise<unknown>): Promise<unknown> {
     let id = ''
-    const running = turnSpan(turn, () => {
-      id = currentTrace()
-      return run()
-    })
+    const traced = () =>
+      turnSpan(turn, () => {
+        id = currentTrace()
+        return run()
+      })
+    const running = this.#metrics.ofTurn(turn, traced)
     rememberTrace(id) // the last line of a turn comes after its span
     return running
+  }
+
+  override prepare(turn: Turn, _options: Options): void {
+    this.#metrics.begin(turn)
   }
 
   /** Continue the traces of callers, as their header `traceparent` says. */
@@ -79,38 +105,4 @@ export class Tracing extends Capability {
       context.with(caller, () => app(request, response))
     }
   }
-}
-
-function endpoint(): string {
-  return ENDPOINTS.map((name) => process.env[name]).find(Boolean) ?? ''
-}
-
-/** Set a provider that exports spans, and return what flushes them; a failure is one warning. */
-async function setExporter(): Promise<() => Promise<void>> {
-  const { OTLPTraceExporter } = await import('@opentelemetry/exporter-trace-otlp-proto')
-  const { defaultResource, detectResources, envDetector, resourceFromAttributes } =
-    await import('@opentelemetry/resources')
-  const { BatchSpanProcessor, NodeTracerProvider } = await import('@opentelemetry/sdk-trace-node')
-  const exporter = new OTLPTraceExporter()
-  const send = exporter.export.bind(exporter)
-  let isFailing = false
-  exporter.export = (spans, done) =>
-    send(spans, (result) => {
-      if (result.code !== 0 && !isFailing) {
-        const where = withoutPassword(endpoint())
-        const what = `Traces: ${where} is not accepting spans; turns continue`
-        outsideTurns(() => log('WARNING', what))
-      }
-      isFailing = result.code !== 0
-      done(result)
-    })
-  const { name, version } = JSON.parse(readFileSync(MANIFEST, 'utf8'))
-  const own = { 'service.name': name, 'service.version': version }
-  const named = resourceFromAttributes({ ...own, 'service.instance.id': randomUUID() })
-  const given = detectResources({ detectors: [envDetector] })
-  const resource = defaultResource().merge(named).merge(given)
-  const spanProcessors = [new BatchSpanProcessor(exporter)]
-  const provider = new NodeTracerProvider({ resource, spanProcessors })
-  provider.register()
-  return () => provider.forceFlush()
 }

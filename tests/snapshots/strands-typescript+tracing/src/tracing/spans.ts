@@ -2,7 +2,7 @@
 
 import { createHash } from 'node:crypto'
 
-import { context, type Span, SpanKind, SpanStatusCode, trace } from '@opentelemetry/api'
+import { context, type Link, type Span, SpanKind, SpanStatusCode, trace } from '@opentelemetry/api'
 
 import { AgentError, type Turn } from '../contract.ts'
 
@@ -11,8 +11,9 @@ export async function inSpan<T>(
   name: string,
   kind: SpanKind,
   run: (span: Span) => Promise<T>,
+  links: Link[] = [],
 ): Promise<T> {
-  return trace.getTracer('app').startActiveSpan(name, { kind }, async (span) => {
+  return trace.getTracer('app').startActiveSpan(name, { kind, links }, async (span) => {
     try {
       return await run(span)
     } catch (error) {

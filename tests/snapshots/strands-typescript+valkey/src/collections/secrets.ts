@@ -60,6 +60,7 @@ export function hasAwsCredentials(): boolean {
 }
 
 type Ref = Omit<SecretRef, 'path'>
+type Fetch = LRUCache.Fetcher<string, string, Ref>
 
 /**
  * The values of references; each is read once for all callers, again after `secretCacheSeconds`.
@@ -74,11 +75,12 @@ export class Secrets {
   readonly #cache: LRUCache<string, string, Ref>
   readonly #isCached: boolean
 
-  constructor({ secretCacheSeconds }: DeclarationSettings) {
+  constructor({ secretCacheSeconds, secretsPrefix }: DeclarationSettings) {
     this.#isCached = secretCacheSeconds > 0
     // For the cache, 0 would mean without end.
     const ttl = secretCacheSeconds * 1000 || 1
-    this.#cache = new LRUCache({ max: 1000, ttl, fetchMethod: readAgain })
+    const fetchMethod: Fetch = (_, last, { context }) => readAgain(last, context, secretsPrefix)
+    this.#cache = new LRUCache({ max: 1000, ttl, fetchMethod })
   }
 
   /**
@@ -93,9 +95,9 @@ export class Secrets {
   }
 }
 
-async function readAgain(_: string, last: string | undefined, { context }: { context: Ref }) {
+async function readAgain(last: string | undefined, ref: Ref, prefix: string): Promise<string> {
   try {
-    return await readSecret(context)
+    return await readSecret(ref, prefix)
   } catch (error) {
     if (last === undefined || !(error instanceof SecretError)) throw error
     log('WARNING', `${error.message}; its last value stays in use`)
@@ -103,11 +105,11 @@ async function readAgain(_: string, last: string | undefined, { context }: { con
   }
 }
 
-async function readSecret(ref: Ref): Promise<string> {
+async function readSecret(ref: Ref, prefix: string): Promise<string> {
   if (isSet(variableOf(ref.reference))) return readVariable(ref)
   if (ref.reference.startsWith('env:'))
     throw new SecretError(ref.reference, 'the variable is not set')
-  return valueIn(await askSecretsManager(ref.reference, ref.region), ref)
+  return valueIn(await askSecretsManager(ref.reference, ref.region, prefix), ref)
 }
 
 /** Return the secret that the variable of a reference holds. Throws SecretError. */
@@ -131,9 +133,15 @@ function valueIn(text: string, { reference, key, expected, accepts }: Ref) {
   return value
 }
 
-async function askSecretsManager(reference: string, given: string | null): Promise<string> {
-  const [SecretId = ''] = reference.split('#')
-  const region = SecretId.startsWith('arn:') ? SecretId.split(':')[3] : given
+async function askSecretsManager(
+  reference: string,
+  given: string | null,
+  prefix: string,
+): Promise<string> {
+  const [name = ''] = reference.split('#')
+  const isArn = name.startsWith('arn:')
+  const region = isArn ? name.split(':')[3] : given
+  const SecretId = isArn ? name : prefix + name
   const aws = await import('@aws-sdk/client-secrets-manager')
   const client = new aws.SecretsManagerClient({ maxAttempts: 2, ...(region && { region }) })
   try {

@@ -5,6 +5,7 @@ import { type CoreSettings, integer, type SettingsOf, text } from '../settings.t
 export const DECLARATION_SETTINGS = {
   secretCacheSeconds: integer(300, 0, 86_400),
   agentId: text(null), // null: the only file in agents/
+  secretsPrefix: text(''), // of paths, where they are names in AWS Secrets Manager
   checkAgainst: text(''), // a commit of git
 }
 

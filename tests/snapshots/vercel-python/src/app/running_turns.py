@@ -17,9 +17,8 @@ class Turns:
     def __init__(self, max_turns: int) -> None:
         self._max_turns = max_turns
         self.tasks: set[asyncio.Task[Any]] = set()
-        self.changed_at = int(time.time())
         self.is_draining = False
-        self._reads = 0
+        self._reads, self._status, self._since = 0, "", 0
 
     @contextmanager
     def reading(self) -> Iterator[None]:
@@ -42,8 +41,8 @@ class Turns:
             work.close()
             raise
         task = asyncio.create_task(work)
-        self._toggle(task)
-        task.add_done_callback(self._toggle)
+        self.tasks.add(task)
+        task.add_done_callback(self.tasks.discard)
         watch = asyncio.create_task(_client_left(request))
         watch.add_done_callback(lambda _: task.cancel())
         task.add_done_callback(lambda _: watch.cancel())
@@ -55,9 +54,11 @@ class Turns:
         if len(self.tasks) + self._reads >= self._max_turns:
             raise AgentError("server_busy")
 
-    def _toggle(self, task: asyncio.Task[Any]) -> None:
-        self.tasks ^= {task}
-        self.changed_at = int(time.time())
+    def since(self, status: str) -> int:
+        """Return since when the process has had this status, in Unix seconds."""
+        if status != self._status:
+            self._status, self._since = status, int(time.time())
+        return self._since
 
     async def drain(self, grace_seconds: float) -> None:
         """Refuse new turns, let running ones finish within this time, then cancel them."""

@@ -82,7 +82,7 @@ class Secrets:
     """
 
     def __init__(self, settings: DeclarationSettings) -> None:
-        self._seconds = settings.secret_cache_seconds
+        self._seconds, self._prefix = settings.secret_cache_seconds, settings.secrets_prefix
         self._values: dict[SecretRef, tuple[str, float]] = {}  # and when each expires
         self._reads: dict[SecretRef, asyncio.Task[str]] = {}
 
@@ -119,6 +119,7 @@ class Secrets:
 
     async def _ask_aws(self, ref: SecretRef) -> str:
         name = ref.reference.partition("#")[0]
+        name = name if name.startswith("arn:") else self._prefix + name
         try:
             with anyio.fail_after(AWS_TIMEOUT_SECONDS * AWS_ATTEMPTS):
                 ask = _ask_secrets_manager

@@ -16,7 +16,7 @@ from .local import LocalMemory
 Findings = list[Finding]
 
 
-def check_policy(project: Project) -> Findings:
+def check_policy(project: Project, secrets_prefix: str = "") -> Findings:
     """Return a warning if the saved policy is not the one that the project needs."""
     file = policy_file(project)
     if not Path(file).exists():
@@ -25,7 +25,7 @@ def check_policy(project: Project) -> Findings:
         saved = json.loads(Path(file).read_text("utf-8"))
     except (OSError, ValueError, RecursionError):
         saved = None
-    if is_filled_in(saved, make_policy(project)):
+    if is_filled_in(saved, make_policy(project, secrets_prefix)):
         return []
     message = "This is not the policy that `iam` prints: save it again with `iam --save`."
     return [finding("AML-W248", file, 1, message)]

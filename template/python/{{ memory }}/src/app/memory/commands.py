@@ -48,8 +48,9 @@ def forget(load_capabilities: Load, actor: str, as_json: bool) -> None:
 @click.pass_obj
 def iam(load_capabilities: Load, save: bool) -> None:
     """Print the policy that the agent's role needs on AWS; envsubst fills in its variables."""
-    project = Declarations.find(_checked(load_capabilities)).project
-    text = json.dumps(make_policy(project), indent=2, ensure_ascii=False)
+    declarations = Declarations.find(_checked(load_capabilities))
+    project, prefix = declarations.project, declarations.settings.secrets_prefix
+    text = json.dumps(make_policy(project, prefix), indent=2, ensure_ascii=False)
     if save:
         file = Path(policy_file(project))
         file.parent.mkdir(exist_ok=True)

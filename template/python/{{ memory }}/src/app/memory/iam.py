@@ -16,7 +16,7 @@ PARTITIONS = {"cn-": "aws-cn", "us-gov-": "aws-us-gov"}
 VARIABLE = re.compile("[$][{][A-Za-z0-9_]+[}]")
 
 
-def make_policy(project: Project) -> dict[str, Any]:
+def make_policy(project: Project, secrets_prefix: str = "") -> dict[str, Any]:
     """Return the policy for the collections that the agent uses."""
     used = project.used()
     regions = [getattr(collection.backend, "region", "") for collection in used]
@@ -35,7 +35,9 @@ def make_policy(project: Project) -> dict[str, Any]:
             while sid in statements:
                 sid += "X"
             statements[sid] = {"Sid": sid, "Effect": "Allow", **statement}
-    if secrets := sorted({secret for collection in used for secret in _secrets(collection, arn)}):
+    prefix = f":secret:{secrets_prefix}"
+    names = {secret for collection in used for secret in _secrets(collection, arn, prefix)}
+    if secrets := sorted(names):
         statement = {"Action": ["secretsmanager:GetSecretValue"], "Resource": secrets}
         statements["Secrets"] = {"Sid": "Secrets", "Effect": "Allow", **statement}
     return {"Version": "2012-10-17", "Statement": [*statements.values()]}
@@ -58,7 +60,7 @@ def is_filled_in(saved: Any, policy: Any) -> bool:
     return isinstance(saved, str) and re.fullmatch(pattern, saved) is not None
 
 
-def _secrets(collection: Collection, arn: str) -> list[str]:
+def _secrets(collection: Collection, arn: str, prefix: str) -> list[str]:
     """Return the secrets of AWS Secrets Manager that a collection names."""
     found: list[str] = []
     for ref in collection.backend.secret_refs():
@@ -66,7 +68,7 @@ def _secrets(collection: Collection, arn: str) -> list[str]:
         if name.startswith("env:"):
             continue
         if not name.startswith("arn:"):
-            name = f"{arn}:secretsmanager:{ref.region or REGION}:{ACCOUNT}:secret:{name}"
+            name = f"{arn}:secretsmanager:{ref.region or REGION}:{ACCOUNT}{prefix}{name}"
         # AWS adds six characters to the name, unless the reference is a whole ARN.
         is_whole = ref.reference.startswith("arn:") and re.search("-[A-Za-z0-9]{6}$", name)
         found.append(name if is_whole else f"{name}-??????")

@@ -131,7 +131,7 @@ class LongTermMemory(Capability):
             return []
         problem = self.problem
         found = [diagnostic("SET-PROJECT_ID", f"{problem}.", "warning")] if problem else []
-        return [*found, *check_policy(self.project)]
+        return [*found, *check_policy(self.project, self.settings.secrets_prefix)]
 
     async def ping(self) -> list[Finding]:
         return await check_resources(self.project, self.collections, self.kinds, self.project_id)

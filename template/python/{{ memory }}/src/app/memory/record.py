@@ -135,7 +135,7 @@ class Recorder:
                     found = await facts_of([texts for texts, _ in left])
                     turns, events = left, deque()
                     if left:
-                        events.extend(events_of(who, found, left[0][1], writer))
+                        events.extend(events_of(who, found, [began for _, began in left], writer))
                 if events:
                     await writer.traced.create_event(events[0])
                     events.popleft()
@@ -177,9 +177,9 @@ def to_record(who: Who, utterances: Sequence[Utterance]) -> list[Utterance]:
 
 
 def events_of(
-    who: Who, texts: list[Utterance], at: datetime, writer: MemoryCollection
+    who: Who, texts: list[Utterance], began: Sequence[datetime], writer: MemoryCollection
 ) -> list[Event]:
-    """Return texts as events of this time.
+    """Return texts of turns as events; `began` has the starts of the turns.
 
     More texts than an event allows become several events, and so do texts of other metadata.
     """
@@ -188,7 +188,7 @@ def events_of(
         for same in ([*group] for _, group in groupby(texts, key=lambda text: text.metadata))
         for start in range(0, len(same), MAX_UTTERANCES)
     ]
-    return [Event(who, part, str(uuid4()), at, writer.project_id) for part in parts]
+    return [Event(who, part, str(uuid4()), began, writer.project_id) for part in parts]
 
 
 def _is_due(name: str, who: Who, turns: Turns) -> bool:

@@ -1,10 +1,14 @@
 // A span for each call of the session store and of long-term memory.
 
-import { SpanKind } from '@opentelemetry/api'
+import { type SpanContext, SpanKind, trace } from '@opentelemetry/api'
 
 import { Capability } from '../capability.ts'
+import type { Turn } from '../contract.ts'
 import type { CoreSettings } from '../settings.ts'
 import { inSpan } from './spans.ts'
+
+/** The spans of turns, by the starts of the turns. */
+type Turns = WeakMap<Date, SpanContext>
 
 const CALLS: Record<string, string[]> = {
   session_store: ['load', 'save', 'end'],
@@ -13,18 +17,26 @@ const CALLS: Record<string, string[]> = {
 
 /** Decorates what earlier capabilities call. */
 export class TracedCalls extends Capability {
+  readonly #turns: Turns = new WeakMap()
+
   constructor(settings: CoreSettings, before: readonly Capability[]) {
     super(settings, before)
     for (const capability of before) {
       if (!('tracedAs' in capability)) continue
       const name = String(capability.tracedAs)
-      Object.assign(capability, { decorate: (target: object) => traced(target, name) })
+      Object.assign(capability, { decorate: (target: object) => traced(target, name, this.#turns) })
     }
+  }
+
+  override committed(turn: Turn): void {
+    const { began } = Object(turn.notes.get('memory'))
+    const span = trace.getActiveSpan()
+    if (began && span) this.#turns.set(began, span.spanContext())
   }
 }
 
 /** Return an object that passes on all calls to the target, and makes a span of those in CALLS. */
-function traced(target: object, name: string): object {
+function traced(target: object, name: string, turns: Turns): object {
   return new Proxy(target, {
     get(_, key) {
       const value = Reflect.get(target, key)
@@ -32,8 +44,13 @@ function traced(target: object, name: string): object {
       const method = String(key)
       if (!CALLS[name]?.includes(method)) return value.bind(target)
       const snake = method.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`)
-      return (...args: unknown[]) =>
-        inSpan(`${name}.${snake}`, SpanKind.CLIENT, () => value.apply(target, args))
+      return (...args: unknown[]) => {
+        // Recording is a trace of its own: it links to those of its turns.
+        const began: Date[] = args.flatMap((event) => Object(event).began ?? [])
+        const links = began.flatMap((one) => turns.get(one) ?? []).map((context) => ({ context }))
+        const call = () => value.apply(target, args)
+        return inSpan(`${name}.${snake}`, SpanKind.CLIENT, call, links)
+      }
     },
   })
 }

@@ -56,7 +56,7 @@ class ActorMemory:
 
         async def send(writer: MemoryCollection) -> None:
             try:
-                for event in events_of(self._turn.who, texts, datetime.now(UTC), writer):
+                for event in events_of(self._turn.who, texts, [datetime.now(UTC)], writer):
                     await writer.traced.create_event(event)
             except Exception as error:  # noqa: BLE001 (the other stores go on)
                 failures[writer.id] = describe_failure(error)

@@ -47,8 +47,13 @@ class Event:
     who: Who
     utterances: list[Utterance]  # at most 100, each of at most 100,000 UTF-16 units
     token: str
-    at: datetime
+    began: Sequence[datetime]  # the starts of its turns
     project_id: str | None = None  # the value of {projectId}, if namespaces need it
+
+    @property
+    def at(self) -> datetime:
+        """The time of the event."""
+        return self.began[0]
 
     @property
     def metadata(self) -> Metadata:

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 SCOPE = "strands.telemetry.tracer"
+METER = "strands.telemetry.metrics"
+PROVIDER = "aws.bedrock"
 # Content in attributes, as in the latest convention; by default Strands uses events.
 CONVENTION = "gen_ai_latest_experimental,gen_ai_span_attributes_only"
 
@@ -28,8 +30,10 @@ class Names:
         return operation if is_unknown else name
 
     def in_attributes(self, attributes: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Note the tools of an agent, and return the attributes without an invented name."""
+        """Note the tools of an agent; return the attributes with PROVIDER, and no invented name."""
         self._tools.update(json.loads(attributes.get("gen_ai.agent.tools", "[]")))
+        if "gen_ai.provider.name" in attributes:
+            attributes = {**attributes, "gen_ai.provider.name": PROVIDER}
         if attributes.get("gen_ai.tool.name") in {None, *self._tools}:
             return attributes
         return {**attributes, "gen_ai.tool.name": "unknown"}

@@ -1,57 +1,71 @@
-"""Traces as a capability: where spans go, and the span of each turn."""
+"""Traces and metrics as a capability: where they go, and the span of each turn."""
 
 import asyncio
-import logging
 import os
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
-from importlib.metadata import PackageNotFoundError, version
+import time
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from threading import Thread
 from typing import Any
-from uuid import uuid4
 
-from opentelemetry import context, propagate, trace
+from opentelemetry import context, metrics, propagate, trace
+from opentelemetry.metrics import NoOpMeter
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from ..capability import Capability
 from ..contract import Turn
-from ..settings import without_password
-from .adapter import SCOPE, instrument
+from ..settings import CoreSettings, without_password
+from .adapter import METER, SCOPE, instrument
+from .export import endpoint_of, export
+from .framework_spans import adapt
 from .log_lines import name_traces, remember_trace
-from .redaction import without_content
+from .metrics import Metrics
 from .spans import turn_span
 
-log = logging.getLogger(__name__)
-ENDPOINTS = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
+CAPTURE = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
+SIGNALS = ("Traces", "Metrics")
 
 
 class Tracing(Capability):
-    """Exports spans to OTEL_EXPORTER_OTLP_ENDPOINT, if it is set.
+    """Exports spans and metrics to OTEL_EXPORTER_OTLP_ENDPOINT, if it is set.
 
-    An existing provider, as under `opentelemetry-instrument`, is kept; only prompts and replies are
-    removed from the spans of the framework.
+    Existing providers, as under `opentelemetry-instrument`, are kept; the spans of the framework
+    only get the names of the conventions, and lose prompts and replies.
     """
+
+    def __init__(self, settings: CoreSettings, before: Sequence[Capability]) -> None:
+        super().__init__(settings, before)
+        self.metrics = Metrics()
 
     async def open(self) -> None:
         """Set up the export, and let the framework make spans without prompts and replies."""
         if not _has_provider():
-            if not _endpoint():
+            if not any(endpoint_of(signal.upper()) for signal in SIGNALS):
                 return
-            _export(self.settings.project_name)
+            export(self.settings.project_name)
         name_traces()
-        provider: Any = trace.get_tracer_provider()
-        switch = os.environ.get("OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT", "")
-        if switch.lower() not in {"true", "1", "span_only", "span_and_event"}:
-            get_tracer = provider.get_tracer
+        switch = os.environ.get(CAPTURE, "").lower()
+        has_content = switch in {"true", "1", "span_only", "span_and_event"}
+        spans: Any = trace.get_tracer_provider()
+        meters: Any = metrics.get_meter_provider()
+        get_tracer, get_meter = spans.get_tracer, meters.get_meter
 
-            def get(name: str, *args: Any, **kwargs: Any) -> Any:
-                tracer = get_tracer(name, *args, **kwargs)
-                return without_content(tracer) if name == SCOPE else tracer
+        def tracer_of(name: str, *args: Any, **kwargs: Any) -> Any:
+            tracer = get_tracer(name, *args, **kwargs)
+            if name == SCOPE:
+                adapt(tracer, self.settings.project_name, self.metrics, with_content=has_content)
+            return tracer
 
-            provider.get_tracer = get
+        def meter_of(name: str, *args: Any, **kwargs: Any) -> Any:
+            # The framework's own metrics have names of tools that the model can invent.
+            return NoOpMeter(name) if name == METER else get_meter(name, *args, **kwargs)
+
+        spans.get_tracer, meters.get_meter = tracer_of, meter_of
         instrument()
 
     def describe(self, address: str) -> list[str]:
-        return [f"Traces: contacts {without_password(_endpoint())}"] if _endpoint() else []
+        places = {signal: endpoint_of(signal.upper()) for signal in SIGNALS}
+        return [f"{one}: contacts {without_password(at)}" for one, at in places.items() if at]
 
     def wrap(self, app: ASGIApp) -> ASGIApp:
         """Continue the traces of callers, as their header `traceparent` says."""
@@ -74,51 +88,25 @@ class Tracing(Capability):
 
     @asynccontextmanager
     async def around(self, turn: Turn) -> AsyncIterator[None]:
-        with turn_span(turn):
+        with self.metrics.of_turn(turn), turn_span(turn):
             remember_trace()
             yield
 
+    def prepare(self, turn: Turn, options: dict[str, Any]) -> None:
+        self.metrics.begin(turn)
+
     async def close(self) -> None:
-        """Send the remaining spans, within a second."""
-        flush = getattr(trace.get_tracer_provider(), "force_flush", None)
-        if flush:
-            await asyncio.wait({asyncio.create_task(asyncio.to_thread(flush, 1000))}, timeout=1)
-
-
-def _endpoint() -> str:
-    return next(filter(None, map(os.environ.get, ENDPOINTS)), "")
+        """Send the remaining spans and metrics, within a second."""
+        providers = (trace.get_tracer_provider(), metrics.get_meter_provider())
+        flushes = [it.force_flush for it in providers if hasattr(it, "force_flush")]
+        # The process does not wait for these threads: an endpoint that is down takes ten seconds.
+        threads = [Thread(target=flush, args=(1000,), daemon=True) for flush in flushes]
+        for thread in threads:
+            thread.start()
+        end = time.monotonic() + 1
+        while any(thread.is_alive() for thread in threads) and time.monotonic() < end:
+            await asyncio.sleep(0.01)
 
 
 def _has_provider() -> bool:
     return not isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider)
-
-
-def _export(service: str) -> None:
-    """Set a provider that exports spans; warn each time that sending begins to fail."""
-    from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
-    from opentelemetry.sdk.resources import OTELResourceDetector, Resource
-    from opentelemetry.sdk.trace import TracerProvider
-    from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExportResult
-
-    class Exporter(OTLPSpanExporter):
-        is_failing = False
-
-        def export(self, *args: Any, **kwargs: Any) -> SpanExportResult:
-            result = super().export(*args, **kwargs)
-            is_failing = result is not SpanExportResult.SUCCESS
-            if is_failing and not self.is_failing:
-                where = without_password(_endpoint())
-                log.warning("Traces: %s is not accepting spans; turns continue", where)
-            self.is_failing = is_failing
-            return result
-
-    usual = Resource.create().attributes  # with the name and version of the SDK
-    sdk = {name: value for name, value in usual.items() if name.startswith("telemetry.")}
-    own = {"service.name": service, "service.instance.id": str(uuid4())}
-    with suppress(PackageNotFoundError):
-        own["service.version"] = version(service)
-    named = Resource({**sdk, **own})
-    resource = named.merge(OTELResourceDetector().detect())
-    provider = TracerProvider(resource=resource, shutdown_on_exit=False)
-    provider.add_span_processor(BatchSpanProcessor(Exporter()))
-    trace.set_tracer_provider(provider)

@@ -1,20 +1,20 @@
 """Makes spans: one for each turn, and those of the calls below it."""
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from opentelemetry import trace
-from opentelemetry.trace import SpanKind, StatusCode
+from opentelemetry.trace import Link, SpanKind, StatusCode
 
 from ..contract import Turn
 
 
 @contextmanager
-def make_span(name: str, kind: SpanKind) -> Iterator[trace.Span]:
+def make_span(name: str, kind: SpanKind, links: Sequence[Link] = ()) -> Iterator[trace.Span]:
     """Make a span, with the type of an error and without its text."""
     with trace.get_tracer("app").start_as_current_span(
-        name, kind=kind, record_exception=False, set_status_on_exception=False
+        name, kind=kind, links=links, record_exception=False, set_status_on_exception=False
     ) as span:
         try:
             yield span

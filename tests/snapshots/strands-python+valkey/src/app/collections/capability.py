@@ -15,6 +15,8 @@ from .settings import DeclarationSettings
 class Declarations(Capability):
     """The collections of the agent. Other capabilities connect to what these declare."""
 
+    settings: DeclarationSettings
+
     def __init__(self, settings: DeclarationSettings, before: Sequence[Capability]) -> None:
         super().__init__(settings, before)
         self.agent_id, self.secrets = settings.agent_id, Secrets(settings)

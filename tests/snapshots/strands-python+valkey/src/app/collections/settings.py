@@ -11,10 +11,11 @@ from ..settings import CoreSettings, integer
 
 @dataclass(frozen=True)
 class DeclarationSettings(CoreSettings):
-    """Which agent runs, and how long its secrets are cached."""
+    """Which agent runs, and where and how long its secrets are kept."""
 
     agent_id: str | None = None  # None: the only file in agents/
     secret_cache_seconds: int = integer(300, 0, 86_400)
+    secrets_prefix: str = ""  # of paths, where they are names in AWS Secrets Manager
     check_against: str = ""  # a commit of git
 
 

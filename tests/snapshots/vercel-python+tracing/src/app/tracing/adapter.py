@@ -6,6 +6,7 @@ from typing import Any
 from ai import experimental_telemetry
 
 SCOPE = "ai"
+METER = ""  # there is none
 
 
 def instrument() -> None:

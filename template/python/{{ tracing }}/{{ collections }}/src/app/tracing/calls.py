@@ -1,15 +1,20 @@
 """A span for each call of the session store and of long-term memory."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from datetime import datetime
 from functools import partial
 from typing import Any
 
-from opentelemetry.trace import SpanKind
+from cachetools import LRUCache
+from opentelemetry import trace
+from opentelemetry.trace import Link, SpanContext, SpanKind
 
 from ..capability import Capability
+from ..contract import Turn
 from ..settings import CoreSettings
 from .spans import make_span
 
+MAX_TURNS = 1000  # that wait to be recorded
 CALLS = {"session_store": ("load", "save", "end"), "memory": ("retrieve", "create_event")}
 
 
@@ -18,17 +23,22 @@ class TracedCalls(Capability):
 
     def __init__(self, settings: CoreSettings, before: Sequence[Capability]) -> None:
         super().__init__(settings, before)
+        self._turns = LRUCache[datetime, SpanContext](MAX_TURNS)  # by their starts
         for capability in before:
             decorated: Any = capability
             if name := getattr(capability, "traced_as", None):
-                decorated.decorate = partial(Traced, name)
+                decorated.decorate = partial(Traced, name, self._turns)
+
+    def committed(self, turn: Turn, messages: list[Any]) -> None:
+        if memory := turn.notes.get("memory"):
+            self._turns[memory.began] = trace.get_current_span().get_span_context()
 
 
 class Traced:
     """Forwards all calls, and makes a span of those in CALLS."""
 
-    def __init__(self, name: str, target: Any) -> None:
-        self._name, self._target = name, target
+    def __init__(self, name: str, turns: Mapping[datetime, SpanContext], target: Any) -> None:
+        self._name, self._turns, self._target = name, turns, target
 
     def __getattr__(self, method: str) -> Any:
         call = getattr(self._target, method)
@@ -36,7 +46,10 @@ class Traced:
             return call
 
         async def run(*args: Any, **kwargs: Any) -> Any:
-            with make_span(f"{self._name}.{method}", SpanKind.CLIENT):
+            # Recording is a trace of its own: it links to those of its turns.
+            began = [one for event in args for one in getattr(event, "began", [])]
+            links = [Link(self._turns[one]) for one in began if one in self._turns]
+            with make_span(f"{self._name}.{method}", SpanKind.CLIENT, links):
                 return await call(*args, **kwargs)
 
         return run

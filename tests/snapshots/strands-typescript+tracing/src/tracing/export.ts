@@ -1,0 +1,73 @@
+// Where spans and metrics go: an endpoint of OTLP over HTTP.
+
+import { randomUUID } from 'node:crypto'
+
+import { metrics } from '@opentelemetry/api'
+
+import { log } from '../log.ts'
+import { withoutPassword } from '../settings.ts'
+import { outsideTurns } from './log_lines.ts'
+
+interface Exporter<T> {
+  export(batch: T, done: (result: { code: number }) => void): void
+}
+
+/** Return where TRACES or METRICS go, or ''. */
+export function endpointOf(signal: string): string {
+  if (process.env[`OTEL_${signal}_EXPORTER`] === 'none') return ''
+  const names = [`OTEL_EXPORTER_OTLP_${signal}_ENDPOINT`, 'OTEL_EXPORTER_OTLP_ENDPOINT']
+  return names.map((name) => process.env[name]).find(Boolean) ?? ''
+}
+
+/** Set the providers that export what has an endpoint, and return what flushes them. */
+export async function setExporters(name: string, version: string): Promise<() => Promise<unknown>> {
+  const { defaultResource, detectResources, envDetector, resourceFromAttributes } =
+    await import('@opentelemetry/resources')
+  const own = { 'service.name': name, 'service.version': version }
+  const named = resourceFromAttributes({ ...own, 'service.instance.id': randomUUID() })
+  const given = detectResources({ detectors: [envDetector] })
+  const resource = defaultResource().merge(named).merge(given)
+  const { BatchSpanProcessor, NodeTracerProvider } = await import('@opentelemetry/sdk-trace-node')
+  const spanProcessors = []
+  if (endpointOf('TRACES')) {
+    const { OTLPTraceExporter } = await import('@opentelemetry/exporter-trace-otlp-proto')
+    const exporter = warning(new OTLPTraceExporter(), 'Traces', 'spans')
+    spanProcessors.push(new BatchSpanProcessor(exporter))
+  }
+  const spans = new NodeTracerProvider({ resource, spanProcessors })
+  spans.register()
+  if (!endpointOf('METRICS')) return () => spans.forceFlush()
+  const { OTLPMetricExporter } = await import('@opentelemetry/exporter-metrics-otlp-proto')
+  const { MeterProvider, PeriodicExportingMetricReader } =
+    await import('@opentelemetry/sdk-metrics')
+  const exporter = warning(new OTLPMetricExporter(), 'Metrics', 'metrics')
+  const readers = [new PeriodicExportingMetricReader({ exporter, ...interval() })]
+  const measures = new MeterProvider({ resource, readers })
+  metrics.setGlobalMeterProvider(measures)
+  return () => Promise.allSettled([spans.forceFlush(), measures.forceFlush()])
+}
+
+/** The reader of the SDK does not read these variables. */
+function interval(): { exportIntervalMillis: number; exportTimeoutMillis: number } {
+  const every = Number(process.env.OTEL_METRIC_EXPORT_INTERVAL) || 60_000
+  const limit = Number(process.env.OTEL_METRIC_EXPORT_TIMEOUT) || 30_000
+  return { exportIntervalMillis: every, exportTimeoutMillis: Math.min(limit, every) }
+}
+
+/** Let an exporter warn each time that sending begins to fail. */
+function warning<T, E extends Exporter<T>>(exporter: E, signal: string, what: string): E {
+  const send = exporter.export.bind(exporter)
+  let hasFailed = false
+  exporter.export = (batch, done) =>
+    send(batch, (result) => {
+      const isFailing = result.code !== 0
+      if (isFailing && !hasFailed) {
+        const where = withoutPassword(endpointOf(signal.toUpperCase()))
+        const text = `${signal}: ${where} is not accepting ${what}; turns continue`
+        outsideTurns(() => log('WARNING', text))
+      }
+      hasFailed = isFailing
+      done(result)
+    })
+  return exporter
+}

@@ -1,0 +1,81 @@
+// Adapts the spans of the framework: names of the conventions, and no prompts and replies.
+
+import type { Attributes, Context, Span, SpanOptions, Tracer } from '@opentelemetry/api'
+
+import { ToolNames } from './adapter.ts'
+import type { Metrics } from './metrics.ts'
+
+// What a span of the framework may have without the switch: nothing that quotes prompts or replies.
+const SAFE = RegExp(
+  '^(gen_ai\\.(operation|provider|agent|request|response|usage)\\..*|gen_ai\\.tool\\.(name|type)' +
+    '|gen_ai\\.(tool\\.call\\.id|tool\\.status|system|output\\.type)|http\\..*|error\\.type' +
+    '|memory\\..*\\.(count|failure_count|name|names))$',
+)
+const [OPERATION, REASONS] = ['gen_ai.operation.name', 'gen_ai.response.finish_reasons']
+const ADAPTED = new WeakSet<Tracer>()
+
+/**
+ * Let a tracer of the framework follow the conventions; measure the calls of the model.
+ *
+ * Without `hasContent`, prompts, replies and the texts of errors are kept out of its spans.
+ */
+export function adapt(tracer: Tracer, agent: string, metrics: Metrics, hasContent: boolean): void {
+  if (ADAPTED.has(tracer)) return // providers return the same one again
+  ADAPTED.add(tracer)
+  const startSpan = tracer.startSpan.bind(tracer)
+  const names = new ToolNames()
+  tracer.startSpan = (name: string, options: SpanOptions = {}, parent?: Context) => {
+    const began = performance.now()
+    const facts: Attributes = {}
+    const read = (given: Attributes) => kept(names.mask(given), agent, facts, hasContent)
+    const attributes = read(options.attributes ?? {})
+    const span = startSpan(names.ofSpan(name), { ...options, attributes }, parent)
+    const [setAttribute, setStatus] = [span.setAttribute.bind(span), span.setStatus.bind(span)]
+    const [addEvent, recordException] = [span.addEvent.bind(span), span.recordException.bind(span)]
+    const end = span.end.bind(span)
+    const setAttributes = (given: Attributes) => {
+      for (const [key, value] of Object.entries(read(given))) setAttribute(key, value!)
+      return rename(span, agent, facts)
+    }
+    const own: Partial<Span> = {
+      setAttributes,
+      setAttribute: (key, value) => setAttributes({ [key]: value }),
+      setStatus: ({ code, message }) =>
+        setStatus(hasContent && message !== undefined ? { code, message } : { code }),
+      addEvent: (...event) => (hasContent ? addEvent(...event) : span),
+      recordException: (error, time) => {
+        setAttributes({ 'error.type': Object(error).constructor.name })
+        if (hasContent) recordException(error, time)
+      },
+      end: (time) => {
+        if (facts[OPERATION] === 'chat') metrics.countCall(performance.now() - began, facts)
+        end(time)
+      },
+    }
+    return rename(Object.assign(span, own), agent, facts)
+  }
+}
+
+/** Return the attributes that a span may have, and note them in `facts`. */
+function kept(given: Attributes, agent: string, facts: Attributes, all: boolean): Attributes {
+  const known = { ...given }
+  const operation = known[OPERATION] ?? facts[OPERATION]
+  if (operation === 'invoke_agent') known['gen_ai.agent.name'] = agent
+  const { 'gen_ai.output.messages': output } = known
+  if (output && !facts[REASONS]) {
+    const messages: { finish_reason?: string }[] = JSON.parse(String(output))
+    const reasons = messages.flatMap(({ finish_reason: reason }) => reason ?? [])
+    if (reasons.length > 0) known[REASONS] = reasons
+  }
+  const safe = Object.entries(known).filter(([key]) => all || SAFE.test(key))
+  return Object.assign(facts, Object.fromEntries(safe)) && Object.fromEntries(safe)
+}
+
+/** Name a span as the conventions do. */
+function rename(span: Span, agent: string, facts: Attributes): Span {
+  const operation = facts[OPERATION]
+  const { 'gen_ai.request.model': model } = facts
+  if (operation === 'invoke_agent') span.updateName(`${operation} ${agent}`)
+  if (operation === 'chat' && model) span.updateName(`${operation} ${String(model)}`)
+  return span
+}
