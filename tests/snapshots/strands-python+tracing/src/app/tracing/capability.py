@@ -104,8 +104,8 @@ class Tracing(Capability):
         for thread in threads:
             thread.start()
         end = time.monotonic() + 1
-        while any(thread.is_alive() for thread in threads) and time.monotonic() < end:
-            await asyncio.sleep(0.01)
+        for thread in threads:
+            await asyncio.to_thread(thread.join, max(0, end - time.monotonic()))
 
 
 def _has_provider() -> bool:
