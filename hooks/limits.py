@@ -26,6 +26,7 @@ MORE_LINES = {
     "approval": {"python": 370, "typescript": 370},
     "compaction": {"python": 460, "typescript": 490},
     "fallback": {"python": 290, "typescript": 300},
+    "evals": {"python": 1290, "typescript": 1400},
     "mcp": {"python": 760, "typescript": 730},
     "ai-sdk-ui": {"python": 540, "typescript": 550},
     "ui": {"python": 2230, "typescript": 2260},

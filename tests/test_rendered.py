@@ -56,13 +56,15 @@ SECTIONS = {
     "Compaction": 20,
     "Container": 45,
     "Deploy": 10,
+    "Evals: change it, and see": 62,
     "HTTP": 35,
     "Long-term memory": 49,
     "MCP servers": 42,
-    "On Amazon Bedrock AgentCore": 70,
+    "On AgentCore without Docker": 25,
+    "On Amazon Bedrock AgentCore": 85,
     "On Kubernetes": 32,
     "The page": 20,
-    "Traces": 25,
+    "Traces": 32,
     "useChat": 68,
 }
 

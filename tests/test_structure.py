@@ -39,6 +39,7 @@ BELOW = {
     "auth": {"core", "store"},
     "compaction": {"core"},
     "fallback": {"core"},
+    "evals": {"core"},
     "chat_route": {"core"},
     "metrics": {"core"},
     "page": {"core", "chat_route"},

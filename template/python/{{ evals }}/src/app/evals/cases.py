@@ -1,0 +1,75 @@
+"""Reads cases from the YAML files in evals/, which the JSON Schema there describes."""
+
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from jsonschema import Draft202012Validator
+from ruamel.yaml import YAML
+from ruamel.yaml.error import MarkedYAMLError, YAMLError
+
+FOLDER = Path("evals")
+
+
+@dataclass
+class Case:
+    """A case, the place of its first line, and why it cannot run."""
+
+    name: str
+    place: str
+    data: dict[str, Any] = field(default_factory=dict)
+    errors: list[str] = field(default_factory=list)
+
+
+def read_cases(names: tuple[str, ...]) -> list[Case]:
+    """Return the cases of all files, or those of these names, with their errors."""
+    schema = json.loads((FOLDER / "schema.json").read_text("utf-8"))
+    known: dict[str, Case] = {}
+    for path in sorted([*FOLDER.glob("*.yaml"), *FOLDER.glob("*.yml")]):
+        if path.name == "promptfooconfig.yaml":
+            continue
+        for case in _read(path, Draft202012Validator(schema)):
+            if case.name in known:
+                case.errors.append(f"{case.place}: {known[case.name].place} has the same name")
+                case.name = case.place
+            known[case.name] = case
+    for name in names:
+        if name not in known:
+            known[name] = Case(name, "", errors=[f"there is no case {name} in {FOLDER}/*.yaml"])
+    return [case for case in known.values() if not names or case.name in names]
+
+
+def _read(path: Path, validator: Draft202012Validator) -> list[Case]:
+    try:
+        data = YAML().load(path.read_text("utf-8"))
+    except (OSError, ValueError, YAMLError, RecursionError) as error:
+        line, what = 1, "it is not YAML in UTF-8"
+        if isinstance(error, MarkedYAMLError) and error.problem_mark:
+            line, what = error.problem_mark.line + 1, str(error.problem)
+        return [Case(f"{path}:{line}", f"{path}:{line}", errors=[f"{path}:{line}: {what}"])]
+    cases, found = list[Case](), dict[int, list[str]]()
+    for problem in validator.iter_errors(data):
+        where = [*problem.absolute_path]
+        index = where[1] if where[:1] == ["cases"] and len(where) > 1 else -1
+        found.setdefault(index, []).append(f"{path}:{_line(data, where)}: {problem.message[:200]}")
+    if -1 in found:
+        return [Case(str(path), f"{path}:1", errors=found[-1])]
+    for index, case in enumerate(data["cases"]):
+        place = f"{path}:{_line(data, ['cases', index])}"
+        errors = found.get(index, [])
+        name = place if errors else str(case["name"])
+        cases.append(Case(name, place, {} if errors else json.loads(json.dumps(case)), errors))
+    return cases
+
+
+def _line(data: Any, path: list[Any]) -> int:
+    """Return the line of a value, or of the last one around it that has a place."""
+    line = 0
+    for key in path:
+        try:
+            line = (data.lc.key(key) if isinstance(key, str) else data.lc.item(key))[0]
+            data = data[key]
+        except (AttributeError, KeyError, TypeError):
+            break
+    return line + 1

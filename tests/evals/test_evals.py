@@ -1,0 +1,357 @@
+"""The command `eval` of rendered agents: verdicts, bad cases, real models, and what it leaves."""
+
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, closing
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+from xml.etree import ElementTree
+
+import pytest
+import yaml
+
+from tests.conformance.chat import Chat
+from tests.conformance.provider import Provider
+from tests.conformance.steps import Call, Hold, Refuse
+from tests.conformance.targets import TARGETS, Target, chat_completions, converse
+from tests.rows import collected
+from tests.stores.agents import Home, command
+from tests.stores.servers import wait_for
+from tests.stores.stores import Backing
+
+# The others differ in nothing that is tried here but what the first test tries in all.
+USUAL = {"strands-typescript", "vercel-python"}
+TABLE = re.compile(r"^([a-z][a-z-]+) +\d+ +\d+\.\d  (.+)$", re.MULTILINE)
+
+pytestmark = pytest.mark.slow
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    everywhere = metafunc.function.__name__ == "test_the_cases_of_a_render_pass_offline"
+    rows = [
+        pytest.param(
+            with_evals(one),
+            id=one.name,
+            marks=[] if everywhere or one.name in USUAL else [pytest.mark.full],
+        )
+        for one in TARGETS
+    ]
+    metafunc.parametrize("target", collected(metafunc.config, rows), scope="module")
+
+
+def with_evals(target: Target) -> Target:
+    """The target with evals, and the model that its plain render asks."""
+    wire = converse if target.name.startswith("strands") else chat_completions
+    return replace(target, variant=f"{target.name}+evals", provider=wire, answers=())
+
+
+@pytest.fixture(scope="module")
+def provider() -> Iterator[Provider]:
+    with closing(Provider()) as provider:
+        yield provider
+
+
+class Evals:
+    """A folder with the cases of a render, or others, in which its command runs."""
+
+    def __init__(self, target: Target, folder: Path, provider: Provider) -> None:
+        self.target, self.folder = target, folder
+        self.project = target.project()
+        self.real = target.provider(provider.origin)
+        shutil.copytree(self.project / "evals", folder / "evals")
+
+    def declare(self, text: str, name: str = "first") -> None:
+        (self.folder / "evals" / f"{name}.yaml").write_text(text)
+
+    def start(self, *words: str, real: bool = False, **variables: str) -> subprocess.Popen[str]:
+        given = {"PATH": os.environ["PATH"], "HOME": str(self.folder), "PYTHONUNBUFFERED": "1"}
+        return subprocess.Popen(
+            command(self.project, "eval", *words),
+            cwd=self.folder,
+            env={**given, **(self.real if real else {}), **variables},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def run(self, *words: str, real: bool = False, **variables: str) -> tuple[int, str]:
+        process = self.start(*words, real=real, **variables)
+        output, errors = process.communicate(timeout=90)
+        assert "Traceback" not in errors, errors
+        return process.returncode, output + errors
+
+
+@pytest.fixture
+def evals(target: Target, tmp_path: Path, provider: Provider) -> Evals:
+    return Evals(target, tmp_path, provider)
+
+
+def verdicts(output: str) -> dict[str, str]:
+    return dict(TABLE.findall(output))
+
+
+def test_the_cases_of_a_render_pass_offline(evals: Evals) -> None:
+    code, output = evals.run()
+    assert code == 0, output
+    assert verdicts(output) == {
+        "counts-with-its-tool": "passed",
+        "goes-on-when-its-tool-fails": "passed",
+        "remembers-in-a-session": "passed",
+        "refuses-what-a-tool-commands": "passed",
+        "stays-short": "passed",
+    }
+    assert "5 cases, 0 failed; 0 tokens." in output
+
+
+def test_a_mutation_of_the_agent_is_found(evals: Evals, tmp_path: Path) -> None:
+    source = evals.project / ("src/agent.ts" if "type" in evals.target.name else "src/app/agent.py")
+    mutant = tmp_path / source.name
+    text = source.read_text().replace("len(text.split())", "len(text)")
+    mutant.write_text(text.replace(r"text.match(/\S+/g)?.length ?? 0", "text.length"))
+    assert mutant.read_text() != source.read_text()
+    evals.project = replace(evals.target, agent=mutant).project()
+    code, output = evals.run()
+    assert code == 1
+    failed = [name for name, verdict in verdicts(output).items() if verdict != "passed"]
+    assert failed == ["counts-with-its-tool"]
+    assert "-> 19, not word_count" in output
+
+
+BAD = """
+cases:
+  - name: no-turns
+  - name: unknown-tool
+    tools: {weather: [{answer: x}]}
+    turns: [{prompt: hi, offline: [Hi.]}]
+  - name: no-schema
+    turns: [{prompt: hi, offline: ["{}"], expect: {reply: {schema: {type: 7}}}}]
+  - name: no-pattern
+    turns: [{prompt: hi, offline: [Hi.], expect: {reply: {matches: "("}}}]
+  - name: other-json
+    turns:
+      - prompt: hi
+        offline: ['{"a": 1}']
+        expect: {reply: {schema: {type: object, required: [b]}}}
+  - name: not-json
+    turns: [{prompt: hi, offline: [Hi.], expect: {reply: {schema: {type: object}}}}]
+  - name: empty
+    turns: [{prompt: hi, offline: [" "]}]
+  - name: empty-as-expected
+    turns: [{prompt: hi, offline: [" "], expect: {outcome: empty_reply}}]
+  - name: other-arguments
+    tools: {word_count: [{input: {text: a}, answer: "1"}]}
+    turns: [{prompt: hi, offline: [{tool: word_count, input: {text: b}}, Done.]}]
+  - name: never
+    turns:
+      - prompt: hi
+        offline: [{tool: word_count, input: {text: b}}, Done.]
+        expect: {never: [word_count]}
+  - name: without-offline
+    turns: [{prompt: hi}]
+  - name: empty
+    turns: [{prompt: hi, offline: [Hi.]}]
+  - name: unknown-key
+    turns: [{prompt: hi, offline: [Hi.], wrong: 1}]
+"""
+
+
+def test_each_bad_case_is_a_line_and_the_others_run(evals: Evals) -> None:
+    evals.declare(BAD, "bad")
+    evals.declare("cases: [", "broken")
+    (evals.folder / "evals" / "bytes.yaml").write_bytes(b"\xff\xfe")
+    code, output = evals.run("--junit", "junit.xml")
+    assert code == 1
+    assert verdicts(output)["stays-short"] == "passed"
+    assert verdicts(output)["empty-as-expected"] == "passed"
+    assert verdicts(output)["without-offline"] == "skipped"
+    lines = [line.strip() for line in output.splitlines() if line.startswith("    - ")]
+    for start, word in (
+        ("evals/bad.yaml:3: ", "turns"),
+        ("there is no tool weather; the agent has word_count", ""),
+        ("the schema is none: ", "any"),
+        ('"(" is no regular expression: ', ""),
+        ("the reply is not of the schema: ", "b"),
+        ("the reply is not JSON", ""),
+        ("the turn ended as empty_reply, not committed", ""),
+        ("no answer of word_count is for ", '"b"'),
+        ("word_count was called", ""),
+        ("evals/bad.yaml:32: evals/bad.yaml:18 has the same name", ""),
+        ("evals/bad.yaml:35: ", "wrong"),
+        ("evals/broken.yaml:", ""),
+        ("evals/bytes.yaml:1: it is not YAML in UTF-8", ""),
+    ):
+        found = [line for line in lines if line.startswith(f"- {start}")]
+        assert len(found) == 1, (start, lines)
+        assert word in found[0].removeprefix("- ")
+    assert len(lines) == 13, lines
+    names = {case.get("name") for case in ElementTree.parse(evals.folder / "junit.xml").iter()}
+    assert "never" in names
+
+
+def test_a_thousand_cases_run_at_once(evals: Evals) -> None:
+    case = "  - {name: case-NUMBER, turns: [{prompt: hi, offline: [Hi.]}]}\n"
+    evals.declare("cases:\n" + "".join(case.replace("NUMBER", str(n)) for n in range(1000)))
+    began = time.monotonic()
+    code, output = evals.run("--jobs", "50")
+    assert code == 0, output[-300:]
+    assert "1000 cases, 0 failed" in output
+    assert time.monotonic() - began < 30
+
+
+REAL = """
+cases:
+  - name: counts
+    tools: {word_count: [{input: {text: a b}, answer: "7"}]}
+    turns:
+      - prompt: How many words?
+        expect:
+          tools: [{tool: word_count, input: {text: a b}, answer: "7"}]
+          reply: {contains: ["7"]}
+  - name: judged
+    turns: [{prompt: Be polite., expect: {judge: It is polite.}}]
+  - name: endless
+    seconds: 1
+    turns: [{prompt: Wait for ever.}]
+"""
+
+
+def judged(provider: Provider, reply: str, verdict: str) -> None:
+    asked = f"user: Be polite.\nagent: {reply}\n\nThe sentence: It is polite."
+    provider.script("Be polite.", [reply], endless=True)
+    provider.script(asked, [verdict], endless=True)
+
+
+def test_a_real_model_answers_and_is_judged(evals: Evals, provider: Provider) -> None:
+    evals.declare(REAL)
+    provider.script("How many words?", [Call("word_count", {"text": "a b"})], ["There are 7."])
+    provider.script("Wait for ever.", [Hold(threading.Event())], endless=True)
+    judged(provider, "Go away.", "No. It is rude.")
+    model = evals.real["MODEL"]
+    code, output = evals.run("--json", "before.json", real=True, JUDGE_MODEL=model)
+    assert code == 1
+    found = verdicts(output)
+    assert found == {"counts": "passed", "judged": "FAILED", "endless": "FAILED"}
+    assert "    - the judge: No. It is rude." in output
+    assert "    - it was not over within 1 s" in output
+    assert re.search(r"3 cases, 2 failed; [1-9]\d* tokens\.", output)
+
+    judged(provider, "Thank you.", "Yes, it is.")
+    words = ("judged", "--repeat", "10", "--against", "before.json", "--summary", "summary.md")
+    code, output = evals.run(*words, real=True, JUDGE_MODEL=model)
+    assert code == 0, output
+    result = "passed 10/10 (72% to 100%), before 0/1, by chance in 9%"
+    assert verdicts(output) == {"judged": result}
+    summary = (evals.folder / "summary.md").read_text()
+    assert f"| judged | {result} |" in summary
+    for text in ("agent: Go away.", "agent: Thank you."):
+        assert text in summary
+
+    code, output = evals.run("judged", real=True)
+    assert code == 1
+    assert "    - it has a judge, and JUDGE_MODEL is not set" in output
+
+
+@pytest.mark.full
+def test_a_provider_at_its_limit_is_asked_again(evals: Evals, provider: Provider) -> None:
+    evals.declare("cases: [{name: again, turns: [{prompt: At the limit?}]}]")
+    # The SDK of some vendors asks again at once, too.
+    provider.script("At the limit?", *[[Refuse(429, stays=False)]] * 4, ["No."])
+    code, output = evals.run(real=True)
+    assert (code, verdicts(output)) == (0, {"again": "passed"}), output
+
+
+def test_what_is_done_is_kept_when_it_is_interrupted(evals: Evals, provider: Provider) -> None:
+    quick, slow = f"Quick {uuid4()}?", f"Slow {uuid4()}?"
+    cases = {"quick": quick, "slow": slow}
+    lines = [f"  - {{name: {name}, turns: [{{prompt: {it}}}]}}\n" for name, it in cases.items()]
+    evals.declare("cases:\n" + "".join(lines))
+    provider.script(quick, ["Yes."])
+    provider.script(slow, [Hold(threading.Event())], endless=True)
+    process = evals.start("--json", "results.json", real=True)
+    wait_for("the slow case", lambda: provider.calls_for(slow))
+    wait_for("the quick case", lambda: provider.calls_for(quick))
+    time.sleep(0.5)
+    process.send_signal(signal.SIGINT)
+    output, errors = process.communicate(timeout=20)
+    assert process.returncode == 1, errors
+    assert "1 cases, 0 failed, 1 not run" in output, output + errors
+    assert [*json.loads((evals.folder / "results.json").read_text())["cases"]] == ["quick"]
+
+
+def test_bad_options_are_said(evals: Evals) -> None:
+    (evals.folder / "other.json").write_text("[]")
+    for words, what in (
+        (("--against", "other.json"), "other.json is not a file that --json wrote."),
+        (("--repeat", "0"), "1"),
+        (("no-such-case",), "there is no case no-such-case in evals/*.yaml"),
+        (("--from", "unknown"), "Nothing is stored for session unknown."),
+    ):
+        code, output = evals.run(*words)
+        assert code != 0
+        assert what in output, output
+
+
+def test_the_store_is_left_alone_and_a_stored_session_becomes_a_case(
+    target: Target, provider: Provider, tmp_path: Path
+) -> None:
+    with ExitStack() as stack:
+        backing = Backing(tmp_path / "backing", stack)
+        home = Home(target, backing, tmp_path, "valkey")
+        shutil.copytree(home.project / "evals", home.folder / "evals")
+        ran = home.run("eval")
+        assert ran.returncode == 0, ran.stdout + ran.stderr
+        listed = home.run("sessions", "list")
+        assert listed.stdout == "0 sessions\n"
+        (home.folder / "evals" / "first.yaml").write_text(
+            "cases: [{name: kept, real: true, turns: [{prompt: hi, offline: [Hi.]}]}]"
+        )
+        assert home.run("eval").returncode == 0
+        assert "1 session" in home.run("sessions", "list").stdout
+
+        from tests.conformance.server import Server
+
+        variables = home.store.environment(home.store.address)
+        server = Server(home.target, home.folder, None, variables)
+        try:
+            chat = Chat(server, provider)
+            said = server.post(
+                {"prompt": 'use word_count: {"text": "a b"}'}, [*chat.headers.items()]
+            )
+            assert said.status == 200
+            mail = {"prompt": "I am ada@example.com, +49 170 1234567."}
+            assert server.post(mail, [*chat.headers.items()]).status == 200
+        finally:
+            server.stop()
+        made = home.run("eval", "--from", chat.session)
+        assert made.returncode == 0, made.stderr
+        assert "<<ada@example.com>>, <<+49 170 1234567>>" in made.stdout
+        assert chat.session in made.stdout.splitlines()[0]
+        (home.folder / "evals" / "first.yaml").write_text(made.stdout)
+        code = home.run("eval", "--json", "results.json")
+        assert code.returncode == 0, code.stdout
+        (runs,) = json.loads((home.folder / "results.json").read_text())["cases"].values()
+        turns: list[Any] = runs[0]["turns"]
+        assert [call["answer"] for call in turns[0]["calls"]] == ["2"]
+        assert "Now you said:" in turns[1]["reply"]
+
+
+def test_promptfoo_gets_each_turn(evals: Evals) -> None:
+    code, output = evals.run("--promptfoo")
+    assert code == 0
+    assert "npx promptfoo eval -j 1 -c evals/promptfooconfig.yaml" in output
+    config = yaml.safe_load((evals.folder / "evals" / "promptfooconfig.yaml").read_text())
+    assert len(config["tests"]) == 6
+    variables = config["tests"][3]["vars"]
+    assert variables["prompt"] == "What is my name?"
+    assert variables["conversation"].startswith("remembers-in-a-session-")
+    assert evals.run()[0] == 0, "it is no file of cases"
