@@ -6,7 +6,17 @@ from typing import Any
 PROJECT_NAME = "my-agent"
 TARGETS = ("strands-python", "strands-typescript", "vercel-python", "vercel-typescript")
 STORES = ("valkey", "s3", "custom")
-EXTRAS = ("tracing", "mcp", "auth", "approval", "compaction", "fallback", "evals", "ai-sdk-ui", "ui")
+EXTRAS = (
+    "tracing",
+    "mcp",
+    "auth",
+    "approval",
+    "compaction",
+    "fallback",
+    "evals",
+    "ai-sdk-ui",
+    "ui",
+)
 # Besides the default of each framework, which its plain render has.
 MODELS = {
     "strands": ("anthropic", "openai", "openai-compatible"),

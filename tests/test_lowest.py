@@ -22,7 +22,17 @@ from tests.installed import (
 pytestmark = [pytest.mark.slow, pytest.mark.full]
 # Other variants of a language add no package to these, or one of a vendor, which no test calls.
 STORES = ("+valkey+agentcore+knowledge-base", "+s3", "+custom")
-OPTIONS = ("", *STORES, "+mcp", "+tracing", "+auth", "+approval", "+compaction", "+fallback", "+evals")
+OPTIONS = (
+    "",
+    *STORES,
+    "+mcp",
+    "+tracing",
+    "+auth",
+    "+approval",
+    "+compaction",
+    "+fallback",
+    "+evals",
+)
 PYTHON, TYPESCRIPT = (
     [
         f"{framework}-{language}{options}"

@@ -258,7 +258,7 @@ def test_every_kind_of_finding_has_a_fault_above() -> None:
 def test_a_budget_is_set_by_the_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     names = ["vercel-python+s3", "vercel-typescript+agentcore", "vercel-python+valkey+agentcore"]
     monkeypatch.undo()
-    (tmp_path / "long.md").write_text("a\n" * 10_000)
+    (tmp_path / "long.md").write_text("a\n" * 20_000)
     found = [finding.message for name in names for finding in checks.check_size(name, tmp_path)]
     allowed = [re.findall(r"(\d+) are allowed", message)[0] for message in found]
     stored, memory, both = ((True, False), (False, True), (True, True))

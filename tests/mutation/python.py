@@ -111,7 +111,7 @@ FAULTS = [
     Fault(
         "ping is never busy",
         SERVER,
-        "is_busy = turns.tasks or ",
+        "is_busy = runtime.turns.tasks or ",
         "is_busy = ",
     ),
     Fault("all callers without a session share one", REQUESTS, "str(uuid4())", '"default"'),
