@@ -1,6 +1,7 @@
 // The process that serves the agent: its listener, its signals and its end.
 
 import { once } from 'node:events'
+import { flushCompileCache } from 'node:module'
 import type { AddressInfo } from 'node:net'
 import { exit } from 'node:process'
 import { setTimeout as sleep } from 'node:timers/promises'
@@ -40,6 +41,7 @@ async function run(runtime: Runtime): Promise<void> {
   const name = host.includes(':') ? `[${host}]` : host
   const address = `http://${name}:${(server.address() as AddressInfo).port}`
   console.log([...(await runtime.describe(address)), `Listening on ${address}`].join('\n'))
+  flushCompileCache() // a process that is killed writes none, and the next start is as slow
   // If nobody reads the log, the agent goes on: logging that error would fail again.
   for (const stream of [process.stdout, process.stderr]) stream.on('error', () => {})
   // What a listener, a timer or an unawaited promise throws ends no other turn.

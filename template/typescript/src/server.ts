@@ -146,7 +146,7 @@ export async function relay(
   events: Events | null,
 ): Promise<void> {
   const stop = new AbortController()
-  response.once('close', () => stop.abort())
+  response.once('close', () => response.writableFinished || stop.abort())
   let buffered = ''
   async function write(text: string): Promise<void> {
     if (!response.headersSent) response.setHeader('Content-Type', EVENT_STREAM)

@@ -5,6 +5,8 @@ import { AgentError } from './contract.ts'
 /** Work took longer than it may. */
 export class TimeoutError extends Error {}
 
+const OVER = new DOMException('It is over.', 'AbortError') // one for all: its stack takes time
+
 /** Run `work`; throw what `late` returns when its seconds are over, or the signal's reason. */
 export async function withinTime<T>(
   seconds: number,
@@ -24,7 +26,7 @@ export async function withinTime<T>(
   } finally {
     clearTimeout(timer)
     signal.removeEventListener('abort', forward)
-    own.abort() // ends the model call, whatever ended the turn
+    own.abort(OVER) // ends the model call, whatever ended the turn
   }
 }
 

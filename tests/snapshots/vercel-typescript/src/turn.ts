@@ -12,6 +12,7 @@ import type { LastTurn } from './sessions.ts'
 // The parts that only their own turn needs.
 const PASSING = /^(reasoning|tool-approval)/
 
+type EndEvent = Parameters<NonNullable<Parameters<typeof streamText>[0]['onEnd']>>[0]
 type Part = { type: string; text: string; providerOptions?: unknown }
 
 /** A tool with its name, as capabilities add it. */
@@ -65,6 +66,7 @@ async function stream(
   const stop = turn.signal
   let size = 0
   const options = runtime.prepare(turn)
+  const end: { event?: EndEvent } = {}
   try {
     const result = streamText({
       instructions: own.SYSTEM_PROMPT,
@@ -77,6 +79,7 @@ async function stream(
         messages: [...all.slice(0, staged.length), ...sanitized(all.slice(staged.length))],
       }),
       abortSignal: stop,
+      onEnd: (event) => void (end.event = event),
       onError: () => {}, // the default prints the error, which may quote a prompt
       ...options,
     })
@@ -114,13 +117,15 @@ async function stream(
         await turn.emit(chunk)
       }
     }
-    const { finishReason, rawFinishReason, text, toolCalls, content } = await result.finalStep
+    // To await the promises of the result would read its stream once more.
+    const { finalStep, responseMessages } = end.event ?? result
+    const { finishReason, rawFinishReason, text, toolCalls, content } = await finalStep
     for (const part of content) {
       if (part.type !== 'tool-approval-request' || part.isAutomatic) continue
       const { toolCallId: id, toolName: name, input } = part.toolCall
       turn.waiting.push({ id, name, input })
     }
-    if (turn.waiting.length > 0) return await result.responseMessages
+    if (turn.waiting.length > 0) return await responseMessages
     const isOver = rawFinishReason !== undefined || finishReason !== 'other'
     if (!isOver || ['interrupted', 'error'].includes(finishReason)) {
       throw new AgentError('model_failed', '', 'the stream was cut')
@@ -130,7 +135,7 @@ async function stream(
       throw new AgentError('reply_incomplete', '', finishReason)
     }
     if (isBlank(text)) throw new AgentError('empty_reply')
-    return await result.responseMessages
+    return await responseMessages
   } catch (error) {
     const cause = RetryError.isInstance(error) ? error.lastError : error
     // The SDK wraps an AgentError that a hook or the model threw.
