@@ -2,17 +2,17 @@
 
 # The lines of a whole render in each language, by whether it has a session store and a memory.
 # Raised by what every render has: turns that replace others, forks, tools that know their turn, the
-# caches of providers, and turns that read the stream of an SDK once; what Bedrock is rendered with:
-# its guardrails; and that capabilities may add options to `check`. With a store: copies of sessions
-# to another one, versions of collections that are compared, the state section, names of secrets by
+# caches of providers, and turns that cost the SDKs less; what Bedrock is rendered with: its
+# guardrails; and that capabilities may add options to `check`. With a store: copies of sessions to
+# another one, versions of collections that are compared, the state section, names of secrets by
 # project. With a memory: what its owner decides about (injection, recording, metadata, stores by
 # name), namespaces of strategies, memory outside turns, and kinds of memories; a knowledge base
 # comes with the extraction of facts.
 LINES = {
-    (False, False): {"python": 3320, "typescript": 3410},
-    (True, False): {"python": 6980, "typescript": 7070},
-    (False, True): {"python": 8190, "typescript": 8475},
-    (True, True): {"python": 10010, "typescript": 10385},
+    (False, False): {"python": 3345, "typescript": 3410},
+    (True, False): {"python": 7010, "typescript": 7070},
+    (False, True): {"python": 8225, "typescript": 8475},
+    (True, True): {"python": 10045, "typescript": 10385},
 }
 # What other answers may add to them.
 MORE_LINES = {
@@ -22,7 +22,7 @@ MORE_LINES = {
     "kubernetes": {"python": 390, "typescript": 390},
     "container": {"python": 140, "typescript": 140},
     # Raised by metrics, and by the names of the conventions in spans.
-    "tracing": {"python": 350, "typescript": 375},
+    "tracing": {"python": 365, "typescript": 375},
     "auth": {"python": 560, "typescript": 560},
     "approval": {"python": 370, "typescript": 370},
     "compaction": {"python": 460, "typescript": 490},
