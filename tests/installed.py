@@ -84,7 +84,9 @@ def rendered(variant: str, **answers: str) -> Path:
     `answers` are further ones. Raises KeyError for an unknown variant, RenderError when it does
     not render.
     """
-    name = "+".join([variant, *(answers[question] for question in sorted(answers))])
+    # `agentcore` answers two questions.
+    parts = {name: f"on-{it}" if name == "deploy" else it for name, it in answers.items()}
+    name = "+".join([variant, *(parts[question] for question in sorted(parts))])
     project = RENDERED / sources_of_renders() / name
     project.parent.mkdir(parents=True, exist_ok=True)
     with FileLock(f"{project}.lock"):

@@ -121,7 +121,7 @@ FAULTS = [
     Fault(
         "a turn goes on when its client has left",
         SERVER,
-        "  response.once('close', () => stop.abort())\n  let",
+        "  response.once('close', () => response.writableFinished || stop.abort())\n  let",
         "  let",
     ),
     Fault("Accept is ignored", SERVER, "= wantsEvents(request) ?", "= true ?"),

@@ -24,8 +24,8 @@ export const OPTIONS: Record<'check' | 'serve', Record<string, Option>> = {
 export const COMMANDS: Record<string, Command> = {
   // Each module is loaded when its command runs.
   eval: {
-    takes: '[NAMES] [--model M] [--repeat N] [--against FILE]',
-    does: 'try the cases in evals/',
+    takes: '[NAMES] [--repeat N]',
+    does: 'try the cases in evals/; README.md has all options',
     run: async (args) => (await import('./evals/commands.ts')).evaluate(args),
   },
 }
