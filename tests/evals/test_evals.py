@@ -198,6 +198,7 @@ def test_each_bad_case_is_a_line_and_the_others_run(evals: Evals) -> None:
     assert "never" in names
 
 
+@pytest.mark.full
 def test_a_thousand_cases_run_at_once(evals: Evals) -> None:
     case = "  - {name: case-NUMBER, turns: [{prompt: hi, offline: [Hi.]}]}\n"
     evals.declare("cases:\n" + "".join(case.replace("NUMBER", str(n)) for n in range(1000)))
