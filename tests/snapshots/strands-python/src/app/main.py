@@ -26,6 +26,9 @@ def cli(context: click.Context) -> None:
     handler = logging.StreamHandler()
     handler.setFormatter(Formatter("%(asctime)s %(levelname)s %(message)s"))
     logging.basicConfig(handlers=[handler])
+    # These print exceptions that may quote prompts; asyncio's prints every refused connection.
+    for name in ("ai", "asyncio", "opentelemetry", "strands", "uvicorn"):
+        logging.getLogger(name).setLevel("CRITICAL")
     context.obj = load_capabilities
 
 

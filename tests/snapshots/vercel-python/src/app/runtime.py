@@ -1,7 +1,6 @@
 """What a process consists of: its model, its sessions, its turns and its capabilities."""
 
 import asyncio
-import logging
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from functools import partial
@@ -157,9 +156,6 @@ def start_runtime(
 ) -> Runtime:
     """Return the runtime for turns. Raises ClickException if `check` would find an error."""
     refuse_errors([*findings, *check_model(settings), *check_all(capabilities)])
-    # These print exceptions that may quote prompts; asyncio's prints every refused connection.
-    for name in ("ai", "asyncio", "opentelemetry", "strands", "uvicorn"):
-        logging.getLogger(name).setLevel("CRITICAL")
     if settings.model == "offline":
         click.echo("MODEL is not set: the offline model only echoes. See README.md to choose one.")
     return Runtime(settings, capabilities)
