@@ -66,6 +66,12 @@ class Stack:
             assert re.fullmatch(allowed, value), f"{name} may not be {value}"
 
     @property
+    def refusals(self) -> list[str]:
+        """Why the service refuses these parameters together."""
+        rules = [it for rule in self.declared["Rules"].values() for it in rule["Assertions"]]
+        return [it["AssertDescription"] for it in rules if not self._resolve(it["Assert"])]
+
+    @property
     def resources(self) -> dict[str, Any]:
         """The resources that are made."""
         declared: dict[str, Any] = self.declared["Resources"]
@@ -107,6 +113,8 @@ class Stack:
                 return self._resolve(one) == self._resolve(other)
             case {"Not": [condition]}:
                 return not self._resolve(condition)
+            case {"Or": conditions}:
+                return any(self._resolve(conditions))
             case {"Join": [between, parts]}:
                 return str(between).join(self._resolve(parts))
             case {"Sub": text}:

@@ -115,6 +115,24 @@ def taken_down(project: Path, folder: Path) -> list[commands.Command]:
     return commands.run(commands.block(project), folder, replies, **SHELL)
 
 
+@pytest.mark.parametrize(
+    ("given", "refused"),
+    [
+        ({"Image": IMAGE}, ""),
+        ({"CodeBucket": "code", "CodeKey": "a.zip"}, ""),
+        ({}, "Set Image, or CodeBucket and CodeKey."),
+        ({"CodeKey": "a.zip"}, "CodeKey needs CodeBucket."),
+        (
+            {"Image": IMAGE, "CodeBucket": "code", "CodeKey": "a.zip"},
+            "An image or a zip file; Image= or CodeKey= takes one back.",
+        ),
+    ],
+)
+def test_a_stack_has_an_image_or_a_zip_file(given: dict[str, str], refused: str) -> None:
+    stack = Stack(project_of("bedrock"), **given)
+    assert stack.refusals == ([refused] if refused else [])
+
+
 @pytest.mark.slow
 def test_cloudformation_has_nothing_to_say_about_the_files() -> None:
     files = [project_of(name) / "deploy" / "agentcore.yaml" for name in RENDERS]

@@ -19,10 +19,11 @@ from xml.etree import ElementTree
 import pytest
 import yaml
 
-from tests.conformance.chat import Chat
+from tests.conformance.chat import CANARY, Chat
 from tests.conformance.provider import Provider
 from tests.conformance.steps import Call, Hold, Refuse
 from tests.conformance.targets import TARGETS, Target, chat_completions, converse
+from tests.conformance.wires import DETAIL
 from tests.rows import collected
 from tests.stores.agents import Home, command
 from tests.stores.servers import wait_for
@@ -262,6 +263,19 @@ def test_a_real_model_answers_and_is_judged(evals: Evals, provider: Provider) ->
     assert "    - it has a judge, and JUDGE_MODEL is not set" in output
 
 
+def test_a_model_that_fails_is_an_outcome_and_nothing_quotes_it(
+    evals: Evals, provider: Provider
+) -> None:
+    prompt = f"{CANARY} {uuid4()}"
+    evals.declare(f"cases: [{{name: fails, turns: [{{prompt: {prompt}}}]}}]")
+    provider.script(prompt, [Refuse(401)], endless=True)
+    code, output = evals.run(real=True)
+    assert code == 1
+    assert "    - the turn ended as model_failed, not committed (" in output
+    assert DETAIL not in output
+    assert output.count(CANARY) == 1, "the transcript has it, and no log"
+
+
 @pytest.mark.full
 def test_a_provider_at_its_limit_is_asked_again(evals: Evals, provider: Provider) -> None:
     evals.declare("cases: [{name: again, turns: [{prompt: At the limit?}]}]")
@@ -291,10 +305,12 @@ def test_what_is_done_is_kept_when_it_is_interrupted(evals: Evals, provider: Pro
 
 def test_bad_options_are_said(evals: Evals) -> None:
     (evals.folder / "other.json").write_text("[]")
+    evals.declare("cases: [{nam: no-such-case}]", "bad")
     for words, what in (
         (("--against", "other.json"), "other.json is not a file that --json wrote."),
         (("--repeat", "0"), "1"),
-        (("no-such-case",), "there is no case no-such-case in evals/*.yaml"),
+        (("no-such-case",), "no-such-case\n    - there is no case no-such-case in evals/*.yaml"),
+        (("no-such-case",), "evals/bad.yaml:1\n    - evals/bad.yaml:1: "),
         (("--from", "unknown"), "Nothing is stored for session unknown."),
     ):
         code, output = evals.run(*words)

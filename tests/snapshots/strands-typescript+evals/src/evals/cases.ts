@@ -68,11 +68,16 @@ export function readCases(names: readonly string[], folder = 'evals'): Case[] {
       known.set(name, { ...found, name, errors })
     }
   }
-  for (const name of names) {
+  const unknown = names.filter((name) => !known.has(name))
+  for (const name of unknown) {
     const errors = [`there is no case ${name} in ${folder}/*.yaml`]
-    if (!known.has(name)) known.set(name, { name, place: '', data: {}, errors })
+    known.set(name, { name, place: '', data: {}, errors })
   }
-  return [...known.values()].filter(({ name }) => names.length === 0 || names.includes(name))
+  return [...known.values()].filter(({ name, errors }) => {
+    // One that is not found may be one with an error.
+    const isSuspect = unknown.length > 0 && errors.length > 0
+    return names.length === 0 || names.includes(name) || isSuspect
+  })
 }
 
 function read(path: string, validate: ValidateFunction): Case[] {

@@ -54,7 +54,8 @@ export function failures(all: Runs): string {
     const run = runs.find(({ failures }) => failures.length > 0)
     if (!run) return []
     const why = run.failures.map((failure) => `- ${failure}`)
-    const lines = [`${name} (${run.place})`, ...transcript(run.turns).split('\n'), ...why]
+    const place = run.place && run.place !== name ? ` (${run.place})` : ''
+    const lines = [`${name}${place}`, ...transcript(run.turns).split('\n'), ...why]
     return [lines.filter(Boolean).join('\n    ')]
   })
   return shown.join('\n\n')

@@ -50,7 +50,8 @@ def failures(all_runs: Runs) -> str:
     shown: list[str] = []
     for name, runs in all_runs.items():
         for run in [run for run in runs if run["failures"]][:1]:
-            lines = [f"{name} ({run['place']})", *transcript(run["turns"]).splitlines()]
+            place = f" ({run['place']})" if run["place"] not in {"", name} else ""
+            lines = [f"{name}{place}", *transcript(run["turns"]).splitlines()]
             lines += [f"- {why}" for why in run["failures"]]
             shown.append("\n    ".join(line for line in lines if line))
     return "\n\n".join(shown)

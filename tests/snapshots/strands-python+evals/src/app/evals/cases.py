@@ -34,10 +34,15 @@ def read_cases(names: tuple[str, ...]) -> list[Case]:
                 case.errors.append(f"{case.place}: {known[case.name].place} has the same name")
                 case.name = case.place
             known[case.name] = case
-    for name in names:
-        if name not in known:
-            known[name] = Case(name, "", errors=[f"there is no case {name} in {FOLDER}/*.yaml"])
-    return [case for case in known.values() if not names or case.name in names]
+    unknown = [name for name in names if name not in known]
+    for name in unknown:
+        known[name] = Case(name, "", errors=[f"there is no case {name} in {FOLDER}/*.yaml"])
+    # One that is not found may be one with an error.
+    return [
+        case
+        for case in known.values()
+        if not names or case.name in names or (unknown and case.errors)
+    ]
 
 
 def _read(path: Path, validator: Draft202012Validator) -> list[Case]:
