@@ -1,6 +1,8 @@
 """The command line: `python -m hooks COMMAND`, from the root of the template."""
 
+import shlex
 import shutil
+import subprocess
 import sys
 import tempfile
 from pathlib import Path
@@ -137,35 +139,45 @@ def review(against: str) -> None:
 
 @cli.command()
 @click.argument("version", required=False)
+@click.option("--push", is_flag=True, help="Push the release to `origin`.")
 @click.option("--tags", is_flag=True, help="Only make the tags that this clone lacks.")
-def release(version: str | None, tags: bool) -> None:
+def release(version: str | None, push: bool, tags: bool) -> None:
     """Release the last commit as VERSION.
 
     Checks that nothing is uncommitted, that the template and its snapshots are fine and that
-    CHANGELOG.md says what changes in a project. Then it adds version and commit to
-    hooks/releases.txt and makes the tags. It pushes nothing.
+    CHANGELOG.md says what changes in a project. Then it gives the section `next` there its version,
+    tags that commit (signed, if Git has a key) and adds it to hooks/releases.txt.
 
     \b
     Example:
-      python -m hooks release 0.5.0
+      python -m hooks release 0.5.0 --push
     """
-    if tags == (version is not None):
+    if tags == (version is not None) or (tags and push):
         raise click.UsageError("give a VERSION to release, or --tags")
     root = template_root()
-    listed = releases.releases(root)
-    if version is not None:
-        listed.append(releases.ready(root, version, listed))
-    for name in releases.make_tags(root, listed):
-        click.echo(f"tagged {name}")
     if version is None:
+        for name in releases.make_tags(root, releases.releases(root)):
+            click.echo(f"tagged {name}")
         return
-    place = releases.LIST.as_posix()
-    (root / place).write_text("".join(f"{one}\n" for one in listed), "utf-8", newline="\n")
-    click.echo(
-        f"{version} is {listed[-1].commit[:10]} and added to {place}; now\n"
-        f"  git commit -m 'Note release {version}' {place}\n"
-        f"  git push origin HEAD {version}"
-    )
+    made = releases.make_release(root, version)
+    click.echo(f"{version} is {made.commit[:10]}")
+    command = ["git", "push", "--atomic", "origin", "HEAD", f"refs/tags/{version}"]
+    if not push:
+        click.echo(f"now  {shlex.join(command)}")
+    elif subprocess.run(command, cwd=root).returncode:
+        raise click.ClickException(f"it is not pushed; later  {shlex.join(command)}")
+
+
+@cli.command()
+@click.argument("version")
+def notes(version: str) -> None:
+    """Print what CHANGELOG.md says about VERSION, for those who read about the release.
+
+    \b
+    Example:
+      python -m hooks notes 0.5.0
+    """
+    click.echo(releases.section(template_root(), version))
 
 
 def main() -> int:

@@ -5,6 +5,7 @@ and tags are made from it. A commit cannot name itself: the one after it adds it
 """
 
 import re
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from hooks.committed import CommitError, git, read_or_refuse, resolve
 
 LIST = Path("hooks") / "releases.txt"
 CHANGELOG = Path("CHANGELOG.md")
+NEXT = "next"  # the heading of what is not released yet
 LINE = re.compile(r"(\S+) ([0-9a-f]{40})")
 
 
@@ -76,7 +78,7 @@ def section(root: Path, version: str) -> str:
         if heading.strip() == version and text.strip():
             return text.strip()
     raise ReleaseError(
-        f"{CHANGELOG} has no section {version}: write '## {version}' there, and below it what"
+        f"{CHANGELOG} has no section {version}: write '## {NEXT}' there, and below it what"
         " changes in a project"
     )
 
@@ -93,6 +95,17 @@ def last_here(root: Path) -> Release | None:
         if (root / ".git").exists() and git(root, "cat-file", "-e", release.commit).returncode == 0:
             return release
     return None
+
+
+def sections(root: Path, version: str) -> tuple[str, str]:
+    """The heading under which CHANGELOG.md has `version`, NEXT before its release, and the text.
+
+    Raises ReleaseError when there is none.
+    """
+    for heading in (version, NEXT):
+        with suppress(ReleaseError):
+            return heading, section(root, heading)
+    return version, section(root, version)
 
 
 def make_tags(root: Path, listed: list[Release]) -> list[str]:
@@ -120,15 +133,14 @@ def make_tags(root: Path, listed: list[Release]) -> list[str]:
     return [release.version for release in missing]
 
 
-def ready(root: Path, version: str, listed: list[Release]) -> Release:
-    """The last commit as `version`. Raises ReleaseError when it is not ready for that."""
+def ready(root: Path, version: str, listed: list[Release]) -> None:
+    """Raise ReleaseError when the last commit cannot be `version`."""
     next_version(version, listed)
     if read_or_refuse(root, "status", "--porcelain"):
         raise ReleaseError("something is not committed: a release is a commit, so commit it first")
-    commit = read_or_refuse(root, "rev-parse", "HEAD").decode().strip()
-    if commit_of(root, version) not in (None, commit):
+    if commit_of(root, version) not in (None, last_commit(root)):
         raise ReleaseError(f"the tag {version} is on another commit: use another version")
-    section(root, version)
+    sections(root, version)
     last = last_here(root)
     if listed and last != listed[-1]:
         raise ReleaseError(f"{listed[-1].version} is not in this clone: git fetch --unshallow")
@@ -137,4 +149,43 @@ def ready(root: Path, version: str, listed: list[Release]) -> Release:
         raise ReleaseError(f"findings: {len(findings)}; run python -m hooks check")
     if snapshots.recorded(root) != snapshots.rendered(root):
         raise ReleaseError("the snapshots are not as rendered: run python -m hooks snapshots")
-    return Release(version, commit)
+
+
+def make_release(root: Path, version: str) -> Release:
+    """Make the release `version` of the last commit, and return it.
+
+    First the heading NEXT of CHANGELOG.md becomes `version`; that commit gets the tag, and the one
+    after it adds the release to the list. The tag has the section as its message, and is signed
+    where Git has `user.signingKey`. Raises ReleaseError, before anything is made, when something
+    is not ready for a release.
+    """
+    listed = releases(root)
+    ready(root, version, listed)
+    heading, text = sections(root, version)
+    if heading == NEXT:
+        path = root / CHANGELOG
+        lines = path.read_text("utf-8").replace(f"\n## {NEXT}\n", f"\n## {version}\n", 1)
+        path.write_text(lines, "utf-8", newline="\n")
+        save(root, f"Release {version}", CHANGELOG)
+    release = Release(version, last_commit(root))
+    make_tags(root, listed)
+    if commit_of(root, version) is None:
+        is_signed = git(root, "config", "user.signingKey").stdout.strip()
+        kind = "--sign" if is_signed else "--annotate"
+        message = f"--message={version}\n\n{text}\n"
+        # Else Git takes headings of the section for comments.
+        read_or_refuse(root, "tag", kind, "--cleanup=verbatim", message, "--", version)
+    lines = "".join(f"{release}\n" for release in [*listed, release])
+    (root / LIST).write_text(lines, "utf-8", newline="\n")
+    save(root, f"Note release {version}", LIST)
+    return release
+
+
+def last_commit(root: Path) -> str:
+    """The full id of the commit that is checked out."""
+    return resolve(root, "HEAD")
+
+
+def save(root: Path, message: str, path: Path) -> None:
+    """Commit one file."""
+    read_or_refuse(root, "commit", "--quiet", f"--message={message}", "--", path.as_posix())

@@ -1,16 +1,21 @@
 """The list of releases, the tags that are made from it, and the command that adds to it."""
 
+import os
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import yaml
 
 from hooks import releases, snapshots
 from hooks.releases import Release, ReleaseError, make_tags, next_version
 from tests.conftest import ROOT
 from tests.test_hooks import Hooks, Result, hooks
 from tests.test_template import PROJECT, SOUND, build, keep_variants
+from tests.updates.commands import bash
 from tests.updates.history import commit, git
 
 __all__ = ["hooks"]  # a fixture
@@ -53,13 +58,88 @@ def head(root: Path, ref: str = "HEAD") -> str:
 
 def test_a_release_is_the_last_commit(root: Path, hooks: Hooks) -> None:
     second = head(root)
-    assert hooks("release", "0.2.0").out.startswith("tagged 0.1.0\ntagged 0.2.0\n0.2.0 is ")
-    assert head(root, "0.2.0") == second
+    assert hooks("release", "0.2.0").out.startswith(f"0.2.0 is {second[:10]}\nnow  git push ")
+    assert head(root, "0.2.0^0") == second
+    assert head(root, "0.1.0") == head(root, "0.2.0~1")
     assert releases.releases(root)[-1] == Release("0.2.0", second)
-    assert git(root, "status", "--porcelain") == " M hooks/releases.txt\n"
-    commit(root, "Note release 0.2.0")
+    assert git(root, "status", "--porcelain") == ""
+    assert git(root, "log", "-1", "--format=%s") == "Note release 0.2.0\n"
+    assert git(root, "tag", "-l", "--format=%(contents)", "0.2.0") == "0.2.0\n\n- A new file.\n\n"
     assert hooks("release", "--tags") == Result(0, "", "")
+    assert hooks("notes", "0.2.0").out == "- A new file.\n"
     hooks("release", "0.2.0").refused(1, "0.2.0 is not greater than 0.2.0")
+
+
+@pytest.fixture
+def origin(root: Path, tmp_path: Path) -> Path:
+    """Where that template is pushed to. Its changes have no version yet."""
+    (root / "CHANGELOG.md").write_text(SECTION.replace("## 0.2.0", "## next"))
+    commit(root, "A new file")
+    git(tmp_path, "init", "--quiet", "--bare", "--initial-branch=main", "origin.git")
+    git(root, "remote", "add", "origin", str(tmp_path / "origin.git"))
+    git(root, "push", "--quiet", "origin", "main")
+    return tmp_path / "origin.git"
+
+
+def test_one_command_is_a_release(root: Path, origin: Path, tmp_path: Path, hooks: Hooks) -> None:
+    hooks("release", "0.2.0", "--push")
+    git(tmp_path, "clone", "--quiet", "--branch", "0.2.0", str(origin), "owner")
+    assert "## 0.2.0\n" in (tmp_path / "owner" / "CHANGELOG.md").read_text()
+    assert "next" not in (tmp_path / "owner" / "CHANGELOG.md").read_text()
+    assert releases.section(tmp_path / "owner", "0.2.0") == "- A new file."
+    assert head(origin) == head(root)
+    assert releases.releases(root)[-1] == Release("0.2.0", head(tmp_path / "owner"))
+    assert notes_of("0.2.0", tmp_path) == [
+        "release create 0.2.0 --verify-tag --latest --notes-file notes.md",
+        "- A new file.",
+    ]
+
+
+def notes_of(tag: str, folder: Path) -> list[str]:
+    """What the workflow of a tag types to GitHub, and the notes, in the clone `folder`/owner."""
+    workflow = yaml.safe_load((ROOT / ".github" / "workflows" / "release.yml").read_text())
+    (job,) = workflow["jobs"].values()
+    path = folder / "commands"
+    path.mkdir()
+    (path / "gh").write_text('#!/bin/sh\necho "$@"; cat notes.md\n')
+    (path / "uv").write_text(f'#!/bin/sh\nshift 2; PYTHONPATH={ROOT} exec {sys.executable} "$@"\n')
+    for command in path.iterdir():
+        command.chmod(0o755)
+    script = "\n".join(step["run"] for step in job["steps"] if "run" in step)
+    variables = {"PATH": f"{path}:{os.environ['PATH']}", "GITHUB_REF_NAME": tag}
+    result = bash(script, folder / "owner", **variables)
+    assert result.returncode == 0, result.stderr
+    return result.stdout.splitlines()
+
+
+def test_a_release_to_try_is_no_latest_one(root: Path, tmp_path: Path) -> None:
+    (root / "CHANGELOG.md").write_text(SECTION.replace("## 0.2.0", "## 0.3.0rc1"))
+    shutil.copytree(root, tmp_path / "owner", symlinks=True)
+    assert "--prerelease" in notes_of("0.3.0rc1", tmp_path)[0]
+
+
+def test_a_release_that_is_not_pushed_says_how_to(root: Path, origin: Path, hooks: Hooks) -> None:
+    before = head(origin)
+    shutil.rmtree(origin / "objects")
+    hooks("release", "0.2.0", "--push").refused(
+        1, "it is not pushed; later  git push --atomic origin HEAD refs/tags/0.2.0"
+    )
+    assert before != head(root, "0.2.0^0")
+    assert releases.releases(root)[-1].version == "0.2.0"
+
+
+def test_a_tag_is_signed_where_git_has_a_key(root: Path, hooks: Hooks, tmp_path: Path) -> None:
+    key = tmp_path / "key"
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", key], check=True)
+    (tmp_path / "signers").write_text(f"ada@example.com {key.with_suffix('.pub').read_text()}")
+    for name, value in {
+        "gpg.format": "ssh",
+        "user.signingKey": f"{key}.pub",
+        "gpg.ssh.allowedSignersFile": str(tmp_path / "signers"),
+    }.items():
+        git(root, "config", name, value)
+    hooks("release", "0.2.0")
+    git(root, "verify-tag", "0.2.0")
 
 
 @pytest.mark.parametrize(
@@ -165,7 +245,7 @@ def test_a_shallow_clone_says_what_to_fetch(root: Path, tmp_path: Path) -> None:
     assert releases.last_here(root) == listed[0]
 
 
-@pytest.mark.parametrize("arguments", [[], ["0.2.0", "--tags"]])
+@pytest.mark.parametrize("arguments", [[], ["0.2.0", "--tags"], ["--tags", "--push"]])
 def test_a_version_or_the_tags(arguments: list[str], hooks: Hooks) -> None:
     hooks("release", *arguments).refused(2, "give a VERSION to release, or --tags")
 

@@ -24,7 +24,7 @@ cases:
 def test_a_case_that_fails_or_is_wrong_leaves_the_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    shutil.copy(cases.FOLDER / "schema.json", tmp_path)
+    shutil.copy(Path(__file__).parents[1] / "evals" / "schema.json", tmp_path)
     (tmp_path / "own.yaml").write_text(CASES)
     monkeypatch.setattr(cases, "FOLDER", tmp_path)
     monkeypatch.setenv("MODEL", "")

@@ -1,0 +1,163 @@
+"""What the skill and README say to type, typed in order, in all targets."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from hooks.variants import TARGETS
+from tests.conftest import ROOT
+from tests.installed import NODE, NPM, clean_environment, uv
+from tests.updates.edits import OUR_PROMPT, PROMPT
+from tests.updates.history import History, commit, git
+
+SKILL = ROOT / ".github" / "skills" / "agent-template" / "SKILL.md"
+# What stands in its place in a project of TypeScript: the table of the skill says the same.
+TYPESCRIPT = {
+    r"(?m)^(cd \S+)(\n| &&)": r"\1 && npm install --silent\2",
+    r"(?m)^(uvx copier update .*)$": r"\1\nnpm install --silent",
+    r"uv run my-agent (\w+)": r"npm run -s \1",
+    r"uv run pytest -q": "npm test",
+    r"uv run ruff check && uv run ruff format --check && uv run mypy": "npm run lint",
+}
+TEST = """
+test('an order is found', () => {
+  const { stdout } = run(['chat'], 'use lookup_order: {"order_id": "7"}\\n')
+  assert.match(stdout, /Order 7 has been sent/)
+})
+"""
+pytestmark = pytest.mark.full
+
+
+class Shell:
+    """Types the commands of the skill, with the Copier of these tests and a template of theirs."""
+
+    def __init__(self, bin: Path, template: Path, target: str) -> None:
+        self.template, self.target = template, target
+        self.environment = clean_environment()
+        commands = {"uvx": [sys.executable, "-m"], "uv": uv(), "npm": NPM, "npx": [*NPM, "exec"]}
+        bin.mkdir(parents=True)
+        for name, command in commands.items():
+            (bin / name).write_text(f'#!/bin/sh\nexec {" ".join(command)} "$@"\n')
+            (bin / name).chmod(0o755)
+        path = [str(bin), str(NODE.parent), self.environment["PATH"]]
+        self.environment["PATH"] = os.pathsep.join(path)
+
+    def type(self, script: str, folder: Path) -> str:
+        """Run commands in `folder`, as the table translates them; return all that they print."""
+        script = script.replace("gh:org/agent-template", str(self.template))
+        if self.target.endswith("-typescript"):
+            for python, typescript in TYPESCRIPT.items():
+                script = re.sub(python, typescript, script)
+        result = subprocess.run(
+            ["bash", "-euo", "pipefail", "-c", script.replace("strands-python", self.target)],
+            cwd=folder,
+            env=self.environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=300,
+        )
+        assert result.returncode == 0, f"{script}\n{result.stdout}"
+        return result.stdout
+
+
+def blocks(heading: str, language: str = "sh") -> list[str]:
+    """The blocks of a language under a heading of the skill."""
+    (section,) = [
+        part for part in SKILL.read_text("utf-8").split("\n## ")[1:] if part.startswith(heading)
+    ]
+    return re.findall(rf"```{language}\n(.*?)```", section, re.DOTALL)
+
+
+def write_tool(project: Path, target: str) -> None:
+    """Write the tool that README shows, and the test of the skill, where both say they belong."""
+    readme = (project / "README.md").read_text()
+    tool = re.search(r"```(?:python|ts)\n(.*?)```", readme, re.DOTALL)
+    assert tool
+    if target.endswith("-typescript"):
+        agent, tests, test = "src/agent.ts", "tests/agent.test.ts", TEST
+        listed = ("[wordCount]", "[wordCount, lookupOrder]")
+        if target.startswith("vercel"):
+            listed = ("{ word_count: wordCount }", "{ word_count: wordCount, lookupOrder }")
+            test = TEST.replace("use lookup_order", "use lookupOrder")
+    else:
+        agent, tests = "src/app/agent.py", "tests/test_agent.py"
+        listed = ("[word_count]", "[word_count, lookup_order]")
+        shown, test = blocks("A tool with its test", "python")
+        assert target != "strands-python" or shown == tool[1]
+        test = f"\n\n{test}"
+    text = (project / agent).read_text()
+    start = re.search(r"(?m)^(export const )?TOOLS", text)
+    assert start
+    assert listed[0] in text
+    gap = "\n\n" if target.endswith("-python") else "\n"
+    text = f"{text[: start.start()]}{tool[1]}{gap}{text[start.start() :]}"
+    (project / agent).write_text(text.replace(*listed))
+    with (project / tests).open("a") as file:
+        file.write(test)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_all_that_the_skill_says_works_in_order(
+    target: str, history: History, tmp_path: Path
+) -> None:
+    template = Path(shutil.copytree(history.template, tmp_path / "template", symlinks=True))
+    shell = Shell(tmp_path / "bin", template, target)
+    (tmp_path / "old").mkdir()
+    (new,) = blocks("A new project")
+    assert "The tool answered: 3" in shell.type(new, tmp_path)
+    project = tmp_path / "my-agent"
+
+    git(tmp_path / "old", "init", "--quiet")
+    (adopt,) = blocks("An agent in an existing repository")
+    assert "0 errors, 0 warnings" in shell.type(adopt, tmp_path / "old")
+
+    write_tool(project, target)
+    (checks,) = blocks("A tool with its test")
+    assert re.search(r"\d+ passed|pass \d+", shell.type(checks, project))
+    git(project, "add", ".")
+
+    (evals,) = blocks("A capability")
+    assert "5 cases, 0 failed" in shell.type(evals, project)
+
+    (store,) = blocks("A collection")
+    assert "0 errors, 1 warnings" in shell.type(store, project), "a secret is missing"
+    assert 'type: "valkey"' in (project / "collections" / "sessions.collection.md").read_text()
+
+    agent = project / ("src/app/agent.py" if target.endswith("-python") else "src/agent.ts")
+    agent.write_text(agent.read_text().replace(PROMPT, OUR_PROMPT))
+    commit(project, "Our prompt")
+    for path in (template / "template").rglob("agent.*"):
+        if path.is_file():
+            path.write_text(path.read_text().replace(PROMPT, f"{PROMPT} Be kind."))
+    commit(template, "Another prompt")
+    git(template, "tag", "9999.1")
+    (update,) = blocks("An update")
+    merging, look = update.split("uv run pytest")[0], update[update.index("uv run pytest") :]
+    assert f"{agent.relative_to(project)}:" in shell.type(merging, project)
+    text = agent.read_text()
+    ours, _ = text.split("<<<<<<< before updating\n")[1].split("=======\n")
+    agent.write_text(re.sub(r"(?ms)^<<<<<<< .*?^>>>>>>> [^\n]*\n", lambda _: ours, text))
+    shell.type(look, project)
+    assert git(project, "status", "--porcelain") == ""
+    assert OUR_PROMPT in agent.read_text()
+    assert re.search("lookup_?[oO]rder", agent.read_text())
+
+
+def test_the_commands_of_the_readme_work(history: History, tmp_path: Path) -> None:
+    template = Path(shutil.copytree(history.template, tmp_path / "template", symlinks=True))
+    shell = Shell(tmp_path / "bin", template, "strands-python")
+    readme = (ROOT / "README.md").read_text("utf-8")
+    first, use, *_ = re.findall(r"```sh\n(.*?)```", readme, re.DOTALL)
+    first = first.removeprefix("python3 -m pip install -q uv && ").replace("python3 -m uv", "uv")
+    assert "My name is Ada." in shell.type(first, template)
+    shutil.rmtree(tmp_path / "my-agent")
+    # Without a terminal Copier can ask nothing.
+    use = use.replace("copier copy", "copier copy --defaults").replace(" chat ", " check ")
+    assert "0 errors, 0 warnings" in shell.type(use, tmp_path)
