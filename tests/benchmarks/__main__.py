@@ -4,6 +4,7 @@ A figure of a busy machine is no verdict, so this is a command and not a test. I
 machine, and about ten minutes for all figures.
 """
 
+import json
 import os
 import platform
 import statistics
@@ -13,32 +14,47 @@ from pathlib import Path
 import click
 
 from tests.benchmarks import figures
-from tests.benchmarks.copying import copy, disk
+from tests.benchmarks.copying import copy, disk, update
 from tests.benchmarks.plot import plot
 from tests.benchmarks.subjects import others
 
 FIGURES: dict[str, Callable[..., figures.Samples]] = {
     "start": figures.start,
+    "reply": figures.reply,
     "turn": figures.turn,
     "history": figures.history,
     "long": figures.long,
     "sessions": figures.sessions,
+    "clients": figures.clients,
     "ping": figures.ping,
     "memory": figures.memory,
     "cpu": figures.cpu,
     "store": figures.store,
     "copy": copy,
+    "update": update,
     "disk": disk,
 }
 
 
+# A figure, its subject, the median, least and greatest sample, and the ratio to the floor.
+Row = tuple[str, str, float, float, float, str]
+
+
 def floor_of(name: str, samples: figures.Samples) -> str:
     """The subject that another one is compared with, or "" for none."""
-    floors = (f"{name} bare", f"{name} at 5,000", name.partition("+")[0], "empty")
-    return next((one for one in floors if one in samples and one != name), "")
+    base, comma, detail = name.partition(",")
+    way = " served" if name.endswith(" served") else ""
+    floors = (
+        f"{base} bare{comma}{detail}",
+        f"{name} at 5,000",
+        base.partition("+")[0],
+        base.partition(" with ")[0],
+        f"empty{way}",
+    )
+    return next((floor for floor in floors if floor in samples and floor != name), "")
 
 
-def rows(figure: str, samples: figures.Samples) -> list[tuple[str, str, float, float, float, str]]:
+def rows(figure: str, samples: figures.Samples) -> list[Row]:
     """Of each subject its median, least and greatest sample, and its ratio to its floor."""
     found = []
     for name, values in samples.items():
@@ -53,8 +69,17 @@ def rows(figure: str, samples: figures.Samples) -> list[tuple[str, str, float, f
 @click.argument("names", nargs=-1, type=click.Choice(list(FIGURES)))
 @click.option("--runs", default=5, show_default=True, help="How often each is measured.")
 @click.option("--other", "given", multiple=True, help="NAME=COMMAND: a server of others, at PORT.")
+@click.option("--ratios", type=click.Path(path_type=Path), help="Fail where one is 15 % above.")
+@click.option("--write", is_flag=True, help="Write the ratios to that file instead.")
 @click.option("--svg", type=click.Path(path_type=Path), help="Where to write a plot.")
-def main(names: tuple[str, ...], runs: int, given: tuple[str, ...], svg: Path | None) -> None:
+def main(
+    names: tuple[str, ...],
+    runs: int,
+    given: tuple[str, ...],
+    ratios: Path | None,
+    write: bool,
+    svg: Path | None,
+) -> None:
     """Measure renders beside their floors, and print a table."""
     found = []
     for name in names or FIGURES:
@@ -72,6 +97,28 @@ def main(names: tuple[str, ...], runs: int, given: tuple[str, ...], svg: Path | 
         click.echo(f"{name}: {FIGURES[name].__doc__}")
     if svg:
         svg.write_text(plot(found))
+    if ratios and write:
+        ratios.write_text(json.dumps(ratios_of(found), indent=1) + "\n")
+    elif ratios and (worse := regressions(ratios_of(found), json.loads(ratios.read_text()))):
+        raise click.ClickException("\n".join(["slower by more than 15 %:", *worse]))
+
+
+def ratios_of(found: list[Row]) -> dict[str, float]:
+    """The ratio of each figure that has a floor. Percentiles are left out: they vary more."""
+    return {
+        f"{figure} {name}": round(float(shown.split()[0]), 2)
+        for figure, name, *_, shown in found
+        if shown and not name.endswith("p99")
+    }
+
+
+def regressions(now: dict[str, float], before: dict[str, float]) -> list[str]:
+    """What is more than 15 % above the ratio that it had."""
+    return [
+        f"{name}: {ratio} of its floor, {before[name]} before"
+        for name, ratio in now.items()
+        if name in before and ratio > 1.15 * before[name]
+    ]
 
 
 if __name__ == "__main__":

@@ -1,10 +1,14 @@
-"""How long `copier copy` takes, beside a copy of an empty template, and what it needs on disk."""
+"""How long `copier copy` and `copier update` take, and what a project needs on disk."""
 
+import itertools
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from hooks.rendering import render, without_git
@@ -12,6 +16,8 @@ from hooks.variants import TARGETS, answers_of
 from tests.benchmarks.figures import Bench, Samples
 from tests.conftest import ROOT
 from tests.installed import NPM, clean_environment, python_for, uv
+from tests.stores.servers import connectable, free_port, wait_for
+from tests.updates.history import commit, git
 
 ANSWERS = {
     "plain": (),
@@ -20,15 +26,14 @@ ANSWERS = {
 }
 
 
-def seconds(template: Path, dest: Path, answers: tuple[str, ...] = ()) -> float:
-    """The wall time of one `copier copy` with `answers` and defaults for the rest."""
+def seconds(command: str, *arguments: str | Path, cwd: Path | None = None) -> float:
+    """The wall time of one command of Copier with the default answers."""
     # Without bytecode Copier's own start takes twice as long and hides the rest.
     environment = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
-    command = [sys.executable, "-m", "copier", "copy", "-q", "--defaults"]
-    command += [word for answer in answers for word in ("-d", answer)]
     start = time.perf_counter()
     subprocess.run(
-        [*command, str(template), str(dest)],
+        [sys.executable, "-m", "copier", command, "-q", "--defaults", *map(str, arguments)],
+        cwd=cwd,
         env=environment,
         stdin=subprocess.DEVNULL,
         check=True,
@@ -36,19 +41,71 @@ def seconds(template: Path, dest: Path, answers: tuple[str, ...] = ()) -> float:
     return time.perf_counter() - start
 
 
+def empty(folder: Path) -> Path:
+    """A template that renders its answers only."""
+    (folder / "template").mkdir(parents=True)
+    (folder / "copier.yml").write_text("_subdirectory: template\n")
+    name = "{{ _copier_conf.answers_file }}.jinja"
+    (folder / "template" / name).write_text("{{ _copier_answers|to_nice_yaml }}")
+    return folder
+
+
 def copy(bench: Bench) -> Samples:
     """Seconds of `copier copy`."""
     with without_git(ROOT) as full, tempfile.TemporaryDirectory() as parent:
         folder = Path(parent)
-        (folder / "empty" / "template").mkdir(parents=True)
-        (folder / "empty" / "copier.yml").write_text("_subdirectory: template\n")
+        bare = empty(folder / "empty")
         samples: Samples = {"empty": [], **{name: [] for name in ANSWERS}}
         for number in bench.numbers():
             for name in samples:
-                template = folder / "empty" if name == "empty" else full
-                taken = seconds(template, folder / f"{name}-{number}", ANSWERS.get(name, ()))
+                answers = [word for it in ANSWERS.get(name, ()) for word in ("-d", it)]
+                template = bare if name == "empty" else full
+                taken = seconds("copy", *answers, template, folder / f"{name}-{number}")
                 samples[name] += [taken] if number else []
     return samples
+
+
+def update(bench: Bench) -> Samples:
+    """Seconds of `copier update` by one changed line, from a folder and from a Git server."""
+    samples: Samples = {}
+    with tempfile.TemporaryDirectory() as parent, served(Path(parent)) as address:
+        folder = Path(parent)
+        git(ROOT, "clone", "--quiet", "--no-local", "--no-tags", str(ROOT), str(folder / "ours"))
+        with without_git(ROOT) as tree:
+            shutil.copytree(tree, folder / "ours", symlinks=True, dirs_exist_ok=True)
+        empty(folder / "empty")
+        git(folder / "empty", "init", "--quiet")
+        for name in ("empty", "ours"):
+            commit(folder / name, "Before")
+            git(folder / name, "tag", "1")
+            (folder / name / "template" / "python" / "NEWS.md").parent.mkdir(exist_ok=True)
+            (folder / name / "template" / "python" / "NEWS.md").write_text("A line.\n")
+            commit(folder / name, "After")
+            git(folder / name, "tag", "2")
+        ways = {"": folder.as_posix(), " served": address}
+        for number in bench.numbers():
+            for name, (way, place) in itertools.product(("empty", "ours"), ways.items()):
+                project = folder / f"{name}{way}-{number}"
+                seconds("copy", "-r", "1", f"{place}/{name}", project)
+                git(project, "init", "--quiet")
+                commit(project, "Start")
+                taken = seconds("update", cwd=project)
+                samples.setdefault(f"{name}{way}", []).extend([taken] if number else [])
+    return samples
+
+
+@contextmanager
+def served(folder: Path) -> Iterator[str]:
+    """The address of a Git server that has the repositories in `folder`."""
+    port = free_port()
+    command = ["git", "daemon", "--export-all", f"--base-path={folder}", f"--port={port}"]
+    daemon = subprocess.Popen([*command, "--listen=127.0.0.1", str(folder)])
+    try:
+        wait_for("the Git server", lambda: connectable(("127.0.0.1", port)))
+        yield f"git://127.0.0.1:{port}"
+    finally:
+        daemon.terminate()
+        daemon.wait()
 
 
 def disk(bench: Bench) -> Samples:

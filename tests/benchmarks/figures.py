@@ -1,9 +1,12 @@
 """The figures: each compares servers that take turns, so that all feel the same machine."""
 
 import statistics
+import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -47,10 +50,18 @@ class Bench:
                     yield subject, server, number
 
 
+def add(samples: Samples, name: str, times: list[float]) -> None:
+    """Add the median and the 99th percentile of the times of a run."""
+    samples[name].append(statistics.median(times))
+    samples[f"{name}, p99"].append(sorted(times)[len(times) * 99 // 100 - 1])
+
+
 def start(bench: Bench) -> Samples:
-    """Seconds from the start of the process until /ping answers."""
+    """Seconds from the start of the process until /ping answers; and with OpenAI's client."""
     subjects = bench.pairs
     subjects += [ours(target, suffix) for target in TARGETS for suffix in ("+valkey", "+agentcore")]
+    client = {"MODEL": "gpt-5", "OPENAI_API_KEY": "none"}
+    subjects += [replace(ours(it, **client), name=f"{it} with OpenAI") for it in TARGETS]
     samples: Samples = defaultdict(list)
     for subject, server, number in bench.servers(subjects):
         if number:
@@ -58,24 +69,36 @@ def start(bench: Bench) -> Samples:
     return samples
 
 
+def reply(bench: Bench) -> Samples:
+    """Seconds from the start of the process until the first reply, through OpenAI's SDK."""
+    samples: Samples = defaultdict(list)
+    with closing(Provider()) as provider:
+        subjects = [ours(it.name, **it.provider(provider.origin)) for it in WITH_PROVIDER]
+        for subject, server, number in bench.servers(subjects):
+            echo(server)
+            if number:
+                samples[subject.name].append(time.perf_counter() - server.began)
+    return samples
+
+
 def turn(bench: Bench) -> Samples:
-    """Milliseconds of a first turn on a kept connection: the median of 200."""
+    """Milliseconds of a first turn on a kept connection: of 200."""
     samples: Samples = defaultdict(list)
     for subject, server, number in bench.servers(bench.pairs):
         times = [server.turn(session()) for _ in range(220)][20:]
         if number:
-            samples[subject.name].append(statistics.median(times))
+            add(samples, subject.name, times)
     return samples
 
 
 def history(bench: Bench) -> Samples:
-    """Milliseconds of a turn in a session of 40 messages: the median of 100."""
+    """Milliseconds of a turn in a session of 40 messages: of 100."""
     samples: Samples = defaultdict(list)
     for subject, server, number in bench.servers(bench.pairs):
         name = session()
         times = [server.turn(name) for _ in range(120)][20:]
         if number:
-            samples[subject.name].append(statistics.median(times))
+            add(samples, subject.name, times)
     return samples
 
 
@@ -101,12 +124,29 @@ def sessions(bench: Bench) -> Samples:
     return samples
 
 
+def clients(bench: Bench) -> Samples:
+    """Milliseconds of a first turn while 64 clients take turns at once: of 1,920."""
+    samples: Samples = defaultdict(list)
+    for subject, server, number in bench.servers(bench.pairs, MAX_TURNS=128, SESSION_CAPACITY=4000):
+        with ThreadPoolExecutor(64) as pool:
+            times = [each for part in pool.map(thirty_turns, [server] * 64) for each in part]
+        if number:
+            add(samples, subject.name, times)
+    return samples
+
+
+def thirty_turns(server: Running) -> list[float]:
+    """The milliseconds of the turns of one client."""
+    with closing(server.connect()) as connection:
+        return [server.turn(session(), connection=connection) for _ in range(30)]
+
+
 def memory(bench: Bench) -> Samples:
-    """Megabytes of a process that keeps 128 of 20,000 sessions, and after 5,000. Heap: 64 MB."""
+    """Megabytes of a process that keeps 128 of 20,000 sessions, and after 5,000."""
     samples: Samples = defaultdict(list)
     for subject in [*map(ours, TARGETS), *bench.others]:  # the floors keep all sessions
         bench.progress(subject.name)
-        with running(subject, NODE_OPTIONS="--max-old-space-size=64") as server:
+        with running(subject) as server:
             for number in range(1, 20_001):
                 server.turn(session())
                 if number == 5000:
@@ -116,44 +156,45 @@ def memory(bench: Bench) -> Samples:
 
 
 def ping(bench: Bench) -> Samples:
-    """Milliseconds of /ping, the 99th percentile, while 100 replies stream slowly."""
+    """Milliseconds of /ping, the 99th percentile, from the first moment of 100 slow streams."""
     samples: Samples = defaultdict(list)
-    provider = Provider()
-    provider.script("Slowly.", [Drip(50, 100)], endless=True)
-    try:
+    with closing(Provider()) as provider:
+        provider.script("Slowly.", [Drip(50, 100)], endless=True)
         for number in bench.numbers():
             for target in WITH_PROVIDER:
                 settings = {"MAX_TURNS": "128"} | target.provider(provider.origin)
-                with running(ours(target.name, **settings)) as server:
-                    streams = [server.begin(session(), "Slowly.") for _ in range(100)]
-                    times = sorted(server.ping() for _ in range(200))
-                    for stream in streams:
-                        stream.close()
+                for kind, is_new in {"kept": False, "new": True}.items():
+                    with running(ours(target.name, **settings)) as server:
+                        times = ping_beside_streams(server, is_new=is_new)
                     if number:
-                        samples[target.name].append(times[-3])
-    finally:
-        provider.close()
+                        name = f"{target.name}, {kind} connection"
+                        samples[name].append(sorted(times)[-3])
     return samples
+
+
+def ping_beside_streams(server: Running, *, is_new: bool) -> list[float]:
+    """The milliseconds of 200 requests of /ping, while 100 clients begin turns at once."""
+    with ThreadPoolExecutor(100) as pool:
+        begun = [pool.submit(server.begin, session(), "Slowly.") for _ in range(100)]
+        times = [server.ping(is_new=is_new) for _ in range(200)]
+        for stream in begun:
+            stream.result().close()
+    return times
 
 
 def cpu(bench: Bench) -> Samples:
     """Milliseconds of CPU for a turn through OpenAI's SDK, with a provider on this machine."""
     samples: Samples = defaultdict(list)
-    provider = Provider()
-    try:
-        for number in bench.numbers():
-            for target in WITH_PROVIDER:
-                subject = ours(target.name, **target.provider(provider.origin))
-                with running(subject) as server:
-                    for _ in range(20):
-                        echo(server)
-                    before = server.cpu()
-                    for _ in range(100):
-                        echo(server)
-                    if number:
-                        samples[subject.name].append((server.cpu() - before) / 100)
-    finally:
-        provider.close()
+    with closing(Provider()) as provider:
+        subjects = [ours(it.name, **it.provider(provider.origin)) for it in WITH_PROVIDER]
+        for subject, server, number in bench.servers(subjects):
+            for _ in range(20):
+                echo(server)
+            before = server.cpu()
+            for _ in range(100):
+                echo(server)
+            if number:
+                samples[subject.name].append((server.cpu() - before) / 100)
     return samples
 
 

@@ -12,13 +12,14 @@ import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
 
-from tests.installed import NODE, installed
+from tests.installed import CACHE, NODE, environment, link_environment, mirror, rendered, target_of
 from tests.stores.servers import free_port
 
-BARE = Path(__file__).parent / "bare"
+BARE, MODELS = Path(__file__).parent / "bare", Path(__file__).parent / "models"
 HEADER = "X-Amzn-Bedrock-AgentCore-Runtime-Session-Id"
 LIMIT = 120.0  # seconds until a server that does not answer fails the run
 TICKS = os.sysconf("SC_CLK_TCK")
@@ -34,9 +35,22 @@ class Subject:
     settings: dict[str, str] = field(default_factory=dict, hash=False)
 
 
+@cache
+def project_of(variant: str) -> Path:
+    """A render that can be run, with the model of the benchmarks in place of the offline one."""
+    target, project = target_of(variant), CACHE / "benchmarks" / variant
+    project.mkdir(parents=True, exist_ok=True)
+    mirror(rendered(variant), project)
+    link_environment(project, environment(target))
+    (model,) = MODELS.glob(f"{target.replace('-', '_')}.*")
+    (place,) = (project / "src").rglob(f"offline_model{model.suffix}")
+    shutil.copy(model, place)
+    return project
+
+
 def ours(target: str, suffix: str = "", **settings: str) -> Subject:
-    """The render of a target, or of its variant with this suffix, with the offline model."""
-    project = installed(f"{target}{suffix or '+openai-compatible'}")
+    """The render of a target, or of its variant with this suffix."""
+    project = project_of(f"{target}{suffix or '+openai-compatible'}")
     if target.endswith("-python"):
         command: tuple[str, ...] = (str(project / ".venv" / "bin" / "my-agent"), "serve")
     else:
@@ -46,7 +60,7 @@ def ours(target: str, suffix: str = "", **settings: str) -> Subject:
 
 def bare(target: str) -> Subject:
     """The framework of a target behind a server of thirty lines, with the same offline model."""
-    project = installed(f"{target}+openai-compatible")
+    project = project_of(f"{target}+openai-compatible")
     name = target.replace("-", "_")
     if target.endswith("-python"):
         script = BARE / f"{name}.py"
@@ -71,17 +85,27 @@ class Running:
 
     process: subprocess.Popen[bytes]
     port: int
+    began: float  # by time.perf_counter()
     started: float  # seconds until it answered /ping
 
     def __post_init__(self) -> None:
-        self.connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=LIMIT)
+        self.connection = self.connect()
 
-    def turn(self, session: str, prompt: str = "Hello.") -> float:
+    def connect(self) -> http.client.HTTPConnection:
+        """Another connection, which opens with its first request."""
+        return http.client.HTTPConnection("127.0.0.1", self.port, timeout=LIMIT)
+
+    def turn(
+        self,
+        session: str,
+        prompt: str = "Hello.",
+        connection: http.client.HTTPConnection | None = None,
+    ) -> float:
         """Take a turn and return how many milliseconds it took."""
         began = time.perf_counter()
-        headers = headers_of(session)
-        self.connection.request("POST", "/invocations", json.dumps({"prompt": prompt}), headers)
-        reply = self.connection.getresponse()
+        headers, connection = headers_of(session), connection or self.connection
+        connection.request("POST", "/invocations", json.dumps({"prompt": prompt}), headers)
+        reply = connection.getresponse()
         text = reply.read()
         taken = (time.perf_counter() - began) * 1000
         if reply.status != 200 or b"event: error" in text or b"offline model" not in text:
@@ -90,7 +114,7 @@ class Running:
 
     def begin(self, session: str, prompt: str) -> http.client.HTTPConnection:
         """Begin a turn that streams, and return its connection when the first event is there."""
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=LIMIT)
+        connection = self.connect()
         body = json.dumps({"prompt": prompt})
         connection.request("POST", "/invocations", body, headers_of(session))
         reply = connection.getresponse()
@@ -98,12 +122,15 @@ class Running:
             raise RuntimeError(f"{reply.status}")
         return connection
 
-    def ping(self) -> float:
-        """Ask /ping after a while and return how many milliseconds the answer took."""
+    def ping(self, *, is_new: bool) -> float:
+        """Ask /ping, on the connection that is kept or a new one; return how many ms it took."""
         time.sleep(0.01)
         began = time.perf_counter()
-        self.connection.request("GET", "/ping")
-        self.connection.getresponse().read()
+        connection = self.connect() if is_new else self.connection
+        connection.request("GET", "/ping")
+        connection.getresponse().read()
+        if is_new:
+            connection.close()
         return (time.perf_counter() - began) * 1000
 
     def cpu(self) -> float:
@@ -147,10 +174,15 @@ def running(subject: Subject, **settings: Any) -> Iterator[Running]:
                     log.seek(0)
                     raise RuntimeError(f"{subject.name} did not start: {log.read().decode()}")
                 time.sleep(0.002)
-            yield Running(process, port, time.perf_counter() - began)
+            yield Running(process, port, began, time.perf_counter() - began)
         finally:
-            process.kill()
-            process.wait()
+            # As they are ended where they are deployed, which is when Node keeps what it compiled.
+            process.terminate()
+            try:
+                process.wait(timeout=15)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
 
 
 def answers(port: int) -> bool:

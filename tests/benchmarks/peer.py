@@ -1,0 +1,107 @@
+"""The renders of `@aws/agentcore`, to be measured beside ours: a folder, and what to type next.
+
+Its command asks for an account before it renders, so its templates, which npm has, are rendered
+here by the same engine with its default answers. Changed are the model, which is the one of the
+benchmarks, and the MCP client, which would call another machine.
+"""
+
+import json
+import shlex
+import subprocess
+from pathlib import Path
+
+import click
+
+from tests.benchmarks.subjects import MODELS
+from tests.installed import NODE, NPM, clean_environment, uv
+
+VERSION = "0.30.0"
+TEMPLATES = {
+    "strands-python": "python/http/strands",
+    "strands-typescript": "typescript/http/strands",
+    "vercel-typescript": "typescript/http/vercelai",
+}
+RENDER = """
+import { readdirSync, readFileSync, writeFileSync, statSync, mkdirSync } from 'node:fs'
+import { join } from 'node:path'
+import Handlebars from 'handlebars'
+
+const [from, to] = process.argv.slice(2)
+const helpers = {
+  eq: (one, other) => one === other,
+  or: (...all) => all.slice(0, -1).some(Boolean),
+  includes: (list, item) => Array.isArray(list) && list.includes(item),
+  some: (list, key) => Array.isArray(list) && list.some((item) => item[key]),
+}
+for (const [name, helper] of Object.entries(helpers)) Handlebars.registerHelper(name, helper)
+const answers = { name: 'peer', modelProvider: 'Bedrock', hasMemory: false }
+for (const path of readdirSync(from, { recursive: true })) {
+  const [source, target] = [join(from, path), join(to, path)]
+  if (statSync(source).isDirectory()) continue
+  mkdirSync(join(target, '..'), { recursive: true })
+  const render = Handlebars.compile(readFileSync(source, 'utf8'), { noEscape: true })
+  writeFileSync(target, render(answers))
+}
+"""
+
+
+@click.command()
+@click.argument("folder", type=click.Path(path_type=Path))
+def main(folder: Path) -> None:
+    """Make the peer's renders in FOLDER, and print the option that measures each."""
+    folder.mkdir(parents=True)
+    run(folder, *NPM, "init", "-y", "--silent")
+    package = f"@aws/agentcore@{VERSION}"
+    run(folder, *NPM, "install", "--silent", "handlebars@4", "typescript@5")
+    run(folder, *NPM, "pack", "--silent", package)
+    (archive,) = folder.glob("*.tgz")
+    run(folder, "tar", "xzf", str(archive))
+    (folder / "render.mjs").write_text(RENDER)
+    for target, template in TEMPLATES.items():
+        source = folder / "package" / "dist" / "assets" / template / "base"
+        project = folder / target
+        run(folder, str(NODE), "render.mjs", str(source), str(project))
+        (model,) = MODELS.glob(f"{target.replace('-', '_')}.*")
+        make = python if model.suffix == ".py" else typescript
+        command = make(folder, project, model.read_text())
+        click.echo(f"--other {shlex.quote(f'{target} peer={shlex.join(command)}')}")
+
+
+def python(_: Path, project: Path, model: str) -> list[str]:
+    """Install a render in Python, and return the command that starts it."""
+    (project / "model" / "load.py").write_text(
+        f"{model}\n\ndef load_model() -> OfflineModel:\n    return OfflineModel()\n"
+    )
+    (project / "mcp_client" / "client.py").write_text(
+        "def get_streamable_http_mcp_client() -> None:\n    return None\n"
+    )
+    run(project, *uv(), "sync", "-q", "--no-install-project", "--compile-bytecode")
+    return [str(project / ".venv" / "bin" / "python"), str(project / "main.py")]
+
+
+def typescript(folder: Path, project: Path, model: str) -> list[str]:
+    """Install and compile a render in TypeScript, and return the command that starts it."""
+    manifest = json.loads((project / "package.json").read_text())
+    if client := next(project.glob("mcp_client/client.ts"), None):
+        client.write_text("export const getStreamableHttpMcpClient = (): null => null\n")
+        # No 0.3 can be installed.
+        manifest["dependencies"]["bedrock-agentcore"] = "^0.4"
+        (project / "package.json").write_text(json.dumps(manifest))
+    if "ai" in manifest["dependencies"]:
+        model = model.replace("'v4'", "'v3'")  # what version 6 calls the same interface
+    (project / "model" / "load.ts").write_text(
+        f"{model}\nexport function loadModel() {{\n  return new OfflineModel()\n}}\n"
+    )
+    run(project, *NPM, "install", "--silent", "--no-audit")
+    # It reports errors in the peer's own types, and writes the modules nevertheless.
+    compiler = folder / "node_modules" / "typescript" / "bin" / "tsc"
+    subprocess.run([str(NODE), str(compiler)], cwd=project, stdout=subprocess.DEVNULL)
+    return [str(NODE), str(project / "dist" / "main.js")]
+
+
+def run(folder: Path, *command: str) -> None:
+    subprocess.run(command, cwd=folder, env=clean_environment(), check=True)
+
+
+if __name__ == "__main__":
+    main(prog_name="python -m tests.benchmarks.peer")
