@@ -1,7 +1,7 @@
 """How long a render may be. A goal is lowered or kept; who raises one tells why."""
 
 # The lines of a whole render in each language, by whether it has a session store and a memory.
-# Raised by what every render has: turns that replace others, forks, tools that know their turn, the
+# Raised by what every render has: what README says first owners missed; turns that replace others, forks, tools that know their turn, the
 # caches of providers, and turns that cost the SDKs less; what Bedrock is rendered with: its
 # guardrails; and that capabilities may add options to `check`. With a store: copies of sessions to
 # another one, versions of collections that are compared, the state section, names of secrets by
@@ -9,10 +9,10 @@
 # name), namespaces of strategies, memory outside turns, and kinds of memories; a knowledge base
 # comes with the extraction of facts.
 LINES = {
-    (False, False): {"python": 3345, "typescript": 3410},
-    (True, False): {"python": 7010, "typescript": 7070},
-    (False, True): {"python": 8225, "typescript": 8475},
-    (True, True): {"python": 10045, "typescript": 10385},
+    (False, False): {"python": 3390, "typescript": 3455},
+    (True, False): {"python": 7055, "typescript": 7115},
+    (False, True): {"python": 8270, "typescript": 8520},
+    (True, True): {"python": 10090, "typescript": 10430},
 }
 # What other answers may add to them.
 MORE_LINES = {

@@ -1,6 +1,7 @@
 """What an owner does first, by README: a tool, a second model, a route; and what errors say."""
 
 import http.client
+import http.server
 import os
 import re
 import shutil
@@ -8,6 +9,7 @@ import socket
 import subprocess
 import sys
 import textwrap
+import threading
 import time
 import tomllib
 from collections.abc import Callable, Iterator
@@ -38,6 +40,7 @@ from tests.installed import (
 from tests.stores import forks
 
 pytestmark = pytest.mark.slow
+ORDERS = {"ORDERS_URL": "http://orders.example"}  # what the capability of README requires
 BLOCK = re.compile(r"```(?:python|ts)\n(.*?)```", re.DOTALL)
 IMPORTS = re.compile(r"(?ms)^(?:import|from) .*^(?:import|from) [^\n]*\n")
 
@@ -49,7 +52,8 @@ def command_of(project: Path, *arguments: str) -> list[str]:
 
 
 def run(project: Path, *arguments: str, typed: str = "", **settings: str) -> str:
-    command, environment = command_of(project, *arguments), {**clean_environment(), **settings}
+    command = command_of(project, *arguments)
+    environment = {**clean_environment(), **ORDERS, **settings}
     return forks.run(command, project, environment, typed=typed).stdout
 
 
@@ -199,7 +203,7 @@ def serving(project: Path, **settings: str) -> Iterator[tuple[int, list[str]]]:
     server = forks.start(
         command_of(project, "serve"),
         cwd=project,
-        env={**clean_environment(), "PORT": str(port), **settings},
+        env={**clean_environment(), **ORDERS, "PORT": str(port), **settings},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
@@ -229,13 +233,47 @@ def test_the_capability_of_the_readme_is_opened_and_asked_before_each_turn(proje
     assert (
         "SET-ORDERS_URL ORDERS_URL is 'ftp://orders.example': allowed is an http address." in wrong
     )
-    orders = {"ORDERS_URL": "http://orders.example"}
-    mallory = run(project, "chat", "--actor", "mallory", typed="Hello.\n", **orders)
-    assert "This actor may not order." in mallory
-    assert 'Now you said: "Hello."' in run(project, "chat", typed="Hello.\n", **orders)
-    with serving(project, **orders) as (port, _):
-        assert say(port, {}) == 200
-        assert say(port, {"X-Amzn-Bedrock-AgentCore-Runtime-User-Id": "mallory"}) == 403
+    assert "SET-ORDERS_URL ORDERS_URL is not set." in run(project, "check", ORDERS_URL="")
+    with orders_service() as address:
+        orders = {"ORDERS_URL": address}
+        mallory = run(project, "chat", "--actor", "mallory", typed="Hello.\n", **orders)
+        assert "This actor may not order." in mallory
+        found = run(project, "chat", typed='use find_order: {"order_id": "7"}\n', **orders)
+        assert "The tool answered: order 7 is on its way" in found
+        with serving(project, **orders) as (port, _):
+            assert say(port, {}) == 200
+            assert say(port, {"X-Amzn-Bedrock-AgentCore-Runtime-User-Id": "mallory"}) == 403
+
+
+@contextmanager
+def orders_service() -> Iterator[str]:
+    """The address of a service that has an order 7 and no other."""
+
+    class Orders(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200 if self.path == "/orders/7" else 404)
+            self.end_headers()
+            self.wfile.write(b"order 7 is on its way")
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Orders) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+
+
+def test_the_tests_of_the_template_pass_with_the_capability_of_the_readme(project: Path) -> None:
+    """They start without its setting and send no actor: an owner changes none of them."""
+    if (project / "package.json").exists():
+        command = [str(NODE), "--test", "tests/server.test.ts"]
+    else:
+        command = [".venv/bin/python", "-m", "pytest", "-q", "tests/test_server.py"]
+    result = subprocess.run(
+        command, cwd=project, env=clean_environment(), capture_output=True, text=True
+    )
+    assert result.returncode == 0, result.stdout
 
 
 def say(port: int, headers: dict[str, str]) -> int:
@@ -277,7 +315,7 @@ def test_the_client_of_the_readme_gets_a_reply(project: Path) -> None:
     server = forks.start(
         command_of(project, "serve"),
         cwd=project,
-        env={**clean_environment(), "PORT": str(port)},
+        env={**clean_environment(), **ORDERS, "PORT": str(port)},
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         text=True,

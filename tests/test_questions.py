@@ -93,6 +93,20 @@ def test_a_wrong_answer_is_refused_with_the_reason(
     assert not (tmp_path / "p").exists()
 
 
+@pytest.mark.parametrize(
+    ("name", "value"), [("approval", "true"), ("valkey", "yes"), ("stored", "../x"), ("ui", "1")]
+)
+def test_a_variable_that_is_computed_takes_no_answer(
+    name: str, value: str, only_questions: Path, tmp_path: Path
+) -> None:
+    """Copier would take it, and write a folder of this name."""
+    with pytest.raises(
+        ValueError, match=f"{name} is no question. Type an answer, as in -d session"
+    ):
+        run_copy(str(only_questions), tmp_path / "p", data={name: value}, defaults=True, quiet=True)
+    assert not (tmp_path / "p").exists()
+
+
 def listed(answer: Any) -> list[Any]:
     """The choices in one answer: several where the question takes several."""
     return answer if isinstance(answer, list) else [answer]

@@ -3,6 +3,7 @@
 import asyncio
 import re
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 from click.testing import CliRunner
@@ -78,12 +79,15 @@ def test_a_bad_setting_is_named_with_what_is_allowed() -> None:
     assert (result.exit_code, f'"message":"{what}"' in result.stdout) == (1, True)
 
 
+# Without your capabilities, which may refuse to start, or to answer nobody.
+@patch("app.capabilities.OWN_CAPABILITIES", [])
 def test_chat_obeys_commands_that_never_go_to_the_model() -> None:
     result = CliRunner().invoke(cli, ["chat"], input="I am Ada.\n\n/new\nWho am I?\n/help\nquit\n")
     assert (result.exit_code, 'Now you said: "Who am I?"' in result.stdout) == (0, True)
     assert not re.search("Earlier you said|said: ./|said: .quit", result.stdout)
 
 
+@patch("app.capabilities.OWN_CAPABILITIES", [])
 def test_chat_talks_line_by_line_from_a_pipe() -> None:
     result = CliRunner().invoke(cli, ["chat"], input="I am Ada.\nWho am I?\n")
     assert 'Earlier you said: "I am Ada." Now you said: "Who am I?"' in result.stdout

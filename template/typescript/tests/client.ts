@@ -80,6 +80,14 @@ export class Client {
   }
 }
 
+const HOOKS = `import { registerHooks } from 'node:module'
+const empty = { format: 'module', shortCircuit: true,
+  source: 'export const OWN_SETTINGS = {}, OWN_CAPABILITIES = []' }
+registerHooks({ load: (url, context, next) =>
+  url.endsWith('/own_capabilities.ts') ? empty : next(url, context) })`
+/** Leaves out your capabilities, which may refuse to start, or to answer nobody. */
+export const ALONE = { NODE_OPTIONS: `--import=data:text/javascript,${encodeURIComponent(HOOKS)}` }
+
 /** Run a command of the agent with this input. */
 export function run(command: string[], input: string, environment: object = {}) {
   const main = `${import.meta.dirname}/../src/main.ts`

@@ -5,7 +5,7 @@ import { test } from 'node:test'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { inspect } from 'node:util'
 
-import { ACTOR, Client, JSON_ONLY, KEY, POST, run, SESSION } from './client.ts'
+import { ACTOR, ALONE, Client, JSON_ONLY, KEY, POST, run, SESSION } from './client.ts'
 
 const EVENTS = { Host: '[::1]:8080', [SESSION]: 's' }
 const EVIL = { Host: 'localhost.evil.example' }
@@ -94,12 +94,12 @@ test('a bad setting is named with what is allowed', () => {
 })
 
 test('chat obeys commands that never go to the model', () => {
-  const { status, stdout } = run(['chat'], 'I am Ada.\n\n/new\nWho am I?\n/help\nquit\n')
+  const { status, stdout } = run(['chat'], 'I am Ada.\n\n/new\nWho am I?\n/help\nquit\n', ALONE)
   assert.deepEqual([status, stdout.includes('Now you said: "Who am I?"')], [0, true])
   assert.doesNotMatch(stdout, /Earlier you said|said: .\/|said: .quit/)
 })
 
 test('chat talks line by line from a pipe', () => {
-  const { stdout } = run(['chat'], 'I am Ada.\nWho am I?\n')
+  const { stdout } = run(['chat'], 'I am Ada.\nWho am I?\n', ALONE)
   assert.match(stdout, /Earlier you said: "I am Ada\." Now you said: "Who am I\?"/)
 })
