@@ -1,0 +1,5 @@
+"""Fixtures: the releases."""
+
+from tests.updates.conftest import history
+
+__all__ = ["history"]

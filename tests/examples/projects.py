@@ -1,0 +1,117 @@
+"""The projects of the examples: copied from the last release, changed by an owner, and updated."""
+
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from hooks import examples
+from hooks.check_history import past
+from hooks.releases import releases
+from tests.conftest import ROOT
+from tests.installed import NODE, NPM, clean_environment, environment
+from tests.stores import forks
+from tests.updates.history import NEWEST, History, commit, copy, git, update
+from tests.updates.own_tests import link, tree_of
+
+MARKER = b"<<<<<<< before updating"
+
+
+def target_of(name: str) -> str:
+    return str(examples.answers_of(ROOT, name)["target"])
+
+
+def updated(history: History, name: str) -> Path:
+    """An example that began at the last release and is updated to the working tree."""
+    return history.once(f"examples/{name}", lambda folder: live(history, name, folder))
+
+
+def fresh(history: History, name: str) -> Path:
+    """The same owner's changes in a copy of the working tree."""
+
+    def make(folder: Path) -> None:
+        copy(history.template, folder, NEWEST, examples.answers_of(ROOT, name))
+        for change in examples.changes_of(ROOT, name):
+            examples.apply(ROOT, name, change, folder)
+
+    return history.once(f"examples/{name}-fresh", make)
+
+
+def live(history: History, name: str, project: Path) -> None:
+    """Copy, change and update a project, and make what the release had no place for afterwards."""
+    last, answers = releases(ROOT)[-1], examples.answers_of(ROOT, name)
+    copy(history.template, project, last.version, known(last.commit, answers))
+    changes, newest = [*examples.changes_of(ROOT, name)], fresh(history, name)
+    later = [change for change in changes if not fits(name, change, project, newest)]
+    assert len(later) < len(changes)
+    commit(project, "What we changed")
+    update(project, **{key: value for key, value in answers.items() if key != "project_name"})
+    assert git(project, "diff", "--name-only", "--diff-filter=U") == "", "conflicts"
+    tree = tree_of(project)
+    assert [path for path in tree if path.endswith(".rej")] == []
+    assert [path for path, data in tree.items() if MARKER in data.splitlines()] == []
+    commit(project, "Updated")
+    for change in later:
+        examples.apply(ROOT, name, change, project)
+    commit(project, "What we use of the new version")
+    assert git(project, "status", "--porcelain") == ""
+
+
+def known(commit: str, answers: dict[str, Any]) -> dict[str, Any]:
+    """The answers that a release offers; the update brings the others."""
+    found: dict[str, Any] = {}
+    with past(ROOT, commit) as template:
+        for question, answer in answers.items():
+            if question in template.asked:
+                choices = {value for value, _ in template.choices(question, {})}
+                if isinstance(answer, list):
+                    found[question] = [one for one in answer if one in choices]
+                elif not choices or answer in choices:
+                    found[question] = answer
+    return found
+
+
+def fits(name: str, change: Path, project: Path, newest: Path) -> bool:
+    """Make a change in the project of a release; False if only the working tree has its place.
+
+    That is a folder of a capability which the release lacks, or the lines that a patch is for.
+    """
+    folder = examples.target_of(change).parent
+    is_own = not (newest / folder).exists()
+    if not is_own and not (project / folder).exists():
+        return False
+    try:
+        examples.apply(ROOT, name, change, project)
+    except (OSError, examples.ExampleError):
+        return False
+    return True
+
+
+def run(project: Path, *words: str, typed: str = "", **settings: str) -> str:
+    """Run a command of a project, such as `chat`, and return what it writes. It has to work."""
+    link(project, target_of(name_of(project)))
+    command = [str(project / ".venv" / "bin" / name_of(project))]
+    if (project / "package.json").exists():
+        command = [str(NODE), "src/main.ts"]
+    done = forks.run([*command, *words], project, {**clean_environment(), **settings}, typed=typed)
+    assert done.returncode == 0, done.stdout
+    return done.stdout
+
+
+def name_of(project: Path) -> str:
+    answers = yaml.safe_load((project / ".copier-answers.yml").read_text("utf-8"))
+    return str(answers["project_name"])
+
+
+def lint(project: Path) -> list[list[str]]:
+    """The commands with which CI of a project checks its sources."""
+    if (project / "package.json").exists():
+        return [[*NPM, "run", "lint"]]
+    shared = environment(target_of(name_of(project)))
+    ruff = str(shared / ".venv" / "bin" / "ruff")
+    mypy = [str(project / ".venv" / "bin" / "python"), "-m", "mypy"]
+    return [
+        [ruff, "check", "--no-cache"],
+        [ruff, "format", "--check", "--no-cache"],
+        [*mypy, "--cache-dir", str(shared / ".mypy_cache")],
+    ]

@@ -1,0 +1,63 @@
+"""Each example goes the way of an owner: from the last release to the working tree, offline."""
+
+import subprocess
+
+import pytest
+
+from hooks import examples
+from tests.conftest import ROOT
+from tests.examples.projects import fresh, lint, run, target_of, updated
+from tests.installed import clean_environment
+from tests.updates.history import History
+from tests.updates.own_tests import link, pass_once, tree_of
+
+NAMES = examples.names(ROOT)
+pytestmark = pytest.mark.slow
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_an_update_from_the_last_release_loses_nothing(name: str, history: History) -> None:
+    project, wanted = tree_of(updated(history, name)), tree_of(fresh(history, name))
+    assert project.keys() == wanted.keys()
+    assert [path for path in project if project[path] != wanted[path]] == []
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_it_passes_its_tests(name: str, history: History) -> None:
+    pass_once(history, target_of(name), updated(history, name))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_it_is_clean_for_its_linters_and_types(name: str, history: History) -> None:
+    project = updated(history, name)
+    link(project, target_of(name))
+    for command in lint(project):
+        done = subprocess.run(
+            command, cwd=project, env=clean_environment(), capture_output=True, text=True
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_check_finds_nothing(name: str, history: History) -> None:
+    assert "0 errors, 0 warnings" in run(updated(history, name), "check")
+
+
+def test_the_order_desk_shows_its_customers_their_orders_and_asks_before_a_refund(
+    history: History,
+) -> None:
+    project = updated(history, "order-desk")
+    refund = 'use refund_order: {"order_id": "1001", "reason": "It leaks."}'
+    prompts = ["use look_up_order: 1003", "use look_up_order: 1001", refund, "n", refund, "y"]
+    said = run(project, "chat", "--actor", "ada", typed="\n".join(prompts) + "\n")
+    other, own, denied, approved = said.split("The tool answered: ")[1:]
+    assert "no order 1003 of this customer" in other
+    assert "a blue teapot" in own
+    assert "refunded" not in denied
+    assert "Order 1001 is refunded" in approved
+
+
+def test_the_cases_of_the_order_desk_pass(history: History) -> None:
+    said = run(updated(history, "order-desk"), "eval")
+    assert " 0 failed" in said
+    assert "FAILED" not in said
