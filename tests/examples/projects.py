@@ -1,13 +1,14 @@
 """The projects of the examples: copied from the last release, changed by an owner, and updated."""
 
+import os
+import shutil
 from pathlib import Path
 from typing import Any
-
-import yaml
 
 from hooks import examples
 from hooks.check_history import past
 from hooks.releases import releases
+from hooks.rendering import LEFTOVERS
 from tests.conftest import ROOT
 from tests.installed import NODE, NPM, clean_environment, environment
 from tests.stores import forks
@@ -26,11 +27,19 @@ def updated(history: History, name: str) -> Path:
     return history.once(f"examples/{name}", lambda folder: live(history, name, folder))
 
 
+def plain(history: History, name: str) -> Path:
+    """What the template has for an example: a copy of the working tree, without an owner."""
+    answers = examples.answers_of(ROOT, name)
+    return history.once(
+        f"examples/{name}-plain", lambda folder: copy(history.template, folder, NEWEST, answers)
+    )
+
+
 def fresh(history: History, name: str) -> Path:
-    """The same owner's changes in a copy of the working tree."""
+    """The same with the changes of the owner."""
 
     def make(folder: Path) -> None:
-        copy(history.template, folder, NEWEST, examples.answers_of(ROOT, name))
+        shutil.copytree(plain(history, name), folder, symlinks=True)
         for change in examples.changes_of(ROOT, name):
             examples.apply(ROOT, name, change, folder)
 
@@ -41,7 +50,7 @@ def live(history: History, name: str, project: Path) -> None:
     """Copy, change and update a project, and make what the release had no place for afterwards."""
     last, answers = releases(ROOT)[-1], examples.answers_of(ROOT, name)
     copy(history.template, project, last.version, known(last.commit, answers))
-    changes, newest = [*examples.changes_of(ROOT, name)], fresh(history, name)
+    changes, newest = [*examples.changes_of(ROOT, name)], plain(history, name)
     later = [change for change in changes if not fits(name, change, project, newest)]
     assert len(later) < len(changes)
     commit(project, "What we changed")
@@ -72,42 +81,51 @@ def known(commit: str, answers: dict[str, Any]) -> dict[str, Any]:
 
 
 def fits(name: str, change: Path, project: Path, newest: Path) -> bool:
-    """Make a change in the project of a release; False if only the working tree has its place.
+    """Make a change in the project of a release; False if only the newest template has its place.
 
-    That is a folder of a capability which the release lacks, or the lines that a patch is for.
+    That is a file or a folder that the release lacks, or the lines that a patch is for.
     """
-    folder = examples.target_of(change).parent
-    is_own = not (newest / folder).exists()
-    if not is_own and not (project / folder).exists():
+    target = examples.target_of(change)
+    if any((newest / it).exists() > (project / it).exists() for it in (target, target.parent)):
         return False
     try:
         examples.apply(ROOT, name, change, project)
-    except (OSError, examples.ExampleError):
+    except examples.ExampleError:
         return False
     return True
 
 
-def run(project: Path, *words: str, typed: str = "", **settings: str) -> str:
-    """Run a command of a project, such as `chat`, and return what it writes. It has to work."""
-    link(project, target_of(name_of(project)))
-    command = [str(project / ".venv" / "bin" / name_of(project))]
+def lived_in(history: History, name: str, folder: Path) -> Path:
+    """An updated example that can be run, for one test."""
+    project = folder / name
+    leave = shutil.ignore_patterns(*LEFTOVERS)
+    shutil.copytree(updated(history, name), project, symlinks=True, ignore=leave)
+    link(project, target_of(name))
+    return project
+
+
+def command(project: Path, *words: str) -> list[str]:
+    """A command of an example, such as `chat`."""
     if (project / "package.json").exists():
-        command = [str(NODE), "src/main.ts"]
-    done = forks.run([*command, *words], project, {**clean_environment(), **settings}, typed=typed)
+        return [str(NODE), str(project / "src" / "main.ts"), *words]
+    return [str(project / ".venv" / "bin" / project.name), *words]
+
+
+def run(project: Path, *words: str, typed: str = "") -> str:
+    """Run a command of an example, and return what it writes. It has to work."""
+    variables = clean_environment()
+    # As `uv run` does.
+    variables["PATH"] = os.pathsep.join([str(project / ".venv" / "bin"), variables["PATH"]])
+    done = forks.run(command(project, *words), project, variables, typed=typed)
     assert done.returncode == 0, done.stdout
     return done.stdout
-
-
-def name_of(project: Path) -> str:
-    answers = yaml.safe_load((project / ".copier-answers.yml").read_text("utf-8"))
-    return str(answers["project_name"])
 
 
 def lint(project: Path) -> list[list[str]]:
     """The commands with which CI of a project checks its sources."""
     if (project / "package.json").exists():
         return [[*NPM, "run", "lint"]]
-    shared = environment(target_of(name_of(project)))
+    shared = environment(target_of(project.name))
     ruff = str(shared / ".venv" / "bin" / "ruff")
     mypy = [str(project / ".venv" / "bin" / "python"), "-m", "mypy"]
     return [

@@ -1,15 +1,16 @@
 """Each example goes the way of an owner: from the last release to the working tree, offline."""
 
 import subprocess
+from pathlib import Path
 
 import pytest
 
 from hooks import examples
 from tests.conftest import ROOT
-from tests.examples.projects import fresh, lint, run, target_of, updated
+from tests.examples.projects import fresh, lint, lived_in, run, target_of, updated
 from tests.installed import clean_environment
 from tests.updates.history import History
-from tests.updates.own_tests import link, pass_once, tree_of
+from tests.updates.own_tests import pass_once, tree_of
 
 NAMES = examples.names(ROOT)
 pytestmark = pytest.mark.slow
@@ -28,9 +29,8 @@ def test_it_passes_its_tests(name: str, history: History) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_it_is_clean_for_its_linters_and_types(name: str, history: History) -> None:
-    project = updated(history, name)
-    link(project, target_of(name))
+def test_it_is_clean_for_its_linters_and_types(name: str, history: History, tmp_path: Path) -> None:
+    project = lived_in(history, name, tmp_path)
     for command in lint(project):
         done = subprocess.run(
             command, cwd=project, env=clean_environment(), capture_output=True, text=True
@@ -39,25 +39,42 @@ def test_it_is_clean_for_its_linters_and_types(name: str, history: History) -> N
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_check_finds_nothing(name: str, history: History) -> None:
-    assert "0 errors, 0 warnings" in run(updated(history, name), "check")
+def test_check_finds_no_error(name: str, history: History, tmp_path: Path) -> None:
+    assert "\n0 errors, " in "\n" + run(lived_in(history, name, tmp_path), "check")
 
 
 def test_the_order_desk_shows_its_customers_their_orders_and_asks_before_a_refund(
-    history: History,
+    history: History, tmp_path: Path
 ) -> None:
-    project = updated(history, "order-desk")
+    project = lived_in(history, "order-desk", tmp_path)
     refund = 'use refund_order: {"order_id": "1001", "reason": "It leaks."}'
     prompts = ["use look_up_order: 1003", "use look_up_order: 1001", refund, "n", refund, "y"]
     said = run(project, "chat", "--actor", "ada", typed="\n".join(prompts) + "\n")
     other, own, denied, approved = said.split("The tool answered: ")[1:]
     assert "no order 1003 of this customer" in other
     assert "a blue teapot" in own
-    assert "refunded" not in denied
+    assert "is refunded" not in denied
     assert "Order 1001 is refunded" in approved
 
 
-def test_the_cases_of_the_order_desk_pass(history: History) -> None:
-    said = run(updated(history, "order-desk"), "eval")
+def test_the_cases_of_the_order_desk_pass(history: History, tmp_path: Path) -> None:
+    said = run(lived_in(history, "order-desk", tmp_path), "eval")
     assert " 0 failed" in said
-    assert "FAILED" not in said
+
+
+def test_the_research_assistant_searches_its_notes_and_remembers_in_another_session(
+    history: History, tmp_path: Path
+) -> None:
+    project = lived_in(history, "research-assistant", tmp_path)
+
+    def chat(actor: str, *prompts: str) -> str:
+        return run(project, "chat", "--actor", actor, typed="\n".join(prompts) + "\n")
+
+    kept = '{"finding": "A flow of 50 degrees will do.", "note": "heat-pumps"}'
+    said = chat("ada", "I am planning a heat pump.", "use search_notes: heat pump")
+    assert "heat-pumps: Heat pumps in old houses" in said
+    chat("ada", f"use keep_finding: {kept}")
+    remembered = chat("ada", "What am I planning?", "Which flow will do?")
+    assert "I am planning a heat pump." in remembered
+    assert "A flow of 50 degrees will do. (from the note heat-pumps)" in remembered
+    assert "heat pump" not in chat("bob", "What am I planning?")
