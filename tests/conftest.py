@@ -45,7 +45,7 @@ if os.environ.pop("PYTHONDONTWRITEBYTECODE", ""):
 
 # What takes long goes first: no test process waits for the last test of another.
 FIRST = (
-    *("updates/", "mutation/", "stateful/", "test_rendered", "test_own_code"),
+    *("updates/", "examples/", "mutation/", "stateful/", "test_rendered", "test_own_code"),
     *("test_trust", "test_ranges", "test_collections"),
 )
 

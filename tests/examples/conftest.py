@@ -1,5 +1,6 @@
-"""Fixtures: the releases."""
+"""Fixtures: the releases, and a browser."""
 
+from tests.ui.conftest import browser
 from tests.updates.conftest import history
 
-__all__ = ["history"]
+__all__ = ["browser", "history"]

@@ -2,6 +2,10 @@
 
 import os
 import shutil
+import subprocess
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -9,9 +13,13 @@ from hooks import examples
 from hooks.check_history import past
 from hooks.releases import releases
 from hooks.rendering import LEFTOVERS
+from tests.conformance.server import Server
+from tests.conformance.targets import Target
 from tests.conftest import ROOT
-from tests.installed import NODE, NPM, clean_environment, environment
+from tests.installed import NODE, NPM, clean_environment, environment, packages
 from tests.stores import forks
+from tests.stores.servers import valkey_server
+from tests.stores.stores import PATIENT
 from tests.updates.history import NEWEST, History, commit, copy, git, update
 from tests.updates.own_tests import link, tree_of
 
@@ -133,3 +141,43 @@ def lint(project: Path) -> list[list[str]]:
         [ruff, "format", "--check", "--no-cache"],
         [*mypy, "--cache-dir", str(shared / ".mypy_cache")],
     ]
+
+
+def built(history: History, project: Path) -> None:
+    """Build the page in `widget/` of a project, as its README says."""
+
+    def make(folder: Path) -> None:
+        shutil.copytree(project / "widget", folder)
+        (folder / "node_modules").symlink_to(packages((folder / "package.json").read_bytes()))
+        build = [*NPM, "run", "build"]
+        done = subprocess.run(
+            build, cwd=folder, env=clean_environment(), capture_output=True, text=True
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+
+    shutil.copytree(history.once("examples/widget", make) / "dist", project / "widget" / "dist")
+
+
+@dataclass(frozen=True)
+class Replica(Target):
+    """A target whose project is that of an example."""
+
+    folder: Path = Path()
+
+    def project(self) -> Path:
+        return self.folder
+
+
+@contextmanager
+def replicas(project: Path, number: int) -> Iterator[list[Server]]:
+    """Servers of a project whose sessions are in one Valkey, without a model."""
+    target = Replica(
+        project.name, "", lambda it: command(it, "serve"), lambda _: {}, folder=project
+    )
+    with valkey_server(project.parent / "valkey") as (host, port), ExitStack() as stack:
+        settings = {"SECRETS_VALKEY_SESSIONS": f"valkey://{host}:{port}"}
+        settings["STORE_TIMEOUT_SECONDS"] = str(PATIENT)
+        servers = [Server(target, project, None, settings) for _ in range(number)]
+        for server in servers:
+            stack.callback(server.stop)
+        yield servers

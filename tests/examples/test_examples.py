@@ -1,14 +1,26 @@
 """Each example goes the way of an owner: from the last release to the working tree, offline."""
 
+import signal
 import subprocess
 from pathlib import Path
 
 import pytest
+from playwright.sync_api import Browser
 
 from hooks import examples
 from tests.conftest import ROOT
-from tests.examples.projects import fresh, lint, lived_in, run, target_of, updated
+from tests.examples.projects import (
+    built,
+    fresh,
+    lint,
+    lived_in,
+    replicas,
+    run,
+    target_of,
+    updated,
+)
 from tests.installed import clean_environment
+from tests.ui.chat_page import LOAD, Page, send, texts
 from tests.updates.history import History
 from tests.updates.own_tests import pass_once, tree_of
 
@@ -78,3 +90,50 @@ def test_the_research_assistant_searches_its_notes_and_remembers_in_another_sess
     assert "I am planning a heat pump." in remembered
     assert "A flow of 50 degrees will do. (from the note heat-pumps)" in remembered
     assert "heat pump" not in chat("bob", "What am I planning?")
+
+
+def test_the_replicas_of_the_support_widget_share_the_conversation_of_a_page(
+    history: History, tmp_path: Path
+) -> None:
+    project = lived_in(history, "support-widget", tmp_path)
+    with replicas(project, 2) as (one, two):
+        page = Page(one)
+        (said,) = page.act(send("use search_help: How long do returns take?"))
+        assert (
+            "/help/returns: Return unused items within 30 days" in said["read"]["parts"][-1]["text"]
+        )
+        page.server = two
+        loaded, said = page.act(LOAD, send("And delivery?"))
+        assert len(loaded["messages"]) == 2
+        assert said["read"]["metadata"]["turn"] == 2
+        two.signal(signal.SIGKILL)
+        page.server = one
+        assert texts(page.history())[::2] == [
+            "use search_help: How long do returns take?",
+            "And delivery?",
+        ]
+
+
+def test_the_page_of_the_support_widget_tries_again_and_goes_on_when_it_is_loaded_again(
+    history: History, browser: Browser, tmp_path: Path
+) -> None:
+    project = lived_in(history, "support-widget", tmp_path)
+    built(history, project)
+    with replicas(project, 1) as (server,):
+        page = browser.new_page()
+        errors: list[str] = []
+        page.on("pageerror", lambda error: errors.append(str(error)))
+        host, port = server.address
+        page.goto(f"http://{host}:{port}/")
+        page.route("**/api/chat", lambda route: route.abort(), times=1)
+        question = page.get_by_label("Your question")
+        question.fill("use search_help: photo of a broken item")
+        question.press("Enter")
+        page.get_by_role("button", name="Try again").click()
+        page.get_by_text("The tool answered: /help/broken-items").wait_for()
+        page.reload()
+        messages = page.get_by_role("listitem")
+        page.get_by_text("The tool answered: /help/broken-items").wait_for()
+        assert messages.count() == 2
+        assert errors == []
+        page.close()
