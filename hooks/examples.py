@@ -14,7 +14,7 @@ from typing import Any
 
 import yaml
 
-from hooks.committed import read_or_refuse
+from hooks.committed import git, read_or_refuse
 from hooks.rendering import ANSWERS_FILE, render
 
 FOLDER = Path("tests") / "examples"
@@ -93,10 +93,10 @@ def make(root: Path, name: str, dest: Path, source: str) -> None:
 
 def released(root: Path) -> str:
     """The release that the working tree is. Raises ExampleError when it is none."""
-    tags = read_or_refuse(root, "tag", "--points-at", "HEAD").decode().split()
-    if not tags or read_or_refuse(root, "status", "--porcelain"):
-        raise ExampleError("only a release is published: check out its tag, with nothing changed")
-    return tags[-1]
+    tag = git(root, "describe", "--tags", "--exact-match").stdout.decode().strip()
+    if not tag or read_or_refuse(root, "status", "--porcelain"):
+        raise ExampleError("only a release is published: check out its tag, and change nothing")
+    return tag
 
 
 def publish(project: Path, url: str, version: str) -> bool:

@@ -61,15 +61,17 @@ PINNED = [
 def test_actions_are_pinned_by_commit_and_get_no_credentials(folder: Path) -> None:
     """A tag can be moved; Dependabot raises a commit together with the comment behind it."""
     ours = dict(re.findall(r"uses: ([^@]+)@(.*)", (PINNED[0] / "workflows/ci.yml").read_text()))
-    text = (folder / "workflows" / "ci.yml").read_text()
-    assert len(USES.findall(text)) == text.count("uses: ")
-    for action, commit, version in USES.findall(text):
-        assert re.fullmatch("[0-9a-f]{40}", commit), action
-        assert ours.get(action, commit + version) == commit + version
-    steps = [step for job in yaml.safe_load(text)["jobs"].values() for step in job["steps"]]
-    checkouts = [step for step in steps if "actions/checkout" in step.get("uses", "")]
-    assert checkouts
-    assert all(step["with"]["persist-credentials"] is False for step in checkouts)
+    for path in (folder / "workflows").glob("*.yml"):
+        text = path.read_text()
+        assert len(USES.findall(text)) == text.count("uses: ")
+        for action, commit, version in USES.findall(text):
+            assert re.fullmatch("[0-9a-f]{40}", commit), action
+            assert ours.get(action, commit + version) == commit + version
+        jobs = yaml.safe_load(text)["jobs"].values()
+        steps = [step for job in jobs for step in job["steps"]]
+        checkouts = [step for step in steps if "actions/checkout" in step.get("uses", "")]
+        assert checkouts
+        assert all(step["with"]["persist-credentials"] is False for step in checkouts)
     (update,) = yaml.safe_load((folder / "dependabot.yml").read_text())["updates"]
     assert update["package-ecosystem"] == "github-actions"
 
