@@ -8,14 +8,13 @@ import os
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import yaml
 
 from hooks.committed import git, read_or_refuse
-from hooks.rendering import ANSWERS_FILE, render
+from hooks.rendering import ANSWERS_FILE, files_of, render
 
 FOLDER = Path("tests") / "examples"
 ANSWERS = "answers.yml"
@@ -42,12 +41,9 @@ def answers_of(root: Path, name: str) -> dict[str, Any]:
     return answers
 
 
-def changes_of(root: Path, name: str) -> Iterator[Path]:
+def changes_of(root: Path, name: str) -> list[Path]:
     """The changes of an owner: the files of an example, relative to its folder."""
-    folder = root / FOLDER / name
-    for path in sorted(folder.rglob("*")):
-        if path.is_file() and path != folder / ANSWERS and "node_modules" not in path.parts:
-            yield path.relative_to(folder)
+    return [path for path in files_of(root / FOLDER / name) if path != Path(ANSWERS)]
 
 
 def target_of(change: Path) -> Path:

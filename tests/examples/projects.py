@@ -58,7 +58,7 @@ def live(history: History, name: str, project: Path) -> None:
     """Copy, change and update a project, and make what the release had no place for afterwards."""
     last, answers = releases(ROOT)[-1], examples.answers_of(ROOT, name)
     copy(history.template, project, last.version, known(last.commit, answers))
-    changes, newest = [*examples.changes_of(ROOT, name)], plain(history, name)
+    changes, newest = examples.changes_of(ROOT, name), plain(history, name)
     later = [change for change in changes if not fits(name, change, project, newest)]
     assert len(later) < len(changes)
     commit(project, "What we changed")
