@@ -5,11 +5,13 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import click
 
-from hooks import releases, snapshots
+from hooks import examples, releases, snapshots
 from hooks.check import check as find
 from hooks.committed import CommitError, resolve
 from hooks.loading import template_root
@@ -24,6 +26,7 @@ FAILURES = (
     CommitError,
     RenderError,
     TemplateError,
+    examples.ExampleError,
     releases.ReleaseError,
     snapshots.OptionError,
 )
@@ -73,13 +76,47 @@ def render_(variant: str, dest: Path) -> None:
       python -m hooks render strands-python+openai /tmp/my-agent
     """
     root = template_root()
+    with new_folder(dest) as folder:
+        render(root, answers_of(variant), folder)
+    click.echo(f"{variant} is in {dest}")
+
+
+@contextmanager
+def new_folder(dest: Path) -> Iterator[Path]:
+    """Yield a folder that becomes DEST if what is made in it works."""
     if dest.exists() and any(dest.iterdir()):
         raise click.BadParameter(f"{dest} is not empty", param_hint="DEST")
-    with tempfile.TemporaryDirectory() as folder:
-        # Only a render that worked comes to DEST.
-        render(root, answers_of(variant), Path(folder) / variant)
-        shutil.copytree(Path(folder) / variant, dest, dirs_exist_ok=True)
-    click.echo(f"{variant} is in {dest}")
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary) / dest.name
+        yield folder
+        shutil.copytree(folder, dest, dirs_exist_ok=True)
+
+
+@cli.command()
+@click.argument("name")
+@click.argument("dest", type=click.Path(file_okay=False, path_type=Path))
+@click.option("--source", default=examples.SOURCE, show_default=True, help="Where updates are.")
+@click.option("--push", metavar="URL", help="Also push it to this repository; a release only.")
+def example(name: str, dest: Path, source: str, push: str | None) -> None:
+    """Make the example NAME of tests/examples in a new folder.
+
+    Renders it from the working tree into DEST, with the changes of its owner.
+
+    \b
+    Example:
+      python -m hooks example order-desk /tmp/order-desk
+    """
+    root = template_root()
+    if name not in examples.names(root):
+        known = ", ".join(examples.names(root))
+        raise click.BadParameter(f"use one of {known}", param_hint="NAME")
+    version = examples.released(root) if push else ""
+    with new_folder(dest) as folder:
+        examples.make(root, name, folder, source)
+    click.echo(f"{name} is in {dest}")
+    if push:
+        is_new = examples.publish(dest, push, version)
+        click.echo(f"{push} {'has' if is_new else 'had'} {version}")
 
 
 @cli.command("snapshots")

@@ -1,7 +1,8 @@
 """How long a render may be. A goal is lowered or kept; who raises one tells why."""
 
 # The lines of a whole render in each language, by whether it has a session store and a memory.
-# Raised by what every render has: what README says first owners missed; turns that replace others, forks, tools that know their turn, the
+# Raised by what every render has: what first owners missed in README, turns that replace others,
+# forks, tools that know their turn, the
 # caches of providers, and turns that cost the SDKs less; what Bedrock is rendered with: its
 # guardrails; and that capabilities may add options to `check`. With a store: copies of sessions to
 # another one, versions of collections that are compared, the state section, names of secrets by

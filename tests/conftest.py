@@ -22,8 +22,9 @@ from tests.stores import forks
 
 ROOT = Path(__file__).parents[1]
 
-# Snapshots are renders, with tests of their own.
+# Snapshots are renders, and examples the files of owners, with tests of their own.
 collect_ignore = ["snapshots"]
+collect_ignore_glob = ["examples/*/*"]
 
 # Of these a developer's own would change what a render or an agent does.
 PERSONAL = ("ANTHROPIC_", "AWS_", "GIT_", "OPENAI_")
@@ -44,7 +45,7 @@ if os.environ.pop("PYTHONDONTWRITEBYTECODE", ""):
 
 # What takes long goes first: no test process waits for the last test of another.
 FIRST = (
-    *("updates/", "mutation/", "stateful/", "test_rendered", "test_own_code"),
+    *("updates/", "examples/", "mutation/", "stateful/", "test_rendered", "test_own_code"),
     *("test_trust", "test_ranges", "test_collections"),
 )
 

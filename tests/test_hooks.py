@@ -68,7 +68,9 @@ def test_help_of_the_module_lists_the_exit_codes() -> None:
     assert "Exit codes: 0 fine, 1 findings" in result.stdout
 
 
-@pytest.mark.parametrize("command", ["check", "release", "render", "review", "snapshots"])
+@pytest.mark.parametrize(
+    "command", ["check", "example", "release", "render", "review", "snapshots"]
+)
 def test_help_has_an_example(command: str, hooks: Hooks) -> None:
     result = hooks(command, "--help")
     assert result.code == 0

@@ -1,6 +1,7 @@
 """The tests that a project brings, run in what an update made of it: once for each tree."""
 
 import hashlib
+import os
 from pathlib import Path
 
 from hooks.rendering import ANSWERS_FILE
@@ -50,6 +51,8 @@ def run(folder: Path, project: Path, target: str) -> None:
         command = [str(project / ".venv" / "bin" / "python"), "-m", "pytest", "-q"]
         command += ["-p", "no_network", "-p", "no:cacheprovider"]
         variables["PYTHONPATH"] = str(ROOT / "tests")
+        # As `uv run` does.
+        variables["PATH"] = os.pathsep.join([str(project / ".venv" / "bin"), variables["PATH"]])
     result = forks.run(command, project, variables)
     assert result.returncode == 0, result.stdout
     folder.mkdir()
