@@ -13,7 +13,6 @@ TEXTS = [
     *ROOT.glob("*.md"),
     *(ROOT / ".github").rglob("*.md"),
     *(ROOT / "tests" / "benchmarks").glob("*.md"),
-    *(ROOT / "tests" / "examples").glob("*/README.md"),
 ]
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 
