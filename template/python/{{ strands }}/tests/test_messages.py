@@ -1,6 +1,9 @@
-"""A copy of messages is a deep one."""
+"""A copy of messages is a deep one, and only a span that is recorded gets them."""
 
 from copy import deepcopy
+from typing import Any
+
+from strands.telemetry import get_tracer
 
 from app.messages import Messages
 
@@ -13,3 +16,12 @@ def test_a_copy_shares_nothing_that_can_change() -> None:
     copy[0]["other"][0] = 0
     copy.append({})
     assert messages == [{"content": [{"text": "Hi."}], "other": bytearray(b"a")}]
+
+
+def test_a_span_that_nobody_records_costs_no_json() -> None:
+    class Unreadable(dict[str, Any]):
+        def __getitem__(self, name: str) -> Any:
+            raise AssertionError(name)
+
+    messages: Any = [Unreadable()]
+    assert not get_tracer().start_model_invoke_span(messages).is_recording()
