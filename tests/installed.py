@@ -308,7 +308,7 @@ def uv() -> list[str]:
 def clean_environment() -> dict[str, str]:
     """This process's environment without what ties uv, Python and pytest to this repository."""
     tied = {"PYTHONDONTWRITEBYTECODE", "PYTHONPATH", "PYTHONPYCACHEPREFIX"}
-    tied |= {"UV_LINK_MODE", "UV_PROJECT", "VIRTUAL_ENV"}
+    tied |= {"UV_LINK_MODE", "UV_PROJECT", "UV_PROJECT_ENVIRONMENT", "VIRTUAL_ENV"}
     kept = {
         name: value
         for name, value in os.environ.items()
