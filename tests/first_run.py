@@ -24,9 +24,9 @@ from tests.installed import AGENTS, IS_POSIX, NODE, NPM, clean_environment, pyth
 from tests.updates.edits import OUR_PROMPT, PROMPT
 from tests.updates.history import History, commit, git, update
 
-# Not ASCII, and not in cp1252.
-LINES = "Hello … 👋\nuse word_count: one two three\n"
-ANSWERS = ('Now you said: "Hello … 👋"', "The tool answered: 3")
+# With bytes that cp1252 does not know, so that it cannot carry them unseen.
+LINES = "Hello … 👍\nuse word_count: one two three\n"
+ANSWERS = ('Now you said: "Hello … 👍"', "The tool answered: 3")
 MARK = b"\n<<<<<<< before updating"
 LISTENING = re.compile(r"Listening on http://[0-9.]+:(\d+)")
 

@@ -286,3 +286,8 @@ def test_every_dependency_is_built_for(target: str, python: str, system: str) ->
     for_one = ("--python-version", python, "--python-platform", system, "--only-binary", ":all:")
     command = [*uv(), "pip", "compile", "-q", "--no-header", *for_one, *ready, "-"]
     run(ROOT, *command, typed=wanted)
+
+
+@SLOW
+def test_the_tests_of_a_render_pass_on_windows() -> None:
+    run(installed("strands-typescript"), str(NODE), "--test", "tests/agent.test.ts", **NODE_OF_WINDOWS)
