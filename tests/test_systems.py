@@ -290,4 +290,5 @@ def test_every_dependency_is_built_for(target: str, python: str, system: str) ->
 
 @SLOW
 def test_the_tests_of_a_render_pass_on_windows() -> None:
-    run(installed("strands-typescript"), str(NODE), "--test", "tests/agent.test.ts", **NODE_OF_WINDOWS)
+    command = [str(NODE), "--test", "tests/agent.test.ts"]
+    run(installed("strands-typescript"), *command, **NODE_OF_WINDOWS)
