@@ -19,8 +19,10 @@ from hooks.variants import PROJECT_NAME
 from tests.installed import CACHE, COMPILED
 from tests.installed import rendered as render_once
 from tests.stores import forks
+from tests.windows import IS_WINDOWS, NOT_TRIED, NotTried
 
-ROOT = Path(__file__).parents[1]
+HERE = Path(__file__).parent
+ROOT = HERE.parent
 
 # Snapshots are renders, and examples the files of owners, with tests of their own.
 collect_ignore = ["snapshots"]
@@ -34,6 +36,8 @@ MEMORY, ENOUGH = "/dev/shm", 4 << 30
 is_roomy = os.path.ismount(MEMORY) and shutil.disk_usage(MEMORY).free > ENOUGH
 if is_roomy and not os.statvfs(MEMORY).f_flag & os.ST_NOEXEC:
     os.environ["TMPDIR"] = tempfile.tempdir = MEMORY
+elif sys.platform == "darwin":  # whose own is too long for the path of a socket
+    os.environ["TMPDIR"] = tempfile.tempdir = "/tmp"
 
 BYTECODE = CACHE / "bytecode"
 WEEK = 7 * 24 * 60 * 60
@@ -60,6 +64,23 @@ def pytest_sessionstart(session: pytest.Session) -> None:
         for path in (*BYTECODE.rglob("*.pyc"), *COMPILED.rglob("*")):
             if path.is_file() and path.stat().st_mtime < time.time() - WEEK:
                 path.unlink()
+
+
+def pytest_collect_directory(path: Path, parent: pytest.Collector) -> pytest.Collector | None:
+    """Report a folder that is not tried on Windows as skipped."""
+    return _not_tried(path, parent)
+
+
+def pytest_pycollect_makemodule(
+    module_path: Path, parent: pytest.Collector
+) -> pytest.Collector | None:
+    """Report a module that is not tried on Windows as skipped."""
+    return _not_tried(module_path, parent)
+
+
+def _not_tried(path: Path, parent: pytest.Collector) -> pytest.Collector | None:
+    is_listed = IS_WINDOWS and path.parent == HERE and path.name in NOT_TRIED
+    return NotTried.from_parent(parent, path=path) if is_listed else None
 
 
 @pytest.hookimpl(tryfirst=True)

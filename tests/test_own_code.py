@@ -40,7 +40,7 @@ def test_ci_tries_the_oldest_and_the_newest_copier_on_every_python() -> None:
     oldest = load(ROOT).settings["_min_copier_version"]
     assert tried["copier"] == [f"=={oldest}", allowed.removeprefix("copier")]
     assert Version(oldest) in SpecifierSet(allowed.removeprefix("copier"))
-    assert tried["python"] == ["3.11", "3.12", "3.13"]
+    assert tried["python"] == ["3.11", "3.12", "3.13", "3.14"]
     assert project["requires-python"] == ">=3.11"
 
 

@@ -6,6 +6,7 @@ import select
 import signal
 import socket
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
@@ -134,7 +135,8 @@ def _reader(descriptor: int) -> IO[str]:
 
 def start(command: Sequence[str], **options: Any) -> "subprocess.Popen[str] | Fork":
     """Start a command of a render: Python's as a fork, Node's with what it has compiled before."""
-    if Path(command[0]).with_name("python").exists():
+    # A fork without exec may crash on macOS, whose libraries do not allow it.
+    if sys.platform == "linux" and Path(command[0]).with_name("python").exists():
         return Fork(command, **options)
     options["env"] = {**options["env"], "NODE_COMPILE_CACHE": str(COMPILED)}
     return subprocess.Popen(command, **options)

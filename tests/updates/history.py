@@ -123,6 +123,7 @@ class History:
         """Commit what Copier reads of the working tree in the clone `folder` as `version`."""
         with without_git(ROOT) as tree:
             shutil.copytree(tree, folder, symlinks=True, dirs_exist_ok=True)
+        shutil.copy2(ROOT / ".gitattributes", folder)
         commit(folder, "The working tree")
         git(folder, "tag", version)
 

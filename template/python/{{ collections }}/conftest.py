@@ -20,6 +20,6 @@ def apart(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPa
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
     for kind in ("agents", "collections", "iam"):
         (folder / kind).mkdir()
-    (folder / "agents" / "apart.agent.md").write_text(AGENT)
+    (folder / "agents" / "apart.agent.md").write_text(AGENT, "utf-8")
     monkeypatch.chdir(folder)
     return folder

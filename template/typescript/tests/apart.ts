@@ -7,6 +7,6 @@ import { join } from 'node:path'
 const folder = mkdtempSync(join(tmpdir(), 'apart-'))
 process.chdir(folder)
 for (const name of ['collections', 'agents']) mkdirSync(name)
-const agent = '---\nagent_id: "apart"\nmemory: {mode: "none"}\n---\n'
-writeFileSync('agents/apart.agent.md', agent)
+writeFileSync('agents/apart.agent.md', '---\nagent_id: "apart"\nmemory: {mode: "none"}\n---\n')
+process.on('exit', () => process.chdir(tmpdir())) // Windows deletes no folder that is in use
 process.on('exit', () => rmSync(folder, { recursive: true, force: true }))

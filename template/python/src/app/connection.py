@@ -21,12 +21,12 @@ CHUNK_FRAME = 12  # bytes around each chunk that do not count
 def max_connections(max_turns: int) -> int:
     """Return how many connections to keep: half of what the process may open, at most."""
     most = 256 + 4 * max_turns
-    if sys.platform == "win32":
-        return most
-    from resource import RLIMIT_NOFILE, getrlimit
+    if sys.platform != "win32":
+        from resource import RLIMIT_NOFILE, getrlimit
 
-    descriptors, _ = getrlimit(RLIMIT_NOFILE)
-    return most if descriptors < 0 else min(most, descriptors // 2)
+        descriptors, _ = getrlimit(RLIMIT_NOFILE)
+        return most if descriptors < 0 else min(most, descriptors // 2)
+    return most
 
 
 class Connection(HttpToolsProtocol):

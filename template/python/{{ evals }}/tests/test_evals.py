@@ -25,7 +25,7 @@ def test_a_case_that_fails_or_is_wrong_leaves_the_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shutil.copy(Path(__file__).parents[1] / "evals" / "schema.json", tmp_path)
-    (tmp_path / "own.yaml").write_text(CASES)
+    (tmp_path / "own.yaml").write_text(CASES, "utf-8")
     monkeypatch.setattr(cases, "FOLDER", tmp_path)
     monkeypatch.setenv("MODEL", "")
     result = CliRunner().invoke(cli, ["eval", "--json", str(tmp_path / "results")])
@@ -33,7 +33,7 @@ def test_a_case_that_fails_or_is_wrong_leaves_the_others(
     assert 'the reply lacks "Bye."' in result.output
     assert f"{tmp_path / 'own.yaml'}:6: 'turns' is a required property" in result.output
     assert "3 cases, 2 failed; 0 tokens." in result.output
-    (run,) = json.loads((tmp_path / "results").read_text())["cases"]["greets"]
+    (run,) = json.loads((tmp_path / "results").read_text("utf-8"))["cases"]["greets"]
     assert run["turns"][0]["reply"] == "Hi."
     assert run["failures"] == []
 

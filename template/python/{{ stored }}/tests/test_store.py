@@ -238,7 +238,7 @@ def test_the_commands_show_a_session_and_restore_it(home: Home, apart: Path) -> 
     files["iam/apart.iam"] = {"agent_id": home.agent_id, "collections": grants}
     for path, fields in files.items():
         path = path.replace("apart", home.agent_id)
-        (apart / f"{path}.md").write_text(f"---\n{json.dumps(fields)}\n---\n")
+        (apart / f"{path}.md").write_text(f"---\n{json.dumps(fields)}\n---\n", "utf-8")
     (apart / "agents" / "apart.agent.md").unlink()
     assert run("check", "--connect")[0] == 0
     shown = json.loads(run("sessions", "show", "s", "--json")[1])

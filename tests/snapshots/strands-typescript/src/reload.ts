@@ -21,10 +21,11 @@ const HANDED_OVER = 'RELOAD_FD'
 export async function serveWithReload(): Promise<void> {
   const signals: string[] = []
   for (const name of ['SIGINT', 'SIGTERM']) process.on(name, () => signals.push(name))
+  const isKilled = process.platform === 'win32' // a child, which has no time to leave anything
   const folder = mkdtempSync(join(tmpdir(), 'sessions-'))
-  const sessions = openSync(join(folder, 'sessions.json'), 'ax+', 0o600)
+  const sessions = isKilled ? 'ignore' : openSync(join(folder, 'sessions.json'), 'ax+', 0o600)
   rmSync(folder, { recursive: true })
-  const env = { ...process.env, [HANDED_OVER]: '3' }
+  const env = { ...process.env, [HANDED_OVER]: isKilled ? '' : '3' }
   let code = 0
   while (signals.length === 0) {
     const before = modificationTimes()
@@ -48,11 +49,7 @@ export async function serveWithReload(): Promise<void> {
   process.exit(code ?? 1)
 }
 
-/**
- * Continue the sessions of the child before this one.
- *
- * Returns what leaves them to the next one: nothing, unless this is a child of `serve --reload`.
- */
+/** Continue the sessions of the previous child; return what leaves them to the next one. */
 export function takeOver(store: SessionStore): () => void {
   const file = Number(process.env[HANDED_OVER])
   delete process.env[HANDED_OVER]

@@ -1,7 +1,7 @@
 // The settings of the core: their environment variables, defaults and allowed values.
 
-import { existsSync } from 'node:fs'
-import { inspect } from 'node:util'
+import { existsSync, readFileSync } from 'node:fs'
+import { inspect, parseEnv } from 'node:util'
 
 import { diagnostic, type Finding } from './findings.ts'
 
@@ -87,7 +87,9 @@ export function readSettings<K extends Kind = {}>(
   const values: Record<string, unknown> = {}
   const findings: Finding[] = []
   try {
-    if (existsSync('.env')) process.loadEnvFile('.env')
+    const content = existsSync('.env') ? readFileSync('.env') : undefined
+    const text = new TextDecoder('utf-8', { fatal: true }).decode(content)
+    Object.assign(process.env, { ...parseEnv(text), ...process.env })
   } catch (error) {
     const message = `Cannot read the file .env: ${(error as Error).message}.`
     findings.push(diagnostic('SET-ENV-FILE', message))

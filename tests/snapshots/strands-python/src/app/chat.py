@@ -8,6 +8,7 @@ import select
 import sys
 from collections.abc import Coroutine
 from contextlib import suppress
+from importlib import import_module
 from itertools import cycle
 from typing import Any
 from uuid import uuid4
@@ -20,8 +21,8 @@ from .contract import ToolCall, Turn, check_prompt
 from .log import as_agent_error
 
 try:
-    import readline  # gives input() its keys and its history
-except ImportError:
+    readline: Any = import_module("readline")  # gives input() its keys and its history
+except ImportError:  # Windows has none
     EDITOR = ""
 else:
     EDITOR = "GNU" if "GNU" in (readline.__doc__ or "") else "libedit"
@@ -146,7 +147,7 @@ class Screen:
 
     def read(self, question: str = "") -> str | None:
         """Return the next line, or all lines of a paste; None is the end of the conversation."""
-        prompt = question or f"{self.style('>', 1)} "
+        prompt = question or f"{self.style('>', 1) if EDITOR else '>'} "  # Windows prints codes
         if EDITOR and self.is_live:  # readline counts text between these markers as zero columns
             prompt = re.sub("(\x1b.*?m)", "\x01\\1\x02", prompt)
         is_again = False

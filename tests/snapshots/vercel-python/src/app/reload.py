@@ -50,10 +50,7 @@ def serve_with_reload() -> None:
 
 
 def take_over(store: SessionStore) -> Callable[[], None]:
-    """Continue the sessions of the previous child.
-
-    Returns what leaves them to the next one: nothing, unless this is a child of `serve --reload`.
-    """
+    """Continue the sessions of the previous child; return what leaves them to the next one."""
     number = int(os.environ.pop(HANDED_OVER, "") or 0)
     if not number or not isinstance(store, InProcess):
         return lambda: None

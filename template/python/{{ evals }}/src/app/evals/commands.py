@@ -144,7 +144,7 @@ def _write_promptfoo(cases: list[Any]) -> None:
 
     from .promptfoo import config
 
-    path = Path("evals/promptfooconfig.yaml")
-    with path.open("w", encoding="utf-8") as file:
+    path = "evals/promptfooconfig.yaml"
+    with open(path, "w", encoding="utf-8") as file:
         YAML().dump(config(cases), file)
     click.echo(f"{path} is written. While `serve` runs: npx promptfoo eval -j 1 -c {path}")

@@ -7,6 +7,7 @@ import os
 import re
 import shutil
 import signal
+import sys
 import time
 from collections.abc import AsyncGenerator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
@@ -160,7 +161,7 @@ class Connection:
                 self._reader = Thread(target=self._read_errors, args=arguments, daemon=True)
                 self._reader.start()
                 stack.callback(self._end_group)
-                with os.fdopen(stderr, "w") as stream:
+                with open(stderr, "w", encoding="utf-8") as stream:
                     source, sink = await stack.enter_async_context(stdio_client(command, stream))
             sender, receiver = anyio.create_memory_object_stream[Any]()
             group = await stack.enter_async_context(anyio.create_task_group())
@@ -190,13 +191,13 @@ class Connection:
 
     def _end_group(self) -> None:
         """Kill the processes that a server has left behind."""
-        if self._group:
+        if sys.platform != "win32" and self._group:
             with suppress(OSError):
                 os.killpg(self._group, signal.SIGKILL)
 
     def _read_errors(self, errors: int, is_announced: bool) -> None:
         """Keep the last line that a process writes before it answers; drop what it logs later."""
-        with open(errors, errors="replace") as stream:
+        with open(errors, encoding="utf-8", errors="replace") as stream:
             while line := stream.readline(1000):
                 if is_announced and not self._group:  # a warning of the shell may come first
                     self._group = int(line) if re.fullmatch("[0-9]+\n", line) else 0

@@ -126,7 +126,7 @@ class LocalMemory:
             if any(row.get("token") == token for row in self._read(MAX_ROWS)):
                 return
             FOLDER.mkdir(exist_ok=True)
-            (FOLDER / ".gitignore").write_text("*\n")
+            (FOLDER / ".gitignore").write_text("*\n", "utf-8")
             self._path.touch(0o600)
             is_torn = self._path.read_bytes()[-1:] not in (b"", b"\n")
             with self._path.open("ab", buffering=0) as file:

@@ -45,9 +45,10 @@ def read_cases(names: tuple[str, ...]) -> list[Case]:
     ]
 
 
-def _read(path: Path, validator: Draft202012Validator) -> list[Case]:
+def _read(file: Path, validator: Draft202012Validator) -> list[Case]:
+    path = file.as_posix()
     try:
-        data = YAML().load(path.read_text("utf-8"))
+        data = YAML().load(file.read_text("utf-8"))
     except (OSError, ValueError, YAMLError, RecursionError) as error:
         line, what = 1, "it is not YAML in UTF-8"
         if isinstance(error, MarkedYAMLError) and error.problem_mark:
@@ -59,7 +60,7 @@ def _read(path: Path, validator: Draft202012Validator) -> list[Case]:
         index = where[1] if where[:1] == ["cases"] and len(where) > 1 else -1
         found.setdefault(index, []).append(f"{path}:{_line(data, where)}: {problem.message[:200]}")
     if -1 in found:
-        return [Case(str(path), f"{path}:1", errors=found[-1])]
+        return [Case(path, f"{path}:1", errors=found[-1])]
     for index, case in enumerate(data["cases"]):
         place = f"{path}:{_line(data, ['cases', index])}"
         errors = found.get(index, [])
