@@ -29,18 +29,23 @@ class PseudoTerminal:
     """`seen` is all that the command has written, with its escape sequences."""
 
     def __init__(self, command: Sequence[str], folder: Path, environment: Mapping[str, str]):
+        own = {"PATH": os.environ["PATH"], "TERM": "xterm-256color", "XDG_STATE_HOME": str(folder)}
         self._end, inside = os.openpty()
-        fcntl.ioctl(inside, termios.TIOCSWINSZ, struct.pack("4H", 30, 200, 0, 0))
+        self.resize(200)
         self.process: subprocess.Popen[bytes] = subprocess.Popen(
             [sys.executable, "-c", LEADER, *command],
             stdin=inside,
             stdout=inside,
             stderr=inside,
             cwd=folder,
-            env={"PATH": os.environ["PATH"], "TERM": "xterm-256color", **environment},
+            env={**own, **environment},
         )
         os.close(inside)
         self.seen, self._read = "", 0
+
+    def resize(self, columns: int) -> None:
+        """Change the width; the command gets SIGWINCH."""
+        fcntl.ioctl(self._end, termios.TIOCSWINSZ, struct.pack("4H", 30, columns, 0, 0))
 
     def type(self, keys: str) -> None:
         time.sleep(0.2)  # Python notices a signal only once it waits for keys behind its prompt

@@ -15,9 +15,10 @@ import pytest
 
 from hooks.variants import TARGETS as VARIANTS
 from tests.conformance.client import SESSION, Exchange
+from tests.conformance.prompt_cache import Usage
 from tests.conformance.provider import PATIENCE, Provider
 from tests.conformance.steps import CUT, HANG, Call, Hold, Step
-from tests.conformance.targets import SHARED, TARGETS, Target
+from tests.conformance.targets import SHARED, TARGETS, Target, with_own_agent
 from tests.installed import (
     NODE,
     environment,
@@ -26,7 +27,8 @@ from tests.installed import (
     rendered,
     target_of,
 )
-from tests.pseudo_terminal import CTRL_C, CTRL_D, ENTER, LEFT, UP, PseudoTerminal
+from tests.pseudo_terminal import CTRL_C, CTRL_D, ENTER, LEFT, SEQUENCE, UP, PseudoTerminal
+from tests.stores.forks import start
 
 pytestmark = pytest.mark.slow
 
@@ -161,7 +163,7 @@ def test_ctrl_c_ends_the_turn_and_the_conversation_goes_on(
     for steps in endless:
         provider.script("Endless.", steps)
         chat.type(f"Endless.{ENTER}")
-        chat.expect("Well, " if len(steps) > 1 else r"/\r-")
+        chat.expect("Well," if len(steps) > 1 else r"/\r-")
         chat.type(CTRL_C)
         shown = chat.expect(PROMPT)
         assert re.search(f"[\r\n]{KEPT_NOTHING}\r\n", shown), shown
@@ -204,7 +206,7 @@ def test_what_is_typed_during_a_reply_is_the_next_prompt(
     gate = threading.Event()
     provider.script("First.", ["Well, ", Hold(gate), "done."])
     chat.type(f"First.{ENTER}")
-    chat.expect("Well, ")
+    chat.expect("Well,")
     chat.type(f"Second.{ENTER}")
     gate.set()
     chat.expect("You said: Second.")
@@ -262,6 +264,249 @@ def test_python_without_gnu_readline_takes_a_paste_and_ctrl_c(
     terminal.type(CTRL_C)
     assert terminal.exit_code() == 0
     terminal.close()
+
+
+REPLY = ["**Bo", "ld** and `co", "de`:\n- one ", "two three\n"]
+
+
+def test_markdown_is_shown_and_its_words_are_wrapped(talk: Talk, provider: Provider) -> None:
+    chat, gate = talk(), threading.Event()
+    provider.script("Show.", [*REPLY, Hold(gate), "- four five six"])
+    chat.resize(20)
+    chat.type(f"Show.{ENTER}")
+    shown = chat.expect("three\r\n")
+    assert shown.endswith("Bold and code:\r\n• one two three\r\n")
+    assert "\x1b[1mBold\x1b[0m and \x1b[36mcode\x1b[0m:" in chat.seen
+    chat.resize(12)
+    gate.set()
+    assert "• four five\r\n  six\r\n" in chat.expect(PROMPT)
+    chat = talk(NO_COLOR="1", XDG_STATE_HOME="/dev/null")  # where no history can be
+    provider.script("Show.", REPLY)
+    chat.resize(14)
+    chat.type(f"Show.{ENTER}")
+    shown = chat.expect("three\r\n")
+    assert shown.endswith("**Bold** and\r\n`code`:\r\n- one two\r\n  three\r\n")
+    assert not re.search("\x1b\\[[0-9;]+m", chat.seen)
+    chat = talk(TERM="dumb")
+    provider.script("Show.", REPLY)
+    chat.resize(14)
+    chat.type(f"Show.{ENTER}")
+    shown = chat.expect("three\r\n\r\n")
+    assert shown.endswith("".join(REPLY).replace("\n", "\r\n") + "\r\n")
+
+
+def test_a_dim_line_tells_what_a_turn_cost(chat: PseudoTerminal, provider: Provider) -> None:
+    provider.usage = Usage(200, 1000)
+    try:
+        chat.type(f"Cost?{ENTER}")
+        chat.expect(PROMPT)
+    finally:
+        provider.usage = Usage()
+    form = r"\x1b\[2m1,200 tokens in \(1,000 cached\), 1 out, \d+\.\d s\x1b\[0m\r\n"
+    assert re.search(form, chat.seen)
+
+
+def test_commands_show_the_model_the_tools_and_the_conversation(talk: Talk) -> None:
+    chat = talk()
+    chat.type(f"/history{ENTER}")
+    assert "None.\r\n" in chat.expect(PROMPT)
+    chat.type(f"What is **this**?{ENTER}")
+    chat.expect(PROMPT)
+    chat.type(f"/model{ENTER}")
+    assert re.search(r"Model: test-model, contacts http://127\.0\.0\.1:\d+", chat.expect(PROMPT))
+    chat.type(f"/tools{ENTER}")
+    assert "\rword_count: Count the words of a text.\r\n" in chat.expect(PROMPT)
+    chat.type(f"/history{ENTER}")
+    said = "\ruser: What is **this**?\r\nassistant: You said: What is **this**?\r\n"
+    assert said in chat.expect(PROMPT)
+
+
+def test_arrow_up_brings_back_what_was_typed_in_earlier_conversations(
+    talk: Talk, tmp_path: Path
+) -> None:
+    history = tmp_path / "my-agent" / "chat_history"
+    first, other = (talk(XDG_STATE_HOME=str(tmp_path)) for _ in range(2))
+    for chat, prompt in ((first, "One."), (other, "Two."), (first, "One."), (other, "  ")):
+        chat.type(f"{prompt}{ENTER}")
+        chat.expect(PROMPT)
+    first.type(f"\x1b[200~a pasted\rtext\x1b[201~{ENTER}")
+    first.expect(PROMPT)
+    assert history.read_text() == "One.\nTwo.\n"
+    assert history.stat().st_mode & 0o777 == 0o600
+    old = "".join(f"\x1b[2Jold {number} \x00\n" for number in range(1500))
+    history.write_bytes(old.encode() + b"One.\nTw\xff.\n")
+    later = talk(XDG_STATE_HOME=str(tmp_path))
+    assert len(history.read_text().splitlines()) == 1000
+    later.type(f"{UP}{UP}{ENTER}")
+    assert "You said: One." in later.expect(PROMPT)
+    later.type(UP * 4)
+    later.expect("old 1499")
+    assert "\x1b[2J" not in later.seen
+
+
+def test_an_answer_about_a_tool_is_no_prompt_of_the_history(
+    target: Target, provider: Provider, tmp_path: Path
+) -> None:
+    asking = with_own_agent(target, approval=True)
+    command = [*asking.command(asking.project())[:-1], "chat"]
+    variables = {**asking.provider(provider.origin), "HOME": str(tmp_path)}
+    call = Call("delete_order", {"order_id": "7"})
+    provider.script("Delete.", ["I delete.", call], ["Deleted."])
+    chat = PseudoTerminal(command, tmp_path, variables)
+    chat.expect(PROMPT)
+    chat.type(f"Delete.{ENTER}")
+    chat.expect(r"I delete\.\r\nRun delete_order .*\? \[y/N/reason\] $")
+    chat.type(f"y{ENTER}")
+    assert "Deleted.\r\n6 tokens in, 2 out" in chat.expect(PROMPT)
+    chat.type(f"{UP}")
+    chat.expect("Delete.$")
+    assert (tmp_path / "my-agent" / "chat_history").read_text() == "Delete.\n"
+    chat.close()
+    provider.script("Delete.", ["I delete.", call])
+    ended = subprocess.run(
+        [*command, "Delete."], env=variables, capture_output=True, text=True, timeout=PATIENCE
+    )
+    assert (ended.returncode, ended.stdout) == (1, "I delete.\n")
+    asked = 'Run delete_order {"order_id":"7"}? [y/N/reason]'
+    assert f"{asked} (nobody can answer here: use `chat` without a question)\n" in ended.stderr
+
+
+def test_one_question_prints_the_reply_and_nothing_else(
+    target: Target, provider: Provider, tmp_path: Path
+) -> None:
+    command = [*target.command(installed(target.variant))[:-1], "chat"]
+    variables = target.provider(provider.origin)
+    never, _ = os.pipe()  # nothing is read from there
+
+    def ask(*words: str, **more: str) -> tuple[int, str, str]:
+        streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+        own = {"PATH": os.environ["PATH"], **variables, **more}
+        with os.fdopen(os.dup(never)) as stdin:
+            run = start([*command, *words], cwd=tmp_path, env=own, stdin=stdin, **streams)
+        shown, error = run.communicate(timeout=PATIENCE)
+        return run.wait(), shown, error
+
+    assert ask("Hello.") == (0, "You said: Hello.\n", "")
+    assert ask("--", "-h\nor quit?") == (0, "You said: -h\nor quit?\n", "")
+    provider.script("Show.", REPLY, endless=True)
+    assert ask("Show.", "--session", "s") == (0, "".join(REPLY), "")
+    provider.script("Half.", ["Half a reply", CUT])
+    code, shown, error = ask("Half.")
+    assert (code, shown) == (1, "Half a reply\n")
+    assert error.startswith("The model failed; this turn was not kept. (")
+    for wrong in (" \n", "1234"):
+        code, shown, error = ask(wrong, MAX_PROMPT_CHARS="3")
+        assert (code, shown) == (1, "")
+        assert error.startswith("The prompt must be a string, not blank, of at most 3 characters.")
+    code, shown, error = ask("Two", "words")
+    assert (code, shown) == (2, "")
+    code, shown, error = ask("Hello.", MODEL="")
+    assert code == 0
+    assert "MODEL" not in shown
+    assert "MODEL is not set" in error
+    terminal = PseudoTerminal([*command, "Show."], tmp_path, variables)
+    assert terminal.exit_code() == 0
+    assert re.sub(r"[|/\\-]\r|\r\x1b\[K", "", terminal.seen) == (
+        "\x1b[1mBold\x1b[0m and \x1b[36mcode\x1b[0m:\r\n• one two three\r\n"
+    )
+    terminal.close()
+    provider.script("Wait.", ["Well, then ", HANG])
+    terminal = PseudoTerminal([*command, "Wait."], tmp_path, variables)
+    terminal.expect("Well,")
+    terminal.type(CTRL_C)
+    assert terminal.exit_code() == 1
+    terminal.close()
+
+
+LOGS_LATER = {
+    "strands-python": '''
+import logging
+import threading
+import time
+from pathlib import Path
+
+from strands import tool
+
+
+def log() -> None:
+    while not Path("now").exists():
+        time.sleep(0.02)
+    logging.getLogger().warning("Late.")
+    Path("logged").touch()
+
+
+@tool
+def later() -> str:
+    """Log something."""
+    logging.getLogger().warning("Early.")
+    threading.Thread(target=log, daemon=True).start()
+    return "soon"
+
+
+SYSTEM_PROMPT, TOOLS = "", [later]
+''',
+    "vercel-typescript": """
+import { existsSync, writeFileSync } from 'node:fs'
+import { tool } from 'ai'
+import { z } from 'zod'
+import { log } from './log.ts'
+
+const later = tool({
+  description: 'Log something.',
+  inputSchema: z.object({}),
+  execute: () => {
+    log('WARNING', 'Early.')
+    const timer = setInterval(() => {
+      if (!existsSync('now')) return
+      clearInterval(timer)
+      log('WARNING', 'Late.')
+      writeFileSync('logged', '')
+    }, 20)
+    return 'soon'
+  },
+})
+export const [SYSTEM_PROMPT, TOOLS] = ['', { later }]
+""",
+}
+
+
+@pytest.mark.parametrize("name", LOGS_LATER)
+def test_a_line_of_the_log_never_cuts_into_a_reply(
+    name: str, provider: Provider, tmp_path: Path
+) -> None:
+    target = next(target for target in TARGETS if target.name == name)
+    project = tmp_path / "my-agent"
+    shutil.copytree(rendered(target.variant), project)
+    link_environment(project, environment(target_of(target.variant)))
+    (project / ("src/app/agent.py" if "python" in target.name else "src/agent.ts")).write_text(
+        LOGS_LATER[name]
+    )
+    command = [str(NODE), "src/main.ts"]
+    if "python" in target.name:
+        python = str(project / ".venv" / "bin" / "python")
+        command = [python, "-c", "from app.main import cli; cli()"]
+    gate = threading.Event()
+    provider.script("Go.", ["I ", Call("later", {})], ["The reply ", Hold(gate), "goes on."])
+    chat = PseudoTerminal([*command, "chat"], project, target.provider(provider.origin))
+    try:
+        chat.expect(PROMPT)
+        chat.type(f"Go.{ENTER}")
+        chat.expect("The reply")
+        (project / "now").touch()
+        deadline = time.monotonic() + PATIENCE
+        while not (project / "logged").exists():
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+        gate.set()
+        shown = chat.expect(PROMPT)
+    finally:
+        chat.close()
+    lines = SEQUENCE.sub("", chat.seen).replace("\r", "\n").split("\n")
+    found = [line[-20:] for line in lines if re.search(r"WARNING|The reply|soon|^I", line)]
+    assert found == ["I", found[1], "later {} -> soon", "The reply goes on.", found[-1]]
+    assert found[1].endswith("WARNING Early.")
+    assert found[-1].endswith("WARNING Late.")
+    assert "tokens" in shown
 
 
 class Served:

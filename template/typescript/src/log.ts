@@ -8,14 +8,18 @@ type Failure = Error & { [field: string]: unknown; $metadata?: { httpStatusCode?
 export const CONTROL = /(?![\t\n])\p{Cc}/gu
 
 /** The log goes to stderr; only `serve` logs INFO. */
-export const logging = { isVerbose: false, suffix: () => '' }
+export const logging = {
+  isVerbose: false,
+  suffix: () => '',
+  print: (line: string): void => console.error(line),
+}
 
 /** Write a line to the log. It must contain no prompt and no reply. */
 export function log(level: 'INFO' | 'WARNING' | 'ERROR', line: string): void {
   if (!logging.isVerbose && level === 'INFO') return
   // Continuation lines are indented, so that no text can fake an entry.
   const text = line.replace(CONTROL, '\ufffd').replaceAll('\n', '\n  ')
-  console.error(`${new Date().toISOString()} ${level} ${text}${logging.suffix()}`)
+  logging.print(`${new Date().toISOString()} ${level} ${text}${logging.suffix()}`)
 }
 
 /**

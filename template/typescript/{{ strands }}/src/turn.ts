@@ -32,6 +32,11 @@ export function mergeTools(own: readonly Tool[], added: readonly NamedTool[]): T
   return [...new Map(named).values()] // the agent's own win where names clash
 }
 
+/** Return the name and the description of each tool. */
+export function describeTools(tools: ReturnType<typeof mergeTools>): [string, string][] {
+  return tools.map(({ name, description }) => [name, description])
+}
+
 /**
  * Run one turn, emit each chunk of the reply, and return the `app_data` that it leaves.
  *

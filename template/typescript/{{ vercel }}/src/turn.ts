@@ -23,6 +23,13 @@ export function mergeTools(own: object, added: readonly NamedTool[]): Record<str
   return { ...Object.fromEntries(added), ...own } // the agent's own win where names clash
 }
 
+/** Return the name and the description of each tool. */
+export function describeTools(tools: ReturnType<typeof mergeTools>): [string, string][] {
+  return Object.entries(tools).map(([name, { description }]) => {
+    return [name, typeof description === 'string' ? description : '']
+  })
+}
+
 /**
  * Run one turn, emit each chunk of the reply, and return the `app_data` that it leaves.
  *

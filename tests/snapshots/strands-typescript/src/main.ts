@@ -19,8 +19,8 @@ const ALL: Record<string, Command> = {
     run: serve,
   },
   chat: {
-    takes: '[--session ID] [--actor ID]',
-    does: 'talk to the agent here, or from a pipe, one prompt per line',
+    takes: '[QUESTION] [--session ID]',
+    does: 'talk to the agent here or from a pipe, or ask one question; as --actor ID',
     run: async (args) => (await import('./chat.ts')).chat(args),
   },
   ...COMMANDS,

@@ -45,7 +45,7 @@ export interface Taken {
 export type Snapshot = Taken & { app_data: LastTurn }
 
 export type Loaded = [Stored | null, Snapshot | null]
-type Message = { role: string; content: string | { text?: string }[] }
+export type Message = { role: string; content: string | { text?: string }[] }
 
 /** A session during one turn: the committed snapshot, and the only way to replace it. */
 export class Session {
@@ -281,7 +281,8 @@ function findTurns({ messages }: Data): TurnStart[] {
   )
 }
 
-function textOf({ content }: Message): string {
+/** Return the text of a message, in the form of either framework. */
+export function textOf({ content }: Message): string {
   return typeof content === 'string' ? content : content.map(({ text }) => text ?? '').join('')
 }
 

@@ -123,6 +123,11 @@ async def _stream(runtime: Runtime, agent: Agent, turn: Turn) -> None:
         raise AgentError("empty_reply")
 
 
+def describe_tools(tools: list[Any]) -> list[tuple[str, str]]:
+    """Return the name and the description of each tool."""
+    return [(tool.tool_name, tool.tool_spec["description"]) for tool in tools]
+
+
 def tools_of(content: list[Any]) -> Iterator[ToolCall | ToolResult]:
     """Yield the calls of tools, or their results, that a message has."""
     for block in content:

@@ -146,6 +146,11 @@ class TurnAgent(ai.Agent):
         return result
 
 
+def describe_tools(tools: list[Any]) -> list[tuple[str, str]]:
+    """Return the name and the description of each tool."""
+    return [(tool.name, tool.tool.spec.description or "") for tool in tools]
+
+
 def as_tool_call(call: CallPart) -> ToolCall:
     """Return a call of the SDK as one of the contract."""
     return ToolCall(call.tool_call_id, call.tool_name, json.loads(call.tool_args))

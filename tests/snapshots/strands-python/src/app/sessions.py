@@ -66,7 +66,7 @@ class Session:
             return self.last
         end = turn.follow(self)
         turn.number = self.number + 1 - len(self.turns) + end
-        turn.prompt = turn.prompt or _text(self.data["messages"][self.turns[end]["at"]])
+        turn.prompt = turn.prompt or text_of(self.data["messages"][self.turns[end]["at"]])
         self.check_size(len(turn.prompt.encode()))
         self.cut(end)
         held, most = len(self.data["messages"]), self._sessions.settings.history_messages
@@ -225,11 +225,12 @@ def serialize(value: Any) -> bytes:
 
 def _find_turns(data: dict[str, Any]) -> list[TurnStart]:
     """Return the turns of a session that was stored without `turns`."""
-    are_prompts = [m["role"] == "user" and _text(m) != "" for m in data["messages"]]
+    are_prompts = [m["role"] == "user" and text_of(m) != "" for m in data["messages"]]
     return [TurnStart(at=at, key=None) for at, is_prompt in enumerate(are_prompts) if is_prompt]
 
 
-def _text(message: dict[str, Any]) -> str:
+def text_of(message: dict[str, Any]) -> str:
+    """Return the text of a message, in the form of either framework."""
     parts = message.get("content") or message.get("parts") or []
     return "".join(part.get("text", "") for part in parts)
 
