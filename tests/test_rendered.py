@@ -65,7 +65,7 @@ SECTIONS = {
     "On Kubernetes": 32,
     "The page": 20,
     "Traces": 32,
-    "useChat": 68,
+    "useChat": 72,
 }
 
 # Words of this repository that mean nothing to the owner of a project.

@@ -161,7 +161,7 @@ class Connection:
                 self._reader = Thread(target=self._read_errors, args=arguments, daemon=True)
                 self._reader.start()
                 stack.callback(self._end_group)
-                with open(stderr, "w", encoding="utf-8") as stream:
+                with os.fdopen(stderr, "w", encoding="utf-8") as stream:
                     source, sink = await stack.enter_async_context(stdio_client(command, stream))
             sender, receiver = anyio.create_memory_object_stream[Any]()
             group = await stack.enter_async_context(anyio.create_task_group())
