@@ -6,16 +6,18 @@ import shutil
 import sys
 import tempfile
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+from zlib import crc32
 
 import pytest
 from filelock import FileLock
 from pytest_copie.plugin import Copie
 
 from hooks.rendering import quick_copier, without_git
-from hooks.variants import PROJECT_NAME
+from hooks.variants import PROJECT_NAME, TARGETS
 from tests.installed import CACHE, COMPILED
 from tests.installed import rendered as render_once
 from tests.stores import forks
@@ -53,6 +55,8 @@ FIRST = (
     *("test_trust", "test_ranges", "test_collections"),
 )
 
+SAMPLES = [{"strands-python", "vercel-typescript"}, {"vercel-python", "strands-typescript"}]
+
 Render = Callable[..., Path]
 Rendered = Callable[[str], Path]
 Once = Callable[[str, Callable[[], Any]], Any]
@@ -86,14 +90,40 @@ def _not_tried(path: Path, parent: pytest.Collector) -> pytest.Collector | None:
 @pytest.hookimpl(tryfirst=True)
 def pytest_itemcollected(item: pytest.Item) -> None:
     """What only the full run has is slow, too: `-m "not slow"` replaces the usual `-m`."""
-    if item.get_closest_marker("full"):
+    if is_full(item):
         item.add_marker("slow")
 
 
-@pytest.hookimpl(trylast=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put what takes long first, and otherwise leave the order: servers are shared in it."""
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> Iterator[None]:
+    """Leave out what the usual run need not have, then put what takes long first.
+
+    Otherwise the order stays: servers are shared in it.
+    """
+    sample(items)
+    yield
     items.sort(key=lambda item: not item.nodeid.removeprefix("tests/").startswith(FIRST))
+
+
+def sample(items: list[pytest.Item]) -> None:
+    """Of a slow test that all targets have, mark two targets as full: one of each language.
+
+    The two that stay have both frameworks, too; which they are depends on the name of the test.
+    """
+    tests: dict[str, dict[str, pytest.Item]] = defaultdict(dict)
+    for item in items:
+        names = [name for name in TARGETS if name in item.name]
+        if len(names) == 1 and item.get_closest_marker("slow") and not is_full(item):
+            tests[item.nodeid.replace(names[0], "*")][names[0]] = item
+    for test, rows in tests.items():
+        if len(rows) == len(TARGETS):
+            for name in SAMPLES[crc32(test.encode()) % 2]:
+                rows[name].add_marker("full")
+
+
+def is_full(item: pytest.Item) -> bool:
+    """Whether only the full run has a test."""
+    return item.get_closest_marker("full") is not None
 
 
 @pytest.fixture(scope="session", autouse=True)

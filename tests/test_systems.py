@@ -144,14 +144,14 @@ def test_a_project_may_be_in_a_folder_of_any_name(target: str, tmp_path: Path) -
         ask(port)
 
 
-@SLOW
+@FULL
 @pytest.mark.parametrize(
     "variant",
     [
         "strands-python",
         "strands-typescript",
         *(
-            pytest.param(f"{target}{option}", marks=FULL)
+            f"{target}{option}"
             for target in ("strands-python", "vercel-typescript")
             for option in ("+evals", "+custom")
         ),
@@ -246,26 +246,18 @@ def test_what_is_said_of_windows_is_true() -> None:
     assert all(name in said for name in NOT_TRIED), said
 
 
-@SLOW
-@pytest.mark.parametrize("platform", ["win32", pytest.param("darwin", marks=FULL)])
-@pytest.mark.parametrize(
-    "variant",
-    [
-        pytest.param(name, marks=[] if name in ("vercel-python+mcp",) else FULL)
-        for name in LARGE
-        if "python" in name
-    ],
-)
+@FULL
+@pytest.mark.parametrize("platform", ["win32", "darwin"])
+@pytest.mark.parametrize("variant", [name for name in LARGE if "python" in name])
 def test_the_type_checker_of_a_render_finds_nothing_on(platform: str, variant: str) -> None:
     project, cache = installed(variant), environment(target_of(variant)) / f".mypy_cache-{platform}"
     python = str(project / ".venv" / "bin" / "python")
     run(project, python, "-m", "mypy", "--platform", platform, "--cache-dir", str(cache))
 
 
-@SLOW
+@FULL
 @pytest.mark.parametrize(
-    "variant",
-    ["strands-python", *(pytest.param(name, marks=FULL) for name in LARGE if "python" in name)],
+    "variant", ["strands-python", *(name for name in LARGE if "python" in name)]
 )
 def test_a_render_depends_on_no_encoding_of_the_system(variant: str) -> None:
     project = installed(variant)

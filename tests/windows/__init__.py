@@ -20,6 +20,7 @@ NOT_TRIED = {
     "conformance": PROCESSES,
     "deploy": "what it runs is for Linux containers: sh, haproxy and the command of PID 1",
     "evals": LINKS,
+    "examples": LINKS,
     "fuzz_collections": LINKS,
     "mcp": PROCESSES,
     "memory": PROCESSES,
