@@ -9,6 +9,7 @@ import * as own from './agent.ts'
 import { AgentError, isBlank, type ToolCall, type ToolResult, type Turn } from './contract.ts'
 import { withinTime } from './deadline.ts'
 import { describe, log } from './log.ts'
+import { traceOnlyRecorded } from './messages.ts'
 import type { Runtime } from './runtime.ts'
 import type { Data, LastTurn } from './sessions.ts'
 
@@ -83,6 +84,7 @@ function stage(runtime: Runtime, turn: Turn, stored: Data): Agent {
     retryStrategy: null, // a retry after the first chunk would repeat it
     ...runtime.prepare(turn),
   })
+  traceOnlyRecorded(agent)
   agent.addHook(AfterToolCallEvent, ({ tool, error }) => {
     const name = tool?.name ?? 'that does not exist' // a name that the model made up is not logged
     if (error) log('WARNING', `tool ${name}: ${describe(error)}`)
