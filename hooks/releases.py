@@ -14,6 +14,7 @@ from packaging.version import InvalidVersion, Version
 from hooks import snapshots
 from hooks.check import check
 from hooks.committed import CommitError, git, read_or_refuse, resolve
+from hooks.published import publish
 
 LIST = Path("hooks") / "releases.txt"
 CHANGELOG = Path("CHANGELOG.md")
@@ -138,8 +139,8 @@ def ready(root: Path, version: str, listed: list[Release]) -> None:
     next_version(version, listed)
     if read_or_refuse(root, "status", "--porcelain"):
         raise ReleaseError("something is not committed: a release is a commit, so commit it first")
-    if commit_of(root, version) not in (None, last_commit(root)):
-        raise ReleaseError(f"the tag {version} is on another commit: use another version")
+    if commit_of(root, version):
+        raise ReleaseError(f"there is a tag {version} already: use another version")
     sections(root, version)
     last = last_here(root)
     if listed and last != listed[-1]:
@@ -154,10 +155,11 @@ def ready(root: Path, version: str, listed: list[Release]) -> None:
 def make_release(root: Path, version: str) -> Release:
     """Make the release `version` of the last commit, and return it.
 
-    First the heading NEXT of CHANGELOG.md becomes `version`; that commit gets the tag, and the one
-    after it adds the release to the list. The tag has the section as its message, and is signed
-    where Git has `user.signingKey`. Raises ReleaseError, before anything is made, when something
-    is not ready for a release.
+    First the heading NEXT of CHANGELOG.md becomes `version`. The tag is on a commit beside the
+    branch that lacks the tests; it has the section as its message, and is signed where Git has
+    `user.signingKey`. The next commit of the branch adds the release to the list, and is a merge
+    with that commit, so that every clone has it. Raises ReleaseError, before anything is made,
+    when something is not ready for a release.
     """
     listed = releases(root)
     ready(root, version, listed)
@@ -166,26 +168,17 @@ def make_release(root: Path, version: str) -> Release:
         path = root / CHANGELOG
         lines = path.read_text("utf-8").replace(f"\n## {NEXT}\n", f"\n## {version}\n", 1)
         path.write_text(lines, "utf-8", newline="\n")
-        save(root, f"Release {version}", CHANGELOG)
-    release = Release(version, last_commit(root))
+        read_or_refuse(root, "commit", "--quiet", f"--message=Release {version}", "--all")
     make_tags(root, listed)
-    if commit_of(root, version) is None:
-        is_signed = git(root, "config", "user.signingKey").stdout.strip()
-        kind = "--sign" if is_signed else "--annotate"
-        message = f"--message={version}\n\n{text}\n"
-        # Else Git takes headings of the section for comments.
-        read_or_refuse(root, "tag", kind, "--cleanup=verbatim", message, "--", version)
+    release = Release(version, publish(root, version))
+    is_signed = git(root, "config", "user.signingKey").stdout.strip()
+    kind = "--sign" if is_signed else "--annotate"
+    message = f"--message={version}\n\n{text}\n"
+    # Else Git takes headings of the section for comments.
+    clean = "--cleanup=verbatim"
+    read_or_refuse(root, "tag", kind, clean, message, "--", version, release.commit)
+    read_or_refuse(root, "merge", "--quiet", "--no-ff", "--no-commit", "-s", "ours", release.commit)
     lines = "".join(f"{release}\n" for release in [*listed, release])
     (root / LIST).write_text(lines, "utf-8", newline="\n")
-    save(root, f"Note release {version}", LIST)
+    read_or_refuse(root, "commit", "--quiet", f"--message=Note release {version}", "--all")
     return release
-
-
-def last_commit(root: Path) -> str:
-    """The full id of the commit that is checked out."""
-    return resolve(root, "HEAD")
-
-
-def save(root: Path, message: str, path: Path) -> None:
-    """Commit one file."""
-    read_or_refuse(root, "commit", "--quiet", f"--message={message}", "--", path.as_posix())

@@ -129,7 +129,9 @@ def committed(root: Path, commit: str) -> Trees:
             found = recorded(folder)
         return {variant: whole(variant, found) for variant in {**VARIANTS, **found}}
     except CommitError as error:
-        raise CommitError(f"{commit[:10]} has no snapshots to compare with: {error}") from error
+        hint = "the tag of a release has none, and the commit before it has"
+        reason = f"{commit[:10]} has no snapshots to compare with ({hint}): {error}"
+        raise CommitError(reason) from error
     except KeyError as error:
         raise CommitError(f"{commit[:10]} has no file {error}, which a snapshot names") from error
 

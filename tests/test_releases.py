@@ -56,18 +56,38 @@ def head(root: Path, ref: str = "HEAD") -> str:
     return git(root, "rev-parse", ref).strip()
 
 
-def test_a_release_is_the_last_commit(root: Path, hooks: Hooks) -> None:
+def test_a_release_is_the_last_commit_without_its_tests(root: Path, hooks: Hooks) -> None:
     second = head(root)
-    assert hooks("release", "0.2.0").out.startswith(f"0.2.0 is {second[:10]}\nnow  git push ")
-    assert head(root, "0.2.0^0") == second
-    assert head(root, "0.1.0") == head(root, "0.2.0~1")
-    assert releases.releases(root)[-1] == Release("0.2.0", second)
+    made = hooks("release", "0.2.0").out
+    tagged = head(root, "0.2.0^0")
+    assert made.startswith(f"0.2.0 is {tagged[:10]}\nnow  git push ")
+    assert head(root, "0.2.0^0^") == second
+    assert head(root, "0.1.0") == head(root, f"{second}~1")
+    assert git(root, "diff", "--name-only", "--diff-filter=AM", second, "0.2.0") == ""
+    dropped = git(root, "diff", "--name-only", second, "0.2.0").splitlines()
+    assert dropped == git(root, "ls-files", "tests").splitlines()
+    assert releases.releases(root)[-1] == Release("0.2.0", tagged)
     assert git(root, "status", "--porcelain") == ""
-    assert git(root, "log", "-1", "--format=%s") == "Note release 0.2.0\n"
+    assert git(root, "log", "-1", "--format=%s %P") == f"Note release 0.2.0 {second} {tagged}\n"
     assert git(root, "tag", "-l", "--format=%(contents)", "0.2.0") == "0.2.0\n\n- A new file.\n\n"
     assert hooks("release", "--tags") == Result(0, "", "")
     assert hooks("notes", "0.2.0").out == "- A new file.\n"
     hooks("release", "0.2.0").refused(1, "0.2.0 is not greater than 0.2.0")
+    hooks("review", "--against", "0.2.0").refused(2, "and the commit before it has")
+
+
+def test_what_a_text_links_to_is_in_a_release(root: Path, hooks: Hooks) -> None:
+    (root / "README.md").write_text(
+        "[one](tests/one.md#a) [all](tests) [far](https://a.example/b)\n"
+    )
+    (root / "tests" / "one.md").write_text("[two](deep/two.txt) ![no](none.png)\n")
+    (root / "tests" / "deep").mkdir()
+    (root / "tests" / "deep" / "two.txt").write_text("2\n")
+    (root / "tests" / "three.txt").write_text("3\n")
+    commit(root, "Texts")
+    hooks("release", "0.2.0")
+    files = git(root, "ls-tree", "-r", "--name-only", "0.2.0", "tests").splitlines()
+    assert files == ["tests/deep/two.txt", "tests/one.md"]
 
 
 @pytest.fixture
@@ -124,7 +144,7 @@ def test_a_release_that_is_not_pushed_says_how_to(root: Path, origin: Path, hook
     hooks("release", "0.2.0", "--push").refused(
         1, "it is not pushed; later  git push --atomic origin HEAD refs/tags/0.2.0"
     )
-    assert before != head(root, "0.2.0^0")
+    assert before == head(root, "0.2.0^0^^")
     assert releases.releases(root)[-1].version == "0.2.0"
 
 
@@ -206,7 +226,7 @@ def dropped(root: Path) -> None:
     [
         (dirty, "something is not committed"),
         (no_words, "has no section 0.2.0"),
-        (tagged_elsewhere, "the tag 0.2.0 is on another commit"),
+        (tagged_elsewhere, "there is a tag 0.2.0 already"),
         (fault, "run python -m hooks check"),
         (stale, "run python -m hooks snapshots"),
         (dropped, "run python -m hooks check"),

@@ -75,8 +75,11 @@ def python(_: Path, project: Path, model: str) -> list[str]:
     (project / "mcp_client" / "client.py").write_text(
         "def get_streamable_http_mcp_client() -> None:\n    return None\n"
     )
+    # Without the port it listens at 8080.
+    serve = "import os\n\nfrom main import app\n\napp.run(port=int(os.environ['PORT']))\n"
+    (project / "serve.py").write_text(serve)
     run(project, *uv(), "sync", "-q", "--no-install-project", "--compile-bytecode")
-    return [str(project / ".venv" / "bin" / "python"), str(project / "main.py")]
+    return [str(project / ".venv" / "bin" / "python"), str(project / "serve.py")]
 
 
 def typescript(folder: Path, project: Path, model: str) -> list[str]:
