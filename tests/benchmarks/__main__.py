@@ -44,13 +44,9 @@ def floor_of(name: str, samples: figures.Samples) -> str:
     """The subject that another one is compared with, or "" for none."""
     base, comma, detail = name.partition(",")
     way = " served" if name.endswith(" served") else ""
-    floors = (
-        f"{base} bare{comma}{detail}",
-        f"{name} at 5,000",
-        base.partition("+")[0],
-        base.partition(" with ")[0],
-        f"empty{way}",
-    )
+    floors = [f"{base} bare{comma}{detail}", f"{name} at 5,000", f"empty{way}"]
+    if not detail:
+        floors += [base.partition("+")[0], base.partition(" with ")[0]]
     return next((floor for floor in floors if floor in samples and floor != name), "")
 
 
