@@ -91,7 +91,7 @@ def photograph_terminal(browser: Browser, provider: Provider, folder: Path, path
             provider.script(text, *steps)
             terminal.expect("> $")
             terminal.type(text + ENTER)
-        terminal.expect("began, and")
+        terminal.expect("began,")
         terminal.type(CTRL_C)
         terminal.expect("> $")
         page = browser.new_page(viewport={"width": 1000, "height": 100})

@@ -3,6 +3,7 @@
 import os
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager
+from threading import Thread
 from types import SimpleNamespace
 from typing import Any
 
@@ -26,6 +27,8 @@ class ChatModel(OpenAIModel):
         key = os.environ.get("OPENAI_API_KEY") or "none"
         http = DefaultAsyncHttpxClient(event_hooks=event_hooks(settings))
         self._openai = AsyncOpenAI(api_key=key, http_client=http)
+        # What a call needs is loaded while the server starts, and not in the first turn.
+        Thread(target=lambda: self._openai.chat.completions, daemon=True).start()
         self._max_bytes = settings.max_reply_bytes
 
     async def stream(self, *args: Any, **kwargs: Any) -> AsyncGenerator[StreamEvent]:
@@ -42,8 +45,8 @@ class ChatModel(OpenAIModel):
                 response = await self._openai.chat.completions.create(**request)
                 return self._limit(await stack.enter_async_context(response))
 
-            chat = SimpleNamespace(completions=SimpleNamespace(create=create))
-            yield SimpleNamespace(chat=chat, beta=self._openai.beta)
+            # Without `beta`, which takes a third of a second to load, and no turn needs.
+            yield SimpleNamespace(chat=SimpleNamespace(completions=SimpleNamespace(create=create)))
 
     async def _limit(self, chunks: AsyncIterator[Any]) -> AsyncGenerator[Any]:
         # The base class keeps the arguments of tool calls until the end.
