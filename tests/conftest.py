@@ -57,6 +57,13 @@ FIRST = (
 
 SAMPLES = [{"strands-python", "vercel-typescript"}, {"vercel-python", "strands-typescript"}]
 
+# Modules of tests that take long, of which the usual run has one language for each test.
+HALVED = (
+    *(f"stores/test_{name}" for name in ("commands", "copy", "faults", "kills", "swap")),
+    *("memory/test_commands", "conformance/test_connections", "evals/"),
+    *("ui/test_chat_route", "ui/test_page", "ui/test_taken_back"),
+)
+
 Render = Callable[..., Path]
 Rendered = Callable[[str], Path]
 Once = Callable[[str, Callable[[], Any]], Any]
@@ -119,6 +126,21 @@ def sample(items: list[pytest.Item]) -> None:
         if len(rows) == len(TARGETS):
             for name in SAMPLES[crc32(test.encode()) % 2]:
                 rows[name].add_marker("full")
+    halve(items)
+
+
+def halve(items: list[pytest.Item]) -> None:
+    """Of a test that takes long in both languages, mark the rows of one language as full."""
+    tests: dict[str, dict[str, list[pytest.Item]]] = defaultdict(lambda: defaultdict(list))
+    for item in items:
+        names = [name for name in TARGETS if name in item.name]
+        is_long = item.nodeid.removeprefix("tests/").startswith(HALVED) and not is_full(item)
+        if is_long and len(names) == 1:
+            tests[item.nodeid.partition("[")[0]][names[0].partition("-")[2]].append(item)
+    for test, rows in tests.items():
+        if len(rows) == 2:
+            for item in rows[sorted(rows)[crc32(test.encode()) % 2]]:
+                item.add_marker("full")
 
 
 def is_full(item: pytest.Item) -> bool:

@@ -78,6 +78,7 @@ def test_the_cases_of_the_order_desk_pass(history: History, tmp_path: Path) -> N
     assert " 0 failed" in said
 
 
+@pytest.mark.full
 def test_the_research_assistant_searches_its_notes_and_remembers_in_another_session(
     history: History, tmp_path: Path
 ) -> None:
@@ -96,6 +97,7 @@ def test_the_research_assistant_searches_its_notes_and_remembers_in_another_sess
     assert "heat pump" not in chat("bob", "What am I planning?")
 
 
+@pytest.mark.full
 def test_the_replicas_of_the_support_widget_share_the_conversation_of_a_page(
     history: History, tmp_path: Path
 ) -> None:
@@ -118,6 +120,7 @@ def test_the_replicas_of_the_support_widget_share_the_conversation_of_a_page(
         ]
 
 
+@pytest.mark.full
 def test_the_page_of_the_support_widget_tries_again_and_goes_on_when_it_is_loaded_again(
     history: History, browser: Browser, tmp_path: Path
 ) -> None:
