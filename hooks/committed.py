@@ -1,5 +1,6 @@
 """What a commit has, read from Git's own store."""
 
+import os
 import subprocess
 import tarfile
 import tempfile
@@ -15,17 +16,21 @@ class CommitError(Exception):
     """There is nothing to compare with; the text is one line that says why."""
 
 
-def git(root: Path, *arguments: str) -> subprocess.CompletedProcess[bytes]:
-    """Run git in `root`. Raises CommitError when there is no git."""
+def git(
+    root: Path, *arguments: str, given: str = "", **variables: str
+) -> subprocess.CompletedProcess[bytes]:
+    """Run git in `root`, with `given` as its input. Raises CommitError when there is no git."""
+    environment, data = os.environ | variables, given.encode()
+    command = ["git", *arguments]
     try:
-        return subprocess.run(["git", *arguments], cwd=root, capture_output=True)
+        return subprocess.run(command, cwd=root, env=environment, input=data, capture_output=True)
     except FileNotFoundError as error:
         raise CommitError("git is not installed, and REF is read with it") from error
 
 
-def read_or_refuse(root: Path, *arguments: str) -> bytes:
+def read_or_refuse(root: Path, *arguments: str, given: str = "", **variables: str) -> bytes:
     """What git prints. Raises CommitError with git's own words when it fails."""
-    result = git(root, *arguments)
+    result = git(root, *arguments, given=given, **variables)
     if result.returncode:
         reason = " ".join(result.stderr.decode("utf-8", "backslashreplace").split())
         raise CommitError(f"git {arguments[0]}: {reason or result.returncode}")

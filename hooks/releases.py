@@ -14,7 +14,7 @@ from packaging.version import InvalidVersion, Version
 from hooks import snapshots
 from hooks.check import check
 from hooks.committed import CommitError, git, read_or_refuse, resolve
-from hooks.published import publish
+from hooks.without_tests import commit_without_tests
 
 LIST = Path("hooks") / "releases.txt"
 CHANGELOG = Path("CHANGELOG.md")
@@ -170,7 +170,7 @@ def make_release(root: Path, version: str) -> Release:
         path.write_text(lines, "utf-8", newline="\n")
         read_or_refuse(root, "commit", "--quiet", f"--message=Release {version}", "--all")
     make_tags(root, listed)
-    release = Release(version, publish(root, version))
+    release = Release(version, commit_without_tests(root, version))
     is_signed = git(root, "config", "user.signingKey").stdout.strip()
     kind = "--sign" if is_signed else "--annotate"
     message = f"--message={version}\n\n{text}\n"
@@ -180,5 +180,6 @@ def make_release(root: Path, version: str) -> Release:
     read_or_refuse(root, "merge", "--quiet", "--no-ff", "--no-commit", "-s", "ours", release.commit)
     lines = "".join(f"{release}\n" for release in [*listed, release])
     (root / LIST).write_text(lines, "utf-8", newline="\n")
-    read_or_refuse(root, "commit", "--quiet", f"--message=Note release {version}", "--all")
+    read_or_refuse(root, "add", "--", LIST.as_posix())
+    read_or_refuse(root, "commit", "--quiet", f"--message=Note release {version}")
     return release

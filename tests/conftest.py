@@ -108,6 +108,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> Iterator[None]:
     Otherwise the order stays: servers are shared in it.
     """
     sample(items)
+    halve(items)
     yield
     items.sort(key=lambda item: not item.nodeid.removeprefix("tests/").startswith(FIRST))
 
@@ -118,29 +119,33 @@ def sample(items: list[pytest.Item]) -> None:
     The two that stay have both frameworks, too; which they are depends on the name of the test.
     """
     tests: dict[str, dict[str, pytest.Item]] = defaultdict(dict)
-    for item in items:
-        names = [name for name in TARGETS if name in item.name]
-        if len(names) == 1 and item.get_closest_marker("slow") and not is_full(item):
-            tests[item.nodeid.replace(names[0], "*")][names[0]] = item
+    for item, target in usual_rows(items):
+        tests[item.nodeid.replace(target, "*")][target] = item
     for test, rows in tests.items():
         if len(rows) == len(TARGETS):
-            for name in SAMPLES[crc32(test.encode()) % 2]:
-                rows[name].add_marker("full")
-    halve(items)
+            for target in SAMPLES[crc32(test.encode()) % 2]:
+                rows[target].add_marker("full")
 
 
 def halve(items: list[pytest.Item]) -> None:
-    """Of a test that takes long in both languages, mark the rows of one language as full."""
+    """Of a test in HALVED that both languages have, mark the rows of one language as full."""
     tests: dict[str, dict[str, list[pytest.Item]]] = defaultdict(lambda: defaultdict(list))
-    for item in items:
-        names = [name for name in TARGETS if name in item.name]
-        is_long = item.nodeid.removeprefix("tests/").startswith(HALVED) and not is_full(item)
-        if is_long and len(names) == 1:
-            tests[item.nodeid.partition("[")[0]][names[0].partition("-")[2]].append(item)
+    for item, target in usual_rows(items):
+        if item.nodeid.removeprefix("tests/").startswith(HALVED):
+            language = target.partition("-")[2]
+            tests[item.nodeid.partition("[")[0]][language].append(item)
     for test, rows in tests.items():
         if len(rows) == 2:
             for item in rows[sorted(rows)[crc32(test.encode()) % 2]]:
                 item.add_marker("full")
+
+
+def usual_rows(items: list[pytest.Item]) -> Iterator[tuple[pytest.Item, str]]:
+    """Yield each slow test of the usual run that is about one target, and that target."""
+    for item in items:
+        targets = [name for name in TARGETS if name in item.name]
+        if len(targets) == 1 and item.get_closest_marker("slow") and not is_full(item):
+            yield item, targets[0]
 
 
 def is_full(item: pytest.Item) -> bool:

@@ -94,7 +94,7 @@ def test_a_wrong_answer_is_refused_with_the_reason(
 
 
 @pytest.mark.parametrize(
-    ("name", "value"), [("approval", "true"), ("valkey", "yes"), ("stored", "../x"), ("ui", "1")]
+    ("name", "value"), [("approval", "true"), ("valkey", "."), ("stored", "../x"), ("ui", "1")]
 )
 def test_a_variable_that_is_computed_takes_no_answer(
     name: str, value: str, only_questions: Path, tmp_path: Path
@@ -105,6 +105,16 @@ def test_a_variable_that_is_computed_takes_no_answer(
     ):
         run_copy(str(only_questions), tmp_path / "p", data={name: value}, defaults=True, quiet=True)
     assert not (tmp_path / "p").exists()
+
+
+def test_every_variable_that_is_a_folder_takes_no_answer(template: Path) -> None:
+    """One that is missing in the list would be accepted without a word."""
+    folders = [path.name for path in (template / "template").rglob("{{ * }}") if path.is_dir()]
+    variables = {name.strip("{} ") for name in folders}
+    questions = yaml.safe_load((template / "copier.yml").read_text("utf-8"))
+    assert variables <= set(questions["computed"]["default"].split())
+    guarded = {name for name in questions if questions[name] and "computed" in str(questions[name])}
+    assert set(questions["computed"]["default"].split()) == guarded - {"computed"}
 
 
 def listed(answer: Any) -> list[Any]:

@@ -72,7 +72,11 @@ class Runtime:
         """Return the tools of every turn, each name once: the agent's own come first."""
         tools = dict[str, Any]()
         for tool in [*TOOLS, *(tool for c in self.overriding("tools") for tool in c.tools())]:
-            tools.setdefault(getattr(tool, "tool_name", "") or tool.name, tool)
+            name = getattr(tool, "tool_name", "") or getattr(tool, "name", "")
+            if not name:
+                what = getattr(tool, "__name__", type(tool).__name__)
+                raise AgentError("internal_error", detail=f"{what} is no tool: it lacks @tool")
+            tools.setdefault(name, tool)
         return [*tools.values()]
 
     def overriding(self, method: str) -> list[Capability]:

@@ -14,11 +14,11 @@ let isDone = false
  */
 export function traceOnlyRecorded(agent: Agent): void {
   if (isDone) return
-  isDone = true
   const tracer: unknown = Reflect.get(agent, '_tracer')
   const methods: { _addEventMessages?: Add } = Object.getPrototypeOf(Object(tracer))
   const add = methods._addEventMessages
   if (typeof add !== 'function') return
+  isDone = true
   methods._addEventMessages = function (span, messages) {
     if (span.isRecording()) add.call(this, span, messages)
   }

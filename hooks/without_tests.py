@@ -5,11 +5,10 @@ Copier checks a template out five times for an update, and two files of three ar
 
 import os
 import re
-import subprocess
 import tempfile
 from pathlib import Path
 
-from hooks.committed import CommitError, read_or_refuse
+from hooks.committed import read_or_refuse
 
 TESTS = "tests"
 # Examples are published from the tag.
@@ -33,7 +32,7 @@ def linked(root: Path, texts: set[Path]) -> set[Path]:
     return found
 
 
-def publish(root: Path, version: str) -> str:
+def commit_without_tests(root: Path, version: str) -> str:
     """Make a commit on top of the last one that lacks the tests; return its id.
 
     What a text links to stays, so that no link of the tag leads nowhere. Neither the branch nor
@@ -49,23 +48,14 @@ def publish(root: Path, version: str) -> str:
         for path in files
         if path.parts[0] == TESTS and path not in kept and not path.as_posix().startswith(KEPT)
     ]
+    removed = "".join(f"{path}\0" for path in dropped)
     with tempfile.TemporaryDirectory() as folder:
-        environment = {**os.environ, "GIT_INDEX_FILE": str(Path(folder) / "index")}
-
-        def git(*arguments: str, given: str = "") -> str:
-            done = subprocess.run(
-                ["git", *arguments],
-                cwd=root,
-                env=environment,
-                input=given.encode(),
-                capture_output=True,
-            )
-            if done.returncode:
-                raise CommitError(f"git {arguments[0]}: {done.stderr.decode(errors='replace')}")
-            return done.stdout.decode().strip()
-
-        git("read-tree", "HEAD")
-        removed = "".join(f"{path}\0" for path in dropped)
-        git("update-index", "-z", "--force-remove", "--stdin", given=removed)
-        message = f"Release {version} as it is copied, without tests"
-        return git("commit-tree", git("write-tree"), "-p", "HEAD", "-m", message)
+        index = {"GIT_INDEX_FILE": str(Path(folder) / "index")}
+        read_or_refuse(root, "read-tree", "HEAD", **index)
+        read_or_refuse(
+            root, "update-index", "-z", "--force-remove", "--stdin", given=removed, **index
+        )
+        tree = read_or_refuse(root, "write-tree", **index).decode().strip()
+    message = f"Release {version} as it is copied, without tests"
+    made = read_or_refuse(root, "commit-tree", tree, "-p", "HEAD", "-m", message)
+    return made.decode().strip()
