@@ -19,9 +19,5 @@ def test_a_copy_shares_nothing_that_can_change() -> None:
 
 
 def test_a_span_that_nobody_records_costs_no_json() -> None:
-    class Unreadable(dict[str, Any]):
-        def __getitem__(self, name: str) -> Any:
-            raise AssertionError(name)
-
-    messages: Any = [Unreadable()]
-    assert not get_tracer().start_model_invoke_span(messages).is_recording()
+    unreadable: Any = [None]
+    assert not get_tracer().start_model_invoke_span(unreadable).is_recording()
