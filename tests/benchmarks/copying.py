@@ -13,6 +13,7 @@ from pathlib import Path
 
 from hooks.rendering import render, without_git
 from hooks.variants import TARGETS, answers_of
+from hooks.without_tests import commit_without_tests
 from tests.benchmarks.figures import Bench, Samples
 from tests.conftest import ROOT
 from tests.installed import NPM, clean_environment, python_for, uv
@@ -66,7 +67,7 @@ def copy(bench: Bench) -> Samples:
 
 
 def update(bench: Bench) -> Samples:
-    """Seconds of `copier update` by one changed line, from a folder and from a Git server."""
+    """Seconds of `copier update` to a release with one more line, from a folder and a Git server."""
     samples: Samples = {}
     with tempfile.TemporaryDirectory() as parent, served(Path(parent)) as address:
         folder = Path(parent)
@@ -77,11 +78,11 @@ def update(bench: Bench) -> Samples:
         git(folder / "empty", "init", "--quiet")
         for name in ("empty", "ours"):
             commit(folder / name, "Before")
-            git(folder / name, "tag", "1")
+            git(folder / name, "tag", "1", commit_without_tests(folder / name, "1"))
             (folder / name / "template" / "python" / "NEWS.md").parent.mkdir(exist_ok=True)
             (folder / name / "template" / "python" / "NEWS.md").write_text("A line.\n")
             commit(folder / name, "After")
-            git(folder / name, "tag", "2")
+            git(folder / name, "tag", "2", commit_without_tests(folder / name, "2"))
         ways = {"": folder.as_posix(), " served": address}
         for number in bench.numbers():
             for name, (way, place) in itertools.product(("empty", "ours"), ways.items()):
