@@ -1,6 +1,6 @@
 // One turn as a transaction: stage a copy of the session, stream the reply, commit at the end.
 
-import { isStepCount, type ModelMessage, RetryError, streamText, type Tool } from 'ai'
+import { asSchema, isStepCount, type ModelMessage, RetryError, streamText, type Tool } from 'ai'
 
 import * as own from './agent.ts'
 import { AgentError, isBlank, type Turn } from './contract.ts'
@@ -12,6 +12,9 @@ import type { LastTurn } from './sessions.ts'
 // The parts that only their own turn needs.
 const PASSING = /^(reasoning|tool-approval)/
 
+// The SDK would make the JSON Schema of each tool anew for each call of the model.
+const SCHEMAS = new WeakMap<object, ReturnType<typeof asSchema>>()
+
 type EndEvent = Parameters<NonNullable<Parameters<typeof streamText>[0]['onEnd']>>[0]
 type Part = { type: string; text: string; providerOptions?: unknown }
 
@@ -20,7 +23,14 @@ export type NamedTool = [name: string, tool: Tool]
 
 /** Return all tools of an agent. */
 export function mergeTools(own: object, added: readonly NamedTool[]): Record<string, Tool> {
-  return { ...Object.fromEntries(added), ...own } // the agent's own win where names clash
+  const tools = { ...Object.fromEntries(added), ...own } // the agent's own win where names clash
+  return Object.fromEntries(Object.entries(tools).map(([name, tool]) => [name, withSchema(tool)]))
+}
+
+function withSchema(tool: Tool): Tool {
+  const inputSchema = SCHEMAS.get(tool.inputSchema) ?? asSchema(tool.inputSchema)
+  SCHEMAS.set(tool.inputSchema, inputSchema)
+  return { ...tool, inputSchema }
 }
 
 /** Return the name and the description of each tool. */

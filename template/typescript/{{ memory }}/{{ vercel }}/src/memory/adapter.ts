@@ -1,7 +1,7 @@
 // Long-term memory for an agent of the AI SDK: its tools, and what its model is shown.
 
-import { type LanguageModel, type LanguageModelMiddleware, tool, wrapLanguageModel } from 'ai'
-import type { ModelMessage } from 'ai'
+import { asSchema, type LanguageModel, tool, wrapLanguageModel } from 'ai'
+import type { LanguageModelMiddleware, ModelMessage } from 'ai'
 import { z } from 'zod'
 
 import type { Options } from '../capability.ts'
@@ -16,6 +16,19 @@ const SEARCH = 'Search long-term memory for facts, preferences or context of ear
 const ADD = 'Add facts, preferences or decisions that are worth recalling in later conversations.'
 
 const STORES = z.array(z.string()).optional().describe('Stores by name; all if left out')
+const SEARCH_INPUT = asSchema(
+  z.object({
+    query: z.string().describe('What to search for'),
+    maxSearchResults: z.number().int().min(1).optional().describe('At most so many of each store'),
+    stores: STORES,
+  }),
+)
+const ADD_INPUT = asSchema(
+  z.object({
+    entries: z.array(z.string()).describe('What to remember, when the turn is committed'),
+    stores: STORES,
+  }),
+)
 
 type Wrapped = Parameters<typeof wrapLanguageModel>[0]['model']
 
@@ -111,26 +124,22 @@ function withText({ prompt }: Call, added: string): Call['prompt'] {
 }
 
 function searchTool(turn: MemoryTurn) {
-  const inputSchema = z.object({
-    query: z.string().describe('What to search for'),
-    maxSearchResults: z.number().int().min(1).optional().describe('At most so many of each store'),
-    stores: STORES,
+  return tool({
+    description: SEARCH,
+    inputSchema: SEARCH_INPUT,
+    execute: async ({ query, ...options }) => (await turn.find(query, options)).map(entryOf),
   })
-  const execute = async ({ query, ...options }: z.infer<typeof inputSchema>) =>
-    (await turn.find(query, options)).map(entryOf)
-  return tool({ description: SEARCH, inputSchema, execute })
 }
 
 function addTool(turn: MemoryTurn) {
-  const inputSchema = z.object({
-    entries: z.array(z.string()).describe('What to remember, when the turn is committed'),
-    stores: STORES,
+  return tool({
+    description: ADD,
+    inputSchema: ADD_INPUT,
+    execute: ({ entries, stores }) => {
+      for (const text of entries) turn.add(text, { stores })
+      return { stored: entries.length }
+    },
   })
-  const execute = ({ entries, stores }: z.infer<typeof inputSchema>) => {
-    for (const text of entries) turn.add(text, { stores })
-    return { stored: entries.length }
-  }
-  return tool({ description: ADD, inputSchema, execute })
 }
 
 function entryOf({ text, collection, id, score, namespace, createdAt }: Hit) {
