@@ -67,7 +67,7 @@ def copy(bench: Bench) -> Samples:
 
 
 def update(bench: Bench) -> Samples:
-    """Seconds of `copier update` to a release with one more line, from a folder and a Git server."""
+    """Seconds of `copier update` to one more line, from a folder and from a Git server."""
     samples: Samples = {}
     with tempfile.TemporaryDirectory() as parent, served(Path(parent)) as address:
         folder = Path(parent)
