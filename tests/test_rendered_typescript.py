@@ -40,6 +40,23 @@ WITHOUT_LEFTOVERS = USUAL | {
 }
 OFFLINE = {"NODE_OPTIONS": f"--import={(ROOT / 'tests' / 'no_network.mjs').as_uri()}"}
 
+SCHEMAS = """
+import { jsonSchema, streamText } from 'ai'
+const { mergeTools } = await import(process.argv[1])
+const { OfflineModel } = await import(process.argv[2])
+let made = 0
+const schema = { type: 'object', properties: {} }
+const inputSchema = () => jsonSchema(() => (made++, schema))
+const own = { mine: { inputSchema, execute: () => 1 }, bare: { execute: () => 1 } }
+for (const answer of [1, 2]) {
+  own.mine.execute = () => answer
+  const tools = mergeTools(own, [['added', { inputSchema, execute: () => 0 }]])
+  if (tools.mine.execute() !== answer) throw new Error('an execute of before')
+  await streamText({ model: new OfflineModel(), prompt: 'Hello.', tools }).consumeStream()
+}
+if (made !== 1) throw new Error(`made ${made} times`)
+"""
+
 pytestmark = pytest.mark.slow
 every = pytest.mark.parametrize("variant", TYPESCRIPT)
 usual = pytest.mark.parametrize("variant", in_usual_run(TYPESCRIPT, USUAL))
@@ -108,3 +125,9 @@ def test_no_package_of_a_render_runs_a_script_when_it_is_installed(target: str) 
 def test_the_module_that_blocks_the_network_blocks_it() -> None:
     code = "fetch('http://192.0.2.1').catch((error) => console.log(String(error.cause)))"
     assert "offline" in run(ROOT, str(NODE), "-e", code, **OFFLINE)
+
+
+def test_the_json_schema_of_a_tool_is_made_once_and_the_tool_may_change() -> None:
+    project = installed("vercel-typescript")
+    modules = [(project / "src" / name).as_uri() for name in ("turn.ts", "offline_model.ts")]
+    run(project, str(NODE), "--input-type=module", "-e", SCHEMAS, *modules)

@@ -28,6 +28,7 @@ export function mergeTools(own: object, added: readonly NamedTool[]): Record<str
 }
 
 function withSchema(tool: Tool): Tool {
+  if (!tool.inputSchema) return tool // a tool that takes nothing, where no type checker looked
   const inputSchema = SCHEMAS.get(tool.inputSchema) ?? asSchema(tool.inputSchema)
   SCHEMAS.set(tool.inputSchema, inputSchema)
   return { ...tool, inputSchema }
