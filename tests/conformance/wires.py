@@ -118,7 +118,9 @@ def chat_history(messages: list[dict[str, Any]]) -> list[Entry]:
             open_calls.remove(message["tool_call_id"])
             history.append(("result", text))
         elif role == "user":
-            _require(before in ("start", "assistant"), f"a user message after {before}")
+            # Strands shows the image of a tool result as the user's.
+            is_image = before == "tool" and text.startswith("(data:")
+            _require(is_image or before in ("start", "assistant"), f"a user message after {before}")
             _require(not open_calls, "a tool call without its result")
             _require(bool(text.strip(BLANKS)), "an empty user message")
             history.append(("user", text))
@@ -150,6 +152,8 @@ def _text(content: Any) -> str:
         return content
     _require(isinstance(content, list) and bool(content), "content without parts")
     for part in content:
+        if part.get("type") in ("image_url", "file"):
+            part["text"], part["type"] = f"({part['image_url']['url']})", "text"
         _require(part.get("type") == "text", f"a part that is not text: {part.get('type')!r}")
         _require(bool(part["text"].strip(BLANKS)), "an empty part")
     return "".join(part["text"] for part in content)

@@ -105,7 +105,15 @@ async def remember(text: str, tool_context: ToolContext) -> str:
     return ", ".join(notes)
 
 
+@tool
+async def photo() -> dict[str, Any]:
+    """Take a photo."""
+    image = {"format": "gif", "source": {"bytes": b"GIF89a\xff\x00"}}
+    return {"status": "success", "content": [{"image": image}, {"text": "a photo"}]}
+
+
 TOOLS: list[Any] = [
+    photo,
     delete_order,
     read_order,
     my_orders,

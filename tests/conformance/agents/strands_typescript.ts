@@ -5,7 +5,7 @@ import { appendFileSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 
-import { Agent, tool } from '@strands-agents/sdk'
+import { Agent, ImageBlock, TextBlock, tool } from '@strands-agents/sdk'
 import { HumanInTheLoop } from '@strands-agents/sdk/vended-interventions/hitl'
 import { z } from 'zod'
 
@@ -126,7 +126,18 @@ const remember = tool({
   },
 })
 
+const photo = tool({
+  name: 'photo',
+  description: 'Take a photo.',
+  inputSchema: z.object({}),
+  callback: () => {
+    const bytes = Buffer.from('GIF89a\xff\x00', 'latin1')
+    return [new ImageBlock({ format: 'gif', source: { bytes } }), new TextBlock('a photo')]
+  },
+})
+
 export const TOOLS = [
+  photo,
   deleteOrder,
   readOrder,
   ordersOfUser,

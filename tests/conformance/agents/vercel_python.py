@@ -104,7 +104,15 @@ async def summarize(text: str) -> str:
         return "".join([e.chunk async for e in stream if isinstance(e, ai.events.TextDelta)])
 
 
+@ai.tool
+async def photo() -> ai.messages.ContentOutput:
+    """Take a photo."""
+    image = ai.messages.FilePart(data=b"GIF89a\xff\x00", media_type="image/gif")
+    return ai.messages.ContentOutput(value=[image, ai.messages.TextPart(text="a photo")])
+
+
 TOOLS: list[Any] = [
+    photo,
     delete_order,
     read_order,
     my_orders,

@@ -109,7 +109,21 @@ const summarize = tool({
   },
 })
 
+const photo = tool({
+  description: 'Take a photo.',
+  inputSchema: z.object({}),
+  execute: () => Buffer.from('GIF89a\xff\x00', 'latin1').toString('base64'),
+  toModelOutput: ({ output: data }) => ({
+    type: 'content',
+    value: [
+      { type: 'file', mediaType: 'image/gif', data: { type: 'data', data } },
+      { type: 'text', text: 'a photo' },
+    ],
+  }),
+})
+
 export const TOOLS = {
+  photo,
   delete_order: deleteOrder,
   read_order: readOrder,
   my_orders: ordersOfUser,

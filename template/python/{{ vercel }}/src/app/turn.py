@@ -10,6 +10,7 @@ from typing import Any
 from uuid import uuid4
 
 import ai
+from pydantic import TypeAdapter
 
 from .agent import SYSTEM_PROMPT
 from .contract import ERRORS, AgentError, ToolCall, ToolResult, Turn, is_blank, well_formed
@@ -20,6 +21,7 @@ from .sessions import LastTurn
 log = logging.getLogger(__name__)
 Message = ai.messages.Message
 CallPart = ai.messages.ToolCallPart
+MESSAGES = TypeAdapter(list[Message])
 
 
 async def take_turn(runtime: Runtime, turn: Turn) -> LastTurn:
@@ -40,7 +42,7 @@ async def take_turn(runtime: Runtime, turn: Turn) -> LastTurn:
         try:
             async with asyncio.timeout(runtime.settings.turn_timeout_seconds) as limit:
                 staged, start = session.data["messages"], session.start["at"]
-                messages = [Message.model_validate(message) for message in staged]
+                messages = MESSAGES.validate_python(staged)
                 added = (await _stream(runtime, turn, messages))[start:]
         except TimeoutError:
             if not limit.expired():
@@ -164,6 +166,8 @@ def _check(message: Message, reason: str | None, history: list[Message]) -> list
     if reason != "stop" and not (calls and reason == "tool_call"):
         raise AgentError(reason if reason in ERRORS else "reply_incomplete", detail=reason)
     message.parts = [p for p in message.parts if p.kind != "text" or not is_blank(p.text)]
+    if not calls:
+        return []
     known = {call.tool_call_id for earlier in history for call in earlier.tool_calls}
     for call in calls:
         if call.tool_call_id in known:  # as from models that number their calls

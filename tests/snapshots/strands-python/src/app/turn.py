@@ -19,7 +19,7 @@ from strands.types.exceptions import MaxTokensReachedException
 from . import agent as own
 from .contract import ERRORS, AgentError, ToolCall, ToolResult, Turn, is_blank, well_formed
 from .log import describe
-from .messages import Messages
+from .messages import Messages, decode
 from .runtime import Runtime
 from .sessions import LastTurn
 
@@ -75,6 +75,7 @@ def _stage(runtime: Runtime, turn: Turn, data: dict[str, Any]) -> Agent:
         **options,
     )
     agent.add_middleware(ExecuteToolStage, _contain)
+    decode(data)
     # Without the SDK's copy of each message.
     agent.load_snapshot(Snapshot("agent", "1.0", data | {"messages": []}, {}))
     agent.messages = Messages(data["messages"])

@@ -2,8 +2,10 @@
 
 from typing import Any
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import TypeAdapter
 from strands.types.content import ContentBlock, Message
+
+from ..messages import decode_content
 
 _MESSAGES = TypeAdapter(list[Message])
 _KINDS = ContentBlock.__annotations__.keys()
@@ -13,7 +15,9 @@ def are_messages(messages: Any) -> bool:
     """Whether `messages` are valid for this framework and include a prompt."""
     try:
         read = _MESSAGES.validate_python(messages)
-    except ValidationError:
+        for message in read:
+            decode_content(message["content"])
+    except ValueError:
         return False
     blocks = [block for message in messages for block in message["content"]]
     if not all(message["content"] for message in read):
