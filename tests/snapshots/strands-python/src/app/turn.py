@@ -65,15 +65,16 @@ async def take_turn(runtime: Runtime, turn: Turn) -> LastTurn:
 
 def _stage(runtime: Runtime, turn: Turn, data: dict[str, Any]) -> Agent:
     """Return a new agent that continues the session and shares no state with it."""
-    options = {"system_prompt": own.SYSTEM_PROMPT, "hooks": [], **runtime.prepare(turn)}
+    options = {"system_prompt": own.SYSTEM_PROMPT, **runtime.prepare(turn)}
     agent = Agent(
         callback_handler=None,  # the default prints every token
         conversation_manager=NullConversationManager(),
         interventions=getattr(own, "INTERVENTIONS", []),
         retry_strategy=None,  # a retry after the first chunk would repeat it
-        hooks=[_log_tool_failure, *options.pop("hooks")],
         **options,
     )
+    # With its event: the SDK would infer that from the signature, in each turn.
+    agent.hooks.add_callback(AfterToolCallEvent, _log_tool_failure)
     agent.add_middleware(ExecuteToolStage, _contain)
     decode(data)
     # Without the SDK's copy of each message.
