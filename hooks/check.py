@@ -144,13 +144,17 @@ def check_defaults(template: Template) -> Iterator[Finding]:
     Copier shows a traceback instead of the question where that is not so, and an update fails where
     there is no default.
     """
-    for name in template.asked:
+    for at, name in enumerate(template.asked):
         if template.questions[name].get("default") is None:
             message = f"{name} has no default: add one that keeps projects as they are"
             yield Finding("missing-default", QUESTIONS, None, message)
             continue
         refused = {}
-        for answers in template.combinations:
+        before = {
+            repr([answers[earlier] for earlier in template.asked[:at]]): answers
+            for answers in template.combinations
+        }
+        for answers in before.values():
             default = template.default(name, answers)
             if reason := refusal(template, name, default, answers):
                 refused[repr(default)] = reason

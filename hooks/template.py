@@ -65,6 +65,7 @@ class Template:
         default_factory=dict, repr=False
     )
     _rendered: dict[tuple[str, ...], str] = field(default_factory=dict, repr=False)
+    _names: dict[str, str] = field(default_factory=dict, repr=False)
 
     @cached_property
     def jinja(self) -> SandboxedEnvironment:
@@ -163,31 +164,38 @@ class Template:
         """The folder that is rendered with `answers`."""
         return PurePosixPath(self.text(self.settings["_subdirectory"], answers))
 
-    def rendered(
-        self, path: PurePosixPath, answers: dict[str, Any], texts: dict[str, str]
-    ) -> str | None:
-        """Where the file `path` of template/ goes with `answers`; None when it is left out.
-
-        `texts` caches what parts of names render to with these answers.
-        """
-        if "" not in texts:
-            texts[""] = str(self.top(answers))
-        place, top = f"{FILES}/{path}", f"{texts['']}/"
-        if not place.startswith(top):
-            return None
-        names = place.removeprefix(top).split("/")
-        for name in names:
-            if name not in texts:
-                texts[name] = self.text(name, answers)
-        parts = [texts[name] for name in names]
-        parts[-1] = parts[-1].removesuffix(SUFFIX)
-        return "/".join(part for part in parts if part != ".") if all(parts) else None
+    @cached_property
+    def folders(self) -> dict[tuple[str, ...], list[PurePosixPath]]:
+        """The files by the parts of the folder in which they are."""
+        found: dict[tuple[str, ...], list[PurePosixPath]] = {}
+        for path in self.files:
+            found.setdefault((FILES, *path.parent.parts), []).append(path)
+        return found
 
     def targets(self, answers: dict[str, Any]) -> dict[PurePosixPath, str]:
         """Where each file of template/ goes that is rendered with `answers`."""
-        texts: dict[str, str] = {}
-        found = {path: self.rendered(path, answers, texts) for path in self.files}
-        return {path: target for path, target in found.items() if target is not None}
+        top, found, texts = self.top(answers).parts, dict[PurePosixPath, str](), dict[str, str]()
+        for parts, paths in self.folders.items():
+            if parts[: len(top)] != top:
+                continue
+            place = ""
+            for name in parts[len(top) :]:
+                if name not in texts:
+                    texts[name] = self.text(name, answers)
+                if not texts[name]:
+                    break
+                place += f"{texts[name]}/".removeprefix("./")
+            else:
+                names = ((path, self.name(path.name, answers)) for path in paths)
+                found |= {path: place + name for path, name in names if name}
+        return found
+
+    def name(self, part: str, answers: dict[str, Any]) -> str:
+        """The name of a file that is rendered with `answers`, or ""."""
+        if part not in self._names:
+            is_constant = not meta.find_undeclared_variables(self.jinja.parse(part))
+            self._names[part] = self.text(part, answers).removesuffix(SUFFIX) if is_constant else ""
+        return self._names[part] or self.text(part, answers).removesuffix(SUFFIX)
 
 
 @cache

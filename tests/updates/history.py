@@ -45,11 +45,10 @@ def _offered(commit: str) -> list[str]:
     The first release asked for targets that it did not have yet.
     """
     with past(ROOT, commit) as template:
-        agents = [path for path in template.files if path.name in ("agent.py", "agent.ts")]
         combinations = [
             answers
             for answers in template.combinations
-            if AGENTS.intersection(template.rendered(path, answers, {}) for path in agents)
+            if AGENTS.intersection(template.targets(answers).values())
         ]
     return [
         variant
