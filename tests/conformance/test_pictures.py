@@ -5,9 +5,11 @@ import subprocess
 import pytest
 
 from tests.conformance.chat import Chat
+from tests.conformance.client import JSON
 from tests.conformance.provider import Provider
 from tests.conformance.server import Fleet
 from tests.conformance.steps import Call
+from tests.conformance.waiting import ASKED, answer, delete, ids
 from tests.installed import installed
 
 PHOTO = "R0lGODlh/wA="  # the bytes of the tool in base64
@@ -25,6 +27,14 @@ def test_an_image_of_a_tool_is_part_of_the_session(own_agents: Fleet, provider: 
     )
     assert len(calls) == 3
     assert first == again != []
+
+
+def test_an_image_waits_with_the_call_beside_it(approvals: Fleet, provider: Provider) -> None:
+    chat = Chat(approvals.shared(), provider)
+    reply = chat.say(ASKED, [Call("photo", {}), delete(chat)], ["Deleted."], headers=JSON)
+    assert answer(chat, ids(reply)).json["turn"] == 1
+    told = [call.request["messages"] for call in provider.calls if chat.tag in repr(call.request)]
+    assert PHOTO in repr(told[-1])
 
 
 STORED = r"""
@@ -56,9 +66,15 @@ for text in ("plain", "\ud800", "\ud83d\ude00"):
     decode(stored)
     data["messages"][0]["content"][0]["text"] = stored["messages"][0]["content"][0]["text"]
     assert stored == data, stored
-for bytes_ in ("a", 5, None):
-    image = {"format": "gif", "source": {"bytes": bytes_}}
-    assert not are_messages([{"role": "user", "content": [{"text": "a"}, {"image": image}]}])
+
+# What is no base64 stays what it is.
+for wrong in ({}, {"source": {}}, {"source": {"bytes": "a"}}, {"source": {"bytes": "\u00e9"}}):
+    content = [{"text": "a"}, {"document": {"format": "pdf", "name": "a"} | wrong}]
+    data = {"messages": [{"role": "user", "content": content}]}
+    stored = json.loads(serialize(data))
+    assert are_messages(stored["messages"])
+    decode(stored)
+    assert stored == data
 """
 
 

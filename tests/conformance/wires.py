@@ -151,12 +151,15 @@ def _text(content: Any) -> str:
     if isinstance(content, str):
         return content
     _require(isinstance(content, list) and bool(content), "content without parts")
+    texts = []
     for part in content:
-        if part.get("type") in ("image_url", "file"):
-            part["text"], part["type"] = f"({part['image_url']['url']})", "text"
+        if part.get("type") == "image_url":
+            texts.append(f"({part['image_url']['url']})")
+            continue
         _require(part.get("type") == "text", f"a part that is not text: {part.get('type')!r}")
         _require(bool(part["text"].strip(BLANKS)), "an empty part")
-    return "".join(part["text"] for part in content)
+        texts.append(part["text"])
+    return "".join(texts)
 
 
 def _arguments(text: str) -> Any:

@@ -9,6 +9,7 @@ from conftest import ScriptedModel
 
 from app.compaction.capability import Compaction
 from app.compaction.summary import mark, unmark
+from app.contract import AgentError
 
 
 def client_of(*script: Any, summaries: Any = None, **settings: Any) -> Client:
@@ -61,6 +62,9 @@ async def test_the_summary_stays_when_the_turns_behind_it_are_taken_back() -> No
     for number in (4, 3):
         async with client.runtime.sessions.open("s", None) as session:
             assert await session.take_back() == number
+    async with client.runtime.sessions.open("s", None) as session:
+        with pytest.raises(AgentError, match="the session holds no turns"):
+            await session.take_back()
     assert await say(client, "5") == ["3"]
     assert client.model.calls[-1] == f"{mark('sum', 2)} Understood. 5"
 

@@ -1,6 +1,7 @@
 """The messages of a turn, which cost the SDK less here: when it copies and when it traces them."""
 
 from base64 import urlsafe_b64decode
+from contextlib import suppress
 from copy import deepcopy
 from typing import Any
 
@@ -27,24 +28,24 @@ def _copied(value: Any) -> Any:
 
 
 def decode(data: dict[str, Any]) -> None:
-    """Make bytes of what is base64 in the stored data of a session, such as images."""
+    """Make bytes of what is base64 in a stored session: media, and encrypted reasoning."""
     pending = data.get("interrupt_state", {}).get("pending_tool_execution") or {}
-    for message in [*data["messages"], pending.get("assistant_message", {"content": []})]:
-        decode_content(message["content"])
-    for result in pending.get("completed_tool_results", []):
-        decode_content(result["content"])
+    waiting = [pending["assistant_message"]] if pending else []
+    for message in [*data["messages"], *waiting, *pending.get("completed_tool_results", [])]:
+        _decode_content(message["content"])
 
 
-def decode_content(content: list[Any]) -> None:
-    """Make bytes of media and of encrypted reasoning. Raises ValueError."""
+def _decode_content(content: list[Any]) -> None:
     for block in content:
         for kind, value in block.items():
             if kind == "toolResult":
-                decode_content(value["content"])
-            elif kind in {"audio", "document", "image", "video"} and "bytes" in value["source"]:
-                value["source"]["bytes"] = urlsafe_b64decode(value["source"]["bytes"])
-            elif kind == "reasoningContent" and "redactedContent" in value:
-                value["redactedContent"] = urlsafe_b64decode(value["redactedContent"])
+                _decode_content(value["content"])
+            elif kind in {"audio", "document", "image", "reasoningContent", "video"}:
+                holder = value.get("source", value)
+                name = "bytes" if "source" in value else "redactedContent"
+                with suppress(ValueError):  # what is no base64 stays as it is
+                    if isinstance(holder.get(name), str):
+                        holder[name] = urlsafe_b64decode(holder[name])
 
 
 # The SDK makes JSON of all messages twice for each call of the model, also for spans that nobody

@@ -73,8 +73,7 @@ def _stage(runtime: Runtime, turn: Turn, data: dict[str, Any]) -> Agent:
         retry_strategy=None,  # a retry after the first chunk would repeat it
         **options,
     )
-    # With its event: the SDK would infer that from the signature, in each turn.
-    agent.hooks.add_callback(AfterToolCallEvent, _log_tool_failure)
+    agent.hooks.add_callback(AfterToolCallEvent, _log_tool_failure)  # else the SDK infers it
     agent.add_middleware(ExecuteToolStage, _contain)
     decode(data)
     # Without the SDK's copy of each message.

@@ -43,7 +43,7 @@ class OfflineModel(Model):
             reply = ["I am the offline model, not a language model: I repeat what I am told."]
             reply += [f' Earlier you said: "{text}"' for text in prompts[-5:-1]]
             reply += [f' Now you said: "{prompts[-1]}"']
-            reply += [f" The tool answered: {result[0].get('text')}" for result in results]
+            reply += [f" The tool answered: {r[0].get('text', r[0])}" for r in results]
             for sentence in reply:
                 yield {"contentBlockDelta": {"delta": {"text": sentence}}}
         yield {"contentBlockStop": {}}

@@ -2,14 +2,14 @@
 
 import asyncio
 import json
-from base64 import urlsafe_b64encode as b64encode
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from itertools import accumulate
 from typing import Any, NotRequired, TypedDict
 
-from pydantic_core import PydanticSerializationError, to_json
+from pydantic_core import PydanticSerializationError, to_json, to_jsonable_python
 
 from .contract import AgentError, Turn, well_formed
 from .session_store import SessionStore, Stored
@@ -55,7 +55,8 @@ class Session:
             raise AgentError("session_forbidden")
         self.number = self.last["turn"] if self.last else 0
         self.data = {"messages": []} | (self.snapshot["data"] if self.snapshot else {})
-        self.turns = (self.last.get("turns") or _find_turns(self.data)) if self.last else []
+        turns = self.last.get("turns") if self.last else []
+        self.turns = _find_turns(self.data) if turns is None else turns
         self.waiting: Any = None  # a turn that waits for an approval
 
     async def begin(self, turn: Turn) -> LastTurn | None:
@@ -222,12 +223,12 @@ class Sessions:
 
 
 def serialize(value: Any) -> bytes:
-    """Return JSON in UTF-8; bytes are URL-safe base64."""
+    """Return JSON in UTF-8. Bytes become URL-safe base64, and other values what pydantic makes."""
     try:
         return to_json(value, bytes_mode="base64")
     except PydanticSerializationError:  # a lone surrogate, or more than 250 levels
-        text = json.dumps(value, ensure_ascii=False, default=lambda it: b64encode(it).decode())
-        return well_formed(text).encode()
+        default = partial(to_jsonable_python, bytes_mode="base64")
+        return well_formed(json.dumps(value, ensure_ascii=False, default=default)).encode()
 
 
 def _find_turns(data: dict[str, Any]) -> list[TurnStart]:

@@ -1,7 +1,6 @@
 """Long-term memory for Strands: the memory manager of a turn, and the stores that it searches."""
 
 import asyncio
-import json
 import logging
 from collections import deque
 from collections.abc import AsyncIterable, Awaitable, Callable
@@ -19,6 +18,7 @@ from strands.types.tools import AgentTool
 from ..contract import is_blank
 from ..log import describe
 from ..offline_model import OfflineModel
+from ..sessions import serialize
 from .base import MemoryCollection, Utterance
 from .own_stores import own_stores
 from .recall import MAX_QUERY_CHARS, Hit, MemoryTurn, best, current
@@ -230,7 +230,7 @@ def record(recorder: Recorder, turn: MemoryTurn, messages: list[Message]) -> Non
     recorder.record(turn.who, [*texts, *turn.end()], turn.began)
     for guarded in turn.stores:
         if getattr(guarded.store, "writable", False):
-            size = len(json.dumps(messages, default=str))
+            size = len(serialize(messages))
             recorder.put(f"store {guarded.name}", guarded.recording(messages, turn.model), size)
 
 

@@ -1,6 +1,5 @@
 """The messages of Strands that a model sees."""
 
-import json
 from collections.abc import Callable
 from typing import Any
 
@@ -8,6 +7,8 @@ from strands import Agent
 from strands.middleware import InvokeModelContext, InvokeModelStage
 from strands.plugins import Plugin
 from strands.types.content import Message
+
+from ..sessions import serialize
 
 
 class ShowOnly(Plugin):
@@ -43,4 +44,4 @@ def _without_tools(message: Message) -> Message:
 
 
 def _size(message: Message) -> int:
-    return len(json.dumps(message["content"], default=str, ensure_ascii=False))
+    return len(serialize(message["content"]).decode())

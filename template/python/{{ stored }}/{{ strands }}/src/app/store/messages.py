@@ -2,10 +2,8 @@
 
 from typing import Any
 
-from pydantic import TypeAdapter
+from pydantic import TypeAdapter, ValidationError
 from strands.types.content import ContentBlock, Message
-
-from ..messages import decode_content
 
 _MESSAGES = TypeAdapter(list[Message])
 _KINDS = ContentBlock.__annotations__.keys()
@@ -15,9 +13,7 @@ def are_messages(messages: Any) -> bool:
     """Whether `messages` are valid for this framework and include a prompt."""
     try:
         read = _MESSAGES.validate_python(messages)
-        for message in read:
-            decode_content(message["content"])
-    except ValueError:
+    except ValidationError:
         return False
     blocks = [block for message in messages for block in message["content"]]
     if not all(message["content"] for message in read):
