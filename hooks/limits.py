@@ -14,8 +14,8 @@
 LINES = {
     (False, False): {"python": 3755, "typescript": 3870},
     (True, False): {"python": 7420, "typescript": 7520},
-    (False, True): {"python": 8640, "typescript": 8930},
-    (True, True): {"python": 10465, "typescript": 10840},
+    (False, True): {"python": 8645, "typescript": 8930},
+    (True, True): {"python": 10470, "typescript": 10840},
 }
 # What other answers may add to them.
 MORE_LINES = {

@@ -1,5 +1,7 @@
 """The messages of Strands that a model sees."""
 
+import json
+from base64 import b64encode
 from collections.abc import Callable
 from typing import Any
 
@@ -7,8 +9,6 @@ from strands import Agent
 from strands.middleware import InvokeModelContext, InvokeModelStage
 from strands.plugins import Plugin
 from strands.types.content import Message
-
-from ..sessions import serialize
 
 
 class ShowOnly(Plugin):
@@ -44,4 +44,8 @@ def _without_tools(message: Message) -> Message:
 
 
 def _size(message: Message) -> int:
-    return len(serialize(message["content"]).decode())
+    return len(json.dumps(message["content"], default=_text, ensure_ascii=False))
+
+
+def _text(value: Any) -> str:
+    return b64encode(value).decode() if isinstance(value, bytes) else str(value)
