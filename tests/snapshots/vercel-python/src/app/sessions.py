@@ -9,8 +9,6 @@ from functools import partial
 from itertools import accumulate
 from typing import Any, NotRequired, TypedDict
 
-from pydantic_core import PydanticSerializationError, to_json, to_jsonable_python
-
 from .contract import AgentError, Turn, well_formed
 from .session_store import SessionStore, Stored
 from .settings import CoreSettings
@@ -224,10 +222,12 @@ class Sessions:
 
 def serialize(value: Any) -> bytes:
     """Return JSON in UTF-8. Bytes become URL-safe base64, and other values what pydantic makes."""
+    import pydantic_core  # takes 10 ms, and `--help` does not need it
+
     try:
-        return to_json(value, bytes_mode="base64")
-    except PydanticSerializationError:  # a lone surrogate, or more than 250 levels
-        default = partial(to_jsonable_python, bytes_mode="base64")
+        return pydantic_core.to_json(value, bytes_mode="base64")
+    except pydantic_core.PydanticSerializationError:  # a lone surrogate, or more than 250 levels
+        default = partial(pydantic_core.to_jsonable_python, bytes_mode="base64")
         return well_formed(json.dumps(value, ensure_ascii=False, default=default)).encode()
 
 
