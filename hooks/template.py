@@ -65,7 +65,6 @@ class Template:
         default_factory=dict, repr=False
     )
     _rendered: dict[tuple[str, ...], str] = field(default_factory=dict, repr=False)
-    _names: dict[str, str] = field(default_factory=dict, repr=False)
 
     @cached_property
     def jinja(self) -> SandboxedEnvironment:
@@ -186,16 +185,12 @@ class Template:
                     break
                 place += f"{texts[name]}/".removeprefix("./")
             else:
-                names = ((path, self.name(path.name, answers)) for path in paths)
-                found |= {path: place + name for path, name in names if name}
+                for path in paths:
+                    if path.name not in texts:
+                        texts[path.name] = self.text(path.name, answers)
+                    if name := texts[path.name].removesuffix(SUFFIX):
+                        found[path] = place + name
         return found
-
-    def name(self, part: str, answers: dict[str, Any]) -> str:
-        """The name of a file that is rendered with `answers`, or ""."""
-        if part not in self._names:
-            is_constant = not meta.find_undeclared_variables(self.jinja.parse(part))
-            self._names[part] = self.text(part, answers).removesuffix(SUFFIX) if is_constant else ""
-        return self._names[part] or self.text(part, answers).removesuffix(SUFFIX)
 
 
 @cache
