@@ -1,12 +1,15 @@
 """From session to session a process keeps neither descriptors nor memory."""
 
+import subprocess
 import threading
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from tests.conformance.client import ACTOR, JSON, SESSION
 from tests.conformance.server import Server
+from tests.conformance.targets import SHARED, TARGETS, Target
 from tests.memory.agents import HUNG, Agent, unique
 
 FIRST = 10
@@ -59,3 +62,38 @@ def test_a_hundred_sessions_cost_little(resting: Agent) -> None:
 @pytest.mark.full
 def test_a_thousand_sessions_cost_little(resting: Agent) -> None:
     grows_little(resting, 1000)
+
+
+GARBAGE = """
+import gc
+from app import main, routes
+from starlette.responses import PlainTextResponse
+
+async def garbage(*_):
+    return PlainTextResponse(f"{gc.isenabled()} {gc.get_freeze_count() > 10_000}")
+
+routes.ROUTES["GET /garbage"] = garbage
+main.cli()
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "python",
+    [
+        pytest.param(it, id=it.name, marks=() if it.name in SHARED else pytest.mark.full)
+        for it in TARGETS
+        if it.name.endswith("-python")
+    ],
+)
+def test_garbage_is_collected_once_a_server_listens(python: Target, tmp_path: Path) -> None:
+    """It is not while modules load; what they are is left out later."""
+
+    def command(project: Path) -> list[str]:
+        return [str(project / ".venv" / "bin" / "python"), "-c", GARBAGE, "serve"]
+
+    server = Server(replace(python, command=command, start=subprocess.Popen), tmp_path, None, {})
+    try:
+        assert server.get("/garbage").body == b"True True"
+    finally:
+        server.stop()
