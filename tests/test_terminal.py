@@ -270,15 +270,17 @@ REPLY = ["**Bo", "ld** and `co", "de`:\n- one ", "two three\n"]
 
 
 def test_markdown_is_shown_and_its_words_are_wrapped(talk: Talk, provider: Provider) -> None:
-    chat, gate = talk(), threading.Event()
-    provider.script("Show.", [*REPLY, Hold(gate), "- four five six"])
+    chat, narrow, noticed = talk(), threading.Event(), threading.Event()
+    provider.script("Show.", [*REPLY, Hold(narrow), "- a\n", Hold(noticed), "- four five six"])
     chat.resize(20)
     chat.type(f"Show.{ENTER}")
     shown = chat.expect("three\r\n")
     assert shown.endswith("Bold and code:\r\n• one two three\r\n")
     assert "\x1b[1mBold\x1b[0m and \x1b[36mcode\x1b[0m:" in chat.seen
     chat.resize(12)
-    gate.set()
+    narrow.set()
+    chat.expect("• a\r\n")  # Node reads a signal behind what came at the same time
+    noticed.set()
     assert "• four five\r\n  six\r\n" in chat.expect(PROMPT)
     chat = talk(NO_COLOR="1", XDG_STATE_HOME="/dev/null")  # where no history can be
     provider.script("Show.", REPLY)
