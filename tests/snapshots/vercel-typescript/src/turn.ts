@@ -1,6 +1,8 @@
 // One turn as a transaction: stage a copy of the session, stream the reply, commit at the end.
 
-import { asSchema, isStepCount, type ModelMessage, RetryError, streamText, type Tool } from 'ai'
+import { asSchema, generateText, isStepCount, RetryError } from 'ai'
+import type { ModelMessage, Tool, ToolSet } from 'ai'
+import type { TypedToolCall, TypedToolError, TypedToolResult } from 'ai'
 
 import * as own from './agent.ts'
 import { AgentError, isBlank, type Turn } from './contract.ts'
@@ -8,6 +10,7 @@ import { withinTime } from './deadline.ts'
 import { describe, log } from './log.ts'
 import type { Runtime } from './runtime.ts'
 import type { LastTurn } from './sessions.ts'
+import { type Part, streaming } from './streaming.ts'
 
 // The parts that only their own turn needs.
 const PASSING = /^(reasoning|tool-approval)/
@@ -15,8 +18,8 @@ const PASSING = /^(reasoning|tool-approval)/
 // The SDK would make the JSON Schema of each tool anew for each call of the model.
 const SCHEMAS = new WeakMap<object, ReturnType<typeof asSchema>>()
 
-type EndEvent = Parameters<NonNullable<Parameters<typeof streamText>[0]['onEnd']>>[0]
-type Part = { type: string; text: string; providerOptions?: unknown }
+type Stored = { type: string; text: string; providerOptions?: unknown }
+type Output = TypedToolCall<ToolSet> | TypedToolError<ToolSet> | TypedToolResult<ToolSet>
 
 /** A tool with its name, as capabilities add it. */
 export type NamedTool = [name: string, tool: Tool]
@@ -83,10 +86,20 @@ async function stream(
 ): Promise<ModelMessage[]> {
   const stop = turn.signal
   let size = 0
-  const options = runtime.prepare(turn)
-  const end: { event?: EndEvent } = {}
+  const use = async (part: Part) => {
+    if (part.type !== 'text-delta' && part.type !== 'tool-input-delta') return
+    size += Buffer.byteLength(part.delta)
+    const isTooLong = size > runtime.settings.maxReplyBytes
+    if (isTooLong) throw new AgentError('reply_incomplete', '', 'MAX_REPLY_BYTES')
+    if (part.type === 'text-delta') {
+      const chunk = part.delta.toWellFormed()
+      turn.reply += chunk
+      if (chunk) await turn.emit(chunk)
+    }
+  }
+  const { model, ...options } = runtime.prepare(turn)
   try {
-    const result = streamText({
+    const { finalStep, responseMessages } = await generateText({
       instructions: own.SYSTEM_PROMPT,
       toolApproval: (own as { TOOL_APPROVAL?: object }).TOOL_APPROVAL ?? {},
       messages: staged,
@@ -97,63 +110,37 @@ async function stream(
         messages: [...all.slice(0, staged.length), ...sanitized(all.slice(staged.length))],
       }),
       abortSignal: stop,
-      onEnd: (event) => void (end.event = event),
-      onError: () => {}, // the default prints the error, which may quote a prompt
+      onLanguageModelCallEnd: async ({ usage, content }) => {
+        turn.inputTokens += usage.inputTokens ?? 0
+        turn.cachedTokens += usage.inputTokenDetails.cacheReadTokens ?? 0
+        turn.outputTokens += usage.outputTokens ?? 0
+        for (const part of content) {
+          if (part.type === 'tool-call') {
+            const { toolCallId: id, toolName: name, input } = part
+            await turn.emit({ id, name, input })
+            if (part.invalid) await emitOutput(turn, options.tools, part)
+          } else if (part.type === 'tool-result' || part.type === 'tool-error') {
+            await emitOutput(turn, options.tools, part) // of a tool that the provider has run
+          }
+        }
+      },
+      onToolExecutionEnd: ({ toolOutput }) => emitOutput(turn, options.tools, toolOutput),
       ...options,
+      model: streaming(model, stop, use),
     })
-    for await (const part of result.stream) {
-      stop.throwIfAborted()
-      if (part.type === 'error') throw part.error
-      if (part.type === 'text-delta') size += Buffer.byteLength(part.text)
-      if (part.type === 'tool-input-delta') size += Buffer.byteLength(part.delta)
-      const isTooLong = size > runtime.settings.maxReplyBytes
-      if (isTooLong) throw new AgentError('reply_incomplete', '', 'MAX_REPLY_BYTES')
-      if (part.type === 'finish-step') {
-        turn.inputTokens += part.usage.inputTokens ?? 0
-        turn.cachedTokens += part.usage.inputTokenDetails.cacheReadTokens ?? 0
-        turn.outputTokens += part.usage.outputTokens ?? 0
-      }
-      if (part.type === 'tool-call') {
-        await turn.emit({ id: part.toolCallId, name: part.toolName, input: part.input })
-      }
-      if (part.type === 'tool-result') {
-        const { toolCallId: id, output } = part
-        const text = typeof output === 'string' ? output : JSON.stringify(output ?? null)
-        await turn.emit({ id, text, isError: false })
-      }
-      if (part.type === 'tool-error') {
-        await turn.emit({ id: part.toolCallId, text: String(part.error), isError: true })
-        const kind = typeof part.error === 'string' ? 'invalid call' : describe(part.error)
-        // A name that the model made up is not logged.
-        const isKnown = Object.hasOwn(options.tools, part.toolName)
-        const name = isKnown ? part.toolName : 'that does not exist'
-        log('WARNING', `tool ${name}: ${kind}`)
-      }
-      if (part.type === 'text-delta') {
-        const chunk = part.text.toWellFormed()
-        turn.reply += chunk
-        await turn.emit(chunk)
-      }
-    }
-    // To await the promises of the result would read its stream once more.
-    const { finalStep, responseMessages } = end.event ?? result
-    const { finishReason, rawFinishReason, text, toolCalls, content } = await finalStep
+    const { finishReason, rawFinishReason, text, toolCalls, content } = finalStep
     for (const part of content) {
       if (part.type !== 'tool-approval-request' || part.isAutomatic) continue
       const { toolCallId: id, toolName: name, input } = part.toolCall
       turn.waiting.push({ id, name, input })
     }
-    if (turn.waiting.length > 0) return await responseMessages
-    const isOver = rawFinishReason !== undefined || finishReason !== 'other'
-    if (!isOver || ['interrupted', 'error'].includes(finishReason)) {
-      throw new AgentError('model_failed', '', 'the stream was cut')
-    }
+    if (turn.waiting.length > 0) return responseMessages
     if (rawFinishReason === 'guardrail_intervened') throw new AgentError(rawFinishReason)
     if (finishReason !== 'stop' || toolCalls.length > 0) {
       throw new AgentError('reply_incomplete', '', finishReason)
     }
     if (isBlank(text)) throw new AgentError('empty_reply')
-    return await responseMessages
+    return responseMessages
   } catch (error) {
     const cause = RetryError.isInstance(error) ? error.lastError : error
     // The SDK wraps an AgentError that a hook or the model threw.
@@ -162,6 +149,22 @@ async function stream(
     if (inner instanceof AgentError) throw inner
     throw new AgentError('model_failed', '', describe(cause), { cause })
   }
+}
+
+/** Emit what a tool returned, or why it failed, which is logged, too. */
+async function emitOutput(turn: Turn, tools: object, output: Output): Promise<void> {
+  const { toolCallId: id, toolName } = output
+  if (output.type === 'tool-result') {
+    const value: unknown = output.output
+    const text = typeof value === 'string' ? value : JSON.stringify(value ?? null)
+    return turn.emit({ id, text, isError: false })
+  }
+  const { error } = output
+  const isInvalid = output.type === 'tool-call'
+  await turn.emit({ id, text: isInvalid ? (error as Error).message : String(error), isError: true })
+  // A name that the model made up is not logged.
+  const name = Object.hasOwn(tools, toolName) ? toolName : 'that does not exist'
+  log('WARNING', `tool ${name}: ${isInvalid ? 'invalid call' : describe(error)}`)
 }
 
 /** Whether the last step ended badly, so that a further one is pointless. */
@@ -176,7 +179,9 @@ function sanitized(messages: ModelMessage[]): ModelMessage[] {
   )
   for (const copy of copies) {
     if (typeof copy.content === 'string') continue
-    copy.content = copy.content.filter(({ type, text }: Part) => type !== 'text' || !isBlank(text))
+    copy.content = copy.content.filter(
+      ({ type, text }: Stored) => type !== 'text' || !isBlank(text),
+    )
   }
   return copies
 }
@@ -185,7 +190,7 @@ function sanitized(messages: ModelMessage[]): ModelMessage[] {
 function selfContained(messages: ModelMessage[]): ModelMessage[] {
   return sanitized(messages).flatMap((message) => {
     if (typeof message.content === 'string') return [message]
-    const lasting = (message.content as Part[]).filter(({ type }) => !PASSING.test(type))
+    const lasting = (message.content as Stored[]).filter(({ type }) => !PASSING.test(type))
     for (const part of lasting) delete part.providerOptions
     return lasting.length > 0 ? [{ ...message, content: lasting } as ModelMessage] : []
   })

@@ -1,0 +1,116 @@
+// The answers of a model as they come. `streamText` would hand each part through a chain of web
+// streams, which takes longer than all else in a turn; `generateText` waits for whole answers.
+
+import { type LanguageModel, wrapLanguageModel } from 'ai'
+
+import { AgentError } from './contract.ts'
+import { describe } from './log.ts'
+
+type Model = Extract<LanguageModel, { specificationVersion: 'v4' }>
+type Streamed = Awaited<ReturnType<Model['doStream']>>
+type Content = Awaited<ReturnType<Model['doGenerate']>>['content'][number]
+type Block = Extract<Content, { type: 'text' | 'reasoning' }>
+type BlockPart = Extract<Part, { type: `${Block['type']}-${'start' | 'delta' | 'end'}` }>
+export type Part = Streamed['stream'] extends ReadableStream<infer Part> ? Part : never
+
+/**
+ * Return a model for `generateText` that reads its answers from their streams.
+ *
+ * `use` gets each part in order, and the next one is read when it is done. An answer that breaks
+ * off is an AgentError: the SDK does not try again, and runs none of its tools.
+ */
+export function streaming(
+  model: LanguageModel,
+  stop: AbortSignal,
+  use: (part: Part) => Promise<void>,
+): LanguageModel {
+  const wrapGenerate = async ({ doStream }: { doStream: () => PromiseLike<Streamed> }) => {
+    const { stream, ...about } = await doStream()
+    const answer = new Answer()
+    const reader = stream.getReader()
+    const cancel = () => void reader.cancel().catch(() => {})
+    stop.addEventListener('abort', cancel) // a model may not look at its signal
+    try {
+      for (let next = await reader.read(); !next.done; next = await reader.read()) {
+        stop.throwIfAborted()
+        answer.add(next.value)
+        await use(next.value)
+      }
+    } catch (error) {
+      if (error instanceof AgentError) throw error
+      throw new AgentError('model_failed', '', describe(error), { cause: error })
+    } finally {
+      cancel()
+    }
+    const { content, warnings } = answer
+    const response = { ...about.response, ...answer.metadata }
+    return { ...about, ...answer.end(), content, warnings, response }
+  }
+  // For the SDK a model could also be a name, which no `buildModel` returns.
+  return wrapLanguageModel({ model: model as Model, middleware: { wrapGenerate } })
+}
+
+/** An answer, put together from its parts. */
+class Answer {
+  readonly content: Content[] = []
+  warnings: Extract<Part, { type: 'stream-start' }>['warnings'] = []
+  metadata: Partial<Extract<Part, { type: 'response-metadata' }>> = {}
+  #finish: Extract<Part, { type: 'finish' }> | undefined
+  readonly #open = new Map<string, Block>()
+
+  add(part: Part): void {
+    switch (part.type) {
+      case 'stream-start':
+        this.warnings = part.warnings
+        break
+      case 'response-metadata':
+        this.metadata = part
+        break
+      case 'text-start':
+      case 'text-delta':
+      case 'text-end':
+      case 'reasoning-start':
+      case 'reasoning-delta':
+      case 'reasoning-end':
+        this.#extend(part)
+        break
+      case 'tool-result':
+        if (!part.preliminary) this.content.push(part)
+        break
+      case 'tool-call':
+      case 'tool-approval-request':
+      case 'source':
+      case 'file':
+      case 'reasoning-file':
+      case 'custom':
+        this.content.push(part)
+        break
+      case 'finish':
+        this.#finish = part
+        break
+      case 'error':
+        throw part.error instanceof Error ? part.error : Object.assign(new Error(), part.error)
+    }
+  }
+
+  #extend(part: BlockPart): void {
+    const type = part.type.startsWith('text') ? 'text' : 'reasoning'
+    const key = `${type} ${part.id}`
+    const block: Block = this.#open.get(key) ?? { type, text: '' }
+    if (!this.#open.has(key)) this.content.push(block)
+    this.#open.set(key, block)
+    if ('delta' in part) block.text += part.delta
+    if (part.providerMetadata) block.providerMetadata = part.providerMetadata
+    if (part.type.endsWith('-end')) this.#open.delete(key)
+  }
+
+  /** Return how it ended. Throws AgentError if it broke off. */
+  end(): Extract<Part, { type: 'finish' }> {
+    const { unified, raw } = this.#finish?.finishReason ?? {}
+    const isOver = raw !== undefined || unified !== 'other'
+    if (!this.#finish || !isOver || unified === 'interrupted' || unified === 'error') {
+      throw new AgentError('model_failed', '', 'the stream was cut')
+    }
+    return this.#finish
+  }
+}

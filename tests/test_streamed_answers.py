@@ -1,0 +1,183 @@
+"""Answers that vercel-typescript reads from their streams are those that `streamText` reads."""
+
+import json
+import subprocess
+from typing import Any
+
+import pytest
+
+from tests.installed import NODE, clean_environment, installed
+
+pytestmark = pytest.mark.slow
+
+USAGE = {
+    "inputTokens": {"total": 7, "noCache": 5, "cacheRead": 2, "cacheWrite": 0},
+    "outputTokens": {"total": 3, "text": 2, "reasoning": 1},
+}
+STOP, CALLS = ({"unified": "stop", "raw": "end"}, {"unified": "tool-calls", "raw": "tools"})
+SIGNED, OTHER = ({"vendor": {"signature": "abc"}}, {"vendor": {"id": "2"}})
+CALL = {"type": "tool-call", "toolCallId": "c1", "toolName": "count", "input": '{"text":"a b"}'}
+TEXT = [
+    {"type": "text-start", "id": "1"},
+    {"type": "text-delta", "id": "1", "delta": "Well, "},
+    {"type": "text-delta", "id": "1", "delta": "done."},
+    {"type": "text-end", "id": "1"},
+]
+
+
+def finish(reason: object = STOP, **more: object) -> dict[str, Any]:
+    return {"type": "finish", "finishReason": reason, "usage": USAGE, **more}
+
+
+Part = dict[str, Any]
+# For each name the answers of one turn, each as its parts.
+TURNS: dict[str, list[list[Part]]] = {
+    "text": [[*TEXT, finish()]],
+    "blocks that overlap": [
+        [
+            {"type": "stream-start", "warnings": []},
+            {"type": "response-metadata", "id": "r1", "modelId": "m1"},
+            {"type": "reasoning-start", "id": "1"},
+            {"type": "text-start", "id": "1", "providerMetadata": OTHER},
+            {"type": "reasoning-delta", "id": "1", "delta": "Hm, "},
+            {"type": "text-delta", "id": "1", "delta": "Yes"},
+            {"type": "reasoning-delta", "id": "1", "delta": "yes."},
+            {"type": "reasoning-end", "id": "1", "providerMetadata": SIGNED},
+            {"type": "text-end", "id": "1"},
+            *TEXT,  # the id of a block that has ended
+            finish(providerMetadata=OTHER),
+        ]
+    ],
+    "files and sources": [
+        [
+            {"type": "source", "sourceType": "url", "id": "s", "url": "https://a.b", "title": "A"},
+            {"type": "file", "mediaType": "image/png", "data": {"type": "data", "data": "iVBO"}},
+            *TEXT,
+            finish(),
+        ]
+    ],
+    "calls of tools": [
+        [
+            *TEXT,
+            {"type": "tool-input-start", "id": "c1", "toolName": "count"},
+            {"type": "tool-input-delta", "id": "c1", "delta": CALL["input"]},
+            {"type": "tool-input-end", "id": "c1"},
+            {**CALL, "providerMetadata": SIGNED},
+            {**CALL, "toolCallId": "c2", "toolName": "fails"},
+            {**CALL, "toolCallId": "c3", "toolName": "unknown"},
+            {**CALL, "toolCallId": "c4", "input": '{"wrong":1}'},
+            finish(CALLS),
+        ],
+        [*TEXT, finish()],
+    ],
+    "a tool of the provider": [
+        [
+            {**CALL, "toolName": "search", "providerExecuted": True, "dynamic": True},
+            {
+                "type": "tool-result",
+                "toolCallId": "c1",
+                "toolName": "search",
+                "result": {"found": 1},
+                "dynamic": True,
+            },
+            *TEXT,
+            finish(),
+        ]
+    ],
+    "a call that needs an approval": [
+        [{**CALL, "toolName": "ask"}, finish(CALLS)],
+    ],
+}
+BREAKS: dict[str, list[Part]] = {
+    "no end": [*TEXT, CALL],
+    "an end of no kind": [*TEXT, CALL, finish({"unified": "other"})],
+    "an end that failed": [*TEXT, CALL, finish({"unified": "error", "raw": "error"})],
+    "an error": [*TEXT, CALL, {"type": "error", "error": {"message": "secret", "status": 503}}],
+}
+SCRIPT = """
+import { generateText, isStepCount, jsonSchema, streamText } from 'ai'
+const { streaming } = await import(process.argv[1])
+const { turn: answers, way } = JSON.parse(process.argv[2])
+const runs = []
+let calls = 0
+const doStream = async () => ({ stream: ReadableStream.from(answers[calls++]) })
+const named = { specificationVersion: 'v4', provider: 'p', modelId: 'm', supportedUrls: {} }
+const model = { ...named, doStream }
+const properties = { text: { type: 'string' } }
+const validate = (value) =>
+  'text' in value ? { success: true, value } : { success: false, error: new Error('no text') }
+const inputSchema = jsonSchema({ type: 'object', properties }, { validate })
+const count = { inputSchema, execute: () => (runs.push('count'), 2) }
+const fails = { inputSchema, execute: () => { throw new Error('it failed') } }
+const tools = { count, fails, ask: { ...count, needsApproval: true } }
+const options = { prompt: 'Hello.', tools, stopWhen: isStepCount(3), onError() {} }
+const stop = new AbortController()
+const parts = []
+const use = async (part) => void parts.push(part.type)
+let result
+try {
+  if (way === 'streamText') {
+    result = streamText({ ...options, model })
+    await result.consumeStream()
+  } else {
+    result = await generateText({ ...options, model: streaming(model, stop.signal, use) })
+  }
+} catch ({ type, detail }) {
+  console.log(JSON.stringify({ type, detail, runs, calls }))
+  process.exit()
+}
+const { finalStep, responseMessages, totalUsage } = result
+const { text, finishReason, providerMetadata } = await finalStep
+const seen = { messages: await responseMessages, usage: await totalUsage, finishReason }
+// The ids of approvals are made up.
+const shown = JSON.stringify({ ...seen, text, providerMetadata, runs, calls })
+console.log(shown.replace(/"approvalId":"[\\w-]+"/g, ''))
+"""
+
+ABORTED = """
+import { generateText } from 'ai'
+const { streaming } = await import(process.argv[1])
+const stop = new AbortController()
+let isCancelled = false
+const stream = new ReadableStream({
+  start: (controller) => controller.enqueue({ type: 'text-start', id: '1' }),
+  cancel: () => (isCancelled = true),
+})
+const named = { specificationVersion: 'v4', provider: 'p', modelId: 'm', supportedUrls: {} }
+const model = streaming({ ...named, doStream: async () => ({ stream }) }, stop.signal, async () => {
+  setTimeout(() => stop.abort())
+})
+const ended = await generateText({ model, prompt: 'Hello.' }).catch(({ type }) => type)
+console.log(ended, isCancelled)
+"""
+
+
+def node(script: str, *words: str) -> str:
+    project = installed("vercel-typescript")
+    module = (project / "src" / "streaming.ts").as_uri()
+    command = [str(NODE), "--input-type=module", "-e", script, module, *words]
+    return subprocess.check_output(
+        command, cwd=project, env=clean_environment(), text=True, timeout=60
+    )
+
+
+def read(answers: list[list[Part]], way: str) -> str:
+    return node(SCRIPT, json.dumps({"turn": answers, "way": way}))
+
+
+@pytest.mark.parametrize("name", TURNS)
+def test_an_answer_is_what_stream_text_makes_of_it(name: str) -> None:
+    shown = read(TURNS[name], "streaming")
+    assert '"messages":' in shown
+    assert shown == read(TURNS[name], "streamText")
+
+
+@pytest.mark.parametrize("name", BREAKS)
+def test_an_answer_that_breaks_off_runs_no_tool_and_is_not_tried_again(name: str) -> None:
+    shown = json.loads(read([BREAKS[name]] * 3, "streaming"))
+    assert (shown["type"], shown["runs"], shown["calls"]) == ("model_failed", [], 1)
+    assert shown["detail"] == ("Error (HTTP 503)" if name == "an error" else "the stream was cut")
+
+
+def test_a_stream_is_left_when_its_turn_is_over() -> None:
+    assert node(ABORTED) == "model_failed true\n"
