@@ -92,7 +92,19 @@ BREAKS: dict[str, list[Part]] = {
     "no end": [*TEXT, CALL],
     "an end of no kind": [*TEXT, CALL, finish({"unified": "other"})],
     "an end that failed": [*TEXT, CALL, finish({"unified": "error", "raw": "error"})],
+    "an error in front of an end": [
+        *TEXT,
+        CALL,
+        {"type": "error", "error": {"error": {"message": "secret", "code": 429}}},
+        finish(CALLS),
+    ],
+    "a server that is overloaded": [{"type": "error", "error": {"message": "Overloaded"}}],
     "an error": [*TEXT, CALL, {"type": "error", "error": {"message": "secret", "status": 503}}],
+}
+DETAILS = {
+    "an error": "StreamProviderError (HTTP 503)",
+    "an error in front of an end": "StreamProviderError (HTTP 429)",
+    "a server that is overloaded": "StreamProviderError (HTTP 503)",
 }
 SCRIPT = """
 import { generateText, isStepCount, jsonSchema, streamText } from 'ai'
@@ -133,6 +145,75 @@ const seen = { messages: await responseMessages, usage: await totalUsage, finish
 const shown = JSON.stringify({ ...seen, text, providerMetadata, runs, calls })
 console.log(shown.replace(/"approvalId":"[\\w-]+"/g, ''))
 """
+
+# What a turn emits while its tools run.
+TURN = """
+import { setTimeout as sleep } from 'node:timers/promises'
+const load = (name) => import(new URL(name, process.argv[1]))
+const { Capability } = await load('./capability.ts')
+const { SETTINGS } = await load('./capabilities.ts')
+const { Turn } = await load('./contract.ts')
+const { readSettings } = await load('./settings.ts')
+const { Runtime } = await load('./runtime.ts')
+const { takeTurn } = await load('./turn.ts')
+const { ScriptedModel } = await load('../tests/scripted_model.ts')
+const seen = []
+console.error = (line) => seen.push(line.replace(/^.* WARNING/, 'WARNING'))
+const options = { steps: [[['call']], ['Done.']], emit() {}, execute: () => 2, more: {} }
+const given = new Function('seen', 'sleep', `return ${process.argv[2]}`)
+Object.assign(options, given(seen, sleep))
+class Own extends Capability {
+  prepare(_, given) {
+    const { word_count } = given.tools
+    const execute = () => options.execute()
+    given.tools = { word_count: { ...word_count, execute } }
+    Object.assign(given, options.more)
+  }
+}
+const [settings] = readSettings(SETTINGS)
+const runtime = new Runtime(settings, [new Own(settings, [])])
+runtime.model = new ScriptedModel(options.steps)
+options.stop = new AbortController()
+const emit = async (chunk) => {
+  seen.push(typeof chunk === 'string' ? chunk : (chunk.text ?? chunk.name))
+  await options.emit(chunk)
+}
+const turn = new Turn({ sessionId: 's'.repeat(40), actor: null, key: null, prompt: 'Go.', emit })
+const ended = await takeTurn(runtime, turn, options.stop.signal).catch((error) => {
+  return { reply: error.type ?? error.name }
+})
+await sleep(50)
+console.log(JSON.stringify([...seen, ended.reply]))
+"""
+EMITTED = {
+    "nothing else": ("{}", ["word_count", "2", "Done.", "Done."]),
+    "a turn that is over before its tool": (
+        "{ emit() { this.stop.abort() }, execute: () => seen.push('ran') }",
+        ["word_count", "AbortError"],
+    ),
+    "a tool that ends after its turn": (
+        "{ async execute() { this.stop.abort(); await sleep(10); return 'late' } }",
+        ["word_count", "AbortError"],
+    ),
+    "a tool that its turn ends": (
+        "{ async execute() { this.stop.abort(); await sleep(1); throw new Error('over') } }",
+        ["word_count", "AbortError"],
+    ),
+    "an emit that fails": (
+        "{ emit({ text }) { if (text) throw new TypeError('no') } }",
+        ["word_count", "2", "Done.", "model_failed"],
+    ),
+    "a callback of a capability": (
+        "{ more: { onToolExecutionEnd: () => void seen.push('theirs') } }",
+        ["word_count", "2", "theirs", "Done.", "Done."],
+    ),
+}
+
+
+def test_a_turn_emits_what_its_tools_do_and_nothing_after_it() -> None:
+    for options, emitted in EMITTED.values():
+        assert json.loads(node(TURN, options)) == emitted, options
+
 
 ABORTED = """
 import { generateText } from 'ai'
@@ -176,7 +257,7 @@ def test_an_answer_is_what_stream_text_makes_of_it(name: str) -> None:
 def test_an_answer_that_breaks_off_runs_no_tool_and_is_not_tried_again(name: str) -> None:
     shown = json.loads(read([BREAKS[name]] * 3, "streaming"))
     assert (shown["type"], shown["runs"], shown["calls"]) == ("model_failed", [], 1)
-    assert shown["detail"] == ("Error (HTTP 503)" if name == "an error" else "the stream was cut")
+    assert shown["detail"] == DETAILS.get(name, "the stream was cut")
 
 
 def test_a_stream_is_left_when_its_turn_is_over() -> None:

@@ -26,7 +26,7 @@ from tests.conformance.chat import CANARY, Chat
 from tests.conformance.prompt_cache import Usage
 from tests.conformance.provider import PATIENCE, Provider
 from tests.conformance.server import Server
-from tests.conformance.steps import Call, Hold, Refuse
+from tests.conformance.steps import HANG, Call, Hold, Refuse
 from tests.conformance.targets import TARGETS, Target, chat_completions, converse
 from tests.conformance.wires import DETAIL
 from tests.installed import NODE
@@ -409,6 +409,21 @@ def test_a_failed_turn_has_the_type_of_its_error(
         assert CANARY not in one.text
         assert DETAIL not in one.text
     assert {*lines_of(server, chat)} == {turn.trace}
+
+
+def test_a_client_that_leaves_is_no_error_of_the_model(
+    server: Server, target: Target, provider: Provider, receiver: Receiver
+) -> None:
+    chat = Chat(server, provider)
+    exchange = chat.start("Hello.", ["Well, ", HANG])
+    assert exchange.event() == ("message", "Well, ")
+    exchange.leave()
+    chat.gone("Hello.")
+    _, below = receiver.turn(chat.session)
+    # In Python the end of a turn that takes too long is the same cancellation for the AI SDK.
+    expected = ["CancelledError"] if target.name == "vercel-python" else []
+    failed = [one.attributes["error.type"] for one in below if one.failed]
+    assert sorted({*failed}) == expected
 
 
 def test_no_text_of_the_model_is_exported(

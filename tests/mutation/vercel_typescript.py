@@ -2,7 +2,7 @@
 
 from tests.mutation.fault import Fault
 
-TURN = "src/turn.ts"
+TURN, STREAMING = "src/turn.ts", "src/streaming.ts"
 RUN = "stream(runtime, Object.assign(turn, { signal: stop }), staged),\n      )"
 COMMIT = (
     "await session.commit(turn, { scope: 'agent', schema_version: '1.0', created_at: '', "
@@ -42,9 +42,10 @@ FAULTS = [
     ),
     Fault(
         "a cut stream is a turn",
-        TURN,
-        "    if (!isOver || ['interrupted', 'error'].includes(finishReason)) {",
-        "    if (false) {",
+        STREAMING,
+        "throw new AgentError('model_failed', '', 'the stream was cut')",
+        "return { finishReason: { unified: 'stop', raw: '' }, "
+        "usage: { inputTokens: {}, outputTokens: {} } } as never",
     ),
     Fault(
         "a turn that runs out of steps is a turn",
@@ -69,8 +70,8 @@ FAULTS = [
     ),
     Fault(
         "a caller reads what the model's exception says",
-        TURN,
-        "new AgentError('model_failed', '', describe(cause)",
-        "new AgentError('model_failed', String(cause), describe(cause)",
+        STREAMING,
+        "new AgentError('model_failed', '', describe(error)",
+        "new AgentError('model_failed', String(error), describe(error)",
     ),
 ]

@@ -1,7 +1,7 @@
 // The answers of a model as they come. `streamText` would hand each part through a chain of web
 // streams, which takes longer than all else in a turn; `generateText` waits for whole answers.
 
-import { type LanguageModel, wrapLanguageModel } from 'ai'
+import { gateway, type LanguageModel, StreamProviderError, wrapLanguageModel } from 'ai'
 
 import { AgentError } from './contract.ts'
 import { describe } from './log.ts'
@@ -17,7 +17,7 @@ export type Part = Streamed['stream'] extends ReadableStream<infer Part> ? Part 
  * Return a model for `generateText` that reads its answers from their streams.
  *
  * `use` gets each part in order, and the next one is read when it is done. An answer that breaks
- * off is an AgentError: the SDK does not try again, and runs none of its tools.
+ * off is an AgentError, as is a turn that is over: the SDK does not try again, and runs no tools.
  */
 export function streaming(
   model: LanguageModel,
@@ -30,24 +30,43 @@ export function streaming(
     const reader = stream.getReader()
     const cancel = () => void reader.cancel().catch(() => {})
     stop.addEventListener('abort', cancel) // a model may not look at its signal
+    if (stop.aborted) cancel()
     try {
       for (let next = await reader.read(); !next.done; next = await reader.read()) {
         stop.throwIfAborted()
         answer.add(next.value)
         await use(next.value)
       }
+      stop.throwIfAborted()
     } catch (error) {
-      if (error instanceof AgentError) throw error
-      throw new AgentError('model_failed', '', describe(error), { cause: error })
+      throw asAgentError(error)
     } finally {
+      stop.removeEventListener('abort', cancel)
       cancel()
     }
     const { content, warnings } = answer
     const response = { ...about.response, ...answer.metadata }
     return { ...about, ...answer.end(), content, warnings, response }
   }
-  // For the SDK a model could also be a name, which no `buildModel` returns.
-  return wrapLanguageModel({ model: model as Model, middleware: { wrapGenerate } })
+  const named = typeof model === 'string' ? gateway(model) : (model as Model)
+  return wrapLanguageModel({ model: named, middleware: { wrapGenerate } })
+}
+
+/** Return the AgentError that an error is or wraps, as of a hook or a model; or `model_failed`. */
+export function asAgentError(error: unknown): AgentError {
+  let inner = error
+  while (inner instanceof Error && !(inner instanceof AgentError)) inner = inner.cause
+  if (inner instanceof AgentError) return inner
+  return new AgentError('model_failed', '', describe(error), { cause: error })
+}
+
+/** Return what a provider sends as an error as one, with the HTTP status that it names. */
+function asError(sent: unknown): Error {
+  if (sent instanceof Error) return sent
+  const outer = Object(sent)
+  const { message = '', type, code, status = code, statusCode = status } = outer.error ?? outer
+  const number = /overloaded/i.test(message) ? 503 : Number(statusCode)
+  return new StreamProviderError({ message, type, code, ...(number && { statusCode: number }) })
 }
 
 /** An answer, put together from its parts. */
@@ -64,7 +83,7 @@ class Answer {
         this.warnings = part.warnings
         break
       case 'response-metadata':
-        this.metadata = part
+        this.metadata = { ...this.metadata, ...part }
         break
       case 'text-start':
       case 'text-delta':
@@ -89,7 +108,7 @@ class Answer {
         this.#finish = part
         break
       case 'error':
-        throw part.error instanceof Error ? part.error : Object.assign(new Error(), part.error)
+        throw asError(part.error)
     }
   }
 

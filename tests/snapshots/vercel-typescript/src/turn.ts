@@ -1,16 +1,16 @@
 // One turn as a transaction: stage a copy of the session, stream the reply, commit at the end.
 
 import { asSchema, generateText, isStepCount, RetryError } from 'ai'
-import type { ModelMessage, Tool, ToolSet } from 'ai'
-import type { TypedToolCall, TypedToolError, TypedToolResult } from 'ai'
+import type { ModelMessage, StepResult, Tool, ToolSet } from 'ai'
 
 import * as own from './agent.ts'
+import type { Options } from './capability.ts'
 import { AgentError, isBlank, type Turn } from './contract.ts'
 import { withinTime } from './deadline.ts'
 import { describe, log } from './log.ts'
 import type { Runtime } from './runtime.ts'
 import type { LastTurn } from './sessions.ts'
-import { type Part, streaming } from './streaming.ts'
+import { asAgentError, type Part, streaming } from './streaming.ts'
 
 // The parts that only their own turn needs.
 const PASSING = /^(reasoning|tool-approval)/
@@ -19,7 +19,9 @@ const PASSING = /^(reasoning|tool-approval)/
 const SCHEMAS = new WeakMap<object, ReturnType<typeof asSchema>>()
 
 type Stored = { type: string; text: string; providerOptions?: unknown }
-type Output = TypedToolCall<ToolSet> | TypedToolError<ToolSet> | TypedToolResult<ToolSet>
+type Output = { toolCallId: string; toolName: string; output?: unknown; error?: unknown }
+type Call = Parameters<typeof generateText>[0]
+type TurnOptions = Options & Pick<Call, 'prepareStep' | 'onToolExecutionEnd'>
 
 /** A tool with its name, as capabilities add it. */
 export type NamedTool = [name: string, tool: Tool]
@@ -85,19 +87,31 @@ async function stream(
   staged: ModelMessage[],
 ): Promise<ModelMessage[]> {
   const stop = turn.signal
+  const options = runtime.prepare(turn) as TurnOptions
+  const failures: unknown[] = [] // of a callback: the SDK drops what it throws
   let size = 0
   const use = async (part: Part) => {
-    if (part.type !== 'text-delta' && part.type !== 'tool-input-delta') return
-    size += Buffer.byteLength(part.delta)
-    const isTooLong = size > runtime.settings.maxReplyBytes
-    if (isTooLong) throw new AgentError('reply_incomplete', '', 'MAX_REPLY_BYTES')
+    if (part.type === 'text-delta' || part.type === 'tool-input-delta') {
+      size += Buffer.byteLength(part.delta)
+      const isTooLong = size > runtime.settings.maxReplyBytes
+      if (isTooLong) throw new AgentError('reply_incomplete', '', 'MAX_REPLY_BYTES')
+    }
     if (part.type === 'text-delta') {
       const chunk = part.delta.toWellFormed()
       turn.reply += chunk
       if (chunk) await turn.emit(chunk)
+    } else if (part.type === 'tool-call') {
+      await turn.emit({ id: part.toolCallId, name: part.toolName, input: parsed(part.input) })
+    } else if (part.type === 'tool-result') {
+      const { toolCallId, toolName, result, isError } = part // of a tool that the provider has run
+      const output = isError ? { error: result } : { output: result }
+      await emitOutput(turn, options.tools, { toolCallId, toolName, ...output })
+    } else if (part.type === 'finish') {
+      turn.inputTokens += part.usage.inputTokens.total ?? 0
+      turn.cachedTokens += part.usage.inputTokens.cacheRead ?? 0
+      turn.outputTokens += part.usage.outputTokens.total ?? 0
     }
   }
-  const { model, ...options } = runtime.prepare(turn)
   try {
     const { finalStep, responseMessages } = await generateText({
       instructions: own.SYSTEM_PROMPT,
@@ -105,29 +119,25 @@ async function stream(
       messages: staged,
       maxRetries: 2, // only before the first chunk
       stopWhen: [isStepCount(runtime.settings.maxSteps), endedBadly],
-      // Committed messages are already sanitized.
-      prepareStep: ({ messages: all }) => ({
-        messages: [...all.slice(0, staged.length), ...sanitized(all.slice(staged.length))],
-      }),
       abortSignal: stop,
-      onLanguageModelCallEnd: async ({ usage, content }) => {
-        turn.inputTokens += usage.inputTokens ?? 0
-        turn.cachedTokens += usage.inputTokenDetails.cacheReadTokens ?? 0
-        turn.outputTokens += usage.outputTokens ?? 0
-        for (const part of content) {
-          if (part.type === 'tool-call') {
-            const { toolCallId: id, toolName: name, input } = part
-            await turn.emit({ id, name, input })
-            if (part.invalid) await emitOutput(turn, options.tools, part)
-          } else if (part.type === 'tool-result' || part.type === 'tool-error') {
-            await emitOutput(turn, options.tools, part) // of a tool that the provider has run
-          }
-        }
-      },
-      onToolExecutionEnd: ({ toolOutput }) => emitOutput(turn, options.tools, toolOutput),
       ...options,
-      model: streaming(model, stop, use),
+      model: streaming(options.model, stop, use),
+      prepareStep: async (step) => {
+        await emitInvalid(turn, options.tools, step.steps.at(-1))
+        const all = step.messages // those that are committed are sanitized
+        const messages = [...all.slice(0, staged.length), ...sanitized(all.slice(staged.length))]
+        const more = await options.prepareStep?.(step)
+        const model = more?.model && { model: streaming(more.model, stop, use) }
+        return { messages, ...more, ...model }
+      },
+      onToolExecutionEnd: async (event) => {
+        const emitted = emitOutput(turn, options.tools, event.toolOutput)
+        await emitted.catch((error) => failures.push(error))
+        await options.onToolExecutionEnd?.(event)
+      },
     })
+    if (failures.length > 0) throw failures[0]
+    await emitInvalid(turn, options.tools, finalStep)
     const { finishReason, rawFinishReason, text, toolCalls, content } = finalStep
     for (const part of content) {
       if (part.type !== 'tool-approval-request' || part.isAutomatic) continue
@@ -143,28 +153,45 @@ async function stream(
     return responseMessages
   } catch (error) {
     const cause = RetryError.isInstance(error) ? error.lastError : error
-    // The SDK wraps an AgentError that a hook or the model threw.
-    let inner = cause
-    while (inner instanceof Error && !(inner instanceof AgentError)) inner = inner.cause
-    if (inner instanceof AgentError) throw inner
-    throw new AgentError('model_failed', '', describe(cause), { cause })
+    throw asAgentError(cause)
   }
 }
 
 /** Emit what a tool returned, or why it failed, which is logged, too. */
-async function emitOutput(turn: Turn, tools: object, output: Output): Promise<void> {
-  const { toolCallId: id, toolName } = output
-  if (output.type === 'tool-result') {
-    const value: unknown = output.output
-    const text = typeof value === 'string' ? value : JSON.stringify(value ?? null)
+async function emitOutput(turn: Turn, tools: object, result: Output): Promise<void> {
+  if (turn.signal.aborted) return // a tool may end after its turn
+  const { toolCallId: id, toolName, output, error } = result
+  if (!('error' in result)) {
+    const text = typeof output === 'string' ? output : JSON.stringify(output ?? null)
     return turn.emit({ id, text, isError: false })
   }
-  const { error } = output
-  const isInvalid = output.type === 'tool-call'
-  await turn.emit({ id, text: isInvalid ? (error as Error).message : String(error), isError: true })
+  await turn.emit({ id, text: String(error), isError: true })
+  logFailure(tools, toolName, describe(error))
+}
+
+/** Emit why no tool takes a call of a step; the SDK tells the model. */
+async function emitInvalid(turn: Turn, tools: object, step?: StepResult<ToolSet>): Promise<void> {
+  for (const call of step?.toolCalls ?? []) {
+    if (!call.invalid || call.providerExecuted) continue
+    const text = (call.error as Error).message
+    await turn.emit({ id: call.toolCallId, text, isError: true })
+    logFailure(tools, call.toolName, 'invalid call')
+  }
+}
+
+function logFailure(tools: object, toolName: string, kind: string): void {
   // A name that the model made up is not logged.
   const name = Object.hasOwn(tools, toolName) ? toolName : 'that does not exist'
-  log('WARNING', `tool ${name}: ${isInvalid ? 'invalid call' : describe(error)}`)
+  log('WARNING', `tool ${name}: ${kind}`)
+}
+
+/** Return the arguments of a call; the text, if it is no JSON. */
+function parsed(input: string): unknown {
+  try {
+    return JSON.parse(input || '{}')
+  } catch {
+    return input
+  }
 }
 
 /** Whether the last step ended badly, so that a further one is pointless. */

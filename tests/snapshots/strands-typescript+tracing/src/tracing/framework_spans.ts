@@ -2,6 +2,7 @@
 
 import type { Attributes, Context, Span, SpanOptions, Tracer } from '@opentelemetry/api'
 
+import { AgentError, RUNNING } from '../contract.ts'
 import { ToolNames } from './adapter.ts'
 import type { Metrics } from './metrics.ts'
 
@@ -40,10 +41,13 @@ export function adapt(tracer: Tracer, agent: string, metrics: Metrics, hasConten
     const own: Partial<Span> = {
       setAttributes,
       setAttribute: (key, value) => setAttributes({ [key]: value }),
-      setStatus: ({ code, message }) =>
-        setStatus(hasContent && message !== undefined ? { code, message } : { code }),
+      setStatus: ({ code, message }) => {
+        if (hasLeft()) return span
+        return setStatus(hasContent && message !== undefined ? { code, message } : { code })
+      },
       addEvent: (...event) => (hasContent ? addEvent(...event) : span),
       recordException: (error, time) => {
+        if (hasLeft()) return
         setAttributes({ 'error.type': Object(error).constructor.name })
         if (hasContent) recordException(error, time)
       },
@@ -54,6 +58,12 @@ export function adapt(tracer: Tracer, agent: string, metrics: Metrics, hasConten
     }
     return rename(Object.assign(span, own), agent, facts)
   }
+}
+
+/** Whether the caller of the running turn has left: that its calls end is no error of theirs. */
+function hasLeft(): boolean {
+  const { aborted, reason } = RUNNING.getStore()?.signal ?? {}
+  return aborted === true && !(reason instanceof AgentError)
 }
 
 /** Return the attributes that a span may have, and note them in `facts`. */
