@@ -56,12 +56,6 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         )
 
 
-def pytest_configure(config: pytest.Config) -> None:
-    line = f"about(what): whose code a test tries, one of {', '.join(USUAL)}: see targets.USUAL"
-    config.addinivalue_line("markers", line)
-    config.addinivalue_line("markers", "stored: only where a store has the sessions")
-
-
 def marks_of(target: Target, usual: set[str]) -> list[pytest.MarkDecorator]:
     """When a target is tried: every day, in the usual run, or in the full one only."""
     if target == TARGETS[0]:
