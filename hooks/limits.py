@@ -25,8 +25,8 @@ MORE_LINES = {
     "agentcore": {"python": 350, "typescript": 350},
     "kubernetes": {"python": 390, "typescript": 390},
     "container": {"python": 140, "typescript": 140},
-    # Raised by metrics, and by the names of the conventions in spans.
-    "tracing": {"python": 365, "typescript": 375},
+    # Raised by metrics, by the names of the conventions in spans, and by callers who leave.
+    "tracing": {"python": 365, "typescript": 385},
     "auth": {"python": 560, "typescript": 560},
     "approval": {"python": 370, "typescript": 370},
     "compaction": {"python": 460, "typescript": 490},

@@ -160,8 +160,8 @@ const { ScriptedModel } = await load('../tests/scripted_model.ts')
 const seen = []
 console.error = (line) => seen.push(line.replace(/^.* WARNING/, 'WARNING'))
 const options = { steps: [[['call']], ['Done.']], emit() {}, execute: () => 2, more: {} }
-const given = new Function('seen', 'sleep', `return ${process.argv[2]}`)
-Object.assign(options, given(seen, sleep))
+const given = new Function('seen', 'sleep', 'Model', `return ${process.argv[2]}`)
+Object.assign(options, given(seen, sleep, ScriptedModel))
 class Own extends Capability {
   prepare(_, given) {
     const { word_count } = given.tools
@@ -174,13 +174,15 @@ const [settings] = readSettings(SETTINGS)
 const runtime = new Runtime(settings, [new Own(settings, [])])
 runtime.model = new ScriptedModel(options.steps)
 options.stop = new AbortController()
+const languageModel = (name) => name === 'named' && new ScriptedModel([['Named.']])
+globalThis.AI_SDK_DEFAULT_PROVIDER = { languageModel }
 const emit = async (chunk) => {
   seen.push(typeof chunk === 'string' ? chunk : (chunk.text ?? chunk.name))
   await options.emit(chunk)
 }
 const turn = new Turn({ sessionId: 's'.repeat(40), actor: null, key: null, prompt: 'Go.', emit })
 const ended = await takeTurn(runtime, turn, options.stop.signal).catch((error) => {
-  return { reply: error.type ?? error.name }
+  return { reply: [error.type ?? error.name, error.detail].filter(Boolean).join(': ') }
 })
 await sleep(50)
 console.log(JSON.stringify([...seen, ended.reply]))
@@ -201,8 +203,13 @@ EMITTED = {
     ),
     "an emit that fails": (
         "{ emit({ text }) { if (text) throw new TypeError('no') } }",
-        ["word_count", "2", "Done.", "model_failed"],
+        ["word_count", "2", "Done.", "model_failed: TypeError"],
     ),
+    "a model of a capability for each step": (
+        "{ more: { prepareStep: () => ({ model: new Model([['Theirs.']]) }) } }",
+        ["Theirs.", "Theirs."],
+    ),
+    "the name of a model": ("{ more: { model: 'named' } }", ["Named.", "Named."]),
     "a callback of a capability": (
         "{ more: { onToolExecutionEnd: () => void seen.push('theirs') } }",
         ["word_count", "2", "theirs", "Done.", "Done."],

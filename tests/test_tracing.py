@@ -426,6 +426,17 @@ def test_a_client_that_leaves_is_no_error_of_the_model(
     assert sorted({*failed}) == expected
 
 
+def test_a_model_call_that_takes_too_long_is_an_error_where_the_sdk_knows(
+    start: Any, target: Target, provider: Provider, receiver: Receiver
+) -> None:
+    settings = {"OTEL_EXPORTER_OTLP_ENDPOINT": receiver.origin, "TURN_TIMEOUT_SECONDS": "1"}
+    chat = Chat(start(**settings), provider)
+    chat.start("Hello.", ["Well, ", HANG]).reply()
+    turn, below = receiver.turn(chat.session)
+    assert turn.attributes["error.type"] == "turn_timeout"
+    assert any(one.failed for one in below) == target.name.startswith("vercel")
+
+
 def test_no_text_of_the_model_is_exported(
     server: Server, provider: Provider, receiver: Receiver
 ) -> None:

@@ -8,9 +8,10 @@ import type { Options } from './capability.ts'
 import { AgentError, isBlank, type Turn } from './contract.ts'
 import { withinTime } from './deadline.ts'
 import { describe, log } from './log.ts'
+import type { Part } from './offline_model.ts'
 import type { Runtime } from './runtime.ts'
 import type { LastTurn } from './sessions.ts'
-import { asAgentError, type Part, streaming } from './streaming.ts'
+import { modelError, streaming } from './streaming.ts'
 
 // The parts that only their own turn needs.
 const PASSING = /^(reasoning|tool-approval)/
@@ -18,7 +19,7 @@ const PASSING = /^(reasoning|tool-approval)/
 // The SDK would make the JSON Schema of each tool anew for each call of the model.
 const SCHEMAS = new WeakMap<object, ReturnType<typeof asSchema>>()
 
-type Stored = { type: string; text: string; providerOptions?: unknown }
+type Item = { type: string; text: string; providerOptions?: unknown }
 type Output = { toolCallId: string; toolName: string; output?: unknown; error?: unknown }
 type Call = Parameters<typeof generateText>[0]
 type TurnOptions = Options & Pick<Call, 'prepareStep' | 'onToolExecutionEnd'>
@@ -90,7 +91,7 @@ async function stream(
   const options = runtime.prepare(turn) as TurnOptions
   const failures: unknown[] = [] // of a callback: the SDK drops what it throws
   let size = 0
-  const use = async (part: Part) => {
+  const onPart = async (part: Part) => {
     if (part.type === 'text-delta' || part.type === 'tool-input-delta') {
       size += Buffer.byteLength(part.delta)
       const isTooLong = size > runtime.settings.maxReplyBytes
@@ -121,13 +122,13 @@ async function stream(
       stopWhen: [isStepCount(runtime.settings.maxSteps), endedBadly],
       abortSignal: stop,
       ...options,
-      model: streaming(options.model, stop, use),
+      model: streaming(options.model, stop, onPart),
       prepareStep: async (step) => {
         await emitInvalid(turn, options.tools, step.steps.at(-1))
         const all = step.messages // those that are committed are sanitized
         const messages = [...all.slice(0, staged.length), ...sanitized(all.slice(staged.length))]
         const more = await options.prepareStep?.(step)
-        const model = more?.model && { model: streaming(more.model, stop, use) }
+        const model = more?.model && { model: streaming(more.model, stop, onPart) }
         return { messages, ...more, ...model }
       },
       onToolExecutionEnd: async (event) => {
@@ -152,8 +153,7 @@ async function stream(
     if (isBlank(text)) throw new AgentError('empty_reply')
     return responseMessages
   } catch (error) {
-    const cause = RetryError.isInstance(error) ? error.lastError : error
-    throw asAgentError(cause)
+    throw modelError(RetryError.isInstance(error) ? error.lastError : error)
   }
 }
 
@@ -173,8 +173,7 @@ async function emitOutput(turn: Turn, tools: object, result: Output): Promise<vo
 async function emitInvalid(turn: Turn, tools: object, step?: StepResult<ToolSet>): Promise<void> {
   for (const call of step?.toolCalls ?? []) {
     if (!call.invalid || call.providerExecuted) continue
-    const text = (call.error as Error).message
-    await turn.emit({ id: call.toolCallId, text, isError: true })
+    await turn.emit({ id: call.toolCallId, text: (call.error as Error).message, isError: true })
     logFailure(tools, call.toolName, 'invalid call')
   }
 }
@@ -206,9 +205,7 @@ function sanitized(messages: ModelMessage[]): ModelMessage[] {
   )
   for (const copy of copies) {
     if (typeof copy.content === 'string') continue
-    copy.content = copy.content.filter(
-      ({ type, text }: Stored) => type !== 'text' || !isBlank(text),
-    )
+    copy.content = copy.content.filter(({ type, text }: Item) => type !== 'text' || !isBlank(text))
   }
   return copies
 }
@@ -217,7 +214,7 @@ function sanitized(messages: ModelMessage[]): ModelMessage[] {
 function selfContained(messages: ModelMessage[]): ModelMessage[] {
   return sanitized(messages).flatMap((message) => {
     if (typeof message.content === 'string') return [message]
-    const lasting = (message.content as Stored[]).filter(({ type }) => !PASSING.test(type))
+    const lasting = (message.content as Item[]).filter(({ type }) => !PASSING.test(type))
     for (const part of lasting) delete part.providerOptions
     return lasting.length > 0 ? [{ ...message, content: lasting } as ModelMessage] : []
   })

@@ -1,28 +1,28 @@
-// The answers of a model as they come. `streamText` would hand each part through a chain of web
-// streams, which takes longer than all else in a turn; `generateText` waits for whole answers.
+// Reads the answers of a model as they come, for `generateText`: `streamText` would hand each part
+// through a chain of web streams, which takes longer than all else in a turn.
 
 import { gateway, type LanguageModel, StreamProviderError, wrapLanguageModel } from 'ai'
 
 import { AgentError } from './contract.ts'
 import { describe } from './log.ts'
+import type { Part } from './offline_model.ts'
 
 type Model = Extract<LanguageModel, { specificationVersion: 'v4' }>
 type Streamed = Awaited<ReturnType<Model['doStream']>>
 type Content = Awaited<ReturnType<Model['doGenerate']>>['content'][number]
 type Block = Extract<Content, { type: 'text' | 'reasoning' }>
 type BlockPart = Extract<Part, { type: `${Block['type']}-${'start' | 'delta' | 'end'}` }>
-export type Part = Streamed['stream'] extends ReadableStream<infer Part> ? Part : never
 
 /**
  * Return a model for `generateText` that reads its answers from their streams.
  *
- * `use` gets each part in order, and the next one is read when it is done. An answer that breaks
+ * `onPart` gets each part in order, and the next one is read when it is done. An answer that breaks
  * off is an AgentError, as is a turn that is over: the SDK does not try again, and runs no tools.
  */
 export function streaming(
   model: LanguageModel,
   stop: AbortSignal,
-  use: (part: Part) => Promise<void>,
+  onPart: (part: Part) => Promise<void>,
 ): LanguageModel {
   const wrapGenerate = async ({ doStream }: { doStream: () => PromiseLike<Streamed> }) => {
     const { stream, ...about } = await doStream()
@@ -35,11 +35,11 @@ export function streaming(
       for (let next = await reader.read(); !next.done; next = await reader.read()) {
         stop.throwIfAborted()
         answer.add(next.value)
-        await use(next.value)
+        await onPart(next.value)
       }
       stop.throwIfAborted()
     } catch (error) {
-      throw asAgentError(error)
+      throw modelError(error)
     } finally {
       stop.removeEventListener('abort', cancel)
       cancel()
@@ -48,12 +48,13 @@ export function streaming(
     const response = { ...about.response, ...answer.metadata }
     return { ...about, ...answer.end(), content, warnings, response }
   }
-  const named = typeof model === 'string' ? gateway(model) : (model as Model)
-  return wrapLanguageModel({ model: named, middleware: { wrapGenerate } })
+  const provider = globalThis.AI_SDK_DEFAULT_PROVIDER ?? gateway // as the SDK finds a named model
+  const found = typeof model === 'string' ? provider.languageModel(model) : model
+  return wrapLanguageModel({ model: found, middleware: { wrapGenerate } })
 }
 
 /** Return the AgentError that an error is or wraps, as of a hook or a model; or `model_failed`. */
-export function asAgentError(error: unknown): AgentError {
+export function modelError(error: unknown): AgentError {
   let inner = error
   while (inner instanceof Error && !(inner instanceof AgentError)) inner = inner.cause
   if (inner instanceof AgentError) return inner
@@ -66,7 +67,12 @@ function asError(sent: unknown): Error {
   const outer = Object(sent)
   const { message = '', type, code, status = code, statusCode = status } = outer.error ?? outer
   const number = /overloaded/i.test(message) ? 503 : Number(statusCode)
-  return new StreamProviderError({ message, type, code, ...(number && { statusCode: number }) })
+  return new StreamProviderError({
+    message,
+    type,
+    code,
+    ...(number >= 400 && { statusCode: number }),
+  })
 }
 
 /** An answer, put together from its parts. */
