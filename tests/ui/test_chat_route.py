@@ -26,7 +26,7 @@ from tests.conformance.conftest import (
 from tests.conformance.provider import Provider
 from tests.conformance.server import Fleet, Server
 from tests.conformance.steps import CUT, HANG, Call, Hold, Refuse
-from tests.conformance.targets import SHARED, TARGETS, USUAL, Target
+from tests.conformance.targets import SHARED, TARGETS, USUAL, Target, with_own_agent
 from tests.conformance.test_access import OPEN
 from tests.installed import NODE, packages
 from tests.memory.agents import Home as MemoryHome
@@ -115,6 +115,22 @@ def test_a_conversation_with_tools_and_its_history(page: Page, provider: Provide
     assert [one["id"] for one in history] == [one["id"] for one in two["messages"]]
     assert history[3]["id"] == two["read"]["id"]
     assert len({message["id"] for message in history}) == 4
+
+
+@EACH
+def test_a_page_gets_no_bytes_of_an_image_that_a_tool_answers_with(
+    target: Target, provider: Provider, tmp_path: Path
+) -> None:
+    fleet, prompt = Fleet(with_own_agent(target), tmp_path, provider.origin), unique("photo")
+    provider.script(prompt, [Call("photo", {})], ["A gif."])
+    try:
+        told, loaded = Page(fleet.shared()).act(send(prompt), LOAD)
+    finally:
+        fleet.stop()
+    live, stored = (it["parts"][0]["output"] for it in (told["read"], loaded["messages"][1]))
+    # A tool of the AI SDK in TypeScript answers with JSON; what the model gets of it is its own.
+    assert live == stored
+    assert target.name == "vercel-typescript" or live == "[image]\na photo"
 
 
 @EACH

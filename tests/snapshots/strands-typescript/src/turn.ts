@@ -3,7 +3,7 @@
 import { AfterToolCallEvent, Agent, configureLogging, MaxTokensError } from '@strands-agents/sdk'
 import { Message, NullConversationManager, type Tool } from '@strands-agents/sdk'
 import type { InterruptResponseContent, InterventionHandler } from '@strands-agents/sdk'
-import type { JSONValue, MessageData } from '@strands-agents/sdk'
+import type { JSONValue, MessageData, ToolResultContent } from '@strands-agents/sdk'
 
 import * as own from './agent.ts'
 import { AgentError, isBlank, type ToolCall, type ToolResult, type Turn } from './contract.ts'
@@ -158,8 +158,14 @@ export function* toolsOf({ content }: Pick<Message, 'content'>): Generator<ToolC
     if (block.type === 'toolUseBlock') {
       yield { id: block.toolUseId, name: block.name, input: block.input }
     } else if (block.type === 'toolResultBlock') {
-      const texts = block.content.map((part) => ('text' in part ? part.text : JSON.stringify(part)))
-      yield { id: block.toolUseId, text: texts.join('\n'), isError: block.status === 'error' }
+      const text = block.content.map(textOf).join('\n')
+      yield { id: block.toolUseId, text, isError: block.status === 'error' }
     }
   }
+}
+
+/** Return a part of a result as text; of a file its kind, as in `[image]`. */
+function textOf(part: ToolResultContent): string {
+  if (part.type === 'textBlock') return part.text
+  return part.type === 'jsonBlock' ? JSON.stringify(part) : `[${part.type.replace('Block', '')}]`
 }

@@ -135,10 +135,15 @@ def tools_of(content: list[Any]) -> Iterator[ToolCall | ToolResult]:
         if call := block.get("toolUse"):
             yield ToolCall(call["toolUseId"], call["name"], call["input"])
         if done := block.get("toolResult"):
-            parts = done["content"]
-            texts = [part.get("text") or json.dumps(part, default=str) for part in parts]
-            is_error = done["status"] == "error"
-            yield ToolResult(done["toolUseId"], "\n".join(texts), is_error)
+            text = "\n".join(map(_text_of, done["content"]))
+            yield ToolResult(done["toolUseId"], text, done["status"] == "error")
+
+
+def _text_of(part: dict[str, Any]) -> str:
+    """Return a part of a result as text; of a file its kind, as in `[image]`."""
+    if "text" in part:
+        return str(part["text"])
+    return json.dumps(part, default=str) if "json" in part else f"[{', '.join(part)}]"
 
 
 def _size(event: dict[str, Any]) -> int:

@@ -142,9 +142,7 @@ class TurnAgent(ai.Agent):
         if result.exception is not None:  # a name that the model made up is not logged
             log.warning("tool %s: %s", name, describe(result.exception))
         for part in result.results:
-            done = part.result
-            text = done if isinstance(done, str) else json.dumps(done, default=str)
-            await self.turn.emit(ToolResult(part.tool_call_id, text, part.is_error))
+            await self.turn.emit(as_tool_result(part))
         return result
 
 
@@ -156,6 +154,20 @@ def describe_tools(tools: list[Any]) -> list[tuple[str, str]]:
 def as_tool_call(call: CallPart) -> ToolCall:
     """Return a call of the SDK as one of the contract."""
     return ToolCall(call.tool_call_id, call.tool_name, json.loads(call.tool_args))
+
+
+def as_tool_result(part: ai.messages.ToolResultPart) -> ToolResult:
+    """Return a result of the SDK as one of the contract; of a file its kind, as in `[image]`."""
+    done = part.result
+    if isinstance(done, ai.messages.ContentOutput):
+        done = "\n".join(map(_text_of, done.value))
+    text = done if isinstance(done, str) else json.dumps(done, default=str)
+    return ToolResult(part.tool_call_id, text, part.is_error)
+
+
+def _text_of(part: ai.messages.TextPart | ai.messages.FilePart) -> str:
+    is_text = isinstance(part, ai.messages.TextPart)
+    return part.text if is_text else f"[{part.media_type.partition('/')[0]}]"
 
 
 def _check(message: Message, reason: str | None, history: list[Message]) -> list[CallPart]:

@@ -5,7 +5,8 @@ from typing import Any
 
 import ai
 
-from .contract import Chunk, ToolCall, ToolResult
+from .contract import Chunk, ToolCall
+from .turn import as_tool_result
 
 
 def read_turns(messages: list[Any]) -> list[tuple[str, list[Chunk]]]:
@@ -26,9 +27,7 @@ def _chunks(part: ai.messages.Part) -> list[Chunk]:
     if isinstance(part, ai.messages.ToolCallPart):
         return [ToolCall(part.tool_call_id, part.tool_name, _read(part.tool_args))]
     if isinstance(part, ai.messages.ToolResultPart):
-        done = part.result
-        text = done if isinstance(done, str) else json.dumps(done, default=str)
-        return [ToolResult(part.tool_call_id, text, part.is_error)]
+        return [as_tool_result(part)]
     return []
 
 

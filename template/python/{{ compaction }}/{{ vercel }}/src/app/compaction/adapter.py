@@ -1,12 +1,11 @@
 """Messages of the AI SDK as a summary needs them."""
 
-import json
 from collections.abc import Iterable, Iterator
 from typing import Any
 
 import ai
 
-from ..contract import ToolCall, ToolResult
+from ..turn import as_tool_call, as_tool_result
 from .summary import Said
 
 
@@ -17,12 +16,9 @@ def read(messages: Iterable[Any]) -> Iterator[Said]:
             if isinstance(part, ai.messages.TextPart):
                 yield message.role, part.text
             elif isinstance(part, ai.messages.ToolCallPart):
-                call = ToolCall(part.tool_call_id, part.tool_name, json.loads(part.tool_args))
-                yield message.role, call
+                yield message.role, as_tool_call(part)
             elif isinstance(part, ai.messages.ToolResultPart):
-                done = part.result
-                text = done if isinstance(done, str) else json.dumps(done, default=str)
-                yield message.role, ToolResult(part.tool_call_id, text, part.is_error)
+                yield message.role, as_tool_result(part)
 
 
 def write(texts: Iterable[tuple[str, str]]) -> list[Any]:

@@ -8,6 +8,7 @@ import ai
 from ai import events
 
 from ..offline_model import Offline
+from ..turn import as_tool_result
 
 
 def names_of(tools: Iterable[Any]) -> set[str]:
@@ -66,10 +67,9 @@ def turns_of(messages: list[Any]) -> list[dict[str, Any]]:
             calls[use.tool_call_id] = call
             turns[-1]["calls"].append(call)
         for done in message.tool_results:
-            result = done.result
-            text = result if isinstance(result, str) else json.dumps(result, default=str)
             if done.tool_call_id in calls:
-                calls[done.tool_call_id] |= {"answer": text, "failed": done.is_error}
+                answer = as_tool_result(done).text
+                calls[done.tool_call_id] |= {"answer": answer, "failed": done.is_error}
         if message.role == "assistant" and turns:
             turns[-1]["reply"] += message.text
     return turns
