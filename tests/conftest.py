@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import signal
 import sys
@@ -61,12 +62,15 @@ FIRST = (
 
 SAMPLES = [{"strands-python", "vercel-typescript"}, {"vercel-python", "strands-typescript"}]
 
-# Modules of tests that take long, of which the usual run has one language for each test.
+# Tests of what an answer adds, and others that take long: the usual run has each in one language.
 HALVED = (
-    *(f"stores/test_{name}" for name in ("commands", "copy", "faults", "kills", "swap")),
-    *("memory/test_commands", "conformance/test_connections", "evals/"),
-    *("ui/test_chat_route", "ui/test_page", "ui/test_taken_back"),
+    *("auth/", "bedrock/", "deploy/", "evals/", "mcp/", "memory/", "stores/", "test_tracing"),
+    *(f"conformance/test_{name}" for name in ("compaction", "fallback", "guardrails", "waiting")),
+    *("conformance/test_connections", "conformance/test_prompt_cache", "test_versions"),
+    *("ui/test_chat_route", "ui/test_page", "ui/test_taken_back", "updates/test_matrix"),
 )
+# A row of conformance whose sessions live in a store; all others have the same tests.
+STORED = re.compile(r"-(python|typescript)-(valkey|s3|custom)")
 
 Render = Callable[..., Path]
 Rendered = Callable[[str], Path]
@@ -132,12 +136,13 @@ def sample(items: list[pytest.Item]) -> None:
 
 
 def halve(items: list[pytest.Item]) -> None:
-    """Of a test in HALVED that both languages have, mark the rows of one language as full."""
+    """Mark rows of one language as full where both have a test: in HALVED, and with a store."""
     tests: dict[str, dict[str, list[pytest.Item]]] = defaultdict(lambda: defaultdict(list))
     for item, target in usual_rows(items):
-        if item.nodeid.removeprefix("tests/").startswith(HALVED):
-            language = target.partition("-")[2]
-            tests[item.nodeid.partition("[")[0]][language].append(item)
+        test, _, row = item.nodeid.partition("[")
+        is_stored = STORED.search(row) is not None
+        if is_stored or test.removeprefix("tests/").startswith(HALVED):
+            tests[f"{test} {is_stored}"][target.partition("-")[2]].append(item)
     for test, rows in tests.items():
         if len(rows) == 2:
             for item in rows[sorted(rows)[crc32(test.encode()) % 2]]:

@@ -166,8 +166,9 @@ def as_tool_result(part: ai.messages.ToolResultPart) -> ToolResult:
 
 
 def _text_of(part: ai.messages.TextPart | ai.messages.FilePart) -> str:
-    is_text = isinstance(part, ai.messages.TextPart)
-    return part.text if is_text else f"[{part.media_type.partition('/')[0]}]"
+    if isinstance(part, ai.messages.TextPart):
+        return part.text
+    return f"[{part.media_type.partition('/')[0]}]"
 
 
 def _check(message: Message, reason: str | None, history: list[Message]) -> list[CallPart]:
