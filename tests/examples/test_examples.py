@@ -24,10 +24,9 @@ from tests.ui.chat_page import LOAD, Page, send, texts
 from tests.updates.history import History
 from tests.updates.own_tests import pass_once, tree_of
 
-NAMES = examples.names(ROOT)
-# What an update keeps is tried with each; what of their tests and linters takes long, with one.
-ONE = [
-    name if name == "order-desk" else pytest.param(name, marks=pytest.mark.full) for name in NAMES
+NAMES = [
+    name if name == "order-desk" else pytest.param(name, marks=pytest.mark.full)
+    for name in examples.names(ROOT)
 ]
 pytestmark = pytest.mark.slow
 
@@ -39,12 +38,12 @@ def test_an_update_from_the_last_release_loses_nothing(name: str, history: Histo
     assert [path for path in project if project[path] != wanted[path]] == []
 
 
-@pytest.mark.parametrize("name", ONE)
+@pytest.mark.parametrize("name", NAMES)
 def test_it_passes_its_tests(name: str, history: History) -> None:
     pass_once(history, target_of(name), updated(history, name))
 
 
-@pytest.mark.parametrize("name", ONE)
+@pytest.mark.parametrize("name", NAMES)
 def test_it_is_clean_for_its_linters_and_types(name: str, history: History, tmp_path: Path) -> None:
     project = lived_in(history, name, tmp_path)
     for command in lint(project):
