@@ -246,6 +246,25 @@ def test_it_is_left_by(keys: str, talk: Talk) -> None:
     assert not re.search("\x1b\\[[0-9;]+m", terminal.seen), "NO_COLOR is set"
 
 
+@pytest.mark.parametrize("keys", [CTRL_C * 2, CTRL_D, CTRL_D + CTRL_C], ids=["C-C", "D", "D-C"])
+def test_it_can_be_left_during_a_turn(
+    keys: str, target: Target, talk: Talk, provider: Provider
+) -> None:
+    gate = threading.Event()
+    provider.script("Leave.", ["Well, ", Hold(gate), "bye."])
+    terminal = talk()
+    terminal.type(f"Leave.{ENTER}")
+    terminal.expect("Well,")
+    for key in keys:
+        terminal.type(key)
+    gate.set()
+    if CTRL_D in keys and not target.is_node:  # Python takes no such key before its prompt
+        terminal.expect(PROMPT)
+        terminal.type(CTRL_D)
+    assert terminal.exit_code() == 0, terminal.seen
+    assert "This was session" in terminal.seen
+
+
 def test_python_without_gnu_readline_takes_a_paste_and_ctrl_c(
     provider: Provider, tmp_path: Path
 ) -> None:
@@ -363,6 +382,15 @@ def test_an_answer_about_a_tool_is_no_prompt_of_the_history(
     chat.type(f"{UP}")
     chat.expect("Delete.$")
     assert (tmp_path / "my-agent" / "chat_history").read_text() == "Delete.\n"
+    provider.script("Leave.", ["I delete.", call])
+    chat.type(CTRL_C)  # clears what the arrow has brought back
+    chat.expect(r"\n> $")
+    chat.type(f"Leave.{ENTER}")
+    chat.expect(r"\? \[y/N/reason\] $")
+    chat.type(CTRL_D)
+    chat.type(CTRL_D)  # Python asks for another prompt
+    assert chat.exit_code() == 0, chat.seen
+    assert "This was session" in chat.seen
     chat.close()
     provider.script("Delete.", ["I delete.", call])
     ended = subprocess.run(
@@ -635,6 +663,20 @@ def test_a_change_restarts_the_server_when_its_turns_have_ended_and_its_sessions
     names = {path.name for path in (project.parent / "tmp").iterdir()}
     assert names <= {"node-compile-cache"}, "sessions are in no file that has a name"
     server.process.send_signal(signal.SIGTERM)
+    assert server.process.wait(PATIENCE) == 0
+    with pytest.raises(ConnectionRefusedError):
+        Exchange(("127.0.0.1", port))
+
+
+def test_ctrl_c_that_no_terminal_has_sent_ends_the_server_when_it_is_repeated(
+    served: Reloading,
+) -> None:
+    server, _, port = served
+    server.expect("Listening on ")
+    server.process.send_signal(signal.SIGINT)
+    with pytest.raises(subprocess.TimeoutExpired):
+        server.process.wait(1)
+    server.process.send_signal(signal.SIGINT)
     assert server.process.wait(PATIENCE) == 0
     with pytest.raises(ConnectionRefusedError):
         Exchange(("127.0.0.1", port))

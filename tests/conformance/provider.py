@@ -247,6 +247,10 @@ class _Handler(BaseHTTPRequestHandler):
                     self._stream(wire, call, wire.error(quote))
                     self._finish()
                     return "broken"
+                case Sign(name="garble"):
+                    self._stream(wire, call, f"data: {{{quote}\n\n".encode())
+                    self._finish()
+                    return "broken"
                 case Sign(name="fade"):
                     self._stream(wire, call, b"")
                     self._finish()

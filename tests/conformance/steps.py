@@ -85,6 +85,7 @@ FADE = Sign("fade")  # the body ends cleanly, but with no finish reason: a proxy
 ERROR = Sign("error")  # an error event in the stream, then a clean end
 DROP = Sign("drop")  # the socket closes before a status line; it stays, like Refuse
 JUNK = Sign("junk")  # a chunk of "a", a byte that is not UTF-8, and half of a character
+GARBLE = Sign("garble")  # an event that is no JSON, and quotes the prompt, then a clean end
 HANG = Hold(threading.Event())  # silence for ever
 
 Part = str | Call | End | Intervene | Refuse | Hold | Drip | Flood | Sign

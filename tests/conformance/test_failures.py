@@ -4,7 +4,7 @@ import pytest
 
 from tests.conformance.chat import Chat, assert_done, assert_failed, echoed
 from tests.conformance.client import JSON
-from tests.conformance.steps import CUT, DROP, ERROR, FADE, Call, End, Refuse, Step
+from tests.conformance.steps import CUT, DROP, ERROR, FADE, GARBLE, Call, End, Refuse, Step
 from tests.conformance.wires import BLANKS
 
 pytestmark = pytest.mark.about("turns")
@@ -31,6 +31,7 @@ MID_STREAM: dict[str, tuple[Step, str, int]] = {
     "is cut off": (["Well, ", "so", CUT], "model_failed", 1),
     "fades": (["Well, ", "so", FADE], "model_failed", 1),
     "has an error": (["Well, ", "so", ERROR], "model_failed", 1),
+    "says what cannot be read": (["Well, ", "so", GARBLE], "model_failed", 1),
     "reaches its length": (["Well, ", "so", End("length")], "reply_incomplete", 1),
     "is filtered": (["Well, ", "so", End("filter")], "reply_incomplete", 1),
     "ends for a new reason": (["Well, ", "so", End("new")], "reply_incomplete", 1),

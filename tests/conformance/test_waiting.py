@@ -55,6 +55,27 @@ def test_a_call_that_needs_an_approval_waits_for_it(chat: Chat) -> None:
     assert " turn=1 " in lines[0]
 
 
+@pytest.mark.parametrize("headers", [JSON, EVENTS], ids=["JSON", "events"])
+@pytest.mark.parametrize(
+    ("raw", "wanted"),
+    [
+        (r'{"order_id": "a\ud800"}', {"order_id": "a\ufffd"}),
+        ('{"order_id": "a", "n": NaN}', {"order_id": "a", "n": None}),
+    ],
+    ids=["surrogate", "NaN"],
+)
+def test_arguments_that_no_json_can_hold_wait_too(
+    raw: str, wanted: dict[str, Any], headers: dict[str, str], chat: Chat, approvals: Fleet
+) -> None:
+    if "NaN" in raw and approvals.target.is_node:
+        return  # Node takes it for no JSON, and the model is told
+    call = Call("delete_order", raw=raw)
+    reply = chat.say(ASKED, [call], ["Deleted."], headers=headers)
+    assert reply.status == 200, reply
+    waiting = reply.json["waiting"] if headers is JSON else reply.events[-1][1]["waiting"]
+    assert [it["input"] for it in waiting] == [wanted]
+
+
 @pytest.mark.parametrize("texts", [["Let me ", "see. "], []], ids=["text", "no text"])
 def test_as_events_it_is_a_waiting_event(chat: Chat, texts: list[str]) -> None:
     reply = chat.say(ASKED, [*texts, delete(chat)], ["Deleted", "."], headers=EVENTS)

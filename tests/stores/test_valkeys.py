@@ -23,6 +23,7 @@ from tests.stores.servers import (
     valkey_server,
     wait_for,
 )
+from tests.stores.stores import SENTINEL
 
 pytestmark = pytest.mark.stores("valkey")
 
@@ -92,6 +93,24 @@ def test_tls(agents: Agents, provider: Provider, tmp_path: Path) -> None:
     reply = stranger.server.post({"prompt": "Hello."}, JSON)
     assert (reply.status, reply.error) == (503, "store_unavailable"), "nobody vouches for it"
     front.close()
+
+
+@pytest.mark.spread
+def test_sessions_are_in_the_database_of_the_url_and_nowhere_else(
+    agents: Agents, provider: Provider
+) -> None:
+    home = agents.home()
+    url = home.store.environment(home.store.address)["SECRETS_VALKEY_SESSIONS"]
+    chat = Chat(agents.fresh(home, SECRETS_VALKEY_SESSIONS=f"{url}/3").server, provider)
+    assert chat.say("One.").turn == 1
+    client: Any = valkey.Valkey(*home.store.address, password=SENTINEL, db=3)
+    assert client.hexists(f"session:{chat.session}:agent:{home.agent_id}", "latest")
+    missing = {"SECRETS_VALKEY_SESSIONS": f"{url}/99"}
+    for _ in range(2):
+        reply = agents.fresh(home, **missing).server.post({"prompt": "Hello."}, JSON)
+        assert (reply.status, reply.error) == (503, "store_unavailable"), reply
+    checked = home.run("check", "--connect", **missing)
+    assert (checked.returncode, "AML-E160" in checked.stdout) == (1, True), checked
 
 
 @pytest.mark.full

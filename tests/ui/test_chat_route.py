@@ -512,6 +512,13 @@ def test_a_page_is_told_what_the_turn_recalled(target: Target, tmp_path: Path) -
 
 
 @ONE
+def test_a_prompt_answers_no_call_that_waits(fleet: Fleet) -> None:
+    part = {**TEXT, "state": "approval-responded"}
+    reply = fleet.shared().send(body("answers", **parts(part)), path=PATH).reply()
+    assert (reply.status, b"denied" in reply.body) == (200, False), reply
+
+
+@ONE
 def test_many_reads_of_a_large_session_leave_time_for_others(fleet: Fleet) -> None:
     server = fleet.fresh(MAX_PROMPT_CHARS=1_000_000, MAX_TURNS=20)
     for at in range(4):

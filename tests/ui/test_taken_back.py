@@ -310,6 +310,7 @@ def test_a_call_is_denied_with_a_reason_that_the_model_is_told(
     assert (told["status"], told["error"]) == ("ready", None)
     assert states(told["messages"]) == ["output-denied", "output-available"]
     assert texts(told["messages"]) == [prompt, "Wait. Done."] == texts(page.history())
+    assert states(page.history()) == ["output-error", "output-available"]
     assert [waits.ran(order) for order in orders] == [0, 1]
     assert "not today" in str(provider.calls_for(prompt)[-1].history)
 

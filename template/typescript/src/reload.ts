@@ -1,6 +1,6 @@
 // `serve --reload`: a child process serves; after a change its turns drain, and it restarts.
 
-import { spawn, type StdioOptions } from 'node:child_process'
+import { type ChildProcess, spawn, type StdioOptions } from 'node:child_process'
 import { once } from 'node:events'
 import { existsSync, fstatSync, ftruncateSync, mkdtempSync, openSync, readdirSync } from 'node:fs'
 import { readSync, rmSync, statSync, writeFileSync } from 'node:fs'
@@ -20,7 +20,10 @@ const HANDED_OVER = 'RELOAD_FD'
 /** Serve until a signal ends it. */
 export async function serveWithReload(): Promise<void> {
   const signals: string[] = []
-  for (const name of ['SIGINT', 'SIGTERM']) process.on(name, () => signals.push(name))
+  let child: ChildProcess | undefined
+  for (const name of ['SIGINT', 'SIGTERM'] as const) {
+    process.on(name, () => signals.push(name) > 1 && child?.kill(name))
+  }
   const isKilled = process.platform === 'win32' // a child, which has no time to leave anything
   const folder = mkdtempSync(join(tmpdir(), 'sessions-'))
   const sessions = isKilled ? 'ignore' : openSync(join(folder, 'sessions.json'), 'ax+', 0o600)
@@ -30,7 +33,7 @@ export async function serveWithReload(): Promise<void> {
   while (signals.length === 0) {
     const before = modificationTimes()
     const stdio: StdioOptions = ['inherit', 'inherit', 'inherit', sessions]
-    const child = spawn(process.execPath, SERVE, { stdio, env })
+    child = spawn(process.execPath, SERVE, { stdio, env })
     const exit = once(child, 'exit')
     let changed: string | undefined
     while (signals.length === 0 && changed === undefined) {
@@ -42,7 +45,7 @@ export async function serveWithReload(): Promise<void> {
     if (signals.length === 0) {
       console.log(`${changed} has changed: the server restarts when its turns have ended.`)
     }
-    // A terminal has sent SIGINT to the child, too.
+    // A terminal has sent SIGINT to the child, too; who has not sends another signal.
     if (!signals.includes('SIGINT')) child.kill()
     ;[code] = await exit
   }

@@ -94,6 +94,7 @@ export class Keyboard {
   #typed: (string | null)[] = []
   #pasted = ''
   #isPasting = false
+  #isClosed = false
   #isAsking = false
 
   constructor(screen: Screen) {
@@ -118,7 +119,10 @@ export class Keyboard {
       this.#pasted += this.#isPasting ? `${line}\n` : line
       if (!this.#isPasting) this.#add(this.#pasted)
     })
-    this.#lines.on('close', () => this.#add(null))
+    this.#lines.on('close', () => {
+      this.#isClosed = true
+      this.#add(null)
+    })
     for (const source of [this.#lines, process]) source.on('SIGINT', () => this.#interrupt())
     if (isLive) print('\x1b[?2004h') // the terminal marks what is pasted
   }
@@ -153,7 +157,7 @@ export class Keyboard {
     const { isPiped, print } = this.#screen
     this.#lines.setPrompt(question)
     if (isPiped) print(question)
-    else this.#lines.prompt(true)
+    else if (!this.#isClosed) this.#lines.prompt(true)
     const isUnseen = isPiped || this.#typed.length > 0
     if (this.#typed.length === 0) await once(this.#lines, 'typed')
     const line = this.#typed.shift() ?? null
@@ -161,10 +165,15 @@ export class Keyboard {
     return line
   }
 
+  /** Read no more: Ctrl-C is a signal again. */
+  close(): void {
+    this.#lines.close()
+  }
+
   #interrupt(): void {
     const isHalfTyped = this.#lines.line || this.#pasted
     if (this.turn && !this.turn.signal.aborted) {
-      this.#typed = []
+      this.#typed = this.#isClosed ? [null] : []
       return this.turn.abort()
     }
     this.#screen.print('\n')

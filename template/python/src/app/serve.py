@@ -8,6 +8,7 @@ import socket
 import sys
 from contextlib import suppress
 from types import FrameType
+from typing import Any
 
 import click
 import uvicorn
@@ -15,6 +16,7 @@ from starlette.types import ASGIApp
 
 from .capabilities import Settings, make_capabilities
 from .connection import Connection, max_connections
+from .log import log_unexpected
 from .reload import take_over
 from .runtime import Runtime, start_runtime
 from .server import create_app
@@ -27,6 +29,7 @@ def run_server() -> None:
     settings, findings = Settings.read()
     runtime = start_runtime(settings, findings, make_capabilities(settings))
     with asyncio.Runner() as runner:
+        runner.get_loop().set_exception_handler(_log_failure)
         serving = runner.get_loop().create_task(_serve(runtime))
         try:
             while not serving.done():
@@ -36,6 +39,13 @@ def run_server() -> None:
         except BaseException:
             runner.run(runtime.close())
             raise
+
+
+def _log_failure(_: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    """Log what a task or a callback raised that nobody awaits; not that a client has left."""
+    error = context.get("exception")
+    if error and not isinstance(error, OSError):
+        log_unexpected(error)
 
 
 def listen(settings: CoreSettings) -> socket.socket:

@@ -221,11 +221,11 @@ class Sessions:
 
 
 def serialize(value: Any) -> bytes:
-    """Return JSON in UTF-8. Bytes become URL-safe base64, and other values what pydantic makes."""
+    """Return JSON in UTF-8. Bytes become URL-safe base64, NaN null, others what pydantic makes."""
     import pydantic_core  # takes 10 ms, and `--help` does not need it
 
     try:
-        return pydantic_core.to_json(value, bytes_mode="base64")
+        return pydantic_core.to_json(value, bytes_mode="base64", inf_nan_mode="null")
     except pydantic_core.PydanticSerializationError:  # a lone surrogate, or more than 250 levels
         default = partial(pydantic_core.to_jsonable_python, bytes_mode="base64")
         return well_formed(json.dumps(value, ensure_ascii=False, default=default)).encode()

@@ -219,7 +219,7 @@ async function readTurn(
   const messages = body.messages ?? [body.message]
   const last = fieldsOf(Array.isArray(messages) ? messages.at(-1) : null)
   const { approve, deny } = readAnswers(last)
-  if (last.role === 'assistant' && typeof last.id === 'string' && approve.length + deny.length) {
+  if (typeof last.id === 'string' && approve.length + deny.length) {
     const turn = runtime.read({ approve, deny }, sessionId)
     if (turn) return [Object.assign(turn, { actor: readActor(request, runtime), headers }), last]
   }
@@ -257,9 +257,10 @@ function lastTurn(messages: unknown[]): number {
 }
 
 /** Return what a page answers to calls that wait, as a body of POST /invocations has it. */
-function readAnswers({ parts }: Fields): Answers {
+function readAnswers({ role, parts }: Fields): Answers {
   const answers: Answers = { approve: [], deny: [] }
-  for (const { state, approval } of Array.isArray(parts) ? parts.map(fieldsOf) : []) {
+  const answered = role === 'assistant' && Array.isArray(parts) ? parts.map(fieldsOf) : []
+  for (const { state, approval } of answered) {
     const { id, approved, reason } = fieldsOf(approval)
     if (state !== 'approval-responded') continue
     if (approved === true) answers.approve.push(id)

@@ -127,6 +127,9 @@ async function stream(runtime: Runtime, agent: Agent, turn: Turn): Promise<void>
     if (error instanceof MaxTokensError) throw new AgentError('reply_incomplete', '', 'maxTokens')
     const limit = [error, (error as Error).cause].find((found) => found instanceof AgentError)
     throw limit ?? new AgentError('model_failed', '', describe(error), { cause: error })
+  } finally {
+    // A turn that is cut short ends what the SDK has begun, as its spans, without waiting for it.
+    if (!next?.done) void events.return(undefined as never).catch(() => {})
   }
   const { stopReason, lastMessage } = next.value
   if (stopReason === 'interrupt') turn.waiting = waitingCalls(agent)

@@ -23,7 +23,8 @@ class MessagesModel extends AnthropicModel {
   constructor(settings: CoreSettings) {
     const caching = settings.promptCache > 0 && { cacheConfig: {} }
     super({ modelId: settings.model, maxTokens: MAX_TOKENS, ...caching })
-    this.#messages = new Anthropic({ fetch: boundedFetch(settings) }).messages
+    const quiet = { logLevel: 'off' as const } // it would print what it cannot read
+    this.#messages = new Anthropic({ fetch: boundedFetch(settings), ...quiet }).messages
     this.#maxBytes = settings.maxReplyBytes
   }
 

@@ -39,7 +39,8 @@ class ChatModel extends Model {
     this.#maxBytes = settings.maxReplyBytes
     // A server of your own may want no key, but the client insists on one.
     const apiKey = process.env.OPENAI_API_KEY || 'none'
-    this.#client = new OpenAI({ apiKey, fetch: boundedFetch(settings) })
+    const quiet = { logLevel: 'off' as const } // it would print what it cannot read
+    this.#client = new OpenAI({ apiKey, fetch: boundedFetch(settings), ...quiet })
   }
 
   updateConfig(config: BaseModelConfig): void {

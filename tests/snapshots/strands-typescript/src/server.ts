@@ -11,7 +11,7 @@ import { asAgentError, log, logTurn } from './log.ts'
 import { checkAccess, pathOf, readCall, wantsEvents } from './requests.ts'
 import { type Handler, ROUTES } from './routes.ts'
 import type { Runtime } from './runtime.ts'
-import type { LastTurn } from './sessions.ts'
+import { type LastTurn, serialize } from './sessions.ts'
 import { splitList } from './settings.ts'
 import { takeTurn } from './turn.ts'
 
@@ -202,21 +202,21 @@ async function change({ sessions }: Runtime, call: Change, signal: AbortSignal):
   } catch (error) {
     if (error instanceof AgentError) {
       const what = fork ? 'forked' : 'ended'
-      log('WARNING', `session ${sessionId}: not ${what}: ${error.type} ${error.detail}`)
+      log('WARNING', `session ${sessionId}: not ${what}: ${error.type} ${error.detail}`.trimEnd())
     }
     throw error
   }
 }
 
 function event(name: string, data: unknown): string {
-  return `${name}data: ${JSON.stringify(data)}\n\n`
+  return `${name}data: ${serialize(data)}\n\n`
 }
 
 function send(response: ServerResponse, body: object, status = 200): void {
   response.statusCode = status
   response.setHeader('Content-Type', 'application/json')
   response.setHeader('X-Content-Type-Options', 'nosniff')
-  response.end(JSON.stringify(body))
+  response.end(serialize(body))
 }
 
 function fail(response: ServerResponse, error: unknown): void {

@@ -27,5 +27,5 @@ function chunksOf(part: Content[number]): Chunk[] {
   const { toolCallId: id, output } = part
   const value = 'value' in output ? output.value : (output.reason ?? '')
   const text = typeof value === 'string' ? value : JSON.stringify(value)
-  return [{ id, text, isError: output.type.startsWith('error') }]
+  return [{ id, text, isError: /^(error|execution-denied)/.test(output.type) }]
 }

@@ -114,10 +114,12 @@ export async function chat(args: string[]): Promise<void> {
       }
     }
   }
+  if (screen.isLive && !isOnce) screen.print('\x1b[?2004l')
+  keyboard?.close()
+  process.on('SIGINT', () => process.exit(130)) // who has left need not wait
   await runtime.close()
   const notice = done > 0 ? runtime.retentionNotice : 'Nothing was added to it.'
   if (!isOnce) console.log(`\nThis was session ${sessionId}. ${notice}`)
-  if (screen.isLive && !isOnce) screen.print('\x1b[?2004l')
   process.exit(screen.isPiped && failed > 0 ? 1 : 0)
 }
 

@@ -187,7 +187,7 @@ async def _read_turn(request: Request, runtime: Runtime) -> tuple[Turn, Part]:
     messages = body.get("messages")
     messages = [body.get("message")] if messages is None else messages
     last = _fields(messages[-1] if isinstance(messages, list) and messages else None)
-    answers = _read_answers(last) if last.get("role") == "assistant" else {}
+    answers = _read_answers(last)
     is_answered = any(answers.values()) and isinstance(last.get("id"), str)
     if is_answered and (turn := runtime.read(answers, session_id)):
         turn.actor, turn.headers = read_actor(request, runtime), request.headers
@@ -226,6 +226,8 @@ def _last_turn(messages: list[Any]) -> int:
 def _read_answers(message: Part) -> dict[str, list[Any]]:
     """Return what a page answers to calls that wait, as a body of POST /invocations has it."""
     parts, approved, denied = message.get("parts"), list[Any](), list[Any]()
+    if message.get("role") != "assistant":
+        parts = []
     for part in map(_fields, parts if isinstance(parts, list) else []):
         answer = _fields(part.get("approval"))
         if part.get("state") == "approval-responded" and answer.get("approved") is True:

@@ -321,6 +321,12 @@ async function connect(
   const options = { ...ONCE, ...access }
   const first = new Redis({ ...options, ...server, retryStrategy: () => null })
   await start(first, end, failure)
+  if (server.db) {
+    // Where it is refused, the client goes on in database 0.
+    await first.select(server.db).catch((error: Error) => {
+      throw isReply(error) ? new StoreUnavailable(error.name, { indeterminate: false }) : error
+    })
+  }
   const slots = await first.cluster('SLOTS').catch((error: Error) => {
     if (isReply(error)) return [] // it is not of a cluster, or must not be asked
     throw error

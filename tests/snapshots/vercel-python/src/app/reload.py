@@ -26,10 +26,16 @@ HANDED_OVER = "RELOAD_FD"
 
 def serve_with_reload() -> None:
     """Serve until a signal ends it."""
-    signals: list[int] = []
+    signals, code, options = list[int](), 0, dict[str, Any]()
+    child: subprocess.Popen[bytes] | None = None
+
+    def note(number: int, _: Any) -> None:
+        if signals and child:
+            child.send_signal(number)
+        signals.append(number)
+
     for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda number, _: signals.append(number))
-    code, options = 0, dict[str, Any]()
+        signal.signal(number, note)
     sessions = tempfile.TemporaryFile()  # noqa: SIM115 (open until this process ends)
     if os.name == "posix":  # Windows would kill a child, which has no time to leave anything
         options["pass_fds"] = [sessions.fileno()]
@@ -43,7 +49,8 @@ def serve_with_reload() -> None:
         if not signals:
             path = min(path for path, _ in before ^ changes)
             click.echo(f"{path} has changed: the server restarts when its turns have ended.")
-        if signal.SIGINT not in signals:  # a terminal has sent that to the child, too
+        # A terminal has sent SIGINT to the child, too; who has not sends another signal.
+        if signal.SIGINT not in signals:
             child.terminate()
         code = child.wait()
     sys.exit(code)

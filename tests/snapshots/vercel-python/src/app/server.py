@@ -1,7 +1,6 @@
 """The HTTP contract of AgentCore Runtime: POST /invocations and GET /ping."""
 
 import asyncio
-import json
 import logging
 import re
 import time
@@ -27,6 +26,7 @@ from .log import as_agent_error, log_turn
 from .requests import check_access, read_call, split_list, wants_events
 from .routes import ROUTES, Handler
 from .runtime import Runtime
+from .sessions import serialize
 from .turn import take_turn
 
 log = logging.getLogger(__name__)
@@ -145,7 +145,7 @@ async def relay(request: Request, runtime: Runtime, turn: Turn, events: Events |
     result = await _result(task)
     if events:  # a turn can wait without any text
         return Response(buffered + events.done(turn, result), media_type="text/event-stream")
-    return JSONResponse(result, headers=contract.NO_SNIFF)
+    return Response(serialize(result), 200, contract.NO_SNIFF, "application/json")
 
 
 async def _run(runtime: Runtime, turn: Turn) -> dict[str, Any]:
@@ -172,7 +172,8 @@ async def _change(runtime: Runtime, call: Change) -> dict[str, Any]:
             await session.end()
     except AgentError as error:
         what = "forked" if call.fork else "ended"
-        log.warning("session %s: not %s: %s %s", id, what, error.type, error.detail)
+        known = " ".join(filter(None, [error.type, error.detail]))
+        log.warning("session %s: not %s: %s", id, what, known)
         raise
     return {"session_id": id, "ended": True}
 
@@ -185,7 +186,7 @@ async def _result(task: asyncio.Task[dict[str, Any]]) -> dict[str, Any]:
 
 
 def _event(name: str, data: Any) -> str:
-    return f"{name}data: {json.dumps(data, ensure_ascii=False, separators=(',', ':'))}\n\n"
+    return f"{name}data: {serialize(data).decode()}\n\n"
 
 
 async def _fail(request: Request, error: Exception) -> Response:

@@ -18,7 +18,7 @@ export function* read(messages: unknown[]): Generator<Said> {
         const { toolCallId: id, output } = part
         const value = 'value' in output ? output.value : (output.reason ?? '')
         const text = typeof value === 'string' ? value : JSON.stringify(value)
-        yield [role, { id, text, isError: output.type.startsWith('error') }]
+        yield [role, { id, text, isError: /^(error|execution-denied)/.test(output.type) }]
       }
     }
   }
