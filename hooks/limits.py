@@ -14,10 +14,10 @@
 # stores by name), namespaces of strategies, memory outside turns, and kinds of memories; a
 # knowledge base comes with the extraction of facts.
 LINES = {
-    (False, False): {"python": 3780, "typescript": 4025},
-    (True, False): {"python": 7445, "typescript": 7680},
-    (False, True): {"python": 8670, "typescript": 8950},
-    (True, True): {"python": 10495, "typescript": 10860},
+    (False, False): {"python": 3785, "typescript": 4030},
+    (True, False): {"python": 7450, "typescript": 7685},
+    (False, True): {"python": 8675, "typescript": 8955},
+    (True, True): {"python": 10500, "typescript": 10865},
 }
 # What other answers may add to them.
 MORE_LINES = {

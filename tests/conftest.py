@@ -64,7 +64,7 @@ SAMPLES = [{"strands-python", "vercel-typescript"}, {"vercel-python", "strands-t
 
 # Tests of what an answer adds, and others that take long: the usual run has each in one language.
 HALVED = (
-    *("auth/", "bedrock/", "deploy/", "evals/", "mcp/", "memory/", "stores/", "test_tracing"),
+    *("auth/", "bedrock/", "deploy/", "evals/", "mcp/", "memory/", "stores/"),
     *(f"conformance/test_{name}" for name in ("compaction", "fallback", "guardrails", "waiting")),
     *("conformance/test_connections", "conformance/test_prompt_cache", "test_versions"),
     *("ui/test_chat_route", "ui/test_page", "ui/test_taken_back", "updates/test_matrix"),

@@ -161,7 +161,7 @@ export class Keyboard {
     const isUnseen = isPiped || this.#typed.length > 0
     if (this.#typed.length === 0) await once(this.#lines, 'typed')
     const line = this.#typed.shift() ?? null
-    if (isUnseen && line !== null) print(`${line}\n`)
+    if (isUnseen && line !== null) print(`${line.replace(CONTROL, '')}\n`)
     return line
   }
 

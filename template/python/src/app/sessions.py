@@ -86,8 +86,8 @@ class Session:
         """Return the index of a turn, given its number (0: the last). Raises `invalid_request`."""
         first, number = self.number - len(self.turns) + 1, number or self.number
         if not self.turns or not first <= number <= self.number:
-            held = f"turns {first} to {self.number}" if self.turns else "no turns"
-            raise AgentError("invalid_request", f"No turn {number}: the session holds {held}.")
+            held = f"No turn {number}: the session holds turns {first} to {self.number}."
+            raise AgentError("invalid_request", held if self.turns else "The session holds no turns.")
         return number - first
 
     def cut(self, end: int) -> LastTurn:

@@ -63,7 +63,7 @@ async def test_the_summary_stays_when_the_turns_behind_it_are_taken_back() -> No
         async with client.runtime.sessions.open("s", None) as session:
             assert await session.take_back() == number
     async with client.runtime.sessions.open("s", None) as session:
-        with pytest.raises(AgentError, match="the session holds no turns"):
+        with pytest.raises(AgentError, match="The session holds no turns"):
             await session.take_back()
     assert await say(client, "5") == ["3"]
     assert client.model.calls[-1] == f"{mark('sum', 2)} Understood. 5"

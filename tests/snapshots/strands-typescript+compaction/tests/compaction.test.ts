@@ -80,7 +80,7 @@ test('the summary stays when the turns behind it are taken back', async () => {
     assert.equal(await taken, number)
   }
   const none = client.runtime.sessions.open('s', null, signal, (session) => session.takeBack())
-  await assert.rejects(none, /the session holds no turns/)
+  await assert.rejects(none, /The session holds no turns/)
   assert.equal(await say(client, '5'), '3')
   assert.equal(client.model.calls.at(-1), `${mark('sum', 2)} Understood. 5`)
 })

@@ -42,7 +42,7 @@ export const COMMANDS: Record<string, Command> = {
 /** Make the capabilities. */
 export async function makeCapabilities(settings: Settings): Promise<Capability[]> {
   const classes: CapabilityClass[] = [
-    // Each is made with those before it; they are closed in reverse order.
+    // Each is made with those before it; the first is closed last.
     (await import('./collections/capability.ts')).Declarations,
     (await import('./memory/long_term.ts')).LongTermMemory,
     (await import('./extraction/capability.ts')).Extraction,

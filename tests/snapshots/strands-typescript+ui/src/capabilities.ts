@@ -28,7 +28,7 @@ export const COMMANDS: Record<string, Command> = {
 /** Make the capabilities. */
 export async function makeCapabilities(settings: Settings): Promise<Capability[]> {
   const classes: CapabilityClass[] = [
-    // Each is made with those before it; they are closed in reverse order.
+    // Each is made with those before it; the first is closed last.
     (await import('./chat_route.ts')).ChatRoute,
     (await import('./page/capability.ts')).Page,
     ...OWN_CAPABILITIES,

@@ -109,8 +109,8 @@ export class Session {
   find(asked: number): number {
     const [first, number] = [this.number - this.turns.length + 1, asked || this.number]
     if (this.turns.length === 0 || number < first || number > this.number) {
-      const held = this.turns.length > 0 ? `turns ${first} to ${this.number}` : 'no turns'
-      throw new AgentError('invalid_request', `No turn ${number}: the session holds ${held}.`)
+      const held = `No turn ${number}: the session holds turns ${first} to ${this.number}.`
+      throw new AgentError('invalid_request', this.turns[0] ? held : 'The session holds no turns.')
     }
     return number - first
   }

@@ -77,10 +77,12 @@ export function readServers({ mcpFile: file }: McpSettings): [Declaration[], Fin
     text = readFileSync(file, 'utf8').replace(/^\ufeff/, '')
     data = JSON.parse(text)
   } catch (error) {
-    const what = error instanceof SyntaxError ? error.message : 'it cannot be read'
+    const what = error instanceof SyntaxError ? error.message : ''
     const [, position] = /position (\d+)/.exec(what) ?? []
     const line = position ? text.slice(0, Number(position)).split('\n').length : 0
-    return [[], [report(file, 'MCP-FILE', `This is not valid JSON: ${what}.`, line)]]
+    const lost = 'There is no such file, or it cannot be read.'
+    const why = what ? `This is not valid JSON: ${what}.` : lost
+    return [[], [report(file, 'MCP-FILE', why, line)]]
   }
   const declared = isObject(data) ? data.mcpServers : null
   if (!isObject(data) || !isObject(declared)) {

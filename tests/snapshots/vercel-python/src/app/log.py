@@ -3,6 +3,7 @@
 import logging
 import os
 import re
+import time
 from traceback import format_tb
 
 from .contract import CONTROL, ERRORS, AgentError, Turn
@@ -11,7 +12,10 @@ log = logging.getLogger(__name__)
 
 
 class Formatter(logging.Formatter):
-    """Indents continuation lines, so that logged text cannot fake a log entry."""
+    """Indents continuation lines, so that logged text cannot fake a log entry. Times are UTC."""
+
+    converter = time.gmtime
+    default_time_format, default_msec_format = "%Y-%m-%dT%H:%M:%S", "%s.%03dZ"
 
     def format(self, record: logging.LogRecord) -> str:
         return re.sub(CONTROL, "\ufffd", super().format(record)).replace("\n", "\n  ")

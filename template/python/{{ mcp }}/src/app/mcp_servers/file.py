@@ -79,9 +79,10 @@ def read_servers(settings: McpSettings) -> tuple[list[Declaration], list[dict[st
     except (OSError, ValueError, RecursionError) as error:
         if isinstance(error, FileNotFoundError) and file == McpSettings.mcp_file:
             return [], []
-        what = error.msg if isinstance(error, json.JSONDecodeError) else "it cannot be read"
-        line = getattr(error, "lineno", 0)
-        return [], [report(file, "MCP-FILE", f"This is not valid JSON: {what}.", line)]
+        why, line = "There is no such file, or it cannot be read.", 0
+        if isinstance(error, json.JSONDecodeError):
+            why, line = f"This is not valid JSON: {error.msg}.", error.lineno
+        return [], [report(file, "MCP-FILE", why, line)]
     if not isinstance(declared, dict):
         return [], [report(file, "MCP-FILE", 'Write {"mcpServers": {"NAME": {…}}}.', 1)]
     for key in data.keys() - {"mcpServers"}:
