@@ -86,8 +86,9 @@ class Session:
         """Return the index of a turn, given its number (0: the last). Raises `invalid_request`."""
         first, number = self.number - len(self.turns) + 1, number or self.number
         if not self.turns or not first <= number <= self.number:
-            held = f"No turn {number}: the session holds turns {first} to {self.number}."
-            raise AgentError("invalid_request", held if self.turns else "The session holds no turns.")
+            none, some = "The session holds no turns.", f"turns {first} to {self.number}"
+            what = f"No turn {number}: the session holds {some}." if self.turns else none
+            raise AgentError("invalid_request", what)
         return number - first
 
     def cut(self, end: int) -> LastTurn:
