@@ -174,14 +174,18 @@ def test_certificates_are_loaded_once_in_a_process(target: Target, origin: str) 
 
 
 @pytest.mark.parametrize("target", WITH_ADDRESS)
-def test_a_key_that_travels_over_plain_http_to_another_host_is_a_warning(target: Target) -> None:
+def test_an_address_is_of_http_and_takes_a_key_to_another_host_with_a_warning(
+    target: Target,
+) -> None:
     (name,) = (name for name in target.provider("") if name.endswith("_BASE_URL"))
     key = name.replace("BASE_URL", "API_KEY")
     safe = ["https://a.example/v1", "http://localhost:1/v1", "http://127.0.0.1:1", "http://[::1]/"]
     plain = ["http://a.example/v1", "HTTP://10.0.0.5:1", "http://localhost.example", "http://[::2]"]
+    wrong = ["localhost:11434/v1", "ftp://a.example"]
     found = run(
         target,
         PYTHON_CHECK if "python" in target.name else TYPESCRIPT_CHECK,
-        json.dumps([{key: "test", name: address} for address in [*safe, *plain]]),
+        json.dumps([{key: "test", name: address} for address in [*safe, *plain, *wrong]]),
     )
-    assert found == [[]] * len(safe) + [[f"SET-{name} warning"]] * len(plain)
+    warned, refused = [[f"SET-{name} warning"]] * len(plain), [[f"SET-{name} error"]] * len(wrong)
+    assert found == [[]] * len(safe) + warned + refused

@@ -97,6 +97,10 @@ def test_tool_arguments_that_are_not_json_do_not_fail_the_turn(chat: Chat) -> No
     goes_on(chat, Call("word_count", raw='{"text": "a b'))
 
 
+def test_a_tool_call_with_empty_arguments_does_not_fail_the_turn(chat: Chat) -> None:
+    goes_on(chat, Call("word_count", raw=""))
+
+
 def test_an_unknown_tool_does_not_fail_the_turn(chat: Chat) -> None:
     goes_on(chat, Call("no_such_tool", {"text": "a b"}))
 

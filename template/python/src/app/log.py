@@ -14,7 +14,7 @@ log = logging.getLogger(__name__)
 class Formatter(logging.Formatter):
     """Indents continuation lines, so that logged text cannot fake a log entry. Times are UTC."""
 
-    converter = time.gmtime
+    converter = staticmethod(time.gmtime)
     default_time_format, default_msec_format = "%Y-%m-%dT%H:%M:%S", "%s.%03dZ"
 
     def format(self, record: logging.LogRecord) -> str:

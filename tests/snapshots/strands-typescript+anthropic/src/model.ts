@@ -76,6 +76,10 @@ export function buildModel(settings: CoreSettings): Model {
 
 /** Return findings about missing or invalid model settings. */
 export function checkModel(settings: CoreSettings, _connect = false): Finding[] {
+  if (!/^https?:\/\//i.test(modelEndpoint(settings))) {
+    const hint = 'ANTHROPIC_BASE_URL must be an http address, as in https://api.anthropic.com.'
+    return [diagnostic('SET-ANTHROPIC_BASE_URL', hint)]
+  }
   if (process.env.ANTHROPIC_API_KEY) {
     if (!isPlainHttp(modelEndpoint(settings))) return []
     const hint = 'ANTHROPIC_API_KEY travels over plain http to another host: use https.'

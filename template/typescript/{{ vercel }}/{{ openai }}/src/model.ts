@@ -42,6 +42,10 @@ export function buildModel(settings: CoreSettings): LanguageModel {
 /** Return findings about missing or invalid model settings. */
 export function checkModel(settings: CoreSettings, _connect = false): Finding[] {
   const { OPENAI_API_KEY: key, OPENAI_BASE_URL: url } = process.env
+  if (!/^https?:\/\//i.test(modelEndpoint(settings))) {
+    const hint = 'OPENAI_BASE_URL must be an http address, as in http://localhost:11434/v1.'
+    return [diagnostic('SET-OPENAI_BASE_URL', hint)]
+  }
   if (key && isPlainHttp(modelEndpoint(settings))) {
     const hint = 'OPENAI_API_KEY travels over plain http to another host: use https.'
     return [diagnostic('SET-OPENAI_BASE_URL', hint, 'warning')]

@@ -1,6 +1,7 @@
 """Which model answers: MODEL over Chat Completions, or the offline model while MODEL is unset."""
 
 import os
+import re
 from typing import Any
 
 from strands.models import Model
@@ -27,6 +28,9 @@ def check_model(settings: CoreSettings, connect: bool = False) -> list[dict[str,
     key = os.environ.get("OPENAI_API_KEY")
     if settings.model == "offline":
         return []
+    if not re.match("https?://", model_endpoint(settings), re.IGNORECASE):
+        hint = "OPENAI_BASE_URL must be an http address, as in http://localhost:11434/v1."
+        return [diagnostic("SET-OPENAI_BASE_URL", hint)]
     if key and is_plain_http(model_endpoint(settings)):
         hint = "OPENAI_API_KEY travels over plain http to another host: use https."
         return [diagnostic("SET-OPENAI_BASE_URL", hint, "warning")]

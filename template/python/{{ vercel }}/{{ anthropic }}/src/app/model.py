@@ -1,6 +1,7 @@
 """Which model answers: MODEL at Anthropic, or the offline model while MODEL is unset."""
 
 import os
+import re
 from collections.abc import AsyncGenerator
 from types import SimpleNamespace
 from typing import Any
@@ -65,6 +66,9 @@ def check_model(settings: CoreSettings, connect: bool = False) -> list[dict[str,
     """Return findings about missing or invalid model settings."""
     if settings.model == "offline":
         return []
+    if not re.match("https?://", model_endpoint(settings), re.IGNORECASE):
+        hint = "ANTHROPIC_BASE_URL must be an http address, as in https://api.anthropic.com."
+        return [diagnostic("SET-ANTHROPIC_BASE_URL", hint)]
     if not os.environ.get("ANTHROPIC_API_KEY"):
         hint = "ANTHROPIC_API_KEY is not set: MODEL needs it."
         return [diagnostic("SET-ANTHROPIC_API_KEY", hint)]

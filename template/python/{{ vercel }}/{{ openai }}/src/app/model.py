@@ -1,7 +1,8 @@
 """Which model answers: MODEL over Chat Completions, or the offline model while MODEL is unset."""
 
 import os
-from collections.abc import AsyncGenerator
+import re
+from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import AsyncExitStack
 from types import SimpleNamespace
 from typing import Any
@@ -29,13 +30,31 @@ class ChatProtocol(OpenAIChatCompletionsProtocol):
 
             async def create(**request: Any) -> Any:
                 response = await client.chat.completions.create(**request)
-                return await stack.enter_async_context(response)
+                return _with_arguments(await stack.enter_async_context(response))
 
             closing: Any = SimpleNamespace(
                 chat=SimpleNamespace(completions=SimpleNamespace(create=create))
             )
             async for event in super().stream(closing, *args, **kwargs):
                 yield event
+
+
+async def _with_arguments(chunks: AsyncIterator[Any]) -> AsyncGenerator[Any]:
+    """Give `{}` to each call whose arguments are empty: the base class would drop it."""
+    empty, given = dict[int, Any](), set[int]()
+    async for chunk in chunks:
+        for choice in chunk.choices[:1]:
+            for call in choice.delta.tool_calls or []:
+                if call.function and call.function.arguments:
+                    given.add(call.index)
+                elif call.function:
+                    empty.setdefault(call.index, call)
+            if choice.finish_reason:
+                late = [call for index, call in empty.items() if index not in given]
+                for call in late:
+                    call.function.arguments = "{}"
+                choice.delta.tool_calls = [*(choice.delta.tool_calls or []), *late]
+        yield chunk
 
 
 def build_model(settings: CoreSettings) -> ai.Model:
@@ -56,6 +75,9 @@ def check_model(settings: CoreSettings, connect: bool = False) -> list[dict[str,
     key = os.environ.get("OPENAI_API_KEY")
     if settings.model == "offline":
         return []
+    if not re.match("https?://", model_endpoint(settings), re.IGNORECASE):
+        hint = "OPENAI_BASE_URL must be an http address, as in http://localhost:11434/v1."
+        return [diagnostic("SET-OPENAI_BASE_URL", hint)]
     if key and is_plain_http(model_endpoint(settings)):
         hint = "OPENAI_API_KEY travels over plain http to another host: use https."
         return [diagnostic("SET-OPENAI_BASE_URL", hint, "warning")]
