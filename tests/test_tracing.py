@@ -433,15 +433,20 @@ def test_a_client_that_leaves_is_no_error_of_the_model(
     assert sorted({*failed}) == expected
 
 
-def test_a_model_call_that_takes_too_long_is_an_error_where_the_sdk_knows(
+def test_a_model_call_that_takes_too_long_is_an_error(
     start: Any, target: Target, provider: Provider, receiver: Receiver
 ) -> None:
     settings = {"OTEL_EXPORTER_OTLP_ENDPOINT": receiver.origin, "TURN_TIMEOUT_SECONDS": "1"}
     chat = Chat(start(**settings), provider)
     chat.start("Hello.", ["Well, ", HANG]).reply()
-    turn, below = receiver.turn(chat.session)
+    turn, _ = receiver.turn(chat.session)
     assert turn.attributes["error.type"] == "turn_timeout"
-    assert any(one.failed for one in below) == target.name.startswith("vercel")
+
+    def has_failed() -> bool:
+        return any(one.failed for one in receiver.turn(chat.session)[1])
+
+    if target.name != "strands-python":  # which leaves the span of the model call open
+        wait_for("an error of the model call", has_failed)
 
 
 def test_no_text_of_the_model_is_exported(
