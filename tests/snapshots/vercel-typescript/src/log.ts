@@ -45,7 +45,8 @@ export function logTurn(turn: Turn): void {
 /** Log the kind and the place of an unexpected error; not its text, which may quote a prompt. */
 export function logUnexpected(error: unknown): void {
   const { message = '', stack = '' } = error instanceof Error ? error : {}
-  log('ERROR', `${describe(error)}\n${stack.replace(message, '')}`)
+  // Of a tool these may be no texts, and nothing may throw here.
+  log('ERROR', `${describe(error)}\n${String(stack).replace(String(message), '')}`)
 }
 
 /** Return an error as callers may see it; an unexpected one is logged. */

@@ -172,8 +172,7 @@ async def _change(runtime: Runtime, call: Change) -> dict[str, Any]:
             await session.end()
     except AgentError as error:
         what = "forked" if call.fork else "ended"
-        known = " ".join(filter(None, [error.type, error.detail]))
-        log.warning("session %s: not %s: %s", id, what, known)
+        log.warning("session %s: not %s: %s", id, what, f"{error.type} {error.detail}".rstrip())
         raise
     return {"session_id": id, "ended": True}
 
