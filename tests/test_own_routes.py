@@ -44,6 +44,7 @@ async def later(request: Request, runtime: Runtime) -> Response:
     loop.call_later(0.01, fail)
     loop.create_task(rejected())
     threading.Thread(target=fail).start()
+    threading.Thread(target=open, args=("/nowhere",)).start()
     return PlainTextResponse("well")
 
 
@@ -113,6 +114,9 @@ def port(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     server.terminate()
     log = server.stdout.read()
     assert server.wait(timeout=20) == 0, log
+    if "session-later" in log:  # what nobody waits for is logged: its kind and its place
+        kinds = ["RuntimeError", "FileNotFoundError"] if is_python else ["ERROR Error"]
+        assert all(kind in log for kind in [*kinds, routes.name]), log
     for text in ("after the first byte", "nobody waits for this"):
         assert text not in log  # it could quote a prompt
 

@@ -226,8 +226,7 @@ def _last_turn(messages: list[Any]) -> int:
 def _read_answers(message: Part) -> dict[str, list[Any]]:
     """Return what a page answers to calls that wait, as a body of POST /invocations has it."""
     parts, approved, denied = message.get("parts"), list[Any](), list[Any]()
-    if message.get("role") != "assistant":
-        parts = []
+    parts = parts if message.get("role") == "assistant" else None
     for part in map(_fields, parts if isinstance(parts, list) else []):
         answer = _fields(part.get("approval"))
         if part.get("state") == "approval-responded" and answer.get("approved") is True:

@@ -86,8 +86,8 @@ class Session:
         """Return the index of a turn, given its number (0: the last). Raises `invalid_request`."""
         first, number = self.number - len(self.turns) + 1, number or self.number
         if not self.turns or not first <= number <= self.number:
-            none, some = "The session holds no turns.", f"turns {first} to {self.number}"
-            what = f"No turn {number}: the session holds {some}." if self.turns else none
+            held = f"No turn {number}: the session holds turns {first} to {self.number}."
+            what = held if self.turns else "The session holds no turns."
             raise AgentError("invalid_request", what)
         return number - first
 

@@ -29,7 +29,7 @@ def run_server() -> None:
     logging.getLogger("app").setLevel("INFO")
     settings, findings = Settings.read()
     runtime = start_runtime(settings, findings, make_capabilities(settings))
-    threading.excepthook = lambda failure: _log_failure(None, {"exception": failure.exc_value})
+    threading.excepthook = lambda failure: log_unexpected(failure.exc_value or failure.exc_type())
     with asyncio.Runner() as runner:
         runner.get_loop().set_exception_handler(_log_failure)
         serving = runner.get_loop().create_task(_serve(runtime))
@@ -43,8 +43,8 @@ def run_server() -> None:
             raise
 
 
-def _log_failure(_: object, context: dict[str, Any]) -> None:
-    """Log the kind of what a task, a callback or a thread raised; not that a client left."""
+def _log_failure(_: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    """Log the kind of what a task or a callback raised; not that a client left."""
     error = context.get("exception")
     if error and not isinstance(error, OSError):
         log_unexpected(error)
