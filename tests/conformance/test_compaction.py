@@ -243,6 +243,19 @@ def test_a_summary_of_which_nothing_is_left_but_itself_stays(chat: Chat) -> None
     assert len(chat.provider.summaries()) == count
 
 
+@pytest.mark.slow
+def test_a_summary_gets_the_kind_of_an_image_that_a_tool_answers_with_and_no_bytes(
+    target: Target, open_fleet: OpenFleet, provider: Provider
+) -> None:
+    with open_fleet(compacting(with_own_agent(target), "approval")) as fleet:
+        chat = Chat(fleet.fresh(HISTORY_MESSAGES=MOST), provider)
+        chat.say("Look.", [Call("photo", {})], ["A gif."])
+        fill(chat)
+        (call, *_) = summaries_for(chat)
+        transcript = str(chat.history(call)[0][1])
+        assert 'Tool "photo" was called with "{}", and returned "[image]\\na photo"' in transcript
+
+
 def test_an_approval_that_comes_when_the_history_is_full_runs_its_tool_once(
     target: Target, open_fleet: OpenFleet, provider: Provider
 ) -> None:

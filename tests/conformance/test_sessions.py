@@ -157,3 +157,11 @@ def test_the_runtimes_own_header_names_the_actor_first(server: Server) -> None:
     assert server.post({"prompt": "Hello."}, {**session, USER: "ada"}).status == 200
     assert server.post({"prompt": "Hello."}, {**session, ACTOR: "ada"}).status == 200
     assert server.post({"prompt": "Hello."}, {**session, ACTOR: "bob"}).error == "session_forbidden"
+
+
+def test_spaces_around_the_value_of_a_header_are_no_part_of_it(server: Server) -> None:
+    session = {SESSION: "session-of-an-actor-with-spaces-around"}
+    assert server.post({"prompt": "Hello."}, {**session, USER: "ada"}).turn == 1
+    padded = {SESSION: f"\t {session[SESSION]} \t", USER: " ada  "}
+    reply = server.post({"prompt": "Hello."}, padded)
+    assert (reply.turn, reply.session) == (2, session[SESSION])

@@ -287,12 +287,14 @@ def test_a_turn_can_wait_more_than_once(waits: Gated, provider: Provider) -> Non
     orders = [unique("o").split()[-1] for _ in range(3)]
     calls = [Call("delete_order", {"order_id": order}) for order in orders]
     provider.script(prompt, ["One. ", calls[0]], ["Two. ", calls[1]], [calls[2]], ["Done."])
-    first, second, _, third, last = page.act(
+    first, second, loaded, third, last = page.act(
         send(prompt), answer(True), LOAD, answer("no"), answer(True)
     )
     assert states(first["messages"]) == ["approval-requested"]
     assert states(second["messages"]) == ["output-available", "approval-requested"]
-    assert states(third["messages"])[-1] == "approval-requested"
+    assert states(loaded["messages"]) == ["output-available", "approval-requested"]
+    assert texts(loaded["messages"]) == [prompt, "One. Two. "]
+    assert states(third["messages"])[-2:] == ["output-denied", "approval-requested"]
     assert [one["error"] for one in (first, second, third, last)] == [None] * 4
     assert len(last["messages"]) == 2
     assert texts(last["messages"]) == [prompt, "One. Two. Done."] == texts(page.history())

@@ -22,6 +22,7 @@ type Fields = Record<string, unknown>
 type Answers = { approve: unknown[]; deny: { id: unknown; reason?: unknown }[] }
 type Waiting = { turn: number; prompt_key: string | null; prompt: string; reply: string } & {
   calls: { id: string; tool: string; input: unknown }[]
+  messages: unknown[]
 }
 
 /** The routes for a page with useChat; the chat's id is the session's. */
@@ -342,13 +343,19 @@ function summaryNote(turn: number): object {
   return { id: 'summary', role: 'system', parts: [{ type: 'text', text }], metadata: { turn } }
 }
 
-function waitingParts({ reply, calls }: Waiting): Part[] {
+/** Return what the turn did so far, and the calls that wait; not what runs beside those. */
+function waitingParts({ messages, reply, calls }: Waiting): Part[] {
+  const parts = readTurns(messages).flatMap(([, chunks]) => partsOf(chunks))
+  const done = parts.filter(({ state }) => state !== 'input-available')
+  // Strands keeps the message that makes the calls apart.
+  const rest = reply.slice(done.map(({ text }) => text ?? '').join('').length)
+  if (rest) done.push(...partsOf([rest]))
   const asked = calls.flatMap(({ id, tool: name, input }) =>
     partsOf([{ id: callId(id), name, input }]).map((part) => {
       return { ...part, state: 'approval-requested', approval: { id } }
     }),
   )
-  return [...partsOf(reply ? [reply] : []), ...asked]
+  return [...done, ...asked]
 }
 
 /** Return the id of a call that waits, given the id of its approval. */

@@ -126,7 +126,7 @@ class UiEvents(Events):
         fields = {"output": chunk.text, "dynamic": True}
         return parts + _part("tool-output-available", toolCallId=chunk.id, **fields)
 
-    def done(self, turn: Turn, result: dict[str, Any]) -> str:
+    def done(self, result: dict[str, Any], turn: Turn) -> str:
         """Return the last parts of a turn that is committed, or waits for approvals."""
         waiting, parts = result.get("waiting", []), self._begin() + self._end_text()
         for call in waiting:
@@ -298,7 +298,9 @@ def _summary_note(turn: int) -> list[Part]:
 
 
 def _waiting_parts(waiting: Any) -> list[Part]:
-    parts = _parts([waiting.reply] if waiting.reply else [])
+    """Return what the turn did so far, and the calls that wait; not what runs beside those."""
+    parts = [part for _, chunks in read_turns(waiting.messages) for part in _parts(chunks)]
+    parts = [part for part in parts if part["state"] != "input-available"]
     for call in waiting.calls:
         parts += _parts([ToolCall(_call_id(call.id), call.tool, call.input)])
         parts[-1].update(state="approval-requested", approval={"id": call.id})

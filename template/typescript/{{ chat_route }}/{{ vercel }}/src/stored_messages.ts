@@ -1,6 +1,6 @@
 // The stored messages of the AI SDK, as a page is to show them.
 
-import type { ModelMessage } from 'ai'
+import type { ModelMessage, ToolResultPart } from 'ai'
 
 import type { Chunk } from './contract.ts'
 
@@ -25,7 +25,19 @@ function chunksOf(part: Content[number]): Chunk[] {
   }
   if (part.type !== 'tool-result') return []
   const { toolCallId: id, output } = part
+  const isError = /^(error|execution-denied)/.test(output.type)
+  return [{ id, text: textOf(output), isError }]
+}
+
+/** Return the output of a tool as text; of a file its kind, as in `[image]`. */
+function textOf(output: ToolResultPart['output']): string {
+  if (output.type === 'content') {
+    const texts = output.value.map((part) => {
+      if (part.type === 'text') return part.text
+      return `[${('mediaType' in part ? part.mediaType : part.type).split(/[/-]/)[0]}]`
+    })
+    return texts.join('\n')
+  }
   const value = 'value' in output ? output.value : (output.reason ?? '')
-  const text = typeof value === 'string' ? value : JSON.stringify(value)
-  return [{ id, text, isError: /^(error|execution-denied)/.test(output.type) }]
+  return typeof value === 'string' ? value : JSON.stringify(value)
 }

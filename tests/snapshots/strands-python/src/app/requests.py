@@ -58,8 +58,7 @@ def split_list(text: str) -> list[str]:
 
 
 def _is_allowed(value: str, listed: str) -> bool:
-    # A listed host matches on every port.
-    names = {value.lower(), re.sub(r"^([^/]+):\d+$", r"\1", value.lower())}
+    names = {value.lower(), re.sub(r"^([^/]+):\d+$", r"\1", value.lower())}  # on every port
     is_listed = not names.isdisjoint(split_list(listed))
     return is_listed or re.fullmatch(LOOPBACK_ADDRESS, value, re.IGNORECASE) is not None
 
@@ -121,9 +120,8 @@ async def receive(request: Request, max_bytes: int) -> bytes:
     async for chunk in request.stream():
         size += len(chunk)
         body += chunk if size <= max_bytes else b""
-        # Most clients read the response only after sending the whole body.
         if size > 16 * max_bytes + 2**24:
-            break
+            break  # most clients read after they have sent all
     if size > max_bytes:
         raise AgentError("payload_too_large", f"The body is larger than {max_bytes} bytes.")
     return body

@@ -85,6 +85,8 @@ class Connection(HttpToolsProtocol):
         size = sum(len(name) + len(value) for name, value in self.headers)
         if size > MAX_HEAD_BYTES or self.parser.get_method() == b"CONNECT":
             raise HttpParserError("too large, or for a proxy")
+        # Spaces around a value are no part of it (RFC 9110, 5.5); the parser leaves those behind.
+        self.headers[:] = [(name, value.rstrip(b" \t")) for name, value in self.headers]
         if not self.parser.should_upgrade():
             super().on_headers_complete()
 

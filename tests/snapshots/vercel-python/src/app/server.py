@@ -44,7 +44,7 @@ class Events:
         """Return the event for a chunk, or an empty string."""
         return _event("", chunk) if isinstance(chunk, str) else ""
 
-    def done(self, turn: Turn, result: dict[str, Any]) -> str:
+    def done(self, result: dict[str, Any], turn: Turn) -> str:
         """Return the event of a turn that is committed, or waits for an approval."""
         data = {name: value for name, value in result.items() if name != "reply"}
         return _event(f"event: {'waiting' if 'waiting' in data else 'done'}\n", data)
@@ -127,7 +127,7 @@ async def relay(request: Request, runtime: Runtime, turn: Turn, events: Events |
         async for chunk in chunks:
             yield events.chunk(chunk)
         try:
-            yield events.done(turn, await _result(task))
+            yield events.done(await _result(task), turn)
         except Exception as error:  # noqa: BLE001 (the client must be told of every failure)
             yield events.error(_failure(error))
 
@@ -144,7 +144,7 @@ async def relay(request: Request, runtime: Runtime, turn: Turn, events: Events |
         pass
     result = await _result(task)
     if events:  # a turn can wait without any text
-        return Response(buffered + events.done(turn, result), media_type="text/event-stream")
+        return Response(buffered + events.done(result, turn), media_type="text/event-stream")
     return Response(serialize(result), 200, contract.NO_SNIFF, "application/json")
 
 

@@ -1,6 +1,6 @@
 // Messages of the AI SDK as a summary needs them.
 
-import type { ModelMessage } from 'ai'
+import type { ModelMessage, ToolResultPart } from 'ai'
 
 import type { Said } from './summary.ts'
 
@@ -16,12 +16,24 @@ export function* read(messages: unknown[]): Generator<Said> {
         yield [role, { id: part.toolCallId, name: part.toolName, input: part.input }]
       } else if (part.type === 'tool-result') {
         const { toolCallId: id, output } = part
-        const value = 'value' in output ? output.value : (output.reason ?? '')
-        const text = typeof value === 'string' ? value : JSON.stringify(value)
-        yield [role, { id, text, isError: /^(error|execution-denied)/.test(output.type) }]
+        const isError = /^(error|execution-denied)/.test(output.type)
+        yield [role, { id, text: textOf(output), isError }]
       }
     }
   }
+}
+
+/** Return the output of a tool as text; of a file its kind, as in `[image]`. */
+function textOf(output: ToolResultPart['output']): string {
+  if (output.type === 'content') {
+    const texts = output.value.map((part) => {
+      if (part.type === 'text') return part.text
+      return `[${('mediaType' in part ? part.mediaType : part.type).split(/[/-]/)[0]}]`
+    })
+    return texts.join('\n')
+  }
+  const value = 'value' in output ? output.value : (output.reason ?? '')
+  return typeof value === 'string' ? value : JSON.stringify(value)
 }
 
 /** Return texts as stored messages. */
