@@ -385,7 +385,7 @@ def test_chat_says_what_to_do_about_a_failure_of_the_provider(target: Target) ->
     variables = target.provider(provider.origin)
     environment = {"PATH": os.environ["PATH"], **variables}
     typed = "".join(f"{prompt}\n" for prompt in statuses)
-    result = forks.run([*command, "chat"], project.parent, environment, typed=typed)
+    result = run_chat([*command, "chat"], project.parent, environment, typed)
     provider.close()
     lines = re.findall(r".*: look at .*|.*, try again later\.", result.stdout)
     key = next((name for name in variables if name.endswith("_API_KEY")), "the AWS credentials")
@@ -400,8 +400,25 @@ def test_chat_says_what_to_do_about_a_failure_of_the_provider(target: Target) ->
         nobody.bind(("127.0.0.1", 0))
         variables = target.provider(f"http://127.0.0.1:{nobody.getsockname()[1]}")
         environment = {"PATH": os.environ["PATH"], **variables}
-        gone = forks.run([*command, "chat"], project.parent, environment, typed="Hello.\n")
+        gone = run_chat([*command, "chat"], project.parent, environment, "Hello.\n")
     assert re.search(": look at .* and the network\\.", gone.stdout), gone.stdout
+
+
+def run_chat(
+    command: list[str], folder: Path, environment: dict[str, str], typed: str
+) -> "subprocess.CompletedProcess[str]":
+    if "-c" not in command:
+        return forks.run(command, folder, environment, typed=typed)
+    # The gateway has no setting for its address: a script sets it.
+    return subprocess.run(
+        command,
+        cwd=folder,
+        env=environment,
+        input=typed,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
 
 
 # How a tool asks for an approval, by target: what to replace in `agent`.
