@@ -84,6 +84,7 @@ def render_(variant: str, dest: Path) -> None:
 @contextmanager
 def new_folder(dest: Path) -> Iterator[Path]:
     """Yield a folder that becomes DEST if what is made in it works."""
+    dest = dest.resolve()  # the name of `x/..` is none that can be made elsewhere
     if dest.exists() and any(dest.iterdir()):
         raise click.BadParameter(f"{dest} is not empty", param_hint="DEST")
     with tempfile.TemporaryDirectory() as temporary:

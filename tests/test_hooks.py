@@ -87,6 +87,7 @@ def test_help_has_an_example(command: str, hooks: Hooks) -> None:
         (["render", "strands-python"], "Missing argument 'DEST'"),
         (["render", "rust", "new"], "'rust' is not one of 'strands-python'"),
         (["render", "strands-python", "full"], "full is not empty"),
+        (["render", "strands-python", "new/.."], " is not empty"),
         (["render", "strands-python", "file"], "is a file"),
         (["review"], "Missing option '--against'"),
     ],

@@ -12,8 +12,9 @@ import yaml
 from copier import run_copy
 
 from hooks.loading import load
-from hooks.variants import VARIANTS
+from hooks.variants import TARGETS, VARIANTS
 from tests.conftest import ROOT, Rendered
+from tests.installed import environment
 
 QUESTIONS: dict[str, Any] = load(ROOT).questions
 ASKED = {
@@ -167,6 +168,17 @@ def test_a_project_may_not_be_called_like_what_it_depends_on(
         names = {re.split(r"[\[<>=~! ;]", line)[0].lower() for group in groups for line in group}
         names = {name.replace(".", "-") for name in names}
     assert names - set(QUESTIONS["taken_names"]["default"].split()) == set()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("target", [target for target in TARGETS if target.endswith("-python")])
+def test_no_default_name_is_that_of_what_dependencies_depend_on(target: str) -> None:
+    installed = environment(target).glob(".venv/lib/*/site-packages/*.dist-info")
+    found = {re.split(r"-\d", path.stem)[0].lower() for path in installed}
+    names = {re.sub("[-_.]+", "-", name) for name in found}
+    assert len(names) > 50
+    known = [QUESTIONS[list]["default"].split() for list in ("taken_names", "indirect_names")]
+    assert {name for name in names if len(name) <= 40} <= {name for one in known for name in one}
 
 
 @pytest.mark.slow
