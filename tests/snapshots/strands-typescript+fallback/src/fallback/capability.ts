@@ -39,9 +39,10 @@ export class Fallback extends Capability<Settings> {
 
   /** Give the turn both models. */
   override prepare(turn: Turn, options: Options): void {
-    const { modelFallback: name } = this.settings
+    const { modelFallback: name, fallbackSeconds } = this.settings
     if (!name) return
-    adapter.withFallback(options, new Second(turn, name, () => (this.model ??= this.#build())))
+    const build = () => (this.model ??= this.#build())
+    adapter.withFallback(options, new Second(turn, name, build, fallbackSeconds))
   }
 
   async #build(): Promise<Runtime['model']> {

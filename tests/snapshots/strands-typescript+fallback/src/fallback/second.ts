@@ -14,22 +14,39 @@ const TEMPORARY = new RegExp(
 // After the answer has begun, or where this process ended the call, it is none of them.
 const LASTING = /AgentError|AbortError|HTTP 200/
 
+const LATE = new DOMException('The first byte did not come in time.', 'TimeoutError')
+
 /** Whether a failure may be temporary. */
 export function isTemporary(error: unknown): boolean {
   const why = describe(error)
   return TEMPORARY.test(why) && !LASTING.test(why)
 }
 
-/** The second model, for the calls of one turn. */
+/** The second model, for the calls of one turn. The first one has `seconds` for its first byte. */
 export class Second {
+  readonly seconds: number
   readonly #turn: Turn
   readonly #name: string
   readonly #build: () => Promise<Model>
 
-  constructor(turn: Turn, name: string, build: () => Promise<Model>) {
+  constructor(turn: Turn, name: string, build: () => Promise<Model>, seconds: number) {
+    this.seconds = seconds
     this.#turn = turn
     this.#name = name
     this.#build = build
+  }
+
+  /** Call a function with a signal that is aborted unless it ends in that time; then it fails. */
+  async inTime<T>(begin: (late: AbortSignal) => Promise<T>): Promise<T> {
+    const late = new AbortController()
+    const timer = setTimeout(() => late.abort(LATE), this.seconds * 1000)
+    const { promise, reject } = Promise.withResolvers<never>()
+    late.signal.addEventListener('abort', () => reject(LATE))
+    try {
+      return await Promise.race([begin(late.signal), promise])
+    } finally {
+      clearTimeout(timer)
+    }
   }
 
   /** Return the second model, or throw the error if it is not a temporary one. */

@@ -13,9 +13,13 @@ const RETRIES = 2 // of the first model, by the SDK
 export function withFallback(options: Options, second: Second): void {
   let tries = 0 // of the running call: a turn has one at a time
   const middleware: LanguageModelMiddleware = {
-    wrapStream: async ({ doStream, params }) => {
+    wrapStream: async ({ model, params }) => {
+      const begin = async (late: AbortSignal) => {
+        const signals = [late, ...(params.abortSignal ? [params.abortSignal] : [])]
+        return await model.doStream({ ...params, abortSignal: AbortSignal.any(signals) })
+      }
       try {
-        const answer = await doStream()
+        const answer = await second.inTime(begin)
         tries = 0
         return answer
       } catch (error) {

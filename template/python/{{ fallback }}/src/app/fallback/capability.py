@@ -46,5 +46,6 @@ class Fallback(Capability):
     def prepare(self, turn: Turn, options: dict[str, Any]) -> None:
         """Give the turn both models."""
         if name := self.settings.model_fallback:
-            second = Second(turn, name, lambda: self.model)
+            seconds = self.settings.fallback_seconds
+            second = Second(turn, name, lambda: self.model, seconds)
             options["model"] = adapter.with_fallback(options["model"], second)

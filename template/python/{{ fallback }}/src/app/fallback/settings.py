@@ -2,11 +2,12 @@
 
 from dataclasses import dataclass
 
-from ..settings import CoreSettings, string
+from ..settings import CoreSettings, integer, string
 
 
 @dataclass(frozen=True)
 class FallbackSettings(CoreSettings):
-    """Which model answers where MODEL fails."""
+    """Which model answers where MODEL fails, and how long MODEL has for its first byte."""
 
     model_fallback: str = string("(?!offline$).+", "the id of a model")
+    fallback_seconds: int = integer(120, 1, 86_400)

@@ -27,17 +27,19 @@ class FallbackModel extends Model {
   }
 
   async *stream(messages: Message[], options?: StreamOptions): AsyncIterable<ModelStreamEvent> {
-    let hasBegun = false
-    let model: Model
-    try {
-      for await (const event of this.#first.stream(messages, options)) {
-        hasBegun = true
-        yield event
+    const events = this.#first.stream(messages, options)[Symbol.asyncIterator]()
+    const begun = this.#second.inTime(() => events.next())
+    const model = await begun.then(
+      () => null,
+      (error) => this.#second.takeOver(error),
+    )
+    if (model === null) {
+      try {
+        for (let next = await begun; !next.done; next = await events.next()) yield next.value
+      } finally {
+        await events.return?.()
       }
       return
-    } catch (error) {
-      if (hasBegun) throw error
-      model = await this.#second.takeOver(error)
     }
     for await (const event of model.stream(messages, options)) {
       this.#second.answers()

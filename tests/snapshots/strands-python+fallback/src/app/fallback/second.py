@@ -1,8 +1,10 @@
 """When the second model takes over a call, and what the log says about it."""
 
+import asyncio
 import logging
 import re
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
 from typing import Any
 
 from ..contract import Turn
@@ -18,10 +20,36 @@ log = logging.getLogger(__name__)
 
 
 class Second:
-    """The second model, for the calls of one turn; `build` returns it."""
+    """The second model, for the calls of one turn; `build` returns it.
 
-    def __init__(self, turn: Turn, name: str, build: Callable[[], Any]) -> None:
-        self.turn, self.name, self.build = turn, name, build
+    The first model has `seconds` for its first event.
+    """
+
+    def __init__(self, turn: Turn, name: str, build: Callable[[], Any], seconds: int) -> None:
+        self.turn, self.name, self.build, self.seconds = turn, name, build, seconds
+
+    async def stream(
+        self, first: AsyncGenerator[Any], again: Callable[[Any], AsyncGenerator[Any]]
+    ) -> AsyncGenerator[Any]:
+        """Yield the events of the first model, or if it fails before them, of the second one.
+
+        `again` returns the events of a model for the same call.
+        """
+        async with aclosing(first) as events:
+            try:
+                async with asyncio.timeout(self.seconds):
+                    event = await anext(events, None)
+            except Exception as error:  # noqa: BLE001 (`take_over` raises those that last)
+                model = self.take_over(error)
+            else:
+                while event is not None:
+                    yield event
+                    event = await anext(events, None)
+                return
+        async with aclosing(again(model)) as events:
+            async for event in events:
+                self.answers()
+                yield event
 
     def take_over(self, error: Exception) -> Any:
         """Return the second model, or raise the error if it is not a temporary one.

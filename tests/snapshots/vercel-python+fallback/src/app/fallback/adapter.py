@@ -1,7 +1,6 @@
 """Two models as one model of the AI SDK."""
 
 from collections.abc import AsyncGenerator
-from contextlib import aclosing
 from typing import Any, Literal
 
 import ai
@@ -24,24 +23,13 @@ class FallbackProvider(ai.Provider[None]):
         super().__init__(name=first.provider.name)
         self._first, self._second = first, second
 
-    async def stream(
+    def stream(
         self, model: ai.Model, messages: list[ai.messages.Message], **kwargs: Any
     ) -> AsyncGenerator[events.Event]:
-        has_begun, first = False, self._first
-        try:
-            async with aclosing(first.provider.stream(first, messages, **kwargs)) as stream:
-                async for event in stream:
-                    has_begun = True
-                    yield event
-                return
-        except Exception as error:
-            if has_begun:
-                raise
-            second: ai.Model = self._second.take_over(error)
-        async with aclosing(second.provider.stream(second, messages, **kwargs)) as stream:
-            async for event in stream:
-                self._second.answers()
-                yield event
+        def stream(one: ai.Model) -> AsyncGenerator[events.Event]:
+            return one.provider.stream(one, messages, **kwargs)
+
+        return self._second.stream(stream(self._first), stream)
 
 
 def with_fallback(first: ai.Model, second: Second) -> ai.Model:

@@ -4,7 +4,6 @@ Its ModelRouter replaces a model also after a part of the reply, which the calle
 """
 
 from collections.abc import AsyncGenerator
-from contextlib import aclosing
 from typing import Any
 
 from strands.models import Model
@@ -32,27 +31,12 @@ class FallbackModel(Model):
     def structured_output(self, *args: Any, **kwargs: Any) -> AsyncGenerator[Any, None]:
         return self.first.structured_output(*args, **kwargs)
 
-    async def stream(self, *args: Any, **kwargs: Any) -> AsyncGenerator[Any, None]:
-        has_begun = False
-        try:
-            async with aclosing(_stream(self.first, *args, **kwargs)) as events:
-                async for event in events:
-                    has_begun = True
-                    yield event
-                return
-        except Exception as error:
-            if has_begun:
-                raise
-            model = self.second.take_over(error)
-        async with aclosing(_stream(model, *args, **kwargs)) as events:
-            async for event in events:
-                self.second.answers()
-                yield event
+    def stream(self, *args: Any, **kwargs: Any) -> AsyncGenerator[Any, None]:
+        def stream(model: Any) -> AsyncGenerator[Any, None]:
+            events: AsyncGenerator[Any, None] = model.stream(*args, **kwargs)
+            return events
 
-
-def _stream(model: Any, *args: Any, **kwargs: Any) -> AsyncGenerator[Any, None]:
-    events: AsyncGenerator[Any, None] = model.stream(*args, **kwargs)
-    return events
+        return self.second.stream(stream(self.first), stream)
 
 
 def with_fallback(first: Model, second: Second) -> Model:
