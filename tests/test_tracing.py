@@ -521,10 +521,12 @@ def test_chat_ends_while_the_endpoint_is_down(target: Target, tmp_path: Path) ->
     assert time.monotonic() - began < 6
 
 
-def test_nothing_is_exported_without_the_variable(
-    start: Any, provider: Provider, receiver: Receiver
+@pytest.mark.parametrize("is_disabled", [False, True])
+def test_nothing_is_exported_without_the_variable_or_where_the_sdk_is_disabled(
+    start: Any, provider: Provider, receiver: Receiver, is_disabled: bool
 ) -> None:
-    server = start()
+    disabled = {"OTEL_SDK_DISABLED": "true", "OTEL_EXPORTER_OTLP_ENDPOINT": receiver.origin}
+    server = start(**disabled if is_disabled else {})
     chat = Chat(server, provider)
     assert chat.say("Hello.", ["Hi."]).status == 200
     server.signal()

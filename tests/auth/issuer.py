@@ -42,6 +42,10 @@ class Handler(BaseHTTPRequestHandler):
         if status == 302:
             self.send_header("Location", f"{self.server.url}/elsewhere")
         self.end_headers()
+        while self.server.is_slow and body:
+            self.wfile.write(body[:1])
+            body = body[1:]
+            time.sleep(1)
         self.wfile.write(body)
 
     def log_message(self, format: str, *args: Any) -> None:
@@ -60,7 +64,8 @@ class Issuer(ThreadingHTTPServer):
         self.published = [*self.keys]
         self.asked: list[str] = []
         self.wrong: dict[str, tuple[int, bytes]] = {}  # answers by path
-        self.is_hung, self.released = False, threading.Event()
+        self.is_hung = self.is_slow = False
+        self.released = threading.Event()
         self._thread = threading.Thread(target=self.serve_forever, daemon=True)
 
     def __enter__(self) -> Self:

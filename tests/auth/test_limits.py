@@ -10,8 +10,10 @@ from tests.conformance.chat import Chat
 from tests.conformance.client import JSON, Reply
 from tests.conformance.provider import Provider
 from tests.conformance.server import Fleet, Server
+from tests.conformance.steps import HANG
 from tests.conformance.targets import Target
 from tests.stores.agents import Home
+from tests.stores.servers import wait_for
 from tests.stores.stores import Backing
 
 
@@ -40,6 +42,15 @@ def test_turns_and_tokens_are_limited_for_each_actor(
     assert say(tokens, provider, issuer, "ada").turn == 1
     assert_limited(say(tokens, provider, issuer, "ada"), "1 tokens per day", 86_400)
     assert say(tokens, provider, issuer, "bob").turn == 1
+
+    # Who leaves before the model says what it cost has used it all the same.
+    tokens = fleet.fresh(**issuer.environment, ACTOR_TOKENS_PER_DAY=100)
+    chat = Chat(tokens, provider)
+    leaver = chat.start("Long.", ["~" * 1000, HANG], headers=bearer(issuer.token("eve")))
+    assert leaver.event()[0] == "message"
+    leaver.leave()
+    told = b"This actor has used up 100 tokens per day."
+    wait_for("the limit", lambda: told in say(tokens, provider, issuer, "eve").body)
 
     minute = fleet.fresh(**issuer.environment, ACTOR_TURNS_PER_MINUTE=1)
     replies = [say(minute, provider, issuer, "ada") for _ in range(3)]

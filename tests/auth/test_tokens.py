@@ -4,15 +4,18 @@ import re
 import time
 import uuid
 from hashlib import sha256
+from pathlib import Path
 
 import pytest
 
+from tests.auth.conftest import with_auth
 from tests.auth.issuer import AUDIENCE, Issuer, encoded, new_key
 from tests.conformance.chat import Chat
 from tests.conformance.client import ACTOR, JSON, Reply
 from tests.conformance.provider import Provider
 from tests.conformance.server import Fleet, Server
 from tests.conformance.steps import Call
+from tests.conformance.targets import Target
 from tests.stores.servers import wait_for
 
 OTHER_ACTOR = "X-Amzn-Bedrock-AgentCore-Runtime-Custom-Actor-Id"
@@ -186,6 +189,47 @@ def test_keys_rotate_and_the_last_ones_serve_while_the_issuer_is_down(
     new = bearer(own_issuer.token("ada", "new"))
     wait_for("the new key", lambda: refused(server, {**new, **JSON}).status == 200)
     assert refused(server, bearer(old)).status == 401
+
+
+def test_an_issuer_that_sends_a_byte_a_second_is_not_waited_for(
+    fleet: Fleet, own_issuer: Issuer
+) -> None:
+    own_issuer.is_slow = True
+    server = fleet.fresh(**own_issuer.environment)
+    began = time.monotonic()
+    reply = refused(server, bearer(own_issuer.token("ada")))
+    assert (reply.status, reply.json["error"]["type"]) == (503, "server_busy")
+    assert time.monotonic() - began < 9
+
+
+def test_what_is_refused_is_answered_below_traces_and_to_a_page(
+    target: Target, provider: Provider, issuer: Issuer, tmp_path: Path
+) -> None:
+    page = "https://app.example"
+    fleet = Fleet(with_auth(target, "tracing"), tmp_path, provider.origin)
+    try:
+        server = fleet.fresh(**issuer.environment, ALLOWED_ORIGINS=page)
+        of_page = {"Origin": page, "Content-Type": "application/json"}
+        bob = {**of_page, **bearer(issuer.token("bob"))}
+        assert who_is(server, provider, bob) == "bob"
+        for headers, status in (
+            ({**bob, ACTOR: "ada"}, 403),
+            ({**of_page, **bearer("x.y.z")}, 401),
+        ):
+            reply = refused(server, headers)
+            assert (reply.status, reply.headers["Access-Control-Allow-Origin"]) == (status, page)
+            exposed = reply.headers["Access-Control-Expose-Headers"]
+            assert {"Retry-After", "WWW-Authenticate"} < {*exposed.split(", ")}
+    finally:
+        fleet.stop()
+
+
+def test_only_the_claim_of_the_actor_has_to_be_a_text(
+    fleet: Fleet, provider: Provider, issuer: Issuer
+) -> None:
+    server = fleet.fresh(**issuer.environment, AUTH_ACTOR_CLAIM="name")
+    token = issuer.token(7, jti=8, name="ada")
+    assert who_is(server, provider, bearer(token)) == "ada"
 
 
 def test_an_issuer_that_was_never_reached_is_asked_again(fleet: Fleet, own_issuer: Issuer) -> None:

@@ -140,7 +140,8 @@ def test_a_listed_page_gets_the_answers_of_cors(listed: Server) -> None:
     assert reply.headers["Access-Control-Allow-Headers"] == "authorization,content-type"
     reply = listed.post({"prompt": "Hello."}, {"Origin": PAGE, **JSON_BODY})
     assert reply.headers["Access-Control-Allow-Origin"] == PAGE
-    assert reply.headers["Access-Control-Expose-Headers"] == SESSION
+    exposed = f"{SESSION}, Retry-After, WWW-Authenticate"
+    assert reply.headers["Access-Control-Expose-Headers"] == exposed
     assert reply.headers["Vary"] == "Origin"
     error = listed.post(b"{", {"Origin": PAGE, **JSON_BODY})
     assert (error.status, error.headers["Access-Control-Allow-Origin"]) == (400, PAGE)

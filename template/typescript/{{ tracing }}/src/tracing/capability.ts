@@ -102,7 +102,7 @@ export class Tracing extends Capability {
       const active = context.active()
       const isTraced = trace.getSpan(active) !== undefined // by an instrumentation
       const caller = isTraced ? active : propagation.extract(active, request.headers)
-      context.with(caller, () => app(request, response))
+      return context.with(caller, () => app(request, response))
     }
   }
 }

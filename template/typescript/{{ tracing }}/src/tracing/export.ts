@@ -14,7 +14,8 @@ interface Exporter<T> {
 
 /** Return where TRACES or METRICS go, or ''. */
 export function endpointOf(signal: string): string {
-  if (process.env[`OTEL_${signal}_EXPORTER`] === 'none') return ''
+  const isDisabled = process.env.OTEL_SDK_DISABLED?.toLowerCase() === 'true'
+  if (isDisabled || process.env[`OTEL_${signal}_EXPORTER`] === 'none') return ''
   const names = [`OTEL_EXPORTER_OTLP_${signal}_ENDPOINT`, 'OTEL_EXPORTER_OTLP_ENDPOINT']
   return names.map((name) => process.env[name]).find(Boolean) ?? ''
 }

@@ -78,7 +78,7 @@ export class Auth extends Capability<AuthSettings> {
       const error = new AgentError('rate_limited', `This actor has used up ${what}.`)
       throw Object.assign(error, { retryAfter })
     }
-    return await run().finally(() => this.limits.end(actor, turn.inputTokens + turn.outputTokens))
+    return await run().finally(() => this.limits.end(actor, tokensOf(turn)))
   }
 
   /** Make a request one of its token's actor, or one without a token. Throws AgentError. */
@@ -110,6 +110,13 @@ export class Auth extends Capability<AuthSettings> {
       sent[name] = [value]
     }
   }
+}
+
+/** Return how many tokens a turn used; if it ended before the model said it, an estimate. */
+function tokensOf({ inputTokens, outputTokens, prompt, reply, outcome }: Turn): number {
+  const isCut = reply !== '' && outcome !== 'replayed'
+  const estimate = isCut ? Math.floor((prompt.length + reply.length) / 4) + 1 : 0
+  return inputTokens + outputTokens || estimate
 }
 
 /** Return why the settings cannot work; '' if they can. */

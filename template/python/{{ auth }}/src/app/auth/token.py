@@ -13,6 +13,8 @@ from .settings import AuthSettings
 
 LEEWAY_SECONDS = 60  # by how much clocks may differ
 HASHED = "sha256-"
+# Only the claim of the actor has to be a text.
+IGNORED = {"verify_aud": False, "verify_jti": False, "verify_sub": False}
 
 
 class InvalidToken(Exception):
@@ -50,7 +52,7 @@ class Tokens:
                 algorithms=[algorithm],
                 issuer=self._settings.auth_issuer,
                 leeway=LEEWAY_SECONDS,
-                options={"require": ["exp", "iss"], "verify_aud": False},
+                options={"require": ["exp", "iss"], **IGNORED},
             )
         except PyJWTError as error:
             raise InvalidToken(WHY.get(type(error).__name__, "it is not valid")) from None

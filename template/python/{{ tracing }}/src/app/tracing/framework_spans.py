@@ -7,7 +7,7 @@ from functools import partial
 from time import perf_counter
 from typing import Any
 
-from opentelemetry.trace import StatusCode
+from opentelemetry.trace import INVALID_SPAN, StatusCode
 
 from .adapter import Names
 from .metrics import Metrics
@@ -34,6 +34,8 @@ def adapt(tracer: Any, agent: str, metrics: Metrics, *, with_content: bool) -> N
         read = partial(_read, names, agent, facts, with_content=with_content)
         kwargs["attributes"] = read(kwargs.get("attributes") or {})
         span = start_span(names.of_span(name), *args, **kwargs)
+        if span is INVALID_SPAN:  # all that is not recorded, by a provider that is disabled
+            return span
         set_attributes, set_status, end = span.set_attributes, span.set_status, span.end
         record_exception = span.record_exception
 

@@ -85,7 +85,7 @@ class Auth(Capability):
             yield
         finally:
             if turn.actor:
-                await self.limits.end(turn.actor, turn.input_tokens + turn.output_tokens)
+                await self.limits.end(turn.actor, _tokens_of(turn))
 
     async def close(self) -> None:
         await self.keys.close()
@@ -119,6 +119,13 @@ class Auth(Capability):
         others = [pair for pair in sent.raw if pair[0].decode("latin-1") not in REPLACED]
         raw = [(name.encode(), value.encode()) for name, value in own.items()]
         return {**scope, "headers": [*others, *raw]}, receive, send
+
+
+def _tokens_of(turn: Turn) -> int:
+    """Return how many tokens a turn used; if it ended before the model said it, an estimate."""
+    is_cut = turn.texts and turn.outcome != "replayed"
+    estimate = (len(turn.prompt) + len(turn.reply)) // 4 + 1 if is_cut else 0
+    return turn.input_tokens + turn.output_tokens or estimate
 
 
 def _problem(settings: AuthSettings) -> str:

@@ -99,7 +99,7 @@ class Keys:
 async def _get(client: httpx.AsyncClient, url: str) -> dict[str, Any]:
     """Return the JSON object at an address. Raises IssuerUnavailable."""
     try:
-        async with client.stream("GET", url) as answer:
+        async with asyncio.timeout(SECONDS), client.stream("GET", url) as answer:
             if answer.status_code != 200:
                 raise IssuerUnavailable(f"{url}: HTTP {answer.status_code}")
             body = b""
@@ -108,6 +108,8 @@ async def _get(client: httpx.AsyncClient, url: str) -> dict[str, Any]:
                 if len(body) > MAX_BYTES:
                     raise IssuerUnavailable(f"{url}: more than {MAX_BYTES} bytes")
         value = json.loads(body)
+    except TimeoutError:
+        raise IssuerUnavailable(f"{url}: no whole answer within {SECONDS} s") from None
     except (httpx.HTTPError, httpx.InvalidURL, ValueError, RecursionError) as error:
         raise IssuerUnavailable(f"{url}: {describe(error)}") from None
     if not isinstance(value, dict):

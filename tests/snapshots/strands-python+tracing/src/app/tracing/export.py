@@ -17,7 +17,8 @@ log = logging.getLogger(__name__)
 
 def endpoint_of(signal: str) -> str:
     """Return where TRACES or METRICS go, or ""."""
-    if os.environ.get(f"OTEL_{signal}_EXPORTER") == "none":
+    is_disabled = os.environ.get("OTEL_SDK_DISABLED", "").lower() == "true"
+    if is_disabled or os.environ.get(f"OTEL_{signal}_EXPORTER") == "none":
         return ""
     names = (f"OTEL_EXPORTER_OTLP_{signal}_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
     return next(filter(None, map(os.environ.get, names)), "")
