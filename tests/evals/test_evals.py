@@ -327,6 +327,12 @@ def test_the_store_is_left_alone_and_a_stored_session_becomes_a_case(
         shutil.copytree(home.project / "evals", home.folder / "evals")
         ran = home.run("eval")
         assert ran.returncode == 0, ran.stdout + ran.stderr
+        # Its secret is not even read, where a model answers.
+        without = {**target.provider(provider.origin), "SECRETS_VALKEY_SESSIONS": ""}
+        assert " cases, " in home.run("eval", **without).stdout
+        unknown = home.run("eval", "--from", "s", **without)
+        assert (unknown.returncode, unknown.stderr.count("\n")) == (1, 1), unknown
+        assert unknown.stderr.startswith("Error: "), unknown
         listed = home.run("sessions", "list")
         assert listed.stdout == "0 sessions\n"
         (home.folder / "evals" / "first.yaml").write_text(

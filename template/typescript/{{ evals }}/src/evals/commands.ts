@@ -63,7 +63,7 @@ export async function evaluate(args: string[]): Promise<void> {
 async function run(cases: readonly Case[], repeat: number, jobs: number): Promise<Runs> {
   const [settings, findings] = readSettings(SETTINGS)
   const capabilities = [...(await makeCapabilities(settings)), new Stubs(settings, [])]
-  // Without what reaches a store or a memory.
+  // Without what reaches a store or a memory, or reads their secrets.
   const others = capabilities.filter((capability) => !('tracedAs' in capability))
   const isReal = cases.some(({ data }) => data.real)
   const needed = isReal ? capabilities : others
@@ -71,7 +71,8 @@ async function run(cases: readonly Case[], repeat: number, jobs: number): Promis
   if (settings.model === 'offline') {
     console.log('MODEL is not set: the lines `offline` of the cases answer.')
   }
-  const runtime = new Runtime(settings, others)
+  const unconnected = others.filter((capability) => !('secrets' in capability))
+  const runtime = new Runtime(settings, unconnected)
   const real = isReal ? new Runtime(settings, capabilities) : runtime
   const stop = new AbortController()
   process.once('SIGINT', () => stop.abort()) // what is done is kept

@@ -87,14 +87,17 @@ export function summary(all: Runs, before: Runs): string {
     const said = transcript(runs[0]?.turns ?? [])
     const earlier = transcript(before[name]?.[0]?.turns ?? [])
     if (said === earlier || (!earlier && passed(runs) === runs.length)) continue
-    const cells = [earlier, said].map(
-      (text) => `<td><pre>${escape(text).slice(0, 4000)}</pre></td>`,
-    )
+    const cells = [earlier, said].map((text) => `<td><pre>${plain(text.slice(0, 4000))}</pre></td>`)
     lines.push('', `<details><summary>${escape(name)}</summary><table>`)
     lines.push('<tr><th>before</th><th>now</th></tr>', `<tr>${cells.join('')}</tr>`)
     lines.push('</table></details>')
   }
   return `${lines.join('\n')}\n`
+}
+
+/** Return a text for HTML in Markdown: a blank line would end the HTML, and @ tell somebody. */
+function plain(text: string): string {
+  return escape(text).replaceAll('\n', '&#10;').replaceAll('@', '&#64;')
 }
 
 /** Return a text for XML, without the characters that it does not allow. */

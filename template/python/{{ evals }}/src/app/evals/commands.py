@@ -87,13 +87,13 @@ async def _run(cases: list[Any], repeat: int, jobs: int) -> Any:
 
     settings, findings = Settings.read()
     capabilities = [*make_capabilities(settings), Stubs(settings, [])]
-    # Without what reaches a store or a memory.
+    # Without what reaches a store or a memory, or reads their secrets.
     others = [it for it in capabilities if not hasattr(it, "traced_as")]
     needed = capabilities if any(case.data.get("real") for case in cases) else others
     refuse_errors([*findings, *check_model(settings), *check_all(needed)])
     if settings.model == "offline":
         click.echo("MODEL is not set: the lines `offline` of the cases answer.")
-    runtime = Runtime(settings, others)
+    runtime = Runtime(settings, [it for it in others if not hasattr(it, "secrets")])
     real = Runtime(settings, capabilities) if needed is capabilities else runtime
     for one in {id(it): it for it in (runtime, real)}.values():
         await one.open()

@@ -82,8 +82,13 @@ def summary(all_runs: Runs, before: Runs) -> str:
             transcript(it[0]["turns"]) if it else "" for it in (runs, before.get(name))
         )
         if said != earlier and (earlier or passed(runs) < len(runs)):
-            cells = [f"<td><pre>{escape(text)[:4000]}</pre></td>" for text in (earlier, said)]
-            lines += ["", f"<details><summary>{name}</summary><table>"]
+            cells = [f"<td><pre>{_plain(text[:4000])}</pre></td>" for text in (earlier, said)]
+            lines += ["", f"<details><summary>{escape(name)}</summary><table>"]
             lines += ["<tr><th>before</th><th>now</th></tr>", f"<tr>{''.join(cells)}</tr>"]
             lines += ["</table></details>"]
     return "\n".join(lines) + "\n"
+
+
+def _plain(text: str) -> str:
+    """Return a text for HTML in Markdown: a blank line would end the HTML, and @ tell somebody."""
+    return escape(text).replace("\n", "&#10;").replace("@", "&#64;")
