@@ -117,6 +117,8 @@ class Stack:
                 return any(self._resolve(conditions))
             case {"Join": [between, parts]}:
                 return str(between).join(self._resolve(parts))
+            case {"Split": [between, text]}:
+                return str(self._resolve(text)).split(between)
             case {"Sub": text}:
                 return re.sub(r"\$\{(.+?)\}", lambda match: self._known[match[1]], text)
             case dict():

