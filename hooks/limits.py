@@ -12,12 +12,13 @@
 # sessions to another one, versions of collections that are compared, the state section, names of
 # secrets by project. With a memory: what its owner decides about (injection, recording, metadata,
 # stores by name), namespaces of strategies, memory outside turns, and kinds of memories; a
-# knowledge base comes with the extraction of facts.
+# knowledge base comes with the extraction of facts. With both: that `forget` reaches what has
+# expired and names what it cannot find, and that nothing is lost at the end of a process.
 LINES = {
     (False, False): {"python": 3785, "typescript": 4030},
-    (True, False): {"python": 7450, "typescript": 7685},
-    (False, True): {"python": 8675, "typescript": 8955},
-    (True, True): {"python": 10500, "typescript": 10865},
+    (True, False): {"python": 7470, "typescript": 7705},
+    (False, True): {"python": 8700, "typescript": 8975},
+    (True, True): {"python": 10545, "typescript": 10905},
 }
 # What other answers may add to them.
 MORE_LINES = {
@@ -27,7 +28,7 @@ MORE_LINES = {
     "kubernetes": {"python": 390, "typescript": 390},
     "container": {"python": 140, "typescript": 140},
     # Raised by metrics, by the names of the conventions in spans, and by callers who leave.
-    "tracing": {"python": 365, "typescript": 385},
+    "tracing": {"python": 370, "typescript": 385},
     "auth": {"python": 560, "typescript": 560},
     "approval": {"python": 370, "typescript": 370},
     "compaction": {"python": 460, "typescript": 490},

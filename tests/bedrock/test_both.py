@@ -1,6 +1,7 @@
 """Memories of two kinds in one agent, with sessions in a bucket that keeps versions."""
 
 import json
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -20,6 +21,7 @@ from tests.bedrock.agents import (
 from tests.bedrock.server import Bedrock
 from tests.conformance.chat import Chat
 from tests.conformance.server import Server
+from tests.conformance.steps import Hold
 from tests.conformance.targets import Target
 from tests.memory.agents import PROJECT, Home, collection, ping, unique
 from tests.memory.provider import MemoryProvider
@@ -146,6 +148,24 @@ def test_a_memory_that_fails_is_skipped_and_named(agent: Both, who: str, failing
     )
 
 
+def test_a_fact_that_a_model_finds_while_its_actor_is_forgotten_is_not_kept(
+    agent: Both, who: str
+) -> None:
+    gate, usual = threading.Event(), agent.provider.summarize
+    agent.provider.summarize = lambda prompt: [Hold(gate), *usual(prompt)]
+    try:
+        agent.chat(who).say(CAT)
+        wait_for("the model", lambda: any(CAT in it.prompt for it in agent.provider.summaries()))
+        forgot = ("forget", "--actor", who, "--json")
+        result = agent.home.run(*forgot, PROJECT_ID=PROJECT, **agent.variables)
+        assert (result.returncode, json.loads(result.stdout)["could_not"]) == (0, []), result
+    finally:
+        gate.set()
+        agent.provider.summarize = usual
+    agent.idle()
+    assert agent.bedrock.service.texts(agent.base, f"/users/{who}/facts/") == []
+
+
 def test_nothing_of_a_forgotten_actor_is_left_in_any_store(agent: Both, who: str) -> None:
     versioning = {"Status": "Enabled"}
     agent.store.client.put_bucket_versioning(Bucket=BUCKET, VersioningConfiguration=versioning)
@@ -158,6 +178,9 @@ def test_nothing_of_a_forgotten_actor_is_left_in_any_store(agent: Both, who: str
         ended = agent.chat(actor)
         ended.say(f"My name is still {actor}.")
         ended.end()
+        expired = agent.chat(actor)
+        expired.say(f"My name was always {actor}.")
+        agent.store.expire(expired.session)
     agent.idle()
     assert f"{who}'" in agent.everything()
     assert f"{who}." in agent.everything()

@@ -217,7 +217,7 @@ class _Handler(BaseHTTPRequestHandler):
                 case str():
                     self._stream(wire, call, wire.text(part))
                 case Call():
-                    call_id = f"call_{len(call.history)}_{tools}"
+                    call_id = part.id or f"call_{len(call.history)}_{tools}"
                     self._stream(wire, call, wire.call(tools, call_id, part.name, part.text()))
                     tools += 1
                 case Hold():

@@ -17,11 +17,15 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Call:
-    """The model calls a tool. `raw` replaces the arguments by a text that need not be JSON."""
+    """The model calls a tool. `raw` replaces the arguments by a text that need not be JSON.
+
+    Some models number the calls of each reply anew: `id` is one of those.
+    """
 
     name: str
     arguments: dict[str, Any] = field(default_factory=dict)
     raw: str | None = None
+    id: str = ""
 
     def text(self) -> str:
         return json.dumps(self.arguments) if self.raw is None else self.raw

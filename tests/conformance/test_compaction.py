@@ -243,6 +243,20 @@ def test_a_summary_of_which_nothing_is_left_but_itself_stays(chat: Chat) -> None
     assert len(chat.provider.summaries()) == count
 
 
+def test_a_session_that_is_too_large_keeps_its_summary_and_not_its_oldest_turn(
+    compaction: Fleet, provider: Provider
+) -> None:
+    chat = Chat(compaction.shared(HISTORY_MESSAGES=MOST, MAX_SNAPSHOT_BYTES=16_200), provider)
+    found = f"The facts: fact-1. {'~' * 3000}"
+    provider.summarize = lambda _: [found]
+    fill(chat, [f"{number}. {'~' * 1200}" for number in range(1, 6)])
+    assert chat.say(f"6. {'~' * 2600}").turn == 6
+    chat.say("Seven.")
+    history = chat.history(chat.calls("Seven.")[-1])
+    assert history[:2] == summary(found, 3)
+    assert [entry[1][:2] for entry in history[2:] if entry[0] == "user"] == ["5.", "6.", "Se"]
+
+
 @pytest.mark.slow
 def test_a_summary_gets_the_kind_of_an_image_that_a_tool_answers_with_and_no_bytes(
     target: Target, open_fleet: OpenFleet, provider: Provider

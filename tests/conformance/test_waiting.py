@@ -6,6 +6,7 @@ import signal
 import threading
 import time
 import uuid
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -176,6 +177,17 @@ def test_a_call_beside_it_that_needs_none_runs_once_when_it_is_denied(chat: Chat
     reply = chat.say(ASKED, [delete(chat), read(chat)], ["Done."], headers=JSON)
     assert answer(chat, deny={ids(reply)[0]: "No."}).json["reply"] == "Done."
     assert (runs(chat, "read_order"), runs(chat)) == (1, 0)
+
+
+def test_a_denial_is_not_that_of_a_later_call_with_the_same_id(chat: Chat) -> None:
+    first, later = replace(delete(chat), id="call_0"), replace(read(chat), id="call_0")
+    reply = chat.say(ASKED, [first], [later], ["Done."], headers=JSON)
+    assert answer(chat, deny={ids(reply)[0]: "Not today."}).json["reply"] == "Done."
+    assert (runs(chat, "read_order"), runs(chat)) == (1, 0)
+    entries = chat.history(chat.calls(ASKED)[-1])
+    denied, done = (str(entry[1]) for entry in entries if entry[0] == "result")
+    assert "Not today." in denied
+    assert done == f"order {order(chat)}"
 
 
 def test_all_calls_that_wait_must_be_answered(chat: Chat) -> None:

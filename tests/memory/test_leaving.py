@@ -1,11 +1,16 @@
 """SIGTERM: what waits to be recorded is recorded within the grace time, for the next process."""
 
+import re
+from pathlib import Path
+
 import pytest
 
 from tests.conformance.chat import Chat
 from tests.conformance.server import Server
-from tests.memory.agents import HUNG, Agent, of
+from tests.conformance.targets import TARGETS
+from tests.memory.agents import AGENT, HUNG, Agent, Home, of, with_memory
 from tests.stores.servers import wait_for
+from tests.stores.stores import Backing, RestStore
 
 GRACE = 60  # more than is needed: what waits is recorded long before
 WRITE = "CreateEvent"
@@ -59,3 +64,28 @@ def test_a_service_that_does_not_come_back_costs_the_grace_time(resting: Agent, 
     lines = [line for line in server.log.splitlines() if "turns not recorded: 1" in line]
     assert len(lines) == 2, "a line for each memory"
     assert all("ERROR" in line and who not in line for line in lines)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [target.name for target in TARGETS])
+def test_a_turn_is_recorded_before_an_own_store_of_sessions_is_closed(
+    name: str, tmp_path: Path, backing: Backing
+) -> None:
+    (target,) = (target for target in TARGETS if target.name == name)
+    home, store = Home(with_memory(target, "custom"), tmp_path), RestStore(backing, AGENT)
+    text = home.sessions.read_text()
+    declared = re.sub(r"(?s)\nscope:.*?(?=\nwriteback:)", f"\n{store.declared()}", text)
+    home.sessions.write_text(declared)
+    reached, short, long = store.environment(store.address), f"of-{name}", f"{name:x<120}"
+    for session in (short, long):
+        words = ("chat", "--actor", "robin", "--session", session)
+        done = home.run(*words, typed=f"My cat is called {session}.\n", **reached)
+        assert (done.returncode, "not recorded" in done.stderr) == (0, False), done
+        assert f"My cat is called {session}." in home.local()
+    # The memory has a short name of the session, and the store cannot list its sessions.
+    done = home.run("forget", "--actor", "robin", **reached)
+    assert done.returncode == 1, done
+    assert f"a session whose id begins with {long[:60]}: " in done.stdout + done.stderr
+    assert "My cat" not in home.local()
+    assert store.read(short) is None
+    assert store.read(long)

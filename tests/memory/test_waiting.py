@@ -7,11 +7,12 @@ import pytest
 
 from tests.conformance.chat import Chat
 from tests.conformance.client import JSON
-from tests.conformance.steps import Step
+from tests.conformance.steps import Call, Step
 from tests.conformance.targets import TARGETS, with_own_agent
 from tests.conformance.waiting import ASKED, answer, delete, ids
-from tests.memory.agents import Agent, unique, with_memory
+from tests.memory.agents import Agent, ping, unique, with_memory
 from tests.memory.provider import MemoryProvider
+from tests.stores.servers import wait_for
 from tests.stores.stores import Backing
 
 
@@ -29,13 +30,18 @@ def test_a_turn_that_goes_on_recalls_by_its_prompt(
         agent.learn_nothing()
         agent.service.remember(agent.notes, f"/users/{who}/facts", ASKED)
         chat = Chat(agent.fresh(), provider, actor=who)
-        steps: list[Step] = [["I look it up. ", delete(chat)], ["Done."]]
+        add = Call("add_memory", {"entries": ["She likes opera."]})
+        steps: list[Step] = [[add], ["I look it up. ", delete(chat)], ["Done."]]
         waiting = ids(chat.say(ASKED, *steps, headers=JSON))
         agent.service.calls.clear()
         assert answer(chat, waiting).json["turn"] == 1
         calls = agent.service.calls.of("RetrieveMemoryRecords")
         queries = {call.given["searchCriteria"]["searchQuery"] for call in calls}
         assert queries == {f"{ASKED}{chat.tag}"}
-        assert [len(provider.remembered(call)) for call in chat.calls(ASKED)] == [1, 1]
+        assert [len(provider.remembered(call)) for call in chat.calls(ASKED)] == [1, 1, 1]
+        # What was added before the wait is recorded with the turn.
+        wait_for("a Healthy", lambda: ping(chat.server) == "Healthy")
+        for memory in (agent.notes, agent.team):
+            assert [text for role, text in agent.said(memory, who)][-1] == "She likes opera."
     finally:
         agent.stop()

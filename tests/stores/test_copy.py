@@ -9,6 +9,7 @@ import pytest
 from tests.conformance.chat import Chat, echoed
 from tests.conformance.client import JSON
 from tests.conformance.provider import Provider
+from tests.conformance.steps import Call
 from tests.stores.agents import CHECKPOINTS, Agents, Home, assert_clean, command
 from tests.stores.forks import start
 from tests.stores.servers import wait_for
@@ -151,6 +152,25 @@ def test_a_copy_follows_its_session_until_it_is_continued(
     assert said == f"Error: session {one.session} was not copied: it is unreadable"
     said = run(home, two.session, "--to", "others")
     assert said.splitlines()[1].startswith("1 session continued there, and left as they are: ")
+
+
+@pytest.mark.stores("valkey", "s3")
+@pytest.mark.one_each
+def test_a_copy_gets_the_checkpoints_of_later_turns_too(agents: Agents, provider: Provider) -> None:
+    home = agents.home()
+    chat, others = Chat(agents.fresh(home, **KEPT).server, provider), beside(home)
+    odd = Call("no_such_tool", {"q": {"toString": "x"}, "n": 1})  # a name that objects have
+    assert chat.say("One.", [odd], ["Done."]).turn == 1
+    assert run(home, "--to", "others") == "1 session copied, 0 had not changed."
+    for number in range(2, CHECKPOINTS + 2):
+        assert chat.say(f"{number}.").turn == number
+        assert run(home, "--to", "others") == "1 session copied, 0 had not changed."
+    kept = home.store.checkpoints(chat.session)
+    assert len(kept) == CHECKPOINTS
+    wait_for("the checkpoints", lambda: others.checkpoints(chat.session) == kept)
+    assert chat.end().status == 200
+    assert run(home, "--to", "others", "--end").startswith("0 sessions copied")
+    assert others.checkpoints(chat.session) == []
 
 
 @pytest.mark.stores("valkey", "s3")

@@ -74,14 +74,18 @@ def test_a_lifecycle_rule_joins_those_that_are_there(agents: Agents, provider: P
     assert isinstance(store, S3Store)
     bucket = f"bucket-of-{home.agent_id}"
     store.client.create_bucket(Bucket=bucket)
-    foreign = {
-        "ID": "foreign",
-        "Status": "Enabled",
-        "Filter": {"Prefix": "logs/"},
-        "Expiration": {"Days": 30},
-    }
+    # Of others, of another project with the same collection, and of this one by an older version.
+    *foreign, former = (
+        {
+            "ID": id,
+            "Status": "Enabled",
+            "Filter": {"Prefix": prefix},
+            "Expiration": {"Days": 30},
+        }
+        for id, prefix in (("x", "logs/"), ("aml-b/sessions", "b/"), ("aml-sessions", "sessions/"))
+    )
     store.client.put_bucket_lifecycle_configuration(
-        Bucket=bucket, LifecycleConfiguration={"Rules": [foreign]}
+        Bucket=bucket, LifecycleConfiguration={"Rules": [*foreign, former]}
     )
     replica = agents.fresh(home, SECRETS_S3_SESSIONS=bucket)
     replica.proxy.records = True
@@ -89,9 +93,9 @@ def test_a_lifecycle_rule_joins_those_that_are_there(agents: Agents, provider: P
     for text in ("One.", "Two.", "Three."):
         chat.say(text)
     rules = store.client.get_bucket_lifecycle_configuration(Bucket=bucket)["Rules"]
-    assert foreign in rules
-    (ours,) = (rule for rule in rules if rule != foreign)
-    assert ours["ID"] == "aml-sessions"
+    assert rules[:-1] == foreign
+    ours = rules[-1]
+    assert ours["ID"] == "aml-sessions/sessions"
     assert ours["Status"] == "Enabled"
     assert ours["Filter"] == {"Prefix": "sessions/"}
     assert ours["Expiration"] == {"Days": store.ttl_days}
@@ -120,7 +124,7 @@ def test_the_rule_goes_with_the_time_to_live(agents: Agents, provider: Provider)
             return []
         return [f"{rule['ID']} {rule['Filter']['Prefix']}" for rule in found]
 
-    ours, former, foreign = (
+    ours, own, former, foreign = (
         {
             "ID": id,
             "Status": "Enabled",
@@ -128,11 +132,14 @@ def test_the_rule_goes_with_the_time_to_live(agents: Agents, provider: Provider)
             "Expiration": {"Days": 7},
             "NoncurrentVersionExpiration": {"NoncurrentDays": 7},
         }
-        for id, prefix in (("aml-sessions", "sessions/"), ("aml-sessions", "b/"), ("x", "logs/"))
+        for id, prefix in (
+            *(("aml-sessions/sessions", "sessions/"), ("aml-sessions", "sessions/")),
+            *(("aml-sessions", "b/"), ("x", "logs/")),
+        )
     )
     for given, left in (
         ([ours, foreign], ["x logs/"]),
-        ([ours], []),
+        ([ours, own], []),
         ([former], ["aml-sessions b/"]),
     ):
         store.client.put_bucket_lifecycle_configuration(

@@ -128,7 +128,7 @@ class Turn:
     prompt: str = field(repr=False)
     emit: Emit = discard
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)  # of the HTTP request
-    # What capabilities keep for this turn; "recalled" returns the texts that they showed the model.
+    # Of capabilities: "recalled" returns the texts that the model saw; "kept" is JSON for a wait.
     notes: dict[str, Any] = field(default_factory=dict, repr=False)
     replaces: int | None = None  # the number of a turn that goes, with all after it; 0: the last
     stopped: Event = field(default_factory=Event, repr=False)  # set at its end, for threads

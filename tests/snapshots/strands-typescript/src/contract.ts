@@ -91,7 +91,7 @@ export class Turn {
   emit: Emit = async () => {}
   /** The headers of the request. */
   readonly headers: IncomingHttpHeaders = {}
-  /** Values that capabilities keep during the turn; `recalled`: texts shown to the model. */
+  /** What capabilities keep: `recalled`, texts shown to the model; `kept`, JSON while it waits. */
   readonly notes = new Map<string, unknown>()
   /** The number of a turn that goes, with all after it; 0: the last. */
   replaces: number | null = null

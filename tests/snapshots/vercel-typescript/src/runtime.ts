@@ -135,15 +135,20 @@ export class Runtime {
     return [`Model: ${model}, contacts ${where}`, sessions, ...contacts.flat()]
   }
 
-  /** Make the model and connect. Throws AgentError if that fails. */
+  /** Make the model and connect. Throws CommandError with the detail of an AgentError. */
   async open(): Promise<void> {
-    if (this.settings.model !== 'offline') {
-      const { buildModel } = await import('./model.ts')
-      this.model = buildModel(this.settings)
-    }
-    for (const capability of this.capabilities) {
-      await capability.open?.()
-      this.#opened.push(capability)
+    try {
+      if (this.settings.model !== 'offline') {
+        const { buildModel } = await import('./model.ts')
+        this.model = buildModel(this.settings)
+      }
+      for (const capability of this.capabilities) {
+        await capability.open?.()
+        this.#opened.push(capability)
+      }
+    } catch (error) {
+      await this.close()
+      throw error instanceof AgentError ? new CommandError(error.detail || error.message) : error
     }
   }
 
@@ -167,9 +172,6 @@ export async function startRuntime(): Promise<Runtime> {
     console.log('MODEL is not set: the offline model only echoes. See README.md to choose one.')
   }
   const runtime = new Runtime(settings, capabilities)
-  await runtime.open().catch(async (error) => {
-    await runtime.close()
-    throw error instanceof AgentError ? new CommandError(error.detail || error.message) : error
-  })
+  await runtime.open()
   return runtime
 }

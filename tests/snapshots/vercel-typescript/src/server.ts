@@ -80,7 +80,8 @@ export function createApp(runtime: Runtime): RequestListener {
     const { origin, 'access-control-request-headers': headers = '' } = request.headers
     if (!origin || !pages.includes(origin)) return false
     response.setHeader('Access-Control-Allow-Origin', origin).setHeader('Vary', 'Origin')
-    response.setHeader('Access-Control-Expose-Headers', SESSION_HEADER)
+    const exposed = `${SESSION_HEADER}, Retry-After, WWW-Authenticate`
+    response.setHeader('Access-Control-Expose-Headers', exposed)
     if (request.method !== 'OPTIONS') return false
     response.setHeader('Access-Control-Allow-Methods', 'GET, POST')
     response.setHeader('Access-Control-Allow-Headers', headers).end('OK')
@@ -88,7 +89,6 @@ export function createApp(runtime: Runtime): RequestListener {
   }
 
   async function route(request: IncomingMessage, response: ServerResponse): Promise<void> {
-    if (answerPage(request, response)) return
     const [path, method] = [pathOf(request), request.method?.replace(/^HEAD$/, 'GET')]
     const names = Object.keys(routes).filter((name) => matches(name.split(' ')[1] ?? '', path))
     const found = names.find((name) => name.startsWith(`${method} `))
@@ -100,7 +100,8 @@ export function createApp(runtime: Runtime): RequestListener {
   }
 
   const wrap = (app: RequestListener, capability: Capability) => capability.wrap?.(app) ?? app
-  return answering(runtime.capabilities.reduceRight(wrap, answering(route)))
+  const app = answering(runtime.capabilities.reduceRight(wrap, answering(route)))
+  return (request, response) => answerPage(request, response) || app(request, response)
 }
 
 /** Return the app as one that answers its errors, too. */

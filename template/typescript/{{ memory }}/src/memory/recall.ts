@@ -80,7 +80,7 @@ export class MemoryTurn {
   readonly identity: Who
   readonly collections: readonly MemoryCollection[]
   readonly began = new Date()
-  readonly added: Utterance[] = []
+  readonly added: Utterance[]
   /** Of the owner. */
   readonly stores: OwnStore[] = []
   isOver = false
@@ -104,6 +104,9 @@ export class MemoryTurn {
   ) {
     this.identity = identity
     this.#notes = notes
+    const { added = [] } = (notes.get('kept') ?? {}) as { added?: Utterance[] }
+    this.added = added
+    notes.set('kept', { added }) // for a turn that waits
     this.collections = collections
     this.#writers = options.writers
     this.#seconds = options.seconds

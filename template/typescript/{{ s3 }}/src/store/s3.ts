@@ -73,15 +73,19 @@ export class S3Store implements DurableStore {
       return await bucket.create(folder + LATEST, snapshot)
     })
     if (checkpoint) await this.saveCheckpoint(sessionId, snapshot, checkpoint)
-    this.#tidy(folder, checkpoint !== null)
+    this.#setRule()
     return revision
   }
 
   async saveCheckpoint(sessionId: string, snapshot: string, checkpoint: string): Promise<void> {
     const key = this.#checkpoint(sessionId, checkpoint)
-    await this.run((bucket) => bucket.put(key, snapshot)).catch((error: Error) => {
-      log('WARNING', `session ${sessionId}: no checkpoint: ${error.message}`)
-    })
+    try {
+      await this.run((bucket) => bucket.put(key, snapshot))
+      const deleted = this.#deleteCheckpoints(this.#folder(sessionId) + HISTORY)
+      this.#inBackground('deleting old checkpoints', deleted)
+    } catch (error) {
+      log('WARNING', `session ${sessionId}: no checkpoint: ${(error as Error).message}`)
+    }
   }
 
   async loadCheckpoint(sessionId: string, checkpoint: string): Promise<string | null> {
@@ -188,17 +192,12 @@ export class S3Store implements DurableStore {
   }
 
   /** Start what no turn waits for: the lifecycle rule, and the deletion of old checkpoints. */
-  #tidy(folder: string, hasCheckpoint: boolean): void {
-    if (!this.#hasRule) {
-      this.#hasRule = true
-      const rule = [this.#collectionId, this.root, this.#declared.ttl_days ?? null] as const
-      const ensured = this.run((bucket) => ensureRule(bucket, ...rule))
-      this.#inBackground('the lifecycle rule', ensured)
-    }
-    if (hasCheckpoint) {
-      const deleted = this.#deleteCheckpoints(folder + HISTORY)
-      this.#inBackground('deleting old checkpoints', deleted)
-    }
+  #setRule(): void {
+    if (this.#hasRule) return
+    this.#hasRule = true
+    const rule = [this.#collectionId, this.root, this.#declared.ttl_days ?? null] as const
+    const ensured = this.run((bucket) => ensureRule(bucket, ...rule))
+    this.#inBackground('the lifecycle rule', ensured)
   }
 
   async #deleteCheckpoints(prefix: string): Promise<void> {
@@ -251,14 +250,14 @@ export class Objects {
       const isSmall = (found.ContentLength ?? Infinity) <= maxBytes
       const bytes = isSmall ? await found.Body?.transformToByteArray() : null
       if (found.Body instanceof Readable) found.Body.destroy() // it may not have been read
-      if (this.#isExpired(found.LastModified)) return null
+      if (this.isExpired(found.LastModified)) return null
       return { revision: found.ETag ?? null, snapshot: bytes ? decode(bytes) : '' }
     } catch (error) {
       if ((error as Error).name === 'NoSuchKey') return null
       if (statusOf(error) !== 304) throw error
       // The client does not return the headers of a 304.
       const modified = this.#days ? (await this.#head(Key)).LastModified : undefined
-      return this.#isExpired(modified) ? null : known
+      return this.isExpired(modified) ? null : known
     }
   }
 
@@ -285,7 +284,7 @@ export class Objects {
     } catch (error) {
       if (!(error instanceof Conflict)) throw error
       const { ETag, LastModified } = await this.#head(Key)
-      if (!this.#isExpired(LastModified)) throw error
+      if (!this.isExpired(LastModified)) throw error
       return await this.put(Key, Body, { IfMatch: ETag })
     }
   }
@@ -305,7 +304,7 @@ export class Objects {
   async page(Prefix: string, ContinuationToken?: string): Promise<[string[], string | undefined]> {
     const { s3, Bucket, stop } = this
     const page = await s3.listObjectsV2({ Bucket, Prefix, ContinuationToken }, stop)
-    const live = page.Contents?.filter(({ LastModified }) => !this.#isExpired(LastModified)) ?? []
+    const live = page.Contents?.filter(({ LastModified }) => !this.isExpired(LastModified)) ?? []
     return [live.map(({ Key = '' }) => Key), page.NextContinuationToken]
   }
 
@@ -335,7 +334,7 @@ export class Objects {
     return this.s3.headObject({ Bucket: this.Bucket, Key }, this.stop)
   }
 
-  #isExpired(changed: Date | undefined): boolean {
+  isExpired(changed: Date | undefined): boolean {
     if (this.#days === null || !changed) return false
     const now = Date.now() + this.s3.config.systemClockOffset // the clock of S3
     return now - changed.getTime() > this.#days * DAY
@@ -349,8 +348,10 @@ async function ensureRule(
   prefix: string,
   days: number | null,
 ): Promise<void> {
+  // With the prefix, as several projects may share a bucket; once it was without.
+  const names = [`aml-${prefix}${collectionId}`.slice(0, 255), `aml-${collectionId}`] as const
   const rule = {
-    ID: `aml-${collectionId}`,
+    ID: names[0],
     Filter: { Prefix: prefix },
     Status: 'Enabled' as const,
     Expiration: { Days: days ?? 0 },
@@ -363,9 +364,8 @@ async function ensureRule(
   })
   const { Rules = [], TransitionDefaultMinimumObjectSize } = found
   if (Rules.some((other) => isDeepStrictEqual(other, rule))) return
-  // With another prefix it may be of another project, whose collection has the same id.
-  const isOwn = ({ ID, Filter }: LifecycleRule) =>
-    ID === rule.ID && (days !== null || Filter?.Prefix === prefix)
+  const isOwn = ({ ID = '', Filter }: LifecycleRule) =>
+    names.includes(ID) && Filter?.Prefix === prefix
   const wanted = [...Rules.filter((other) => !isOwn(other)), ...(days === null ? [] : [rule])]
   if (isDeepStrictEqual(wanted, Rules)) return
   const configuration = { Bucket, LifecycleConfiguration: { Rules: wanted } }

@@ -132,7 +132,9 @@ function sealOf({ created_at, data, app_data }: any): string {
   const { [SEAL]: _, ...own } = app_data
   const parts = JSON.stringify([created_at, data.messages.slice(), own], (_name, part) => {
     const isMapping = typeof part === 'object' && part !== null && !Array.isArray(part)
-    return isMapping ? Object.fromEntries(Object.entries(part).toSorted()) : part
+    if (!isMapping) return part
+    const sorted = Object.entries(part).toSorted(([one], [other]) => (one < other ? -1 : 1))
+    return Object.fromEntries(sorted)
   })
   return createHash('sha256').update(parts).digest('hex')
 }

@@ -8,6 +8,7 @@ import type { Collection } from '../collections/models.ts'
 import type { Secrets } from '../collections/secrets.ts'
 import { readAddress, secretRefs, type ValkeyConfig } from '../collections/session_backend.ts'
 import { SESSION_ID } from '../contract.ts'
+import { log } from '../log.ts'
 import type { Stored } from '../session_store.ts'
 import { Conflict, decode, type DurableStore, StoreUnavailable } from './base.ts'
 import { unavailable, type Warning, withinSeconds } from './base.ts'
@@ -29,11 +30,14 @@ if redis.call('HEXISTS', KEYS[1], ARGV[1]) == 0 then return false end
 if revision == ARGV[2] then return {revision} end
 if redis.call('HSTRLEN', KEYS[1], ARGV[1]) > tonumber(ARGV[3]) then return {revision, ''} end
 return {revision, redis.call('HGET', KEYS[1], ARGV[1])}`
-// ARGV: seconds to live or 0, expected and new revision, snapshot, field of the checkpoint or '',
-// number of checkpoints to keep.
+// ARGV: seconds to live or 0, expected revision, new one or '' to keep the latest snapshot,
+// snapshot, field of the checkpoint or '', number of checkpoints to keep.
 const SAVE = `${REVISION}
-if revision ~= ARGV[2] then return 0 end
-redis.call('HSET', KEYS[1], 'latest', ARGV[4], 'rev', ARGV[3])
+if revision == '' and ARGV[3] == '' then return 0 end
+if ARGV[3] ~= '' then
+  if revision ~= ARGV[2] then return 0 end
+  redis.call('HSET', KEYS[1], 'latest', ARGV[4], 'rev', ARGV[3])
+end
 if ARGV[5] ~= '' then
   redis.call('HSET', KEYS[1], ARGV[5], ARGV[4])
   local kept = {}
@@ -94,7 +98,13 @@ export class ValkeyStore implements DurableStore {
     return revision
   }
 
-  async saveCheckpoint(): Promise<void> {} // `save` did both at once
+  async saveCheckpoint(sessionId: string, snapshot: string, checkpoint: string): Promise<void> {
+    const values = ['', '', snapshot, `h:${checkpoint}`, this.#settings.checkpoints]
+    await this.#eval(SAVE, sessionId, this.#secondsToLive, ...values).catch((error) => {
+      if (!(error instanceof StoreUnavailable)) throw error
+      log('WARNING', `session ${sessionId}: no checkpoint: ${error.message}`)
+    })
+  }
 
   async loadCheckpoint(sessionId: string, checkpoint: string): Promise<string | null> {
     const found = await this.#eval(LOAD, sessionId, `h:${checkpoint}`, '?', this.#maxBytes)

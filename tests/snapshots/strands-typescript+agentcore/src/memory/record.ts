@@ -197,8 +197,9 @@ function nextEvent(
           stop.throwIfAborted()
           const began = left.map(({ at }) => at)
           events = left[0] ? eventsOf(identity, texts, began, collection) : []
+          turns = left
+          if (collection.extracts) continue // `forget` may have run while the model answered
         }
-        turns = left
         const [event] = events
         if (event) await collection.memory.createEvent(event)
         stop.throwIfAborted() // or a later attempt would lose an event

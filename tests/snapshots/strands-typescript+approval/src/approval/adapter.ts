@@ -20,13 +20,15 @@ export function answers({ other }: Waiting, reasons: Reasons): InterruptResponse
 
 /** Make the reasons of a person the results of denied calls. */
 export function prepare(reasons: Reasons, options: Options): void {
+  const left = new Map(reasons)
   const plugin: Plugin = {
     name: 'denials',
     initAgent(agent: LocalAgent) {
       agent.addHook(AfterToolCallEvent, (event) => {
-        const reason = reasons.get(event.toolUse.toolUseId)
-        if (!reason) return
         const { toolUseId, status } = event.result
+        const reason = left.get(toolUseId)
+        left.delete(toolUseId) // models number calls: a later one may have the same id
+        if (!reason) return
         const content = [new TextBlock(`Denied by a person: ${reason}`)]
         event.result = new ToolResultBlock({ toolUseId, status, content })
       })

@@ -32,6 +32,7 @@ const WAITING = z.object({
   calls: z.array(z.object({ id: z.string(), tool: z.string(), input: z.unknown() })),
   until: z.int(), // in unix seconds
   messages: z.array(z.unknown()), // of the turn
+  kept: z.unknown().optional(), // by capabilities
   other: z.looseObject({}), // what else the framework keeps
 })
 export type Waiting = z.infer<typeof WAITING>
@@ -91,6 +92,7 @@ export class WaitingSession extends Session {
     turn.reasons = new Map([...turn.reasons].map(([id, reason]) => [callId(id), reason]))
     const answers = adapter.answers(waiting, turn.reasons)
     Object.assign(turn, { key, reply: waiting.reply, answers })
+    turn.notes.set('kept', waiting.kept)
     this.data = { ...waiting.other, messages: [...this.data.messages, ...waiting.messages] }
   }
 
@@ -98,9 +100,11 @@ export class WaitingSession extends Session {
   async #claim(): Promise<void> {
     const [taken, last] = this.#committed()
     // Else the same claim by another process looks like one of this process.
-    const saved = await this.save(taken, { ...last, claim: randomUUID() } as LastTurn)
+    const claim = randomUUID()
+    await this.save(taken, { ...last, claim } as LastTurn)
     const claimed = await this.sessions.store.load(this.id)
-    if (claimed?.snapshot !== saved) throw new AgentError('session_conflict')
+    const found = claimed && JSON.parse(claimed.snapshot).app_data.claim
+    if (found !== claim) throw new AgentError('session_conflict')
     this.stored = claimed
   }
 
@@ -129,6 +133,7 @@ export class WaitingSession extends Session {
       })),
       until: Math.floor(Date.now() / 1000) + settings.waitingSeconds,
       messages: messages.slice(this.start.at),
+      kept: turn.notes.get('kept'),
       other,
     }
     const none = { actor: this.actor, turn: 0, key: null, reply: '', turns: [] }

@@ -10,6 +10,8 @@ import { ownerOf, UNREADABLE } from '../store/snapshot.ts'
 import { addPlace, LATER, type Report } from './erase.ts'
 import { LongTermMemory } from './long_term.ts'
 
+const SHORTENED = /^.{60}-[0-9a-f]{32}$/s // the name that a memory has for a longer id
+const LONG = 'memories do not name it in full, and the store cannot list its sessions'
 const RUNNING = 'a first turn of a session that runs now may be kept: run this again then'
 
 /** Lets `forget` end the sessions of an actor, and keeps running turns from being recorded. */
@@ -64,6 +66,8 @@ async function eraseSessions(
       const owner = await ownerOf(store, id)
       if (owner === UNREADABLE) {
         report.notes.push(`session ${id} is unreadable, so it may belong to anyone`)
+      } else if (owner === null && SHORTENED.test(id)) {
+        report.could_not.push(`a session whose id begins with ${id.slice(0, 60)}: ${LONG}`)
       } else if (owner === actor && !isWritable) {
         report.could_not.push(`session ${id}: the session store is read-only here`)
       } else if (owner === actor) {

@@ -77,9 +77,9 @@ def create_app(runtime: Runtime) -> ASGIApp:
     if middleware:
         middleware.insert(0, Middleware(ExceptionMiddleware, failures))  # answers their errors
     if pages := split_list(runtime.settings.allowed_origins):
-        methods, exposed = ["GET", "POST"], [SESSION_HEADER]
+        methods, exposed = ["GET", "POST"], [SESSION_HEADER, "Retry-After", "WWW-Authenticate"]
         cors = Middleware(CORSMiddleware, pages, methods, ["*"], expose_headers=exposed)
-        middleware.append(cors)
+        middleware.insert(0, cors)  # also for what a capability refuses
     app = Starlette(routes=routes, middleware=middleware, exception_handlers=failures)
     app.router.redirect_slashes = False
     app.middleware_stack = app.build_middleware_stack()  # an error in `wrap` stops the start

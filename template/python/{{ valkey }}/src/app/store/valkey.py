@@ -1,6 +1,7 @@
 """Sessions in Valkey or Redis, also in a cluster: one hash each with a TTL, changed by scripts."""
 
 import asyncio
+import logging
 import re
 import socket
 from collections.abc import Awaitable, Callable
@@ -22,6 +23,7 @@ from ..session_store import Stored
 from .base import Conflict, StoreUnavailable, Warned
 from .settings import StoreSettings
 
+log = logging.getLogger(__name__)
 # Errors that prove that the server changed nothing.
 REFUSALS = (
     exceptions.ResponseError,
@@ -48,11 +50,14 @@ if revision == ARGV[2] then return {{revision}} end
 if redis.call('HSTRLEN', KEYS[1], ARGV[1]) > tonumber(ARGV[3]) then return {{revision, ''}} end
 return {{revision, redis.call('HGET', KEYS[1], ARGV[1])}}
 """
-# ARGV: seconds to live or 0, expected revision, new revision, snapshot, field of the checkpoint
-# or '', how many checkpoints to keep.
+# ARGV: seconds to live or 0, expected revision, new revision or '' to keep the latest snapshot,
+# snapshot, field of the checkpoint or '', how many checkpoints to keep.
 SAVE = f"""{REVISION}
-if revision ~= ARGV[2] then return 0 end
-redis.call('HSET', KEYS[1], 'latest', ARGV[4], 'rev', ARGV[3])
+if revision == '' and ARGV[3] == '' then return 0 end
+if ARGV[3] ~= '' then
+  if revision ~= ARGV[2] then return 0 end
+  redis.call('HSET', KEYS[1], 'latest', ARGV[4], 'rev', ARGV[3])
+end
 if ARGV[5] ~= '' then
   redis.call('HSET', KEYS[1], ARGV[5], ARGV[4])
   local kept = {{}}
@@ -105,7 +110,11 @@ class ValkeyStore:
         return revision
 
     async def save_checkpoint(self, session_id: str, snapshot: bytes, checkpoint: str) -> None:
-        """Do nothing: `save` writes both at once."""
+        values = ("", "", snapshot, f"h:{checkpoint}", self._settings.checkpoints)
+        try:
+            await self._run(SAVE, session_id, self._live, *values)
+        except StoreUnavailable as error:
+            log.warning("session %s: no checkpoint: %s", session_id, error)
 
     async def load_checkpoint(self, session_id: str, checkpoint: str) -> bytes | None:
         found = await self._load(session_id, f"h:{checkpoint}")

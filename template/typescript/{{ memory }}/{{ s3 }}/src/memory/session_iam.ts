@@ -8,10 +8,10 @@ import { allow, type Named, variable } from './statements.ts'
 export function sessionStatements(project: Project, collection: Collection, arn: string): Named {
   const { backend } = collection
   if (backend.type !== 's3') return []
-  const { bucket_secret: secret, prefix, ttl_days: days } = backend
+  const { bucket_secret: secret, prefix } = backend
   const [bucket, isWritable] = [`${arn}:s3:::${variable(secret)}`, project.isWritable(collection)]
   const verbs = isWritable ? ['GetObject', 'PutObject', 'DeleteObject'] : ['GetObject']
-  const hasRule = isWritable && prefix && days
+  const hasRule = isWritable && prefix // also to remove one
   const rule = hasRule ? ['GetLifecycleConfiguration', 'PutLifecycleConfiguration'] : []
   return [
     ['Objects', allow('s3', verbs, prefix ? `${bucket}/${prefix}/*` : `${bucket}/*`)],

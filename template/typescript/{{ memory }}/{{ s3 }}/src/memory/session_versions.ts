@@ -6,14 +6,14 @@ import { Capability } from '../capability.ts'
 import { SESSION_ID } from '../contract.ts'
 import type { CoreSettings } from '../settings.ts'
 import { type DurableStore, StoreUnavailable } from '../store/base.ts'
-import { LATEST, type S3Store } from '../store/s3.ts'
+import { LATEST, type Objects, type S3Store } from '../store/s3.ts'
 import type { Report } from './erase.ts'
 import { SessionErasure } from './session_erasure.ts'
 
-type Version = ObjectVersion & { isObject: boolean }
+type Version = ObjectVersion & { isObject: boolean; isLive?: boolean }
 type Session = { id: string; versions: Version[] }
 
-/** Lets `forget` also delete old versions of an actor's sessions, which have ended. */
+/** Lets `forget` also delete old versions of an actor's sessions, which ended or expired. */
 export class SessionVersions extends Capability {
   constructor(settings: CoreSettings, before: readonly Capability[]) {
     super(settings, before)
@@ -22,7 +22,7 @@ export class SessionVersions extends Capability {
   }
 }
 
-/** Delete the versions of sessions that have ended and were the actor's. */
+/** Delete what is kept of the actor's sessions that ended or expired. */
 async function purge(given: DurableStore, report: Report): Promise<void> {
   const store = given as S3Store
   let count = 0
@@ -30,7 +30,7 @@ async function purge(given: DurableStore, report: Report): Promise<void> {
     for await (const { versions } of sessionsIn(store)) {
       const latest = versions.filter(({ Key = '' }) => Key.endsWith(`/${LATEST}`))
       const newest = latest.find(({ isObject }) => isObject)
-      if (latest.some(({ IsLatest, isObject }) => IsLatest && isObject) || !newest) continue
+      if (latest.some(({ isLive }) => isLive) || !newest) continue
       if ((await actorOf(store, newest)) !== report.actor) continue
       for (const { Key, VersionId } of versions) {
         await store.run(({ s3, Bucket, stop }) => s3.deleteObject({ Bucket, Key, VersionId }, stop))
@@ -42,7 +42,7 @@ async function purge(given: DurableStore, report: Report): Promise<void> {
     const what = 'old versions that the bucket may keep were not deleted'
     report.notes.push(`${what}: ${error.message}`)
   }
-  if (count > 0) report.notes.push(`old versions of ${count} ended sessions were deleted`)
+  if (count > 0) report.notes.push(`what was kept of ${count} sessions that ended or expired was deleted`)
 }
 
 /** Yield the versions of all objects of each session, newest first. */
@@ -53,10 +53,13 @@ async function* sessionsIn(store: S3Store): AsyncGenerator<Session> {
     const { NextKeyMarker: KeyMarker, NextVersionIdMarker: VersionIdMarker } = page
     const asked = { Prefix: store.root, KeyMarker, VersionIdMarker }
     // Each page is a call with its own time limit.
-    page = await store.run(({ s3, Bucket, stop }) =>
-      s3.listObjectVersions({ Bucket, ...asked }, stop),
-    )
-    for (const version of versionsOf(page)) {
+    let versions: Version[] = []
+    page = await store.run(async (bucket) => {
+      const found = await bucket.s3.listObjectVersions({ Bucket: bucket.Bucket, ...asked }, bucket.stop)
+      versions = versionsOf(found, bucket)
+      return found
+    })
+    for (const version of versions) {
       const [id = '', rest] = version.Key!.slice(store.root.length).split(store.middle)
       if (rest === undefined || !SESSION_ID.test(id)) continue
       if (id !== last.id) {
@@ -70,9 +73,12 @@ async function* sessionsIn(store: S3Store): AsyncGenerator<Session> {
 }
 
 /** Return what a page lists, by key, and of each key the newest first. */
-function versionsOf({ Versions = [], DeleteMarkers = [] }: ListObjectVersionsOutput): Version[] {
+function versionsOf(page: ListObjectVersionsOutput, bucket: Objects): Version[] {
+  const { Versions = [], DeleteMarkers = [] } = page
+  const isLive = ({ IsLatest = false, LastModified }: ObjectVersion) =>
+    IsLatest && !bucket.isExpired(LastModified)
   const all = [
-    ...Versions.map((one) => ({ ...one, isObject: true })),
+    ...Versions.map((one) => ({ ...one, isObject: true, isLive: isLive(one) })),
     ...DeleteMarkers.map((one) => ({ ...one, isObject: false })),
   ]
   const timeOf = ({ LastModified }: Version) => LastModified?.getTime() ?? 0

@@ -14,7 +14,7 @@ from ..collections.secrets import unset_variables
 from ..contract import AgentError, Turn
 from ..findings import Finding, diagnostic
 from . import adapter
-from .base import Memory, MemoryCollection, MemoryUnavailable
+from .base import Memory, MemoryCollection, MemoryUnavailable, Utterance
 from .check import check_policy, check_resources
 from .kinds import KINDS, Kind
 from .local import LocalMemory
@@ -169,6 +169,9 @@ class LongTermMemory(Capability):
         if self.actor_required and "/" in (turn.actor or ""):
             raise AgentError("invalid_actor", SLASH)
         memory_turn = self.turn_of(turn.actor or "", turn.session_id)
+        kept = turn.notes.setdefault("kept", {})  # of a turn that goes on
+        memory_turn.added = [Utterance(*fields) for fields in kept.get("added", [])]
+        kept["added"] = memory_turn.added
         turn.notes["memory"] = memory_turn
         turn.notes["recalled"] = lambda: [*memory_turn.recalled]
         current.set(memory_turn)

@@ -136,6 +136,8 @@ class Recorder:
                     turns, events = left, deque()
                     if left:
                         events.extend(events_of(who, found, [began for _, began in left], writer))
+                    if writer.extracts:
+                        continue  # `forget` may have run while the model answered
                 if events:
                     await writer.traced.create_event(events[0])
                     events.popleft()

@@ -1,5 +1,6 @@
 """A session in which a turn can wait: beside what is committed, in the same record."""
 
+import json
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -40,6 +41,7 @@ class Waiting(BaseModel):
     calls: list[Call]
     until: int  # in unix seconds
     messages: list[Any]  # of the turn
+    kept: dict[str, Any] = {}  # by capabilities
     other: dict[str, Any]  # what else the framework keeps
 
 
@@ -87,7 +89,7 @@ class WaitingSession(Session):
     async def _go_on(self, turn: Answers, waiting: Waiting) -> None:
         key, turn.key = turn.key or waiting.key, None
         turn.replaces = waiting.turn if waiting.turn <= self.number else None
-        turn.prompt = waiting.prompt
+        turn.prompt, turn.notes["kept"] = waiting.prompt, waiting.kept
         await super().begin(turn)
         self.start["key"], turn.key = waiting.prompt_key, key
         if None in turn.reasons.values():
@@ -101,9 +103,10 @@ class WaitingSession(Session):
         snapshot, last = self._committed()
         # Else the same claim by another process looks like one of this process.
         last["claim"] = uuid4().hex
-        saved = await self.save(snapshot, last)
+        await self.save(snapshot, last)
         claimed = await self._sessions.store.load(self._id)
-        if claimed is None or claimed.snapshot != saved:
+        found = json.loads(claimed.snapshot)["app_data"].get("claim") if claimed else None
+        if found != last["claim"]:
             raise AgentError("session_conflict")
         self._stored = claimed
 
@@ -129,6 +132,7 @@ class WaitingSession(Session):
             ],
             until=int(time.time()) + settings.waiting_seconds,
             messages=messages[self.start["at"] :],
+            kept=turn.notes.get("kept", {}),
             other=without_messages(snapshot["data"]),
         )
         none = Kept(actor=self._actor, turn=0, key=None, reply="", turns=[])

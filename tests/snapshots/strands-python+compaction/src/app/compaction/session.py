@@ -1,9 +1,10 @@
 """A session in which a summary takes the place of the messages that it no longer holds."""
 
+from collections.abc import Callable
 from typing import Any, Protocol
 
 from ..contract import Turn
-from ..sessions import Session
+from ..sessions import LastTurn, Session, Snapshot, serialize
 
 
 class Compactor(Protocol):
@@ -25,3 +26,18 @@ class CompactedSession(Session):
             summary = await self.compactor.compact(turn, dropped, at, last)
             self.data["messages"] = summary + self.data["messages"]
             self.turns = [{**start, "at": start["at"] + len(summary)} for start in self.turns]
+
+    async def save(
+        self, snapshot: Snapshot, last: LastTurn, saved: Callable[[], None] = lambda: None
+    ) -> bytes:
+        """Save; if it is too large, without its oldest turns, but with the summary if it fits."""
+        most, turns = self._sessions.store.max_bytes, last["turns"]
+        while len(turns) > 1 and (front := turns[0]["at"]):
+            if len(serialize(snapshot | {"app_data": last})) <= most:
+                break
+            data, end = snapshot["data"], turns[1]["at"]
+            messages = data["messages"][:front] + data["messages"][end:]
+            snapshot = snapshot | {"data": data | {"messages": messages}}
+            turns = [{**start, "at": start["at"] - end + front} for start in turns[1:]]
+            last["turns"] = turns
+        return await super().save(snapshot, last, saved)

@@ -100,8 +100,8 @@ class S3Store:
 
         try:
             await self.run(lambda bucket: bucket.put(key, snapshot))
-        except StoreUnavailable as error:
-            log.warning("session %s: no checkpoint: %s", session_id, error)
+        except (Conflict, StoreUnavailable) as error:
+            log.warning("session %s: no checkpoint: %s", session_id, str(error) or "a conflict")
         else:
             if kept:
                 self._start("deletion of old checkpoints", trim)
@@ -238,10 +238,10 @@ class Bucket:
             reply = error.response
             if self.days and "last-modified" not in reply["ResponseMetadata"]["HTTPHeaders"]:
                 reply = self.s3.head_object(Bucket=self.name, Key=key)  # some servers omit it
-            return None if self._is_expired(reply) else known
+            return None if self.is_expired(reply) else known
         with found["Body"] as body:
             snapshot = body.read() if found["ContentLength"] <= max_bytes else b""
-        return None if self._is_expired(found) else Stored(found["ETag"], snapshot)
+        return None if self.is_expired(found) else Stored(found["ETag"], snapshot)
 
     def put(self, key: str, body: bytes, **condition: str) -> str:
         """Write the object and return its ETag. Raises Conflict."""
@@ -262,7 +262,7 @@ class Bucket:
             return self.put(key, body, IfNoneMatch="*")
         except Conflict:
             found = self.s3.head_object(Bucket=self.name, Key=key)
-            if not self._is_expired(found):
+            if not self.is_expired(found):
                 raise
         return self.put(key, body, IfMatch=found["ETag"])
 
@@ -305,9 +305,11 @@ class Bucket:
 
     def set_rule(self, collection_id: str, prefix: str) -> None:
         """Set the lifecycle rule that expires objects after `days`, or remove it for None."""
-        own = {"ID": f"aml-{collection_id}", "Filter": {"Prefix": prefix}}
+        # With the prefix, as several projects may share a bucket; once it was without.
+        id, former = f"aml-{prefix}{collection_id}"[:255], f"aml-{collection_id}"
         rule = {
-            **own,
+            "ID": id,
+            "Filter": {"Prefix": prefix},
             "Status": "Enabled",
             "Expiration": {"Days": self.days},
             "NoncurrentVersionExpiration": {"NoncurrentDays": self.days},
@@ -319,10 +321,9 @@ class Bucket:
             if _code(error) != "NoSuchLifecycleConfiguration":
                 raise
         rules = found.get("Rules", [])  # also those of others: S3 replaces all at once
-        if self.days:
-            wanted = [*(other for other in rules if other.get("ID") != rule["ID"]), rule]
-        else:  # another prefix: the rule of another project, with the same collection id
-            wanted = [other for other in rules if not own.items() <= other.items()]
+        of_prefix = [other for other in rules if other.get("Filter") == rule["Filter"]]
+        own = [other for other in of_prefix if other.get("ID") in {id, former}]
+        wanted = [other for other in rules if other not in own] + ([rule] if self.days else [])
         if rule in rules or wanted == rules:
             return
         size = "TransitionDefaultMinimumObjectSize"  # a setting beside the rules
@@ -333,7 +334,7 @@ class Bucket:
             )
         else:
             self.s3.delete_bucket_lifecycle(Bucket=self.name)
-        log.info("s3: lifecycle rule %s: %s days", rule["ID"], self.days or "unlimited")
+        log.info("s3: lifecycle rule %s: %s days", id, self.days or "unlimited")
 
     def _pages(self, prefix: str) -> Iterator[Any]:
         paginator = self.s3.get_paginator("list_objects_v2")
@@ -341,9 +342,9 @@ class Bucket:
 
     def _live(self, page: Any) -> list[str]:
         items = page.get("Contents", [])
-        return [item["Key"] for item in items if not self._is_expired(page, item["LastModified"])]
+        return [item["Key"] for item in items if not self.is_expired(page, item["LastModified"])]
 
-    def _is_expired(self, reply: Any, changed: datetime | None = None) -> bool:
+    def is_expired(self, reply: Any, changed: datetime | None = None) -> bool:
         """Whether an object has expired, by the clock of S3."""
         headers = reply["ResponseMetadata"]["HTTPHeaders"]
         if self.days is None:

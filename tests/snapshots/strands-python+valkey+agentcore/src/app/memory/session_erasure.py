@@ -1,6 +1,7 @@
 """The erasure of one actor's sessions from a store."""
 
 import json
+import re
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -14,6 +15,8 @@ from ..store.snapshot import UNREADABLE, owner_of
 from .erase import LATER, NO_STORE, Report
 from .long_term import LongTermMemory
 
+SHORTENED = "(?s:.{60})-[0-9a-f]{32}"  # the name that a memory has for a longer id
+LONG = "memories do not name it in full, and the store cannot list its sessions"
 RUNNING = "a first turn of a session that runs now may be kept: run this again then"
 
 
@@ -27,6 +30,7 @@ class SessionErasure(Capability):
         super().__init__(settings, before)
         self._store, long_term = Store.find(before), LongTermMemory.find(before)
         long_term.erase_sessions, long_term.is_forgotten = self.erase, self.is_forgotten
+        self._store.before_close = long_term.close  # it asks the store who was forgotten
 
     async def erase(self, report: Report, candidates: list[str]) -> None:
         """End all sessions of an actor; `candidates` are tried if the store cannot list them."""
@@ -49,6 +53,8 @@ class SessionErasure(Capability):
                 owner = await owner_of(store, id)
                 if owner is UNREADABLE:
                     report.notes.append(f"session {id} is unreadable, so it may belong to anyone")
+                elif owner is None and re.fullmatch(SHORTENED, id):
+                    report.could_not.append(f"a session whose id begins with {id[:60]}: {LONG}")
                 elif owner == report.actor and not is_writable:
                     what = f"session {id}: the session store is read-only here"
                     report.could_not.append(what)

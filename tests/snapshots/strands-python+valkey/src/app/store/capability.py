@@ -1,6 +1,6 @@
 """The session store that a collection declares, as a capability."""
 
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from functools import cached_property
 from typing import Any
 from uuid import uuid4
@@ -28,6 +28,7 @@ class Store(Capability):
     settings: StoreSettings
     traced_as = "session_store"
     decorate: Callable[[Any], Any] | None = None  # set by TracedCalls
+    before_close: Callable[[], Awaitable[None]] | None = None  # set by SessionErasure
 
     def __init__(self, settings: StoreSettings, before: Sequence[Capability]) -> None:
         super().__init__(settings, before)
@@ -89,11 +90,15 @@ class Store(Capability):
             findings = check_store(self.durable, self.collection, self.is_writable)
             return [finding async for finding in findings]
         finally:
-            await self.close()
+            await self.durable.close()
 
     async def close(self) -> None:
-        if self.durable:
-            await self.durable.close()
+        try:
+            if self.before_close:
+                await self.before_close()
+        finally:
+            if self.durable:
+                await self.durable.close()
 
 
 async def check_store(

@@ -14,7 +14,7 @@ def session_statements(project: Project, collection: Collection, arn: str) -> li
     bucket = f"{arn}:s3:::{variable(backend.bucket_secret or '')}"
     verbs = ["GetObject", "PutObject", "DeleteObject"] if is_writable else ["GetObject"]
     objects = f"{bucket}/{backend.prefix}/*" if backend.prefix else f"{bucket}/*"
-    has_rule = is_writable and backend.prefix and backend.ttl_days
+    has_rule = is_writable and backend.prefix  # also to remove one
     rule = ["GetLifecycleConfiguration", "PutLifecycleConfiguration"] if has_rule else []
     return [
         ("Objects", allow("s3", verbs, objects)),

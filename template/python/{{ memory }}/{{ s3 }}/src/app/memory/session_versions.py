@@ -20,29 +20,29 @@ Versions = list[dict[str, Any]]  # as S3 lists them
 
 
 class SessionVersions(Capability):
-    """Lets `forget` also delete old versions of an actor's sessions, which have ended."""
+    """Lets `forget` also delete old versions of an actor's sessions, which ended or expired."""
 
     def __init__(self, settings: CoreSettings, before: Sequence[Capability]) -> None:
         super().__init__(settings, before)
         SessionErasure.find(before).purge = self.purge
 
     async def purge(self, store: DurableStore, report: Report) -> None:
-        """Delete the versions of sessions that have ended and were the actor's."""
+        """Delete what is kept of the actor's sessions that ended or expired."""
         assert isinstance(store, S3Store)
         count = 0
         try:
             async for versions in _sessions(store):
                 latest = [it for it in versions if it["Key"].endswith(f"/{LATEST}")]
-                has_ended = not any(it["IsLatest"] and it["is_object"] for it in latest)
                 newest = next((it for it in latest if it["is_object"]), None)
-                if has_ended and newest and await _actor(store, newest) == report.actor:
+                is_live = any(it["is_live"] for it in latest)
+                if newest and not is_live and await _actor(store, newest) == report.actor:
                     for version in versions:
                         await store.run(partial(_delete, version))
                     count += 1
         except StoreUnavailable as error:
             report.notes.append(f"{LEFT}: {error}")
         if count:
-            report.notes.append(f"old versions of {count} ended sessions were deleted")
+            report.notes.append(f"what was kept of {count} sessions that ended or expired was deleted")
 
 
 async def _sessions(store: S3Store) -> AsyncIterator[Versions]:
@@ -72,7 +72,10 @@ async def _sessions(store: S3Store) -> AsyncIterator[Versions]:
 def _list(bucket: Bucket, prefix: str, markers: dict[str, str]) -> tuple[Versions, dict[str, str]]:
     page = bucket.s3.list_object_versions(Bucket=bucket.name, Prefix=prefix, **markers)
     found = [{**it, "is_object": True} for it in page.get("Versions", [])]
-    found += [{**it, "is_object": False} for it in page.get("DeleteMarkers", [])]
+    for it in found:
+        it["is_live"] = it["IsLatest"] and not bucket.is_expired(page, it["LastModified"])
+    markers_found = page.get("DeleteMarkers", [])
+    found += [{**it, "is_object": False, "is_live": False} for it in markers_found]
     found.sort(key=lambda it: it["LastModified"], reverse=True)
     if not page["IsTruncated"]:
         return found, {}
