@@ -101,7 +101,7 @@ FAULTS = [
         "a new prompt keeps what waits",
         APPROVAL,
         'cast(Kept, last)["dropped"] = True\n',
-        "cast(Kept, last).update(dropped=True, pending=self._waiting)\n",
+        "cast(Kept, last).update(dropped=True, pending=self.waiting)\n",
     ),
     Fault(
         "a reply does not say that it dropped a turn",

@@ -102,7 +102,7 @@ FAULTS = [
         "a new prompt keeps what waits",
         APPROVAL,
         "Object.assign(last, { dropped: true })",
-        "Object.assign(last, { dropped: true, pending: this.#waiting })",
+        "Object.assign(last, { dropped: true, pending: this.waiting })",
     ),
     Fault(
         "a reply does not say that it dropped a turn",
