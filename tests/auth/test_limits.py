@@ -13,7 +13,6 @@ from tests.conformance.server import Fleet, Server
 from tests.conformance.steps import HANG
 from tests.conformance.targets import Target
 from tests.stores.agents import Home
-from tests.stores.servers import wait_for
 from tests.stores.stores import Backing
 
 
@@ -49,8 +48,9 @@ def test_turns_and_tokens_are_limited_for_each_actor(
     leaver = chat.start("Long.", ["~" * 1000, HANG], headers=bearer(issuer.token("eve")))
     assert leaver.event()[0] == "message"
     leaver.leave()
-    told = b"This actor has used up 100 tokens per day."
-    wait_for("the limit", lambda: told in say(tokens, provider, issuer, "eve").body)
+    chat.gone("Long.")
+    tokens.settle()
+    assert_limited(say(tokens, provider, issuer, "eve"), "100 tokens per day", 86_400)
 
     minute = fleet.fresh(**issuer.environment, ACTOR_TURNS_PER_MINUTE=1)
     replies = [say(minute, provider, issuer, "ada") for _ in range(3)]
