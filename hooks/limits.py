@@ -28,13 +28,13 @@ MORE_LINES = {
     "kubernetes": {"python": 390, "typescript": 390},
     "container": {"python": 140, "typescript": 140},
     # Raised by metrics, by the names of the conventions in spans, and by callers who leave.
-    "tracing": {"python": 370, "typescript": 385},
+    "tracing": {"python": 370, "typescript": 390},
     "auth": {"python": 560, "typescript": 560},
     "approval": {"python": 370, "typescript": 370},
     "compaction": {"python": 460, "typescript": 490},
     "fallback": {"python": 290, "typescript": 300},
     "evals": {"python": 1290, "typescript": 1400},
-    "mcp": {"python": 760, "typescript": 730},
+    "mcp": {"python": 760, "typescript": 740},
     "ai-sdk-ui": {"python": 540, "typescript": 550},
     "ui": {"python": 2230, "typescript": 2260},
 }

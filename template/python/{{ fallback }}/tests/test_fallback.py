@@ -72,6 +72,12 @@ def test_check_wants_two_models(first: str, second: str, severities: list[str]) 
     assert [finding["severity"] for finding in fallback.check()] == severities
 
 
+def test_check_warns_if_a_turn_ends_before_the_second_model_is_asked() -> None:
+    settings = FallbackSettings(model="a", model_fallback="b", turn_timeout_seconds=120)
+    (finding,) = Fallback(settings, []).check()
+    assert (finding["id"], finding["severity"]) == ("SET-FALLBACK_SECONDS", "warning")
+
+
 def test_the_offline_model_is_no_second_model() -> None:
     with patch.dict("os.environ", MODEL_FALLBACK="offline"):
         _, findings = FallbackSettings.read()

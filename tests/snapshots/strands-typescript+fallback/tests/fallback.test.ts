@@ -84,6 +84,15 @@ test('check wants two models', () => {
   }
 })
 
+test('check warns if a turn ends before the second model is asked', () => {
+  const given = { model: 'a', modelFallback: 'b', turnTimeoutSeconds: 120 }
+  const found = new Fallback(createSettings(given, FALLBACK_SETTINGS), []).check()
+  assert.deepEqual(
+    found.map(({ id, severity }) => [id, severity]),
+    [['SET-FALLBACK_SECONDS', 'warning']],
+  )
+})
+
 test('the offline model is no second model', () => {
   process.env.MODEL_FALLBACK = 'offline'
   const [, findings] = readSettings(FALLBACK_SETTINGS)

@@ -1,8 +1,9 @@
 // The stored messages of the AI SDK, as a page is to show them.
 
-import type { ModelMessage, ToolResultPart } from 'ai'
+import type { ModelMessage } from 'ai'
 
 import type { Chunk } from './contract.ts'
+import { textOf } from './offline_model.ts'
 
 type Content = Exclude<ModelMessage['content'], string>
 
@@ -27,17 +28,4 @@ function chunksOf(part: Content[number]): Chunk[] {
   const { toolCallId: id, output } = part
   const isError = /^(error|execution-denied)/.test(output.type)
   return [{ id, text: textOf(output), isError }]
-}
-
-/** Return the output of a tool as text; of a file its kind, as in `[image]`. */
-function textOf(output: ToolResultPart['output']): string {
-  if (output.type === 'content') {
-    const texts = output.value.map((part) => {
-      if (part.type === 'text') return part.text
-      return `[${('mediaType' in part ? part.mediaType : part.type).split(/[/-]/)[0]}]`
-    })
-    return texts.join('\n')
-  }
-  const value = 'value' in output ? output.value : (output.reason ?? '')
-  return typeof value === 'string' ? value : JSON.stringify(value)
 }

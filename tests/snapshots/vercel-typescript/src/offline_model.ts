@@ -1,6 +1,6 @@
 // A model without a network: it echoes the conversation, and calls a tool when asked to.
 
-import type { LanguageModel } from 'ai'
+import type { LanguageModel, ToolResultPart } from 'ai'
 
 type Model = Extract<LanguageModel, { specificationVersion: 'v4' }>
 export type Call = Parameters<Model['doStream']>[0]
@@ -41,10 +41,8 @@ export class OfflineModel implements Model {
       for (const result of results) {
         if (result.type !== 'tool-result') continue
         const { toolName: name, output } = result
-        const value = 'value' in output ? output.value : output.reason
-        const text = typeof value === 'string' ? value : JSON.stringify(value)
         const isKnown = tools.some((tool) => tool.name === name)
-        reply.push(` The tool answered: ${isKnown ? text : `Unknown tool: ${name}`}`)
+        reply.push(` The tool answered: ${isKnown ? textOf(output) : `Unknown tool: ${name}`}`)
       }
       yield { type: 'text-start', id: '1' }
       for (const delta of reply) yield { type: 'text-delta', id: '1', delta }
@@ -52,6 +50,19 @@ export class OfflineModel implements Model {
     }
     yield finish(call ? 'tool-calls' : 'stop')
   }
+}
+
+/** Return the output of a tool as text; of a file its kind, as in `[image]`. */
+export function textOf(output: ToolResultPart['output']): string {
+  if (output.type === 'content') {
+    const texts = output.value.map((part) => {
+      if (part.type === 'text') return part.text
+      return `[${('mediaType' in part ? part.mediaType : part.type).split(/[/-]/)[0]}]`
+    })
+    return texts.join('\n')
+  }
+  const value = 'value' in output ? output.value : (output.reason ?? '')
+  return typeof value === 'string' ? value : JSON.stringify(value)
 }
 
 /** Return a JSON object as it is; make another text the value of the tool's first parameter. */

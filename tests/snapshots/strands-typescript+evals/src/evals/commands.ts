@@ -71,7 +71,7 @@ async function run(cases: readonly Case[], repeat: number, jobs: number): Promis
   if (settings.model === 'offline') {
     console.log('MODEL is not set: the lines `offline` of the cases answer.')
   }
-  const unconnected = others.filter((capability) => !('secrets' in capability))
+  const unconnected = others.filter((capability) => !('readsSecrets' in capability))
   const runtime = new Runtime(settings, unconnected)
   const real = isReal ? new Runtime(settings, capabilities) : runtime
   const stop = new AbortController()

@@ -27,8 +27,15 @@ export class Fallback extends Capability<Settings> {
       const hint = 'MODEL_FALLBACK is set, and MODEL is not: set both.'
       return [diagnostic('SET-MODEL_FALLBACK', hint)]
     }
-    const hint = 'MODEL_FALLBACK is the same model as MODEL: name another one.'
-    return first === second ? [diagnostic('SET-MODEL_FALLBACK', hint)] : []
+    if (first === second) {
+      const hint = 'MODEL_FALLBACK is the same model as MODEL: name another one.'
+      return [diagnostic('SET-MODEL_FALLBACK', hint)]
+    }
+    const { fallbackSeconds: seconds, turnTimeoutSeconds: most } = this.settings
+    const hint =
+      `FALLBACK_SECONDS is ${seconds}, not below TURN_TIMEOUT_SECONDS=${most}: ` +
+      'a turn in which MODEL hangs ends before the other model is asked.'
+    return seconds < most ? [] : [diagnostic('SET-FALLBACK_SECONDS', hint, 'warning')]
   }
 
   /** Return which model answers when the first one fails. */

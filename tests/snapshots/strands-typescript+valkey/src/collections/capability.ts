@@ -10,6 +10,8 @@ import type { DeclarationSettings } from './settings.ts'
 
 /** The project of this process; the files are read when they are needed. */
 export class Declarations extends Capability<DeclarationSettings> {
+  /** At the start, which `eval` leaves out. */
+  readonly readsSecrets = true
   readonly secrets = new Secrets(this.settings)
   /** Whether `check` has found an error. */
   hasErrors = false

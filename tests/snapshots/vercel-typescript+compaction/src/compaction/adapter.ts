@@ -1,7 +1,8 @@
 // Messages of the AI SDK as a summary needs them.
 
-import type { ModelMessage, ToolResultPart } from 'ai'
+import type { ModelMessage } from 'ai'
 
+import { textOf } from '../offline_model.ts'
 import type { Said } from './summary.ts'
 
 /** Yield what stored messages say. */
@@ -21,19 +22,6 @@ export function* read(messages: unknown[]): Generator<Said> {
       }
     }
   }
-}
-
-/** Return the output of a tool as text; of a file its kind, as in `[image]`. */
-function textOf(output: ToolResultPart['output']): string {
-  if (output.type === 'content') {
-    const texts = output.value.map((part) => {
-      if (part.type === 'text') return part.text
-      return `[${('mediaType' in part ? part.mediaType : part.type).split(/[/-]/)[0]}]`
-    })
-    return texts.join('\n')
-  }
-  const value = 'value' in output ? output.value : (output.reason ?? '')
-  return typeof value === 'string' ? value : JSON.stringify(value)
 }
 
 /** Return texts as stored messages. */

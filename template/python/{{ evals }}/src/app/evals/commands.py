@@ -93,7 +93,7 @@ async def _run(cases: list[Any], repeat: int, jobs: int) -> Any:
     refuse_errors([*findings, *check_model(settings), *check_all(needed)])
     if settings.model == "offline":
         click.echo("MODEL is not set: the lines `offline` of the cases answer.")
-    runtime = Runtime(settings, [it for it in others if not hasattr(it, "secrets")])
+    runtime = Runtime(settings, [it for it in others if not hasattr(it, "reads_secrets")])
     real = Runtime(settings, capabilities) if needed is capabilities else runtime
     for one in {id(it): it for it in (runtime, real)}.values():
         await one.open()

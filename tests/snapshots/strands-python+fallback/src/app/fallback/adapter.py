@@ -32,11 +32,11 @@ class FallbackModel(Model):
         return self.first.structured_output(*args, **kwargs)
 
     def stream(self, *args: Any, **kwargs: Any) -> AsyncGenerator[Any, None]:
-        def stream(model: Any) -> AsyncGenerator[Any, None]:
+        def ask(model: Any) -> AsyncGenerator[Any, None]:
             events: AsyncGenerator[Any, None] = model.stream(*args, **kwargs)
             return events
 
-        return self.second.stream(stream(self.first), stream)
+        return self.second.stream(ask(self.first), ask)
 
 
 def with_fallback(first: Model, second: Second) -> Model:

@@ -36,6 +36,11 @@ class Fallback(Capability):
         if first == second:
             hint = "MODEL_FALLBACK is the same model as MODEL: name another one."
             return [diagnostic("SET-MODEL_FALLBACK", hint)]
+        seconds, most = self.settings.fallback_seconds, self.settings.turn_timeout_seconds
+        if seconds >= most:
+            hint = f"FALLBACK_SECONDS is {seconds}, not below TURN_TIMEOUT_SECONDS={most}"
+            hint += ": a turn in which MODEL hangs ends before the other model is asked."
+            return [diagnostic("SET-FALLBACK_SECONDS", hint, "warning")]
         return []
 
     def describe(self, address: str) -> list[str]:

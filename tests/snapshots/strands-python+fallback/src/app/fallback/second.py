@@ -29,11 +29,11 @@ class Second:
         self.turn, self.name, self.build, self.seconds = turn, name, build, seconds
 
     async def stream(
-        self, first: AsyncGenerator[Any], again: Callable[[Any], AsyncGenerator[Any]]
+        self, first: AsyncGenerator[Any], ask: Callable[[Any], AsyncGenerator[Any]]
     ) -> AsyncGenerator[Any]:
         """Yield the events of the first model, or if it fails before them, of the second one.
 
-        `again` returns the events of a model for the same call.
+        `ask` returns the events of a model for the same call.
         """
         async with aclosing(first) as events:
             try:
@@ -46,7 +46,7 @@ class Second:
                     yield event
                     event = await anext(events, None)
                 return
-        async with aclosing(again(model)) as events:
+        async with aclosing(ask(model)) as events:
             async for event in events:
                 self.answers()
                 yield event

@@ -16,6 +16,7 @@ class Declarations(Capability):
     """The collections of the agent. Other capabilities connect to what these declare."""
 
     settings: DeclarationSettings
+    reads_secrets = True  # at the start, which `eval` leaves out
 
     def __init__(self, settings: DeclarationSettings, before: Sequence[Capability]) -> None:
         super().__init__(settings, before)

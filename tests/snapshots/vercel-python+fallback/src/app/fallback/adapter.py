@@ -26,10 +26,10 @@ class FallbackProvider(ai.Provider[None]):
     def stream(
         self, model: ai.Model, messages: list[ai.messages.Message], **kwargs: Any
     ) -> AsyncGenerator[events.Event]:
-        def stream(one: ai.Model) -> AsyncGenerator[events.Event]:
+        def ask(one: ai.Model) -> AsyncGenerator[events.Event]:
             return one.provider.stream(one, messages, **kwargs)
 
-        return self._second.stream(stream(self._first), stream)
+        return self._second.stream(ask(self._first), ask)
 
 
 def with_fallback(first: ai.Model, second: Second) -> ai.Model:
