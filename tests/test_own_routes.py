@@ -16,6 +16,7 @@ pytestmark = pytest.mark.slow
 
 PYTHON = """
 import asyncio
+import sys
 import threading
 from collections.abc import AsyncIterator
 from starlette.responses import PlainTextResponse, StreamingResponse
@@ -45,6 +46,7 @@ async def later(request: Request, runtime: Runtime) -> Response:
     loop.create_task(rejected())
     threading.Thread(target=fail).start()
     threading.Thread(target=open, args=("/nowhere",)).start()
+    threading.Thread(target=sys.exit).start()  # which is no failure
     return PlainTextResponse("well")
 
 
@@ -117,6 +119,7 @@ def port(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     if "session-later" in log:  # what nobody waits for is logged: its kind and its place
         kinds = ["RuntimeError", "FileNotFoundError"] if is_python else ["ERROR Error"]
         assert all(kind in log for kind in [*kinds, routes.name]), log
+    assert "SystemExit" not in log
     for text in ("after the first byte", "nobody waits for this"):
         assert text not in log  # it could quote a prompt
 

@@ -29,7 +29,7 @@ def run_server() -> None:
     logging.getLogger("app").setLevel("INFO")
     settings, findings = Settings.read()
     runtime = start_runtime(settings, findings, make_capabilities(settings))
-    threading.excepthook = lambda failure: log_unexpected(failure.exc_value or failure.exc_type())
+    threading.excepthook = _log_thread
     with asyncio.Runner() as runner:
         runner.get_loop().set_exception_handler(_log_failure)
         serving = runner.get_loop().create_task(_serve(runtime))
@@ -41,6 +41,12 @@ def run_server() -> None:
         except BaseException:
             runner.run(runtime.close())
             raise
+
+
+def _log_thread(failure: threading.ExceptHookArgs) -> None:
+    """Log the kind of what a thread raised; SystemExit only ends the thread, as in Python."""
+    if failure.exc_value and failure.exc_type is not SystemExit:
+        log_unexpected(failure.exc_value)
 
 
 def _log_failure(_: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
