@@ -9,11 +9,10 @@ from typing import Any
 from jinja2 import TemplateSyntaxError, meta, nodes
 
 from hooks.check_history import check_history, past
-from hooks.limits import COLUMNS, LINES, MORE_LINES
 from hooks.loading import load
 from hooks.rendering import RenderError, files_of, render, without_git
 from hooks.template import BUILT_IN, FILES, QUESTIONS, SUFFIX, Finding, Template
-from hooks.variants import VARIANTS, answers_of, language_of
+from hooks.variants import VARIANTS, answers_of
 
 SETTINGS = {
     "_envops",
@@ -25,6 +24,7 @@ SETTINGS = {
     "_subdirectory",
 }
 KEYS = {"choices", "default", "help", "multiselect", "placeholder", "type", "validator", "when"}
+COLUMNS = 100
 NEEDS_TRUST = "makes Copier refuse without --trust: say what to do in a message or the README"
 NOT_RECORDED = "is not recorded, so the next update takes the default again: read it at run time"
 UNSAFE = {
@@ -218,7 +218,7 @@ def includes(template: Template, path: PurePosixPath) -> Iterator[PurePosixPath]
 
 
 def check_renders(template: Template) -> Iterator[Finding]:
-    """Every variant renders, and within the size budget: its owner can read it."""
+    """Every variant renders, and its lines fit the linter's width."""
     with without_git(template.root) as root, tempfile.TemporaryDirectory() as folder:
         for variant in VARIANTS:
             project = Path(folder) / variant
@@ -227,26 +227,16 @@ def check_renders(template: Template) -> Iterator[Finding]:
             except RenderError as error:
                 yield Finding("render-failed", variant, None, str(error))
             else:
-                yield from check_size(variant, project)
+                yield from check_columns(project)
 
 
-def check_size(variant: str, project: Path) -> Iterator[Finding]:
-    """Compare one rendered project with the size budget."""
-    answers, total = answers_of(variant), 0
+def check_columns(project: Path) -> Iterator[Finding]:
+    """Report lines of a rendered project that are longer than its linter allows."""
     for path in files_of(project):
         if path.name.endswith(".min.js"):
-            continue  # a library, which nobody reads here
+            continue  # a library
         lines = (project / path).read_bytes().decode("utf-8", "replace").splitlines()
-        total += len(lines)
         for number, line in enumerate(lines, 1):
             if len(line) > COLUMNS:
                 message = f"has {len(line)} columns, {COLUMNS} are allowed: break it"
                 yield Finding("size-columns", path.as_posix(), number, message)
-    language = language_of(variant)
-    allowed = LINES["session_store" in answers, "long_term_memory" in answers][language]
-    memory = f"memory: {answers.get('long_term_memory')}"
-    for answer in (memory, answers.get("deploy", "none"), *answers.get("extras", [])):
-        allowed += MORE_LINES.get(answer, {}).get(language, 0)
-    if total > allowed:
-        message = f"has {total} lines, {allowed} are allowed: delete some"
-        yield Finding("size-lines", variant, None, message)

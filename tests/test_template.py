@@ -11,7 +11,6 @@ import pytest
 
 from hooks import check as checks
 from hooks.check import check
-from hooks.limits import LINES
 from hooks.loading import load
 from hooks.template import TemplateError
 from hooks.variants import VARIANTS
@@ -105,7 +104,6 @@ def remove(path: str) -> Edit:
     return lambda files: files.pop(f"{PROJECT}/{path}")
 
 
-PLAIN = LINES[False, False]["python"]
 REFUSED = "refused-default copier.yml"
 UNDEFINED = "undefined-name"
 FAULTS: list[tuple[str, Edit]] = [
@@ -197,10 +195,6 @@ FAULTS: list[tuple[str, Edit]] = [
         add("a.md.jinja", '{% include "template/shared/other.jinja" %}\n'),
     ),
     ("render-failed strands-python ZeroDivisionError", add("a.jinja", "{{ colour | int / 0 }}")),
-    (
-        f"size-lines strands-python has {PLAIN + 7} lines, {PLAIN} are",
-        add("a.md", "a\n" * (PLAIN + 2)),
-    ),
     ("size-columns a.md:2 has 101 columns, 100 are allowed", add("a.md", "a\n" + "a" * 101)),
 ]
 
@@ -224,8 +218,8 @@ def test_this_template_passes_every_check_of_its_source(one: checks.Check) -> No
     "variant",
     [name if "+" not in name else pytest.param(name, marks=pytest.mark.slow) for name in VARIANTS],
 )
-def test_this_template_renders_within_its_budget(variant: str, rendered: Rendered) -> None:
-    findings = checks.check_size(variant, rendered(variant))
+def test_no_rendered_line_is_too_wide(variant: str, rendered: Rendered) -> None:
+    findings = checks.check_columns(rendered(variant))
     assert [str(finding) for finding in findings] == []
 
 
@@ -253,19 +247,6 @@ def test_a_fault_is_found_where_it_is(expected: str, edit: Edit, tmp_path: Path)
 def test_every_kind_of_finding_has_a_fault_above() -> None:
     kinds = set(re.findall(r'Finding\("([a-z-]+)"', Path(checks.__file__).read_text()))
     assert kinds == {expected.split()[0] for expected, _ in FAULTS}
-
-
-def test_a_budget_is_set_by_the_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    names = ["vercel-python+s3", "vercel-typescript+agentcore", "vercel-python+valkey+agentcore"]
-    monkeypatch.undo()
-    (tmp_path / "long.md").write_text("a\n" * 20_000)
-    found = [finding.message for name in names for finding in checks.check_size(name, tmp_path)]
-    allowed = [re.findall(r"(\d+) are allowed", message)[0] for message in found]
-    stored, memory, both = ((True, False), (False, True), (True, True))
-    lines = LINES
-    wanted = [lines[stored]["python"], lines[memory]["typescript"], lines[both]["python"]]
-    assert [int(number) for number in allowed] == wanted
-    assert len({*wanted}) == 3
 
 
 def test_a_renamed_question_may_ask_for_its_old_answer(tmp_path: Path) -> None:
