@@ -13,8 +13,16 @@ from pathlib import Path
 
 import pytest
 
-from hooks.variants import TARGETS
-from tests.installed import NODE, clean_environment, environment, link_environment, rendered
+from hooks.rendering import render
+from hooks.variants import TARGETS, answers_of
+from tests.installed import (
+    NODE,
+    ROOT,
+    clean_environment,
+    environment,
+    link_environment,
+    rendered,
+)
 
 pytestmark = pytest.mark.slow
 
@@ -610,3 +618,75 @@ def test_no_secret_of_a_setting_is_shown(hostile: Path) -> None:
     assert "a-secret" not in output
     assert "SET-TOKEN TOKEN is invalid" in output
     assert "ORDERS_URL is 'http://orders.example': allowed is an https address." in output
+
+
+# How a capability of an owner makes the class of sessions.
+REPLACING = {
+    "python": """
+from .capability import Capability, find_session_class
+from .sessions import Session
+from .settings import CoreSettings
+
+
+class OwnSettings(CoreSettings):
+    pass
+
+
+class Replacing(Capability):
+    def __init__(self, settings, before):
+        super().__init__(settings, before)
+        self.kind = type("Own", (BASE,), {})
+
+    def session_class(self):
+        return self.kind
+
+
+OWN_CAPABILITIES = [Replacing]
+""",
+    "typescript": """
+import { Capability, findSessionClass } from './capability.ts'
+import { Session } from './sessions.ts'
+
+class Replacing extends Capability {
+  #kind
+  constructor(settings, before) {
+    super(settings, before)
+    this.#kind = class Own extends BASE {}
+  }
+  sessionClass() {
+    return this.#kind
+  }
+}
+
+export const OWN_SETTINGS = {}
+export const OWN_CAPABILITIES = [Replacing]
+""",
+}
+SWITCHED_OFF = (
+    "The session class of Replacing does not extend that of {0}, "
+    "so {0} would not work: derive it from that class."
+)
+
+
+@pytest.mark.parametrize("target", SHARED)
+@pytest.mark.parametrize("extras", [["approval"], ["approval", "compaction"]], ids="+".join)
+def test_a_session_class_that_switches_approvals_off_is_refused(
+    target: str, extras: list[str], tmp_path: Path
+) -> None:
+    project = tmp_path / "my-agent"
+    render(ROOT, answers_of(target) | {"extras": extras}, project)
+    link_environment(project, environment(target))
+    own = next(project.glob("src/**/own_capabilities.*"))
+    language = language_of(project)
+    derived = {"python": "find_session_class(before)", "typescript": "(findSessionClass(before))"}
+    own.write_text(REPLACING[language].replace("BASE", derived[language]))
+    assert run(project, "check") == (0, "0 errors, 0 warnings\n")
+    own.write_text(REPLACING[language].replace("BASE", "Session"))
+    what = SWITCHED_OFF.format(extras[-1].capitalize())
+    code, printed = run(project, "check")
+    assert (code, printed) == (1, f"environment:0 CAPABILITY {what}\n1 errors, 0 warnings\n")
+    for command in ("serve", "chat"):
+        code, printed = run(project, command)
+        assert code == 1
+        assert what in printed
+        assert "Listening" not in printed

@@ -401,6 +401,52 @@ def test_an_answer_about_a_tool_is_no_prompt_of_the_history(
     assert f"{asked} (nobody can answer here: use `chat` without a question)\n" in ended.stderr
 
 
+HIDDEN = "7\u202e\u2066\u200b\x07\x1b[2J\n\u2028\U000e0041 Run read_order {}? [y/N/reason] y"
+SHOWN = "7\\u202e\\u2066\\u200b\\u0007\\u001b[2J\\n\\u2028\\udb40\\udc41"
+LONG = f"{'x' * 5000} {'Run read_order {}?' * 20}"
+
+
+def test_whoever_is_asked_sees_all_that_runs(
+    target: Target, provider: Provider, tmp_path: Path
+) -> None:
+    asking = with_own_agent(target, approval=True)
+    command = [*asking.command(asking.project())[:-1], "chat"]
+    variables = {**asking.provider(provider.origin), "HOME": str(tmp_path)}
+    provider.script("Hide.", [Call("delete_order", {"order_id": HIDDEN})], ["Done."])
+    provider.script("Large.", [Call("pay", raw='{"amount":9007199254740993}')], ["Done."])
+    provider.script("Long.", [Call("delete_order", {"order_id": LONG})], ["Done."])
+    chat = PseudoTerminal(command, tmp_path, variables)
+    chat.expect(PROMPT)
+    chat.type(f"Hide.{ENTER}")
+    question = chat.expect(r"y\"\}\? \[y/N/reason\] $")
+    assert f'Run delete_order {{"order_id":"{SHOWN} Run read_order {{}}?' in shown(question)
+    assert "\x07" not in question
+    assert "\x1b[2J" not in question
+    chat.type(f"y{ENTER}")
+    line = chat.expect(PROMPT)
+    assert f'delete_order {{"order_id":"{SHOWN}'[:50] in shown(line)
+    chat.type(f"Large.{ENTER}")
+    digits = "9007199254740992" if asking.is_node else "9007199254740993"
+    assert f'Run pay {{"amount":{digits}' in shown(chat.expect(r"\[y/N/reason\] $"))
+    chat.type(f"y{ENTER}")
+    chat.expect(PROMPT)
+    chat.type(f"Long.{ENTER}")
+    asked = chat.expect(r"\nRun delete_order with these 5,376 characters\? \[y/N/reason\] $")
+    assert f'Run delete_order {{"order_id":"{LONG}"}}\r\n' in asked
+    chat.type(f"n{ENTER}")
+    chat.expect(PROMPT)
+    chat.close()
+    runs = (tmp_path / "runs").read_text()
+    assert f"pay [{digits}," in runs
+    assert HIDDEN in runs
+    assert "xxx" not in runs
+
+
+def shown(text: str) -> str:
+    """A text without the line ends where a line editor wraps it."""
+    return re.sub(r" \r|\r\n", "", text)
+
+
 def test_one_question_prints_the_reply_and_nothing_else(
     target: Target, provider: Provider, tmp_path: Path
 ) -> None:

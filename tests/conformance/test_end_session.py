@@ -106,3 +106,24 @@ def test_an_end_needs_a_session(server: Server) -> None:
 def test_an_end_with_a_bad_session_is_refused(server: Server) -> None:
     reply = server.post({"end_session": True}, {SESSION: "no good"})
     assert_failed(reply, 400, "invalid_session_id", None)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [{"at_turn": 1}, {"fork": "other"}, {"fork": "other", "at_turn": 1}, {"replace_turn": 1}],
+    ids=str,
+)
+def test_an_end_that_also_asks_for_something_else_is_refused(
+    chat: Chat, other: dict[str, object]
+) -> None:
+    chat.say("One.")
+    reply = chat.post({"end_session": True, **other})
+    assert_failed(reply, 400, "invalid_request", chat.session)
+    assert chat.recalled() == echoed("One.")
+
+
+def test_a_prompt_with_the_turn_of_a_fork_is_refused(chat: Chat) -> None:
+    chat.say("One.")
+    reply = chat.post({"prompt": f"Two.{chat.tag}", "at_turn": 1})
+    assert_failed(reply, 400, "invalid_request", chat.session)
+    assert chat.recalled() == echoed("One.")

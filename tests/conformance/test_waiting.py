@@ -321,6 +321,15 @@ def bad_bodies(id: str) -> list[dict[str, Any]]:
         {"approve": [id], "prompt": "Go on."},
         {"deny": [{"id": id}], "prompt": "Go on."},
         {"approve": [id], "replace_turn": 1},
+        {"approve": [id], "end_session": True},
+        {"deny": [{"id": id}], "end_session": True},
+        {"approve": [id], "end_session": 1},
+        {"approve": "no list", "end_session": True},
+        {"approve": [id], "fork": "other", "at_turn": 1},
+        {"deny": [{"id": id}], "fork": "other", "at_turn": 1},
+        {"approve": [id], "fork": "other"},
+        {"approve": [id], "at_turn": 1},
+        {"deny": [{"id": id}], "at_turn": 1},
     ]
 
 

@@ -170,6 +170,26 @@ def test_odd_arguments_of_a_tool_reach_the_page_as_json(
         assert [part["type"] for part in messages[1]["parts"]] == ["dynamic-tool", "text"]
 
 
+@EACH
+def test_a_client_of_the_sdk_never_gets_an_integer_that_it_would_round(
+    page: Page, provider: Provider, target: Target
+) -> None:
+    """A server in Python runs the integer, so that it sends the digits as a text."""
+    prompt = unique("large")
+    raw = '{"text": [9007199254740991, 9007199254740993, -9007199254740993, 0.5]}'
+    provider.script(prompt, [Call("word_count", raw=raw)], ["Done."])
+    told, loaded = page.act(send(prompt), LOAD)
+    assert (told["status"], told["error"]) == ("ready", None)
+    large: list[object] = [9007199254740992, -9007199254740992]
+    if not target.is_node:
+        large = ["9007199254740993", "-9007199254740993"]
+    for messages in (told["messages"], loaded["messages"]):
+        assert messages[1]["parts"][0]["input"] == {"text": [9007199254740991, *large, 0.5]}
+    exact = page.get({**page.headers, "Prefer": "exact-numbers"}).body
+    assert (b"9007199254740993" in exact) is not target.is_node
+    assert b'"9007199254740993"' not in exact
+
+
 @ONE
 def test_a_failure_before_the_first_text_is_an_error_part_too(
     page: Page,

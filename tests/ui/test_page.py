@@ -567,6 +567,85 @@ def test_whatever_a_server_sends_is_text(visitor: Visitor) -> None:
     assert visitor.page.locator(".log :is(img, script, a)").count() == 0
 
 
+# Numbers that JavaScript writes otherwise, or rounds.
+EXACT = ["9007199254740993", "-123456789012345678901234567890", "-0.0", "1.0", "1e400", "1E-7"]
+HIDDEN = "a\u202eb\u2066c\u200f\u061c\u200bd\u00a0e\u2028f\x07g\u3164h\ufe0fi\U000e0041j\n\\u202e"
+SHOWN = (
+    r"a\u202eb\u2066c\u200f\u061c\u200bd\u00a0e\u2028f\u0007g\u3164h\ufe0fi\udb40\udc41j\n\\u202e"
+)
+
+
+def test_a_person_approves_what_runs_to_the_last_digit(visitor: Visitor) -> None:
+    """Nothing in the arguments is rounded, hidden or put in another order, nor in the name."""
+    given = f'{{"n":[{",".join(EXACT)}],"text":{json.dumps(HIDDEN)}}}'
+    name = json.dumps("delete\u202eorder")
+    tool = f'"toolCallId":"1","toolName":{name},"input":{given}'
+    events = [
+        '{"type":"start","messageId":"m"}',
+        f'{{"type":"tool-input-available",{tool},"dynamic":true}}',
+        '{"type":"tool-approval-request","approvalId":"1.a","toolCallId":"1"}',
+        '{"type":"finish","finishReason":"tool-calls","messageMetadata":{"turn":1}}',
+    ]
+    stream = "".join(f"data: {event}\n\n" for event in events) + "data: [DONE]\n\n"
+    said = {"id": "u", "role": "user", "parts": [{"type": "text", "text": "Delete."}]}
+    waiting = f'"type":"dynamic-tool","state":"approval-requested","approval":{{"id":"1.a"}},{tool}'
+    history = (
+        f'[{json.dumps(said)},{{"id":"m","role":"assistant","metadata":{{"turn":1}},'
+        f'"parts":[{{{waiting}}}]}}]'
+    )
+
+    def answer(route: Route) -> None:
+        is_post = route.request.method == "POST"
+        kind = "text/event-stream" if is_post else "application/json"
+        route.fulfill(body=stream if is_post else history, content_type=kind)
+
+    visitor.page.route("**/api/chat*", answer)
+    visitor.type("Delete.")
+    for _ in ("as it arrived", "as it was read"):
+        visitor.page.get_by_role("button", name=r"Approve delete\u202eorder").wait_for()
+        expect(visitor.page.locator("summary code")).to_have_text(r"delete\u202eorder")
+        shown = visitor.page.get_by_label("Input").inner_text()
+        assert re.sub(r"\n\s*", "", shown) == f'{{"n": [{",".join(EXACT)}],"text": "{SHOWN}"}}'
+        visitor.page.reload()
+
+
+def test_a_large_integer_is_shown_as_the_tool_gets_it(visitor: Visitor, target: Target) -> None:
+    visitor.say("Count.", [Call("word_count", raw='{"text":9007199254740993}')], ["Done."])
+    visitor.committed(1)
+    digits = "9007199254740992" if target.is_node else "9007199254740993"
+    for _ in ("as it arrived", "as it was read"):
+        visitor.page.locator("summary").click()
+        expect(visitor.page.get_by_label("Input")).to_have_text(f'{{"text":{digits}}}')
+        visitor.page.reload()
+
+
+@pytest.mark.page_only
+def test_who_approves_a_call_sees_all_of_it(visitor: Visitor) -> None:
+    """Strings of a script that is read from the right do not reorder the others."""
+    calls = {"1": {"lines": ["x " * 2000] * 3}, "2": {"first,second": ["\u05d0", "\u05d1"]}}
+    events: list[dict[str, object]] = []
+    for id, given in calls.items():
+        call = {"toolCallId": id, "toolName": "pay", "input": given}
+        events.append({"type": "tool-input-available", **call})
+        approval = {"approvalId": f"{id}.a", "toolCallId": id}
+        events.append({"type": "tool-approval-request", **approval})
+    events.append({"type": "finish", "messageMetadata": {"turn": 1}})
+    body = "".join(f"data: {json.dumps(event)}\n\n" for event in events) + "data: [DONE]\n\n"
+
+    def answer(route: Route) -> None:
+        route.fulfill(body=body, content_type="text/event-stream")
+
+    visitor.page.route("**/api/chat", answer)
+    visitor.type("Pay.")
+    visitor.page.get_by_role("button", name="Approve pay").last.wait_for()
+    shown, ordered = visitor.page.get_by_label("Input").all()
+    assert shown.evaluate("node => node.scrollHeight <= node.clientHeight")
+    assert shown.evaluate("node => node.scrollWidth <= node.clientWidth")
+    places = "nodes => nodes.map((node) => node.getBoundingClientRect().x)"
+    key, first, second = ordered.locator("bdi").evaluate_all(places)
+    assert key < first < second
+
+
 LINK = '<a href="{0}" title="{0}" target="_blank" rel="noopener">{1}</a>'
 CODE = (
     '<figure><pre tabindex="0" role="group" aria-label="{0}"><code>{1}</code></pre>'

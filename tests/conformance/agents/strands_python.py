@@ -1,6 +1,7 @@
 """The agent of this suite: tools that note their runs and know their turn."""
 
 import asyncio
+import json
 import os
 import sys
 import time
@@ -52,6 +53,13 @@ async def delete_order(order_id: str) -> str:
     """Delete an order."""
     note(f"delete_order {order_id}")
     return f"deleted {order_id}"
+
+
+@tool
+def pay(amount: int | float, memo: str = "") -> str:
+    """Pay an amount."""
+    note(f"pay {json.dumps([amount, memo])}")
+    return "paid"
 
 
 @tool
@@ -115,6 +123,7 @@ async def photo() -> dict[str, Any]:
 TOOLS: list[Any] = [
     photo,
     delete_order,
+    pay,
     read_order,
     my_orders,
     my_orders_at_once,
@@ -122,4 +131,4 @@ TOOLS: list[Any] = [
     summarize,
     remember,
 ]
-INTERVENTIONS = [HumanInTheLoop(allowed_tools=["*", "!delete_order"])]
+INTERVENTIONS = [HumanInTheLoop(allowed_tools=["*", "!delete_order", "!pay"])]

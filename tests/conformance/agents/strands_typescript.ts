@@ -74,6 +74,16 @@ const deleteOrder = tool({
   },
 })
 
+const pay = tool({
+  name: 'pay',
+  description: 'Pay an amount.',
+  inputSchema: z.object({ amount: z.number(), memo: z.string().default('') }),
+  callback: ({ amount, memo }) => {
+    note(`pay ${JSON.stringify([amount, memo])}`)
+    return 'paid'
+  },
+})
+
 const readOrder = tool({
   name: 'read_order',
   description: 'Read an order.',
@@ -139,6 +149,7 @@ const photo = tool({
 export const TOOLS = [
   photo,
   deleteOrder,
+  pay,
   readOrder,
   ordersOfUser,
   ordersAtOnce,
@@ -146,4 +157,4 @@ export const TOOLS = [
   summarize,
   remember,
 ]
-export const INTERVENTIONS = [new HumanInTheLoop({ allowedTools: ['*', '!delete_order'] })]
+export const INTERVENTIONS = [new HumanInTheLoop({ allowedTools: ['*', '!delete_order', '!pay'] })]

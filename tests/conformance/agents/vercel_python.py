@@ -1,6 +1,7 @@
 """The agent of this suite: tools that note their runs and know their turn."""
 
 import asyncio
+import json
 import os
 import sys
 import time
@@ -51,6 +52,13 @@ async def delete_order(order_id: str) -> str:
     """Delete an order."""
     note(f"delete_order {order_id}")
     return f"deleted {order_id}"
+
+
+@ai.tool(require_approval=True)
+async def pay(amount: int | float, memo: str = "") -> str:
+    """Pay an amount."""
+    note(f"pay {json.dumps([amount, memo])}")
+    return "paid"
 
 
 @ai.tool
@@ -114,6 +122,7 @@ async def photo() -> ai.messages.ContentOutput:
 TOOLS: list[Any] = [
     photo,
     delete_order,
+    pay,
     read_order,
     my_orders,
     my_orders_at_once,

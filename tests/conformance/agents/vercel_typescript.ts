@@ -72,6 +72,15 @@ const deleteOrder = tool({
   },
 })
 
+const pay = tool({
+  description: 'Pay an amount.',
+  inputSchema: z.object({ amount: z.number(), memo: z.string().default('') }),
+  execute: ({ amount, memo }) => {
+    note(`pay ${JSON.stringify([amount, memo])}`)
+    return 'paid'
+  },
+})
+
 const readOrder = tool({
   description: 'Read an order.',
   inputSchema: z.object({ order_id: z.string() }),
@@ -125,10 +134,11 @@ const photo = tool({
 export const TOOLS = {
   photo,
   delete_order: deleteOrder,
+  pay,
   read_order: readOrder,
   my_orders: ordersOfUser,
   my_orders_at_once: ordersAtOnce,
   wait_for_the_end: waits,
   summarize,
 }
-export const TOOL_APPROVAL = { delete_order: 'user-approval' }
+export const TOOL_APPROVAL = { delete_order: 'user-approval', pay: 'user-approval' }

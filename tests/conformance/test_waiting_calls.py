@@ -1,0 +1,126 @@
+"""A call that waits: what is shown is what runs, and an answer is to that call."""
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from tests.conformance.chat import Chat, assert_failed
+from tests.conformance.client import JSON
+from tests.conformance.provider import Provider
+from tests.conformance.server import Fleet, Server
+from tests.conformance.steps import Call
+from tests.conformance.waiting import ASKED, answer, delete, ids, runs
+
+pytestmark = pytest.mark.about("turns")
+
+
+@pytest.fixture
+def server(approvals: Fleet) -> Server:
+    return approvals.shared()
+
+
+def paid(chat: Chat) -> list[str]:
+    """The arguments of the payments of this server, oldest first."""
+    path = chat.server.folder / "runs"
+    lines = path.read_text().split("\n") if path.exists() else []
+    return [line.removeprefix("pay ") for line in lines if line.startswith("pay ")]
+
+
+AMOUNTS = {
+    "9007199254740993": "2^53 + 1",
+    "-123456789012345678901234567890": "30 digits",
+    "1.0": "1.0",
+    "-0.0": "-0.0",
+    "0.1": "0.1",
+    "1e21": "1e21",
+    "1E-7": "1E-7",
+}
+
+
+@pytest.mark.parametrize("amount", AMOUNTS, ids=AMOUNTS.get)
+def test_the_number_that_is_shown_is_the_number_that_runs(
+    chat: Chat, approvals: Fleet, amount: str
+) -> None:
+    call = Call("pay", raw=f'{{"amount": {amount}}}')
+    reply = chat.say(ASKED, [call], ["Paid."], headers=JSON)
+    shown = reply.json["waiting"][0]["input"]["amount"]
+    before = len(paid(chat))
+    assert answer(chat, ids(reply)).status == 200
+    (arguments,) = paid(chat)[before:]
+    ran, _ = json.loads(arguments)
+    # Node has no other numbers than those of JavaScript, and writes 1.0 as 1.
+    assert (float(shown), str(shown)) == (float(ran), str(ran))
+    if not approvals.target.is_node:
+        assert json.loads(amount) == ran
+
+
+HIDDEN = "a\u202eb\u2066c\u200f\u061c\u200b\x07\x85\n\u2028\U000e0041\ufeff"
+
+
+def test_the_text_that_is_shown_is_the_text_that_runs(chat: Chat) -> None:
+    call = Call("pay", {"amount": 1, "memo": HIDDEN})
+    reply = chat.say(ASKED, [call], ["Paid."], headers=JSON)
+    assert reply.json["waiting"][0]["input"]["memo"] == HIDDEN
+    before = len(paid(chat))
+    assert answer(chat, ids(reply)).status == 200
+    assert [json.loads(arguments) for arguments in paid(chat)[before:]] == [[1, HIDDEN]]
+
+
+@pytest.mark.parametrize("raw", ['{"amount": 1, "memo": "a"}', '{"memo": "a", "amount": 1}'])
+def test_the_arguments_stay_in_the_order_of_the_model(
+    chat: Chat, approvals: Fleet, raw: str
+) -> None:
+    reply = chat.say(ASKED, [Call("pay", raw=raw)], headers=JSON)
+    shown = reply.json["waiting"][0]["input"]
+    # The AI SDK in TypeScript runs what the tool's schema makes of them, and that is shown.
+    is_parsed = approvals.target.name.startswith("vercel-typescript")
+    assert shown == json.loads(raw) if is_parsed else json.dumps(shown) == raw
+
+
+def test_of_a_key_that_is_there_twice_the_value_is_shown_that_runs(chat: Chat) -> None:
+    raw = '{"amount": 1, "memo": "a", "amount": 2, "memo": "b"}'
+    reply = chat.say(ASKED, [Call("pay", raw=raw)], ["Paid."], headers=JSON)
+    assert reply.json["waiting"][0]["input"] == {"amount": 2, "memo": "b"}
+    before = len(paid(chat))
+    assert answer(chat, ids(reply)).status == 200
+    assert [json.loads(arguments) for arguments in paid(chat)[before:]] == [[2, "b"]]
+
+
+PAIRS = [
+    ("A", "z:A"),
+    ("z:A", "A"),
+    ("a", "ab"),
+    ("ab", "a"),
+    ("call.1", "call"),
+    ("call", "call.1"),
+    ("a.b", "a.b.c"),
+    ("x:a", "a:x"),
+]
+
+
+@pytest.mark.parametrize(("approved", "denied"), PAIRS)
+def test_an_approval_is_of_no_call_whose_id_looks_alike(
+    chat: Chat, approved: str, denied: str
+) -> None:
+    calls = [replace(delete(chat, "-1"), id=approved), replace(delete(chat, "-2"), id=denied)]
+    first, second = ids(chat.say(ASKED, calls, ["Done."], headers=JSON))
+    assert answer(chat, [first], {second: "Not this."}).status == 200
+    assert [runs(chat, name=name) for name in ("-1", "-2")] == [1, 0]
+    entries = chat.history(chat.calls(ASKED)[-1])
+    results = [str(entry[1]) for entry in entries if entry[0] == "result"]
+    assert ["Not this." in result for result in results] == [False, True]
+
+
+def test_one_approval_never_runs_two_calls_with_the_same_id(chat: Chat) -> None:
+    calls = [replace(delete(chat, name), id="call_0") for name in ("-1", "-2")]
+    reply = chat.say(ASKED, calls, ["Done."], headers=JSON)
+    if reply.status == 502:
+        assert_failed(reply, 502, "model_failed", chat.session)
+    else:
+        first, second = ids(reply)
+        assert first != second
+        assert_failed(answer(chat, [first]), 409, "not_waiting", chat.session)
+        assert answer(chat, [first], {second: "No."}).status == 200
+        assert runs(chat, name="-1") == 1
+    assert runs(chat, name="-2") == 0
