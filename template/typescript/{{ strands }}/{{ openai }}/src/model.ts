@@ -7,7 +7,6 @@ import OpenAI from 'openai'
 import type { ChatCompletionMessageParam } from 'openai/resources/chat/completions'
 
 import { chatFetch } from './chat_stream.ts'
-import { AgentError } from './contract.ts'
 import { diagnostic, type Finding } from './findings.ts'
 import { marksOf } from './messages.ts'
 import { OfflineModel } from './offline_model.ts'
@@ -20,6 +19,7 @@ export const [CREDENTIALS, ADDRESS] = ['OPENAI_API_KEY', 'OPENAI_BASE_URL']
 const REASONING = ['reasoning_content', 'reasoning', 'reasoning_details'] as const
 
 type Reasoning = Partial<Record<(typeof REASONING)[number], JSONValue>>
+type Part = Record<string, JSONValue>
 type Signed = { extra_content?: { google?: { thought_signature?: string } } }
 
 const STOPS: Record<string, StopReason> = {
@@ -38,12 +38,10 @@ const STOPS: Record<string, StopReason> = {
 class ChatModel extends Model {
   #config: BaseModelConfig
   readonly #client: OpenAI
-  readonly #maxBytes: number
 
   constructor(settings: CoreSettings) {
     super()
     this.#config = { modelId: settings.model }
-    this.#maxBytes = settings.maxReplyBytes
     // A server of your own may want no key, but the client insists on one.
     const apiKey = process.env.OPENAI_API_KEY || 'none'
     const quiet = { logLevel: 'off' as const } // it would print what it cannot read
@@ -93,8 +91,6 @@ class ChatModel extends Model {
         call.id ||= part.id ?? ''
         call.name ||= part.function?.name ?? ''
         call.input += part.function?.arguments ?? ''
-        const isTooLong = call.input.length > this.#maxBytes
-        if (isTooLong) throw new AgentError('reply_incomplete', '', 'MAX_REPLY_BYTES')
       }
       reason = finish_reason ?? reason
     }
@@ -108,12 +104,8 @@ class ChatModel extends Model {
       yield { type: 'modelContentBlockDeltaEvent', delta }
       yield { type: 'modelContentBlockStopEvent' }
     }
-    const isCall = calls.length > 0 && reason === 'stop' // as some servers say
-    yield {
-      type: 'modelMessageStopEvent',
-      stopReason: isCall ? 'toolUse' : (STOPS[reason] ?? reason),
-      additionalModelResponseFields: fields,
-    }
+    const stopReason = STOPS[reason] ?? reason
+    yield { type: 'modelMessageStopEvent', stopReason, additionalModelResponseFields: fields }
     yield { type: 'modelMetadataEvent', usage: usageOf(usage) }
   }
 }
@@ -133,8 +125,24 @@ function addReasoning(fields: Reasoning, delta: Reasoning): void {
     const added = delta[name]
     const before = fields[name]
     if (typeof added === 'string') fields[name] = `${before ?? ''}${added}`
-    else if (Array.isArray(added)) fields[name] = [...((before ?? []) as JSONValue[]), ...added]
+    else if (Array.isArray(added)) fields[name] = joined((before ?? []) as Part[], added as Part[])
   }
+}
+
+/** Return the parts of a reasoning, of which each chunk has a piece. */
+function joined(before: Part[], added: Part[]): Part[] {
+  const parts = [...before]
+  for (const part of added) {
+    const last = parts.at(-1)
+    const isSame = last?.type === 'reasoning.text' && last.type === part.type
+    if (isSame && last.index === part.index) {
+      const text = `${last.text ?? ''}${part.text ?? ''}`
+      parts[parts.length - 1] = { ...last, ...part, text }
+    } else {
+      parts.push(part)
+    }
+  }
+  return parts
 }
 
 /** What a message of ours is in Chat Completions. */
