@@ -161,8 +161,9 @@ function isCall(block: ContentBlock): block is ToolUseBlock {
 function readable(messages: Message[], model: string): Message[] {
   const seen = new Set<string>()
   let renamed = new Map<string, string[]>()
-  return messages.map((message) => {
+  return messages.map((message, index) => {
     const isOwn = marksOf(message).model === model
+    const answered = new Set(resultsIn(messages[index + 1]))
     const results = renamed
     if (message.role === 'assistant') renamed = new Map()
     const content = message.content.flatMap((block): ContentBlock[] => {
@@ -174,9 +175,9 @@ function readable(messages: Message[], model: string): Message[] {
         return [new ToolResultBlock({ ...block, toolUseId })]
       }
       if (!isCall(block)) return [block]
+      if (!answered.has(block.toolUseId)) return [] // the provider has run it
       const { name, input, toolUseId: id, reasoningSignature } = block
-      const hash = createHash('sha256').update(`${seen.size} ${id}`).digest('hex')
-      const toolUseId = ID.test(id) && !seen.has(id) ? id : hash.slice(0, 9)
+      const toolUseId = ID.test(id) && !seen.has(id) ? id : hashOf(`${seen.size} ${id}`)
       seen.add(toolUseId)
       renamed.set(id, [...(renamed.get(id) ?? []), toolUseId])
       const signed = isOwn && reasoningSignature !== undefined && { reasoningSignature }
@@ -187,6 +188,16 @@ function readable(messages: Message[], model: string): Message[] {
     const kept = isOwn ? metadata : others
     return new Message({ role, content, trackingId, ...(kept && { metadata: kept }) })
   })
+}
+
+/** Return an id that stays the same in each request, so that the provider's cache holds. */
+function hashOf(text: string): string {
+  return createHash('sha256').update(text).digest('hex').slice(0, 9)
+}
+
+function resultsIn(message?: Message): string[] {
+  const { content } = message ?? { content: [] }
+  return content.flatMap((block) => (block.type === 'toolResultBlock' ? [block.toolUseId] : []))
 }
 
 /** The text of citations: no other provider takes them back. */
