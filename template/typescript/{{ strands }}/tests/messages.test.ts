@@ -3,10 +3,11 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 
-import { Agent, type MessageData, tool } from '@strands-agents/sdk'
+import { Agent, BeforeModelCallEvent, type LocalAgent } from '@strands-agents/sdk'
+import { Message, type MessageData, TextBlock, tool } from '@strands-agents/sdk'
 import { z } from 'zod'
 
-import { Capability } from '../src/capability.ts'
+import { Capability, type Options } from '../src/capability.ts'
 import { type Chunk, Turn } from '../src/contract.ts'
 import { checkMessages, traceOnlyRecorded } from '../src/messages.ts'
 import { takeTurn } from '../src/turn.ts'
@@ -147,6 +148,21 @@ test('messages that the next request cannot use are not committed', () => {
   }
   checkMessages([user, calling, result, reply], false)
   checkMessages([user, calling], true)
+})
+
+test('a turn that would leave such messages changes nothing', async () => {
+  class Pushing extends Capability {
+    override prepare(_turn: Turn, options: Options): void {
+      const initAgent = (agent: LocalAgent) => {
+        const message = new Message({ role: 'user', content: [new TextBlock('And?')] })
+        agent.addHook(BeforeModelCallEvent, () => void agent.messages.push(message))
+      }
+      options.plugins = [{ name: 'pushing', initAgent }]
+    }
+  }
+  const client = new Client([], {}, (settings) => [new Pushing(settings, [])])
+  assert.equal(await client.say('s'), 'model_failed')
+  assert.equal((await client.runtime.sessions.read('s', null)).last, null)
 })
 
 test('a span that nobody records costs no JSON', () => {
