@@ -343,7 +343,7 @@ class ToolCalls {
       // A delta has no two parts of one call.
       if (!call || (name && seen.has(call))) call = this.#add(index, serverId)
       seen.add(call)
-      call.serverId ||= serverId
+      if (serverId && !call.serverId) this.#name(call, index, serverId)
       call.arguments.push(text)
       call.name ||= name
       if (call.isSent) {
@@ -364,7 +364,9 @@ class ToolCalls {
   /** Return the call that a part goes on with, or undefined if it begins one. */
   #find(index: number | null, serverId: string, name: string, text: string): Call | undefined {
     const same = serverId ? this.#known.get(`${index} ${serverId}`) : undefined
-    const call = same ?? this.#latest.get(index) ?? this.#latest.get(null)
+    // Without a name and an id it can only go on with the last one.
+    const isNamed = name || serverId || this.#latest.has(index)
+    const call = same ?? this.#latest.get(isNamed ? index : null)
     if (!call || (name && call.name && name !== call.name)) return undefined
     if (same || !(serverId || name)) return call
     if (serverId && call.serverId) return undefined
@@ -376,15 +378,24 @@ class ToolCalls {
     const isNew = serverId && !this.#ids.has(serverId)
     // Nine letters and digits are an id that every provider accepts later.
     const id = isNew ? serverId : randomBytes(5).toString('hex').slice(0, 9)
-    const given = { index: this.#calls.length, id, serverId }
-    const call: Call = { ...given, name: '', arguments: [], fields: {}, isSent: false }
+    const call: Call = {
+      index: this.#calls.length,
+      id,
+      serverId: '',
+      name: '',
+      arguments: [],
+      fields: {},
+      isSent: false,
+    }
     this.#calls.push(call)
     this.#ids.add(id)
-    for (const key of [index, null]) {
-      this.#latest.set(key, call)
-      this.#known.set(`${key} ${serverId}`, call)
-    }
+    this.#latest.set(index, call).set(null, call)
     return call
+  }
+
+  #name(call: Call, index: number | null, serverId: string): void {
+    call.serverId = serverId
+    this.#known.set(`${index} ${serverId}`, call).set(`null ${serverId}`, call)
   }
 }
 

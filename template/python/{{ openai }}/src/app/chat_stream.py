@@ -270,7 +270,7 @@ class Call:
 
     index: int
     id: str
-    server_id: str
+    server_id: str = ""
     name: str = ""
     arguments: list[str] = field(default_factory=list)
     # Further fields of a call that has no name yet, and was not sent.
@@ -323,7 +323,8 @@ class ToolCalls:
             if call is None or (name and call.index in seen):
                 call = self._add(index, server_id)
             seen.add(call.index)
-            call.server_id = call.server_id or server_id
+            if server_id and not call.server_id:
+                self._name(call, index, server_id)
             call.arguments.append(arguments)
             call.name = call.name or name
             if call.is_sent:
@@ -342,7 +343,9 @@ class ToolCalls:
     def _find(self, index: int | None, server_id: str, name: str, arguments: str) -> Call | None:
         """Return the call that a part goes on with, or None if it begins one."""
         same = self._known.get((index, server_id)) if server_id else None
-        call = same or self._latest.get(index) or self._latest.get(None)
+        # Without a name and an id it can only go on with the last one.
+        is_named = name or server_id or index in self._latest
+        call = same or self._latest.get(index if is_named else None)
         if call is None or (name and call.name and name != call.name):
             return None
         if same or not (server_id or name):
@@ -355,12 +358,15 @@ class ToolCalls:
     def _add(self, index: int | None, server_id: str) -> Call:
         is_new = server_id and server_id not in self._ids
         # Nine letters and digits are an id that every provider accepts later.
-        call = Call(len(self._calls), server_id if is_new else token_hex(5)[:9], server_id)
+        call = Call(len(self._calls), server_id if is_new else token_hex(5)[:9])
         self._calls.append(call)
         self._ids.add(call.id)
         self._latest[index] = self._latest[None] = call
-        self._known[index, server_id] = self._known[None, server_id] = call
         return call
+
+    def _name(self, call: Call, index: int | None, server_id: str) -> None:
+        call.server_id = server_id
+        self._known[index, server_id] = self._known[None, server_id] = call
 
 
 def first_part(call: Call, function: Json) -> Json:

@@ -1,0 +1,156 @@
+"""Streams of Chat Completions servers, and the strict ones that both languages make of them.
+
+`vectors.json` has for each name what a server sends, as `text` or as the data of `events`, and what
+the client of the SDK gets: deltas, `finish` for a reason, `usage`, and `error`. `*` is an id that
+the server did not send.
+"""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.conftest import Rendered
+from tests.installed import NODE
+
+VECTORS = json.loads((Path(__file__).parent / "vectors.json").read_text("utf-8"))
+MAX_REPLY_BYTES = 1_000
+BASE = {"id": str, "object": str, "created": int, "model": str}
+MINTED = re.compile("[0-9a-f]{9}")
+
+PYTHON = """
+import json, sys
+from types import SimpleNamespace
+from app.chat_stream import ChatStream
+settings = SimpleNamespace(max_reply_bytes=int(sys.argv[1]))
+for line in sys.stdin:
+    stream, output = ChatStream(settings), b""
+    try:
+        for piece in json.loads(line):
+            output += stream.read(bytes.fromhex(piece))
+        output += stream.end()
+    except Exception as error:
+        output += f"{error.type}: {error.detail}".encode()
+    print(json.dumps(output.decode()))
+"""
+TYPESCRIPT = """
+import { createInterface } from 'node:readline'
+const { ChatStream } = await import(process.argv[1])
+const settings = { maxReplyBytes: Number(process.argv[2]) }
+for await (const line of createInterface({ input: process.stdin })) {
+  const [stream, output] = [new ChatStream(settings), []]
+  try {
+    for (const piece of JSON.parse(line)) output.push(stream.read(Buffer.from(piece, 'hex')))
+    output.push(stream.end())
+  } catch ({ type, detail }) {
+    output.push(Buffer.from(`${type}: ${detail}`))
+  }
+  console.log(JSON.stringify(Buffer.concat(output).toString()))
+}
+"""
+Pieces = list[bytes]
+
+
+def rewrite(language: str, rendered: Rendered, streams: list[Pieces]) -> list[str]:
+    """What a render's module makes of streams that arrive in pieces."""
+    project = rendered(f"strands-{language}+openai-compatible")
+    limit = str(MAX_REPLY_BYTES)
+    if language == "python":
+        command = [sys.executable, "-c", PYTHON, limit]
+    else:
+        module = (project / "src" / "chat_stream.ts").as_uri()
+        command = [str(NODE), "--input-type=module", "-e", TYPESCRIPT, module, limit]
+    lines = [json.dumps([piece.hex() for piece in pieces]) for pieces in streams]
+    environment = {**os.environ, "PYTHONPATH": str(project / "src"), "PYTHONUTF8": "1"}
+    done = subprocess.run(
+        command,
+        input="\n".join(lines),
+        env=environment,
+        capture_output=True,
+        text=True,
+        encoding="utf-8",
+        check=True,
+        timeout=120,
+    )
+    return [json.loads(line) for line in done.stdout.split("\n") if line]
+
+
+def sent(vector: dict[str, Any]) -> bytes:
+    if "text" in vector:
+        return str(vector["text"]).encode()
+    data = [it if isinstance(it, str) else json.dumps(it) for it in vector["events"]]
+    return "".join(f"data: {it}\n\n" for it in data).encode()
+
+
+def seen(output: str) -> list[Any]:
+    """What the client of an SDK gets of a stream, which has to be strict."""
+    events, rest = output.split("\n\n")[:-1], output.split("\n\n")[-1]
+    assert rest == ""
+    assert all(event.startswith("data: ") and "\n" not in event for event in events)
+    return [shown(event.removeprefix("data: ")) for event in events]
+
+
+def shown(data: str) -> Any:
+    if data == "[DONE]":
+        return data
+    chunk = json.loads(data)
+    if "error" in chunk:
+        return {"error": chunk["error"]["message"]}
+    for key, kind in BASE.items():
+        assert type(chunk[key]) is kind, f"{key} in {chunk}"
+    assert chunk["object"] == "chat.completion.chunk"
+    if not chunk["choices"]:
+        return {"usage": chunk["usage"]} if "usage" in chunk else "no choices"
+    [choice] = chunk["choices"]
+    assert choice["index"] == 0
+    for part in choice["delta"].get("tool_calls", []):
+        if MINTED.fullmatch(part.get("id", "")):
+            part["id"] = "*"
+    reason = choice["finish_reason"]
+    return choice["delta"] | ({"finish": reason} if reason else {})
+
+
+@pytest.mark.parametrize("language", ["python", "typescript"])
+def test_a_stream_is_strict_wherever_it_is_split(language: str, rendered: Rendered) -> None:
+    names, streams = list[str](), list[Pieces]()
+    for vector in VECTORS:
+        data = sent(vector)
+        ways = [[data], [data[at : at + 1] for at in range(len(data))]]
+        if vector.get("splits"):
+            ways += [[data[:at], data[at:]] for at in range(1, len(data))]
+        streams += ways
+        names += [vector["name"]] * len(ways)
+    expected = {vector["name"]: vector["expect"] for vector in VECTORS}
+    outputs = rewrite(language, rendered, streams)
+    for name, pieces, output in zip(names, streams, outputs, strict=True):
+        assert seen(output) == expected[name], f"{name}, in {len(pieces)} pieces"
+
+
+def chunk(delta: dict[str, Any]) -> bytes:
+    return f"data: {json.dumps({'choices': [{'delta': delta}]})}\n\n".encode()
+
+
+@pytest.mark.parametrize("language", ["python", "typescript"])
+def test_memory_is_limited(language: str, rendered: Rendered) -> None:
+    most = 6 * MAX_REPLY_BYTES + 65_536
+    part = {"function": {"name": "f", "arguments": "x" * 100}}
+    outputs = rewrite(
+        language,
+        rendered,
+        [
+            [b"data: " + b"x" * 1_000] + [b"x" * 1_000] * (most // 1_000),
+            [b"data: " + b"x" * 1_000 + b"\n"] * (1 + most // 1_000),
+            [b'{"x": "' + b"x" * 1_000] + [b"x" * 1_000] * (most // 1_000),
+            [chunk({"tool_calls": [part]})] * 11,
+            [b": " + b"x" * 1_000 + b"\n"] * (10 + most // 1_000) + [b"data: [DONE]"],
+        ],
+    )
+    refused = "reply_incomplete: MAX_REPLY_BYTES"
+    *large, comments = outputs
+    assert [output[-len(refused) :] for output in large] == [refused] * 4
+    assert seen(comments) == [{"finish": "stop"}, "[DONE]"]
