@@ -136,18 +136,6 @@ FAULTS = [
 STRANDS = [
     Fault("a denied call runs", ADAPTER, "reason === null ? 'yes' : 'no'", "'yes'"),
     Fault(
-        "an answer is for each call whose id has that of its own",
-        "src/turn.ts",
-        "id === `${source}:${callId}:${name}`",
-        "id.includes(`:${callId}:`) && source && name",
-    ),
-    Fault(
-        "a person is asked about a call that is refused",
-        "src/messages.ts",
-        "{ ...input, completedToolResults: results }",
-        "input",
-    ),
-    Fault(
         "the state of the agent is not taken back",
         SESSIONS,
         "...(later.find(({ other }) => other)?.other ?? this.data), messages",
