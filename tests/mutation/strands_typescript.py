@@ -3,6 +3,7 @@
 from tests.mutation.fault import Fault
 
 TURN = "src/turn.ts"
+MESSAGES = "src/messages.ts"
 STOPS = "stopReason !== 'endTurn' && stopReason !== 'stopSequence'"
 RUN = "stream(runtime, agent, Object.assign(turn, { signal: stop })),\n      )"
 COMMIT = (
@@ -67,5 +68,38 @@ FAULTS = [
         TURN,
         "new AgentError('model_failed', '', ",
         "new AgentError('model_failed', String(error), ",
+    ),
+    Fault(
+        "a turn that the next request cannot use is committed",
+        TURN,
+        "      checkMessages(messagesOf(",
+        "      if (!turn) checkMessages(messagesOf(",
+    ),
+    Fault(
+        "a call with broken arguments runs without arguments",
+        MESSAGES,
+        "if (!isBlank(input)) refused.push([start.toolUseId, input])",
+        "",
+    ),
+    Fault("a list is taken for arguments", MESSAGES, " && !Array.isArray(value)", ""),
+    Fault("two calls have one id", MESSAGES, " && !ids.has(id)", ""),
+    Fault("an id may be as long as it likes", MESSAGES, "_-]{1,40}$", "_-]{1,64}$"),
+    Fault(
+        "a repaired name runs the tool of that name",
+        MESSAGES,
+        "misnamed.push(start!.toolUseId)",
+        "misnamed.push('')",
+    ),
+    Fault(
+        "a model gets the reasoning of another one",
+        MESSAGES,
+        "return isOwn ? [block] : []",
+        "return [block]",
+    ),
+    Fault(
+        "a model that stops for a call without one is asked again",
+        MESSAGES,
+        "const reason = calls.length > 0 ? 'toolUse' : 'endTurn'",
+        "const reason = 'toolUse'",
     ),
 ]

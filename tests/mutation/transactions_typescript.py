@@ -134,7 +134,7 @@ FAULTS = [
 ]
 
 STRANDS = [
-    Fault("a denied call runs", ADAPTER, "answered?.[1] === null ? 'yes' : 'no'", "'yes'"),
+    Fault("a denied call runs", ADAPTER, "reason === null ? 'yes' : 'no'", "'yes'"),
     Fault(
         "the state of the agent is not taken back",
         SESSIONS,
