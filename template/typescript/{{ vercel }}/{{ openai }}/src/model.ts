@@ -3,9 +3,9 @@
 import { createOpenAICompatible } from '@ai-sdk/openai-compatible'
 import { type LanguageModel, wrapLanguageModel } from 'ai'
 
+import { chatFetch } from './chat_stream.ts'
 import { diagnostic, type Finding } from './findings.ts'
 import { OfflineModel } from './offline_model.ts'
-import { boundedFetch } from './provider.ts'
 import { keepingReasoning } from './reasoning.ts'
 import { type CoreSettings, isPlainHttp } from './settings.ts'
 
@@ -19,7 +19,7 @@ export function buildModel(settings: CoreSettings): LanguageModel {
   const openai = createOpenAICompatible({
     name: 'openai',
     baseURL: modelEndpoint(settings),
-    fetch: boundedFetch(settings),
+    fetch: chatFetch(settings),
     includeUsage: true,
     supportsStructuredOutputs: true,
     ...(key && { apiKey: key }),
