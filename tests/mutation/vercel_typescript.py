@@ -50,8 +50,8 @@ FAULTS = [
     Fault(
         "a turn that runs out of steps is a turn",
         TURN,
-        "if (finishReason !== 'stop' || toolCalls.length > 0)",
-        "if (!['stop', 'tool-calls'].includes(finishReason))",
+        "if (!isOver || toolCalls.some((call) => !call.providerExecuted))",
+        "if (!isOver)",
     ),
     Fault(
         "steps are not limited", TURN, "isStepCount(runtime.settings.maxSteps)", "isStepCount(1000)"
