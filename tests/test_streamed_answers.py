@@ -238,10 +238,11 @@ const stream = new ReadableStream({
   cancel: () => (isCancelled = true),
 })
 const named = { specificationVersion: 'v4', provider: 'p', modelId: 'm', supportedUrls: {} }
-const model = streaming({ ...named, doStream: async () => ({ stream }) }, stop.signal, async (part) => {
+const use = async (part) => {
   setTimeout(() => stop.abort())
   return part
-})
+}
+const model = streaming({ ...named, doStream: async () => ({ stream }) }, stop.signal, use)
 const ended = await generateText({ model, prompt: 'Hello.' }).catch(({ type }) => type)
 console.log(ended, isCancelled)
 """

@@ -3,7 +3,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 
-import type { ModelMessage } from 'ai'
+import { jsonSchema, type ModelMessage } from 'ai'
 
 import { Capability, type Options } from '../src/capability.ts'
 import { type Chunk, Turn } from '../src/contract.ts'
@@ -38,14 +38,15 @@ class Answering extends OfflineModel {
   }
 }
 
-/** Takes each input, and notes it. */
+/** Makes the tool one that takes each input, and notes it. */
 class Noting extends Capability {
   readonly inputs: unknown[] = []
 
   override prepare(_turn: Turn, options: Options): void {
     const { word_count: tool } = options.tools
     const execute = (input: unknown) => this.inputs.push(input)
-    options.tools = { word_count: { ...tool, execute } as NonNullable<typeof tool> }
+    const tolerant = { ...tool, inputSchema: jsonSchema({}), execute }
+    options.tools = { word_count: tolerant as NonNullable<typeof tool> }
   }
 }
 
