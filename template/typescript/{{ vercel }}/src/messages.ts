@@ -39,9 +39,10 @@ const PRIVATE = /^(reasoning|custom$)/
 const PASSING = /^(reasoning-file|custom$|tool-approval)/
 
 /** A call that must not run: how it is shown and stored, its error result, and its log line. */
-export interface Refused {
+interface Refused {
   shown: unknown
   input: object
+  received?: string
   text: string
   kind: string
   isNamed: boolean
@@ -99,7 +100,12 @@ export class Calls {
   #mendPart(part: Item): void {
     const refused = this.refused.get(part.toolCallId ?? '')
     if (!refused) return
-    if (part.type === 'tool-call') part.input = refused.input
+    if (part.type === 'tool-call') {
+      const { input, received } = refused
+      const producer = { ...part.providerOptions?.[PRODUCER], ...(received && { received }) }
+      part.input = input
+      part.providerOptions = { ...part.providerOptions, [PRODUCER]: producer }
+    }
     if (part.type === 'tool-result') part.output = { type: 'error-text', value: refused.text }
   }
 
@@ -115,9 +121,10 @@ export class Calls {
     const isNamed = toolName === part.toolName
     if (!value) {
       const shown = part.input.toWellFormed()
-      const text = NOT_ONE_OBJECT + shown.slice(0, MAX_SHOWN).toWellFormed()
+      const received = shown.slice(0, MAX_SHOWN).toWellFormed()
+      const text = NOT_ONE_OBJECT + received
       const kind = 'arguments are not one JSON object'
-      return { shown, input: {}, text, kind, isNamed }
+      return { shown, input: {}, received, text, kind, isNamed }
     }
     if (isNamed) return undefined
     const availableTools = Object.keys(this.#tools)

@@ -83,6 +83,7 @@ for (const [name, input] of Object.entries(NO_OBJECTS)) {
     const [[answer, results], emitted, inputs] = await run(calls({ input }))
     assert.deepEqual(inputs, [])
     assert.deepEqual(answer!.content[0].input, {})
+    assert.equal(answer!.content[0].providerOptions.producer.received, input)
     const { type, value } = results!.content[0].output
     assert.equal(type, 'error-text')
     assert.match(value, /^The arguments of this call are not one JSON object/)
