@@ -85,8 +85,8 @@ FAULTS = [
     Fault(
         "a model gets the reasoning of another one",
         MESSAGES,
-        "?.model === model) return [part]",
-        ") return [part]",
+        "if (producer?.model === model)",
+        "if (producer)",
     ),
     Fault(
         "a turn is committed without a check",

@@ -208,7 +208,8 @@ export function ownPrompt(prompt: Prompt, model: string): Prompt {
     if (message.role !== 'assistant') return message
     const parts = message.content as Item[]
     const content = parts.flatMap((part) => {
-      if (part.providerOptions?.[PRODUCER]?.model === model) return [part]
+      const { [PRODUCER]: producer, ...providerOptions } = part.providerOptions ?? {}
+      if (producer?.model === model) return [{ ...part, providerOptions }]
       if (PRIVATE.test(part.type) || isProviders(part)) return []
       return [isCall(part.type) ? { ...part, providerOptions: {} } : part]
     })

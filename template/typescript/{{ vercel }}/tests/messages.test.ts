@@ -127,7 +127,9 @@ test('reasoning stays with calls, and goes back to its own model only', async ()
   assert.deepEqual(reasoning.providerOptions, { vendor: { signature: 'abc' }, ...OPTIONS })
   assert.deepEqual(call.providerOptions, OPTIONS)
   const prompt = messages as Parameters<typeof ownPrompt>[0]
-  assert.deepEqual(ownPrompt(prompt, 'offline'), messages)
+  const [own] = ownPrompt(prompt, 'offline') as Messages
+  const signed = { ...reasoning, providerOptions: { vendor: { signature: 'abc' } } }
+  assert.deepEqual(own!.content, [signed, { ...call, providerOptions: {} }])
   const [other] = ownPrompt(prompt, 'other') as Messages
   assert.deepEqual(other!.content, [{ ...call, providerOptions: {} }])
 })
