@@ -125,7 +125,7 @@ const tools = { count, fails, ask: { ...count, needsApproval: true } }
 const options = { prompt: 'Hello.', tools, stopWhen: isStepCount(3), onError() {} }
 const stop = new AbortController()
 const parts = []
-const use = async (part) => void parts.push(part.type)
+const use = async (part) => (parts.push(part.type), part)
 let result
 try {
   if (way === 'streamText') {
@@ -141,8 +141,14 @@ try {
 const { finalStep, responseMessages, totalUsage } = result
 const { text, finishReason, providerMetadata } = await finalStep
 const seen = { messages: await responseMessages, usage: await totalUsage, finishReason }
+// `streamText` does not name the model of a part.
+const unmarked = (key, value) => {
+  if (key !== 'providerOptions' || !value?.producer) return value
+  const { producer, ...others } = value
+  return Object.keys(others).length > 0 ? others : undefined
+}
 // The ids of approvals are made up.
-const shown = JSON.stringify({ ...seen, text, providerMetadata, runs, calls })
+const shown = JSON.stringify({ ...seen, text, providerMetadata, runs, calls }, unmarked)
 console.log(shown.replace(/"approvalId":"[\\w-]+"/g, ''))
 """
 
@@ -232,9 +238,11 @@ const stream = new ReadableStream({
   cancel: () => (isCancelled = true),
 })
 const named = { specificationVersion: 'v4', provider: 'p', modelId: 'm', supportedUrls: {} }
-const model = streaming({ ...named, doStream: async () => ({ stream }) }, stop.signal, async () => {
+const use = async (part) => {
   setTimeout(() => stop.abort())
-})
+  return part
+}
+const model = streaming({ ...named, doStream: async () => ({ stream }) }, stop.signal, use)
 const ended = await generateText({ model, prompt: 'Hello.' }).catch(({ type }) => type)
 console.log(ended, isCancelled)
 """

@@ -2,7 +2,7 @@
 
 from tests.mutation.fault import Fault
 
-TURN, STREAMING = "src/turn.ts", "src/streaming.ts"
+TURN, STREAMING, MESSAGES = "src/turn.ts", "src/streaming.ts", "src/messages.ts"
 RUN = "stream(runtime, Object.assign(turn, { signal: stop }), staged),\n      )"
 COMMIT = (
     "await session.commit(turn, { scope: 'agent', schema_version: '1.0', created_at: '', "
@@ -50,8 +50,8 @@ FAULTS = [
     Fault(
         "a turn that runs out of steps is a turn",
         TURN,
-        "if (finishReason !== 'stop' || toolCalls.length > 0)",
-        "if (!['stop', 'tool-calls'].includes(finishReason))",
+        "if (!isOver || toolCalls.some((call) => !call.providerExecuted))",
+        "if (!isOver)",
     ),
     Fault(
         "steps are not limited", TURN, "isStepCount(runtime.settings.maxSteps)", "isStepCount(1000)"
@@ -73,5 +73,25 @@ FAULTS = [
         STREAMING,
         "new AgentError('model_failed', '', describe(error)",
         "new AgentError('model_failed', String(error), describe(error)",
+    ),
+    Fault("a refused call runs", MESSAGES, "input: `!${part.input}`", "input: '{}'"),
+    Fault(
+        "a call whose name is repaired runs",
+        MESSAGES,
+        "    if (isNamed) return undefined\n",
+        "    if (value) return undefined\n",
+    ),
+    Fault("two calls have one id", MESSAGES, " && !this.#ids.has(id)", ""),
+    Fault(
+        "a model gets the reasoning of another one",
+        MESSAGES,
+        "if (producer?.model === model)",
+        "if (producer)",
+    ),
+    Fault(
+        "a turn is committed without a check",
+        MESSAGES,
+        "  if (fault) throw new AgentError('model_failed', '', fault)\n",
+        "",
     ),
 ]
