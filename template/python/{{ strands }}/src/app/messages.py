@@ -160,12 +160,11 @@ class Repairs:
 
     def _new_id(self, id: Any) -> str:
         """Return the id of a call if it is valid and new, or another one."""
-        if not isinstance(id, str) or not re.fullmatch(CALL_ID, id):
-            id = ""
-        while not id or id in self._ids:
-            id = secrets.token_hex(5)[:9]  # Mistral accepts exactly nine letters and digits
-        self._ids.add(id)
-        return id
+        valid = id if isinstance(id, str) and re.fullmatch(CALL_ID, id) else ""
+        while not valid or valid in self._ids:
+            valid = secrets.token_hex(5)[:9]  # Mistral accepts exactly nine letters and digits
+        self._ids.add(valid)
+        return valid
 
     def _end(self, event: ModelStopReason, producer: str) -> ModelStopReason:
         """Return the end of an answer with the message as the session may hold it."""

@@ -109,6 +109,7 @@ class Reasoning:
 
     def __init__(self) -> None:
         self._fields = dict[str, Any]()
+        self._calls = list[int]()  # their indexes, in the order of the calls
         self._extras = dict[int, Any]()  # of calls, as Gemini's thought signature
 
     def add(self, delta: Any) -> None:
@@ -118,18 +119,36 @@ class Reasoning:
             if isinstance(value, str) and name in TEXTS:
                 self._fields[name] = self._fields.get(name, "") + value
             if isinstance(value, list) and name in LISTS:
-                self._fields.setdefault(name, []).extend(value)
+                for part in value:
+                    _join(self._fields.setdefault(name, []), part)
             if value is not None:
                 setattr(delta, name, None)
         for call in delta.tool_calls or []:
+            if call.index not in self._calls:
+                self._calls.append(call.index)
             if extra := getattr(call, "extra_content", None):
-                self._extras[call.index] = extra
+                self._extras[self._calls.index(call.index)] = extra
 
     def take(self) -> bytes:
         """Return all of it, once; none of it is the same as nothing."""
         kept = {"fields": self._fields, "extras": list(self._extras.items())}
         self._fields, self._extras = {}, {}
         return json.dumps(kept).encode() if any(kept.values()) else b""
+
+
+def _join(details: list[Any], part: Any) -> None:
+    """Add a part of OpenRouter's details, which splits their texts."""
+    last = details[-1] if details else None
+    are_objects = isinstance(part, dict) and isinstance(last, dict)
+    if not are_objects or any(part.get(key) != last.get(key, "") for key in ("index", "type")):
+        details.append(part)
+        return
+    texts = {
+        key: last[key] + part[key]
+        for key in ("text", "summary")
+        if isinstance(last.get(key), str) and isinstance(part.get(key), str)
+    }
+    details[-1] = last | part | texts
 
 
 def restore(data: bytes, message: dict[str, Any]) -> None:
