@@ -10,9 +10,9 @@ from typing import Any
 import ai
 from ai.providers.openai import OpenAIChatCompletionsProtocol
 
+from .chat_stream import event_hooks
 from .findings import diagnostic
 from .offline_model import OfflineModel
-from .provider import event_hooks
 from .settings import CoreSettings, is_plain_http
 
 # Settings to check when the provider refuses a call, and when it cannot be reached.
