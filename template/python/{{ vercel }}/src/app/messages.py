@@ -208,8 +208,7 @@ def _repair_arguments(call: CallPart) -> None:
     raw = call.tool_args
     try:
         value = json.loads("{}" if is_blank(raw) else raw, parse_constant=_no, parse_float=_finite)
-        if not isinstance(value, dict):
-            raise ValueError("no object")  # noqa: TRY004 (as for other texts)
+        value = value if isinstance(value, dict) else _no("object")
     except (ValueError, RecursionError):
         _note(call, "received", well_formed(raw)[:QUOTED])
         value = {}

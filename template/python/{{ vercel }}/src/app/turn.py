@@ -151,7 +151,7 @@ class TurnAgent(ai.Agent):
             if what := refusal(call):
                 result = ai.tool_result(**ids, result=what, is_error=True)
             elif invented_name(call):
-                raise KeyError(name)  # noqa: TRY301 (as for other names that no tool has)
+                raise KeyError(name)
             else:
                 result = await self.resolve(call)()
         except (SystemExit, KeyboardInterrupt, GeneratorExit) as error:  # it ends no other turns

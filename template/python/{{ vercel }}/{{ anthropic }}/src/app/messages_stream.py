@@ -6,7 +6,7 @@ The SDK's own reader ends the turn when they are no JSON, or when the answer has
 import json
 from collections.abc import AsyncGenerator, Iterator
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, Self
 
 REDACTED = "redacted:"  # stands in a signature before the data of redacted thinking
 
@@ -52,7 +52,7 @@ class MessagesStream:
         self._ids: set[str] = set()
         self.current_message_snapshot = Snapshot()
 
-    async def __aenter__(self) -> "MessagesStream":
+    async def __aenter__(self) -> Self:
         self._raw = await self._client.messages.create(**self._request, stream=True)
         return self
 

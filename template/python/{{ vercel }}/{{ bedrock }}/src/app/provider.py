@@ -64,7 +64,7 @@ class BedrockProvider(ai.Provider[Any]):
             try:
                 reason, usage = None, None
                 while chunk := await wrap_future(thread.submit(next, chunks, None)):
-                    for event in blocks.events(chunk):
+                    for event in blocks.read(chunk):
                         yield event
                     reason = chunk.get("messageStop", {}).get("stopReason", reason)
                     usage = chunk.get("metadata", {}).get("usage", usage)
@@ -152,7 +152,7 @@ class Blocks:
         self._texts: set[int] = set()
         self._reasoning: dict[int, dict[str, str]] = {}  # signature, or redacted content
 
-    def events(self, chunk: dict[str, Any]) -> Iterator[events.Event]:
+    def read(self, chunk: dict[str, Any]) -> Iterator[events.Event]:
         """Yield the events of a chunk."""
         [(kind, value)] = chunk.items()
         index = value.get("contentBlockIndex", 0)

@@ -65,13 +65,11 @@ class GatewayCalls:
                 text = given if isinstance(given, str) else json.dumps(given)
                 yield {"type": "tool-input-delta", "id": id, "delta": text}
         elif kind == "reasoning-start" and metadata:
-            redacted = {
+            self._redacted[part.get("id", "")] = {
                 vendor: values
                 for vendor, values in metadata.items()
                 if isinstance(values, dict) and "redactedData" in values
             }
-            self._redacted[part.get("id", "")] = redacted
         elif kind == "reasoning-end" and not metadata:
-            if redacted := self._redacted.get(part.get("id", "")):
-                part["providerMetadata"] = redacted
+            part["providerMetadata"] = self._redacted.get(part.get("id", "")) or None
         yield part

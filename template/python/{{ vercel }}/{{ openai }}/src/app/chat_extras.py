@@ -47,8 +47,10 @@ class Extras:
     def _take(self, delta: Any) -> None:
         fields = delta.model_extra or {}
         for name in FIELDS:
-            value, before = fields.pop(name, None), self.of_message.get(name)
-            if value and type(value) is type(before) and isinstance(value, str | list):
+            value = fields.pop(name, None)
+            before: Any = self.of_message.get(name)
+            goes_on = isinstance(value, str | list) and type(value) is type(before)
+            if value and goes_on:
                 self.of_message[name] = before + value
             elif value:
                 self.of_message[name] = value
