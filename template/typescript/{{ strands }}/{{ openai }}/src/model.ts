@@ -6,10 +6,10 @@ import type { ToolResultBlock, Usage } from '@strands-agents/sdk'
 import OpenAI from 'openai'
 import type { ChatCompletionMessageParam } from 'openai/resources/chat/completions'
 
+import { chatFetch } from './chat_stream.ts'
 import { AgentError } from './contract.ts'
 import { diagnostic, type Finding } from './findings.ts'
 import { OfflineModel } from './offline_model.ts'
-import { boundedFetch } from './provider.ts'
 import { type CoreSettings, isPlainHttp } from './settings.ts'
 
 // What to look at when the provider refuses a call, and when it is not reached.
@@ -40,7 +40,7 @@ class ChatModel extends Model {
     // A server of your own may want no key, but the client insists on one.
     const apiKey = process.env.OPENAI_API_KEY || 'none'
     const quiet = { logLevel: 'off' as const } // it would print what it cannot read
-    this.#client = new OpenAI({ apiKey, fetch: boundedFetch(settings), ...quiet })
+    this.#client = new OpenAI({ apiKey, fetch: chatFetch(settings), ...quiet })
   }
 
   updateConfig(config: BaseModelConfig): void {

@@ -8,9 +8,9 @@ import {
   wrapLanguageModel,
 } from 'ai'
 
+import { chatFetch } from './chat_stream.ts'
 import { diagnostic, type Finding } from './findings.ts'
 import { OfflineModel } from './offline_model.ts'
-import { boundedFetch } from './provider.ts'
 import { type CoreSettings, isPlainHttp } from './settings.ts'
 
 // What to look at when the provider refuses a call, and when it is not reached.
@@ -35,7 +35,7 @@ export function buildModel(settings: CoreSettings): LanguageModel {
   // A server of your own may want no key, but the client insists on one.
   const apiKey = process.env.OPENAI_API_KEY || 'none'
   const baseURL = modelEndpoint(settings)
-  const openai = createOpenAI({ apiKey, baseURL, fetch: boundedFetch(settings) })
+  const openai = createOpenAI({ apiKey, baseURL, fetch: chatFetch(settings) })
   return wrapLanguageModel({ model: openai.chat(settings.model), middleware })
 }
 

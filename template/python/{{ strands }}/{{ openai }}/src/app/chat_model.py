@@ -11,8 +11,8 @@ from openai import AsyncOpenAI, DefaultAsyncHttpxClient
 from strands.models.openai import OpenAIModel
 from strands.types.streaming import StreamEvent
 
+from .chat_stream import event_hooks
 from .contract import AgentError
-from .provider import event_hooks
 from .settings import CoreSettings
 
 REASONS = {"stop", "tool_calls", "length", "content_filter"}

@@ -11,10 +11,10 @@ import ai
 from ai.providers.openai import OpenAIChatCompletionsProtocol
 
 from .chat_extras import Extras, give_back
+from .chat_stream import event_hooks
 from .findings import diagnostic
 from .messages import mark, shown_to
 from .offline_model import OfflineModel
-from .provider import event_hooks
 from .settings import CoreSettings, is_plain_http
 
 # Settings to check when the provider refuses a call, and when it cannot be reached.
