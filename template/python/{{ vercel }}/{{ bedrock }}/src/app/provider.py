@@ -87,7 +87,7 @@ def _keep_body(http_response: Any, parsed: dict[str, Any], **_: Any) -> None:
 def _request(id: str, history: list[messages.Message], tools: Sequence[Any]) -> dict[str, Any]:
     request: dict[str, Any] = {"modelId": id, "messages": []}
     for message in history:
-        blocks = [block for part in message.parts if (block := _block(part, id))]
+        blocks = [block for part in message.parts if (block := _block(part))]
         if message.role == "system":
             request["system"] = blocks
         else:
@@ -115,11 +115,11 @@ def _add_cache_points(request: dict[str, Any]) -> None:
     blocks.insert(1 if "text" in blocks[0] else len(blocks), point)
 
 
-def _block(part: Any, model: str) -> dict[str, Any] | None:
+def _block(part: Any) -> dict[str, Any] | None:
     if part.kind == "text":
         return {"text": part.text}
     if part.kind == "reasoning":
-        return _reasoning(part, model)
+        return _reasoning(part)
     if part.kind == "tool_call":
         arguments = json.loads(part.tool_args or "{}")
         call = {"toolUseId": part.tool_call_id, "name": part.tool_name, "input": arguments}
@@ -132,16 +132,15 @@ def _block(part: Any, model: str) -> dict[str, Any] | None:
     return None
 
 
-def _reasoning(part: ai.messages.ReasoningPart, model: str) -> dict[str, Any] | None:
-    """Return reasoning as its model wants it back: Claude signed, DeepSeek not at all."""
+def _reasoning(part: ai.messages.ReasoningPart) -> dict[str, Any] | None:
+    """Return the reasoning that a model wants back: it is signed or encrypted."""
     known = (part.provider_metadata or {}).get("bedrock", {})
     if redacted := known.get("redacted"):
         return {"reasoningContent": {"redactedContent": b64decode(redacted)}}
-    signature = known.get("signature")
-    if "deepseek" in model or (not signature and re.search("claude|anthropic", model)):
-        return None
-    text = {"text": part.text} | ({"signature": signature} if signature else {})
-    return {"reasoningContent": {"reasoningText": text}}
+    if signature := known.get("signature"):
+        text = {"text": part.text, "signature": signature}
+        return {"reasoningContent": {"reasoningText": text}}
+    return None
 
 
 class Blocks:
@@ -156,7 +155,8 @@ class Blocks:
         """Yield the events of a chunk."""
         [(kind, value)] = chunk.items()
         index = value.get("contentBlockIndex", 0)
-        if kind == "contentBlockStart" and (tool := value.get("start", {}).get("toolUse")):
+        tool = value.get("start", {}).get("toolUse")
+        if kind == "contentBlockStart" and tool and tool.get("type") != "server_tool_use":
             id = tool.get("toolUseId", "")
             if not id or id in self._calls.values():
                 id = f"{id}.{index}"  # tells the calls apart; `repair` renames it

@@ -84,3 +84,25 @@ def give_back(messages: Sequence[ai.messages.Message], request: Sequence[dict[st
             entry.update(of_message.get(call["id"], {}))
             if extra := of_calls.get(call["id"]):
                 call["extra_content"] = extra
+
+
+def images_after_results(request: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the messages of a request with the images of tools in messages of the user.
+
+    A tool's message may hold nothing but text.
+    """
+    messages = list[dict[str, Any]]()
+    images = list[dict[str, Any]]()
+    for entry in request:
+        if images and entry["role"] != "tool":
+            messages.append({"role": "user", "content": images})
+            images = []
+        if entry["role"] == "tool" and isinstance(entry["content"], list):
+            texts = [part["text"] for part in entry["content"] if part["type"] == "text"]
+            shown = [part for part in entry["content"] if part["type"] != "text"]
+            images = [*images, *shown]
+            entry["content"] = "\n".join([*texts, *("[image]" for _ in shown)])
+        messages.append(entry)
+    if images:
+        messages.append({"role": "user", "content": images})
+    return messages

@@ -10,7 +10,7 @@ from typing import Any
 import ai
 from ai.providers.openai import OpenAIChatCompletionsProtocol
 
-from .chat_extras import Extras, give_back
+from .chat_extras import Extras, give_back, images_after_results
 from .chat_stream import event_hooks
 from .findings import diagnostic
 from .messages import mark, shown_to
@@ -33,6 +33,7 @@ class ChatProtocol(OpenAIChatCompletionsProtocol):
 
             async def create(**request: Any) -> Any:
                 give_back(messages, request["messages"])
+                request["messages"] = images_after_results(request["messages"])
                 response = await client.chat.completions.create(**request)
                 return extras.taken_from(await stack.enter_async_context(response))
 
