@@ -6,7 +6,8 @@ TURN = "src/app/turn.py"
 COMMIT = 'session.commit(turn, _snapshot([_dump(ai.user_message("x"))]), print)'
 AFTER_TIMEOUT = '            raise AgentError("turn_timeout") from None\n'
 STAGED = '                staged, start = session.data["messages"], session.start["at"]\n'
-UNFINISHED = '    if reason != "stop" and not (calls and reason == "tool_call"):\n'
+MESSAGES = "src/app/messages.py"
+UNFINISHED = '    if reason not in {"stop", "tool_call"}:\n'
 
 FAULTS = [
     Fault(
@@ -28,7 +29,30 @@ FAULTS = [
         "*map(_dump, added)]",
         "*map(_dump, [added[0], added[-1]])]",
     ),
-    Fault("a blank reply is a turn", TURN, "not is_blank(p.text)", "p.text"),
+    Fault(
+        "a blank reply is a turn",
+        MESSAGES,
+        "            if not is_blank(part.text):\n",
+        "            if part.text:\n",
+    ),
+    Fault(
+        "a call with broken arguments runs without them",
+        MESSAGES,
+        '        _note(call, "received", well_formed(raw)[:QUOTED])\n',
+        "",
+    ),
+    Fault(
+        "a name is repaired to that of a tool",
+        MESSAGES,
+        '        _note(call, "name", well_formed(call.tool_name)[:QUOTED] or "(no name)")\n',
+        "",
+    ),
+    Fault(
+        "a model is shown the reasoning of others",
+        MESSAGES,
+        'if message.role != "assistant" or _own(message).get("model") == model:',
+        "if True:",
+    ),
     Fault(
         "text before a tool call counts as the reply",
         TURN,
