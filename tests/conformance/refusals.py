@@ -200,6 +200,8 @@ def _in_blocks(api: str, body: Json, model: str) -> list[str]:
             kind = _kind(block)
             kinds.append(kind)
             found += [f"{i}.{n}: {why}" for why in _in_block(api, kind, block, role, model)]
+            if _is_of_vendor(block):
+                continue
             if kind in ("tool_result", "toolResult"):
                 result = block.get("toolResult") or block
                 results.append(result.get("tool_use_id") or result.get("toolUseId"))
@@ -219,6 +221,12 @@ def _in_blocks(api: str, body: Json, model: str) -> list[str]:
     if pending:
         found.append("calls without a result at the end")
     return found
+
+
+def _is_of_vendor(block: Json) -> bool:
+    """Whether Bedrock ran this call itself, or has this result of its own tool."""
+    own = block.get("toolUse") or block.get("toolResult") or {}
+    return own.get("type") is not None
 
 
 def _kind(block: Json) -> str:
@@ -262,7 +270,7 @@ def _in_block(api: str, kind: str, block: Json, role: str, model: str) -> Iterat
         is_error = result.get("is_error") or result.get("status") == "error"
         if is_error and not result.get("content"):
             yield "the content of a failed tool result cannot be empty"
-        if role != "user":
+        if role != "user" and not _is_of_vendor(block):
             yield f"a tool result in a message of {role}"
     if kind in ("tool_use", "toolUse"):
         use = block.get("toolUse") or block
@@ -338,7 +346,7 @@ def _tools(api: str, holder: Json) -> Iterator[Tool]:
         elif tool.get("type", "custom") in ("custom", "function"):
             function = tool.get("function") or tool
             names = ("parameters", "input_schema", "inputSchema")
-            schema = next((function[name] for name in names if name in function), {})
+            schema: Any = next((function[name] for name in names if name in function), {})
             yield function.get("name"), function.get("description"), schema
 
 

@@ -1,6 +1,6 @@
 """A loopback provider that replays transcripts, and refuses what strict providers refuse.
 
-The prompt names the transcript: `CASE:name:nonce` gets its answers, one for each call of the
+The prompt names the transcript: `CASE:api/name:nonce` gets its answers, one for each call of the
 model, and any other prompt a plain reply. The nonce tells which conversation a request is of.
 """
 
@@ -16,6 +16,11 @@ from tests.conformance.refusals import refusals, text_of
 from tests.conformance.transcripts import WIRES, Answer, Transcript, transcripts
 
 TAG = re.compile(r"(HELLO|CASE|NEXT):([^:]*):(\w+)")
+MODEL = re.compile(r"/model/([^/]+)/.*")  # stands in the address of Bedrock
+REASONING = re.compile(
+    r'"(thinking|redacted_thinking|reasoningContent|reasoning_content|reasoning_details'
+    r'|thought_signature)"|"type": "reasoning"'
+)
 
 
 @dataclass(frozen=True)
@@ -23,6 +28,7 @@ class Request:
     nonce: str
     body: dict[str, Any]
     reasons: list[str]  # for which it was refused
+    model: str
 
 
 class Replay:
@@ -31,6 +37,7 @@ class Replay:
     def __init__(self) -> None:
         self.requests: list[Request] = []
         self._steps: Counter[str] = Counter()
+        self._models: dict[str, str] = {}  # which answered the transcript of a conversation
         self._lock = threading.Lock()
         self._http = _Server(("127.0.0.1", 0), _Handler)
         self._http.replay = self
@@ -46,18 +53,18 @@ class Replay:
         with self._lock:
             return [request for request in self.requests if request.nonce == nonce]
 
-    def answer(self, api: str, body: dict[str, Any]) -> Answer:
+    def answer(self, api: str, model: str, body: dict[str, Any]) -> Answer:
         """Record a request and return its answer."""
         tags = _tags(api, body)
-        kind, name, nonce = tags[-1] if tags else ("", "", "")
+        kind, _, nonce = tags[-1] if tags else ("", "", "")
         case = next((name for kind, name, _ in tags if kind == "CASE"), "")
-        transcript = next((it for it in transcripts(api) if it.name == case), None)
-        own = transcript.own if transcript else frozenset()
-        reasons = refusals(api, body, own=own)
-        if transcript and transcript.demand:
-            reasons += _missing(transcript.demand, body)
+        transcript = next((it for it in transcripts(api) if f"{api}/{it.name}" == case), None)
         with self._lock:
-            self.requests.append(Request(nonce, body, reasons))
+            if kind == "CASE" and transcript:
+                self._models.setdefault(nonce, model)
+            is_own = transcript is not None and self._models.get(nonce) == model
+            reasons = self._reasons(api, body, transcript if is_own else None)
+            self.requests.append(Request(nonce, body, reasons, model))
             if reasons:
                 return _refusal(api, "; ".join(reasons))
             step = self._steps[nonce]
@@ -65,6 +72,14 @@ class Replay:
         if transcript and kind == "CASE" and step < len(transcript.answers):
             return transcript.answers[step]
         return _plain(api, "A plain reply.")
+
+    def _reasons(self, api: str, body: dict[str, Any], transcript: Transcript | None) -> list[str]:
+        """The reasons for which the model that gave these answers refuses a request."""
+        if transcript is None:
+            found = REASONING.search(json.dumps(body.get("messages") or body.get("prompt")))
+            others = [f"reasoning of another model: {found[0]}"] if found else []
+            return refusals(api, body) + others
+        return refusals(api, body, own=transcript.own) + _missing(transcript.demand, body)
 
 
 def _tags(api: str, body: dict[str, Any]) -> list[tuple[str, str, str]]:
@@ -76,10 +91,10 @@ def _tags(api: str, body: dict[str, Any]) -> list[tuple[str, str, str]]:
 
 def _missing(demand: str, body: dict[str, Any]) -> list[str]:
     """What this provider misses of that which it sent with a call."""
-    found = []
+    found: list[str] = []
     messages = body.get("messages") or []
     for i, message in enumerate(messages):
-        if message["role"] != "assistant":
+        if message["role"] != "assistant" or not demand:
             continue
         calls = message.get("tool_calls") or []
         if demand == "thought_signature":
@@ -135,7 +150,11 @@ class _Handler(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         body = json.loads(self._body())
         api = next(name for name, wire in WIRES.items() if re.fullmatch(wire.path, self.path))
-        answer = self.server.replay.answer(api, body)
+        path = MODEL.fullmatch(self.path)
+        model = (
+            path[1] if path else str(body.get("model", self.headers.get("ai-language-model-id")))
+        )
+        answer = self.server.replay.answer(api, model, body)
         self.send_response(answer.status)
         self.send_header("Content-Type", answer.content_type)
         self.send_header("Transfer-Encoding", "chunked")
