@@ -193,4 +193,6 @@ def gate() -> Iterator[threading.Event]:
 def nothing_that_a_strict_provider_refuses(provider: Provider) -> Iterator[None]:
     del provider.problems[:]
     yield
-    assert provider.problems == []
+    problems = [*provider.problems]
+    del provider.problems[:]
+    assert problems == []

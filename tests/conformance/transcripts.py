@@ -18,10 +18,7 @@ from tests.conformance.wires import ChatCompletions, Wire
 
 REPLAYED = Path(__file__).with_name("replayed")
 WIRES: dict[str, type[Wire]] = {
-    "chat": ChatCompletions,
-    "anthropic": Messages,
-    "bedrock": Converse,
-    "gateway": Gateway,
+    wire.api: wire for wire in (ChatCompletions, Messages, Converse, Gateway)
 }
 # What only some providers have in a message, and demand back.
 REASONING_FIELDS = {"reasoning_content", "reasoning", "reasoning_details", "extra_content"}
