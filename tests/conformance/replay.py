@@ -67,10 +67,12 @@ class Replay:
             self.requests.append(Request(nonce, body, reasons, model))
             if reasons:
                 return _refusal(api, "; ".join(reasons))
-            step = self._steps[nonce]
-            self._steps[nonce] += kind == "CASE"
-        if transcript and kind == "CASE" and step < len(transcript.answers):
-            return transcript.answers[step]
+            if is_own and transcript and kind == "CASE":
+                step = self._steps[nonce]
+                if step < len(transcript.answers):
+                    answer = transcript.answers[step]
+                    self._steps[nonce] += not answer.stays
+                    return answer
         return _plain(api, "A plain reply.")
 
     def _reasons(self, api: str, body: dict[str, Any], transcript: Transcript | None) -> list[str]:

@@ -33,6 +33,7 @@ class Answer:
     content_type: str
     status: int = 200
     headers: dict[str, str] = field(default_factory=dict)
+    stays: bool = False  # whether it is the answer to each later call, too
 
 
 @dataclass(frozen=True)
@@ -85,6 +86,7 @@ def _answer(api: str, answer: dict[str, Any]) -> Answer:
         content_type=answer.get("type", WIRES[api].content_type),
         status=answer.get("status", 200),
         headers=answer.get("headers", {}),
+        stays=answer.get("stays", False),
     )
 
 
