@@ -9,6 +9,8 @@ import re
 from collections.abc import Collection, Iterator
 from typing import Any
 
+from tests.conformance.wires import BLANKS
+
 Json = dict[str, Any]
 Tool = tuple[Any, Any, Any]  # name, description, schema
 
@@ -105,13 +107,13 @@ def _in_chat(body: Json, own: Collection[str]) -> list[str]:
             found.append(f"{i}: calls without a result {pending}")
             pending = []
         if role == "user":
-            if not text.strip():
+            if not text.strip(BLANKS):
                 found.append(f"{i}: empty user message")
             if previous == "user":
                 found.append(f"{i}: user after user")
         elif role == "assistant":
             calls = message.get("tool_calls") or []
-            if not calls and not text.strip():
+            if not calls and not text.strip(BLANKS):
                 found.append(f"{i}: empty assistant message")
             # Without a result between them, two answers stand side by side.
             if previous == "assistant" and body["messages"][i - 1]["role"] == "assistant":
@@ -143,7 +145,7 @@ def _in_chat_message(message: Json, own: Collection[str]) -> Iterator[str]:
     if content == []:
         yield "[] is too short - 'content'"
     for part in content if isinstance(content, list) else []:
-        if part.get("type") == "text" and not part["text"].strip():
+        if part.get("type") == "text" and not part["text"].strip(BLANKS):
             yield "blank text"
         if role in ("assistant", "tool") and part.get("type") not in ("text", "refusal"):
             yield f"a part of type {part.get('type')!r} in a message of {role}"
@@ -252,7 +254,7 @@ def _in_settings(api: str, body: Json) -> Iterator[str]:
         yield "toolConfig must be set where messages have toolUse"
     system = body.get("system") or []
     for block in [{"text": system}] if isinstance(system, str) else system:
-        if "text" in block and not block["text"].strip():
+        if "text" in block and not block["text"].strip(BLANKS):
             yield "system: text content blocks must be non-empty"
 
 
@@ -263,7 +265,7 @@ def _in_block(api: str, kind: str, block: Json, role: str, model: str) -> Iterat
         extra = block.keys() - BLOCK_FIELDS.get(kind, block.keys()) - {"type", "cache_control"}
         for field in sorted(extra):
             yield f"{kind}.{field}: Extra inputs are not permitted"
-    if kind == "text" and not block["text"].strip():
+    if kind == "text" and not block["text"].strip(BLANKS):
         yield "blank text"
     if kind in ("tool_result", "toolResult"):
         result = block.get("toolResult") or block
