@@ -15,6 +15,7 @@ import pytest
 
 from tests.conformance.chat import CANARY, Chat
 from tests.conformance.provider import Provider
+from tests.conformance.replay import Replay
 from tests.conformance.server import Fleet, Server
 from tests.conformance.targets import (
     STORED,
@@ -37,6 +38,13 @@ def provider() -> Iterator[Provider]:
     provider = Provider()
     yield provider
     provider.close()
+
+
+@pytest.fixture(scope="session")
+def replay() -> Iterator[Replay]:
+    replay = Replay()
+    yield replay
+    replay.close()
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -185,4 +193,6 @@ def gate() -> Iterator[threading.Event]:
 def nothing_that_a_strict_provider_refuses(provider: Provider) -> Iterator[None]:
     del provider.problems[:]
     yield
-    assert provider.problems == []
+    problems = [*provider.problems]
+    del provider.problems[:]
+    assert problems == []

@@ -18,6 +18,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 from tests.conformance.prompt_cache import PromptCache, Usage
+from tests.conformance.refusals import refusals
 from tests.conformance.steps import (
     Call,
     Drip,
@@ -81,8 +82,10 @@ class Provider:
         threading.Thread(target=self._http.serve_forever, args=(0.05,), daemon=True).start()
 
     def close(self) -> None:
+        """End it. Raises AssertionError if it refused a request: what fails open hides that."""
         self._http.shutdown()
         self._http.server_close()
+        assert self.problems == []
 
     def script(self, prompt: str, *steps: Step, endless: bool = False) -> None:
         """Play these steps for this prompt; `endless` repeats the last one for ever."""
@@ -191,6 +194,9 @@ class _Handler(BaseHTTPRequestHandler):
         try:
             headers = {name.lower(): value for name, value in self.headers.items()}
             history = wire.read(headers, body)
+            reasons = refusals(wire.api, json.loads(body))
+            if reasons:
+                raise InvalidError("; ".join(reasons))
         except InvalidError as problem:
             provider.refuse(str(problem))
             return self._answer(400, wire.refusal(f"{DETAIL}: {problem}", None))

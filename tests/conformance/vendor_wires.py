@@ -12,6 +12,7 @@ from tests.conformance.wires import BLANKS, Entry, InvalidError
 class Messages:
     """Anthropic's streaming Messages. One object serves one request."""
 
+    api = "anthropic"
     path = "/v1/messages"
     content_type = "text/event-stream"
     reasons = {"stop": "end_turn", "tool": "tool_use", "length": "max_tokens", "filter": "refusal"}
@@ -85,6 +86,7 @@ class Messages:
 class Converse:
     """Amazon Bedrock's ConverseStream, in frames of the AWS event stream."""
 
+    api = "bedrock"
     path = r"/model/[^/]+/converse-stream"
     content_type = "application/vnd.amazon.eventstream"
     reasons = {
@@ -149,6 +151,7 @@ class Converse:
 class Gateway:
     """Vercel AI Gateway's language model, version 4 of its protocol."""
 
+    api = "gateway"
     path = "/v4/ai/language-model"
     content_type = "text/event-stream"
     reasons = {

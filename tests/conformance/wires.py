@@ -21,6 +21,7 @@ class InvalidError(Exception):
 
 
 class Wire(Protocol):
+    api: str  # as `refusals` calls it
     path: str
     content_type: str
     tokens: Usage  # of the input
@@ -37,6 +38,7 @@ class Wire(Protocol):
 class ChatCompletions:
     """OpenAI's streaming Chat Completions. One object serves one request."""
 
+    api = "chat"
     path = "/v1/chat/completions"
     content_type = "text/event-stream"
     reasons = {"stop": "stop", "tool": "tool_calls", "length": "length", "filter": "content_filter"}
