@@ -2,7 +2,8 @@
 
 A plain render is kept whole, `<base>+<option>` as the files that the option adds or changes. Of
 such a file an earlier folder of the same language may have the very bytes at the same path: then
-SAME_AS.txt names that folder, and the file is not kept again.
+SAME_AS.txt names that folder, and the file is not kept again. Another vendor of the model replaces
+the modules of the first one: LEFT_OUT.txt lists those that it has no use for.
 """
 
 import shutil
@@ -19,6 +20,7 @@ from hooks.variants import VARIANTS, answers_of, base_of, language_of
 
 SNAPSHOTS = Path("tests") / "snapshots"
 SAME_AS = "SAME_AS.txt"
+LEFT_OUT = "LEFT_OUT.txt"
 
 
 @dataclass(frozen=True)
@@ -72,16 +74,17 @@ def tree(template: Path, variant: str) -> Tree:
 def kept(whole: Trees) -> Trees:
     """The part of each render that its snapshot holds, from whole renders in their order.
 
-    Raises OptionError when an option removes a file: the files that it changes would not show it.
+    Raises OptionError when an option other than a vendor removes a file, and edits with it.
     """
     found: Trees = {}
     first: dict[tuple[str, str, File], str] = {}
     for variant, tree in whole.items():
         base = base_of(variant)
         under = whole[base] if base else {}
-        if removed := under.keys() - tree.keys():
+        removed = sorted(under.keys() - tree.keys())
+        if removed and "model" not in VARIANTS.get(variant, {}):
             raise OptionError(
-                f"{variant} leaves out {', '.join(sorted(removed))}, which {base} has:"
+                f"{variant} leaves out {', '.join(removed)}, which {base} has:"
                 " an option may add or change files, never remove one"
             )
         found[variant], same = {}, ""
@@ -95,6 +98,9 @@ def kept(whole: Trees) -> Trees:
                 found[variant][path] = file
         if same:
             found[variant][SAME_AS] = File(same.encode(), False)
+        if removed:
+            lines = "".join(f"{path}\n" for path in removed)
+            found[variant][LEFT_OUT] = File(lines.encode(), False)
     # An option that changes nothing has no folder.
     return {variant: tree for variant, tree in found.items() if tree}
 
@@ -104,8 +110,10 @@ def whole(variant: str, kept: Trees) -> Tree:
     base, own = base_of(variant), dict(kept.get(variant, {}))
     same = own.pop(SAME_AS, File(b"", False)).content.decode()
     links = (line.rsplit(" = ", 1) for line in same.splitlines())
+    removed = own.pop(LEFT_OUT, File(b"", False)).content.decode().splitlines()
+    under = whole(base, kept) if base else {}
     return {
-        **(whole(base, kept) if base else {}),
+        **{path: file for path, file in under.items() if path not in removed},
         **{path: kept[holder][path] for path, holder in links},
         **own,
     }

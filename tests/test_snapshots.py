@@ -127,6 +127,13 @@ def test_an_option_may_not_remove_a_file() -> None:
         snapshots.kept(whole)
 
 
+def test_another_vendor_may_leave_out_modules_of_the_first() -> None:
+    whole: Trees = {"vercel-python": PLAIN, "vercel-python+anthropic": {"run": PLAIN["run"]}}
+    kept = snapshots.kept(whole)
+    assert kept["vercel-python+anthropic"] == {snapshots.LEFT_OUT: file("a.py\n")}
+    assert {variant: snapshots.whole(variant, kept) for variant in whole} == whole
+
+
 def test_an_option_that_changes_nothing_has_no_folder() -> None:
     assert snapshots.kept({"a-b": PLAIN, "a-b+c": PLAIN}) == {"a-b": PLAIN}
 

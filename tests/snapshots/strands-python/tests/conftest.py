@@ -18,7 +18,8 @@ own = ("AGENT_ID", "MODEL", "SECRET", "SESSION")
 os.environ.update({name: "" for name in os.environ if name.startswith(own)})
 
 
-# A step lists texts to say, seconds to wait, exceptions to raise, and a stop such as ("call",).
+# A step lists texts to say, seconds to wait, exceptions to raise, and a stop such as ("call",);
+# a call may have arguments, as the model writes them, an id and a name.
 class ScriptedModel(OfflineModel):
     """Plays a step of `script` for each call, then "ok", and notes in `calls` what it was told."""
 
@@ -29,20 +30,21 @@ class ScriptedModel(OfflineModel):
         told = [block for message in messages for block in message["content"]]
         self.calls.append(" ".join(block.get("text", f"({next(iter(block))})") for block in told))
         yield {"messageStart": {"role": "assistant"}}
-        stop = "end_turn"
+        stop, call = "end_turn", ("", "1", "word_count")
         for item in self.script.pop(0) if self.script else ["ok"]:
             if isinstance(item, Exception):
                 raise item
             if isinstance(item, tuple):
-                stop = STOPS[item[0]]
+                stop, call = STOPS[item[0]], (*item[1:], *call[len(item) - 1 :])
             elif isinstance(item, str):
                 yield {"contentBlockDelta": {"delta": {"text": item}}}
                 yield {"contentBlockStop": {}}
             else:
                 await asyncio.sleep(item)
         if stop == "tool_use":
-            tool = {"name": "word_count", "toolUseId": "1"}
+            tool = {"name": call[2], "toolUseId": call[1]}
             yield {"contentBlockStart": {"start": {"toolUse": tool}}}
+            yield {"contentBlockDelta": {"delta": {"toolUse": {"input": call[0]}}}}
             yield {"contentBlockStop": {}}
         if stop:
             yield {"messageStop": {"stopReason": stop}}

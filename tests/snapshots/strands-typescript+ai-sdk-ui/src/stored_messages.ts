@@ -10,9 +10,11 @@ export function readTurns(messages: unknown[]): [string, Chunk[]][] {
   const turns: [string, Chunk[]][] = []
   for (const stored of messages as MessageData[]) {
     const message = Message.fromJSON(stored)
-    const chunks = message.content.flatMap((block): Chunk[] =>
-      block.type === 'textBlock' ? [block.text] : [...toolsOf({ content: [block] })],
-    )
+    const { metadata } = message
+    const chunks = message.content.flatMap((block): Chunk[] => {
+      if (block.type === 'textBlock') return [block.text]
+      return [...toolsOf({ content: [block], ...(metadata && { metadata }) })]
+    })
     const isPrompt = message.role === 'user' && typeof chunks[0] === 'string'
     if (isPrompt) turns.push([chunks.filter((chunk) => typeof chunk === 'string').join(''), []])
     else turns.at(-1)?.[1].push(...chunks)

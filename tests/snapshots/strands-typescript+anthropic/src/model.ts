@@ -15,57 +15,74 @@ export const [CREDENTIALS, ADDRESS] = ['ANTHROPIC_API_KEY', 'ANTHROPIC_BASE_URL'
 
 const MAX_TOKENS = 8192 // of one answer; Anthropic requires a limit
 
-/** The base class reads on when nobody listens, and fails for a call with broken arguments. */
+type Api = Anthropic.Messages
+type Body = Anthropic.MessageCreateParams
+type Event = Anthropic.RawMessageStreamEvent
+
+/** The base class reads on when nobody listens, and loses what proxies and newer models send. */
 class MessagesModel extends AnthropicModel {
-  readonly #messages: Anthropic.Messages
-  readonly #maxBytes: number
+  readonly #api: Api
 
   constructor(settings: CoreSettings) {
     const caching = settings.promptCache > 0 && { cacheConfig: {} }
     super({ modelId: settings.model, maxTokens: MAX_TOKENS, ...caching })
     const quiet = { logLevel: 'off' as const } // it would print what it cannot read
-    this.#messages = new Anthropic({ fetch: boundedFetch(settings), ...quiet }).messages
-    this.#maxBytes = settings.maxReplyBytes
+    this.#api = new Anthropic({ fetch: boundedFetch(settings), ...quiet }).messages
   }
 
   override async *stream(
     messages: Message[],
     options?: StreamOptions,
   ): AsyncGenerator<ModelStreamEvent> {
-    const [api, signal] = [this.#messages, options?.cancelSignal]
-    async function* stream(body: Anthropic.MessageCreateParams, more?: Anthropic.RequestOptions) {
-      yield* await api.create({ ...body, stream: true }, { ...more, signal })
+    const [api, signal] = [this.#api, options?.cancelSignal]
+    async function* stream(body: Body, more?: Anthropic.RequestOptions) {
+      const request = { ...withRedacted(body), stream: true as const }
+      yield* completed(await api.create(request, { ...more, signal }))
     }
     const client = { messages: { stream } } as unknown as Anthropic
-    const model = new AnthropicModel({ ...this.getConfig(), client })
-    let input = ''
-    for await (const event of model.stream(messages, options)) {
-      if (
-        event.type === 'modelContentBlockDeltaEvent' &&
-        event.delta.type === 'toolUseInputDelta'
-      ) {
-        input += event.delta.input
-        const isTooLong = input.length > this.#maxBytes
-        if (isTooLong) throw new AgentError('reply_incomplete', '', 'MAX_REPLY_BYTES')
-        continue
-      }
-      if (event.type === 'modelContentBlockStopEvent' && input) {
-        const delta = { type: 'toolUseInputDelta' as const, input: mend(input) }
-        yield { type: 'modelContentBlockDeltaEvent', delta }
-        input = ''
-      }
-      yield event
-    }
+    yield* new AnthropicModel({ ...this.getConfig(), client }).stream(messages, options)
   }
 }
 
-/** The arguments of a call, or none if they are not JSON: the tool then says what it wants. */
-function mend(input: string): string {
-  try {
-    return JSON.stringify(JSON.parse(input))
-  } catch {
-    return '{}'
+/** Return a request with redacted thinking as it came: the SDK keeps its text as bytes. */
+function withRedacted(body: Body): Body {
+  const messages = body.messages.map((message) => {
+    if (typeof message.content === 'string') return message
+    const content = message.content.map((block) => {
+      if (block.type !== 'redacted_thinking' || typeof block.data === 'string') return block
+      return { ...block, data: Buffer.from(block.data).toString() }
+    })
+    return { ...message, content }
+  })
+  return { ...body, messages }
+}
+
+/** Yield the events of an answer, and those that the SDK needs and some servers leave out. */
+async function* completed(events: AsyncIterable<Event>): AsyncGenerator<Event> {
+  let whole: unknown // the arguments of a call, which can come at once
+  let reason: string | null = null
+  let hasStopped = false
+  for await (const event of events) {
+    if (event.type === 'message_start') {
+      event.message.usage ??= { input_tokens: 0, output_tokens: 0 } as Anthropic.Usage
+    } else if (event.type === 'content_block_start') {
+      whole = event.content_block.type === 'tool_use' ? event.content_block.input : undefined
+    } else if (event.type === 'content_block_delta') {
+      if (event.delta.type === 'input_json_delta' && event.delta.partial_json) whole = undefined
+    } else if (event.type === 'content_block_stop') {
+      const partial_json = JSON.stringify(whole ?? {})
+      const delta = { type: 'input_json_delta' as const, partial_json }
+      const { index } = event
+      if (partial_json !== '{}') yield { type: 'content_block_delta', index, delta }
+      whole = undefined
+    } else if (event.type === 'message_delta') {
+      reason = event.delta.stop_reason ?? reason
+      if (reason === 'pause_turn') throw new AgentError('reply_incomplete', '', 'pauseTurn')
+    }
+    hasStopped ||= event.type === 'message_stop'
+    yield event
   }
+  if (reason && !hasStopped) yield { type: 'message_stop' }
 }
 
 /** The model of this process. */

@@ -1,19 +1,26 @@
 // Which model answers: MODEL over Chat Completions, or the offline model while MODEL is unset.
 
 import { type BaseModelConfig, type Message, Model } from '@strands-agents/sdk'
-import type { ModelStreamEvent, StopReason, StreamOptions } from '@strands-agents/sdk'
-import type { ToolResultBlock, Usage } from '@strands-agents/sdk'
+import type { JSONValue, ModelStreamEvent, StopReason } from '@strands-agents/sdk'
+import type { StreamOptions, ToolResultBlock, Usage } from '@strands-agents/sdk'
 import OpenAI from 'openai'
 import type { ChatCompletionMessageParam } from 'openai/resources/chat/completions'
 
-import { AgentError } from './contract.ts'
+import { chatFetch } from './chat_stream.ts'
 import { diagnostic, type Finding } from './findings.ts'
+import { marksOf } from './messages.ts'
 import { OfflineModel } from './offline_model.ts'
-import { boundedFetch } from './provider.ts'
 import { type CoreSettings, isPlainHttp } from './settings.ts'
 
 // What to look at when the provider refuses a call, and when it is not reached.
 export const [CREDENTIALS, ADDRESS] = ['OPENAI_API_KEY', 'OPENAI_BASE_URL']
+
+// Where servers put the reasoning that some of them want back: text, or lists of parts.
+const REASONING = ['reasoning_content', 'reasoning', 'reasoning_details'] as const
+
+type Reasoning = Partial<Record<(typeof REASONING)[number], JSONValue>>
+type Part = Record<string, JSONValue>
+type Signed = { extra_content?: { google?: { thought_signature?: string } } }
 
 const STOPS: Record<string, StopReason> = {
   stop: 'endTurn',
@@ -26,21 +33,19 @@ const STOPS: Record<string, StopReason> = {
  * OpenAI's Chat Completions, as OpenAI, Ollama, vLLM and others serve them.
  *
  * Strands' own OpenAIModel forgets the text in front of a tool call, all but the last of several
- * calls and the white space around a text, and fails a turn for a call with broken arguments.
+ * calls, the white space around a text and the reasoning that some servers want back.
  */
 class ChatModel extends Model {
   #config: BaseModelConfig
   readonly #client: OpenAI
-  readonly #maxBytes: number
 
   constructor(settings: CoreSettings) {
     super()
     this.#config = { modelId: settings.model }
-    this.#maxBytes = settings.maxReplyBytes
     // A server of your own may want no key, but the client insists on one.
     const apiKey = process.env.OPENAI_API_KEY || 'none'
     const quiet = { logLevel: 'off' as const } // it would print what it cannot read
-    this.#client = new OpenAI({ apiKey, fetch: boundedFetch(settings), ...quiet })
+    this.#client = new OpenAI({ apiKey, fetch: chatFetch(settings), ...quiet })
   }
 
   updateConfig(config: BaseModelConfig): void {
@@ -65,7 +70,8 @@ class ChatModel extends Model {
       ...(tools?.length && { tools }),
     }
     const stop = { signal: options?.cancelSignal }
-    const calls: { id: string; name: string; input: string }[] = []
+    const calls: { id: string; name: string; input: string; signature: string }[] = []
+    const fields: Reasoning = {}
     let reason: string | null = null
     let usage: OpenAI.CompletionUsage | null | undefined
     const chunks = await this.#client.chat.completions.create(request, stop)
@@ -78,30 +84,28 @@ class ChatModel extends Model {
         const text = { type: 'textDelta' as const, text: delta.content }
         yield { type: 'modelContentBlockDeltaEvent', delta: text }
       }
+      addReasoning(fields, (delta ?? {}) as Reasoning)
       for (const part of delta?.tool_calls ?? []) {
-        const call = (calls[part.index] ??= { id: '', name: '', input: '' })
+        const call = (calls[part.index] ??= { id: '', name: '', input: '', signature: '' })
+        call.signature ||= (part as Signed).extra_content?.google?.thought_signature ?? ''
         call.id ||= part.id ?? ''
         call.name ||= part.function?.name ?? ''
         call.input += part.function?.arguments ?? ''
-        const isTooLong = call.input.length > this.#maxBytes
-        if (isTooLong) throw new AgentError('reply_incomplete', '', 'MAX_REPLY_BYTES')
       }
       reason = finish_reason ?? reason
     }
     yield { type: 'modelContentBlockStopEvent' }
     if (!reason) throw new Error('the stream ended without a finish reason')
-    for (const { id: toolUseId, name, input } of calls.filter(Boolean)) {
-      const start = { type: 'toolUseStart' as const, name, toolUseId }
+    for (const { id: toolUseId, name, input, signature } of calls.filter(Boolean)) {
+      const signed = signature && { reasoningSignature: signature }
+      const start = { type: 'toolUseStart' as const, name, toolUseId, ...signed }
       yield { type: 'modelContentBlockStartEvent', start }
-      const delta = { type: 'toolUseInputDelta' as const, input: mend(input) }
+      const delta = { type: 'toolUseInputDelta' as const, input }
       yield { type: 'modelContentBlockDeltaEvent', delta }
       yield { type: 'modelContentBlockStopEvent' }
     }
-    const isCall = calls.length > 0 && reason === 'stop' // as some servers say
-    yield {
-      type: 'modelMessageStopEvent',
-      stopReason: isCall ? 'toolUse' : (STOPS[reason] ?? reason),
-    }
+    const stopReason = STOPS[reason] ?? reason
+    yield { type: 'modelMessageStopEvent', stopReason, additionalModelResponseFields: fields }
     yield { type: 'modelMetadataEvent', usage: usageOf(usage) }
   }
 }
@@ -115,8 +119,35 @@ function usageOf(usage?: OpenAI.CompletionUsage | null): Usage {
   return { inputTokens, outputTokens, totalTokens, cacheReadInputTokens }
 }
 
+/** Add the reasoning in a chunk to that of the chunks before. */
+function addReasoning(fields: Reasoning, delta: Reasoning): void {
+  for (const name of REASONING) {
+    const added = delta[name]
+    const before = fields[name]
+    if (typeof added === 'string') fields[name] = `${before ?? ''}${added}`
+    else if (Array.isArray(added)) fields[name] = joined((before ?? []) as Part[], added as Part[])
+  }
+}
+
+/** Return the parts of a reasoning, of which each chunk has a piece. */
+function joined(before: Part[], added: Part[]): Part[] {
+  const parts = [...before]
+  for (const part of added) {
+    const last = parts.at(-1)
+    const isSame = last?.type === 'reasoning.text' && last.type === part.type
+    if (isSame && last.index === part.index) {
+      const text = `${last.text ?? ''}${part.text ?? ''}`
+      parts[parts.length - 1] = { ...last, ...part, text }
+    } else {
+      parts.push(part)
+    }
+  }
+  return parts
+}
+
 /** What a message of ours is in Chat Completions. */
-function translate({ role, content }: Message): ChatCompletionMessageParam[] {
+function translate(message: Message): ChatCompletionMessageParam[] {
+  const { role, content } = message
   const text = content.map((block) => (block.type === 'textBlock' ? block.text : '')).join('')
   const results = content.flatMap((block) =>
     block.type === 'toolResultBlock'
@@ -126,10 +157,16 @@ function translate({ role, content }: Message): ChatCompletionMessageParam[] {
   if (role === 'user') return text ? [...results, { role, content: text }] : results
   const calls = content.flatMap((block) => {
     if (block.type !== 'toolUseBlock') return []
-    const { name, toolUseId: id, input } = block
-    return [{ type: 'function' as const, id, function: { name, arguments: JSON.stringify(input) } }]
+    const { name, toolUseId: id, input, reasoningSignature: thought_signature } = block
+    const signed = thought_signature && { extra_content: { google: { thought_signature } } }
+    const called = { name, arguments: JSON.stringify(input) }
+    return [{ type: 'function' as const, id, function: called, ...signed }]
   })
-  return [{ role, content: text, ...(calls.length > 0 && { tool_calls: calls }) }]
+  const fields = Object.entries(marksOf(message).fields ?? {})
+  const reasoning = fields.filter(([name]) => (REASONING as readonly string[]).includes(name))
+  const called = calls.length > 0 && { tool_calls: calls, ...Object.fromEntries(reasoning) }
+  // Some servers refuse an empty text beside calls.
+  return [{ role, content: calls.length > 0 ? text || null : text, ...called }]
 }
 
 function textOf(result: ToolResultBlock): string {
@@ -139,15 +176,6 @@ function textOf(result: ToolResultBlock): string {
       : JSON.stringify(part.type === 'jsonBlock' ? part.json : part),
   )
   return texts.join('')
-}
-
-/** The arguments of a call, or none if they are not an object: the tool then says what it wants. */
-function mend(input: string): string {
-  try {
-    return JSON.parse(input) instanceof Object && !input.trim().startsWith('[') ? input : '{}'
-  } catch {
-    return '{}'
-  }
 }
 
 /** The model of this process. */

@@ -9,7 +9,7 @@ import { describe } from './log.ts'
 import type { Handler } from './routes.ts'
 import type { Runtime } from './runtime.ts'
 import type { SessionStore } from './session_store.ts'
-import type { LastTurn, Session } from './sessions.ts'
+import { type LastTurn, Session } from './sessions.ts'
 import type { CoreSettings } from './settings.ts'
 import type { NamedTool } from './turn.ts'
 
@@ -59,7 +59,10 @@ export class Capability<S extends CoreSettings = CoreSettings> {
   describe?(address: string): string[]
   /** Return where sessions live; the first capability that has a store decides. */
   sessionStore?(): SessionStore | undefined
-  /** Return the class of sessions; the last capability that has this decides. */
+  /**
+   * Return the class of sessions; the last capability that has this decides. Derive it from
+   * `findSessionClass(before)`, and return the same class each time.
+   */
   sessionClass?(): typeof Session
   /** Return the turn that a body of POST /invocations asks for; undefined if it is not yours. */
   read?(body: object, sessionId: string): Turn | undefined
@@ -122,6 +125,37 @@ export async function checkAll(
       findings.push(...(found ?? []))
     } catch (error) {
       const what = `${capability.constructor.name}.${method} failed: ${describe(error)}.`
+      findings.push(diagnostic('CAPABILITY', what))
+    }
+  }
+  if (method === 'check') findings.push(...checkSessionClasses(capabilities))
+  return findings
+}
+
+/** Return the class of sessions on which these capabilities decide. */
+export function findSessionClass(capabilities: readonly Capability[]): typeof Session {
+  const classes = capabilities.flatMap((capability) => capability.sessionClass?.() ?? [])
+  return classes.at(-1) ?? Session
+}
+
+function checkSessionClasses(capabilities: readonly Capability[]): Finding[] {
+  const findings: Finding[] = []
+  let other = ''
+  let earlier = Session
+  for (const capability of capabilities) {
+    const { name } = capability.constructor
+    try {
+      const found = capability.sessionClass?.()
+      if (!found) continue
+      if (found !== earlier && !(found.prototype instanceof earlier)) {
+        const what = `The session class of ${name} does not extend that of ${other}, `
+        const advice = `so ${other} would not work: derive it from that class.`
+        findings.push(diagnostic('CAPABILITY', what + advice))
+      }
+      earlier = found
+      other = name
+    } catch (error) {
+      const what = `${name}.sessionClass failed: ${describe(error)}.`
       findings.push(diagnostic('CAPABILITY', what))
     }
   }

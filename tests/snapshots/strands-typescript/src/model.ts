@@ -2,10 +2,9 @@
 
 import { BedrockRuntimeClient } from '@aws-sdk/client-bedrock-runtime'
 import { NodeHttpHandler } from '@smithy/node-http-handler'
-import { Message, type Model, type ModelStreamEvent, type StreamOptions } from '@strands-agents/sdk'
+import { Message, type Model } from '@strands-agents/sdk'
 import { BedrockModel } from '@strands-agents/sdk/models/bedrock'
 
-import { AgentError } from './contract.ts'
 import { diagnostic, type Finding } from './findings.ts'
 import { OfflineModel } from './offline_model.ts'
 import type { CoreSettings } from './settings.ts'
@@ -14,44 +13,6 @@ import type { CoreSettings } from './settings.ts'
 export const [CREDENTIALS, ADDRESS] = ['the AWS credentials', 'AWS_REGION']
 const GUARDRAIL = /^( *|(arn:[a-z0-9:-]+:guardrail\/)?[a-z0-9]+ (DRAFT|[1-9][0-9]{0,7}))$/
 const GUARDRAIL_FORM = 'GUARDRAIL_ID must be an id or ARN, GUARDRAIL_VERSION a number or DRAFT'
-
-/** The base class fails a turn for a tool call with broken arguments. */
-class ConverseModel extends BedrockModel {
-  maxBytes = Infinity
-
-  override async *stream(
-    messages: Message[],
-    options?: StreamOptions,
-  ): AsyncGenerator<ModelStreamEvent> {
-    let input = ''
-    for await (const event of super.stream(messages, options)) {
-      if (
-        event.type === 'modelContentBlockDeltaEvent' &&
-        event.delta.type === 'toolUseInputDelta'
-      ) {
-        input += event.delta.input
-        const isTooLong = input.length > this.maxBytes
-        if (isTooLong) throw new AgentError('reply_incomplete', '', 'MAX_REPLY_BYTES')
-        continue
-      }
-      if (event.type === 'modelContentBlockStopEvent' && input) {
-        const delta = { type: 'toolUseInputDelta' as const, input: mend(input) }
-        yield { type: 'modelContentBlockDeltaEvent', delta }
-        input = ''
-      }
-      yield event
-    }
-  }
-}
-
-/** The arguments of a call, or none if they are not JSON: the tool then says what it wants. */
-function mend(input: string): string {
-  try {
-    return JSON.stringify(JSON.parse(input))
-  } catch {
-    return '{}'
-  }
-}
 
 /** The model of this process. */
 export function buildModel(settings: CoreSettings): Model {
@@ -62,9 +23,7 @@ export function buildModel(settings: CoreSettings): Model {
   if (!GUARDRAIL.test(`${id} ${version}`)) throw new Error(GUARDRAIL_FORM)
   const guardrail = { guardrailConfig: { guardrailIdentifier: id, guardrailVersion: version } }
   const options = { ...(settings.promptCache && { cacheConfig: {} }), ...(id.trim() && guardrail) }
-  const model = new ConverseModel({ modelId: settings.model, clientConfig, ...options })
-  model.maxBytes = settings.maxReplyBytes
-  return model
+  return new BedrockModel({ modelId: settings.model, clientConfig, ...options })
 }
 
 /** Return findings about model settings; `connect` tries the guardrail. */

@@ -4,7 +4,7 @@ import { types } from 'node:util'
 
 import { TOOLS } from './agent.ts'
 import { makeCapabilities, SETTINGS } from './capabilities.ts'
-import { call, type Capability, checkAll, checkModel } from './capability.ts'
+import { call, type Capability, checkAll, checkModel, findSessionClass } from './capability.ts'
 import type { Options, Read } from './capability.ts'
 import { AgentError, RUNNING, type Turn } from './contract.ts'
 import { abortOf } from './deadline.ts'
@@ -14,7 +14,7 @@ import type { buildModel } from './model.ts'
 import { OfflineModel } from './offline_model.ts'
 import { Turns } from './running_turns.ts'
 import { InProcess } from './session_store.ts'
-import { type LastTurn, Session, Sessions } from './sessions.ts'
+import { type LastTurn, Sessions } from './sessions.ts'
 import { type CoreSettings, readSettings, withoutPassword } from './settings.ts'
 import { mergeTools } from './turn.ts'
 
@@ -39,8 +39,7 @@ export class Runtime {
     this.capabilities = capabilities
     this.turns = new Turns(settings.maxTurns)
     this.sessions = new Sessions(settings, store ?? new InProcess(settings))
-    const classes = capabilities.flatMap((capability) => capability.sessionClass?.() ?? [])
-    this.sessions.sessionClass = classes.at(-1) ?? Session
+    this.sessions.sessionClass = findSessionClass(capabilities)
   }
 
   /** Whether every caller must send an actor id. */

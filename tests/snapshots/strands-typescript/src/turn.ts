@@ -9,7 +9,7 @@ import * as own from './agent.ts'
 import { AgentError, isBlank, type ToolCall, type ToolResult, type Turn } from './contract.ts'
 import { withinTime } from './deadline.ts'
 import { describe, log } from './log.ts'
-import { traceOnlyRecorded } from './messages.ts'
+import { checkMessages, marksOf, repairAnswers, traceOnlyRecorded } from './messages.ts'
 import type { Runtime } from './runtime.ts'
 import type { Data, LastTurn } from './sessions.ts'
 
@@ -18,9 +18,12 @@ const STOPS = ['toolUse', 'maxTokens', 'contentFiltered', 'limitTurns']
 // The default logs the text of errors, which may quote prompts.
 configureLogging({ debug() {}, info() {}, warn() {}, error() {} })
 
+// What the id of an interrupt begins with, in front of that of the call and its own name.
+const SOURCES = ['hook:beforeToolCall', 'tool', 'middleware:executeTool']
+
 /** The form of an interrupted agent in a snapshot. */
-interface Interrupted {
-  interrupts: object
+export interface Interrupted {
+  interrupts: Record<string, { name: string }>
   pendingToolExecution: { assistantMessageData: MessageData }
 }
 
@@ -67,11 +70,20 @@ export function takeTurn(runtime: Runtime, turn: Turn, signal: AbortSignal): Pro
       // Without the system prompt: each turn uses the SYSTEM_PROMPT of the current code.
       const taken = agent.takeSnapshot({ preset: 'session', exclude: ['systemPrompt'] })
       const { scope, schemaVersion: schema_version, createdAt: created_at } = taken
+      checkMessages(messagesOf(taken.data, turn).slice(session.start.at), turn.waiting.length > 0)
       const snapshot = { scope, schema_version, created_at, data: taken.data as unknown as Data }
       const saved = () => runtime.committed(turn, agent.messages.slice(session.start.at))
       return session.commit(turn, snapshot, saved)
     }),
   )
+}
+
+/** Return the messages that a turn leaves, with the calls that wait. */
+function messagesOf(data: Record<string, JSONValue>, turn: Turn): MessageData[] {
+  const messages = data.messages as unknown as MessageData[]
+  if (turn.waiting.length === 0) return messages
+  const { pendingToolExecution } = data.interrupts as unknown as Interrupted
+  return [...messages, pendingToolExecution.assistantMessageData]
 }
 
 /** Return a new agent that continues the session and shares no state with it. */
@@ -85,6 +97,7 @@ function stage(runtime: Runtime, turn: Turn, stored: Data): Agent {
     ...runtime.prepare(turn),
   })
   traceOnlyRecorded(agent)
+  repairAnswers(agent)
   agent.addHook(AfterToolCallEvent, ({ tool, error }) => {
     const name = tool?.name ?? 'that does not exist' // a name that the model made up is not logged
     if (error) log('WARNING', `tool ${name}: ${describe(error)}`)
@@ -144,22 +157,33 @@ async function stream(runtime: Runtime, agent: Agent, turn: Turn): Promise<void>
   if (isBlank(texts.join(''))) throw new AgentError('empty_reply')
 }
 
-/** Return the calls that are interrupted: the id of an interrupt has that of its call. */
+/** Return the calls that are interrupted. */
 function waitingCalls(agent: Agent): ToolCall[] {
   const { data } = agent.takeSnapshot({ include: ['interrupts'] })
-  const { interrupts, pendingToolExecution } = data.interrupts as unknown as Interrupted
-  const ids = Object.keys(interrupts)
-  const message = Message.fromMessageData(pendingToolExecution.assistantMessageData)
-  return [...toolsOf(message)].filter((call): call is ToolCall => {
-    return 'input' in call && ids.some((id) => id.includes(`:${call.id}:`))
+  const interrupted = data.interrupts as unknown as Interrupted
+  const { assistantMessageData } = interrupted.pendingToolExecution
+  const calls = [...toolsOf(Message.fromMessageData(assistantMessageData))]
+  return calls.filter((call): call is ToolCall => {
+    return 'input' in call && interruptsOf(interrupted, call.id).length > 0
+  })
+}
+
+/** Return the ids of the interrupts of a call: a call's id may be a part of another one's. */
+export function interruptsOf({ interrupts }: Interrupted, callId: string): string[] {
+  return Object.entries(interrupts).flatMap(([id, { name }]) => {
+    return SOURCES.some((source) => id === `${source}:${callId}:${name}`) ? [id] : []
   })
 }
 
 /** Yield the calls of tools, or their results, that a message has. */
-export function* toolsOf({ content }: Pick<Message, 'content'>): Generator<ToolCall | ToolResult> {
-  for (const block of content) {
+export function* toolsOf(
+  message: Pick<Message, 'content' | 'metadata'>,
+): Generator<ToolCall | ToolResult> {
+  const { refused = {} } = marksOf(message)
+  for (const block of message.content) {
     if (block.type === 'toolUseBlock') {
-      yield { id: block.toolUseId, name: block.name, input: block.input }
+      const input = refused[block.toolUseId] ?? block.input // what the model sent, not `{}`
+      yield { id: block.toolUseId, name: block.name, input }
     } else if (block.type === 'toolResultBlock') {
       const text = block.content.map(textOf).join('\n')
       yield { id: block.toolUseId, text, isError: block.status === 'error' }

@@ -8,13 +8,20 @@ import { OfflineModel } from '../src/offline_model.ts'
 
 export type Step = (string | number | Error | [keyof typeof STOPS])[]
 
-const STOPS = { call: 'toolUse', length: 'maxTokens', filter: 'contentFiltered', cut: null }
+const STOPS = {
+  call: 'toolUse',
+  bare: 'toolUse',
+  length: 'maxTokens',
+  filter: 'contentFiltered',
+  cut: null,
+}
 
 /**
  * Plays a step of `script` for each call, then "ok"; `calls` are the conversations it was given.
  *
  * A step lists texts to say, seconds to wait, errors to throw and, if it is not the end of the
- * turn, how it stops: ['call'] for a tool, ['length'], ['filter'] or ['cut'].
+ * turn, how it stops: ['call'] for a tool, ['bare'] for one without a call, ['length'],
+ * ['filter'] or ['cut'].
  */
 export class ScriptedModel extends OfflineModel {
   script: Step[]
@@ -36,6 +43,7 @@ export class ScriptedModel extends OfflineModel {
     this.calls.push(words.join(' '))
     const step = this.script.shift() ?? ['ok']
     let stopReason: string | null = 'endTurn'
+    let calls = false
     yield { type: 'modelMessageStartEvent', role: 'assistant' }
     for (const item of step) {
       if (item instanceof Error) throw item
@@ -48,9 +56,10 @@ export class ScriptedModel extends OfflineModel {
         yield { type: 'modelContentBlockStopEvent' }
       } else {
         stopReason = STOPS[item[0]]
+        calls = item[0] === 'call'
       }
     }
-    if (stopReason === 'toolUse') {
+    if (calls) {
       const start = { type: 'toolUseStart' as const, name: 'word_count', toolUseId: '1' }
       yield { type: 'modelContentBlockStartEvent', start }
       yield { type: 'modelContentBlockStopEvent' }

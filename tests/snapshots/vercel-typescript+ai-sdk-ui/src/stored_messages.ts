@@ -22,7 +22,9 @@ export function readTurns(messages: unknown[]): [string, Chunk[]][] {
 function chunksOf(part: Content[number]): Chunk[] {
   if (part.type === 'text') return [part.text]
   if (part.type === 'tool-call') {
-    return [{ id: part.toolCallId, name: part.toolName, input: part.input }]
+    // Of a call that did not run because its arguments were no JSON object: what the model sent.
+    const received = part.providerOptions?.producer?.received
+    return [{ id: part.toolCallId, name: part.toolName, input: received ?? part.input }]
   }
   if (part.type !== 'tool-result') return []
   const { toolCallId: id, output } = part

@@ -5,6 +5,7 @@ import { defaultSettingsMiddleware, type LanguageModel, wrapLanguageModel } from
 import type { LanguageModelMiddleware } from 'ai'
 
 import { diagnostic, type Finding } from './findings.ts'
+import { completed, skippingUnknown } from './messages_stream.ts'
 import { OfflineModel } from './offline_model.ts'
 import { boundedFetch } from './provider.ts'
 import { type CoreSettings, isPlainHttp } from './settings.ts'
@@ -32,9 +33,10 @@ const caching: LanguageModelMiddleware = {
 export function buildModel(settings: CoreSettings): LanguageModel {
   if (settings.model === 'offline') return new OfflineModel()
   const baseURL = `${modelEndpoint(settings)}/v1`
-  const anthropic = createAnthropic({ baseURL, fetch: boundedFetch(settings) })
+  const anthropic = createAnthropic({ baseURL, fetch: completed(boundedFetch(settings)) })
   const limit = defaultSettingsMiddleware({ settings: { maxOutputTokens: MAX_TOKENS } })
-  const middleware = settings.promptCache ? [limit, caching] : limit
+  const middleware = [limit, skippingUnknown]
+  if (settings.promptCache) middleware.push(caching)
   return wrapLanguageModel({ model: anthropic(settings.model), middleware })
 }
 

@@ -6,7 +6,7 @@ import { defaultSettingsMiddleware, type LanguageModel } from 'ai'
 import { type LanguageModelMiddleware, wrapLanguageModel } from 'ai'
 
 import { diagnostic, type Finding } from './findings.ts'
-import { OfflineModel } from './offline_model.ts'
+import { OfflineModel, type Part } from './offline_model.ts'
 import { boundedFetch } from './provider.ts'
 import type { CoreSettings } from './settings.ts'
 
@@ -30,6 +30,36 @@ const caching: LanguageModelMiddleware = {
   },
 }
 
+/** Leave out the tools that Bedrock itself runs: the client takes their calls for those of yours. */
+const withoutServerTools: LanguageModelMiddleware = {
+  async transformParams({ params }) {
+    return { ...params, includeRawChunks: true }
+  },
+  async wrapStream({ doStream }) {
+    const { stream, ...about } = await doStream()
+    const ids = new Set<unknown>()
+    const known = new TransformStream<Part, Part>({
+      transform(part, controller) {
+        if (part.type === 'raw') {
+          const use = Object(Object(part.rawValue).contentBlockStart?.start?.toolUse)
+          if (use.type === 'server_tool_use') ids.add(use.toolUseId)
+          return
+        }
+        if (part.type === 'tool-call' && ids.has(part.toolCallId)) return
+        if (part.type === 'error' && isServerResult(part.error)) return
+        controller.enqueue(part)
+      },
+    })
+    return { ...about, stream: stream.pipeThrough(known) }
+  },
+}
+
+/** Whether an error says that the client does not know the result of such a tool. */
+function isServerResult(error: unknown): boolean {
+  const { contentBlockDelta } = Object(Object(error).value)
+  return 'toolResult' in Object(contentBlockDelta?.delta)
+}
+
 /** The model of this process. */
 export function buildModel(settings: CoreSettings): LanguageModel {
   return settings.model === 'offline' ? new OfflineModel() : converse(settings)
@@ -45,7 +75,8 @@ function converse(settings: CoreSettings) {
   const guardrail = { guardrailIdentifier: id, guardrailVersion: version, trace: 'enabled' }
   const providerOptions = id.trim() ? { amazonBedrock: { guardrailConfig: guardrail } } : {}
   const isCached = settings.promptCache > 0 && /claude|anthropic/.test(settings.model)
-  const middleware = [defaultSettingsMiddleware({ settings: { providerOptions } })]
+  const limits = defaultSettingsMiddleware({ settings: { providerOptions } })
+  const middleware = [limits, withoutServerTools]
   if (isCached) middleware.push(caching) // others refuse it
   return wrapLanguageModel({ model: bedrock(settings.model), middleware })
 }

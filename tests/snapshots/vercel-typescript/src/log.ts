@@ -6,6 +6,19 @@ type Failure = Error & { [field: string]: unknown; $metadata?: { httpStatusCode?
 
 /** Control characters except tab and line feed: they could move the cursor. */
 export const CONTROL = /(?![\t\n])\p{Cc}/gu
+// Braille has a blank that is a symbol.
+const INVISIBLE = /[\p{C}\p{Zl}\p{Zp}\p{Default_Ignorable_Code_Point}\u2800]|(?! )\p{Zs}/gu
+
+/**
+ * Return the text with JSON escapes for characters that are invisible or reorder others.
+ *
+ * These are control and format characters, such as U+202E, and all spaces except U+0020. Apply it
+ * to JSON: the result is JSON of the same value.
+ */
+export function visible(text: string): string {
+  const escape = (unit: string) => `\\u${unit.charCodeAt(0).toString(16).padStart(4, '0')}`
+  return text.replace(INVISIBLE, (character) => character.split('').map(escape).join(''))
+}
 
 /** The log goes to stderr; only `serve` logs INFO. */
 export const logging = {

@@ -1,42 +1,30 @@
 // Which model answers: MODEL over Chat Completions, or the offline model while MODEL is unset.
 
-import { createOpenAI } from '@ai-sdk/openai'
-import {
-  APICallError,
-  type LanguageModel,
-  type LanguageModelMiddleware,
-  wrapLanguageModel,
-} from 'ai'
+import { createOpenAICompatible } from '@ai-sdk/openai-compatible'
+import { type LanguageModel, wrapLanguageModel } from 'ai'
 
+import { chatFetch } from './chat_stream.ts'
 import { diagnostic, type Finding } from './findings.ts'
 import { OfflineModel } from './offline_model.ts'
-import { boundedFetch } from './provider.ts'
+import { keepingReasoning } from './reasoning.ts'
 import { type CoreSettings, isPlainHttp } from './settings.ts'
 
 // What to look at when the provider refuses a call, and when it is not reached.
 export const [CREDENTIALS, ADDRESS] = ['OPENAI_API_KEY', 'OPENAI_BASE_URL']
 
-/** The client would also try again when a stream breaks off before it says anything. */
-const middleware: LanguageModelMiddleware = {
-  async wrapStream({ doStream }) {
-    try {
-      return await doStream()
-    } catch (error) {
-      const headers = APICallError.isInstance(error) ? error.responseHeaders : {}
-      const isStream = headers?.['content-type']?.startsWith('text/event-stream')
-      throw isStream ? new Error('the stream was cut', { cause: error }) : error
-    }
-  },
-}
-
 /** The model of this process. */
 export function buildModel(settings: CoreSettings): LanguageModel {
   if (settings.model === 'offline') return new OfflineModel()
-  // A server of your own may want no key, but the client insists on one.
-  const apiKey = process.env.OPENAI_API_KEY || 'none'
-  const baseURL = modelEndpoint(settings)
-  const openai = createOpenAI({ apiKey, baseURL, fetch: boundedFetch(settings) })
-  return wrapLanguageModel({ model: openai.chat(settings.model), middleware })
+  const key = process.env.OPENAI_API_KEY // a server of your own may want none
+  const openai = createOpenAICompatible({
+    name: 'openai',
+    baseURL: modelEndpoint(settings),
+    fetch: chatFetch(settings),
+    includeUsage: true,
+    supportsStructuredOutputs: true,
+    ...(key && { apiKey: key }),
+  })
+  return wrapLanguageModel({ model: openai(settings.model), middleware: keepingReasoning })
 }
 
 /** Return findings about missing or invalid model settings. */

@@ -11,7 +11,7 @@ export type Part = Answer['stream'] extends ReadableStream<infer Part> ? Part : 
 export class OfflineModel implements Model {
   readonly specificationVersion = 'v4'
   readonly provider = 'offline'
-  readonly modelId = 'offline'
+  readonly modelId: string = 'offline'
   readonly supportedUrls = {}
 
   doGenerate(): never {

@@ -156,18 +156,22 @@ function readBody(body: unknown, sessionId: string, runtime: Runtime): Turn | Ch
   }
   const { prompt, end_session: endSession = false, fork } = body as Record<string, unknown>
   const [actor, hasPrompt] = [null, 'prompt' in body]
-  const [isTurn, isFork] = [hasPrompt || 'replace_turn' in body, (fork ?? null) !== null]
+  const asked = runtime.read(body, sessionId)
+  const isTurn = asked !== undefined || hasPrompt || 'replace_turn' in body
+  const isFork = (fork ?? null) !== null
+  if ('at_turn' in body && !isFork) {
+    throw new AgentError('invalid_request', 'Send at_turn only with fork.')
+  }
   if (endSession === true && !isTurn && !isFork) return { sessionId, actor, fork: '', turns: 0 }
   if (endSession !== false) {
-    throw new AgentError('invalid_request', 'Send end_session as true and without a prompt.')
+    throw new AgentError('invalid_request', 'Send end_session as true, in a request of its own.')
   }
   if (typeof fork === 'string' && contract.SESSION_ID.test(fork) && !isTurn) {
     return { sessionId, actor, fork, turns: readNumber(body, 'at_turn') }
   }
   if (isFork) {
-    throw new AgentError('invalid_request', 'Send fork as a session id and without a prompt.')
+    throw new AgentError('invalid_request', 'Send fork as a session id, in a request of its own.')
   }
-  const asked = runtime.read(body, sessionId)
   if (asked) return asked
   const replaces = 'replace_turn' in body ? readNumber(body, 'replace_turn') : null
   const isRepeat = replaces !== null && !hasPrompt

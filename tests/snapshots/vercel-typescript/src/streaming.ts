@@ -1,10 +1,12 @@
 // Reads the answers of a model as they come, for `generateText`: `streamText` would hand each part
 // through a chain of web streams, which takes longer than all else in a turn.
 
-import { gateway, type LanguageModel, StreamProviderError, wrapLanguageModel } from 'ai'
+import { gateway, type LanguageModel, type LanguageModelMiddleware } from 'ai'
+import { StreamProviderError, wrapLanguageModel } from 'ai'
 
 import { AgentError } from './contract.ts'
 import { describe } from './log.ts'
+import { marked, ownPrompt } from './messages.ts'
 import type { Part } from './offline_model.ts'
 
 type Model = Extract<LanguageModel, { specificationVersion: 'v4' }>
@@ -16,14 +18,22 @@ type BlockPart = Extract<Part, { type: `${Block['type']}-${'start' | 'delta' | '
 /**
  * Return a model for `generateText` that reads its answers from their streams.
  *
- * `onPart` gets each part in order, and the next one is read when it is done. An answer that breaks
- * off is an AgentError, as is a turn that is over: the SDK does not try again, and runs no tools.
+ * `onPart` gets each part in order and returns it repaired; the next one is read when it is done.
+ * An answer that breaks off is an AgentError, as is a turn that is over: the SDK does not try again,
+ * and runs no tools. `producer` names the model that answers, where `model` stands for several; each
+ * of those must leave out what others have thought, as `ownPrompt` does.
  */
 export function streaming(
   model: LanguageModel,
   stop: AbortSignal,
-  onPart: (part: Part) => Promise<void>,
+  onPart: (part: Part) => Promise<Part>,
+  producer?: () => string,
 ): LanguageModel {
+  const provider = globalThis.AI_SDK_DEFAULT_PROVIDER ?? gateway // as the SDK finds a named model
+  const found = typeof model === 'string' ? provider.languageModel(model) : model
+  const transformParams: LanguageModelMiddleware['transformParams'] = async ({ params }) => {
+    return producer ? params : { ...params, prompt: ownPrompt(params.prompt, found.modelId) }
+  }
   const wrapGenerate = async ({ doStream }: { doStream: () => PromiseLike<Streamed> }) => {
     const { stream, ...about } = await doStream()
     const answer = new Answer()
@@ -34,8 +44,7 @@ export function streaming(
     try {
       for (let next = await reader.read(); !next.done; next = await reader.read()) {
         stop.throwIfAborted()
-        answer.add(next.value)
-        await onPart(next.value)
+        answer.add(await onPart(next.value))
       }
       stop.throwIfAborted()
     } catch (error) {
@@ -44,13 +53,12 @@ export function streaming(
       stop.removeEventListener('abort', cancel)
       cancel()
     }
-    const { content, warnings } = answer
+    const { warnings } = answer
+    const content = marked(answer.content, producer?.() ?? found.modelId)
     const response = { ...about.response, ...answer.metadata }
     return { ...about, ...answer.end(), content, warnings, response }
   }
-  const provider = globalThis.AI_SDK_DEFAULT_PROVIDER ?? gateway // as the SDK finds a named model
-  const found = typeof model === 'string' ? provider.languageModel(model) : model
-  return wrapLanguageModel({ model: found, middleware: { wrapGenerate } })
+  return wrapLanguageModel({ model: found, middleware: { transformParams, wrapGenerate } })
 }
 
 /** Return the AgentError that an error is or wraps, as of a hook or a model; or `model_failed`. */

@@ -8,7 +8,7 @@ import { createInterface, emitKeypressEvents, type Interface } from 'node:readli
 
 import { PROJECT } from './capabilities.ts'
 import { AgentError, type Chunk, type Turn } from './contract.ts'
-import { CONTROL, logging } from './log.ts'
+import { CONTROL, logging, visible } from './log.ts'
 import { BOLD, DIM, Markdown } from './markdown.ts'
 
 const MOST_PROMPTS = 1000 // in the history
@@ -133,12 +133,14 @@ export class Keyboard {
     this.#lines.emit('typed')
   }
 
-  /** Ask a question during a turn, as `read` does. */
+  /** Ask a question during a turn, as `read` does; only its last line is the prompt. */
   readonly ask = async (question: string): Promise<string | null> => {
     const { turn } = this
     this.turn = undefined // so that what is typed is shown
     this.#isAsking = true
-    const line = await this.read(question.replace(CONTROL, ''))
+    const lastLine = question.lastIndexOf('\n') + 1
+    this.#screen.print(question.slice(0, lastLine)) // the editor draws its prompt for each key
+    const line = await this.read(question.slice(lastLine))
     this.#isAsking = false
     if (line === null) this.#add(null) // for the conversation, too
     this.turn = turn
@@ -265,7 +267,7 @@ export class Reply {
       this.endLine()
       if ('input' in chunk) {
         const given = JSON.stringify(chunk.input) ?? ''
-        this.#calls.set(chunk.id, `${shorten(chunk.name)} ${shorten(given)}`)
+        this.#calls.set(chunk.id, `${shorten(visible(chunk.name))} ${shorten(visible(given))}`)
       } else {
         const sign = chunk.isError ? 'failed:' : '->'
         const line = `${this.#calls.get(chunk.id)} ${sign} ${shorten(chunk.text)}`

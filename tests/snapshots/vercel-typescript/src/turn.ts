@@ -8,21 +8,19 @@ import type { Options } from './capability.ts'
 import { AgentError, isBlank, type Turn } from './contract.ts'
 import { withinTime } from './deadline.ts'
 import { describe, log } from './log.ts'
+import { Calls, checkMessages, restored, selfContained } from './messages.ts'
 import type { Part } from './offline_model.ts'
 import type { Runtime } from './runtime.ts'
 import type { LastTurn } from './sessions.ts'
 import { modelError, streaming } from './streaming.ts'
 
-// The parts that only their own turn needs.
-const PASSING = /^(reasoning|tool-approval)/
-
 // The SDK would make the JSON Schema of each tool anew for each call of the model.
 const SCHEMAS = new WeakMap<object, ReturnType<typeof asSchema>>()
 
-type Item = { type: string; text: string; providerOptions?: unknown }
 type Output = { toolCallId: string; toolName: string; output?: unknown; error?: unknown }
 type Call = Parameters<typeof generateText>[0]
-type TurnOptions = Options & Pick<Call, 'prepareStep' | 'onToolExecutionEnd'>
+type TurnOptions = Options &
+  Pick<Call, 'prepareStep' | 'onToolExecutionEnd'> & { producer?: () => string }
 
 /** A tool with its name, as capabilities add it. */
 export type NamedTool = [name: string, tool: Tool]
@@ -65,15 +63,18 @@ export function takeTurn(runtime: Runtime, turn: Turn, signal: AbortSignal): Pro
       }
       const committed = session.data.messages as ModelMessage[] // checked by the store
       const prompt: ModelMessage = { role: 'user', content: turn.prompt }
-      const staged = [...committed, (turn.answers as ModelMessage | undefined) ?? prompt]
+      const last = (turn.answers as ModelMessage | undefined) ?? prompt
+      const staged = restored([...committed, last])
       const responses = await withinTime(settings.turnTimeoutSeconds, signal, (stop) =>
         stream(runtime, Object.assign(turn, { signal: stop }), staged),
       )
       const turnMessages = [...staged.slice(session.start.at), ...responses]
       const isWaiting = turn.waiting.length > 0
-      const added = isWaiting ? sanitized(turnMessages) : selfContained(turnMessages)
+      const added = isWaiting ? turnMessages : selfContained(turnMessages)
+      const before = committed.slice(0, session.start.at)
+      checkMessages(added, before, isWaiting)
       // Without the system prompt: each turn uses the SYSTEM_PROMPT of the current code.
-      const data = { messages: [...committed.slice(0, session.start.at), ...added] }
+      const data = { messages: [...before, ...added] }
       const created_at = new Date().toISOString()
       const snapshot = { scope: 'agent', schema_version: '1.0', created_at, data }
       return session.commit(turn, snapshot, () => runtime.committed(turn, added))
@@ -88,10 +89,12 @@ async function stream(
   staged: ModelMessage[],
 ): Promise<ModelMessage[]> {
   const stop = turn.signal
-  const options = runtime.prepare(turn) as TurnOptions
+  const { producer, ...options } = runtime.prepare(turn) as TurnOptions
+  const calls = new Calls(staged, options.tools)
   const failures: unknown[] = [] // of a callback: the SDK drops what it throws
   let size = 0
-  const onPart = async (part: Part) => {
+  const onPart = async (sent: Part) => {
+    const part = calls.repair(sent)
     if (part.type === 'text-delta' || part.type === 'tool-input-delta') {
       size += Buffer.byteLength(part.delta)
       const isTooLong = size > runtime.settings.maxReplyBytes
@@ -102,7 +105,7 @@ async function stream(
       turn.reply += chunk
       if (chunk) await turn.emit(chunk)
     } else if (part.type === 'tool-call') {
-      await turn.emit({ id: part.toolCallId, name: part.toolName, input: parsed(part.input) })
+      await turn.emit({ id: part.toolCallId, name: part.toolName, input: calls.shown(part) })
     } else if (part.type === 'tool-result') {
       const { toolCallId, toolName, result, isError } = part // of a tool that the provider has run
       const output = isError ? { error: result } : { output: result }
@@ -112,7 +115,9 @@ async function stream(
       turn.cachedTokens += part.usage.inputTokens.cacheRead ?? 0
       turn.outputTokens += part.usage.outputTokens.total ?? 0
     }
+    return part
   }
+  const read = (model: Options['model']) => streaming(model, stop, onPart, producer)
   try {
     const { finalStep, responseMessages } = await generateText({
       instructions: own.SYSTEM_PROMPT,
@@ -122,13 +127,13 @@ async function stream(
       stopWhen: [isStepCount(runtime.settings.maxSteps), endedBadly],
       abortSignal: stop,
       ...options,
-      model: streaming(options.model, stop, onPart),
+      model: read(options.model),
       prepareStep: async (step) => {
-        await emitInvalid(turn, options.tools, step.steps.at(-1))
-        const all = step.messages // those that are committed are sanitized
-        const messages = [...all.slice(0, staged.length), ...sanitized(all.slice(staged.length))]
+        await emitInvalid(turn, options.tools, calls, step.steps.at(-1))
+        const all = step.messages // those that are committed need no repair
+        const messages = [...all.slice(0, staged.length), ...calls.mend(all.slice(staged.length))]
         const more = await options.prepareStep?.(step)
-        const model = more?.model && { model: streaming(more.model, stop, onPart) }
+        const model = more?.model && { model: read(more.model) }
         return { messages, ...more, ...model }
       },
       onToolExecutionEnd: async (event) => {
@@ -138,20 +143,23 @@ async function stream(
       },
     })
     if (failures.length > 0) throw failures[0]
-    await emitInvalid(turn, options.tools, finalStep)
+    await emitInvalid(turn, options.tools, calls, finalStep)
     const { finishReason, rawFinishReason, text, toolCalls, content } = finalStep
     for (const part of content) {
       if (part.type !== 'tool-approval-request' || part.isAutomatic) continue
       const { toolCallId: id, toolName: name, input } = part.toolCall
       turn.waiting.push({ id, name, input })
     }
-    if (turn.waiting.length > 0) return responseMessages
+    const messages = calls.mend(responseMessages)
+    if (turn.waiting.length > 0) return messages
     if (rawFinishReason === 'guardrail_intervened') throw new AgentError(rawFinishReason)
-    if (finishReason !== 'stop' || toolCalls.length > 0) {
+    // Without a call the reply ends, whatever the model announced.
+    const isOver = ['stop', 'tool-calls'].includes(finishReason) && rawFinishReason !== 'pause_turn'
+    if (!isOver || toolCalls.some((call) => !call.providerExecuted)) {
       throw new AgentError('reply_incomplete', '', finishReason)
     }
     if (isBlank(text)) throw new AgentError('empty_reply')
-    return responseMessages
+    return messages
   } catch (error) {
     throw modelError(RetryError.isInstance(error) ? error.lastError : error)
   }
@@ -170,11 +178,19 @@ async function emitOutput(turn: Turn, tools: object, result: Output): Promise<vo
 }
 
 /** Emit why no tool takes a call of a step; the SDK tells the model. */
-async function emitInvalid(turn: Turn, tools: object, step?: StepResult<ToolSet>): Promise<void> {
+async function emitInvalid(
+  turn: Turn,
+  tools: object,
+  calls: Calls,
+  step?: StepResult<ToolSet>,
+): Promise<void> {
   for (const call of step?.toolCalls ?? []) {
     if (!call.invalid || call.providerExecuted) continue
-    await turn.emit({ id: call.toolCallId, text: (call.error as Error).message, isError: true })
-    logFailure(tools, call.toolName, 'invalid call')
+    const refused = calls.refused.get(call.toolCallId)
+    const text = refused?.text ?? (call.error as Error).message
+    await turn.emit({ id: call.toolCallId, text, isError: true })
+    const isNamed = refused?.isNamed ?? true
+    logFailure(tools, isNamed ? call.toolName : '', refused?.kind ?? 'invalid call')
   }
 }
 
@@ -184,38 +200,7 @@ function logFailure(tools: object, toolName: string, kind: string): void {
   log('WARNING', `tool ${name}: ${kind}`)
 }
 
-/** Return the arguments of a call; the text, if it is no JSON. */
-function parsed(input: string): unknown {
-  try {
-    return JSON.parse(input || '{}')
-  } catch {
-    return input
-  }
-}
-
 /** Whether the last step ended badly, so that a further one is pointless. */
 function endedBadly({ steps }: { steps: { finishReason: string }[] }): boolean {
   return !['stop', 'tool-calls'].includes(steps.at(-1)?.finishReason ?? '')
-}
-
-/** Return the messages without lone surrogates and blank texts, which providers refuse. */
-function sanitized(messages: ModelMessage[]): ModelMessage[] {
-  const copies = JSON.parse(JSON.stringify(messages), (_, value) =>
-    typeof value === 'string' ? value.toWellFormed() : value,
-  )
-  for (const copy of copies) {
-    if (typeof copy.content === 'string') continue
-    copy.content = copy.content.filter(({ type, text }: Item) => type !== 'text' || !isBlank(text))
-  }
-  return copies
-}
-
-/** Return the messages of a turn without references to state that the provider keeps. */
-function selfContained(messages: ModelMessage[]): ModelMessage[] {
-  return sanitized(messages).flatMap((message) => {
-    if (typeof message.content === 'string') return [message]
-    const lasting = (message.content as Item[]).filter(({ type }) => !PASSING.test(type))
-    for (const part of lasting) delete part.providerOptions
-    return lasting.length > 0 ? [{ ...message, content: lasting } as ModelMessage] : []
-  })
 }

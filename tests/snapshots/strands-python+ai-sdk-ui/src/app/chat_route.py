@@ -20,6 +20,7 @@ from .sessions import Session
 from .stored_messages import read_turns
 
 STREAM_HEADER = "x-vercel-ai-ui-message-stream"
+MAX_SAFE_INTEGER = 2**53 - 1  # of JavaScript, which rounds larger ones
 Part = dict[str, Any]
 
 
@@ -35,7 +36,8 @@ class ChatRoute(Capability):
         async def post(request: Request, runtime: Runtime) -> Response:
             with runtime.turns.reading():
                 turn, last = await _read_turn(request, runtime)
-            response = await relay(request, runtime, turn, UiEvents(turn, last, self.advise))
+            events = UiEvents(turn, last, self.advise, is_exact=_is_exact(request))
+            response = await relay(request, runtime, turn, events)
             response.headers[STREAM_HEADER] = "v1"
             return _private(request, response)
 
@@ -46,7 +48,7 @@ class ChatRoute(Capability):
             with runtime.turns.reading():
                 async with one_read:  # a large session takes all of the process for a moment
                     session = await runtime.sessions.read(session_id, actor)
-                    text = _json(_ui_messages(session))
+                    text = _json(_ui_messages(session, is_exact=_is_exact(request)))
                     await asyncio.sleep(0.01)  # serves other requests
             response = Response(text, headers=contract.NO_SNIFF, media_type="application/json")
             return _private(request, response)
@@ -56,6 +58,11 @@ class ChatRoute(Capability):
             return Response(status_code=204, headers={"Cache-Control": "no-store"})
 
         return {"POST /api/chat": post, "GET /api/chat": get, "GET /api/chat/{id}/stream": resume}
+
+
+def _is_exact(request: Request) -> bool:
+    """Whether a client reads large integers itself; others get them as strings, not rounded."""
+    return "exact-numbers" in request.headers.get("Prefer", "")
 
 
 def _private(request: Request, response: Response) -> Response:
@@ -97,8 +104,10 @@ class UiEvents(Events):
     `last` is the last message of the page: the user's, or the reply that goes on.
     """
 
-    def __init__(self, turn: Turn, last: Part, advise: Callable[[AgentError], str]) -> None:
-        self._turn, self._advise = turn, advise
+    def __init__(
+        self, turn: Turn, last: Part, advise: Callable[[AgentError], str], *, is_exact: bool
+    ) -> None:
+        self._turn, self._advise, self._is_exact = turn, advise, is_exact
         goes_on, answers = last["role"] == "assistant", _read_answers(last)
         self._id = last["id"] if goes_on else _reply_id(last["id"])
         self._denied = [_call_id(denial["id"]) for denial in answers["deny"]]
@@ -162,7 +171,7 @@ class UiEvents(Events):
         if id in self._called:
             return ""
         self._called.add(id)
-        use = {"toolName": name, "input": _plain(given), "dynamic": True}
+        use = {"toolName": name, "input": _plain(given, self._is_exact), "dynamic": True}
         return _part("tool-input-available", toolCallId=id, **use)
 
     def _text(self, text: str) -> str:
@@ -270,17 +279,20 @@ def _numbers(session: Session) -> dict[str, int]:
     return {id: turn for id, turn in numbers.items() if id}
 
 
-def _ui_messages(session: Session) -> list[dict[str, Any]]:
+def _ui_messages(session: Session, *, is_exact: bool) -> list[dict[str, Any]]:
     """Return the messages of a session, and those of the turn that waits, if one does."""
     stored, waiting = session.data["messages"], session.waiting
     start = session.turns[0]["at"] if session.turns else len(stored)  # behind a summary
     turns = read_turns(stored[start:])
     ids = {turn: id for id, turn in _numbers(session).items()}
     first = session.number - len(turns) + 1
-    shown = [(turn, prompt, _parts(chunks)) for turn, (prompt, chunks) in enumerate(turns, first)]
+    shown = [
+        (turn, prompt, _parts(chunks, is_exact))
+        for turn, (prompt, chunks) in enumerate(turns, first)
+    ]
     if waiting:
         shown = [exchange for exchange in shown if exchange[0] < waiting.turn]
-        shown.append((waiting.turn, waiting.prompt, _waiting_parts(waiting)))
+        shown.append((waiting.turn, waiting.prompt, _waiting_parts(waiting, is_exact)))
     messages = _summary_note(first - 1) if start else list[Part]()
     for turn, prompt, parts in shown:
         id, said = ids.get(turn, f"turn-{turn}"), {"type": "text", "text": prompt}
@@ -297,12 +309,13 @@ def _summary_note(turn: int) -> list[Part]:
     return [{**note, "metadata": {"turn": turn}}]
 
 
-def _waiting_parts(waiting: Any) -> list[Part]:
+def _waiting_parts(waiting: Any, is_exact: bool) -> list[Part]:
     """Return what the turn did so far, and the calls that wait; not what runs beside those."""
-    parts = [part for _, chunks in read_turns(waiting.messages) for part in _parts(chunks)]
+    turns = read_turns(waiting.messages)
+    parts = [part for _, chunks in turns for part in _parts(chunks, is_exact)]
     parts = [part for part in parts if part["state"] != "input-available"]
     for call in waiting.calls:
-        parts += _parts([ToolCall(_call_id(call.id), call.tool, call.input)])
+        parts += _parts([ToolCall(_call_id(call.id), call.tool, call.input)], is_exact)
         parts[-1].update(state="approval-requested", approval={"id": call.id})
     return parts
 
@@ -312,12 +325,18 @@ def _call_id(approval: str) -> str:
     return approval.rpartition(".")[0]
 
 
-def _parts(chunks: Sequence[contract.Chunk]) -> list[Part]:
+def _parts(chunks: Sequence[contract.Chunk], is_exact: bool) -> list[Part]:
     parts, tools = list[Part](), dict[str, Part]()
     for chunk in chunks:
         if isinstance(chunk, ToolCall):
-            use = {"toolName": chunk.name, "toolCallId": chunk.id, "input": _plain(chunk.input)}
-            tools[chunk.id] = {"type": "dynamic-tool", **use, "state": "input-available"}
+            use = {"toolName": chunk.name, "toolCallId": chunk.id}
+            given = _plain(chunk.input, is_exact)
+            tools[chunk.id] = {
+                "type": "dynamic-tool",
+                **use,
+                "input": given,
+                "state": "input-available",
+            }
             parts.append(tools[chunk.id])
         elif isinstance(chunk, ToolResult):
             done = {"state": "output-available", "output": chunk.text}
@@ -334,9 +353,16 @@ def _reply_id(id: str) -> str:
     return f"{id}-reply"
 
 
-def _plain(input: Any) -> Any:
+def _plain(input: Any, is_exact: bool) -> Any:
     """Return the input of a tool as JSON, which has no NaN."""
-    return json.loads(json.dumps(input, default=str), parse_constant=str)
+    parse_int = int if is_exact else _read_integer
+    return json.loads(json.dumps(input, default=str), parse_constant=str, parse_int=parse_int)
+
+
+def _read_integer(digits: str) -> int | str:
+    """Return an integer, or its digits where JavaScript would round it: a person approves it."""
+    number = int(digits)
+    return number if abs(number) <= MAX_SAFE_INTEGER else digits
 
 
 def _json(data: Any) -> str:

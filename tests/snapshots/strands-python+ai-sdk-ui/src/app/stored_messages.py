@@ -3,7 +3,7 @@
 from typing import Any
 
 from .contract import Chunk
-from .turn import tools_of
+from .turn import tools_in
 
 
 def read_turns(messages: list[Any]) -> list[tuple[str, list[Chunk]]]:
@@ -15,5 +15,6 @@ def read_turns(messages: list[Any]) -> list[tuple[str, list[Chunk]]]:
             turns.append(("".join(block.get("text", "") for block in content), []))
         elif turns:
             for block in content:
-                turns[-1][1].extend([block["text"]] if "text" in block else tools_of([block]))
+                is_text = "text" in block
+                turns[-1][1].extend([block["text"]] if is_text else tools_in(block, message))
     return turns

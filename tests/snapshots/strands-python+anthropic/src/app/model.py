@@ -4,11 +4,10 @@ import os
 import re
 from typing import Any
 
-from strands.models import CacheConfig, Model
+from strands.models import Model
 
 from .findings import diagnostic
 from .offline_model import OfflineModel
-from .provider import event_hooks
 from .settings import CoreSettings, is_plain_http
 
 MAX_TOKENS = 8192  # of one answer; Anthropic requires a limit
@@ -21,16 +20,9 @@ def build_model(settings: CoreSettings) -> Model:
     """Return the model of this process."""
     if settings.model == "offline":
         return OfflineModel()
-    from anthropic import DefaultAsyncHttpxClient  # takes a second
-    from strands.models.anthropic import AnthropicModel
+    from .claude_model import ClaudeModel  # imports anthropic, which takes a second
 
-    client_args = {"http_client": DefaultAsyncHttpxClient(event_hooks=event_hooks(settings))}
-    return AnthropicModel(
-        client_args=client_args,
-        model_id=settings.model,
-        max_tokens=MAX_TOKENS,
-        cache_config=CacheConfig() if settings.prompt_cache else None,
-    )
+    return ClaudeModel(settings, MAX_TOKENS)
 
 
 def check_model(settings: CoreSettings, connect: bool = False) -> list[dict[str, Any]]:

@@ -1,21 +1,26 @@
 """OpenAI's client as a model of Strands."""
 
+import json
 import os
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager
+from copy import copy
 from threading import Thread
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 from openai import AsyncOpenAI, DefaultAsyncHttpxClient
 from strands.models.openai import OpenAIModel
+from strands.types.content import Messages
 from strands.types.streaming import StreamEvent
 
+from .chat_stream import event_hooks
 from .contract import AgentError
-from .provider import event_hooks
 from .settings import CoreSettings
 
 REASONS = {"stop", "tool_calls", "length", "content_filter"}
+# The names under which servers send reasoning; some want it back with the calls of tools.
+TEXTS, LISTS = ("reasoning_content", "reasoning"), ("reasoning_details",)
 
 
 class ChatModel(OpenAIModel):
@@ -30,11 +35,36 @@ class ChatModel(OpenAIModel):
         # What a call needs is loaded while the server starts, and not in the first turn.
         Thread(target=lambda: self._openai.chat.completions, daemon=True).start()
         self._max_bytes = settings.max_reply_bytes
+        self._reasoning = Reasoning()
 
     async def stream(self, *args: Any, **kwargs: Any) -> AsyncGenerator[StreamEvent]:
-        async with aclosing(super().stream(*args, **kwargs)) as events:
+        call = copy(self)  # the base class passes no state from a call to what formats its chunks
+        call._reasoning = Reasoning()
+        async with aclosing(super(ChatModel, call).stream(*args, **kwargs)) as events:
             async for event in events:
+                start: Any = event.get("contentBlockStart", {}).get("start")
+                if start and (data := call._reasoning.take()):
+                    delta: Any = {"reasoningContent": {"redactedContent": data}}
+                    yield {"contentBlockStart": {"start": {}}}
+                    yield {"contentBlockDelta": {"delta": delta}}
+                    yield {"contentBlockStop": {}}
                 yield event
+
+    def format_request(self, messages: Any, *args: Any, **kwargs: Any) -> dict[str, Any]:
+        blocks = [
+            {**message, "content": [b for b in message["content"] if "reasoningContent" not in b]}
+            for message in messages
+        ]
+        request = super().format_request(cast(Messages, blocks), *args, **kwargs)
+        if not request["tools"]:  # which OpenAI refuses
+            del request["tools"]
+        with_calls = (m for m in messages if any("toolUse" in block for block in m["content"]))
+        formatted = (message for message in request["messages"] if message.get("tool_calls"))
+        for message, target in zip(with_calls, formatted, strict=True):
+            for block in message["content"]:
+                if data := block.get("reasoningContent", {}).get("redactedContent"):
+                    restore(data, target)
+        return request
 
     @asynccontextmanager
     async def _get_client(self) -> AsyncIterator[Any]:
@@ -53,6 +83,7 @@ class ChatModel(OpenAIModel):
         size = 0
         async for chunk in chunks:
             for choice in chunk.choices or []:
+                self._reasoning.add(choice.delta)
                 for call in choice.delta.tool_calls or []:
                     size += len(call.function.arguments or "")
             if size > self._max_bytes:
@@ -71,3 +102,58 @@ class ChatModel(OpenAIModel):
             cached = usage.get("cacheReadInputTokens", 0) + usage.get("cacheWriteInputTokens", 0)
             usage["inputTokens"] -= cached
         return chunk
+
+
+class Reasoning:
+    """What a server sends beside the calls of tools, and may want back with them."""
+
+    def __init__(self) -> None:
+        self._fields = dict[str, Any]()
+        self._calls = list[int]()  # their indexes, in the order of the calls
+        self._extras = dict[int, Any]()  # of calls, as Gemini's thought signature
+
+    def add(self, delta: Any) -> None:
+        """Take the reasoning out of a part of an answer."""
+        for name in (*TEXTS, *LISTS):
+            value = getattr(delta, name, None)
+            if isinstance(value, str) and name in TEXTS:
+                self._fields[name] = self._fields.get(name, "") + value
+            if isinstance(value, list) and name in LISTS:
+                for part in value:
+                    _join(self._fields.setdefault(name, []), part)
+            if value is not None:
+                setattr(delta, name, None)
+        for call in delta.tool_calls or []:
+            if call.index not in self._calls:
+                self._calls.append(call.index)
+            if extra := getattr(call, "extra_content", None):
+                self._extras[self._calls.index(call.index)] = extra
+
+    def take(self) -> bytes:
+        """Return all of it, once; none of it is the same as nothing."""
+        kept = {"fields": self._fields, "extras": list(self._extras.items())}
+        self._fields, self._extras = {}, {}
+        return json.dumps(kept).encode() if any(kept.values()) else b""
+
+
+def _join(details: list[Any], part: Any) -> None:
+    """Add a part of OpenRouter's details, which splits their texts."""
+    last = details[-1] if details else None
+    are_objects = isinstance(part, dict) and isinstance(last, dict)
+    if not are_objects or any(part.get(key) != last.get(key, "") for key in ("index", "type")):
+        details.append(part)
+        return
+    texts = {
+        key: last[key] + part[key]
+        for key in ("text", "summary")
+        if isinstance(last.get(key), str) and isinstance(part.get(key), str)
+    }
+    details[-1] = last | part | texts
+
+
+def restore(data: bytes, message: dict[str, Any]) -> None:
+    """Add to a message of a request what came with its calls."""
+    kept = json.loads(data)
+    message |= kept["fields"]
+    for index, extra in kept["extras"]:
+        message["tool_calls"][index]["extra_content"] = extra

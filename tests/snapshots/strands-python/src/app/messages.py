@@ -1,11 +1,36 @@
-"""The messages of a turn: quick for the SDK to copy and to trace, and with bytes after a load."""
+"""The messages of a turn: what the model answers is repaired before it runs, and then checked."""
 
+import json
+import logging
+import math
+import re
+import secrets
 from base64 import urlsafe_b64decode
+from collections import defaultdict
+from collections.abc import AsyncGenerator, AsyncIterable, Iterable
 from contextlib import suppress
 from copy import deepcopy
-from typing import Any
+from hashlib import sha256
+from typing import Any, cast
 
+from strands import Agent
+from strands.hooks import AfterModelCallEvent, AfterToolsEvent, BeforeToolsEvent, HookOrder
+from strands.middleware import InvokeModelStage
+from strands.models import Model
 from strands.telemetry.tracer import Tracer
+from strands.types.events import ModelStopReason
+
+from .contract import AgentError, is_blank, well_formed
+
+CALL_ID = "[a-zA-Z0-9_-]{1,40}"  # OpenAI accepts at most 40 characters
+TOOL_NAME = "[a-zA-Z0-9_-]{1,64}"
+REFUSED = (
+    "The arguments of this call are not one JSON object, so the tool did not run."
+    " Send the call again. Received: "
+)
+LONGEST = 200  # characters that a message quotes of such arguments
+
+log = logging.getLogger(__name__)
 
 
 class Messages(list[Any]):
@@ -60,3 +85,320 @@ def _add_if_recorded(tracer: Tracer, span: Any, messages: Any) -> None:
 
 if _add:
     Tracer._add_event_messages = _add_if_recorded  # type: ignore[assignment,method-assign]
+
+
+class Repairs:
+    """Repairs what the model of one agent answers, and keeps calls from running that it did not ask.
+
+    A call with arguments that are not one JSON object, or with a name that no tool can have, gets
+    an error result. No hook, intervention or tool sees it.
+    """
+
+    def __init__(self, agent: Agent, max_bytes: int) -> None:
+        self._max_bytes = max_bytes
+        self._ids = set[str]()  # of the calls in the session
+        self._raw = dict[str, str]()  # the refused arguments, by the id of the call
+        self._errors = dict[str, str]()  # the results of calls that do not run, likewise
+        self._answer: Any = None
+        self._mark = dict[str, Any]()
+        self._names = list[tuple[Any, str]]()
+        agent.add_middleware(InvokeModelStage, self._call_model)
+        agent.hooks.add_callback(AfterModelCallEvent, self._set_mark, order=HookOrder.SDK_FIRST)
+        agent.hooks.add_callback(BeforeToolsEvent, self._hold_back, order=HookOrder.SDK_LAST)
+        agent.hooks.add_callback(AfterToolsEvent, self._set_results, order=HookOrder.SDK_FIRST)
+
+    async def _call_model(self, context: Any, run: Any) -> AsyncGenerator[Any, None]:
+        producer = producer_of(context.model)
+        self._ids = {use["toolUseId"] for m in context.messages for use in _uses(m)}
+        self._raw, self._errors = {}, {}
+        messages = to_send(context.messages, producer)
+        model = cast(Model, _Repaired(context.model, self))
+        async for event in run(context.replace(model=model, messages=messages)):
+            yield self._end(event, producer) if isinstance(event, ModelStopReason) else event
+
+    async def repair(self, chunks: AsyncIterable[Any]) -> AsyncGenerator[Any, None]:
+        """Yield the chunks of an answer; those of a tool call once it is complete."""
+        call: _Call | None = None
+        try:
+            async for chunk in chunks:
+                start = chunk.get("contentBlockStart", {}).get("start", {}).get("toolUse")
+                delta = chunk.get("contentBlockDelta", {}).get("delta", {}).get("toolUse")
+                ends = call is not None and chunk.keys().isdisjoint({"metadata", "messageStart"})
+                if call is not None and ends and delta is None:
+                    for part in self._repair_call(call):
+                        yield part
+                    call = None
+                    if "contentBlockStop" in chunk:
+                        continue
+                if start:
+                    call = _Call(start)
+                elif delta is not None:
+                    call = call or _Call(delta)
+                    call.add(delta, self._max_bytes)
+                else:
+                    yield chunk
+        finally:
+            if close := getattr(chunks, "aclose", None):
+                await close()
+
+    def _repair_call(self, call: "_Call") -> list[Any]:
+        """Return the chunks of a call whose id, name and input are valid."""
+        id, raw, value = self._new_id(call.id), call.raw, parse_arguments(call.raw)
+        name = call.name if isinstance(call.name, str) else str(call.name or "")
+        tool = re.sub("[^a-zA-Z0-9_-]", "_", name)[:64] or "_"
+        if value is None:
+            self._raw[id] = well_formed(raw)[:LONGEST]
+            self._errors[id] = REFUSED + self._raw[id]
+        if tool != name:
+            self._errors[id] = f"Unknown tool: {tool}"
+        use = {"name": tool, "toolUseId": id}
+        return [
+            {"contentBlockStart": {"start": {"toolUse": use}}},
+            {"contentBlockDelta": {"delta": {"toolUse": {"input": json.dumps(value or {})}}}},
+            {"contentBlockStop": {}},
+        ]
+
+    def _new_id(self, id: Any) -> str:
+        """Return the id of a call if it is valid and new, or another one."""
+        valid = id if isinstance(id, str) and re.fullmatch(CALL_ID, id) else ""
+        while not valid or valid in self._ids:
+            valid = secrets.token_hex(5)[:9]  # Mistral accepts exactly nine letters and digits
+        self._ids.add(valid)
+        return valid
+
+    def _end(self, event: ModelStopReason, producer: str) -> ModelStopReason:
+        """Return the end of an answer with the message as the session may hold it."""
+        reason, message, usage, metrics = event["stop"]
+        content = list(_to_store(message["content"]))
+        has_calls = any("toolUse" in block for block in content)
+        if reason == "tool_use" and not has_calls:  # the SDK would call the model again
+            if not any("text" in block for block in content):
+                raise AgentError("empty_reply", detail="tool_use without a call")
+            reason = "end_turn"
+        self._answer = {**message, "content": content}
+        self._mark = {"producer": producer} if has_calls else {}
+        if self._raw:
+            self._mark["refused"] = self._raw
+        return ModelStopReason(
+            stop_reason=reason, message=self._answer, usage=usage, metrics=metrics
+        )
+
+    def _set_mark(self, event: AfterModelCallEvent) -> None:
+        message: Any = event.stop_response.message if event.stop_response else None
+        if message is not None and message is self._answer and self._mark:
+            message["metadata"]["custom"] = self._mark
+
+    def _hold_back(self, event: BeforeToolsEvent) -> None:
+        """Hide the names of calls that must not run: the SDK itself gives them an error result."""
+        self._names = []
+        for use in _uses(event.message):
+            if use["toolUseId"] in self._errors:
+                id, name = use["toolUseId"], use["name"]
+                is_tool = name in event.agent.tool_names and self._errors[id].startswith(REFUSED)
+                # A name that the model made up is not logged.
+                known = name if is_tool else "that does not exist"
+                why = "arguments are not one JSON object" if id in self._raw else "invalid name"
+                log.warning("tool %s: %s", known, why)
+                self._names.append((use, name))
+                use["name"] = ""
+
+    def _set_results(self, event: AfterToolsEvent) -> None:
+        for use, name in self._names:
+            use["name"] = name
+        for block in event.message["content"]:
+            result: Any = block["toolResult"]
+            result["content"] = _well_formed(result["content"])
+            if error := self._errors.get(result["toolUseId"]):
+                result["content"] = [{"text": error}]
+
+
+class _Repaired:
+    """A model whose answers are repaired; in all else the model itself."""
+
+    def __init__(self, model: Model, repairs: Repairs) -> None:
+        self._model, self._repairs = model, repairs
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._model, name)
+
+    def stream(self, *args: Any, **kwargs: Any) -> AsyncGenerator[Any, None]:
+        return self._repairs.repair(self._model.stream(*args, **kwargs))
+
+
+class _Call:
+    """A tool call as a model sends it, in parts."""
+
+    def __init__(self, start: dict[str, Any]) -> None:
+        self.id, self.name = start.get("toolUseId"), start.get("name")
+        self._input = start.get("input")
+        self._parts, self._size = list[str](), 0
+
+    def add(self, delta: dict[str, Any], max_bytes: int) -> None:
+        """Add a part; raise `reply_incomplete` if all of them are too large."""
+        self.id, self.name = self.id or delta.get("toolUseId"), self.name or delta.get("name")
+        part = delta.get("input") or ""
+        self._parts.append(part if isinstance(part, str) else json.dumps(part))
+        self._size += len(self._parts[-1].encode(errors="replace"))
+        if self._size > max_bytes:
+            raise AgentError("reply_incomplete", detail="MAX_REPLY_BYTES")
+
+    @property
+    def raw(self) -> str:
+        """The arguments as text; Anthropic may send all of them at the start."""
+        text = "".join(self._parts)
+        return text if text or self._input in (None, "", {}) else json.dumps(self._input)
+
+
+def parse_arguments(text: str) -> dict[str, Any] | None:
+    """Return the arguments of a call, or None unless they are one JSON object, or blank."""
+    if is_blank(text):
+        return {}
+    try:
+        value = json.loads(text, parse_constant=_finite, parse_float=_finite)
+        return _well_formed(value) if isinstance(value, dict) else None
+    except (ValueError, RecursionError):
+        return None
+
+
+def _finite(text: str) -> float:
+    """Return a number; raise ValueError if JSON has none like it."""
+    if not math.isfinite(number := float(text)):
+        raise ValueError(text)
+    return number
+
+
+def _well_formed(value: Any) -> Any:
+    """Return a value with well-formed texts."""
+    if isinstance(value, str):
+        return well_formed(value)
+    if isinstance(value, dict):
+        return {_well_formed(name): _well_formed(one) for name, one in value.items()}
+    return [_well_formed(one) for one in value] if isinstance(value, list) else value
+
+
+def producer_of(model: Any) -> str:
+    """Return the vendor's class and the id of a model: only it understands its reasoning."""
+    return f"{type(model).__name__} {model.get_config().get('model_id')}"
+
+
+def refused(message: Any) -> dict[str, str]:
+    """Return the arguments that kept the calls of a message from running, by the calls' ids."""
+    custom = (message.get("metadata") or {}).get("custom") or {}
+    return cast(dict[str, str], custom.get("refused") or {})
+
+
+def call_of(interrupt_id: str) -> str:
+    """Return the id of the call that asks for an approval, as in `v1:tool_call:ID:UUID`."""
+    return ":".join(interrupt_id.split(":")[2:-1])
+
+
+def _uses(message: Any) -> list[Any]:
+    return [block["toolUse"] for block in message["content"] if "toolUse" in block]
+
+
+def _to_store(content: Iterable[Any]) -> Iterable[Any]:
+    """Yield the blocks of an answer, in the form that every vendor accepts later."""
+    blocks = list(content)
+    has_calls = any("toolUse" in block for block in blocks)
+    for block in _with_plain_text(blocks):
+        if "reasoningContent" in block:
+            reasoning = block["reasoningContent"]
+            is_sealed = "redactedContent" in reasoning
+            # Without a signature no vendor wants it back, and Anthropic's models refuse it.
+            if has_calls and (is_sealed or reasoning.get("reasoningText", {}).get("signature")):
+                yield block
+        elif "text" not in block or not is_blank(block["text"]):
+            yield block
+
+
+def _with_plain_text(blocks: Iterable[Any]) -> Iterable[Any]:
+    for block in blocks:
+        if "citationsContent" in block:
+            parts = block["citationsContent"].get("content", [])
+            yield {"text": well_formed("".join(part.get("text", "") for part in parts))}
+        elif "text" in block:
+            yield {**block, "text": well_formed(block["text"] or "")}
+        else:
+            yield block
+
+
+def to_send(messages: Iterable[Any], producer: str) -> Messages:
+    """Return messages as a model may be sent them, also those that an older version stored."""
+    seen, sent = set[str](), Messages()
+    ids = defaultdict[str, list[str]](list)  # of the results that must follow, by the stored ids
+    for number, message in enumerate(messages):
+        is_answer = message["role"] == "assistant"
+        custom = (message.get("metadata") or {}).get("custom") or {}
+        is_own = custom.get("producer") == producer
+        if is_answer:
+            ids.clear()
+        content = []
+        for block in _with_plain_text(message["content"]):
+            if "reasoningContent" in block and not is_own:
+                continue
+            if is_answer and "text" in block and is_blank(block["text"]):
+                continue
+            if use := block.get("toolUse"):
+                old, given = str(use["toolUseId"]), use["input"]
+                new = old if re.fullmatch(CALL_ID, old) and old not in seen else ""
+                new = new or sha256(f"{number} {len(seen)} {old}".encode()).hexdigest()[:9]
+                seen.add(new)
+                ids[old].append(new)
+                arguments = _well_formed(given) if isinstance(given, dict) else {}
+                content.append({"toolUse": {**use, "toolUseId": new, "input": arguments}})
+            elif result := block.get("toolResult"):
+                known = ids[str(result["toolUseId"])]
+                new = known.pop(0) if known else str(result["toolUseId"])
+                content.append({"toolResult": {**result, "toolUseId": new}})
+            else:
+                content.append(block)
+        if content:
+            sent.append({**message, "content": content})
+    return merge(sent)
+
+
+def merge(messages: Iterable[Any]) -> Messages:
+    """Return messages whose roles alternate: neighbours of one role become one message."""
+    merged = Messages()
+    for message in messages:
+        if merged and merged[-1]["role"] == message["role"]:
+            content = [*merged[-1]["content"], *message["content"]]
+            merged[-1] = {**merged[-1], "content": content}
+        else:
+            merged.append(message)
+    return merged
+
+
+def check_messages(messages: list[Any], waits: bool = False) -> None:
+    """Raise `model_failed` unless every vendor accepts the messages of a turn.
+
+    Of a turn that waits, the last calls may lack results.
+    """
+    calls, known = list[str](), set[str]()
+    for number, message in enumerate(messages):
+        content = message["content"]
+        if message["role"] != ("assistant" if number % 2 else "user"):
+            _fail("the roles do not alternate")
+        if not content:
+            _fail("a message is empty")
+        if any("text" in block and is_blank(block["text"]) for block in content):
+            _fail("a text is blank")
+        results = [block["toolResult"]["toolUseId"] for block in content if "toolResult" in block]
+        if sorted(results) != sorted(calls):
+            _fail("calls and results differ")
+        calls = [use["toolUseId"] for use in _uses(message)]
+        if calls and not number % 2:
+            _fail("a call is not the model's")
+        if len({*calls}) < len(calls) or known & {*calls}:
+            _fail("two calls have one id")
+        known |= {*calls}
+        try:
+            json.dumps(content, ensure_ascii=False, default=repr).encode()
+        except UnicodeEncodeError:
+            _fail("a text is not well formed")
+    if not messages or len(messages) % 2 or (calls and not waits):
+        _fail("the turn has no end")
+
+
+def _fail(what: str) -> None:
+    raise AgentError("model_failed", detail=what)

@@ -144,16 +144,19 @@ def _read_body(body: Any, session_id: str, runtime: Runtime) -> Turn | Change:
     """Return what a body asks for; the headers say the rest."""
     if not isinstance(body, dict):
         raise AgentError("invalid_request", "The body must be an object.")
-    is_turn, fork = bool(body.keys() & {"prompt", "replace_turn"}), body.get("fork")
+    turn, fork = runtime.read(body, session_id), body.get("fork")
+    is_turn = turn is not None or not body.keys().isdisjoint({"prompt", "replace_turn"})
+    if "at_turn" in body and fork is None:
+        raise AgentError("invalid_request", "Send at_turn only with fork.")
     if body.get("end_session") is True and not is_turn and fork is None:
         return Change(session_id, None)
     if body.get("end_session", False) is not False:
-        raise AgentError("invalid_request", "Send end_session as true and without a prompt.")
+        raise AgentError("invalid_request", "Send end_session as true, in a request of its own.")
     if isinstance(fork, str) and re.fullmatch(contract.SESSION_ID, fork) and not is_turn:
         return Change(session_id, None, fork, _read_number(body, "at_turn"))
     if fork is not None:
-        raise AgentError("invalid_request", "Send fork as a session id and without a prompt.")
-    if turn := runtime.read(body, session_id):
+        raise AgentError("invalid_request", "Send fork as a session id, in a request of its own.")
+    if turn:
         return turn
     replaces = _read_number(body, "replace_turn") if "replace_turn" in body else None
     is_repeat, most = replaces and "prompt" not in body, runtime.settings.max_prompt_chars

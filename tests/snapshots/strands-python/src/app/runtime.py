@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from .agent import TOOLS
-from .capability import Capability, check_all
+from .capability import Capability, check_all, find_session_class
 from .contract import RUNNING, AgentError, Turn
 from .findings import Finding, refuse_errors
 from .log import log_unexpected
@@ -34,8 +34,7 @@ class Runtime:
                 raise click.ClickException(what)
         stores = [store for capability in capabilities if (store := capability.session_store())]
         self.sessions = Sessions(settings, stores[0] if stores else InProcess(settings))
-        for capability in self.overriding("session_class"):
-            self.sessions.session_class = capability.session_class()
+        self.sessions.session_class = find_session_class(capabilities)
 
     @property
     def actor_required(self) -> bool:

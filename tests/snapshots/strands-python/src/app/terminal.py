@@ -19,7 +19,7 @@ from typing import Any
 
 import click
 
-from .contract import CONTROL, AgentError, Chunk, ToolCall, Turn
+from .contract import CONTROL, AgentError, Chunk, ToolCall, Turn, visible
 from .markdown import BOLD, DIM, Markdown
 
 try:
@@ -112,11 +112,16 @@ class Screen:
         return line
 
     def read(self, question: str = "") -> str | None:
-        """Return the next line, or all lines of a paste; None is the end of the conversation."""
+        """Return the next line, or all lines of a paste; None is the end of the conversation.
+
+        A question may have several lines; answers are typed behind the last.
+        """
         if self.is_once:
             nobody = "nobody can answer here: use `chat` without a question"
             raise AgentError("invalid_request", question.strip(), nobody)
-        prompt = question or f"{self.style('>', BOLD) if EDITOR else '>'} "  # Windows prints codes
+        above, line_end, last = question.rpartition("\n")
+        self.print(above + line_end)  # a line editor would draw all lines again for each key
+        prompt = last or f"{self.style('>', BOLD) if EDITOR else '>'} "  # Windows prints codes
         if EDITOR and self.is_live:  # readline counts text between these markers as zero columns
             prompt = re.sub("(\x1b.*?m)", "\x01\\1\x02", prompt)
         is_again = False
@@ -214,7 +219,7 @@ class Reply:
             self.end_line()
             if isinstance(chunk, ToolCall):
                 given = json.dumps(chunk.input, ensure_ascii=False, separators=(",", ":"))
-                self._calls[chunk.id] = f"{shorten(chunk.name)} {shorten(given)}"
+                self._calls[chunk.id] = f"{shorten(visible(chunk.name))} {shorten(visible(given))}"
             else:
                 sign = "failed:" if chunk.is_error else "->"
                 line = f"{self._calls.get(chunk.id)} {sign} {shorten(chunk.text)}"

@@ -19,7 +19,7 @@ from strands.types.exceptions import MaxTokensReachedException
 from . import agent as own
 from .contract import ERRORS, AgentError, ToolCall, ToolResult, Turn, is_blank, well_formed
 from .log import describe
-from .messages import Messages, decode
+from .messages import Messages, Repairs, call_of, check_messages, decode, merge, refused
 from .runtime import Runtime
 from .sessions import LastTurn
 
@@ -56,10 +56,14 @@ async def take_turn(runtime: Runtime, turn: Turn) -> LastTurn:
             if not limit.expired():
                 raise
             raise AgentError("turn_timeout") from None
+        # A hook of the SDK may add a message after one of the same role.
+        at = session.start["at"]
+        agent.messages[at:] = merge(agent.messages[at:])
+        check_messages(agent.messages[at:], waits=bool(turn.waiting))
         # Without the system prompt: each turn uses the SYSTEM_PROMPT of the current code.
         snapshot = agent.take_snapshot(preset="session", exclude=["messages"]).to_dict()
         snapshot["data"]["messages"] = agent.messages  # without the SDK's copy of each
-        added = agent.messages[session.start["at"] :]
+        added = agent.messages[at:]
         return await session.commit(turn, snapshot, partial(runtime.committed, turn, added))
 
 
@@ -75,6 +79,7 @@ def _stage(runtime: Runtime, turn: Turn, data: dict[str, Any]) -> Agent:
     )
     agent.hooks.add_callback(AfterToolCallEvent, _log_tool_failure)  # else the SDK infers it
     agent.add_middleware(ExecuteToolStage, _contain)
+    Repairs(agent, runtime.settings.max_reply_bytes)
     decode(data)
     # Without the SDK's copy of each message.
     agent.load_snapshot(Snapshot("agent", "1.0", data | {"messages": []}, {}))
@@ -96,7 +101,7 @@ async def _stream(runtime: Runtime, agent: Agent, turn: Turn) -> None:
                 if text := event.get("data"):
                     turn.texts.append(well_formed(text))
                     await turn.emit(turn.texts[-1])
-                for use in tools_of(event.get("message", {"content": []})["content"]):
+                for use in tools_of(event.get("message", {"content": []})):
                     await turn.emit(use)
                 if {"messageStart", "messageStop"} & event.get("event", {}).keys():
                     is_whole = "messageStop" in event["event"]
@@ -109,9 +114,9 @@ async def _stream(runtime: Runtime, agent: Agent, turn: Turn) -> None:
                 raise limit from None
         raise AgentError("model_failed", detail=describe(error)) from error
     if result is not None and result.stop_reason == "interrupt":
-        ids = "".join(interrupt.id for interrupt in result.interrupts)  # with those of the calls
-        uses = tools_of(agent.messages[-1]["content"])
-        turn.waiting = [u for u in uses if isinstance(u, ToolCall) and f":{u.id}:" in ids]
+        ids = {call_of(interrupt.id) for interrupt in result.interrupts}
+        uses = tools_of(agent.messages[-1])
+        turn.waiting = [use for use in uses if isinstance(use, ToolCall) and use.id in ids]
         if turn.waiting:
             return
     if result is None or not is_whole:
@@ -129,14 +134,20 @@ def describe_tools(tools: list[Any]) -> list[tuple[str, str]]:
     return [(tool.tool_name, tool.tool_spec["description"]) for tool in tools]
 
 
-def tools_of(content: list[Any]) -> Iterator[ToolCall | ToolResult]:
+def tools_of(message: Any) -> Iterator[ToolCall | ToolResult]:
     """Yield the calls of tools, or their results, that a message has."""
-    for block in content:
-        if call := block.get("toolUse"):
-            yield ToolCall(call["toolUseId"], call["name"], call["input"])
-        if done := block.get("toolResult"):
-            text = "\n".join(map(_text_of, done["content"]))
-            yield ToolResult(done["toolUseId"], text, done["status"] == "error")
+    for block in message["content"]:
+        yield from tools_in(block, message)
+
+
+def tools_in(block: Any, message: Any) -> Iterator[ToolCall | ToolResult]:
+    """Yield the call or the result that a block of a message is; none of a text."""
+    if call := block.get("toolUse"):
+        id = call["toolUseId"]
+        yield ToolCall(id, call["name"], refused(message).get(id, call["input"]))
+    if done := block.get("toolResult"):
+        text = "\n".join(map(_text_of, done["content"]))
+        yield ToolResult(done["toolUseId"], text, done["status"] == "error")
 
 
 def _text_of(part: dict[str, Any]) -> str:

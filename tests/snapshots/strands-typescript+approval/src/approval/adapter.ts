@@ -4,17 +4,18 @@ import { AfterToolCallEvent, InterruptResponseContent } from '@strands-agents/sd
 import { type LocalAgent, type Plugin, TextBlock, ToolResultBlock } from '@strands-agents/sdk'
 
 import type { Options } from '../capability.ts'
+import { type Interrupted, interruptsOf } from '../turn.ts'
 import type { Waiting } from './session.ts'
 
 type Reasons = ReadonlyMap<string, string | null>
 
-/** Return what a paused agent is given to go on: an interrupt's id has that of its call. */
+/** Return what a paused agent is given to go on. */
 export function answers({ other }: Waiting, reasons: Reasons): InterruptResponseContent[] {
-  const { interrupts } = other as { interrupts: { interrupts: object } }
-  return Object.keys(interrupts.interrupts).flatMap((interruptId) => {
-    const answered = [...reasons].find(([id]) => interruptId.includes(`:${id}:`))
-    const response = answered?.[1] === null ? 'yes' : 'no'
-    return answered ? [new InterruptResponseContent({ interruptId, response })] : []
+  const { interrupts } = other as { interrupts: Interrupted }
+  return [...reasons].flatMap(([id, reason]) => {
+    const response = reason === null ? 'yes' : 'no'
+    const ids = interruptsOf(interrupts, id)
+    return ids.map((interruptId) => new InterruptResponseContent({ interruptId, response }))
   })
 }
 

@@ -2,12 +2,14 @@
 
 import { Capability, type Options, type Read } from '../capability.ts'
 import { AgentError, isBlank, type Turn } from '../contract.ts'
+import { visible } from '../log.ts'
 import type { Result } from '../server.ts'
 import type { LastTurn } from '../sessions.ts'
 import * as adapter from './adapter.ts'
 import { Answers, type Kept, WaitingSession } from './session.ts'
 
 const NO_REASON = 'no reason given'
+const SHORT = 200 // characters of arguments that are in one line with the question
 const FORM = 'Send {"approve": ["id", ...], "deny": [{"id": "...", "reason": "..."}, ...]}.'
 
 /** Lets turns wait for a person, and go on in any process that has the session. */
@@ -39,7 +41,7 @@ export class Approval extends Capability {
     if (dropped) console.log('The turn that waited was dropped.')
     const reasons = new Map<string, string | null>()
     for (const { id, tool, input } of waiting) {
-      const answer = await read(`Run ${tool} ${JSON.stringify(input)}? [y/N/reason] `)
+      const answer = await read(questionOf(tool, input))
       if (answer === null) return undefined // the conversation ends: the turn goes on waiting
       const reason = /^\s*no?\s*$/i.test(answer) || isBlank(answer) ? NO_REASON : answer
       reasons.set(id, /^\s*y(es)?\s*$/i.test(answer) ? null : reason)
@@ -53,6 +55,17 @@ export class Approval extends Capability {
   override prepare(turn: Turn, options: Options): void {
     if (turn instanceof Answers) adapter.prepare(turn.reasons, options)
   }
+}
+
+/** Return the question whether a call may run; no argument can look like a line of it. */
+function questionOf(tool: string, input: unknown): string {
+  const name = visible(tool)
+  const shown = visible(JSON.stringify(input))
+  const { length } = [...shown]
+  if (length <= SHORT) return `Run ${name} ${shown}? [y/N/reason] `
+  // The end of a long text could be made up as a question, so the tool is named again.
+  const size = length.toLocaleString('en-US')
+  return `Run ${name} ${shown}\nRun ${name} with these ${size} characters? [y/N/reason] `
 }
 
 function readDenial(denial: unknown): [string, string] {

@@ -117,6 +117,10 @@ export class WaitingSession extends Session {
   override async commit(turn: Turn, taken: Taken, saved: () => void): Promise<LastTurn> {
     const { number, key, prompt, reply } = turn
     if (turn.waiting.length === 0) return super.commit(turn, taken, saved)
+    if (new Set(turn.waiting.map(({ id }) => id)).size < turn.waiting.length) {
+      // One answer would be to both of them.
+      throw new AgentError('model_failed', '', 'two tool calls that wait have the same id')
+    }
     const { messages, ...other } = taken.data
     const mark = randomUUID().slice(0, 8)
     const settings = this.sessions.settings as CoreSettings & SettingsOf<typeof APPROVAL_SETTINGS>

@@ -8,10 +8,11 @@ import type { Said } from './summary.ts'
 /** Yield what stored messages say. */
 export function* read(messages: unknown[]): Generator<Said> {
   for (const stored of messages as MessageData[]) {
-    const { role, content } = Message.fromJSON(stored)
+    const { role, content, metadata } = Message.fromJSON(stored)
     for (const block of content) {
       if (block.type === 'textBlock') yield [role, block.text]
-      for (const chunk of toolsOf({ content: [block] })) yield [role, chunk]
+      const part = { content: [block], ...(metadata && { metadata }) }
+      for (const chunk of toolsOf(part)) yield [role, chunk]
     }
   }
 }

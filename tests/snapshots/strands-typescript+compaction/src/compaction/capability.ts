@@ -5,13 +5,13 @@ import { createHash } from 'node:crypto'
 import { LRUCache } from 'lru-cache'
 
 import { ask } from '../ask.ts'
-import { Capability } from '../capability.ts'
+import { Capability, findSessionClass } from '../capability.ts'
 import { isBlank, type Turn } from '../contract.ts'
 import { withinTime } from '../deadline.ts'
 import { diagnostic, type Finding } from '../findings.ts'
 import { describe, log } from '../log.ts'
 import type { Runtime } from '../runtime.ts'
-import { serialize, Session } from '../sessions.ts'
+import { serialize, type Session } from '../sessions.ts'
 import type { CoreSettings, SettingsOf } from '../settings.ts'
 import * as adapter from './adapter.ts'
 import { compacted } from './session.ts'
@@ -26,7 +26,7 @@ class NoSummaryError extends Error {}
 
 /** Summarizes the messages that are cut from a full history; if it fails, they are just cut. */
 export class Compaction extends Capability<Settings> {
-  readonly #before: readonly Capability[]
+  readonly #sessionClass: typeof Session
   /** By session, so that the next try of a turn that fails does not pay again. */
   readonly #summaries = new LRUCache<string, { digest: string; text: string }>({ max: 64 })
   /** The client of the model; the offline summary needs none. */
@@ -34,7 +34,7 @@ export class Compaction extends Capability<Settings> {
 
   constructor(settings: Settings, before: readonly Capability[]) {
     super(settings, before)
-    this.#before = before
+    this.#sessionClass = compacted(findSessionClass(before), this.compact.bind(this))
   }
 
   /** The model that summarizes. */
@@ -71,8 +71,7 @@ export class Compaction extends Capability<Settings> {
 
   /** Return a class that also does what those of the capabilities before this one do. */
   override sessionClass(): typeof Session {
-    const classes = this.#before.flatMap((capability) => capability.sessionClass?.() ?? [])
-    return compacted(classes.at(-1) ?? Session, this.compact.bind(this))
+    return this.#sessionClass
   }
 
   /** Return the messages of a summary; if there is none, those of the earlier one. */

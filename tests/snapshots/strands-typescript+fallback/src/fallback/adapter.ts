@@ -1,33 +1,26 @@
 // Two models as one model of Strands. Its ModelRouter replaces a model also after a part of the
 // reply, which the caller would see twice.
 
-import { type BaseModelConfig, type Message, Model } from '@strands-agents/sdk'
-import type { ModelStreamEvent, StreamOptions } from '@strands-agents/sdk'
+import type { Message, Model, ModelStreamEvent, StreamOptions } from '@strands-agents/sdk'
 
 import type { Options } from '../capability.ts'
+import { CheckedModel } from '../messages.ts'
 import type { Second } from './second.ts'
 
 /** The second model answers a call that the first one fails before its first event. */
-class FallbackModel extends Model {
-  readonly #first: Model
+class FallbackModel extends CheckedModel {
   readonly #second: Second
 
   constructor(first: Model, second: Second) {
-    super()
-    this.#first = first
+    super(first)
     this.#second = second
   }
 
-  updateConfig(config: BaseModelConfig): void {
-    this.#first.updateConfig(config)
-  }
-
-  getConfig(): BaseModelConfig {
-    return this.#first.getConfig()
-  }
-
-  async *stream(messages: Message[], options?: StreamOptions): AsyncIterable<ModelStreamEvent> {
-    const events = this.#first.stream(messages, options)[Symbol.asyncIterator]()
+  override async *stream(
+    messages: Message[],
+    options?: StreamOptions,
+  ): AsyncGenerator<ModelStreamEvent> {
+    const events = super.stream(messages, options)
     const begun = this.#second.inTime(() => events.next())
     const model = await begun.then(
       () => null,
@@ -37,11 +30,12 @@ class FallbackModel extends Model {
       try {
         for (let next = await begun; !next.done; next = await events.next()) yield next.value
       } finally {
-        await events.return?.()
+        await events.return(undefined)
       }
       return
     }
-    for await (const event of model.stream(messages, options)) {
+    // Each of the two sees its own reasoning only.
+    for await (const event of new CheckedModel(model).stream(messages, options)) {
       this.#second.answers()
       yield event
     }

@@ -1,7 +1,7 @@
 // The page: the sessions that this browser began, and the turns of the one that is selected.
 
 import { element } from './markdown.js'
-import { Reply } from './reply.js'
+import { parse, Reply } from './reply.js'
 
 const PREFIX = 'X-Amzn-Bedrock-AgentCore-Runtime-'
 const SESSIONS = `${document.title}: sessions`
@@ -193,7 +193,8 @@ class Conversation {
   }
 
   async readTurns(options) {
-    return (await call(this.session, `api/chat?id=${this.session.id}`, options)).json()
+    const response = await call(this.session, `api/chat?id=${this.session.id}`, options)
+    return parse(await response.text())
   }
 
   show(messages) {
@@ -478,7 +479,8 @@ function textOf(parts) {
 /** Call the server as the session's actor and return its answer; throw Failure for an error. */
 async function call(session, path, options = {}) {
   const token = read('sessionStorage', TOKEN)
-  const headers = { 'Content-Type': 'application/json', ...options.headers, ...authorization() }
+  const always = { 'Content-Type': 'application/json', Prefer: 'exact-numbers' }
+  const headers = { ...always, ...options.headers, ...authorization() }
   if (session.actor) headers[`${PREFIX}Custom-Actor-Id`] = session.actor
   const response = await fetch(path, { ...options, headers })
   if (response.ok) return response
@@ -528,7 +530,7 @@ async function* readEvents(response) {
     rest = events.pop()
     for (const event of events) {
       const data = event.replace(/^data: /, '')
-      if (data !== event && data !== '[DONE]') yield JSON.parse(data)
+      if (data !== event && data !== '[DONE]') yield parse(data)
     }
   }
 }

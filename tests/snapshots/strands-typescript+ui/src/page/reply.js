@@ -2,6 +2,33 @@
 
 import { copyButton, element, showMarkdown } from './markdown.js'
 
+const MARK = Array.from(crypto.getRandomValues(new Uint32Array(4))).join('-') // unknown to others
+const MARKED = new RegExp(`"${MARK} ([^"]*)"`, 'g')
+const TOKEN = /"[^"\\]*(?:\\.[^"\\]*)*"|-?\d[\d.eE+-]*/g // of JSON: a string or a number
+const STRING = /("[^"\\]*(?:\\.[^"\\]*)*")/
+// Characters that are invisible or reorder others; Braille has a blank that is a symbol.
+const INVISIBLE = /(?![ \n])[\p{C}\p{Z}\p{Default_Ignorable_Code_Point}\u2800]/gu
+
+/** Parse JSON; numbers that JavaScript writes otherwise, such as large ones, are kept for `write`. */
+export function parse(json) {
+  const keep = (token) => {
+    const isSame = token.startsWith('"') || String(Number(token)) === token
+    return isSame ? token : `"${MARK} ${token}"`
+  }
+  return JSON.parse(json.replace(TOKEN, keep))
+}
+
+/** Return the JSON of a parsed value, with its numbers as they came. */
+function write(value, indent) {
+  return JSON.stringify(value, null, indent)?.replace(MARKED, '$1') ?? ''
+}
+
+/** Return a text with JSON escapes for the characters that would be invisible or reorder others. */
+function visible(text) {
+  const escape = (unit) => `\\u${unit.charCodeAt(0).toString(16).padStart(4, '0')}`
+  return text.replace(INVISIBLE, (character) => character.split('').map(escape).join(''))
+}
+
 /** The reply of one turn: texts, calls of tools, and recalled memories. */
 export class Reply {
   constructor(log) {
@@ -29,10 +56,12 @@ export class Reply {
       this.timer ??= setTimeout(() => this.draw(), 16 + 4 * this.drawing)
     } else if (event.type === 'tool-input-available') {
       const state = element('span', 'state', 'running')
-      const { toolName } = event
+      const toolName = visible(event.toolName)
       const summary = element('summary', '', element('code', '', toolName), state)
       const node = this.add(element('details', 'tool', summary))
-      node.append(...labelled('Input', event.input))
+      const { input } = event
+      // A text is what a model sent in place of arguments.
+      node.append(...labelled('Input', typeof input === 'string' ? visible(input) : input))
       this.shown.set(id, { node, state, toolName, began: performance.now() })
     } else if (event.type === 'tool-approval-request') {
       this.asked.set(id, null)
@@ -168,10 +197,15 @@ function duration(milliseconds) {
   return `${Math.ceil(milliseconds)} ms`
 }
 
+/** Return the nodes of a value in JSON; each string is apart, as Arabic would reorder the others. */
+function nodesOf(value) {
+  const flat = write(value)
+  const text = visible(flat.length > 80 ? write(value, 2) : flat)
+  return text.split(STRING).map((part, at) => (at % 2 ? element('bdi', '', part) : part))
+}
+
 function labelled(label, value) {
-  const flat = JSON.stringify(value) ?? ''
-  const text = flat.length > 80 ? JSON.stringify(value, null, 2) : flat
-  const content = element('pre', '', typeof value === 'string' ? value : text)
+  const content = element('pre', '', ...(typeof value === 'string' ? [value] : nodesOf(value)))
   // Long content must scroll by keyboard, too.
   Object.assign(content, { tabIndex: 0, role: 'group', ariaLabel: label })
   return [element('span', 'label', label), content]

@@ -1,12 +1,11 @@
 """Reads stored messages of the AI SDK for a page."""
 
-import json
 from typing import Any
 
 import ai
 
-from .contract import Chunk, ToolCall
-from .turn import as_tool_result
+from .contract import Chunk
+from .turn import as_tool_call, as_tool_result
 
 
 def read_turns(messages: list[Any]) -> list[tuple[str, list[Chunk]]]:
@@ -25,14 +24,7 @@ def _chunks(part: ai.messages.Part) -> list[Chunk]:
     if isinstance(part, ai.messages.TextPart):
         return [part.text]
     if isinstance(part, ai.messages.ToolCallPart):
-        return [ToolCall(part.tool_call_id, part.tool_name, _read(part.tool_args))]
+        return [as_tool_call(part)]
     if isinstance(part, ai.messages.ToolResultPart):
         return [as_tool_result(part)]
     return []
-
-
-def _read(arguments: str) -> Any:
-    try:
-        return json.loads(arguments)
-    except ValueError:  # stored as the model sent them
-        return arguments

@@ -3,6 +3,7 @@
 import json
 import re
 from asyncio import wrap_future
+from base64 import b64decode, b64encode
 from collections.abc import AsyncGenerator, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -13,6 +14,8 @@ from ai import events, messages
 from ai.providers import history_utils
 from ai.types.usage import Usage
 from urllib3 import HTTPResponse
+
+from .messages import mark, shown_to
 
 REASONS = {
     "end_turn": "stop",
@@ -26,7 +29,7 @@ REASONS = {
 
 
 class BedrockProvider(ai.Provider[Any]):
-    """Texts and tools, over a boto3 client for `bedrock-runtime`; reasoning is left out."""
+    """Texts, tools and reasoning, over a boto3 client for `bedrock-runtime`."""
 
     provider_class_id: Literal["bedrock"] = "bedrock"
     name: str = "bedrock"
@@ -46,7 +49,8 @@ class BedrockProvider(ai.Provider[Any]):
         tools: Sequence[ai.tools.Tool] | None = None,
         **_: Any,
     ) -> AsyncGenerator[events.Event]:
-        request = _request(model.id, history_utils.repair(messages), tools or [])
+        shown = history_utils.repair(shown_to(model, messages))
+        request = _request(model.id, shown, tools or [])
         request |= self._guardrail
         if self._caches and re.search("claude|anthropic", model.id):  # others refuse cache points
             _add_cache_points(request)
@@ -55,18 +59,19 @@ class BedrockProvider(ai.Provider[Any]):
         try:
             response = await wrap_future(opening)
             body: HTTPResponse = response["body"]
-            chunks, calls = iter(response["stream"]), dict[int, str]()
+            chunks, blocks = iter(response["stream"]), Blocks()
             yield events.StreamStart()
             try:
                 reason, usage = None, None
                 while chunk := await wrap_future(thread.submit(next, chunks, None)):
-                    for event in _events(chunk, calls):
+                    for event in blocks.read(chunk):
                         yield event
                     reason = chunk.get("messageStop", {}).get("stopReason", reason)
                     usage = chunk.get("metadata", {}).get("usage", usage)
                 if reason:
                     known = REASONS.get(reason, "other")
-                    yield events.StreamEnd(finish_reason=known, usage=_usage(usage or {}))
+                    end = events.StreamEnd(finish_reason=known, usage=_usage(usage or {}))
+                    yield mark(end, model)
             finally:
                 with suppress(OSError, RuntimeError, ValueError):  # the response has ended already
                     body.shutdown()  # ends a running read
@@ -113,6 +118,8 @@ def _add_cache_points(request: dict[str, Any]) -> None:
 def _block(part: Any) -> dict[str, Any] | None:
     if part.kind == "text":
         return {"text": part.text}
+    if part.kind == "reasoning":
+        return _reasoning(part)
     if part.kind == "tool_call":
         arguments = json.loads(part.tool_args or "{}")
         call = {"toolUseId": part.tool_call_id, "name": part.tool_name, "input": arguments}
@@ -125,24 +132,67 @@ def _block(part: Any) -> dict[str, Any] | None:
     return None
 
 
-def _events(chunk: dict[str, Any], calls: dict[int, str]) -> Iterator[events.Event]:
-    """Yield the events of a chunk; `calls` has the ids of tool calls by block, "" for a text."""
-    [(kind, value)] = chunk.items()
-    index = value.get("contentBlockIndex", 0)
-    if kind == "contentBlockStart" and (tool := value["start"].get("toolUse")):
-        calls[index] = tool["toolUseId"]
-        yield events.ToolStart(tool_call_id=calls[index], tool_name=tool["name"])
-    elif kind == "contentBlockDelta" and "toolUse" in value["delta"]:
-        text = value["delta"]["toolUse"]["input"]
-        yield events.ToolDelta(tool_call_id=calls[index], chunk=text)
-    elif kind == "contentBlockDelta" and "text" in value["delta"]:
-        if index not in calls:
-            calls[index] = ""
-            yield events.TextStart(block_id=str(index))
-        yield events.TextDelta(block_id=str(index), chunk=value["delta"]["text"])
-    elif kind == "contentBlockStop" and calls.get(index):
-        done = messages.DUMMY_TOOL_CALL
-        yield events.ToolEnd(tool_call_id=calls[index], tool_call=done)
+def _reasoning(part: ai.messages.ReasoningPart) -> dict[str, Any] | None:
+    """Return the reasoning that a model wants back: it is signed or encrypted."""
+    known = (part.provider_metadata or {}).get("bedrock", {})
+    if redacted := known.get("redacted"):
+        return {"reasoningContent": {"redactedContent": b64decode(redacted)}}
+    if signature := known.get("signature"):
+        text = {"text": part.text, "signature": signature}
+        return {"reasoningContent": {"reasoningText": text}}
+    return None
+
+
+class Blocks:
+    """The content blocks of one answer."""
+
+    def __init__(self) -> None:
+        self._calls: dict[int, str] = {}  # ids
+        self._texts: set[int] = set()
+        self._reasoning: dict[int, dict[str, str]] = {}  # signature, or redacted content
+
+    def read(self, chunk: dict[str, Any]) -> Iterator[events.Event]:
+        """Yield the events of a chunk."""
+        [(kind, value)] = chunk.items()
+        index = value.get("contentBlockIndex", 0)
+        tool = value.get("start", {}).get("toolUse")
+        if kind == "contentBlockStart" and tool and tool.get("type") != "server_tool_use":
+            id = tool.get("toolUseId", "")
+            if not id or id in self._calls.values():
+                id = f"{id}.{index}"  # tells the calls apart; `repair` renames it
+            self._calls[index] = id
+            yield events.ToolStart(tool_call_id=id, tool_name=tool.get("name", ""))
+        elif kind == "contentBlockDelta":
+            yield from self._delta(index, value.get("delta", {}))
+        elif kind == "contentBlockStop" and index in self._calls:
+            done = messages.DUMMY_TOOL_CALL
+            yield events.ToolEnd(tool_call_id=self._calls[index], tool_call=done)
+        elif kind == "contentBlockStop" and index in self._reasoning:
+            known = self._reasoning[index]
+            metadata = {"bedrock": known} if known else None
+            yield events.ReasoningEnd(block_id=str(index), provider_metadata=metadata)
+
+    def _delta(self, index: int, delta: dict[str, Any]) -> Iterator[events.Event]:
+        if "toolUse" in delta and index in self._calls:
+            text = delta["toolUse"].get("input", "")
+            yield events.ToolDelta(tool_call_id=self._calls[index], chunk=text)
+        elif "text" in delta:
+            if index not in self._texts:
+                self._texts.add(index)
+                yield events.TextStart(block_id=str(index))
+            yield events.TextDelta(block_id=str(index), chunk=delta["text"])
+        elif reasoning := delta.get("reasoningContent"):
+            if index not in self._reasoning:
+                self._reasoning[index] = {}
+                yield events.ReasoningStart(block_id=str(index))
+            known = self._reasoning[index]
+            if signature := reasoning.get("signature"):
+                known["signature"] = known.get("signature", "") + signature
+            if redacted := reasoning.get("redactedContent"):
+                before = b64decode(known.get("redacted", ""))
+                known["redacted"] = b64encode(before + redacted).decode()
+            if text := reasoning.get("text"):
+                yield events.ReasoningDelta(block_id=str(index), chunk=text)
 
 
 def _usage(known: dict[str, int]) -> Usage:

@@ -7,6 +7,8 @@ import ai
 from ai.providers.ai_gateway.protocol import GatewayV4Protocol
 
 from .findings import diagnostic
+from .gateway_calls import GatewayCalls
+from .messages import mark, shown_to
 from .offline_model import OfflineModel
 from .settings import CoreSettings
 
@@ -14,20 +16,31 @@ from .settings import CoreSettings
 CREDENTIALS, ADDRESS = "AI_GATEWAY_API_KEY", "any proxy"
 
 
-class CachingProtocol(GatewayV4Protocol):
+class GatewayProtocol(GatewayV4Protocol):
     """The gateway's protocol, with cache points where a vendor needs them."""
 
-    def stream(self, *args: Any, **kwargs: Any) -> AsyncGenerator[ai.events.Event]:
-        kwargs["params"] = ai.InferenceRequestParams(cache=ai.CacheParams(mode="auto"))
-        return super().stream(*args, **kwargs)
+    caches: bool = True
+
+    async def stream(
+        self, client: Any, model: ai.Model, messages: list[ai.messages.Message], **kwargs: Any
+    ) -> AsyncGenerator[ai.events.Event]:
+        if self.caches:
+            kwargs["params"] = ai.InferenceRequestParams(cache=ai.CacheParams(mode="auto"))
+        shown = shown_to(model, messages)
+        reading: Any = GatewayCalls(client, shown)
+        async for event in super().stream(reading, model, shown, **kwargs):
+            if isinstance(event, ai.events.StreamEnd):
+                for signed in reading.signed():
+                    yield signed
+            yield mark(event, model)
 
 
 def build_model(settings: CoreSettings) -> ai.Model:
     """Return the model of this process."""
     if settings.model == "offline":
         return OfflineModel()
-    caching = CachingProtocol() if settings.prompt_cache else None
-    return ai.Model(id=settings.model, provider=ai.get_provider("gateway", protocol=caching))
+    protocol = GatewayProtocol(caches=settings.prompt_cache > 0)
+    return ai.Model(id=settings.model, provider=ai.get_provider("gateway", protocol=protocol))
 
 
 def check_model(settings: CoreSettings, connect: bool = False) -> list[dict[str, Any]]:

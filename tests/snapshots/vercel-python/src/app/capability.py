@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
+from itertools import pairwise
 from typing import Any, Self
 
 from starlette.types import ASGIApp
@@ -82,7 +83,10 @@ class Capability:
         return None
 
     def session_class(self) -> type[Session]:
-        """Return the class of sessions; the last capability that overrides this decides."""
+        """Return the class of sessions; the last capability that overrides this decides.
+
+        Derive it from `find_session_class(before)`, and return the same class each time.
+        """
         return Session
 
     def read(self, body: dict[str, Any], session_id: str) -> Turn | None:
@@ -124,11 +128,29 @@ class Capability:
 
 def check_all(capabilities: Iterable[Capability]) -> list[Finding]:
     """Return the findings of all capabilities, without using the network."""
-    findings: list[Finding] = []
+    findings, capabilities = list[Finding](), list(capabilities)
     for capability in capabilities:
         with _failures_in(findings, f"{type(capability).__name__}.check"):
             findings += capability.check()
+    for earlier, capability in pairwise(_with_session_class(capabilities)):
+        name, other = type(capability).__name__, type(earlier).__name__
+        with _failures_in(findings, f"{name}.session_class"):
+            if not issubclass(capability.session_class(), earlier.session_class()):
+                what = f"The session class of {name} does not extend that of {other}, "
+                what += f"so {other} would not work: derive it from that class."
+                findings.append(diagnostic("CAPABILITY", what))
     return findings
+
+
+def find_session_class(capabilities: Iterable[Capability]) -> type[Session]:
+    """Return the class of sessions on which these capabilities decide."""
+    classes = [capability.session_class() for capability in _with_session_class(capabilities)]
+    return classes[-1] if classes else Session
+
+
+def _with_session_class(capabilities: Iterable[Capability]) -> list[Capability]:
+    default = Capability.session_class
+    return [one for one in capabilities if type(one).session_class is not default]
 
 
 async def ping_all(capabilities: Iterable[Capability]) -> list[Finding]:

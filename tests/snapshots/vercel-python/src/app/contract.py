@@ -22,6 +22,11 @@ BLANK = "[\t-\r \x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000\ufeff]
 
 # Control characters except tab and line feed: they could move the cursor or retitle the window.
 CONTROL = "[\x00-\x08\x0b-\x1f\x7f-\x9f]"
+# Invisible letters, marks and symbols, which `str.isprintable` takes for visible.
+INVISIBLE = (
+    "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0"
+    "\U000e0100-\U000e01ef]"
+)
 
 # By type: the HTTP status and the message. Callers see only this message.
 ERRORS = {
@@ -180,6 +185,22 @@ def is_blank(text: str) -> bool:
 def well_formed(text: str) -> str:
     """Return the text with surrogate pairs joined, and each lone surrogate as U+FFFD."""
     return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+
+
+def visible(text: str) -> str:
+    """Return the text with JSON escapes for characters that are invisible or reorder others.
+
+    These are control and format characters, such as U+202E, and all spaces except U+0020. Apply it
+    to JSON: the result is JSON of the same value.
+    """
+    return "".join(map(_visible, text))
+
+
+def _visible(character: str) -> str:
+    if character.isprintable() and not re.match(INVISIBLE, character):
+        return character
+    units = character.encode("utf-16-be", "surrogatepass").hex()
+    return re.sub("(....)", r"\\u\1", units)
 
 
 def check_prompt(value: Any, max_chars: int) -> str:

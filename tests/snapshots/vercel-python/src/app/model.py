@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack
 from types import SimpleNamespace
 from typing import Any
@@ -10,9 +10,11 @@ from typing import Any
 import ai
 from ai.providers.openai import OpenAIChatCompletionsProtocol
 
+from .chat_extras import Extras, give_back, images_after_results
+from .chat_stream import event_hooks
 from .findings import diagnostic
+from .messages import mark, shown_to
 from .offline_model import OfflineModel
-from .provider import event_hooks
 from .settings import CoreSettings, is_plain_http
 
 # Settings to check when the provider refuses a call, and when it cannot be reached.
@@ -23,38 +25,23 @@ class ChatProtocol(OpenAIChatCompletionsProtocol):
     """OpenAI's Chat Completions, as OpenAI, Ollama, vLLM and others serve them."""
 
     async def stream(
-        self, client: Any, *args: Any, **kwargs: Any
+        self, client: Any, model: ai.Model, messages: list[ai.messages.Message], **kwargs: Any
     ) -> AsyncGenerator[ai.events.Event]:
+        messages, extras = shown_to(model, messages), Extras()
         # The base class does not close a stream that is not read to its end.
         async with AsyncExitStack() as stack:
 
             async def create(**request: Any) -> Any:
+                give_back(messages, request["messages"])
+                request["messages"] = images_after_results(request["messages"])
                 response = await client.chat.completions.create(**request)
-                return _with_arguments(await stack.enter_async_context(response))
+                return extras.taken_from(await stack.enter_async_context(response))
 
             closing: Any = SimpleNamespace(
                 chat=SimpleNamespace(completions=SimpleNamespace(create=create))
             )
-            async for event in super().stream(closing, *args, **kwargs):
-                yield event
-
-
-async def _with_arguments(chunks: AsyncIterator[Any]) -> AsyncGenerator[Any]:
-    """Give `{}` to each call whose arguments are empty: the base class would drop it."""
-    empty, given = dict[int, Any](), set[int]()
-    async for chunk in chunks:
-        for choice in chunk.choices[:1]:
-            for call in choice.delta.tool_calls or []:
-                if call.function and call.function.arguments:
-                    given.add(call.index)
-                elif call.function:
-                    empty.setdefault(call.index, call)
-            if choice.finish_reason:
-                late = [call for index, call in empty.items() if index not in given]
-                for call in late:
-                    call.function.arguments = "{}"
-                choice.delta.tool_calls = [*(choice.delta.tool_calls or []), *late]
-        yield chunk
+            async for event in super().stream(closing, model, messages, **kwargs):
+                yield mark(extras.added_to(event), model)
 
 
 def build_model(settings: CoreSettings) -> ai.Model:

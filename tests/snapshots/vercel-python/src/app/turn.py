@@ -7,20 +7,29 @@ from collections.abc import AsyncGenerator
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any
-from uuid import uuid4
 
 import ai
 from pydantic import TypeAdapter
 
 from .agent import SYSTEM_PROMPT
-from .contract import ERRORS, AgentError, ToolCall, ToolResult, Turn, is_blank, well_formed
+from .contract import ERRORS, AgentError, ToolCall, ToolResult, Turn, well_formed
 from .log import describe
+from .messages import (
+    CallPart,
+    Message,
+    ResultPart,
+    check_messages,
+    input_of,
+    invented_name,
+    mend_stored,
+    refusal,
+    repair,
+    well_formed_value,
+)
 from .runtime import Runtime
 from .sessions import LastTurn
 
 log = logging.getLogger(__name__)
-Message = ai.messages.Message
-CallPart = ai.messages.ToolCallPart
 MESSAGES = TypeAdapter(list[Message])
 
 
@@ -42,16 +51,16 @@ async def take_turn(runtime: Runtime, turn: Turn) -> LastTurn:
         try:
             async with asyncio.timeout(runtime.settings.turn_timeout_seconds) as limit:
                 staged, start = session.data["messages"], session.start["at"]
-                messages = MESSAGES.validate_python(staged)
-                added = (await _stream(runtime, turn, messages))[start:]
+                stored = MESSAGES.validate_python(staged)
+                # The calls of a turn that goes on keep the ids by which they are answered.
+                messages = [*mend_stored(stored[:start]), *stored[start:]]
+                messages = await _stream(runtime, turn, messages)
         except TimeoutError:
             if not limit.expired():
                 raise
             raise AgentError("turn_timeout") from None
-        if not turn.waiting:
-            # Reasoning may refer to state that the provider keeps, and only its own turn needs it.
-            for message in added:
-                message.parts = [part for part in message.parts if part.kind != "reasoning"]
+        check_messages(messages, start, waits=bool(turn.waiting))
+        added = messages[start:]
         snapshot = _snapshot([*staged[:start], *map(_dump, added)])
         return await session.commit(turn, snapshot, partial(runtime.committed, turn, added))
 
@@ -113,10 +122,12 @@ class TurnAgent(ai.Agent):
                     yield event
                     if isinstance(event, ai.events.StreamEnd):
                         reason = event.finish_reason
-            calls = _check(stream.message, reason, context.messages)
+            _check(reason)
+            names = {tool.name: tool.require_approval for tool in self.tools}
+            calls = repair(stream.message, context.messages, names.keys())
             context.add(stream.message)
-            gated = {tool.name for tool in self.tools if tool.require_approval}
-            self.turn.waiting = [as_tool_call(call) for call in calls if call.tool_name in gated]
+            gated = [call for call in calls if names.get(call.tool_name) and self.can_run(call)]
+            self.turn.waiting = [*map(as_tool_call, gated)]
             if not calls or not await self.run_tools(context, calls):
                 return
         raise AgentError("reply_incomplete", detail=f"{self.max_steps} steps")
@@ -127,13 +138,22 @@ class TurnAgent(ai.Agent):
             context.add(ai.tool_message(*await asyncio.gather(*map(self.call, calls))))
         return not self.turn.waiting
 
+    def can_run(self, call: CallPart) -> bool:
+        """Whether the call has the name of a tool and arguments that are one JSON object."""
+        return not refusal(call) and not invented_name(call)
+
     async def call(self, call: CallPart) -> ai.events.ToolCallResult:
         """Call a tool; its failure is a result for the model, and the turn continues."""
-        name = call.tool_name
+        name = invented_name(call) or call.tool_name
         await self.turn.emit(as_tool_call(call))
-        ids: Any = {"tool_call_id": call.tool_call_id, "tool_name": name}
+        ids: Any = {"tool_call_id": call.tool_call_id, "tool_name": call.tool_name}
         try:
-            result = await self.resolve(call)()
+            if what := refusal(call):
+                result = ai.tool_result(**ids, result=what, is_error=True)
+            elif invented_name(call):
+                raise KeyError(name)
+            else:
+                result = await self.resolve(call)()
         except (SystemExit, KeyboardInterrupt, GeneratorExit) as error:  # it ends no other turns
             result = ai.tool_result(**ids, result=repr(error), is_error=True, exception=error)
         except KeyError as error:
@@ -141,9 +161,10 @@ class TurnAgent(ai.Agent):
             result = ai.tool_result(**ids, result=what, is_error=True, exception=error)
         if result.exception is not None:  # a name that the model made up is not logged
             log.warning("tool %s: %s", name, describe(result.exception))
-        for part in result.results:
+        parts = [*map(_well_formed_result, result.results)]
+        for part in parts:
             await self.turn.emit(as_tool_result(part))
-        return result
+        return ai.tool_result(*parts)
 
 
 def describe_tools(tools: list[Any]) -> list[tuple[str, str]]:
@@ -153,7 +174,7 @@ def describe_tools(tools: list[Any]) -> list[tuple[str, str]]:
 
 def as_tool_call(call: CallPart) -> ToolCall:
     """Return a call of the SDK as one of the contract."""
-    return ToolCall(call.tool_call_id, call.tool_name, json.loads(call.tool_args))
+    return ToolCall(call.tool_call_id, call.tool_name, input_of(call))
 
 
 def as_tool_result(part: ai.messages.ToolResultPart) -> ToolResult:
@@ -171,24 +192,13 @@ def _text_of(part: ai.messages.TextPart | ai.messages.FilePart) -> str:
     return f"[{part.media_type.partition('/')[0]}]"
 
 
-def _check(message: Message, reason: str | None, history: list[Message]) -> list[CallPart]:
-    """Return the tool calls of a whole message, made acceptable to every provider."""
-    calls = message.tool_calls
+def _well_formed_result(part: ResultPart) -> ResultPart:
+    return part.model_copy(update={"result": well_formed_value(part.result)})
+
+
+def _check(reason: str | None) -> None:
+    """Raise AgentError unless the model has finished its answer."""
     if reason is None or reason == "error":
         raise AgentError("model_failed", detail="the stream was cut")
-    if reason != "stop" and not (calls and reason == "tool_call"):
+    if reason not in {"stop", "tool_call"}:
         raise AgentError(reason if reason in ERRORS else "reply_incomplete", detail=reason)
-    message.parts = [p for p in message.parts if p.kind != "text" or not is_blank(p.text)]
-    if not calls:
-        return []
-    known = {call.tool_call_id for earlier in history for call in earlier.tool_calls}
-    for call in calls:
-        if call.tool_call_id in known:  # as from models that number their calls
-            call.tool_call_id = uuid4().hex[:9]
-        known.add(call.tool_call_id)
-        try:
-            is_object = isinstance(json.loads(call.tool_args), dict)
-        except ValueError:
-            is_object = False
-        call.tool_args = call.tool_args if is_object else "{}"
-    return calls

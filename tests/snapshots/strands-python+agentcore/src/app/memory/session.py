@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 
-from ..capability import Capability
+from ..capability import Capability, find_session_class
 from ..sessions import Session
 from ..settings import CoreSettings
 from .long_term import LongTermMemory
@@ -23,10 +23,10 @@ class RecordedSessions(Capability):
 
     def __init__(self, settings: CoreSettings, before: Sequence[Capability]) -> None:
         super().__init__(settings, before)
-        self._before, self._long_term = before, LongTermMemory.find(before)
+        long_term = LongTermMemory.find(before)
+        flush = staticmethod(lambda id: long_term.recorder.flush(id))
+        bases = (RecordedSession, find_session_class(before))
+        self._session_class = type("Recorded", bases, {"flush": flush})
 
     def session_class(self) -> type[Session]:
-        classes = [capability.session_class() for capability in self._before]
-        base = next((kind for kind in reversed(classes) if kind is not Session), Session)
-        flush = staticmethod(lambda id: self._long_term.recorder.flush(id))
-        return type("Recorded", (RecordedSession, base), {"flush": flush})
+        return self._session_class

@@ -5,14 +5,25 @@ from typing import Any
 
 from strands.hooks import AfterToolCallEvent
 
+from ..contract import AgentError
+from ..messages import call_of
+
+SAME_ID = "Two of the calls have the same id, so an answer cannot name one: send the prompt again."
+
 
 def answers(other: Mapping[str, Any], reasons: Mapping[str, str | None]) -> list[Any]:
-    """Return what a paused agent is given to go on: an interrupt's id has that of its call."""
+    """Return what a paused agent is given to go on. Raises `not_waiting`."""
+    state = other["interrupt_state"]
+    pending = state.get("pending_tool_execution") or {"assistant_message": {"content": []}}
+    blocks = pending["assistant_message"]["content"]
+    ids = [block["toolUse"]["toolUseId"] for block in blocks if "toolUse" in block]
+    if len({*ids}) < len(ids):  # an older version stored it
+        raise AgentError("not_waiting", SAME_ID)
+    given = {interrupt: call_of(interrupt) for interrupt in state["interrupts"]}
     return [
-        {"interruptResponse": {"interruptId": interrupt, "response": "no" if reason else "yes"}}
-        for interrupt in other["interrupt_state"]["interrupts"]
-        for id, reason in reasons.items()
-        if f":{id}:" in interrupt
+        {"interruptResponse": {"interruptId": name, "response": "no" if reasons[id] else "yes"}}
+        for name, id in given.items()
+        if id in reasons
     ]
 
 

@@ -1,20 +1,20 @@
 """Tool calls that wait for a person, as a capability."""
 
 import json
-import re
 from collections.abc import Callable
 from typing import Any, cast
 
 import click
 
 from ..capability import Capability
-from ..contract import CONTROL, AgentError, Turn, is_blank, well_formed
+from ..contract import AgentError, Turn, is_blank, visible, well_formed
 from ..sessions import LastTurn, Session
 from . import adapter
 from .session import Answers, WaitingSession
 from .settings import ApprovalSettings
 
 NO_REASON = "no reason given"
+SHORT = 200  # characters of arguments that are in one line with the question
 FORM = 'Send {"approve": ["id", ...], "deny": [{"id": "...", "reason": "..."}, ...]}.'
 
 
@@ -46,9 +46,7 @@ class Approval(Capability):
             click.echo("The turn that waited was dropped.")
         reasons: dict[str, str | None] = {}
         for call in cast(dict[str, Any], last).get("waiting", []):
-            given = json.dumps(call["input"], ensure_ascii=False, separators=(",", ":"))
-            question = re.sub(CONTROL, "", f"Run {call['tool']} {given}? [y/N/reason] ")
-            answer = read(question)
+            answer = read(_question(call["tool"], call["input"]))
             if answer is None:  # the end of the conversation: the turn goes on waiting
                 return None
             said = answer.strip().lower()
@@ -60,6 +58,16 @@ class Approval(Capability):
     def prepare(self, turn: Turn, options: dict[str, Any]) -> None:
         """Let calls wait, and go on with those that are answered."""
         adapter.prepare(turn.reasons if isinstance(turn, Answers) else {}, options)
+
+
+def _question(tool: str, given: Any) -> str:
+    """Return the question whether a call may run; no argument can look like a line of it."""
+    name = visible(tool)
+    shown = visible(json.dumps(given, ensure_ascii=False, separators=(",", ":")))
+    if len(shown) <= SHORT:
+        return f"Run {name} {shown}? [y/N/reason] "
+    # The end of a long text could be made up as a question, so the tool is named again.
+    return f"Run {name} {shown}\nRun {name} with these {len(shown):,} characters? [y/N/reason] "
 
 
 def _read_denial(denial: Any) -> tuple[Any, str]:

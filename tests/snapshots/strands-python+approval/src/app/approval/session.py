@@ -118,6 +118,9 @@ class WaitingSession(Session):
         """Commit a turn; or keep it beside what is committed, if its tool calls wait."""
         if not turn.waiting:
             return await super().commit(turn, snapshot, saved)
+        if len({call.id for call in turn.waiting}) < len(turn.waiting):
+            # One answer would be to both of them.
+            raise AgentError("model_failed", detail="two tool calls that wait have the same id")
         messages, mark = snapshot["data"]["messages"], uuid4().hex[:8]
         settings = cast(ApprovalSettings, self._sessions.settings)
         waiting = Waiting(

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from ..turn import tools_of
+from ..turn import tools_in
 from .summary import Said
 
 
@@ -13,7 +13,7 @@ def read(messages: Iterable[Any]) -> Iterator[Said]:
         for block in message["content"]:
             if "text" in block:
                 yield message["role"], block["text"]
-            for chunk in tools_of([block]):
+            for chunk in tools_in(block, message):
                 yield message["role"], chunk
 
 

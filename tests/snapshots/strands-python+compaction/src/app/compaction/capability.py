@@ -12,7 +12,7 @@ from typing import Any
 from cachetools import LRUCache
 
 from ..ask import ask
-from ..capability import Capability
+from ..capability import Capability, find_session_class
 from ..contract import Turn, is_blank, well_formed
 from ..findings import Finding, diagnostic
 from ..log import describe
@@ -37,7 +37,8 @@ class Compaction(Capability):
 
     def __init__(self, settings: CompactionSettings, before: Sequence[Capability]) -> None:
         super().__init__(settings, before)
-        self._before = before
+        base = find_session_class(before)
+        self._session_class = type("Compacted", (CompactedSession, base), {"compactor": self})
         # By session, so that the next try of a turn that fails does not pay again.
         self._summaries: LRUCache[str, tuple[bytes, str]] = LRUCache(64)
 
@@ -78,9 +79,7 @@ class Compaction(Capability):
 
     def session_class(self) -> type[Session]:
         """Return a class that also does what those of the capabilities before this one do."""
-        classes = [capability.session_class() for capability in self._before]
-        base = next((kind for kind in reversed(classes) if kind is not Session), Session)
-        return type("Compacted", (CompactedSession, base), {"compactor": self})
+        return self._session_class
 
     async def compact(self, turn: Turn, dropped: list[Any], at: int, turns: int) -> list[Any]:
         """Return the messages of a summary; if there is none, those of the earlier one."""

@@ -1,4 +1,4 @@
-"""Two models as one model of Strands.
+"""The second model of a turn of Strands.
 
 Its ModelRouter replaces a model also after a part of the reply, which the caller would see twice.
 """
@@ -6,39 +6,33 @@ Its ModelRouter replaces a model also after a part of the reply, which the calle
 from collections.abc import AsyncGenerator
 from typing import Any
 
-from strands.models import Model
+from strands import Agent
+from strands.middleware import InvokeModelStage
+from strands.plugins import Plugin
 
 from .second import Second
 
 
-class FallbackModel(Model):
+class Fallback(Plugin):
     """The second model answers a call that the first one fails before its first event."""
 
-    def __init__(self, first: Model, second: Second) -> None:
-        self.first, self.second = first, second
+    name = "fallback"
 
-    @property
-    def config(self) -> Any:
-        """The options of the first model, whose name is in spans."""
-        return self.first.get_config()
+    def __init__(self, second: Second) -> None:
+        super().__init__()
+        self._second = second
 
-    def update_config(self, **model_config: Any) -> None:
-        self.first.update_config(**model_config)
+    def init_agent(self, agent: Agent) -> None:
+        agent.add_middleware(InvokeModelStage, self._call_model)
 
-    def get_config(self) -> Any:
-        return self.first.get_config()
-
-    def structured_output(self, *args: Any, **kwargs: Any) -> AsyncGenerator[Any, None]:
-        return self.first.structured_output(*args, **kwargs)
-
-    def stream(self, *args: Any, **kwargs: Any) -> AsyncGenerator[Any, None]:
+    def _call_model(self, context: Any, run: Any) -> AsyncGenerator[Any, None]:
         def ask(model: Any) -> AsyncGenerator[Any, None]:
-            events: AsyncGenerator[Any, None] = model.stream(*args, **kwargs)
+            events: AsyncGenerator[Any, None] = run(context.replace(model=model))
             return events
 
-        return self.second.stream(ask(self.first), ask)
+        return self._second.stream(ask(context.model), ask)
 
 
-def with_fallback(first: Model, second: Second) -> Model:
-    """Return a model that consists of both."""
-    return FallbackModel(first, second)
+def prepare(second: Second, options: dict[str, Any]) -> None:
+    """Give a turn both models."""
+    options.setdefault("plugins", []).append(Fallback(second))

@@ -52,5 +52,4 @@ class Fallback(Capability):
         """Give the turn both models."""
         if name := self.settings.model_fallback:
             seconds = self.settings.fallback_seconds
-            second = Second(turn, name, lambda: self.model, seconds)
-            options["model"] = adapter.with_fallback(options["model"], second)
+            adapter.prepare(Second(turn, name, lambda: self.model, seconds), options)

@@ -7,7 +7,8 @@ from typing import Any
 
 import ai
 
-from ..turn import CallPart, TurnAgent, as_tool_call
+from ..messages import CallPart
+from ..turn import TurnAgent, as_tool_call
 
 
 def answers(other: Mapping[str, Any], reasons: Mapping[str, str | None]) -> dict[str, Any]:
@@ -48,6 +49,8 @@ class WaitingAgent(TurnAgent):
         return not waiting
 
     def _waits(self, call: CallPart) -> bool:
+        if not self.can_run(call):
+            return False
         with suppress(KeyError, ValueError):  # of what the model is told without asking
             tool = self.resolve(call)
             return tool.kwargs is not None and isinstance(tool, ai.agents.GatedToolCall)

@@ -8,7 +8,7 @@ import ai
 from ai import events
 
 from ..offline_model import Offline
-from ..turn import as_tool_result
+from ..turn import as_tool_call, as_tool_result
 
 
 def names_of(tools: Iterable[Any]) -> set[str]:
@@ -62,8 +62,8 @@ def turns_of(messages: list[Any]) -> list[dict[str, Any]]:
         if message.role == "user":
             turns.append({"prompt": message.text, "calls": [], "reply": ""})
         for use in message.tool_calls if turns else []:
-            given = json.loads(use.tool_args)
-            call = {"tool": use.tool_name, "input": given, "answer": "", "failed": False}
+            given = as_tool_call(use)
+            call = {"tool": given.name, "input": given.input, "answer": "", "failed": False}
             calls[use.tool_call_id] = call
             turns[-1]["calls"].append(call)
         for done in message.tool_results:

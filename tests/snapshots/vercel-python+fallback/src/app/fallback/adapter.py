@@ -35,3 +35,8 @@ class FallbackProvider(ai.Provider[None]):
 def with_fallback(first: ai.Model, second: Second) -> ai.Model:
     """Return a model that consists of both."""
     return ai.Model(id=first.id, provider=FallbackProvider(first, second))
+
+
+def prepare(second: Second, options: dict[str, Any]) -> None:
+    """Give a turn both models."""
+    options["model"] = with_fallback(options["model"], second)

@@ -1,0 +1,75 @@
+"""Tool calls in the gateway's protocol: what the AI SDK leaves out of them, in both directions."""
+
+import json
+from collections.abc import AsyncGenerator, Iterator, Sequence
+from typing import Any
+
+import ai
+
+OWN = "call"  # the key of this module in `provider_metadata`
+
+
+class GatewayCalls:
+    """In place of the gateway's client for one request, with the options of calls.
+
+    Gemini signs its calls there, and wants the signatures back.
+    """
+
+    def __init__(self, client: Any, messages: Sequence[ai.messages.Message]) -> None:
+        self._client, self._messages = client, messages
+        self._metadata: dict[str, Any] = {}  # by id of the call
+        self._redacted: dict[str, Any] = {}  # by id of the block
+        self._empty: set[str] = set()  # calls without arguments so far
+
+    def stream(self, path: str, body: dict[str, Any], **options: Any) -> Any:
+        """Send a request, with what the model sent along with its earlier calls."""
+        calls = [call for message in self._messages for call in message.tool_calls]
+        known = {call.tool_call_id: (call.provider_metadata or {}).get(OWN) for call in calls}
+        for message in body["prompt"]:
+            for part in message["content"] if message["role"] == "assistant" else []:
+                if part["type"] == "tool-call" and (metadata := known.get(part["toolCallId"])):
+                    part["providerOptions"] = metadata
+        return self._client.stream(path, body, **options)
+
+    async def iter_sse(self, response: Any) -> AsyncGenerator[dict[str, Any]]:
+        """Yield the parts of an answer, with what the AI SDK leaves out."""
+        async for part in self._client.iter_sse(response):
+            for mended in self._read(part):
+                yield mended
+
+    def signed(self) -> Iterator[ai.events.Event]:
+        """Yield the ends of calls again, with what their model sent along."""
+        for id, metadata in self._metadata.items():
+            yield ai.events.ToolEnd(
+                tool_call_id=id,
+                tool_call=ai.messages.DUMMY_TOOL_CALL,
+                provider_metadata={OWN: metadata},
+            )
+
+    def _read(self, part: dict[str, Any]) -> Iterator[dict[str, Any]]:
+        kind = part.get("type", "")
+        metadata = part.get("providerMetadata")
+        if kind in {"tool-call", "tool-input-start", "tool-input-delta", "tool-input-end"}:
+            name = "toolCallId" if kind == "tool-call" else "id"
+            id = part[name] = str(part.get(name) or "")
+            part |= {"toolName": str(part.get("toolName") or "")}
+            if metadata:
+                self._metadata[id] = metadata
+            if kind == "tool-input-start":
+                self._empty.add(id)
+            elif kind == "tool-input-delta" and part.get("delta"):
+                self._empty.discard(id)
+            elif kind == "tool-call" and id in self._empty:
+                self._empty.discard(id)
+                given = part.get("input", "")
+                text = given if isinstance(given, str) else json.dumps(given)
+                yield {"type": "tool-input-delta", "id": id, "delta": text}
+        elif kind == "reasoning-start" and metadata:
+            self._redacted[part.get("id", "")] = {
+                vendor: values
+                for vendor, values in metadata.items()
+                if isinstance(values, dict) and "redactedData" in values
+            }
+        elif kind == "reasoning-end" and not metadata:
+            part["providerMetadata"] = self._redacted.get(part.get("id", "")) or None
+        yield part

@@ -1,0 +1,108 @@
+"""What Chat Completions servers add to an answer, and want back with its tool calls.
+
+DeepSeek and Kimi send `reasoning_content`, OpenRouter `reasoning` and `reasoning_details`, and
+Gemini signs a call in `extra_content`. The AI SDK drops the names or the values.
+"""
+
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from typing import Any
+
+import ai
+
+OWN = "chat"  # the key of this module in `provider_metadata`
+FIELDS = ("reasoning", "reasoning_content", "reasoning_details", "extra_content")
+
+
+class Extras:
+    """The further fields of one answer."""
+
+    def __init__(self) -> None:
+        self.of_message: dict[str, Any] = {}
+        self.of_calls: dict[str, Any] = {}  # by id
+
+    async def taken_from(self, chunks: AsyncIterator[Any]) -> AsyncGenerator[Any]:
+        """Yield the chunks without reasoning, and with each call that has no arguments.
+
+        The base class would drop such a call: its arguments become a blank.
+        """
+        ids, empty, filled = dict[int, str](), dict[int, Any](), set[int]()
+        async for chunk in chunks:
+            for choice in chunk.choices[:1]:
+                self._take(choice.delta)
+                for call in choice.delta.tool_calls or []:
+                    id = ids.setdefault(call.index, call.id)
+                    if extra := (call.model_extra or {}).get("extra_content"):
+                        self.of_calls[id] = extra
+                    if call.function and call.function.arguments:
+                        filled.add(call.index)
+                    elif call.function:
+                        empty.setdefault(call.index, call)
+                if choice.finish_reason:
+                    late = [call for index, call in empty.items() if index not in filled]
+                    for call in late:
+                        call.function.arguments = " "
+                    choice.delta.tool_calls = [*(choice.delta.tool_calls or []), *late]
+            yield chunk
+
+    def _take(self, delta: Any) -> None:
+        fields = delta.model_extra or {}
+        for name in FIELDS:
+            value = fields.pop(name, None)
+            before: Any = self.of_message.get(name)
+            goes_on = isinstance(value, str | list) and type(value) is type(before)
+            if value and goes_on:
+                self.of_message[name] = before + value
+            elif value:
+                self.of_message[name] = value
+
+    def added_to(self, event: ai.events.Event) -> ai.events.Event:
+        """Return the event with the fields as metadata of the message or of the call."""
+        fields: Any = None
+        if isinstance(event, ai.events.StreamEnd):
+            fields = self.of_message
+        elif isinstance(event, ai.events.ToolEnd):
+            fields = self.of_calls.get(event.tool_call_id)
+        if not fields:
+            return event
+        metadata = {**(event.provider_metadata or {}), OWN: fields}
+        return event.model_copy(update={"provider_metadata": metadata})
+
+
+def give_back(messages: Sequence[ai.messages.Message], request: Sequence[dict[str, Any]]) -> None:
+    """Add to the messages of a request what their model sent with the calls."""
+    of_message = dict[str, Any]()
+    of_calls = dict[str, Any]()
+    for message in messages:
+        for call in message.tool_calls:
+            of_message[call.tool_call_id] = (message.provider_metadata or {}).get(OWN, {})
+            of_calls[call.tool_call_id] = (call.provider_metadata or {}).get(OWN)
+    for entry in request:
+        if entry["role"] != "assistant":
+            continue
+        entry.pop("reasoning", None)  # of another kind of provider
+        for call in entry.get("tool_calls", []):
+            entry.update(of_message.get(call["id"], {}))
+            if extra := of_calls.get(call["id"]):
+                call["extra_content"] = extra
+
+
+def images_after_results(request: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the messages of a request with the images of tools in messages of the user.
+
+    A tool's message may hold nothing but text.
+    """
+    messages = list[dict[str, Any]]()
+    images = list[dict[str, Any]]()
+    for entry in request:
+        if images and entry["role"] != "tool":
+            messages.append({"role": "user", "content": images})
+            images = []
+        if entry["role"] == "tool" and isinstance(entry["content"], list):
+            texts = [part["text"] for part in entry["content"] if part["type"] == "text"]
+            shown = [part for part in entry["content"] if part["type"] != "text"]
+            images = [*images, *shown]
+            entry["content"] = "\n".join([*texts, *("[image]" for _ in shown)])
+        messages.append(entry)
+    if images:
+        messages.append({"role": "user", "content": images})
+    return messages

@@ -1,0 +1,240 @@
+"""The messages of a turn: what a model may be shown, and what may be stored of its answer.
+
+A call that is not one JSON object never runs. It is stored with the input `{}` and an error
+result, so that every provider accepts the session; `provider_metadata` keeps what came.
+"""
+
+import hashlib
+import json
+import logging
+import re
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from typing import Any
+from uuid import uuid4
+
+import ai
+
+from .contract import AgentError, is_blank, well_formed
+
+log = logging.getLogger(__name__)
+Message = ai.messages.Message
+CallPart = ai.messages.ToolCallPart
+ResultPart = ai.messages.ToolResultPart
+
+ID = "[a-zA-Z0-9_-]{1,40}"  # OpenAI accepts 40 characters
+NAME = "[a-zA-Z0-9_-]{1,64}"
+OWN = "app"  # the key of this module in `provider_metadata`
+REFUSED = (
+    "The arguments of this call are not one JSON object, so the tool did not run."
+    " Send the call again. Received: "
+)
+QUOTED = 200  # characters of the arguments or of the name that are kept
+
+
+def repair(message: Message, history: Sequence[Message], tools: Collection[str]) -> list[CallPart]:
+    """Make a model's whole answer acceptable to every provider, and return its calls.
+
+    Log the calls that `refusal` or `invented_name` keep from running.
+    """
+    calls = message.tool_calls
+    parts = list[Any]()
+    for part in message.parts:
+        if part.kind == "text":
+            part.text = well_formed(part.text)
+            part.provider_metadata = None
+            if not is_blank(part.text):
+                parts.append(part)
+        elif part.kind != "reasoning":
+            parts.append(part)
+        elif calls:  # what follows the results needs it
+            part.text = well_formed(part.text)
+            parts.append(part)
+    message.parts = parts
+    if not calls:
+        message.provider_metadata = None
+    known = {call.tool_call_id for earlier in history for call in earlier.tool_calls}
+    for call in calls:
+        _repair_id(call, known)
+        _repair_name(call)
+        _repair_arguments(call)
+        if refusal(call):
+            name = call.tool_name
+            known_name = (
+                name if name in tools and not invented_name(call) else "that does not exist"
+            )
+            log.warning("tool %s: arguments are not one JSON object", known_name)
+    return calls
+
+
+def refusal(call: CallPart) -> str:
+    """Return the result of a call whose arguments are not one JSON object, or "" for others."""
+    received = _own(call).get("received")
+    return "" if received is None else REFUSED + received
+
+
+def invented_name(call: CallPart) -> str:
+    """Return the name that a call came with if no tool can have it, or "" for others."""
+    return str(_own(call).get("name", ""))
+
+
+def input_of(call: CallPart) -> Any:
+    """Return the arguments of a call, or the text that came in their place."""
+    received = _own(call).get("received")
+    if received is not None:
+        return received
+    try:
+        return json.loads(call.tool_args)
+    except ValueError:  # as an earlier version of this project stored it
+        return call.tool_args
+
+
+def well_formed_value(value: Any) -> Any:
+    """Return JSON with well-formed texts; other values stay unchanged."""
+    if isinstance(value, str):
+        return well_formed(value)
+    if isinstance(value, list):
+        return [well_formed_value(item) for item in value]
+    if isinstance(value, dict):
+        return {well_formed_value(key): well_formed_value(item) for key, item in value.items()}
+    return value
+
+
+def mark(event: ai.events.Event, model: ai.Model) -> ai.events.Event:
+    """Name the model in the event that ends its answer: `shown_to` looks for that."""
+    if not isinstance(event, ai.events.StreamEnd):
+        return event
+    metadata = {**(event.provider_metadata or {}), OWN: {"model": _name_of(model)}}
+    return event.model_copy(update={"provider_metadata": metadata})
+
+
+def shown_to(model: ai.Model, messages: Iterable[Message]) -> list[Message]:
+    """Return messages without the reasoning that other models made."""
+    return [_without_reasoning(message, _name_of(model)) for message in messages]
+
+
+def _without_reasoning(message: Message, model: str) -> Message:
+    if message.role != "assistant" or _own(message).get("model") == model:
+        return message
+    parts = [
+        part.model_copy(update={"provider_metadata": None})
+        for part in message.parts
+        if part.kind in {"text", "tool_call", "file"}
+    ]
+    return message.model_copy(update={"parts": parts, "provider_metadata": None})
+
+
+def mend_stored(messages: Iterable[Message]) -> list[Message]:
+    """Return stored messages with ids and names that every provider accepts.
+
+    Earlier versions of this project stored what a model sent.
+    """
+    return [_mended(message) for message in messages]
+
+
+def _mended(message: Message) -> Message:
+    parts = list[Any]()
+    for part in message.parts:
+        if isinstance(part, CallPart | ResultPart):
+            id, name = part.tool_call_id, part.tool_name
+            if not re.fullmatch(ID, id):
+                id = hashlib.sha256(id.encode(errors="replace")).hexdigest()[:9]
+            part = part.model_copy(update={"tool_call_id": id, "tool_name": _valid_name(name)})
+        parts.append(part)
+    return message.model_copy(update={"parts": parts})
+
+
+def check_messages(messages: Sequence[Message], start: int, *, waits: bool) -> None:
+    """Raise AgentError unless every provider accepts what a turn adds from `start` on.
+
+    With `waits`, the calls of the last message have no results yet.
+    """
+    if what := next(_violations(messages, start, waits=waits), None):
+        raise AgentError("model_failed", detail=what)
+
+
+def _violations(messages: Sequence[Message], start: int, *, waits: bool) -> Iterator[str]:
+    known = {call.tool_call_id for message in messages[:start] for call in message.tool_calls}
+    before, open_calls = "assistant", list[str]()
+    added = messages[start:]
+    for message in added:
+        role = "assistant" if message.role == "assistant" else "user"
+        if role == before:
+            yield f"two messages of the {role} in a row"
+        before = role
+        if not message.parts:
+            yield "an empty message"
+        if any(part.kind == "text" and is_blank(part.text) for part in message.parts):
+            yield "a blank text"
+        if sorted(part.tool_call_id for part in message.tool_results) != sorted(open_calls):
+            yield "calls and results differ"
+        open_calls = [call.tool_call_id for call in message.tool_calls]
+        for id in open_calls:
+            if id in known:
+                yield "two calls with one id"
+            known.add(id)
+        text = json.dumps(_dumped(message), ensure_ascii=False, default=str)
+        if text != well_formed(text):
+            yield "a lone surrogate"
+    if not added or before != "assistant":
+        yield "the last message is not the assistant's"
+    if bool(open_calls) != waits:
+        yield "calls without results"
+
+
+def _dumped(message: Message) -> Any:
+    return message.model_dump(mode="python", include={"parts"}, exclude_none=True)
+
+
+def _repair_id(call: CallPart, known: set[str]) -> None:
+    id = call.tool_call_id
+    while id in known or not re.fullmatch(ID, id):
+        id = uuid4().hex[:9]  # Mistral accepts no other form
+    known.add(id)
+    call.tool_call_id = id
+    call.id = id
+
+
+def _repair_name(call: CallPart) -> None:
+    if not re.fullmatch(NAME, call.tool_name):
+        _note(call, "name", well_formed(call.tool_name)[:QUOTED] or "(no name)")
+        call.tool_name = _valid_name(call.tool_name)
+
+
+def _valid_name(name: str) -> str:
+    return re.sub("[^a-zA-Z0-9_-]", "_", name)[:64] or "_"
+
+
+def _repair_arguments(call: CallPart) -> None:
+    raw = call.tool_args
+    try:
+        value = json.loads("{}" if is_blank(raw) else raw, parse_constant=_no, parse_float=_finite)
+        value = value if isinstance(value, dict) else _no("object")
+    except (ValueError, RecursionError):
+        _note(call, "received", well_formed(raw)[:QUOTED])
+        value = {}
+    fine = well_formed_value(value)
+    if fine != value or is_blank(raw) or refusal(call):
+        call.tool_args = json.dumps(fine, ensure_ascii=False)
+
+
+def _no(constant: str) -> Any:
+    raise ValueError(constant)  # NaN and Infinity are no JSON
+
+
+def _finite(number: str) -> float:
+    value = float(number)
+    return _no(number) if value in {float("inf"), float("-inf")} else value
+
+
+def _own(part: Message | CallPart) -> dict[str, Any]:
+    own = (part.provider_metadata or {}).get(OWN)
+    return own if isinstance(own, dict) else {}
+
+
+def _note(call: CallPart, name: str, value: str) -> None:
+    own = {**_own(call), name: value}
+    call.provider_metadata = {**(call.provider_metadata or {}), OWN: own}
+
+
+def _name_of(model: ai.Model) -> str:
+    return f"{model.provider.name}:{model.id}"

@@ -1,0 +1,99 @@
+// Streams of Messages as servers with this address send them, made those that the client reads.
+
+import { type LanguageModelMiddleware, TypeValidationError } from 'ai'
+
+import type { Part } from './offline_model.ts'
+
+type Event = {
+  type?: string
+  message?: { usage?: object | null }
+  delta?: { type?: string; stop_reason?: string | null }
+  content_block?: { type?: string }
+  usage?: object | null
+}
+
+const STOP = 'event: message_stop\ndata: {"type":"message_stop"}\n\n'
+// What the client must read: a stream in which it cannot is broken.
+const KNOWN = [
+  'message_start message_delta message_stop content_block_stop error',
+  'text thinking redacted_thinking tool_use',
+  'text_delta thinking_delta signature_delta input_json_delta',
+].flatMap((kinds) => kinds.split(' '))
+
+/** Return a `fetch` whose streams have a usage, and an end if they name the reason for it. */
+export function completed(fetch: typeof globalThis.fetch): typeof globalThis.fetch {
+  return async (input, init) => {
+    const response = await fetch(input, init)
+    const isStream = response.headers.get('content-type')?.startsWith('text/event-stream')
+    if (!isStream || !response.body) return response
+    const lines = response.body.pipeThrough(new TextDecoderStream()).pipeThrough(completing())
+    return new Response(lines.pipeThrough(new TextEncoderStream()), response)
+  }
+}
+
+function completing(): TransformStream<string, string> {
+  let rest = ''
+  let isStopped = false
+  let isClosed = false
+  const read = (line: string): string => {
+    const event = eventOf(line)
+    if (event?.type === 'message_stop') isClosed = true
+    if (event?.type === 'message_delta' && event.delta?.stop_reason) isStopped = true
+    return event && addUsage(event) ? `data: ${JSON.stringify(event)}\n` : line
+  }
+  return new TransformStream({
+    transform(text, controller) {
+      const end = text.lastIndexOf('\n') + 1
+      if (end === 0) {
+        rest += text
+        return
+      }
+      const lines = (rest + text.slice(0, end)).split(/(?<=\n)/)
+      rest = text.slice(end)
+      controller.enqueue(lines.map(read).join(''))
+    },
+    flush(controller) {
+      const last = rest && `${read(rest)}\n`
+      controller.enqueue(isStopped && !isClosed ? `${last}\n${STOP}` : last)
+    },
+  })
+}
+
+function eventOf(line: string): Event | undefined {
+  if (!line.startsWith('data:')) return undefined
+  try {
+    return Object(JSON.parse(line.slice(5)))
+  } catch {
+    return undefined // the client says so
+  }
+}
+
+/** Add a usage to an event that must have one; return whether it had none. */
+function addUsage(event: Event): boolean {
+  const owner = event.type === 'message_start' ? event.message : event
+  const isOwner = event.type === 'message_start' || event.type === 'message_delta'
+  if (!isOwner || !owner || owner.usage) return false
+  owner.usage = { input_tokens: 0, output_tokens: 0 }
+  return true
+}
+
+/** Skip events and blocks of kinds that the client does not know, as Anthropic asks for. */
+export const skippingUnknown: LanguageModelMiddleware = {
+  async wrapStream({ doStream }) {
+    const { stream, ...about } = await doStream()
+    const known = new TransformStream<Part, Part>({
+      transform(part, controller) {
+        const isUnknown = part.type === 'error' && hasUnknownKind(part.error)
+        if (!isUnknown) controller.enqueue(part)
+      },
+    })
+    return { ...about, stream: stream.pipeThrough(known) }
+  },
+}
+
+function hasUnknownKind(error: unknown): boolean {
+  if (!TypeValidationError.isInstance(error)) return false
+  const { type, delta, content_block: block } = Object(error.value) as Event
+  const kind = type === 'content_block_start' ? block?.type : delta?.type
+  return !KNOWN.includes((type?.startsWith('content_block') && kind) || `${type}`)
+}
