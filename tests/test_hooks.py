@@ -178,8 +178,8 @@ def test_snapshots_are_compared_written_and_compared_again(hooks: Hooks, root: P
 
 def test_snapshots_refuse_an_option_that_removes_a_file(hooks: Hooks, root: Path) -> None:
     with (root / "copier.yml").open("a") as file:
-        file.write("model: {type: str, help: Which, default: bedrock}\n")
-    name = "{% if model == 'bedrock' %}NEWS.md{% endif %}"
+        file.write("session_store: {type: str, help: Which, default: none}\n")
+    name = "{% if session_store == 'none' %}NEWS.md{% endif %}"
     (root / PROJECT / name).write_text("new\n")
     hooks("snapshots", "--write").refused(1, "leaves out NEWS.md")
     assert not (root / "tests").exists()

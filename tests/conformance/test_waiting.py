@@ -65,13 +65,25 @@ def test_a_surrogate_in_arguments_waits_as_it_will_run(headers: dict[str, str], 
     assert [it["input"] for it in waiting] == [{"order_id": "a\ufffd"}]
 
 
-@pytest.mark.parametrize("raw", ['{"order_id": "a", "n": NaN}', "{'order_id': None}", '["a"]'])
-def test_a_call_whose_arguments_are_no_object_asks_nobody(raw: str, chat: Chat) -> None:
-    reply = chat.say(ASKED, [Call("delete_order", raw=raw)], ["I could not."], headers=JSON)
-    assert (reply.status, reply.json.get("reply")) == (200, "I could not."), reply
-    result = chat.recalled()[-2]
-    assert result[0] == "result"
-    assert result[1].endswith(f"Received: {raw}")
+@pytest.mark.parametrize(
+    "raw",
+    [
+        '{"order_id": "ORDER", "n": NaN}',
+        '{"order_id": "ORDER"',
+        "{'order_id': 'ORDER'}",
+        '["ORDER"]',
+        '{"order_id": "ORDER"}{"order_id": "b"}',
+    ],
+    ids=["NaN", "truncated", "Python", "list", "two"],
+)
+def test_nobody_is_asked_about_arguments_that_are_not_one_object(raw: str, chat: Chat) -> None:
+    call = Call("delete_order", raw=raw.replace("ORDER", order(chat)))
+    reply = chat.say(ASKED, [call], ["It did not run."], headers=JSON)
+    assert reply.json == {"session_id": chat.session, "turn": 1, "reply": "It did not run."}
+    assert runs(chat) == 0
+    kind, text = chat.recalled()[-2]
+    assert kind == "result"
+    assert text.endswith(f"Received: {call.raw}")
 
 
 @pytest.mark.parametrize("texts", [["Let me ", "see. "], []], ids=["text", "no text"])
