@@ -7,7 +7,6 @@ import pytest
 
 from tests.conformance.chat import Chat, assert_failed
 from tests.conformance.client import JSON
-from tests.conformance.provider import Provider
 from tests.conformance.server import Fleet, Server
 from tests.conformance.steps import Call
 from tests.conformance.waiting import ASKED, answer, delete, ids, runs

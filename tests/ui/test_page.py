@@ -604,8 +604,12 @@ def test_a_person_approves_what_runs_to_the_last_digit(visitor: Visitor) -> None
     for _ in ("as it arrived", "as it was read"):
         visitor.page.get_by_role("button", name=r"Approve delete\u202eorder").wait_for()
         expect(visitor.page.locator("summary code")).to_have_text(r"delete\u202eorder")
-        shown = visitor.page.get_by_label("Input").inner_text()
-        assert re.sub(r"\n\s*", "", shown) == f'{{"n": [{",".join(EXACT)}],"text": "{SHOWN}"}}'
+        shown = visitor.page.get_by_label("Input")
+        expect(shown).to_be_visible()
+        assert (
+            re.sub(r"\n\s*", "", shown.text_content() or "")
+            == f'{{"n": [{",".join(EXACT)}],"text": "{SHOWN}"}}'
+        )
         visitor.page.reload()
 
 
