@@ -254,9 +254,7 @@ class Answer {
     if (!isObject(delta)) return {}
     if ('role' in delta) delta.role = 'assistant'
     if (typeof delta.content !== 'string' && !isMissing(delta.content)) {
-      const { text, thinking } = textsOf(delta.content)
-      delta.content = text || null
-      if (thinking) delta.reasoning_content = textOr(delta.reasoning_content, '') + thinking
+      delta.content = textOf(delta.content)
     }
     const legacy = isObject(delta.function_call)
       ? [{ index: 0, function: delta.function_call }]
@@ -462,18 +460,15 @@ function meaning(reason: unknown): string | undefined {
   return (REASONS.get(known) ?? reason) || undefined
 }
 
-/** The text and the thinking of a content that is no string. */
-function textsOf(content: unknown): { text: string; thinking: string } {
-  let [text, thinking] = ['', '']
-  for (const part of Array.isArray(content) ? (content as unknown[]) : [content]) {
-    if (typeof part === 'string') text += part
-    if (!isObject(part)) continue
-    const within = part.thinking
-    if (typeof part.text === 'string') text += part.text
-    else if (!isEmpty(within))
-      thinking += typeof within === 'string' ? within : textsOf(within).text
-  }
-  return { text, thinking }
+/**
+ * The text of a content that is no string, without its thinking.
+ *
+ * Mistral sends thinking so, and refuses it under the name of another vendor.
+ */
+function textOf(content: unknown): string | null {
+  const parts = Array.isArray(content) ? (content as unknown[]) : [content]
+  const texts = parts.map((part) => (isObject(part) ? part.text : part))
+  return texts.filter((text) => typeof text === 'string').join('') || null
 }
 
 /** Usage with all counts, or undefined. */

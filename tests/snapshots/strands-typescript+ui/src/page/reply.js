@@ -9,7 +9,7 @@ const STRING = /("[^"\\]*(?:\\.[^"\\]*)*")/
 // Characters that are invisible or reorder others; Braille has a blank that is a symbol.
 const INVISIBLE = /(?![ \n])[\p{C}\p{Z}\p{Default_Ignorable_Code_Point}\u2800]/gu
 
-/** Parse JSON; numbers that JavaScript writes otherwise, such as large ones, are kept for `write`. */
+/** Parse JSON; numbers that JavaScript would write otherwise are kept for `write` as they came. */
 export function parse(json) {
   const keep = (token) => {
     const isSame = token.startsWith('"') || String(Number(token)) === token
@@ -197,7 +197,7 @@ function duration(milliseconds) {
   return `${Math.ceil(milliseconds)} ms`
 }
 
-/** Return the nodes of a value in JSON; each string is apart, as Arabic would reorder the others. */
+/** Return the nodes of a value in JSON; each string is apart, as Arabic would reorder others. */
 function nodesOf(value) {
   const flat = write(value)
   const text = visible(flat.length > 80 ? write(value, 2) : flat)

@@ -230,9 +230,7 @@ class Answer:
             delta["role"] = "assistant"
         content = delta.get("content")
         if not isinstance(content, str | None):
-            delta["content"], thinking = texts_of(content)
-            if thinking:
-                delta["reasoning_content"] = text_or(delta.get("reasoning_content"), "") + thinking
+            delta["content"] = text_of(content)
         legacy = delta.pop("function_call", None)
         calls = delta.pop("tool_calls", None)
         if not calls and isinstance(legacy, dict):
@@ -417,18 +415,14 @@ def meaning(reason: Any) -> str | None:
     return REASONS.get(word.removeprefix("finish_reason_"), reason) or None
 
 
-def texts_of(content: Any) -> tuple[str | None, str]:
-    """The text and the thinking of a content that is no string."""
-    text, thinking = "", ""
-    for part in content if isinstance(content, list) else [content]:
-        if isinstance(part, str):
-            text += part
-        elif isinstance(part, dict) and isinstance(part.get("text"), str):
-            text += part["text"]
-        elif isinstance(part, dict) and part.get("thinking"):
-            within = part["thinking"]
-            thinking += within if isinstance(within, str) else texts_of(within)[0] or ""
-    return text or None, thinking
+def text_of(content: Any) -> str | None:
+    """The text of a content that is no string, without its thinking.
+
+    Mistral sends thinking so, and refuses it under the name of another vendor.
+    """
+    parts = content if isinstance(content, list) else [content]
+    texts = [part.get("text") if isinstance(part, dict) else part for part in parts]
+    return "".join(text for text in texts if isinstance(text, str)) or None
 
 
 def strict_usage(usage: Any) -> Json | None:
