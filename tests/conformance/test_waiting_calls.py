@@ -123,3 +123,12 @@ def test_one_approval_never_runs_two_calls_with_the_same_id(chat: Chat) -> None:
         assert answer(chat, [first], {second: "No."}).status == 200
         assert runs(chat, name="-1") == 1
     assert runs(chat, name="-2") == 0
+
+
+@pytest.mark.parametrize("number", ["1e400", "-1e400", "NaN", "Infinity"])
+def test_nobody_is_asked_about_a_number_that_cannot_be_shown(chat: Chat, number: str) -> None:
+    before = len(paid(chat))
+    call = Call("pay", raw=f'{{"amount": {number}}}')
+    reply = chat.say(ASKED, [call], ["It did not run."], headers=JSON)
+    assert (reply.status, reply.json.get("reply")) == (200, "It did not run."), reply
+    assert len(paid(chat)) == before
