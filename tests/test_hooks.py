@@ -12,6 +12,7 @@ import pytest
 
 from hooks import snapshots
 from hooks.__main__ import main
+from hooks.variants import VARIANTS
 from tests.conftest import ROOT
 from tests.test_template import PROJECT, SOUND, build, keep_variants
 
@@ -176,7 +177,10 @@ def test_snapshots_are_compared_written_and_compared_again(hooks: Hooks, root: P
     assert "### `x/y`\n\nremoved; old\n" in hooks("snapshots").out
 
 
-def test_snapshots_refuse_an_option_that_removes_a_file(hooks: Hooks, root: Path) -> None:
+def test_snapshots_refuse_an_option_that_removes_a_file(
+    hooks: Hooks, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(VARIANTS, "vercel-python+valkey", {"session_store": "valkey"})
     with (root / "copier.yml").open("a") as file:
         file.write("session_store: {type: str, help: Which, default: none}\n")
     name = "{% if session_store == 'none' %}NEWS.md{% endif %}"
