@@ -47,10 +47,11 @@ def check(as_json: bool, connect: bool) -> None:
     """Report errors in the settings and files; exit with 1 if there is one."""
     from .model import check_model
     from .serve import listen
+    from .tool_schemas import check_tools
 
     settings, findings = Settings.read()
     capabilities = make_capabilities(settings)
-    findings += [*check_model(settings, connect), *check_all(capabilities)]
+    findings += [*check_model(settings, connect), *check_all(capabilities), *check_tools()]
     if connect and not errors_of(findings):
         findings += asyncio.run(ping_all(capabilities))
     try:
