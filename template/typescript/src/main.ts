@@ -47,6 +47,8 @@ async function check(args: string[]): Promise<void> {
   const [settings, findings] = readSettings(SETTINGS)
   const capabilities = await makeCapabilities(settings)
   findings.push(...(await checkModel(settings, !!connect)), ...(await checkAll(capabilities)))
+  const { checkTools } = await import('./tool_schemas.ts')
+  findings.push(...(await checkTools()))
   if (connect && errorsOf(findings).length === 0) {
     findings.push(...(await checkAll(capabilities, 'ping')))
   }
