@@ -6,6 +6,7 @@ each call of one of the server's tools.
 
 import asyncio
 import logging
+import re
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
@@ -154,7 +155,7 @@ class McpServers(Capability):
                     what = f"the limit of {MAX_TOOLS} tools, with those of the agent, is reached"
                     self._warn(f"MCP server {owner}: {what}; further tools are left out")
                     break
-                if not name.strip("_-"):
+                if not re.search("[A-Za-z0-9]", tool.name):
                     what = "a tool whose name has no ASCII letter or digit is left out"
                     self._warn(f"MCP server {owner}: {what}")
                 elif tool.name in known:
