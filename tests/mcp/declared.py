@@ -22,8 +22,8 @@ def main(file: str, delay: str = "0") -> None:
         method, params = request["method"], request.get("params", {})
         if method == "initialize":
             version, info = params["protocolVersion"], {"name": "declared", "version": "1"}
-            capabilities = {"tools": {}}
-            result = {"protocolVersion": version, "capabilities": capabilities, "serverInfo": info}
+            capabilities = {"capabilities": {"tools": {}}, "serverInfo": info}
+            result = {"protocolVersion": version, **capabilities}
             send(request["id"], result)
         elif method == "tools/list":
             send(request["id"], {"tools": tools, "nextCursor": None})

@@ -2,20 +2,20 @@
 
 import json
 import sys
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 
 def main(file: str) -> None:
-    from app.mcp_servers.schemas import NotRepairableError, Repaired
-    from app.tool_schemas import problems_of, refused_tool
+    schemas, rules = (import_module(f"app.{it}") for it in ("mcp_servers.schemas", "tool_schemas"))
 
     def repaired(vector: dict[str, Any]) -> dict[str, Any]:
         try:
-            tool = Repaired(vector["description"], vector["schema"])
-        except NotRepairableError as error:
+            tool = schemas.Repaired(vector["description"], vector["schema"])
+        except schemas.NotRepairableError as error:
             return {"refused": str(error)}
-        problems = problems_of("tool", tool.description, tool.schema)
+        problems = rules.problems_of("tool", tool.description, tool.schema)
         found = {"description": tool.description, "schema": tool.schema, "problems": problems}
         if arguments := vector.get("arguments"):
             found["restored"] = tool.restore(arguments)
@@ -24,7 +24,7 @@ def main(file: str) -> None:
     def refused(text: str) -> str:
         error = RuntimeError("HTTP")
         error.__cause__ = RuntimeError(text)
-        return str(refused_tool(error, ["one", "two", "hubspot-search"]))
+        return str(rules.refused_tool(error, ["one", "two", "hubspot-search"]))
 
     data = json.loads(Path(file).read_text())
     vectors = [repaired(vector) for vector in data["vectors"]]

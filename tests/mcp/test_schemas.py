@@ -140,7 +140,7 @@ def test_every_tool_that_can_be_repaired_reaches_the_provider(
         {"outputSchema": {"type": "object", "required": ["a"]}},
         {"annotations": {"readOnlyHint": "yes"}},
     ]
-    malformed = [
+    malformed: list[Any] = [
         {"name": f"m{at}", "inputSchema": {"type": "object"}, **more}
         for at, more in enumerate(fields)
     ]
@@ -238,3 +238,23 @@ def test_check_counts_tools_of_servers(target: Target, tmp_path: Path) -> None:
     assert result.stdout == "0 errors, 0 warnings\n", result
     assert "MCP server some: lists 2 tools, 1 are offered" in result.stderr
     assert "tool string is left out" in result.stderr
+
+
+OWN = FOLDER / "refused"
+
+
+@pytest.mark.parametrize("target", TARGETS, ids=lambda it: it.name)
+def test_check_names_own_tools_that_providers_refuse(target: Target, tmp_path: Path) -> None:
+    (agent,) = OWN.glob(f"{target.name.replace('-', '_')}.*")
+    project = installed(target.name, agent)
+    result = subprocess.run(
+        [*target.command(project)[:-1], "check"],
+        cwd=tmp_path,
+        env=clean_environment() | {"HOST": "127.0.0.1"},
+        capture_output=True,
+        text=True,
+    )
+    assert result.returncode == 0, result
+    assert "TOOL Tool draw: the tuple at properties.point needs prefixItems" in result.stdout
+    assert "TOOL Tool draw: its description has 1100 characters, 1024 are" in result.stdout
+    assert result.stdout.endswith("\n0 errors, 2 warnings\n"), result.stdout

@@ -4,7 +4,6 @@
 // A provider that refuses one tool refuses the whole request, and so every turn.
 
 import { diagnostic, type Finding } from './findings.ts'
-import { describe } from './log.ts'
 
 export type Schema = Record<string, unknown>
 /** The name, the description and the JSON Schema of a tool. */
@@ -31,19 +30,14 @@ export const SCHEMAS = [
 export const LISTS = ['allOf', 'anyOf', 'oneOf', 'prefixItems']
 export const MAPS = ['$defs', 'definitions', 'dependentSchemas', 'patternProperties', 'properties']
 
-/** Return findings about the agent's own tools that a provider may refuse. */
-export async function checkTools(): Promise<Finding[]> {
-  const report = (message: string) => diagnostic('TOOL', message, 'warning', 'src/agent.ts')
-  try {
-    const { TOOLS } = await import('./agent.ts')
-    const { declarationsOf, mergeTools } = await import('./turn.ts')
-    const declarations = await declarationsOf(mergeTools(TOOLS, []))
-    return declarations.flatMap((declared) =>
-      problemsOf(...declared).map((problem) => report(`Tool ${declared[0]}: ${problem}.`)),
-    )
-  } catch (error) {
-    return [report(`The tools cannot be checked: ${describe(error)}.`)]
-  }
+/** Return findings about a tool of the agent that a provider may refuse. */
+export function checkTool(...declared: Declared): Finding[] {
+  return problemsOf(...declared).map((problem) => report(`Tool ${declared[0]}: ${problem}.`))
+}
+
+/** Return a finding about the agent's own tools. */
+export function report(message: string): Finding {
+  return diagnostic('TOOL', message, 'warning', 'src/agent.ts')
 }
 
 /** Return the reasons for which a provider may refuse a tool. */

@@ -12,8 +12,8 @@ import click
 from .capabilities import COMMANDS, OPTIONS, Settings, make_capabilities
 from .capability import Capability, check_all, ping_all
 from .chat import chat
-from .findings import diagnostic, errors_of, format_finding, refuse_errors
-from .log import Formatter
+from .findings import Finding, diagnostic, errors_of, format_finding, refuse_errors
+from .log import Formatter, describe
 
 # A command imports what loads a framework or a client when it runs, so that --help stays quick.
 
@@ -47,7 +47,6 @@ def check(as_json: bool, connect: bool) -> None:
     """Report errors in the settings and files; exit with 1 if there is one."""
     from .model import check_model
     from .serve import listen
-    from .tool_schemas import check_tools
 
     settings, findings = Settings.read()
     capabilities = make_capabilities(settings)
@@ -68,6 +67,19 @@ def check(as_json: bool, connect: bool) -> None:
         lines = [*map(format_finding, findings), f"{errors} errors, {warnings} warnings"]
         click.echo("\n".join(lines))
     sys.exit(min(errors, 1))
+
+
+def check_tools() -> list[Finding]:
+    """Return findings about the agent's own tools."""
+    from .tool_schemas import check_tool, report
+
+    try:
+        from .agent import TOOLS
+        from .turn import declaration_of
+
+        return [finding for tool in TOOLS for finding in check_tool(*declaration_of(tool))]
+    except Exception as error:  # noqa: BLE001 (whatever an owner's module may cause)
+        return [report(f"The tools cannot be checked: {describe(error)}.")]
 
 
 @cli.command()

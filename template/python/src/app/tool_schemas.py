@@ -10,7 +10,6 @@ from typing import Any
 from urllib.parse import unquote
 
 from .findings import Finding, diagnostic
-from .log import describe
 
 NAME = "[a-zA-Z0-9_-]{1,64}"
 PROPERTY_KEY = "[a-zA-Z0-9_.-]{1,64}"
@@ -25,21 +24,15 @@ LISTS = ("allOf", "anyOf", "oneOf", "prefixItems")
 MAPS = ("$defs", "definitions", "dependentSchemas", "patternProperties", "properties")
 
 
-def check_tools() -> list[Finding]:
-    """Return findings about the agent's own tools that a provider may refuse."""
-    try:
-        from .agent import TOOLS
-        from .turn import declaration_of
+def check_tool(name: str, description: str, schema: Any) -> list[Finding]:
+    """Return findings about a tool of the agent that a provider may refuse."""
+    problems = problems_of(name, description, schema)
+    return [report(f"Tool {name}: {problem}.") for problem in problems]
 
-        declarations = [declaration_of(tool) for tool in TOOLS]
-    except Exception as error:  # noqa: BLE001 (whatever an owner's module may cause)
-        message = f"The tools cannot be checked: {describe(error)}."
-        return [diagnostic("TOOL", message, "warning", "src/app/agent.py")]
-    return [
-        diagnostic("TOOL", f"Tool {name}: {problem}.", "warning", "src/app/agent.py")
-        for name, description, schema in declarations
-        for problem in problems_of(name, description, schema)
-    ]
+
+def report(message: str) -> Finding:
+    """Return a finding about the agent's own tools."""
+    return diagnostic("TOOL", message, "warning", "src/app/agent.py")
 
 
 def problems_of(name: str, description: str, schema: Any) -> list[str]:
