@@ -238,7 +238,7 @@ class _Handler(BaseHTTPRequestHandler):
                     for _ in range(part.count):
                         self._stream(wire, call, chunk)
                 case Refuse():
-                    self._answer(part.status, wire.refusal(quote, part.code))
+                    self._answer(part.status, wire.refusal(part.text or quote, part.code))
                     return "refused"
                 case Intervene():
                     vars(wire)["trace"] = part.trace

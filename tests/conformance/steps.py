@@ -52,6 +52,7 @@ class Refuse:
     status: int
     code: str | None = None
     stays: bool = True
+    text: str = ""
 
 
 @dataclass(frozen=True)

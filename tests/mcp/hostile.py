@@ -28,6 +28,9 @@ SCHEMAS: dict[str, dict[str, object]] = {
 }
 
 
+ERRORS = {"says": "the\n licence\x1b[31m has expired", "refuses": "no tools today"}
+
+
 def send(id: object, **message: object) -> None:
     print(json.dumps({"jsonrpc": "2.0", "id": id, **message}), flush=True)
 
@@ -70,6 +73,8 @@ def main(kind: str, folder: Path) -> None:
         method, params = request["method"], request.get("params", {})
         if kind in {"silent", "rubbish"}:
             print("hello" if kind == "rubbish" else "", flush=True)
+        elif kind == "says" or (kind == "refuses" and method == "tools/list"):
+            send(request["id"], error={"code": -32000, "message": ERRORS[kind]})
         elif method == "initialize":
             print("this line is no message\n[]", flush=True)
             version = params["protocolVersion"]

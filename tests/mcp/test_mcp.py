@@ -226,7 +226,7 @@ LINES = [
     f"silent: {LATE}; it is tried again at the next turn",
     f"rubbish: {LATE}; it is tried again at the next turn",
     "ends: its process ended: the licence has expired; it is tried again at the next turn",
-    "list: its list of tools is not valid; it is tried again at the next turn",
+    "list: tool flat is left out: its schema is not of type object",
     "missing: the command no-such-command was not found; it is tried again at the next turn",
     "locked: NO_SUCH_KEY is not set; it stays down",
     "asks: ${input:key} is no variable of the environment; it stays down",
@@ -236,14 +236,19 @@ LINES = [
     "odd: the tool name word_count is taken; this tool is named odd_word_count",
     "odd: tool broken is left out: its schema is not valid",
     "odd: tool long is left out: its description and schema are too long",
-    "many: the limit of 100 tools for all servers is reached; further tools are left out",
+    "many: the limit of 128 tools, with those of the agent, is reached; further tools are left out",
+    "says: it answered with an error: the licence\\u001b[31m has expired; "
+    "it is tried again at the next turn",
+    "refuses: it answered with an error: no tools today; it is tried again at the next turn",
+    "grows: lists 1 tools, 1 are offered",
+    "odd: lists 13 tools, 9 are offered",
 ]
 
 
 @pytest.mark.full
 @pytest.mark.parametrize("target", ROWS)
 def test_a_hostile_server_costs_one_clear_line_and_no_turn(target: Target, tmp_path: Path) -> None:
-    names = ("grows", "odd", "many", "silent", "rubbish", "ends", "list")
+    names = ("grows", "odd", "list", "many", "silent", "rubbish", "ends", "says", "refuses")
     kinds = {name: hostile(name, tmp_path) for name in names}
     missing, locked = {"command": "no-such-command"}, {"url": "https://${NO_SUCH_KEY}/mcp"}
     unusable: dict[str, object] = {
@@ -256,10 +261,11 @@ def test_a_hostile_server_costs_one_clear_line_and_no_turn(target: Target, tmp_p
     server = Server(target, tmp_path, None, {"MCP_TIMEOUT_SECONDS": 8})
     try:
         talk = Conversation(server)
-        assert talk.use("get_sum_2", text="a") == "this is get-sum/2"
+        assert talk.use("get-sum_2", text="a") == "this is get-sum/2"
         assert talk.use("odd_word_count", text="a b") == "this is word_count"
         assert talk.use("word_count", text="a b") == "2"
         assert talk.use("tool_3", text="a") == "this is tool_3"
+        assert talk.use("sound", text="a") == "this is sound"
         assert talk.use("tool_400", text="a").startswith("Unknown tool")
         began = time.monotonic()
         assert talk.use("never").endswith("MCP server odd did not answer within 8 seconds.")
@@ -273,7 +279,7 @@ def test_a_hostile_server_costs_one_clear_line_and_no_turn(target: Target, tmp_p
         assert talk.use("grow").startswith("Unknown tool")
         assert talk.use("huge").endswith("[cut: 10000000 characters, 100000 are allowed]")
         assert talk.use("half").endswith("MCP server odd is down: the connection was lost.")
-        assert talk.use("get_sum_2", text="a") == "this is get-sum/2"
+        assert talk.use("get-sum_2", text="a") == "this is get-sum/2"
         for line in LINES:
             assert server.log.count(f"MCP server {line}") == 1, server.log
         assert "MCP server off" not in server.log
@@ -434,7 +440,7 @@ def test_tools_of_servers_and_of_long_term_memory_go_together(
     render(ROOT, answers, project)
     link_environment(project, environment(target.name))
     declare(project, odd=hostile("odd", tmp_path))
-    lines = ['use get_sum_2: {"text": "a"}', 'use search_memory: {"query": "sum"}']
+    lines = ['use get-sum_2: {"text": "a"}', 'use search_memory: {"query": "sum"}']
     result = subprocess.run(
         [*target.command(project)[:-1], "chat"],
         cwd=project,

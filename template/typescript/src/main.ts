@@ -8,7 +8,9 @@ import { parseArgs } from 'node:util'
 import { COMMANDS, makeCapabilities, OPTIONS, SETTINGS } from './capabilities.ts'
 import { checkAll, checkModel, type Command, type Option } from './capability.ts'
 import { listen } from './connection.ts'
-import { CommandError, diagnostic, errorsOf, formatFinding, refuseErrors } from './findings.ts'
+import { CommandError, diagnostic, errorsOf, type Finding } from './findings.ts'
+import { formatFinding, refuseErrors } from './findings.ts'
+import { describe } from './log.ts'
 import { readSettings } from './settings.ts'
 
 // Modules that load a framework or a client are imported by the command that needs them.
@@ -47,6 +49,7 @@ async function check(args: string[]): Promise<void> {
   const [settings, findings] = readSettings(SETTINGS)
   const capabilities = await makeCapabilities(settings)
   findings.push(...(await checkModel(settings, !!connect)), ...(await checkAll(capabilities)))
+  findings.push(...(await checkTools()))
   if (connect && errorsOf(findings).length === 0) {
     findings.push(...(await checkAll(capabilities, 'ping')))
   }
@@ -66,6 +69,19 @@ async function check(args: string[]): Promise<void> {
   console.log(json ? JSON.stringify(report) : lines.join('\n'))
   process.exitCode = Math.min(errors, 1)
   setTimeout(exit, 1000).unref() // a `ping` that hangs would keep the process alive
+}
+
+/** Return findings about the agent's own tools. */
+async function checkTools(): Promise<Finding[]> {
+  const { checkTool, report } = await import('./tool_schemas.ts')
+  try {
+    const { TOOLS } = await import('./agent.ts')
+    const { declarationsOf, mergeTools } = await import('./turn.ts')
+    const declarations = await declarationsOf(mergeTools(TOOLS, []))
+    return declarations.flatMap((declared) => checkTool(...declared))
+  } catch (error) {
+    return [report(`The tools cannot be checked: ${describe(error)}.`)]
+  }
 }
 
 /** Read the flags of a command, and set the variables of its other options. */

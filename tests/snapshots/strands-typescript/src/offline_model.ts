@@ -17,7 +17,7 @@ export class OfflineModel extends Model {
     const told = said.flatMap((block) => (block.type === 'textBlock' ? [block.text] : []))
     const last = messages.at(-1)?.content ?? []
     const results = last.filter((block) => block.type === 'toolResultBlock')
-    const asked = /^use ([\p{L}\p{N}_]+): (.*)$/su.exec(told.at(-1) ?? '')
+    const asked = /^use ([\p{L}\p{N}_-]+): (.*)$/su.exec(told.at(-1) ?? '')
     const tool = options?.toolSpecs?.find((spec) => spec.name === asked?.[1])
     const call = results.length ? null : asked
     yield { type: 'modelMessageStartEvent', role: 'assistant' }

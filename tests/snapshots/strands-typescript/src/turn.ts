@@ -12,6 +12,7 @@ import { describe, log } from './log.ts'
 import { checkMessages, marksOf, repairAnswers, traceOnlyRecorded } from './messages.ts'
 import type { Runtime } from './runtime.ts'
 import type { Data, LastTurn } from './sessions.ts'
+import type { Declared } from './tool_schemas.ts'
 
 const STOPS = ['toolUse', 'maxTokens', 'contentFiltered', 'limitTurns']
 
@@ -39,6 +40,11 @@ export function mergeTools(own: readonly Tool[], added: readonly NamedTool[]): T
 /** Return the name and the description of each tool. */
 export function describeTools(tools: ReturnType<typeof mergeTools>): [string, string][] {
   return tools.map(({ name, description }) => [name, description])
+}
+
+/** Return the name, the description and the JSON Schema of each tool. */
+export async function declarationsOf(tools: ReturnType<typeof mergeTools>): Promise<Declared[]> {
+  return tools.map(({ name, description, toolSpec }) => [name, description, toolSpec.inputSchema])
 }
 
 /**

@@ -28,7 +28,7 @@ export class OfflineModel implements Model {
     const told = said.flatMap((part) => (part.type === 'text' ? [part.text] : []))
     const last = prompt.at(-1)
     const results = last?.role === 'tool' ? last.content : []
-    const call = results.length ? null : /^use ([\p{L}\p{N}_]+): (.*)$/su.exec(told.at(-1) ?? '')
+    const call = results.length ? null : /^use ([\p{L}\p{N}_-]+): (.*)$/su.exec(told.at(-1) ?? '')
     if (call?.[1]) {
       const tool = tools.find(({ name }) => name === call[1])
       const input = toArguments(call[2], tool)

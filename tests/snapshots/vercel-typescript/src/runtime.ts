@@ -9,14 +9,15 @@ import type { Options, Read } from './capability.ts'
 import { AgentError, RUNNING, type Turn } from './contract.ts'
 import { abortOf } from './deadline.ts'
 import { CommandError, refuseErrors } from './findings.ts'
-import { logUnexpected } from './log.ts'
+import { log, logUnexpected } from './log.ts'
 import type { buildModel } from './model.ts'
 import { OfflineModel } from './offline_model.ts'
 import { Turns } from './running_turns.ts'
 import { InProcess } from './session_store.ts'
 import { type LastTurn, Sessions } from './sessions.ts'
 import { type CoreSettings, readSettings, withoutPassword } from './settings.ts'
-import { mergeTools } from './turn.ts'
+import { refusedTool } from './tool_schemas.ts'
+import { describeTools, mergeTools } from './turn.ts'
 
 /** The model, the sessions, the turns and the capabilities of a process. */
 export class Runtime {
@@ -77,6 +78,7 @@ export class Runtime {
   around<T>(turn: Turn, signal: AbortSignal, run: () => Promise<T>): Promise<T> {
     const fail = async (error: unknown): Promise<never> => {
       turn.fail(error, signal)
+      this.#logRefusedTool(error)
       throw error
     }
     const inside = (inner: () => Promise<T>, capability: Capability) => async () => {
@@ -101,6 +103,14 @@ export class Runtime {
     const surrounding = this.capabilities.filter(({ around }) => around)
     const surrounded = surrounding.reduceRight(inside, () => run().catch(fail))
     return RUNNING.run(turn, surrounded)
+  }
+
+  /** Name the tool because of which a provider refuses every turn. */
+  #logRefusedTool(error: unknown): void {
+    if (!(error instanceof AgentError) || error.type !== 'model_failed') return
+    const names = describeTools(this.tools()).map(([name]) => name)
+    const name = refusedTool(error, names)
+    if (name) log('WARNING', `the provider refuses tool ${name}: \`check\` may know why`)
   }
 
   /** Return what the agent of a turn is made with. Throws AgentError to refuse the turn. */

@@ -13,6 +13,7 @@ import type { Part } from './offline_model.ts'
 import type { Runtime } from './runtime.ts'
 import type { LastTurn } from './sessions.ts'
 import { modelError, streaming } from './streaming.ts'
+import type { Declared } from './tool_schemas.ts'
 
 // The SDK would make the JSON Schema of each tool anew for each call of the model.
 const SCHEMAS = new WeakMap<object, ReturnType<typeof asSchema>>()
@@ -43,6 +44,15 @@ export function describeTools(tools: ReturnType<typeof mergeTools>): [string, st
   return Object.entries(tools).map(([name, { description }]) => {
     return [name, typeof description === 'string' ? description : '']
   })
+}
+
+/** Return the name, the description and the JSON Schema of each tool. */
+export async function declarationsOf(tools: ReturnType<typeof mergeTools>): Promise<Declared[]> {
+  const described = describeTools(tools).map(async ([name, description]): Promise<Declared> => {
+    const schema = tools[name]?.inputSchema
+    return [name, description, schema && (await asSchema(schema).jsonSchema)]
+  })
+  return Promise.all(described)
 }
 
 /**

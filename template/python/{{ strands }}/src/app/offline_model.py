@@ -30,7 +30,7 @@ class OfflineModel(Model):
         blocks = [block for m in messages if m["role"] == "user" for block in m["content"]]
         prompts = [block["text"] for block in blocks if "text" in block]
         results = [b["toolResult"]["content"] for b in messages[-1]["content"] if "toolResult" in b]
-        call = None if results else re.fullmatch(r"use (\w+): (.*)", prompts[-1], re.DOTALL)
+        call = None if results else re.fullmatch(r"use ([\w-]+): (.*)", prompts[-1], re.DOTALL)
         yield {"messageStart": {"role": "assistant"}}
         if call:
             tool: Any = {"name": call[1], "toolUseId": f"call_{len(messages)}"}

@@ -27,7 +27,7 @@ class Offline(ai.Provider[None]):
     ) -> AsyncGenerator[events.Event]:
         prompts = [message.text for message in messages if message.role == "user"]
         results = messages[-1].tool_results
-        call = None if results else re.fullmatch(r"use (\w+): (.*)", prompts[-1], re.DOTALL)
+        call = None if results else re.fullmatch(r"use ([\w-]+): (.*)", prompts[-1], re.DOTALL)
         yield events.StreamStart()
         if call:
             schemas = {tool.name: tool.spec.params for tool in tools or [] if tool.spec}

@@ -8,18 +8,21 @@ import type { Ajv } from '@modelcontextprotocol/client/validators/ajv'
 import { TOOLS } from '../agent.ts'
 import { Capability } from '../capability.ts'
 import type { Finding } from '../findings.ts'
-import { log } from '../log.ts'
+import { log, logging } from '../log.ts'
+import { problemsOf } from '../tool_schemas.ts'
 import type { NamedTool } from '../turn.ts'
 import { namesOf, toTool } from './adapter.ts'
-import { loadClient, Server } from './connection.ts'
+import { loadClient, Server, type Tool } from './connection.ts'
 import { readServers, report } from './file.ts'
+import { type Repaired, validName, withHash } from './schemas.ts'
 import type { McpSettings } from './settings.ts'
 
 const START_SECONDS = 10 // how long a start waits for all servers
-const MAX_TOOLS = 100
+const MAX_TOOLS = 128 // of OpenAI, with the agent's own
 const MAX_WARNINGS = 100
-const MAX_DECLARATION_CHARS = 20_000 // of a tool: its description and its schema
 const RESERVED = ['add_memory', 'search_memory'] // tools of long-term memory
+
+type Offered = readonly [server: Server, tool: Tool, repaired: Repaired]
 
 /** The servers of the file; does nothing if the file declares none. */
 export class McpServers extends Capability<McpSettings> {
@@ -27,6 +30,7 @@ export class McpServers extends Capability<McpSettings> {
   #tools: NamedTool[] = []
   #ajv: InstanceType<typeof Ajv> | null = null
   #isOpen = false
+  readonly #counts = new Map<string, string>() // by server: how many tools it lists and are offered
   readonly #names = new Map<string, string>() // by server and tool; a name never changes
   readonly #warned = new Set<string>()
 
@@ -43,6 +47,7 @@ export class McpServers extends Capability<McpSettings> {
 
   /** Return a finding for each server that does not answer. */
   override async ping(): Promise<Finding[]> {
+    logging.isVerbose = true // it prints how many tools each server lists
     await this.open(this.settings.mcpTimeoutSeconds + 1)
     const findings = this.#servers.flatMap(({ declared, problem }) => {
       if (!problem || declared.problem) return [] // `check` has already reported it
@@ -91,75 +96,101 @@ export class McpServers extends Capability<McpSettings> {
 
   /** Return what the agent contacts or runs for each server. */
   override describe(): string[] {
-    return this.#servers.map(({ declared, problem, tools }) => {
-      const state = problem ? `down: ${problem}` : `${tools.length} tools`
+    return this.#servers.map(({ declared, problem }) => {
+      const state = problem ? `down: ${problem}` : this.#counts.get(declared.name)
       return `MCP server ${declared.name}: ${declared.contact}, ${state}`
     })
   }
 
   /**
-   * Name the tools of all servers: a taken name is prefixed with the server's name.
+   * Offer the tools of all servers, in the order of the file, each under a unique name.
    *
-   * A tool keeps its name when other tools come later.
+   * The file decides which tools are offered, not the time at which a server answers. A tool keeps
+   * its name when other tools come later.
    */
   #nameTools(): void {
     if (!this.#isOpen) return
-    const listed = this.#servers.flatMap((server) =>
-      server.tools.map((tool) => [server, tool] as const),
-    )
-    const keyOf = (server: Server, tool: string) => `${server.declared.name}\n${tool}`
-    const isNew = ([server, { name }]: (typeof listed)[0]) => !this.#names.has(keyOf(server, name))
-    listed.sort((one, other) => Number(isNew(one)) - Number(isNew(other)))
-    const own = new Set([...namesOf(TOOLS), ...RESERVED])
-    const used = new Set(own)
-    const offered = this.#servers.map(
-      ({ tools }) => new Set(tools.map(({ name }) => validName(name))),
-    )
-    const named = []
-    for (const [server, { name: original, description: text, inputSchema }] of listed) {
-      const [who, plain, key] = [server.declared.name, validName(original), keyOf(server, original)]
-      const given = [...this.#names].filter(([known]) => !known.startsWith(`${who}\n`))
-      const isTaken =
-        own.has(plain) ||
-        given.some(([, name]) => name === plain) ||
-        offered.filter((names) => names.has(plain)).length > 1
-      const name = this.#names.get(key) ?? (isTaken ? validName(`${who}_${plain}`) : plain)
-      const description = text || original // no provider takes an empty one
-      if (/^_*$/.test(plain)) {
-        this.#warn(`MCP server ${who}: a tool whose name has no ASCII letter or digit is left out`)
-        continue
-      }
-      if (name !== plain) {
-        const what = `the tool name ${plain} is taken; this tool is named ${name}`
-        this.#warn(`MCP server ${who}: ${what}`)
-      }
-      if (named.length === MAX_TOOLS) {
-        const what = `the limit of ${MAX_TOOLS} tools for all servers is reached`
-        this.#warn(`MCP server ${who}: ${what}; further tools are left out`)
-        break
-      }
-      if (used.has(name)) {
-        this.#warn(`MCP server ${who}: two tools are ${name}; one is left out`)
-      } else if (sizeOf(inputSchema) + description.length > MAX_DECLARATION_CHARS) {
-        const what = 'its description and schema are too long'
-        this.#warn(`MCP server ${who}: tool ${name} is left out: ${what}`)
-      } else if (!this.#isValid(inputSchema)) {
-        this.#warn(`MCP server ${who}: tool ${name} is left out: its schema is not valid`)
-      } else {
-        used.add(name)
-        this.#names.set(key, name)
-        const call = (args: unknown, signal: AbortSignal) => server.call(original, args, signal)
-        named.push(toTool(name, description, inputSchema, call))
-      }
+    const offered = this.#select()
+    this.#name(offered)
+    this.#tools = offered.map(([server, tool, repaired]) => {
+      const name = this.#names.get(keyOf(server, tool)) ?? ''
+      const call = (args: unknown, signal: AbortSignal) =>
+        server.call(tool.name, repaired.restore(args), signal)
+      return toTool(name, repaired.description, repaired.schema, call)
+    })
+    for (const server of this.#servers) {
+      const count = offered.filter(([owner]) => owner === server).length
+      const line = `lists ${server.tools.length} tools, ${count} are offered`
+      const { name } = server.declared
+      const isNew = server.tools.length > 0 && line !== this.#counts.get(name)
+      if (isNew) log('INFO', `MCP server ${name}: ${line}`)
+      this.#counts.set(name, line)
     }
-    this.#tools = named
   }
 
-  /** Whether providers take a schema: one that they refuse would fail every turn. */
-  #isValid(schema: Record<string, unknown>): boolean {
-    const { type, ...rest } = schema
-    delete rest.$schema // the validator knows only one version of JSON Schema
-    return type === 'object' && this.#ajv?.validateSchema(rest) === true
+  /** Return the tools to offer, at most MAX_TOOLS with those of the agent. */
+  #select(): Offered[] {
+    const room = MAX_TOOLS - new Set([...namesOf(TOOLS), ...RESERVED]).size
+    const offered: Offered[] = []
+    for (const server of this.#servers) {
+      const known = new Set<string>()
+      const warn = (what: string) => this.#warn(`MCP server ${server.declared.name}: ${what}`)
+      for (const tool of server.tools) {
+        if (offered.length >= room) {
+          const what = `the limit of ${MAX_TOOLS} tools, with those of the agent, is reached`
+          warn(`${what}; further tools are left out`)
+          break
+        }
+        const name = validName(tool.name)
+        const { repaired } = tool
+        if (!/[A-Za-z0-9]/.test(tool.name)) {
+          warn('a tool whose name has no ASCII letter or digit is left out')
+        } else if (known.has(tool.name)) {
+          warn(`two tools are ${name}; one is left out`)
+        } else if (repaired instanceof Error) {
+          warn(`tool ${name} is left out: ${repaired.message}`)
+        } else {
+          const problem = this.#problemOf(name, repaired)
+          if (problem) warn(`tool ${name} is left out: ${problem}`)
+          else offered.push([server, tool, repaired])
+          known.add(tool.name)
+        }
+      }
+    }
+    return offered
+  }
+
+  /** Name the tools that have no name yet: a taken name is prefixed with the server's. */
+  #name(offered: readonly Offered[]): void {
+    const listed = this.#servers.map(({ tools }) => new Set(tools.map(({ name }) => folded(name))))
+    const own = new Set([...namesOf(TOOLS), ...RESERVED].map(folded))
+    // The tools whose names providers accept come first: they keep them.
+    const isOdd = ([, { name }]: Offered) => Number(name !== validName(name))
+    for (const [server, tool] of offered.toSorted((one, other) => isOdd(one) - isOdd(other))) {
+      const key = keyOf(server, tool)
+      if (this.#names.has(key)) continue
+      const [owner, plain] = [server.declared.name, validName(tool.name)]
+      const given = [...this.#names].map(([known, name]) => [known, folded(name)] as const)
+      const isTaken =
+        own.has(folded(plain)) ||
+        given.some(([known, name]) => !known.startsWith(`${owner}\n`) && name === folded(plain)) ||
+        listed.filter((names) => names.has(folded(plain))).length > 1
+      let name = isTaken ? validName(`${owner}_${plain}`) : plain
+      const isUsed = own.has(folded(name)) || given.some(([, other]) => other === folded(name))
+      if (isUsed) name = withHash(name, `${owner} ${tool.name}`)
+      this.#names.set(key, name)
+      if (name !== plain) {
+        const what = `the tool name ${plain} is taken; this tool is named ${name}`
+        this.#warn(`MCP server ${owner}: ${what}`)
+      }
+    }
+  }
+
+  /** Return why providers would refuse a tool: each turn would fail. */
+  #problemOf(name: string, { description, schema }: Repaired): string {
+    const { type: _, ...rest } = schema
+    if (this.#ajv?.validateSchema(rest) !== true) return 'its schema is not valid'
+    return problemsOf(name, description, schema)[0] ?? ''
   }
 
   #warn(line: string): void {
@@ -169,11 +200,11 @@ export class McpServers extends Capability<McpSettings> {
   }
 }
 
-/** Return a name that every provider takes. */
-function validName(name: string): string {
-  return name.replace(/[^A-Za-z0-9_]/g, '_').slice(0, 64)
+function keyOf(server: Server, tool: Tool): string {
+  return `${server.declared.name}\n${tool.name}`
 }
 
-function sizeOf(schema: object): number {
-  return JSON.stringify(schema).length
+/** Return a name as Strands compares it: `a-b` and `a_b` cannot both be registered. */
+function folded(name: string): string {
+  return validName(name).replaceAll('-', '_')
 }

@@ -12,8 +12,8 @@ import click
 from .capabilities import COMMANDS, OPTIONS, Settings, make_capabilities
 from .capability import Capability, check_all, ping_all
 from .chat import chat
-from .findings import diagnostic, errors_of, format_finding, refuse_errors
-from .log import Formatter
+from .findings import Finding, diagnostic, errors_of, format_finding, refuse_errors
+from .log import Formatter, describe
 
 # A command imports what loads a framework or a client when it runs, so that --help stays quick.
 
@@ -50,7 +50,7 @@ def check(as_json: bool, connect: bool) -> None:
 
     settings, findings = Settings.read()
     capabilities = make_capabilities(settings)
-    findings += [*check_model(settings, connect), *check_all(capabilities)]
+    findings += [*check_model(settings, connect), *check_all(capabilities), *check_tools()]
     if connect and not errors_of(findings):
         findings += asyncio.run(ping_all(capabilities))
     try:
@@ -67,6 +67,19 @@ def check(as_json: bool, connect: bool) -> None:
         lines = [*map(format_finding, findings), f"{errors} errors, {warnings} warnings"]
         click.echo("\n".join(lines))
     sys.exit(min(errors, 1))
+
+
+def check_tools() -> list[Finding]:
+    """Return findings about the agent's own tools."""
+    from .tool_schemas import check_tool, report
+
+    try:
+        from .agent import TOOLS
+        from .turn import declaration_of
+
+        return [finding for tool in TOOLS for finding in check_tool(*declaration_of(tool))]
+    except Exception as error:  # noqa: BLE001 (whatever an owner's module may cause)
+        return [report(f"The tools cannot be checked: {describe(error)}.")]
 
 
 @cli.command()

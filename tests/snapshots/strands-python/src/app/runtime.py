@@ -1,6 +1,7 @@
 """What a process consists of: its model, its sessions, its turns and its capabilities."""
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from functools import partial
@@ -19,6 +20,9 @@ from .running_turns import Turns
 from .session_store import InProcess
 from .sessions import LastTurn, Sessions
 from .settings import CoreSettings, without_password
+from .tool_schemas import refused_tool
+
+log = logging.getLogger(__name__)
 
 
 class Runtime:
@@ -69,6 +73,9 @@ class Runtime:
 
     def tools(self) -> list[Any]:
         """Return the tools of every turn, each name once: the agent's own come first."""
+        return [*self._tools_by_name().values()]
+
+    def _tools_by_name(self) -> dict[str, Any]:
         tools = dict[str, Any]()
         for tool in [*TOOLS, *(tool for c in self.overriding("tools") for tool in c.tools())]:
             name = getattr(tool, "tool_name", "") or getattr(tool, "name", "")
@@ -76,7 +83,7 @@ class Runtime:
                 what = getattr(tool, "__name__", type(tool).__name__)
                 raise AgentError("internal_error", detail=f"{what} is no tool: it lacks @tool")
             tools.setdefault(name, tool)
-        return [*tools.values()]
+        return tools
 
     def overriding(self, method: str) -> list[Capability]:
         """Return the capabilities that override `method`."""
@@ -94,9 +101,18 @@ class Runtime:
                     await context.__aenter__()
                     stack.push_async_exit(partial(_leave, context))
                 yield
+        except AgentError as error:
+            if error.type == "model_failed":
+                self._log_refused_tool(error)
+            raise
         finally:
             turn.stopped.set()
             RUNNING.reset(token)
+
+    def _log_refused_tool(self, error: AgentError) -> None:
+        """Name the tool because of which a provider refuses every turn."""
+        if name := refused_tool(error, [*self._tools_by_name()]):
+            log.warning("the provider refuses tool %s: `check` may know why", name)
 
     def prepare(self, turn: Turn) -> dict[str, Any]:
         """Return the model, the tools and further options of the agent of one turn."""

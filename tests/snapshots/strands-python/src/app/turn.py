@@ -134,6 +134,12 @@ def describe_tools(tools: list[Any]) -> list[tuple[str, str]]:
     return [(tool.tool_name, tool.tool_spec["description"]) for tool in tools]
 
 
+def declaration_of(tool: Any) -> tuple[str, str, Any]:
+    """Return the name, the description and the JSON Schema of a tool."""
+    spec = tool.tool_spec
+    return tool.tool_name, spec["description"], spec["inputSchema"].get("json")
+
+
 def tools_of(message: Any) -> Iterator[ToolCall | ToolResult]:
     """Yield the calls of tools, or their results, that a message has."""
     for block in message["content"]:

@@ -4,14 +4,19 @@ import type {
   CallToolResult,
   Client,
   StreamableHTTPClientTransport,
-  Tool,
+  Tool as Listed,
+  Transport,
 } from '@modelcontextprotocol/client'
 
 import { describe, log } from '../log.ts'
+import { isObject, type Schema } from '../tool_schemas.ts'
 import { type Declaration, find } from './file.ts'
+import { NotRepairableError, Repaired } from './schemas.ts'
 
 const RETRY_MS = 5000 // turns try a server at most this often
 const MAX_PAGES = 1000
+const MAX_LISTED = 10_000 // tools of a server
+const MAX_WORDS = 200 // characters of a server's own words
 const MAX_RESPONSE_BYTES = 67_108_864
 const MAX_RESULT_CHARS = 100_000
 // A process behind a proxy or a CA of its own reaches nothing without these, in either case.
@@ -24,6 +29,34 @@ class ServerDown extends Error {}
 
 /** The failure of a call; the model gets its text. */
 class ToolFailed extends Error {}
+
+/** A tool as its server lists it; only the name is known to be a string. */
+export class Tool {
+  readonly name: string
+  readonly #declared: Schema
+  #repaired: Repaired | NotRepairableError | null = null
+
+  constructor({ name, _meta }: Listed) {
+    this.name = name
+    this.#declared = _meta?.declared as Schema
+  }
+
+  /** The declaration for model providers, or the reason why there is none. */
+  get repaired(): Repaired | NotRepairableError {
+    return (this.#repaired ??= this.#repair())
+  }
+
+  #repair(): Repaired | NotRepairableError {
+    const { description, inputSchema } = this.#declared
+    const isDescribed = typeof description === 'string' && description.trim()
+    try {
+      return new Repaired(isDescribed ? description : this.name, inputSchema) // none may be empty
+    } catch (error) {
+      if (error instanceof NotRepairableError) return error
+      throw error
+    }
+  }
+}
 
 /** A connection to a server. */
 class Connection {
@@ -88,7 +121,7 @@ class Connection {
     const { problem, command, args, env, cwd, url, headers } = this.#declared
     if (problem) throw new ServerDown(problem)
     const [mcp, { StdioClientTransport }] = await loadClient()
-    const onChanged = (_: unknown, tools: Tool[] | null) => tools && this.#changed(tools)
+    const onChanged = (_: unknown, tools: Listed[] | null) => tools && this.#changed(toolsOf(tools))
     const options = { listMaxPages: MAX_PAGES, listChanged: { tools: { onChanged } } }
     const client = new mcp.Client({ name: 'agent', version: '1' }, options)
     this.#client = client
@@ -102,6 +135,7 @@ class Connection {
         requestInit: { headers },
       })
       this.#watch(transport)
+      loosen(transport)
       await client.connect(transport, { timeout: seconds * 1000 })
     } else {
       const passed = Object.entries(process.env).filter(([name]) => PASSED.includes(name))
@@ -120,6 +154,7 @@ class Connection {
         this.#group = setsid ? transport.pid : null
       }
       transport.stderr?.on('data', (chunk: Buffer) => this.#read(chunk))
+      loosen(transport)
       await client.connect(transport, { timeout: seconds * 1000 })
     }
     if (!client.getServerCapabilities()?.tools) return []
@@ -129,7 +164,7 @@ class Connection {
       throw isInvalid ? new ServerDown('its list of tools is not valid') : error
     })
     this.isReady = true
-    return tools
+    return toolsOf(tools)
   }
 
   /** Close it when a reply cannot come any more: the SDK would wait until the time limit. */
@@ -169,6 +204,8 @@ class Connection {
   #reason(error: unknown): string {
     const { message, name, status } = error as Error & { status?: number }
     if (error instanceof ServerDown) return message
+    const words = name === 'ProtocolError' ? printable(message) : ''
+    if (words) return `it answered ${status ? `HTTP ${status}` : 'with an error'}: ${words}`
     if (status) return `it answered HTTP ${status}`
     if (name === 'ZodError' || message.startsWith('Invalid')) return 'its answer is not valid'
     if (this.#declared.url) return `it cannot be reached: ${describe(error)}`
@@ -280,6 +317,42 @@ export class Server {
     }
     this.problem ||= problem
   }
+}
+
+function toolsOf(listed: Listed[]): Tool[] {
+  return listed.slice(0, MAX_LISTED).map((tool) => new Tool(tool))
+}
+
+/**
+ * Let the SDK accept a list of tools, whatever it declares of each.
+ *
+ * The SDK refuses the whole list because of one tool. It also refuses results without the
+ * structured content of an output schema, although their text is an answer.
+ */
+function loosen(transport: Transport): void {
+  const receive = transport.onmessage
+  transport.onmessage = (message, extra) => {
+    receive?.(message, extra)
+    const result: unknown = Object(message).result
+    if (!isObject(result) || !Array.isArray(result.tools)) return
+    if (result.content) return // of a call
+    const { nextCursor, tools } = result
+    for (const key of Object.keys(result)) delete result[key]
+    result.tools = tools.map((tool: unknown) => {
+      const declared = isObject(tool) ? tool : {}
+      const name = typeof declared.name === 'string' ? declared.name : ''
+      return { name, inputSchema: { type: 'object' }, _meta: { declared } }
+    })
+    if (typeof nextCursor === 'string') result.nextCursor = nextCursor
+  }
+}
+
+/** Return a server's own words as one line of printable characters. */
+function printable(text: string): string {
+  const words = [...text.trim().replace(/\s+/g, ' ')].slice(0, MAX_WORDS).join('')
+  return words.replace(/(?! )[\p{C}\p{Z}]/gu, (character) => {
+    return `\\u${(character.codePointAt(0) ?? 0).toString(16).padStart(4, '0')}`
+  })
 }
 
 /** Return the client's modules, which a process without a server does not need. */

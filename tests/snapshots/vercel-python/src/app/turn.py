@@ -172,6 +172,11 @@ def describe_tools(tools: list[Any]) -> list[tuple[str, str]]:
     return [(tool.name, tool.tool.spec.description or "") for tool in tools]
 
 
+def declaration_of(tool: Any) -> tuple[str, str, Any]:
+    """Return the name, the description and the JSON Schema of a tool."""
+    return tool.name, tool.tool.spec.description or "", tool.tool.spec.params
+
+
 def as_tool_call(call: CallPart) -> ToolCall:
     """Return a call of the SDK as one of the contract."""
     return ToolCall(call.tool_call_id, call.tool_name, input_of(call))

@@ -5,7 +5,6 @@ each call of one of the server's tools.
 """
 
 import asyncio
-import json
 import logging
 import re
 from collections import Counter
@@ -18,15 +17,17 @@ from ..agent import TOOLS
 from ..capability import Capability
 from ..contract import Turn
 from ..findings import Finding
+from ..tool_schemas import problems_of
 from .adapter import names_of, to_tool
-from .connection import MAX_TOOLS, Server, ServerDown
+from .connection import Server, ServerDown, Tool
 from .file import read_servers, report
+from .schemas import Repaired, valid_name, with_hash
 from .settings import McpSettings
 
 log = logging.getLogger(__name__)
 START_SECONDS = 10  # how long a start waits for all servers
+MAX_TOOLS = 128  # of OpenAI, with the agent's own
 MAX_WARNINGS = 100
-MAX_DECLARATION_CHARS = 20_000  # of a tool: its description and its schema
 RESERVED = {"add_memory", "search_memory"}  # tools of long-term memory
 
 
@@ -39,6 +40,7 @@ class McpServers(Capability):
         super().__init__(settings, before)
         self._tools: list[Any] = []
         self._names = dict[tuple[str, str], str]()  # by server and tool; a name never changes
+        self._counts = dict[str, str]()  # by server: how many tools it lists and are offered
         self._is_open = False
         self._warned = set[str]()
 
@@ -55,6 +57,7 @@ class McpServers(Capability):
     async def ping(self) -> list[Finding]:
         """Return a finding for each server that does not answer."""
         try:
+            log.setLevel(logging.INFO)  # it prints how many tools each server lists
             await self._connect(self.settings.mcp_timeout_seconds + 1)
             return [
                 self._down(server)
@@ -104,8 +107,10 @@ class McpServers(Capability):
         """Return what the agent contacts or runs for each server, one line each."""
         lines = list[str]()
         for server in self.servers:
-            state = f"down: {server.problem}" if server.problem else f"{len(server.tools)} tools"
-            lines.append(f"MCP server {server.declared.name}: {server.declared.contact}, {state}")
+            name = server.declared.name
+            _, _, state = self._counts.get(name, "").partition(": ")
+            state = f"down: {server.problem}" if server.problem else state
+            lines.append(f"MCP server {name}: {server.declared.contact}, {state}")
         return lines
 
     async def _try(self, server: Server) -> None:
@@ -113,49 +118,77 @@ class McpServers(Capability):
             await server.connect()
 
     def _name_tools(self) -> None:
-        """Name the tools of all servers: a taken name is prefixed with the server's.
+        """Offer the tools of all servers, in the order of the file, each under a unique name.
 
-        A tool keeps its name when other tools come later.
+        The file decides which tools are offered, not the time at which a server answers. A tool
+        keeps its name when other tools come later.
         """
         if not self._is_open:
             return
-        listed = [(server, tool) for server in self.servers for tool in server.tools]
-        listed.sort(key=lambda item: (item[0].declared.name, item[1].name) not in self._names)
-        offered = Counter({(server, _valid_name(tool.name)) for server, tool in listed})
-        times = Counter(name for _, name in offered)
-        own = names_of(TOOLS) | RESERVED
-        used, self._tools = set(own), []
-        for server, tool in listed:
-            plain, owner = _valid_name(tool.name), server.declared.name
-            given = {name for (other, _), name in self._names.items() if other != owner}
-            # No provider accepts an empty description.
-            schema, description = tool.input_schema, tool.description or tool.name
-            is_taken = plain in own | given or times[plain] > 1
-            name = _valid_name(f"{owner}_{plain}") if is_taken else plain
-            name = self._names.get((owner, tool.name), name)
-            if not plain.strip("_"):
-                what = "a tool whose name has no ASCII letter or digit is left out"
-                self._warn(f"MCP server {owner}: {what}")
+        offered = self._select()
+        self._name(offered)
+        self._tools = []
+        for server, tool, repaired in offered:
+            name = self._names[server.declared.name, tool.name]
+            call = partial(_call, server, tool.name, repaired)
+            self._tools.append(to_tool(name, repaired.description, repaired.schema, call))
+        for server in self.servers:
+            line = self._count(server, sum(it is server for it, _, _ in offered))
+            if server.tools and line != self._counts.get(server.declared.name):
+                log.info(line)
+            self._counts[server.declared.name] = line
+
+    def _count(self, server: Server, offered: int) -> str:
+        listed = len(server.tools)
+        return f"MCP server {server.declared.name}: lists {listed} tools, {offered} are offered"
+
+    def _select(self) -> list[tuple[Server, Tool, Repaired]]:
+        """Return the tools to offer, at most MAX_TOOLS with those of the agent."""
+        room = MAX_TOOLS - len(names_of(TOOLS) | RESERVED)
+        offered = list[tuple[Server, Tool, Repaired]]()
+        for server in self.servers:
+            owner, known = server.declared.name, set[str]()
+            for tool in server.tools:
+                name = valid_name(tool.name)
+                repaired = tool.repaired if len(offered) < room else None
+                if repaired is None:
+                    what = f"the limit of {MAX_TOOLS} tools, with those of the agent, is reached"
+                    self._warn(f"MCP server {owner}: {what}; further tools are left out")
+                    break
+                if not re.search("[A-Za-z0-9]", tool.name):
+                    what = "a tool whose name has no ASCII letter or digit is left out"
+                    self._warn(f"MCP server {owner}: {what}")
+                elif tool.name in known:
+                    self._warn(f"MCP server {owner}: two tools are {name}; one is left out")
+                elif isinstance(repaired, Exception):
+                    self._warn(f"MCP server {owner}: tool {name} is left out: {repaired}")
+                elif problem := _problem_of(name, repaired):
+                    self._warn(f"MCP server {owner}: tool {name} is left out: {problem}")
+                else:
+                    known.add(tool.name)
+                    offered.append((server, tool, repaired))
+        return offered
+
+    def _name(self, offered: list[tuple[Server, Tool, Repaired]]) -> None:
+        """Name the tools that have no name yet: a taken name is prefixed with the server's."""
+        listed = {(s.declared.name, _folded(t.name)) for s in self.servers for t in s.tools}
+        times = Counter(name for _, name in listed)
+        own = {_folded(name) for name in names_of(TOOLS) | RESERVED}
+        # The tools whose names providers accept come first: they keep them.
+        for server, tool, _ in sorted(offered, key=lambda it: it[1].name != valid_name(it[1].name)):
+            owner, plain = server.declared.name, valid_name(tool.name)
+            if (owner, tool.name) in self._names:
                 continue
+            others = {_folded(name) for (it, _), name in self._names.items() if it != owner}
+            used = own | {_folded(name) for name in self._names.values()}
+            is_taken = _folded(plain) in own | others or times[_folded(plain)] > 1
+            name = valid_name(f"{owner}_{plain}") if is_taken else plain
+            if _folded(name) in used:
+                name = with_hash(name, f"{owner} {tool.name}")
+            self._names[owner, tool.name] = name
             if name != plain:
                 what = f"the tool name {plain} is taken; this tool is named {name}"
                 self._warn(f"MCP server {owner}: {what}")
-            if len(self._tools) == MAX_TOOLS:
-                what = f"the limit of {MAX_TOOLS} tools for all servers is reached"
-                self._warn(f"MCP server {owner}: {what}; further tools are left out")
-                break
-            if name in used:
-                self._warn(f"MCP server {owner}: two tools are {name}; one is left out")
-            elif len(json.dumps(schema)) + len(description) > MAX_DECLARATION_CHARS:
-                what = "its description and schema are too long"
-                self._warn(f"MCP server {owner}: tool {name} is left out: {what}")
-            elif not _is_valid(schema):
-                self._warn(f"MCP server {owner}: tool {name} is left out: its schema is not valid")
-            else:
-                used.add(name)
-                self._names[owner, tool.name] = name
-                call = partial(server.call, tool.name)
-                self._tools.append(to_tool(name, description, schema, call))
 
     def _warn(self, line: str) -> None:
         if line not in self._warned and len(self._warned) < MAX_WARNINGS:
@@ -163,17 +196,21 @@ class McpServers(Capability):
             log.warning(line)
 
 
-def _valid_name(name: str) -> str:
-    """Return a name that every provider accepts."""
-    return re.sub("[^A-Za-z0-9_]", "_", name)[:64]
+async def _call(server: Server, name: str, repaired: Repaired, arguments: dict[str, Any]) -> str:
+    return await server.call(name, repaired.restore(arguments))
 
 
-def _is_valid(schema: dict[str, Any]) -> bool:
-    """Whether providers accept a schema: a refused one would fail every turn."""
+def _folded(name: str) -> str:
+    """Return a name as Strands compares it: `a-b` and `a_b` cannot both be registered."""
+    return valid_name(name).replace("-", "_")
+
+
+def _problem_of(name: str, repaired: Repaired) -> str:
+    """Return why providers would refuse a tool: each turn would fail."""
     import jsonschema
 
     try:
-        jsonschema.Draft7Validator.check_schema(schema)
+        jsonschema.Draft202012Validator.check_schema(repaired.schema)
     except (jsonschema.SchemaError, RecursionError):
-        return False
-    return schema.get("type") == "object"
+        return "its schema is not valid"
+    return next(iter(problems_of(name, repaired.description, repaired.schema)), "")

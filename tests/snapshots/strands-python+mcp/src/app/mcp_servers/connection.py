@@ -11,6 +11,8 @@ import sys
 import time
 from collections.abc import AsyncGenerator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from dataclasses import dataclass
+from functools import cached_property
 from threading import Thread
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +21,7 @@ import anyio
 from ..contract import well_formed
 from ..log import describe
 from .file import Declaration
+from .schemas import NotRepairableError, Repaired
 
 if TYPE_CHECKING:
     import httpx2
@@ -27,7 +30,8 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 RETRY_SECONDS = 5  # turns try a server at most this often
 CLOSE_SECONDS = 7  # the SDK kills a process that does not end 4 seconds after its input
-MAX_TOOLS = 100
+MAX_LISTED = 10_000  # tools of a server
+MAX_WORDS = 200  # characters of a server's own words
 MAX_RESULT_CHARS = 100_000
 # A process behind a proxy or a CA of its own reaches nothing without these, in either case.
 PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY")
@@ -35,8 +39,32 @@ CERTIFICATES = ("SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "NODE_EXT
 # The SDK does not expose the id of a process, which is also the id of its group.
 ANNOUNCED = ("-c", 'echo $$ >&2; exec "$0" "$@"')
 PASSED = (*PROXIES, *(name.lower() for name in PROXIES), *CERTIFICATES)
-LOST = {"Connection closed", "SSE stream ended without a response"}  # the SDK's own messages
-Listed = Callable[[list["mcp_types.Tool"]], None]
+# The SDK's own messages: of a lost connection, and of a response that has no message.
+LOST = {"Connection closed", "SSE stream ended without a response"}
+STAND_INS = {"Not Found", "Server returned an error response", "Session terminated"}
+
+
+@dataclass(frozen=True)
+class Tool:
+    """A tool as its server lists it; only the name is known to be a string."""
+
+    name: str
+    declared: dict[str, Any]
+
+    @cached_property
+    def repaired(self) -> Repaired | NotRepairableError:
+        """The declaration for model providers, or the reason why there is none."""
+        description = self.declared.get("description")
+        described = isinstance(description, str) and description.strip()
+        try:
+            # No provider accepts an empty description.
+            text = str(description) if described else self.name
+            return Repaired(text, self.declared.get("inputSchema"))
+        except NotRepairableError as error:
+            return error
+
+
+Listed = Callable[[list[Tool]], None]
 
 
 class ServerDown(Exception):
@@ -56,7 +84,7 @@ class Connection:
         self._group = 0  # of a process and all that it starts
         self.over = asyncio.Event()
         loop = asyncio.get_running_loop()
-        self.tools: asyncio.Future[list[mcp_types.Tool]] = loop.create_future()
+        self.tools: asyncio.Future[list[Tool]] = loop.create_future()
         self.task = asyncio.create_task(self._run())
         loop.call_later(seconds, self._time_out)
 
@@ -173,6 +201,7 @@ class Connection:
         with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
             async with sender:
                 async for message in source:
+                    _loosen(message)
                     await sender.send(message)
         self.over.set()
 
@@ -215,6 +244,9 @@ class Connection:
             return str(error)
         if isinstance(error, ValueError):
             return "its answer is not valid"
+        if words := _words_of(error):
+            status = f"HTTP {self._status}" if self._status else "with an error"
+            return f"it answered {status}: {words}"
         if self._status:
             return f"it answered HTTP {self._status}"
         if self._declared.url:
@@ -229,7 +261,7 @@ class Server:
 
     def __init__(self, declared: Declaration, seconds: int, listed: Callable[[], None]) -> None:
         self.declared, self._seconds, self._listed = declared, seconds, listed
-        self.tools: list[mcp_types.Tool] = []
+        self.tools: list[Tool] = []
         self.problem = ""  # why it is down
         self._connection: Connection | None = None
         self._tasks, self._tried, self._is_closed = set[asyncio.Task[None]](), 0.0, False
@@ -292,7 +324,7 @@ class Server:
         connection.tools.add_done_callback(self._connected)
         return connection
 
-    def _connected(self, listed: "asyncio.Future[list[mcp_types.Tool]]") -> None:
+    def _connected(self, listed: "asyncio.Future[list[Tool]]") -> None:
         if error := listed.exception():
             self._note(str(error))
         else:
@@ -300,7 +332,7 @@ class Server:
             log.info("MCP server %s: connected", self.declared.name)
             self._change(listed.result())
 
-    def _change(self, tools: list["mcp_types.Tool"]) -> None:
+    def _change(self, tools: list[Tool]) -> None:
         self.tools = tools
         self._listed()
 
@@ -315,18 +347,55 @@ class Server:
         self.problem = self.problem or problem
 
 
-async def _list_tools(client: Any) -> list["mcp_types.Tool"]:
-    """Return the tools of a server, page by page, until there are more than MAX_TOOLS."""
-    tools, cursor = list["mcp_types.Tool"](), None
+async def _list_tools(client: Any) -> list[Tool]:
+    """Return the tools of a server, page by page, until there are MAX_LISTED."""
+    tools, cursor = list[Tool](), None
     has_more = client.server_capabilities.tools is not None
-    while has_more and len(tools) <= MAX_TOOLS:
+    while has_more and len(tools) < MAX_LISTED:
         try:
             page = await client.list_tools(cursor=cursor)
         except ValueError:
             raise ServerDown("its list of tools is not valid") from None
-        tools, cursor = [*tools, *page.tools], page.next_cursor
+        tools += [Tool(tool.name, tool.meta["declared"]) for tool in page.tools]
+        cursor = page.next_cursor
         has_more = cursor is not None
-    return tools
+    return tools[:MAX_LISTED]
+
+
+def _loosen(message: Any) -> None:
+    """Let the SDK accept a list of tools, whatever it declares of each.
+
+    The SDK refuses the whole list because of one tool. It also refuses results without the
+    structured content of an output schema, although their text is an answer.
+    """
+    result = getattr(getattr(message, "message", None), "result", None)
+    if not isinstance(result, dict) or not isinstance(result.get("tools"), list):
+        return
+    if "content" in result:  # of a call
+        return
+    cursor = result.get("nextCursor")
+    declared = [tool if isinstance(tool, dict) else {} for tool in result["tools"]]
+    result.clear()
+    result["tools"] = [
+        {
+            "name": tool["name"] if isinstance(tool.get("name"), str) else "",
+            "inputSchema": {"type": "object"},
+            "_meta": {"declared": tool},
+        }
+        for tool in declared
+    ]
+    if isinstance(cursor, str):
+        result["nextCursor"] = cursor
+
+
+def _words_of(error: BaseException) -> str:
+    """Return what a server says in an error, as one line of printable characters."""
+    from mcp.shared.exceptions import MCPError
+
+    if not isinstance(error, MCPError) or error.message in LOST | STAND_INS:
+        return ""
+    words = " ".join(error.message.split())[:MAX_WORDS]
+    return "".join(it if it.isprintable() else f"\\u{ord(it):04x}" for it in words)
 
 
 def _text(result: "mcp_types.CallToolResult") -> str:

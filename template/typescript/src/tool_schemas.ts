@@ -1,0 +1,148 @@
+// What model providers accept as a tool: its name, its description and its JSON Schema.
+//
+// The rules come from the references and the error messages of OpenAI, Anthropic and Amazon Bedrock.
+// A provider that refuses one tool refuses the whole request, and so every turn.
+
+import { diagnostic, type Finding } from './findings.ts'
+
+export type Schema = Record<string, unknown>
+/** The name, the description and the JSON Schema of a tool. */
+export type Declared = [name: string, description: string, schema: unknown]
+
+export const NAME = '[a-zA-Z0-9_-]{1,64}'
+export const PROPERTY_KEY = '[a-zA-Z0-9_.-]{1,64}'
+export const MAX_DESCRIPTION_CHARS = 1024
+const NOT_AT_THE_TOP = ['allOf', 'anyOf', 'oneOf', 'enum', 'not']
+// The keywords whose values have schemas, by the form of the value.
+export const SCHEMAS = [
+  'additionalItems',
+  'additionalProperties',
+  'contains',
+  'else',
+  'if',
+  'items',
+  'not',
+  'propertyNames',
+  'then',
+  'unevaluatedItems',
+  'unevaluatedProperties',
+]
+export const LISTS = ['allOf', 'anyOf', 'oneOf', 'prefixItems']
+export const MAPS = ['$defs', 'definitions', 'dependentSchemas', 'patternProperties', 'properties']
+
+/** Return findings about a tool of the agent that a provider may refuse. */
+export function checkTool(...declared: Declared): Finding[] {
+  return problemsOf(...declared).map((problem) => report(`Tool ${declared[0]}: ${problem}.`))
+}
+
+/** Return a finding about the agent's own tools. */
+export function report(message: string): Finding {
+  return diagnostic('TOOL', message, 'warning', 'src/agent.ts')
+}
+
+/** Return the reasons for which a provider may refuse a tool. */
+export function problemsOf(...[name, description, schema]: Declared): string[] {
+  const problems: string[] = []
+  if (!matches(NAME, name)) problems.push(`its name must match ${NAME}`)
+  const size = [...description].length
+  if (size > MAX_DESCRIPTION_CHARS) {
+    const what = `${size} characters, ${MAX_DESCRIPTION_CHARS} are allowed`
+    problems.push(`its description has ${what}`)
+  }
+  if (!isObject(schema) || schema.type !== 'object') {
+    return [...problems, 'its schema must be of type object']
+  }
+  for (const key of NOT_AT_THE_TOP) {
+    if (Object.hasOwn(schema, key)) problems.push(`its schema has ${key} at the top level`)
+  }
+  if (!isObject(schema.properties)) problems.push('its schema has no properties')
+  for (const [path, part] of partsOf(schema)) {
+    const place = path.join('.') || 'the top level'
+    if (Array.isArray(part.items)) {
+      problems.push(`the tuple at ${place} needs prefixItems, not a list of items`)
+    } else if (part.type === 'array' && part.items === undefined && !part.prefixItems) {
+      problems.push(`the array at ${place} has no items`)
+    }
+    for (const key of isObject(part.properties) ? Object.keys(part.properties) : []) {
+      if (!matches(PROPERTY_KEY, key)) {
+        problems.push(`the property '${key}' at ${place} must match ${PROPERTY_KEY}`)
+      }
+    }
+    const ref = part.$ref
+    if (typeof ref === 'string' && targetOf(schema, ref) === undefined) {
+      problems.push(`the $ref at ${place} leads to nothing`)
+    }
+  }
+  return problems
+}
+
+/** Yield each object of a schema with its path. */
+export function* partsOf(
+  schema: unknown,
+  path: string[] = [],
+): Generator<[path: string[], part: Schema]> {
+  if (!isObject(schema)) return
+  yield [path, schema]
+  for (const [key, value] of Object.entries(schema)) {
+    const isMap = MAPS.includes(key) && isObject(value)
+    if (isMap) {
+      for (const [name, part] of Object.entries(value)) yield* partsOf(part, [...path, key, name])
+    } else if (SCHEMAS.includes(key) || LISTS.includes(key)) {
+      if (!Array.isArray(value)) yield* partsOf(value, [...path, key])
+      else for (const [at, part] of value.entries()) yield* partsOf(part, [...path, key, `${at}`])
+    }
+  }
+}
+
+/** Return what a `$ref` such as `#/$defs/item` leads to in a schema. */
+export function targetOf(schema: unknown, ref: string): unknown {
+  if (!ref.startsWith('#')) return undefined
+  const pointer = unquoted(ref.slice(1))
+  if (pointer && !pointer.startsWith('/')) {
+    for (const [, part] of partsOf(schema)) if (part.$anchor === pointer) return part
+    return undefined
+  }
+  let target = schema
+  for (const token of pointer.split('/').slice(1)) {
+    const key = token.replaceAll('~1', '/').replaceAll('~0', '~')
+    const isKnown = typeof target === 'object' && target !== null && Object.hasOwn(target, key)
+    if (!isKnown) return undefined
+    target = (target as Schema)[key]
+  }
+  return target ?? undefined
+}
+
+/**
+ * Return the name of the tool that a provider refuses, if its error says which.
+ *
+ * Providers write `tools[3]`, `tools.3.custom.name` or `Invalid schema for function 'name'`.
+ */
+export function refusedTool(error: unknown, names: readonly string[]): string {
+  let cause = error
+  for (let depth = 0; depth < 10 && cause instanceof Error; depth++) {
+    const { message, responseBody = '' } = cause as Error & { responseBody?: string }
+    const text = `${message}\n${responseBody}`
+    const [, at] = /\btools?(?:\[|\.)(\d{1,4})\b/.exec(text) ?? []
+    if (at) return names[Number(at)] ?? ''
+    const [, named = ''] = RegExp(`function '(${NAME})'`).exec(text) ?? []
+    if (named) return names.includes(named) ? named : ''
+    cause = cause.cause
+  }
+  return ''
+}
+
+export function isObject(value: unknown): value is Schema {
+  return typeof value === 'object' && value !== null && !Array.isArray(value)
+}
+
+export function matches(pattern: string, text: string): boolean {
+  return RegExp(`^${pattern}$`).test(text)
+}
+
+function unquoted(text: string): string {
+  try {
+    return decodeURIComponent(text)
+  } catch {
+    return text
+  }
+}
