@@ -138,7 +138,7 @@ FAULTS = [
 ]
 
 STRANDS = [
-    Fault("a denied call runs", ADAPTER, '"no" if reason else "yes"', '"yes"'),
+    Fault("a denied call runs", ADAPTER, '"no" if reasons[id] else "yes"', '"yes"'),
     Fault(
         "the state of the agent is not taken back",
         SESSIONS,

@@ -32,6 +32,8 @@ INTERVENTIONS = [HumanInTheLoop(allowed_tools=["look_up"])]
 
 def with_calls(event: dict[str, Any], calls: list[tuple[str, str]]) -> list[dict[str, Any]]:
     """What a model streams in place of an event, so that it calls these tools, by name and id."""
+    if "toolUse" in event.get("contentBlockDelta", {}).get("delta", {}):
+        return []  # the arguments of the call that is replaced
     if "contentBlockStart" not in event:
         return [event]
     events: list[dict[str, Any]] = []

@@ -19,9 +19,9 @@ type BlockPart = Extract<Part, { type: `${Block['type']}-${'start' | 'delta' | '
  * Return a model for `generateText` that reads its answers from their streams.
  *
  * `onPart` gets each part in order and returns it repaired; the next one is read when it is done.
- * An answer that breaks off is an AgentError, as is a turn that is over: the SDK does not try again,
- * and runs no tools. `producer` names the model that answers, where `model` stands for several; each
- * of those must leave out what others have thought, as `ownPrompt` does.
+ * An answer that breaks off is an AgentError, as is a turn that is over: the SDK does not try
+ * again, and runs no tools. `producer` names the model that answers, where `model` stands for
+ * several; each of those must leave out what others have thought, as `ownPrompt` does.
  */
 export function streaming(
   model: LanguageModel,

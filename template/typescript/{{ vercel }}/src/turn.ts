@@ -153,7 +153,10 @@ async function stream(
       },
     })
     if (failures.length > 0) throw failures[0]
-    await emitInvalid(turn, options.tools, calls, finalStep)
+    // The calls of an answer that was cut are no faults of the model.
+    if (!endedBadly({ steps: [finalStep] })) {
+      await emitInvalid(turn, options.tools, calls, finalStep)
+    }
     const { finishReason, rawFinishReason, text, toolCalls, content } = finalStep
     for (const part of content) {
       if (part.type !== 'tool-approval-request' || part.isAutomatic) continue

@@ -3,10 +3,12 @@
 import json
 from copy import deepcopy
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 from client import JSON, POST, SESSION, Client
 from conftest import ScriptedModel
+from strands import tool
 from strands.telemetry import get_tracer
 
 from app.contract import AgentError
@@ -26,12 +28,19 @@ NOT_ONE_OBJECT = [
 ]
 
 
+@tool
+def word_count(text: str) -> int:
+    """Count the words of a text."""
+    return len(text.split())
+
+
 async def answer(*script: Any) -> tuple[Any, list[Any]]:
     """Return the reply to a prompt, and the messages that the session holds then."""
-    client = Client()
-    client.runtime.model = ScriptedModel(script)
     body = json.dumps({"prompt": "Count."}).encode()
-    _, _, text = await client.send(POST, {**JSON, SESSION: "s"}, body)
+    with patch("app.agent.TOOLS", [word_count]):
+        client = Client()
+        client.runtime.model = ScriptedModel(script)
+        _, _, text = await client.send(POST, {**JSON, SESSION: "s"}, body)
     session = await client.runtime.sessions.read("s", None)
     return json.loads(text), session.data["messages"]
 

@@ -59,7 +59,7 @@ export function marksOf({ metadata }: Pick<Message, 'metadata'>): Marks {
   return (metadata?.custom as Marks | undefined) ?? {}
 }
 
-/** A model whose calls have valid names, ids and arguments, and that sees its own reasoning only. */
+/** A model whose calls have valid names, ids and arguments, and that sees only its reasoning. */
 export class CheckedModel extends Model {
   readonly #model: Model
 

@@ -30,7 +30,7 @@ const caching: LanguageModelMiddleware = {
   },
 }
 
-/** Leave out the tools that Bedrock itself runs: the client takes their calls for those of yours. */
+/** Leave out the tools that Bedrock itself runs: the client mistakes their calls for yours. */
 const withoutServerTools: LanguageModelMiddleware = {
   async transformParams({ params }) {
     return { ...params, includeRawChunks: true }

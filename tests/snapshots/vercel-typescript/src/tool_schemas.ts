@@ -1,7 +1,7 @@
 // What model providers accept as a tool: its name, its description and its JSON Schema.
 //
-// The rules come from the references and the error messages of OpenAI, Anthropic and Amazon Bedrock.
-// A provider that refuses one tool refuses the whole request, and so every turn.
+// The rules come from the references and error messages of OpenAI, Anthropic and Amazon Bedrock. A
+// provider that refuses one tool refuses the whole request, and so every turn.
 
 import { diagnostic, type Finding } from './findings.ts'
 

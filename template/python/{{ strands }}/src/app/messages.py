@@ -88,7 +88,7 @@ if _add:
 
 
 class Repairs:
-    """Repairs what the model of one agent answers, and keeps calls from running that it did not ask.
+    """Repairs the answers of one agent's model, and runs no call that the model did not send.
 
     A call with arguments that are not one JSON object, or with a name that no tool can have, gets
     an error result. No hook, intervention or tool sees it.
