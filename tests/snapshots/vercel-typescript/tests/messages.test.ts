@@ -3,7 +3,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 
-import { jsonSchema, type ModelMessage } from 'ai'
+import { jsonSchema, type ModelMessage, tool } from 'ai'
 
 import { Capability, type Options } from '../src/capability.ts'
 import { type Chunk, Turn } from '../src/contract.ts'
@@ -38,15 +38,13 @@ class Answering extends OfflineModel {
   }
 }
 
-/** Makes the tool one that takes each input, and notes it. */
+/** Has a tool that accepts each input and notes it. */
 class Noting extends Capability {
   readonly inputs: unknown[] = []
 
   override prepare(_turn: Turn, options: Options): void {
-    const { word_count: tool } = options.tools
     const execute = (input: unknown) => this.inputs.push(input)
-    const tolerant = { ...tool, inputSchema: jsonSchema({}), execute }
-    options.tools = { word_count: tolerant as NonNullable<typeof tool> }
+    options.tools = { word_count: tool({ inputSchema: jsonSchema({}), execute }) }
   }
 }
 
