@@ -263,8 +263,8 @@ def test_after_its_first_content_a_model_has_the_time_of_the_turn(hasty: Chat, b
 def test_no_connection_stays_opened_after_its_turn(
     fleet: Fleet, provider: Provider, how: str
 ) -> None:
-    settings = {"MODEL_FALLBACK": SECOND, "FALLBACK_SECONDS": 1, "TURN_TIMEOUT_SECONDS": 2}
-    chat = Chat(fleet.shared(**settings), provider)
+    server = fleet.shared(MODEL_FALLBACK=SECOND, FALLBACK_SECONDS=1, TURN_TIMEOUT_SECONDS=2)
+    chat = Chat(server, provider)
     reply = say(chat, "One.", [SILENT[how]], SILENT[how], headers=JSON)
     assert_failed(reply, 504, "turn_timeout", chat.session)
     assert asked(chat, "One.") == [FIRST, SECOND]

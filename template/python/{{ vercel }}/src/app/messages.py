@@ -123,11 +123,13 @@ def bounded(part: ResultPart, most: int) -> ResultPart:
 def _cut(value: Any, most: int) -> Any:
     if not isinstance(value, ai.messages.ContentOutput):
         text = value if isinstance(value, str) else _as_text(value)
-        return value if len(text) <= most else text[: most - len(CUT)] + CUT.format(len(text))
+        note = CUT.format(len(text))
+        return value if len(text) <= most else text[: most - len(note)] + note
     size = sum(len(part.text) for part in value.value if part.kind == "text")
     if size <= most:
         return value
-    left, parts, last = most - len(CUT), list[Any](), -1
+    note, parts, last = CUT.format(size), list[Any](), 0
+    left = most - len(note)
     for part in value.value:
         if part.kind != "text":
             parts.append(part)
@@ -135,7 +137,7 @@ def _cut(value: Any, most: int) -> Any:
             last = len(parts)
             parts.append(part.model_copy(update={"text": part.text[:left]}))
             left -= len(part.text)
-    parts[last] = parts[last].model_copy(update={"text": parts[last].text + CUT.format(size)})
+    parts[last] = parts[last].model_copy(update={"text": parts[last].text + note})
     return value.model_copy(update={"value": parts})
 
 
