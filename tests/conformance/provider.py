@@ -23,12 +23,14 @@ from tests.conformance.steps import (
     Call,
     Drip,
     End,
+    Fail,
     Flood,
     Hold,
     Intervene,
     Refuse,
     Sign,
     Step,
+    Think,
     stays,
 )
 from tests.conformance.vendor_wires import Converse, Gateway, Messages
@@ -226,6 +228,14 @@ class _Handler(BaseHTTPRequestHandler):
                     call_id = part.id or f"call_{len(call.history)}_{tools}"
                     self._stream(wire, call, wire.call(tools, call_id, part.name, part.text()))
                     tools += 1
+                case Think():
+                    self._stream(wire, call, wire.think(part.text))
+                case Fail():
+                    self._stream(wire, call, wire.failure(quote, part.kind))
+                    self._finish()
+                    return "broken"
+                case Sign(name="open"):
+                    self._begin(wire)
                 case Hold():
                     while not part.gate.is_set():
                         self._listen(0.02)
@@ -271,15 +281,18 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _stream(self, wire: Wire, call: ModelCall, data: bytes) -> None:
         if not self.started:
-            self.send_response(200)
-            self.send_header("Content-Type", wire.content_type)
-            self.send_header("Transfer-Encoding", "chunked")
-            self.end_headers()
-            self.started = True
+            self._begin(wire)
             data = wire.start() + data
         if data:
             self.wfile.write(b"%x\r\n%s\r\n" % (len(data), data))
         call.chunks += 1
+
+    def _begin(self, wire: Wire) -> None:
+        self.send_response(200)
+        self.send_header("Content-Type", wire.content_type)
+        self.send_header("Transfer-Encoding", "chunked")
+        self.end_headers()
+        self.started = True
 
     def _finish(self) -> str:
         self.wfile.write(b"0\r\n\r\n")

@@ -56,6 +56,20 @@ class Refuse:
 
 
 @dataclass(frozen=True)
+class Fail:
+    """An error event in the stream, of a kind in `kinds` of the wire, then a clean end."""
+
+    kind: str
+
+
+@dataclass(frozen=True)
+class Think:
+    """A part of the model's reasoning, of which nothing is shown."""
+
+    text: str
+
+
+@dataclass(frozen=True)
 class Hold:
     """Silence until the gate opens or the client goes away."""
 
@@ -85,6 +99,7 @@ class Sign:
     name: str
 
 
+OPEN = Sign("open")  # the status 200 and its headers, and nothing yet
 CUT = Sign("cut")  # the socket closes; the chunked body has no end
 FADE = Sign("fade")  # the body ends cleanly, but with no finish reason: a proxy gave up
 ERROR = Sign("error")  # an error event in the stream, then a clean end
@@ -93,7 +108,7 @@ JUNK = Sign("junk")  # a chunk of "a", a byte that is not UTF-8, and half of a c
 GARBLE = Sign("garble")  # an event that is no JSON, and quotes the prompt, then a clean end
 HANG = Hold(threading.Event())  # silence for ever
 
-Part = str | Call | End | Intervene | Refuse | Hold | Drip | Flood | Sign
+Part = str | Call | End | Fail | Intervene | Refuse | Think | Hold | Drip | Flood | Sign
 Step = Sequence[Part]
 
 

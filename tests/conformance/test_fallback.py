@@ -2,6 +2,7 @@
 
 import re
 import threading
+import time
 from dataclasses import replace
 from typing import Any
 
@@ -12,7 +13,20 @@ from tests.conformance.chat import Chat, assert_done, assert_failed, echoed
 from tests.conformance.client import JSON
 from tests.conformance.provider import Provider
 from tests.conformance.server import Fleet, Server
-from tests.conformance.steps import CUT, DROP, ERROR, FADE, HANG, Call, Hold, Refuse, Step
+from tests.conformance.steps import (
+    CUT,
+    DROP,
+    ERROR,
+    FADE,
+    HANG,
+    OPEN,
+    Call,
+    Fail,
+    Hold,
+    Refuse,
+    Step,
+    Think,
+)
 from tests.conformance.targets import TARGETS, Target
 from tests.conformance.test_logs import lines
 
@@ -44,10 +58,22 @@ TEMPORARY: dict[str, Step] = {
     "503": [Refuse(503, "ServiceUnavailableException")],
     "529": [Refuse(529)],
     "a closed connection": [DROP],
+    "an overloaded server, in the stream": [Fail("overloaded")],
+    "a rate limit, in the stream": [Fail("limit")],
+    "a server error, in the stream": [Fail("server")],
+    "a bad gateway, in the stream": [Fail("gateway")],
+    "an overloaded server, after its start": ["", Fail("overloaded")],
+}
+# What a model sends before it is silent.
+SILENT: dict[str, Step] = {
+    "nothing": [HANG],
+    "headers": [OPEN, HANG],
+    "a start": ["", HANG],
 }
 LASTING: dict[str, Step] = {
     "400": [Refuse(400, "ValidationException")],
     "a small window": [Refuse(400, "context_length_exceeded")],
+    "a bad request, in the stream": [Fail("request")],
     "401": [Refuse(401)],
     "403": [Refuse(403, "AccessDeniedException")],
     "404": [Refuse(404, "ResourceNotFoundException")],
@@ -65,7 +91,9 @@ def is_sample(test: str, parameters: dict[str, Any]) -> bool:
     how = parameters.get("how")
     if any(parameters["target"].name == target.name for target in TARGETS):
         return how not in {"408", "409", "500", "529"}
-    return how in {"503", "400", "a cut before any text", "a cut"} or "guardrail" in test
+    failures = {"an overloaded server, in the stream", "a bad request, in the stream"}
+    failures |= {"503", "400", "a cut before any text", "a cut", "headers"}
+    return how in failures or "guardrail" in test or "opened" in test
 
 
 @pytest.fixture
@@ -196,22 +224,67 @@ def test_a_turn_whose_time_is_over_asks_no_second_model(fleet: Fleet, provider: 
     assert asked(chat, "One.") == [FIRST]
 
 
-def test_a_model_that_hangs_is_not_waited_for(fleet: Fleet, provider: Provider) -> None:
-    chat = Chat(fleet.shared(MODEL_FALLBACK=SECOND, FALLBACK_SECONDS=1), provider)
-    reply = say(chat, "One.", [[HANG]], ANSWER, headers=JSON)
+@pytest.fixture
+def hasty(fleet: Fleet, provider: Provider) -> Chat:
+    """A chat whose first model has a second for its first content."""
+    return Chat(fleet.shared(MODEL_FALLBACK=SECOND, FALLBACK_SECONDS=1), provider)
+
+
+@pytest.mark.parametrize("how", SILENT)
+def test_a_model_that_is_silent_is_not_waited_for(hasty: Chat, how: str) -> None:
+    reply = say(hasty, "One.", [SILENT[how]], ANSWER, headers=JSON)
     assert reply.json["reply"] == "The second answers."
+    assert asked(hasty, "One.") == [FIRST, SECOND]
+    assert "TimeoutError" in hasty.server.log
+    assert_closed(hasty, "One.")
+    assert hasty.say("Two.").turn == 2
+
+
+@pytest.mark.parametrize(
+    "begin",
+    [
+        ["Well, "],
+        [Think("I wonder.")],
+        [Call("word_count", {"text": "a b"})],
+    ],
+    ids=["text", "reasoning", "a tool call"],
+)
+def test_after_its_first_content_a_model_has_the_time_of_the_turn(hasty: Chat, begin: Step) -> None:
+    script(hasty, "One.", [[*begin, Hold(threading.Event())]], ANSWER)
+    exchange = hasty.start("One.", headers=JSON)
+    hasty.call("One.")
+    time.sleep(2)  # FALLBACK_SECONDS is real time
+    assert asked(hasty, "One.") == [FIRST]
+    exchange.leave()
+    assert_closed(hasty, "One.")
+
+
+@pytest.mark.parametrize("how", SILENT)
+def test_no_connection_stays_opened_after_its_turn(
+    fleet: Fleet, provider: Provider, how: str
+) -> None:
+    server = fleet.shared(MODEL_FALLBACK=SECOND, FALLBACK_SECONDS=1, TURN_TIMEOUT_SECONDS=2)
+    chat = Chat(server, provider)
+    reply = say(chat, "One.", [SILENT[how]], SILENT[how], headers=JSON)
+    assert_failed(reply, 504, "turn_timeout", chat.session)
     assert asked(chat, "One.") == [FIRST, SECOND]
-    assert "TimeoutError" in chat.server.log
-    assert chat.say("Two.").turn == 2
+    assert_closed(chat, "One.")
 
 
-def test_a_client_that_leaves_asks_no_second_model(target: Target, chat: Chat) -> None:
+def assert_closed(chat: Chat, text: str) -> None:
+    """Five seconds after a turn no call of it is open at the provider."""
+    deadline = time.monotonic() + 5
+    while any(call.outcome == "running" for call in chat.calls(text)):
+        assert time.monotonic() < deadline, chat.calls(text)
+        time.sleep(0.05)
+
+
+def test_a_client_that_leaves_asks_no_second_model(chat: Chat) -> None:
     script(chat, "One.", [[HANG]], ANSWER)
     exchange = chat.start("One.")
     chat.call("One.")
     exchange.leave()
-    if not ("python" in target.name and "bedrock" in target.name):
-        chat.gone("One.")  # boto3 reads in a thread, which ends at its own time limit
+    chat.gone("One.")
     assert chat.recalled() == []
     assert asked(chat, "One.") == [FIRST]
 

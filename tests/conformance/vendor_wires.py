@@ -3,7 +3,7 @@
 import json
 import struct
 import zlib
-from typing import Any
+from typing import Any, ClassVar
 
 from tests.conformance.prompt_cache import Usage
 from tests.conformance.wires import BLANKS, Entry, InvalidError
@@ -16,6 +16,13 @@ class Messages:
     path = "/v1/messages"
     content_type = "text/event-stream"
     reasons = {"stop": "end_turn", "tool": "tool_use", "length": "max_tokens", "filter": "refusal"}
+    kinds: ClassVar[dict[str, str]] = {
+        "overloaded": "overloaded_error",
+        "limit": "rate_limit_error",
+        "server": "api_error",
+        "gateway": "timeout_error",
+        "request": "invalid_request_error",
+    }
 
     def __init__(self) -> None:
         self.index = -1
@@ -61,8 +68,17 @@ class Messages:
         ending = self._event("message_delta", {"delta": delta, "usage": {"output_tokens": 1}})
         return self._close() + ending + self._event("message_stop", {})
 
+    def think(self, text: str) -> bytes:
+        block = {"type": "thinking", "thinking": "", "signature": ""}
+        delta = self._delta({"type": "thinking_delta", "thinking": text})
+        opening = self._open(block)
+        return opening + delta + self._close()
+
     def error(self, message: str) -> bytes:
-        return self._event("error", {"error": {"type": "api_error", "message": message}})
+        return self.failure(message, "server")
+
+    def failure(self, message: str, kind: str) -> bytes:
+        return self._event("error", {"error": {"type": self.kinds[kind], "message": message}})
 
     def refusal(self, message: str, code: str | None) -> bytes:
         error = {"type": code or "error", "message": message}
@@ -94,6 +110,13 @@ class Converse:
         "tool": "tool_use",
         "length": "max_tokens",
         "filter": "content_filtered",
+    }
+    kinds: ClassVar[dict[str, str]] = {
+        "overloaded": "serviceUnavailableException",
+        "limit": "throttlingException",
+        "server": "internalServerException",
+        "gateway": "serviceUnavailableException",
+        "request": "validationException",
     }
     trace: dict[str, Any] | None = None  # of a guardrail
 
@@ -132,8 +155,14 @@ class Converse:
         stop = frame("messageStop", {"stopReason": self.reasons.get(reason, reason)})
         return self._close() + stop + metadata
 
+    def think(self, text: str) -> bytes:
+        return self._delta({"reasoningContent": {"text": text}}) + self._close(always=True)
+
     def error(self, message: str) -> bytes:
-        return frame("internalServerException", {"message": message}, kind="exception")
+        return self.failure(message, "server")
+
+    def failure(self, message: str, kind: str) -> bytes:
+        return frame(self.kinds[kind], {"message": message}, kind="exception")
 
     def refusal(self, message: str, code: str | None) -> bytes:
         return json.dumps({"__type": code or "ModelErrorException", "message": message}).encode()
@@ -141,8 +170,8 @@ class Converse:
     def _delta(self, delta: dict[str, Any]) -> bytes:
         return frame("contentBlockDelta", {"delta": delta, "contentBlockIndex": self.index})
 
-    def _close(self) -> bytes:
-        if not self.is_open:
+    def _close(self, *, always: bool = False) -> bytes:
+        if not (self.is_open or always):
             return b""
         self.is_open, self.index = False, self.index + 1
         return frame("contentBlockStop", {"contentBlockIndex": self.index - 1})
@@ -160,6 +189,13 @@ class Gateway:
         "length": "length",
         "filter": "content-filter",
         "new": "other",
+    }
+    kinds: ClassVar[dict[str, tuple[str, int]]] = {
+        "overloaded": ("internal_server_error", 529),
+        "limit": ("rate_limit_exceeded", 429),
+        "server": ("internal_server_error", 500),
+        "gateway": ("response_error", 502),
+        "request": ("invalid_request_error", 400),
     }
 
     def __init__(self) -> None:
@@ -199,8 +235,18 @@ class Gateway:
         finish = {"finishReason": {"unified": unified, "raw": reason}, "usage": usage}
         return self._close() + self._part("finish", finish) + b"data: [DONE]\n\n"
 
+    def think(self, text: str) -> bytes:
+        start = self._part("reasoning-start", {"id": "r"})
+        delta = self._part("reasoning-delta", {"id": "r", "delta": text})
+        return start + delta + self._part("reasoning-end", {"id": "r"})
+
     def error(self, message: str) -> bytes:
         return self._part("error", {"error": {"message": message}})
+
+    def failure(self, message: str, kind: str) -> bytes:
+        type, status = self.kinds[kind]
+        error = {"message": message, "type": type, "statusCode": status}
+        return self._part("error", {"error": error})
 
     def refusal(self, message: str, code: str | None) -> bytes:
         return json.dumps({"error": {"message": message, "type": code or "error"}}).encode()

@@ -5,7 +5,7 @@ A neutral history is a flat list: ("user", text), ("assistant", text), ("call", 
 """
 
 import json
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 from tests.conformance.prompt_cache import Usage
 
@@ -31,7 +31,9 @@ class Wire(Protocol):
     def text(self, chunk: str) -> bytes: ...
     def call(self, number: int, call_id: str, name: str, arguments: str) -> bytes: ...
     def finish(self, reason: str) -> bytes: ...
+    def think(self, text: str) -> bytes: ...
     def error(self, message: str) -> bytes: ...
+    def failure(self, message: str, kind: str) -> bytes: ...
     def refusal(self, message: str, code: str | None) -> bytes: ...
 
 
@@ -42,6 +44,13 @@ class ChatCompletions:
     path = "/v1/chat/completions"
     content_type = "text/event-stream"
     reasons = {"stop": "stop", "tool": "tool_calls", "length": "length", "filter": "content_filter"}
+    kinds: ClassVar[dict[str, tuple[str, str | int | None]]] = {
+        "overloaded": ("service_unavailable_error", "server_is_overloaded"),
+        "limit": ("tokens", "rate_limit_exceeded"),
+        "server": ("server_error", None),
+        "gateway": ("error", 502),  # as OpenRouter sends it
+        "request": ("invalid_request_error", "invalid_prompt"),
+    }
 
     def __init__(self) -> None:
         self.usage, self.tokens = False, Usage()
@@ -82,8 +91,15 @@ class ChatCompletions:
             end += self._data({**self._frame(), "choices": [], "usage": usage})
         return end + b"data: [DONE]\n\n"
 
+    def think(self, text: str) -> bytes:
+        return self._chunk({"reasoning_content": text})
+
     def error(self, message: str) -> bytes:
-        return self._data({"error": {"message": message, "type": "server_error", "code": None}})
+        return self.failure(message, "server")
+
+    def failure(self, message: str, kind: str) -> bytes:
+        type, code = self.kinds[kind]
+        return self._data({"error": {"message": message, "type": type, "code": code}})
 
     def refusal(self, message: str, code: str | None) -> bytes:
         return json.dumps({"error": {"message": message, "type": "error", "code": code}}).encode()

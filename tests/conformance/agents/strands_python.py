@@ -70,6 +70,21 @@ async def read_order(order_id: str) -> str:
 
 
 @tool
+async def work(order_id: str) -> str:
+    """Work on an order for a moment."""
+    note(f"begin {order_id}")
+    await asyncio.sleep(0.1)
+    note(f"end {order_id}")
+    return f"worked on {order_id}"
+
+
+@tool
+async def read_pages(count: int) -> str:
+    """Read pages."""
+    return "x" * count
+
+
+@tool
 async def my_orders(place: str) -> str:
     """Return the orders of the user."""
     before = caller()
@@ -125,6 +140,8 @@ TOOLS: list[Any] = [
     delete_order,
     pay,
     read_order,
+    work,
+    read_pages,
     my_orders,
     my_orders_at_once,
     wait_for_the_end,

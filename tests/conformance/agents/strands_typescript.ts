@@ -94,6 +94,25 @@ const readOrder = tool({
   },
 })
 
+const work = tool({
+  name: 'work',
+  description: 'Work on an order for a moment.',
+  inputSchema: z.object({ order_id: z.string() }),
+  callback: async ({ order_id }) => {
+    note(`begin ${order_id}`)
+    await sleep(100)
+    note(`end ${order_id}`)
+    return `worked on ${order_id}`
+  },
+})
+
+const readPages = tool({
+  name: 'read_pages',
+  description: 'Read pages.',
+  inputSchema: z.object({ count: z.number() }),
+  callback: ({ count }) => 'x'.repeat(count),
+})
+
 const ordersOfUser = tool({
   name: 'my_orders',
   description: 'Return the orders of the user.',
@@ -151,6 +170,8 @@ export const TOOLS = [
   deleteOrder,
   pay,
   readOrder,
+  work,
+  readPages,
   ordersOfUser,
   ordersAtOnce,
   waits,

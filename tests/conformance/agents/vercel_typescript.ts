@@ -90,6 +90,23 @@ const readOrder = tool({
   },
 })
 
+const work = tool({
+  description: 'Work on an order for a moment.',
+  inputSchema: z.object({ order_id: z.string() }),
+  execute: async ({ order_id }) => {
+    note(`begin ${order_id}`)
+    await sleep(100)
+    note(`end ${order_id}`)
+    return `worked on ${order_id}`
+  },
+})
+
+const readPages = tool({
+  description: 'Read pages.',
+  inputSchema: z.object({ count: z.number() }),
+  execute: ({ count }) => 'x'.repeat(count),
+})
+
 const ordersOfUser = tool({
   description: 'Return the orders of the user.',
   inputSchema: z.object({ place: z.string() }),
@@ -136,6 +153,8 @@ export const TOOLS = {
   delete_order: deleteOrder,
   pay,
   read_order: readOrder,
+  work,
+  read_pages: readPages,
   my_orders: ordersOfUser,
   my_orders_at_once: ordersAtOnce,
   wait_for_the_end: waits,

@@ -21,6 +21,7 @@ from strands.telemetry.tracer import Tracer
 from strands.types.events import ModelStopReason
 
 from .contract import AgentError, is_blank, well_formed
+from .settings import CoreSettings
 
 CALL_ID = "[a-zA-Z0-9_-]{1,40}"  # OpenAI accepts at most 40 characters
 TOOL_NAME = "[a-zA-Z0-9_-]{1,64}"
@@ -29,6 +30,10 @@ REFUSED = (
     " Send the call again. Received: "
 )
 LONGEST = 200  # characters that a message quotes of such arguments
+TOO_MANY = "Too many calls in one step: at most {} run."
+CUT = "… [cut: the result was {} characters long]"
+# Stands for a part of a call, as the call is sent on when it is complete.
+HELD_BACK: Any = {}
 
 log = logging.getLogger(__name__)
 
@@ -91,11 +96,12 @@ class Repairs:
     """Repairs the answers of one agent's model, and runs no call that the model did not send.
 
     A call with arguments that are not one JSON object, or with a name that no tool can have, gets
-    an error result. No hook, intervention or tool sees it.
+    an error result, as do the calls over MAX_TOOL_CALLS. No hook, intervention or tool sees it.
     """
 
-    def __init__(self, agent: Agent, max_bytes: int) -> None:
-        self._max_bytes = max_bytes
+    def __init__(self, agent: Agent, settings: CoreSettings) -> None:
+        self._settings = settings
+        self._count = 0  # of the calls in the answer
         self._ids = set[str]()  # of the calls in the session
         self._raw = dict[str, str]()  # the refused arguments, by the id of the call
         self._errors = dict[str, str]()  # the results of calls that do not run, likewise
@@ -110,7 +116,7 @@ class Repairs:
     async def _call_model(self, context: Any, run: Any) -> AsyncGenerator[Any, None]:
         producer = producer_of(context.model)
         self._ids = {use["toolUseId"] for m in context.messages for use in _uses(m)}
-        self._raw, self._errors = {}, {}
+        self._raw, self._errors, self._count = {}, {}, 0
         messages = to_send(context.messages, producer)
         model = cast(Model, _Repaired(context.model, self))
         async for event in run(context.replace(model=model, messages=messages)):
@@ -132,9 +138,10 @@ class Repairs:
                         continue
                 if start:
                     call = _Call(start)
+                    yield HELD_BACK
                 elif delta is not None:
                     call = call or _Call(delta)
-                    call.add(delta, self._max_bytes)
+                    call.add(delta, self._settings.max_reply_bytes)
                 else:
                     yield chunk
         finally:
@@ -151,6 +158,9 @@ class Repairs:
             self._errors[id] = REFUSED + self._raw[id]
         if tool != name:
             self._errors[id] = f"Unknown tool: {tool}"
+        self._count += 1
+        if self._count > self._settings.max_tool_calls:
+            self._errors[id] = TOO_MANY.format(self._settings.max_tool_calls)
         use = {"name": tool, "toolUseId": id}
         return [
             {"contentBlockStart": {"start": {"toolUse": use}}},
@@ -191,25 +201,57 @@ class Repairs:
     def _hold_back(self, event: BeforeToolsEvent) -> None:
         """Hide the names of calls that must not run: the SDK itself gives them an error result."""
         self._names = []
-        for use in _uses(event.message):
+        most = self._settings.max_tool_calls
+        if self._count > most:
+            log.warning("model: %d calls in one step, at most %d run", self._count, most)
+        for number, use in enumerate(_uses(event.message)):
             if use["toolUseId"] in self._errors:
                 id, name = use["toolUseId"], use["name"]
+                self._names.append((use, name))
+                use["name"] = ""
+                if number >= most:
+                    continue
                 is_tool = name in event.agent.tool_names and self._errors[id].startswith(REFUSED)
                 # A name that the model made up is not logged.
                 known = name if is_tool else "that does not exist"
                 why = "arguments are not one JSON object" if id in self._raw else "invalid name"
                 log.warning("tool %s: %s", known, why)
-                self._names.append((use, name))
-                use["name"] = ""
 
     def _set_results(self, event: AfterToolsEvent) -> None:
         for use, name in self._names:
             use["name"] = name
         for block in event.message["content"]:
             result: Any = block["toolResult"]
-            result["content"] = _well_formed(result["content"])
+            result["content"] = cut(
+                _well_formed(result["content"]), self._settings.max_result_chars
+            )
             if error := self._errors.get(result["toolUseId"]):
                 result["content"] = [{"text": error}]
+
+
+def cut(content: list[Any], most: int) -> list[Any]:
+    """Return the content of a tool's result with at most `most` characters of text."""
+    texts = [_as_text(block) for block in content]
+    size = sum(map(len, texts))
+    if size <= most:
+        return content
+    note, blocks = CUT.format(size), list[Any]()
+    left = most - len(note)
+    for block, text in zip(content, texts, strict=True):
+        if not text:  # as an image
+            blocks.append(block)
+        elif left > 0:
+            blocks.append({"text": text[:left]})
+            left -= len(text)
+    last = max(at for at, block in enumerate(blocks) if "text" in block)
+    blocks[last] = {"text": blocks[last]["text"] + note}
+    return blocks
+
+
+def _as_text(block: Any) -> str:
+    if "json" in block:
+        return json.dumps(block["json"], ensure_ascii=False, default=str)
+    return str(block.get("text", ""))
 
 
 class _Repaired:

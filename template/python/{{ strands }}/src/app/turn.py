@@ -78,8 +78,9 @@ def _stage(runtime: Runtime, turn: Turn, data: dict[str, Any]) -> Agent:
         **options,
     )
     agent.hooks.add_callback(AfterToolCallEvent, _log_tool_failure)  # else the SDK infers it
-    agent.add_middleware(ExecuteToolStage, _contain)
-    Repairs(agent, runtime.settings.max_reply_bytes)
+    running = asyncio.Semaphore(runtime.settings.max_tools_at_once)
+    agent.add_middleware(ExecuteToolStage, partial(_contain, running))
+    Repairs(agent, runtime.settings)
     decode(data)
     # Without the SDK's copy of each message.
     agent.load_snapshot(Snapshot("agent", "1.0", data | {"messages": []}, {}))
@@ -170,17 +171,21 @@ def _size(event: dict[str, Any]) -> int:
     return len(text.encode(errors="replace"))
 
 
-async def _contain(context: Any, run: Any) -> AsyncGenerator[Any, None]:
-    """If a tool tries to end the process, as argparse does, make that a failure of the tool."""
-    events = run(context)
-    while True:
-        try:
-            event = await anext(events)
-        except StopAsyncIteration:
-            return
-        except (SystemExit, KeyboardInterrupt, GeneratorExit) as error:
-            raise RuntimeError(repr(error)) from error
-        yield event
+async def _contain(running: asyncio.Semaphore, context: Any, run: Any) -> AsyncGenerator[Any, None]:
+    """Run a tool when there is room for it.
+
+    If it tries to end the process, as argparse does, that is a failure of the tool.
+    """
+    async with running:
+        events = run(context)
+        while True:
+            try:
+                event = await anext(events)
+            except StopAsyncIteration:
+                return
+            except (SystemExit, KeyboardInterrupt, GeneratorExit) as error:
+                raise RuntimeError(repr(error)) from error
+            yield event
 
 
 def _log_tool_failure(event: AfterToolCallEvent) -> None:

@@ -17,17 +17,17 @@ from .log import describe
 from .messages import (
     CallPart,
     Message,
-    ResultPart,
+    bounded,
     check_messages,
     input_of,
     invented_name,
     mend_stored,
     refusal,
     repair,
-    well_formed_value,
 )
 from .runtime import Runtime
 from .sessions import LastTurn
+from .settings import CoreSettings
 
 log = logging.getLogger(__name__)
 MESSAGES = TypeAdapter(list[Message])
@@ -81,7 +81,8 @@ async def _stream(runtime: Runtime, turn: Turn, staged: list[Message]) -> list[M
     messages = [ai.system_message(SYSTEM_PROMPT), *staged, *prompt]
     options = {"agent": TurnAgent, **runtime.prepare(turn)}
     model, agent = options.pop("model"), options.pop("agent")(**options)
-    agent.max_steps, agent.turn = runtime.settings.max_steps, turn
+    agent.settings, agent.turn = runtime.settings, turn
+    agent.running = asyncio.Semaphore(runtime.settings.max_tools_at_once)
     try:
         async with agent.run(model, messages) as run:
             async for event in run:
@@ -108,14 +109,16 @@ async def _stream(runtime: Runtime, turn: Turn, staged: list[Message]) -> list[M
 
 
 class TurnAgent(ai.Agent):
-    """An agent of at most `max_steps` steps, each from whole messages."""
+    """An agent of at most MAX_STEPS steps, each from whole messages."""
 
     LOOP_BUFFER = 0  # the model waits for a reader that is slow
-    max_steps: int
+    settings: CoreSettings
     turn: Turn
+    running: asyncio.Semaphore  # the tools
 
     async def loop(self, context: ai.Context) -> AsyncGenerator[ai.events.AgentEvent]:
-        for _ in range(self.max_steps):
+        most = self.settings.max_tool_calls
+        for _ in range(self.settings.max_steps):
             reason = None
             async with ai.stream(context=context) as stream:
                 async for event in stream:
@@ -124,13 +127,13 @@ class TurnAgent(ai.Agent):
                         reason = event.finish_reason
             _check(reason)
             names = {tool.name: tool.require_approval for tool in self.tools}
-            calls = repair(stream.message, context.messages, names.keys())
+            calls = repair(stream.message, context.messages, names.keys(), most)
             context.add(stream.message)
             gated = [call for call in calls if names.get(call.tool_name) and self.can_run(call)]
             self.turn.waiting = [*map(as_tool_call, gated)]
             if not calls or not await self.run_tools(context, calls):
                 return
-        raise AgentError("reply_incomplete", detail=f"{self.max_steps} steps")
+        raise AgentError("reply_incomplete", detail=f"{self.settings.max_steps} steps")
 
     async def run_tools(self, context: ai.Context, calls: list[CallPart]) -> bool:
         """Run the tools, and return True, unless some calls wait for an approval."""
@@ -139,7 +142,7 @@ class TurnAgent(ai.Agent):
         return not self.turn.waiting
 
     def can_run(self, call: CallPart) -> bool:
-        """Whether the call has the name of a tool and arguments that are one JSON object."""
+        """Whether neither `refusal` nor `invented_name` keeps the call from running."""
         return not refusal(call) and not invented_name(call)
 
     async def call(self, call: CallPart) -> ai.events.ToolCallResult:
@@ -153,7 +156,8 @@ class TurnAgent(ai.Agent):
             elif invented_name(call):
                 raise KeyError(name)
             else:
-                result = await self.resolve(call)()
+                async with self.running:
+                    result = await self.resolve(call)()
         except (SystemExit, KeyboardInterrupt, GeneratorExit) as error:  # it ends no other turns
             result = ai.tool_result(**ids, result=repr(error), is_error=True, exception=error)
         except KeyError as error:
@@ -161,7 +165,7 @@ class TurnAgent(ai.Agent):
             result = ai.tool_result(**ids, result=what, is_error=True, exception=error)
         if result.exception is not None:  # a name that the model made up is not logged
             log.warning("tool %s: %s", name, describe(result.exception))
-        parts = [*map(_well_formed_result, result.results)]
+        parts = [bounded(part, self.settings.max_result_chars) for part in result.results]
         for part in parts:
             await self.turn.emit(as_tool_result(part))
         return ai.tool_result(*parts)
@@ -195,10 +199,6 @@ def _text_of(part: ai.messages.TextPart | ai.messages.FilePart) -> str:
     if isinstance(part, ai.messages.TextPart):
         return part.text
     return f"[{part.media_type.partition('/')[0]}]"
-
-
-def _well_formed_result(part: ResultPart) -> ResultPart:
-    return part.model_copy(update={"result": well_formed_value(part.result)})
 
 
 def _check(reason: str | None) -> None:
