@@ -103,7 +103,7 @@ function stage(runtime: Runtime, turn: Turn, stored: Data): Agent {
     ...runtime.prepare(turn),
   })
   traceOnlyRecorded(agent)
-  repairAnswers(agent)
+  repairAnswers(agent, runtime.settings)
   agent.addHook(AfterToolCallEvent, ({ tool, error }) => {
     const name = tool?.name ?? 'that does not exist' // a name that the model made up is not logged
     if (error) log('WARNING', `tool ${name}: ${describe(error)}`)

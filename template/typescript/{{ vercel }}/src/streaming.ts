@@ -70,7 +70,7 @@ export function modelError(error: unknown): AgentError {
 }
 
 /** Return what a provider sends as an error as one, with the HTTP status that it names. */
-function asError(sent: unknown): Error {
+export function asError(sent: unknown): Error {
   if (sent instanceof Error) return sent
   const outer = Object(sent)
   const { message = '', type, code, status = code, statusCode = status } = outer.error ?? outer

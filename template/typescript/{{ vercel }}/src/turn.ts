@@ -100,7 +100,8 @@ async function stream(
 ): Promise<ModelMessage[]> {
   const stop = turn.signal
   const { producer, ...options } = runtime.prepare(turn) as TurnOptions
-  const calls = new Calls(staged, options.tools)
+  const { maxSteps, maxToolsAtOnce } = runtime.settings
+  const calls = new Calls(staged, options.tools, runtime.settings)
   const failures: unknown[] = [] // of a callback: the SDK drops what it throws
   let size = 0
   const onPart = async (sent: Part) => {
@@ -119,7 +120,7 @@ async function stream(
     } else if (part.type === 'tool-result') {
       const { toolCallId, toolName, result, isError } = part // of a tool that the provider has run
       const output = isError ? { error: result } : { output: result }
-      await emitOutput(turn, options.tools, { toolCallId, toolName, ...output })
+      await emitOutput(turn, options.tools, calls, { toolCallId, toolName, ...output })
     } else if (part.type === 'finish') {
       turn.inputTokens += part.usage.inputTokens.total ?? 0
       turn.cachedTokens += part.usage.inputTokens.cacheRead ?? 0
@@ -134,7 +135,8 @@ async function stream(
       toolApproval: (own as { TOOL_APPROVAL?: object }).TOOL_APPROVAL ?? {},
       messages: staged,
       maxRetries: 2, // only before the first chunk
-      stopWhen: [isStepCount(runtime.settings.maxSteps), endedBadly],
+      toolCallConcurrency: maxToolsAtOnce,
+      stopWhen: [isStepCount(maxSteps), endedBadly],
       abortSignal: stop,
       ...options,
       model: read(options.model),
@@ -147,7 +149,7 @@ async function stream(
         return { messages, ...more, ...model }
       },
       onToolExecutionEnd: async (event) => {
-        const emitted = emitOutput(turn, options.tools, event.toolOutput)
+        const emitted = emitOutput(turn, options.tools, calls, event.toolOutput)
         await emitted.catch((error) => failures.push(error))
         await options.onToolExecutionEnd?.(event)
       },
@@ -179,14 +181,14 @@ async function stream(
 }
 
 /** Emit what a tool returned, or why it failed, which is logged, too. */
-async function emitOutput(turn: Turn, tools: object, result: Output): Promise<void> {
+async function emitOutput(turn: Turn, tools: object, calls: Calls, result: Output): Promise<void> {
   if (turn.signal.aborted) return // a tool may end after its turn
   const { toolCallId: id, toolName, output, error } = result
   if (!('error' in result)) {
     const text = typeof output === 'string' ? output : JSON.stringify(output ?? null)
-    return turn.emit({ id, text, isError: false })
+    return turn.emit({ id, text: calls.cut(text), isError: false })
   }
-  await turn.emit({ id, text: String(error), isError: true })
+  await turn.emit({ id, text: calls.cut(String(error)), isError: true })
   logFailure(tools, toolName, describe(error))
 }
 
@@ -203,7 +205,8 @@ async function emitInvalid(
     const text = refused?.text ?? (call.error as Error).message
     await turn.emit({ id: call.toolCallId, text, isError: true })
     const isNamed = refused?.isNamed ?? true
-    logFailure(tools, isNamed ? call.toolName : '', refused?.kind ?? 'invalid call')
+    const kind = refused?.kind ?? 'invalid call'
+    if (kind) logFailure(tools, isNamed ? call.toolName : '', kind)
   }
 }
 
