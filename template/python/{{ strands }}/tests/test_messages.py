@@ -37,7 +37,7 @@ def word_count(text: str) -> int:
 async def answer(*script: Any) -> tuple[Any, list[Any]]:
     """Return the reply to a prompt, and the messages that the session holds then."""
     body = json.dumps({"prompt": "Count."}).encode()
-    with patch("app.agent.TOOLS", [word_count]):
+    with patch("app.runtime.TOOLS", [word_count]):
         client = Client()
         client.runtime.model = ScriptedModel(script)
         _, _, text = await client.send(POST, {**JSON, SESSION: "s"}, body)
