@@ -47,7 +47,6 @@ TEMPORARY: dict[str, Step] = {
 }
 LASTING: dict[str, Step] = {
     "400": [Refuse(400, "ValidationException")],
-    "a small window": [Refuse(400, "context_length_exceeded")],
     "401": [Refuse(401)],
     "403": [Refuse(403, "AccessDeniedException")],
     "404": [Refuse(404, "ResourceNotFoundException")],
