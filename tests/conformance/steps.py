@@ -47,12 +47,15 @@ class Intervene:
 
 @dataclass(frozen=True)
 class Refuse:
-    """An HTTP error instead of a stream. Where it stays, a retry is refused, too."""
+    """An HTTP error instead of a stream. Where it stays, a retry is refused, too.
+
+    With status 200 it is the first event of a stream.
+    """
 
     status: int
     code: str | None = None
     stays: bool = True
-    text: str = ""
+    text: str = ""  # in place of one that quotes the prompt
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,6 @@ BEFORE_A_BYTE: dict[str, tuple[Step, str, int]] = {
     "refuses with 401": ([Refuse(401)], "model_failed", 1),
     "refuses with 429": ([Refuse(429)], "model_failed", TRIES),
     "refuses with 500": ([Refuse(500)], "model_failed", TRIES),
-    "has too small a window": ([Refuse(400, "context_length_exceeded")], "model_failed", 1),
     "is cut off before any text": ([CUT], "model_failed", 1),
     "fades before any text": ([FADE], "model_failed", 1),
     "has an error before any text": ([ERROR], "model_failed", 1),

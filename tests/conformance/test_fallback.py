@@ -72,7 +72,6 @@ SILENT: dict[str, Step] = {
 }
 LASTING: dict[str, Step] = {
     "400": [Refuse(400, "ValidationException")],
-    "a small window": [Refuse(400, "context_length_exceeded")],
     "a bad request, in the stream": [Fail("request")],
     "401": [Refuse(401)],
     "403": [Refuse(403, "AccessDeniedException")],

@@ -35,6 +35,7 @@ class Wire(Protocol):
     def error(self, message: str) -> bytes: ...
     def failure(self, message: str, kind: str) -> bytes: ...
     def refusal(self, message: str, code: str | None) -> bytes: ...
+    def failure(self, message: str, code: str | None) -> bytes: ...
 
 
 class ChatCompletions:
@@ -103,6 +104,10 @@ class ChatCompletions:
 
     def refusal(self, message: str, code: str | None) -> bytes:
         return json.dumps({"error": {"message": message, "type": "error", "code": code}}).encode()
+
+    def failure(self, message: str, code: str | None) -> bytes:
+        error = {"message": message, "type": "invalid_request_error", "code": code}
+        return self._data({"error": error})
 
     def _chunk(self, delta: dict[str, Any], reason: str | None = None) -> bytes:
         choice = {"index": 0, "delta": delta, "finish_reason": reason}

@@ -36,6 +36,7 @@ class CoreSettings:
     session_queue: int = integer(8, 0, 10_000)
     max_turns: int = integer(64, 1, 100_000)
     history_messages: int = integer(40, 1, 100_000)
+    history_chars: int = integer(400_000, 1000, 1_000_000_000)
     prompt_cache: int = integer(1, 0, 1)
     max_steps: int = integer(10, 1, 1_000)
     max_tool_calls: int = integer(64, 1, 10_000)

@@ -20,6 +20,7 @@ from strands.models import Model
 from strands.telemetry.tracer import Tracer
 from strands.types.events import ModelStopReason
 
+from .context_length import CuttableResult, Shortening, cut_result
 from .contract import AgentError, is_blank, well_formed
 from .settings import CoreSettings
 
@@ -96,12 +97,14 @@ class Repairs:
     """Repairs the answers of one agent's model, and runs no call that the model did not send.
 
     A call with arguments that are not one JSON object, or with a name that no tool can have, gets
-    an error result, as do the calls over MAX_TOOL_CALLS. No hook, intervention or tool sees it.
+    an error result, as do the calls over MAX_TOOL_CALLS. No hook, intervention or tool sees it. A
+    call of the model that is refused for its length is repeated with a shorter request.
     """
 
-    def __init__(self, agent: Agent, settings: CoreSettings) -> None:
-        self._settings = settings
+    def __init__(self, agent: Agent, settings: CoreSettings, shortening: Shortening) -> None:
+        self._agent, self._settings, self._shortening = agent, settings, shortening
         self._count = 0  # of the calls in the answer
+        self._has_begun = False  # the answer
         self._ids = set[str]()  # of the calls in the session
         self._raw = dict[str, str]()  # the refused arguments, by the id of the call
         self._errors = dict[str, str]()  # the results of calls that do not run, likewise
@@ -114,19 +117,48 @@ class Repairs:
         agent.hooks.add_callback(AfterToolsEvent, self._set_results, order=HookOrder.SDK_FIRST)
 
     async def _call_model(self, context: Any, run: Any) -> AsyncGenerator[Any, None]:
-        producer = producer_of(context.model)
-        self._ids = {use["toolUseId"] for m in context.messages for use in _uses(m)}
-        self._raw, self._errors, self._count = {}, {}, 0
-        messages = to_send(context.messages, producer)
+        producer, messages = producer_of(context.model), context.messages
         model = cast(Model, _Repaired(context.model, self))
-        async for event in run(context.replace(model=model, messages=messages)):
-            yield self._end(event, producer) if isinstance(event, ModelStopReason) else event
+        while True:
+            self._ids = {use["toolUseId"] for m in messages for use in _uses(m)}
+            self._raw, self._errors = {}, {}
+            self._count, self._has_begun = 0, False
+            sent = to_send(messages, producer)
+            try:
+                async for event in run(context.replace(model=model, messages=sent)):
+                    is_end = isinstance(event, ModelStopReason)
+                    yield self._end(event, producer) if is_end else event
+            except Exception as error:
+                if self._has_begun:
+                    raise
+                messages = await self._shorten(error, messages)
+            else:
+                return
+
+    async def _shorten(self, error: Exception, messages: list[Any]) -> list[Any]:
+        """Return messages for a shorter request, and keep them in the agent.
+
+        Raises the error if it has another reason.
+        """
+        kept, before = self._agent.messages, len(self._shortening.history)
+        await self._shortening.shorten(error, results_in(kept[before:]))
+        history = Messages(self._shortening.history)
+        kept[:before] = history
+        added = Messages(messages[before:])  # other than what the agent keeps, it may have memories
+        contents = {
+            result["toolUseId"]: result["content"] for result in _results(kept[len(history) :])
+        }
+        for result in _results(added):
+            result["content"] = deepcopy(contents.get(result["toolUseId"], result["content"]))
+        return Messages([*deepcopy(history), *added])
 
     async def repair(self, chunks: AsyncIterable[Any]) -> AsyncGenerator[Any, None]:
         """Yield the chunks of an answer; those of a tool call once it is complete."""
         call: _Call | None = None
         try:
             async for chunk in chunks:
+                if not chunk.keys().isdisjoint({"contentBlockStart", "contentBlockDelta"}):
+                    self._has_begun = True
                 start = chunk.get("contentBlockStart", {}).get("start", {}).get("toolUse")
                 delta = chunk.get("contentBlockDelta", {}).get("delta", {}).get("toolUse")
                 ends = call is not None and chunk.keys().isdisjoint({"metadata", "messageStart"})
@@ -336,6 +368,35 @@ def call_of(interrupt_id: str) -> str:
 
 def _uses(message: Any) -> list[Any]:
     return [block["toolUse"] for block in message["content"] if "toolUse" in block]
+
+
+def _results(messages: Iterable[Any]) -> list[Any]:
+    return [
+        block["toolResult"]
+        for message in messages
+        for block in message["content"]
+        if "toolResult" in block
+    ]
+
+
+def results_in(messages: Iterable[Any]) -> list[CuttableResult]:
+    """Return the results in messages, whose `cut` changes the messages."""
+    return [*map(_cuttable, _results(messages))]
+
+
+def _cuttable(result: Any) -> CuttableResult:
+    others = [part for part in result["content"] if part.keys().isdisjoint({"text", "json"})]
+    texts = [
+        part["text"] if "text" in part else json.dumps(part["json"], default=str)
+        for part in result["content"]
+        if part not in others
+    ]
+    text = "\n".join(texts)
+
+    def cut(size: int) -> None:
+        result["content"] = [{"text": cut_result(text, size)}, *others]
+
+    return CuttableResult(len(text), cut)
 
 
 def _to_store(content: Iterable[Any]) -> Iterable[Any]:

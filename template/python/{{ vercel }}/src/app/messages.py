@@ -14,6 +14,7 @@ from uuid import uuid4
 
 import ai
 
+from .context_length import CuttableResult, cut_result
 from .contract import AgentError, is_blank, well_formed
 
 log = logging.getLogger(__name__)
@@ -187,6 +188,40 @@ def _mended(message: Message) -> Message:
             part = part.model_copy(update={"tool_call_id": id, "tool_name": _valid_name(name)})
         parts.append(part)
     return message.model_copy(update={"parts": parts})
+
+
+def results_in(messages: Iterable[Message]) -> list[CuttableResult]:
+    """Return the results in messages, whose `cut` changes the messages."""
+    return [
+        _cuttable(message, place, part)
+        for message in messages
+        for place, part in enumerate(message.parts)
+        if isinstance(part, ResultPart)
+    ]
+
+
+def _cuttable(message: Message, place: int, part: ResultPart) -> CuttableResult:
+    value = part.get_model_input()
+    others = list[Any]()
+    if isinstance(value, ai.messages.ContentOutput):
+        others = [one for one in value.value if not isinstance(one, ai.messages.TextPart)]
+        texts = [one.text for one in value.value if isinstance(one, ai.messages.TextPart)]
+        text = "\n".join(texts)
+    else:
+        text = value if isinstance(value, str) else json.dumps(value, default=str)
+
+    def cut(size: int) -> None:
+        shorter: Any = cut_result(text, size)
+        kind = "error" if part.is_error else "json"
+        if others:
+            shown = ai.messages.TextPart(text=shorter)
+            shorter = ai.messages.ContentOutput(value=[shown, *others])
+            kind = "special"
+        changed = {"result": shorter, "result_kind": kind}
+        changed |= {"model_input": shorter, "model_input_kind": "special" if others else "json"}
+        message.parts[place] = part.model_copy(update=changed)
+
+    return CuttableResult(len(text), cut)
 
 
 def check_messages(messages: Sequence[Message], start: int, *, waits: bool) -> None:

@@ -12,6 +12,7 @@ import ai
 from pydantic import TypeAdapter
 
 from .agent import SYSTEM_PROMPT
+from .context_length import Shortening
 from .contract import ERRORS, AgentError, ToolCall, ToolResult, Turn, well_formed
 from .log import describe
 from .messages import (
@@ -24,6 +25,7 @@ from .messages import (
     mend_stored,
     refusal,
     repair,
+    results_in,
 )
 from .runtime import Runtime
 from .sessions import LastTurn
@@ -50,18 +52,22 @@ async def take_turn(runtime: Runtime, turn: Turn) -> LastTurn:
             return last
         try:
             async with asyncio.timeout(runtime.settings.turn_timeout_seconds) as limit:
-                staged, start = session.data["messages"], session.start["at"]
-                stored = MESSAGES.validate_python(staged)
+                start, shortening = session.start["at"], Shortening(session, turn)
+                stored = MESSAGES.validate_python(session.data["messages"])
                 # The calls of a turn that goes on keep the ids by which they are answered.
                 messages = [*mend_stored(stored[:start]), *stored[start:]]
-                messages = await _stream(runtime, turn, messages)
+                try:
+                    messages = await _stream(runtime, turn, messages, shortening)
+                finally:
+                    shortening.report()
         except TimeoutError:
             if not limit.expired():
                 raise
             raise AgentError("turn_timeout") from None
+        start = session.start["at"]
         check_messages(messages, start, waits=bool(turn.waiting))
         added = messages[start:]
-        snapshot = _snapshot([*staged[:start], *map(_dump, added)])
+        snapshot = _snapshot([*shortening.history, *map(_dump, added)])
         return await session.commit(turn, snapshot, partial(runtime.committed, turn, added))
 
 
@@ -75,7 +81,9 @@ def _snapshot(messages: list[dict[str, Any]]) -> dict[str, Any]:
     return snapshot | {"created_at": datetime.now(UTC).isoformat().replace("+00:00", "Z")}
 
 
-async def _stream(runtime: Runtime, turn: Turn, staged: list[Message]) -> list[Message]:
+async def _stream(
+    runtime: Runtime, turn: Turn, staged: list[Message], shortening: Shortening
+) -> list[Message]:
     """Run the agent, and return the messages of the session."""
     size, prompt = 0, [] if turn.answers else [ai.user_message(turn.prompt)]
     messages = [ai.system_message(SYSTEM_PROMPT), *staged, *prompt]
@@ -83,6 +91,7 @@ async def _stream(runtime: Runtime, turn: Turn, staged: list[Message]) -> list[M
     model, agent = options.pop("model"), options.pop("agent")(**options)
     agent.settings, agent.turn = runtime.settings, turn
     agent.running = asyncio.Semaphore(runtime.settings.max_tools_at_once)
+    agent.shortening = shortening
     try:
         async with agent.run(model, messages) as run:
             async for event in run:
@@ -115,25 +124,41 @@ class TurnAgent(ai.Agent):
     settings: CoreSettings
     turn: Turn
     running: asyncio.Semaphore  # the tools
+    shortening: Shortening
 
     async def loop(self, context: ai.Context) -> AsyncGenerator[ai.events.AgentEvent]:
         most = self.settings.max_tool_calls
         for _ in range(self.settings.max_steps):
-            reason = None
-            async with ai.stream(context=context) as stream:
-                async for event in stream:
-                    yield event
-                    if isinstance(event, ai.events.StreamEnd):
-                        reason = event.finish_reason
+            answer, reason = None, None
+            while answer is None:
+                has_begun = False
+                try:
+                    async with ai.stream(context=context) as stream:
+                        async for event in stream:
+                            has_begun = has_begun or not isinstance(event, ai.events.StreamStart)
+                            yield event
+                            if isinstance(event, ai.events.StreamEnd):
+                                reason = event.finish_reason
+                    answer = stream.message
+                except Exception as error:
+                    if has_begun:
+                        raise
+                    await self.shorten(error, context.messages)
             _check(reason)
             names = {tool.name: tool.require_approval for tool in self.tools}
-            calls = repair(stream.message, context.messages, names.keys(), most)
-            context.add(stream.message)
+            calls = repair(answer, context.messages, names.keys(), most)
+            context.add(answer)
             gated = [call for call in calls if names.get(call.tool_name) and self.can_run(call)]
             self.turn.waiting = [*map(as_tool_call, gated)]
             if not calls or not await self.run_tools(context, calls):
                 return
         raise AgentError("reply_incomplete", detail=f"{self.settings.max_steps} steps")
+
+    async def shorten(self, error: Exception, messages: list[Message]) -> None:
+        """Shorten the messages of a request; raise the error if it has another reason."""
+        end = 1 + len(self.shortening.history)  # behind the system prompt
+        await self.shortening.shorten(error, results_in(messages[end:]))
+        messages[1:end] = mend_stored(MESSAGES.validate_python(self.shortening.history))
 
     async def run_tools(self, context: ai.Context, calls: list[CallPart]) -> bool:
         """Run the tools, and return True, unless some calls wait for an approval."""
