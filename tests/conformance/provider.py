@@ -237,8 +237,12 @@ class _Handler(BaseHTTPRequestHandler):
                     chunk = wire.text("~" * part.size)
                     for _ in range(part.count):
                         self._stream(wire, call, chunk)
+                case Refuse(status=200):
+                    self._stream(wire, call, wire.error(part.text or quote))
+                    self._finish()
+                    return "broken"
                 case Refuse():
-                    self._answer(part.status, wire.refusal(quote, part.code))
+                    self._answer(part.status, wire.refusal(part.text or quote, part.code))
                     return "refused"
                 case Intervene():
                     vars(wire)["trace"] = part.trace

@@ -47,11 +47,15 @@ class Intervene:
 
 @dataclass(frozen=True)
 class Refuse:
-    """An HTTP error instead of a stream. Where it stays, a retry is refused, too."""
+    """An HTTP error instead of a stream. Where it stays, a retry is refused, too.
+
+    With the status 200 it is the first event of a stream. `text` is what the provider says.
+    """
 
     status: int
     code: str | None = None
     stays: bool = True
+    text: str = ""
 
 
 @dataclass(frozen=True)

@@ -47,7 +47,6 @@ TEMPORARY: dict[str, Step] = {
 }
 LASTING: dict[str, Step] = {
     "400": [Refuse(400, "ValidationException")],
-    "a small window": [Refuse(400, "context_length_exceeded")],
     "401": [Refuse(401)],
     "403": [Refuse(403, "AccessDeniedException")],
     "404": [Refuse(404, "ResourceNotFoundException")],
@@ -116,6 +115,14 @@ def test_other_failures_end_the_turn(chat: Chat, how: str) -> None:
     reply = say(chat, "Two.", [step], ANSWER)
     after = [part for part in step if isinstance(part, str)]
     assert_failed(reply, 502, "model_failed", chat.session, after=after)
+    assert asked(chat, "Two.") == [FIRST]
+    assert chat.recalled() == echoed("One.")
+
+
+def test_a_prompt_that_is_too_long_ends_the_turn(chat: Chat) -> None:
+    chat.say("One.")
+    reply = say(chat, "Two.", [[Refuse(400, "context_length_exceeded")]], ANSWER)
+    assert_failed(reply, 413, "prompt_too_long", chat.session)
     assert asked(chat, "Two.") == [FIRST]
     assert chat.recalled() == echoed("One.")
 

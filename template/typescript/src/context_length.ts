@@ -18,30 +18,36 @@ const TOO_LONG = new RegExp(
     '|exceed_context_size_error|exceeds the available context size|maximum prompt length is',
   'i',
 )
-// The statuses of such a refusal; in a stream it has none, or that of the stream.
-const STATUSES = [undefined, 200, 400, 413, 422]
+// The statuses of such a refusal; in a stream it has that of the stream, or none.
+const STATUSES = [200, 400, 413, 422]
 const MAX_TEXT = 4000 // characters of an error that are read
 const MARK = /… \[cut: the result was (\d+) characters long\]$/
 // Where messages hold the bytes of files, which are no text.
 const BINARY = ['bytes', 'data', 'image']
 
+type Failure = Error & Record<string, unknown> & { $metadata?: { httpStatusCode?: number } }
+
 /** Whether a model refused a request because it is too long. */
 export function isTooLong(error: unknown): boolean {
-  const seen = new Set<unknown>()
-  for (let inner = error; inner instanceof Error && !seen.has(inner); inner = inner.cause) {
-    seen.add(inner)
-    if (inner.name === 'ContextWindowOverflowError') return true
-    const fields = inner as Error & Record<string, unknown>
-    const { status, statusCode = status, $metadata } = fields
-    const http = statusCode ?? Object($metadata).httpStatusCode
-    if (!STATUSES.includes(http)) return false
-    const { message, code, type, error: body, responseBody } = fields
-    const texts = [message, code, type, responseBody, jsonOf(body)]
-    if (texts.some((text) => typeof text === 'string' && TOO_LONG.test(text.slice(0, MAX_TEXT)))) {
-      return true
-    }
+  const chain = new Set<Error>()
+  for (let inner = error; inner instanceof Error && !chain.has(inner); inner = inner.cause) {
+    chain.add(inner)
   }
-  return false
+  const failures = [...chain].filter((failure) => !(failure instanceof AgentError))
+  return failures.every(hasStatus) && failures.some(saysTooLong)
+}
+
+function hasStatus(failure: Error): boolean {
+  const { status, statusCode = status, $metadata } = failure as Failure
+  const http = statusCode ?? $metadata?.httpStatusCode
+  return http === undefined || STATUSES.includes(Number(http))
+}
+
+function saysTooLong(failure: Error): boolean {
+  if (failure.name === 'ContextWindowOverflowError') return true
+  const { message, code, type, error, responseBody } = failure as Failure
+  const texts = [message, code, type, responseBody, jsonOf(error)]
+  return texts.some((text) => typeof text === 'string' && TOO_LONG.test(text.slice(0, MAX_TEXT)))
 }
 
 function jsonOf(body: unknown): string {
