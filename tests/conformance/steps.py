@@ -49,7 +49,7 @@ class Intervene:
 class Refuse:
     """An HTTP error instead of a stream. Where it stays, a retry is refused, too.
 
-    With status 200 it is the first event of a stream.
+    With status 200 it is the first event of a stream. `text` is what the provider says.
     """
 
     status: int

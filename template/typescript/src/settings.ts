@@ -53,6 +53,7 @@ const CORE_SETTINGS = {
   sessionQueue: integer(8, 0, 10_000),
   maxTurns: integer(64, 1, 100_000),
   historyMessages: integer(40, 1, 100_000),
+  historyChars: integer(400_000, 1000, 1_000_000_000),
   promptCache: integer(1, 0, 1),
   maxSteps: integer(10, 1, 1_000),
   maxToolCalls: integer(64, 1, 10_000),

@@ -6,12 +6,14 @@ import type { InterruptResponseContent, InterventionHandler } from '@strands-age
 import type { JSONValue, MessageData, ToolResultContent } from '@strands-agents/sdk'
 
 import * as own from './agent.ts'
+import { Shortening } from './context_length.ts'
 import { AgentError, isBlank, type ToolCall, type ToolResult, type Turn } from './contract.ts'
 import { withinTime } from './deadline.ts'
 import { describe, log } from './log.ts'
 import { checkMessages, marksOf, repairAnswers, traceOnlyRecorded } from './messages.ts'
 import type { Runtime } from './runtime.ts'
 import type { Data, LastTurn } from './sessions.ts'
+import { shortenRequests } from './shortening.ts'
 import type { Declared } from './tool_schemas.ts'
 
 const STOPS = ['toolUse', 'maxTokens', 'contentFiltered', 'limitTurns']
@@ -64,9 +66,12 @@ export function takeTurn(runtime: Runtime, turn: Turn, signal: AbortSignal): Pro
         return replayed
       }
       const agent = stage(runtime, turn, session.data)
+      const shortening = new Shortening(session, turn)
+      shortenRequests(agent, shortening)
       await withinTime(settings.turnTimeoutSeconds, signal, (stop) =>
         stream(runtime, agent, Object.assign(turn, { signal: stop })),
       ).finally(() => {
+        shortening.report()
         const usage = agent.metrics.accumulatedUsage
         turn.cachedTokens = usage.cacheReadInputTokens ?? 0
         const written = usage.cacheWriteInputTokens ?? 0

@@ -5,6 +5,7 @@ import type { ModelMessage, StepResult, Tool, ToolSet } from 'ai'
 
 import * as own from './agent.ts'
 import type { Options } from './capability.ts'
+import { Shortening } from './context_length.ts'
 import { AgentError, isBlank, type Turn } from './contract.ts'
 import { withinTime } from './deadline.ts'
 import { describe, log } from './log.ts'
@@ -12,6 +13,7 @@ import { Calls, checkMessages, restored, selfContained } from './messages.ts'
 import type { Part } from './offline_model.ts'
 import type { Runtime } from './runtime.ts'
 import type { LastTurn } from './sessions.ts'
+import { ShorterPrompts } from './shortening.ts'
 import { modelError, streaming } from './streaming.ts'
 import type { Declared } from './tool_schemas.ts'
 
@@ -75,13 +77,16 @@ export function takeTurn(runtime: Runtime, turn: Turn, signal: AbortSignal): Pro
       const prompt: ModelMessage = { role: 'user', content: turn.prompt }
       const last = (turn.answers as ModelMessage | undefined) ?? prompt
       const staged = restored([...committed, last])
+      const { at } = session.start
+      const shortening = new Shortening(session, turn)
+      const prompts = new ShorterPrompts(shortening)
       const responses = await withinTime(settings.turnTimeoutSeconds, signal, (stop) =>
-        stream(runtime, Object.assign(turn, { signal: stop }), staged),
-      )
-      const turnMessages = [...staged.slice(session.start.at), ...responses]
+        stream(runtime, Object.assign(turn, { signal: stop }), staged, prompts),
+      ).finally(() => shortening.report())
+      const turnMessages = prompts.cut([...staged.slice(at), ...responses])
       const isWaiting = turn.waiting.length > 0
       const added = isWaiting ? turnMessages : selfContained(turnMessages)
-      const before = committed.slice(0, session.start.at)
+      const before = session.data.messages.slice(0, session.start.at) as ModelMessage[]
       checkMessages(added, before, isWaiting)
       // Without the system prompt: each turn uses the SYSTEM_PROMPT of the current code.
       const data = { messages: [...before, ...added] }
@@ -97,6 +102,7 @@ async function stream(
   runtime: Runtime,
   turn: Turn,
   staged: ModelMessage[],
+  prompts: ShorterPrompts,
 ): Promise<ModelMessage[]> {
   const stop = turn.signal
   const { producer, ...options } = runtime.prepare(turn) as TurnOptions
@@ -128,7 +134,7 @@ async function stream(
     }
     return part
   }
-  const read = (model: Options['model']) => streaming(model, stop, onPart, producer)
+  const read = (model: Options['model']) => streaming(model, stop, onPart, prompts, producer)
   try {
     const { finalStep, responseMessages } = await generateText({
       instructions: own.SYSTEM_PROMPT,
