@@ -143,7 +143,9 @@ async function stream(
       },
     })
     if (failures.length > 0) throw failures[0]
-    await emitInvalid(turn, options.tools, calls, finalStep)
+    // A call of an answer that ended badly is part of no turn.
+    const isBad = endedBadly({ steps: [finalStep] })
+    if (!isBad) await emitInvalid(turn, options.tools, calls, finalStep)
     const { finishReason, rawFinishReason, text, toolCalls, content } = finalStep
     for (const part of content) {
       if (part.type !== 'tool-approval-request' || part.isAutomatic) continue
@@ -154,7 +156,7 @@ async function stream(
     if (turn.waiting.length > 0) return messages
     if (rawFinishReason === 'guardrail_intervened') throw new AgentError(rawFinishReason)
     // Without a call the reply ends, whatever the model announced.
-    const isOver = ['stop', 'tool-calls'].includes(finishReason) && rawFinishReason !== 'pause_turn'
+    const isOver = !isBad && rawFinishReason !== 'pause_turn'
     if (!isOver || toolCalls.some((call) => !call.providerExecuted)) {
       throw new AgentError('reply_incomplete', '', finishReason)
     }

@@ -125,6 +125,8 @@ class Repairs:
                 delta = chunk.get("contentBlockDelta", {}).get("delta", {}).get("toolUse")
                 ends = call is not None and chunk.keys().isdisjoint({"metadata", "messageStart"})
                 if call is not None and ends and delta is None:
+                    if start and is_blank(call.raw):  # its arguments may follow, mixed with others
+                        raise AgentError("model_failed", detail="a call has no end")
                     for part in self._repair_call(call):
                         yield part
                     call = None
@@ -133,7 +135,8 @@ class Repairs:
                 if start:
                     call = _Call(start)
                 elif delta is not None:
-                    call = call or _Call(delta)
+                    if call is None:
+                        raise AgentError("model_failed", detail="arguments outside of a call")
                     call.add(delta, self._max_bytes)
                 else:
                     yield chunk
@@ -235,7 +238,6 @@ class _Call:
 
     def add(self, delta: dict[str, Any], max_bytes: int) -> None:
         """Add a part; raise `reply_incomplete` if all of them are too large."""
-        self.id, self.name = self.id or delta.get("toolUseId"), self.name or delta.get("name")
         part = delta.get("input") or ""
         self._parts.append(part if isinstance(part, str) else json.dumps(part))
         self._size += len(self._parts[-1].encode(errors="replace"))
@@ -244,9 +246,15 @@ class _Call:
 
     @property
     def raw(self) -> str:
-        """The arguments as text; Anthropic may send all of them at the start."""
+        """The arguments as text; Anthropic may send all of them at the start.
+
+        If those at the start and the later ones differ, both together are not one JSON object.
+        """
         text = "".join(self._parts)
-        return text if text or self._input in (None, "", {}) else json.dumps(self._input)
+        if self._input in (None, "", {}):
+            return text
+        first = json.dumps(self._input)
+        return first if is_blank(text) or parse_arguments(text) == self._input else first + text
 
 
 def parse_arguments(text: str) -> dict[str, Any] | None:
