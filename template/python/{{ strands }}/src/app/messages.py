@@ -119,10 +119,17 @@ class Repairs:
     async def repair(self, chunks: AsyncIterable[Any]) -> AsyncGenerator[Any, None]:
         """Yield the chunks of an answer; those of a tool call once it is complete."""
         call: _Call | None = None
+        is_providers = False  # whether the provider itself runs the call of this block
         try:
             async for chunk in chunks:
                 start = chunk.get("contentBlockStart", {}).get("start", {}).get("toolUse")
                 delta = chunk.get("contentBlockDelta", {}).get("delta", {}).get("toolUse")
+                if is_providers and (delta is not None or "contentBlockStop" in chunk):
+                    is_providers = delta is not None
+                    continue
+                is_providers = bool(start) and start.get("type") == "server_tool_use"
+                if is_providers:
+                    continue
                 ends = call is not None and chunk.keys().isdisjoint({"metadata", "messageStart"})
                 if call is not None and ends and delta is None:
                     if start and is_blank(call.raw):  # its arguments may follow, mixed with others
