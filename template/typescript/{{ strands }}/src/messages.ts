@@ -93,14 +93,18 @@ export class CheckedModel extends Model {
     let input = ''
     for await (const event of this.#model.stream(sent, options)) {
       if (event.type === 'modelContentBlockStartEvent') {
+        if (start) throw new AgentError('model_failed', '', 'a call has no end')
         input = ''
         start = event.start && startOf(event.start, ids)
-        if (event.start && !NAME.test(event.start.name)) misnamed.push(start!.toolUseId)
+        if (event.start && !NAME.test(event.start.name ?? '')) misnamed.push(start!.toolUseId)
         yield start ? startEvent(start) : event
         continue
       }
       if (event.type === 'modelContentBlockDeltaEvent') {
-        if (event.delta.type === 'toolUseInputDelta') input += event.delta.input
+        if (event.delta.type === 'toolUseInputDelta') {
+          if (!start) throw new AgentError('model_failed', '', 'arguments outside of a call')
+          input += event.delta.input
+        }
       }
       if (event.type === 'modelContentBlockStopEvent' && start) {
         if (!isObject(input)) {
@@ -135,7 +139,7 @@ function startOf(start: { name: string; toolUseId: string }, ids: Set<string>): 
   const isKept = typeof id === 'string' && ID.test(id) && !ids.has(id)
   const toolUseId = isKept ? id : randomBytes(5).toString('hex').slice(0, 9) // Mistral's form
   ids.add(toolUseId)
-  const valid = String(name)
+  const valid = String(name ?? '')
     .replace(/[^a-zA-Z0-9_-]/g, '_')
     .slice(0, 64)
   return new ToolUseBlock({ ...others, name: valid || '_', toolUseId, input: {} })
@@ -150,10 +154,16 @@ function startEvent({ name, toolUseId, reasoningSignature }: ToolUseBlock): Mode
 function isObject(text: string): boolean {
   try {
     const value: unknown = JSON.parse(text)
-    return typeof value === 'object' && value !== null && !Array.isArray(value)
+    return typeof value === 'object' && value !== null && !Array.isArray(value) && isFinite(value)
   } catch {
     return false
   }
+}
+
+/** Whether all numbers are finite: JSON has no other ones, so what is shown would differ. */
+function isFinite(value: unknown): boolean {
+  if (typeof value === 'number') return Number.isFinite(value)
+  return typeof value !== 'object' || value === null || Object.values(value).every(isFinite)
 }
 
 function isCall(block: ContentBlock): block is ToolUseBlock {
@@ -327,9 +337,10 @@ class Slots {
 /** Yield the results of the calls in a message that do not run; `most` of them may. */
 function* refusals(message: Message, most: number): Generator<ToolResultBlock> {
   const { refused = {}, misnamed = [] } = marksOf(message)
+  const all = new Map(Object.entries(refused))
   const names = new Set(misnamed)
   for (const [index, { toolUseId, name }] of message.content.filter(isCall).entries()) {
-    const received = refused[toolUseId]
+    const received = all.get(toolUseId)
     const isOver = index >= most
     if (received === undefined && !names.has(toolUseId) && !isOver) continue
     const unknown = `Tool '${name}' not found in registry` // as the SDK puts it
@@ -342,7 +353,7 @@ function* refusals(message: Message, most: number): Generator<ToolResultBlock> {
 
 function logRefusal(agent: Agent, message: Message, { toolUseId: id, name }: ToolUseBlock): void {
   const { refused = {}, misnamed = [] } = marksOf(message)
-  if (refused[id] === undefined) return
+  if (!Object.hasOwn(refused, id)) return
   const isKnown = !misnamed.includes(id) && agent.tools.some((tool) => tool.name === name)
   const shown = isKnown ? name : 'that does not exist' // a made-up name is not logged
   log('WARNING', `tool ${shown}: arguments are not one JSON object`)

@@ -175,7 +175,7 @@ async function stream(
     if (turn.waiting.length > 0) return messages
     if (rawFinishReason === 'guardrail_intervened') throw new AgentError(rawFinishReason)
     // Without a call the reply ends, whatever the model announced.
-    const isOver = ['stop', 'tool-calls'].includes(finishReason) && rawFinishReason !== 'pause_turn'
+    const isOver = !isBad && rawFinishReason !== 'pause_turn'
     if (!isOver || toolCalls.some((call) => !call.providerExecuted)) {
       throw new AgentError('reply_incomplete', '', finishReason)
     }

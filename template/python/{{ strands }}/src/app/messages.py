@@ -155,14 +155,23 @@ class Repairs:
     async def repair(self, chunks: AsyncIterable[Any]) -> AsyncGenerator[Any, None]:
         """Yield the chunks of an answer; those of a tool call once it is complete."""
         call: _Call | None = None
+        is_providers = False  # whether the provider itself runs the call of this block
         try:
             async for chunk in chunks:
                 if not chunk.keys().isdisjoint({"contentBlockStart", "contentBlockDelta"}):
                     self._has_begun = True
                 start = chunk.get("contentBlockStart", {}).get("start", {}).get("toolUse")
                 delta = chunk.get("contentBlockDelta", {}).get("delta", {}).get("toolUse")
+                if is_providers and (delta is not None or "contentBlockStop" in chunk):
+                    is_providers = delta is not None
+                    continue
+                is_providers = bool(start) and start.get("type") == "server_tool_use"
+                if is_providers:
+                    continue
                 ends = call is not None and chunk.keys().isdisjoint({"metadata", "messageStart"})
                 if call is not None and ends and delta is None:
+                    if start and is_blank(call.raw):  # its arguments may follow, mixed with others
+                        raise AgentError("model_failed", detail="a call has no end")
                     for part in self._repair_call(call):
                         yield part
                     call = None
@@ -172,7 +181,8 @@ class Repairs:
                     call = _Call(start)
                     yield HELD_BACK
                 elif delta is not None:
-                    call = call or _Call(delta)
+                    if call is None:
+                        raise AgentError("model_failed", detail="arguments outside of a call")
                     call.add(delta, self._settings.max_reply_bytes)
                 else:
                     yield chunk
@@ -309,7 +319,6 @@ class _Call:
 
     def add(self, delta: dict[str, Any], max_bytes: int) -> None:
         """Add a part; raise `reply_incomplete` if all of them are too large."""
-        self.id, self.name = self.id or delta.get("toolUseId"), self.name or delta.get("name")
         part = delta.get("input") or ""
         self._parts.append(part if isinstance(part, str) else json.dumps(part))
         self._size += len(self._parts[-1].encode(errors="replace"))
@@ -318,9 +327,15 @@ class _Call:
 
     @property
     def raw(self) -> str:
-        """The arguments as text; Anthropic may send all of them at the start."""
+        """The arguments as text; Anthropic may send all of them at the start.
+
+        If those at the start and the later ones differ, both together are not one JSON object.
+        """
         text = "".join(self._parts)
-        return text if text or self._input in (None, "", {}) else json.dumps(self._input)
+        if self._input in (None, "", {}):
+            return text
+        first = json.dumps(self._input)
+        return first if is_blank(text) or parse_arguments(text) == self._input else first + text
 
 
 def parse_arguments(text: str) -> dict[str, Any] | None:

@@ -136,12 +136,8 @@ class _Delta:
 
 def _deltas(block: Any) -> list[dict[str, str]]:
     """Return what a block has at its start, as parts that follow it."""
-    text, thinking = getattr(block, "text", ""), getattr(block, "thinking", "")
-    match block.type:
-        case "text" if text:
-            return [{"type": "text_delta", "text": text}]
-        case "redacted_thinking":
-            return [{"type": "redacted_thinking", "data": block.data}]
-        case "thinking" if thinking:
-            return [{"type": "thinking_delta", "thinking": thinking}]
-    return []
+    if block.type == "redacted_thinking":
+        return [{"type": "redacted_thinking", "data": block.data}]
+    fields = {"text": ["text"], "thinking": ["thinking", "signature"]}.get(block.type, [])
+    texts = {name: getattr(block, name, "") for name in fields}
+    return [{"type": f"{name}_delta", name: text} for name, text in texts.items() if text]
