@@ -258,7 +258,7 @@ class _Handler(BaseHTTPRequestHandler):
                     for _ in range(part.count):
                         self._stream(wire, call, chunk)
                 case Refuse(status=200):
-                    self._stream(wire, call, wire.failure(part.text or quote, part.code))
+                    self._stream(wire, call, wire.refusal_in_stream(part.text or quote, part.code))
                     self._finish()
                     return "refused"
                 case Refuse():

@@ -84,7 +84,7 @@ class Messages:
         error = {"type": code or "error", "message": message}
         return json.dumps({"type": "error", "error": error}).encode()
 
-    def failure(self, message: str, code: str | None) -> bytes:
+    def refusal_in_stream(self, message: str, code: str | None) -> bytes:
         error = {"type": code or "invalid_request_error", "message": message}
         return self._event("error", {"error": error})
 
@@ -171,7 +171,7 @@ class Converse:
     def refusal(self, message: str, code: str | None) -> bytes:
         return json.dumps({"__type": code or "ModelErrorException", "message": message}).encode()
 
-    def failure(self, message: str, code: str | None) -> bytes:
+    def refusal_in_stream(self, message: str, code: str | None) -> bytes:
         return frame(code or "validationException", {"message": message}, kind="exception")
 
     def _delta(self, delta: dict[str, Any]) -> bytes:
@@ -258,7 +258,7 @@ class Gateway:
     def refusal(self, message: str, code: str | None) -> bytes:
         return json.dumps({"error": {"message": message, "type": code or "error"}}).encode()
 
-    def failure(self, message: str, code: str | None) -> bytes:
+    def refusal_in_stream(self, message: str, code: str | None) -> bytes:
         return self._part("error", {"error": {"message": message, "type": code or "error"}})
 
     def _close(self) -> bytes:

@@ -35,7 +35,7 @@ class Wire(Protocol):
     def error(self, message: str) -> bytes: ...
     def failure(self, message: str, kind: str) -> bytes: ...
     def refusal(self, message: str, code: str | None) -> bytes: ...
-    def failure(self, message: str, code: str | None) -> bytes: ...
+    def refusal_in_stream(self, message: str, code: str | None) -> bytes: ...
 
 
 class ChatCompletions:
@@ -105,7 +105,7 @@ class ChatCompletions:
     def refusal(self, message: str, code: str | None) -> bytes:
         return json.dumps({"error": {"message": message, "type": "error", "code": code}}).encode()
 
-    def failure(self, message: str, code: str | None) -> bytes:
+    def refusal_in_stream(self, message: str, code: str | None) -> bytes:
         error = {"message": message, "type": "invalid_request_error", "code": code}
         return self._data({"error": error})
 

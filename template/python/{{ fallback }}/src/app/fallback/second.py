@@ -68,9 +68,9 @@ class Second:
         `error` is why the first model sent no content; it may have begun an answer.
         """
         why = describe(error)
-        is_temporary = re.search(TEMPORARY, why)
-        if not has_answered:
-            is_temporary = is_temporary or re.search(DISCONNECTED, why)
+        is_temporary = re.search(TEMPORARY, why) is not None
+        if re.search(DISCONNECTED, why):  # a client may show it as a status
+            is_temporary = not has_answered
         if re.search(LASTING, why) or not is_temporary:
             raise error
         where = self.turn.session_id

@@ -148,8 +148,10 @@ class Reasoning:
 def _join(details: list[Any], part: Any) -> None:
     """Add a part of OpenRouter's details, which splits their texts."""
     last: Any = details[-1] if details else None
-    are_objects = isinstance(part, dict) and isinstance(last, dict)
-    if not are_objects or any(part.get(key) != last.get(key, "") for key in ("index", "type")):
+    if not isinstance(part, dict) or not isinstance(last, dict):
+        details.append(part)
+        return
+    if any(part.get(key) != last.get(key, "") for key in ("index", "type")):
         details.append(part)
         return
     texts = {
