@@ -65,7 +65,7 @@ FAULTS = [
         UNFINISHED,
         '    if reason not in {"stop", "tool_call", "content_filter"}:\n',
     ),
-    Fault("steps are not limited", TURN, "range(self.max_steps)", "range(10**9)"),
+    Fault("steps are not limited", TURN, "range(self.settings.max_steps)", "range(10**9)"),
     Fault(
         "errors stay in their groups",
         TURN,

@@ -9,6 +9,7 @@ import pytest
 from app.contract import AgentError
 from app.messages import (
     REFUSED,
+    bounded,
     check_messages,
     input_of,
     invented_name,
@@ -138,3 +139,23 @@ def test_a_turn_that_waits_is_stored_without_results() -> None:
     check_messages([USER, CALL], 0, waits=True)
     with pytest.raises(AgentError):
         check_messages([USER, answer(text="Hi.")], 0, waits=True)
+
+
+def test_a_result_is_cut_as_a_whole() -> None:
+    def of(value: Any) -> Any:
+        ids: Any = {"tool_call_id": "a", "tool_name": "read"}
+        part = ai.messages.ToolResultPart(**ids, result=value)
+        return bounded(part, 100).result
+
+    note = "… [cut: the result was {} characters long]"
+    assert of({"rows": [1]}) == {"rows": [1]}
+    rows = of({"rows": ["b" * 200]})
+    assert rows.startswith('{"rows": ["bb')
+    assert rows.endswith(note.format(214))
+    assert len(rows) == 100
+    texts = [ai.messages.TextPart(text=text) for text in ("a" * 40, "b" * 80)]
+    image = ai.messages.FilePart(data=b"GIF89a", media_type="image/gif")
+    first, file, second = of(ai.messages.ContentOutput(value=[texts[0], image, texts[1]])).value
+    assert file == image
+    assert (first.text + second.text).endswith(note.format(120))
+    assert len(first.text + second.text) == 100
