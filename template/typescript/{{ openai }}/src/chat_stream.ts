@@ -39,6 +39,8 @@ const REASONS = new Map(
 const NO_ANSWER = 'The answer is not one of Chat Completions.'
 const MIXED = 'The server mixed the arguments of its tool calls.'
 
+const MAX_PIECE = 4096
+
 type Json = Record<string, unknown>
 
 // TypeScript does not know it yet.
@@ -56,17 +58,21 @@ export function chatFetch(settings: CoreSettings): typeof fetch {
     const stream = new ChatStream(settings)
     const strict = new TransformStream<Uint8Array, Uint8Array>({
       transform(data, controller) {
-        const events = stream.read(data)
-        if (events.length > 0) controller.enqueue(events)
+        for (const piece of pieces(stream.read(data))) controller.enqueue(piece)
       },
       flush(controller) {
-        controller.enqueue(stream.end())
+        for (const piece of pieces(stream.end())) controller.enqueue(piece)
       },
     })
     const headers = new Headers(response.headers)
     headers.set('content-type', 'text/event-stream')
     return new Response(response.body.pipeThrough(strict), { status: 200, headers })
   }
+}
+
+/** Yield parts of bytes: OpenAI's client copies the rest of a part after each event in it. */
+function* pieces(bytes: Uint8Array): Generator<Uint8Array> {
+  for (let at = 0; at < bytes.length; at += MAX_PIECE) yield bytes.subarray(at, at + MAX_PIECE)
 }
 
 /**

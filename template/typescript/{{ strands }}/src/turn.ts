@@ -8,7 +8,7 @@ import type { JSONValue, MessageData, ToolResultContent } from '@strands-agents/
 import * as own from './agent.ts'
 import { Shortening } from './context_length.ts'
 import { AgentError, isBlank, type ToolCall, type ToolResult, type Turn } from './contract.ts'
-import { withinTime } from './deadline.ts'
+import { mustPause, pause, withinTime } from './deadline.ts'
 import { describe, log } from './log.ts'
 import { checkMessages, marksOf, repairAnswers, traceOnlyRecorded } from './messages.ts'
 import type { Runtime } from './runtime.ts'
@@ -130,6 +130,7 @@ async function stream(runtime: Runtime, agent: Agent, turn: Turn): Promise<void>
   let next
   try {
     for (next = await events.next(); !next.done; next = await events.next()) {
+      if (mustPause()) await pause()
       stop.throwIfAborted()
       const event = next.value.type === 'modelStreamUpdateEvent' ? next.value.event : null
       if (event?.type === 'modelContentBlockDeltaEvent') {
@@ -144,7 +145,10 @@ async function stream(runtime: Runtime, agent: Agent, turn: Turn): Promise<void>
         if (text) await turn.emit(text)
       }
       if (next.value.type === 'messageAddedEvent') {
-        for (const use of toolsOf(next.value.message)) await turn.emit(use)
+        for (const use of toolsOf(next.value.message)) {
+          if (mustPause()) await pause()
+          await turn.emit(use)
+        }
       }
     }
   } catch (error) {

@@ -7,7 +7,7 @@ import * as own from './agent.ts'
 import type { Options } from './capability.ts'
 import { Shortening } from './context_length.ts'
 import { AgentError, isBlank, type Turn } from './contract.ts'
-import { withinTime } from './deadline.ts'
+import { mustPause, pause, withinTime } from './deadline.ts'
 import { describe, log } from './log.ts'
 import { Calls, checkMessages, restored, selfContained } from './messages.ts'
 import type { Part } from './offline_model.ts'
@@ -111,6 +111,7 @@ async function stream(
   const failures: unknown[] = [] // of a callback: the SDK drops what it throws
   let size = 0
   const onPart = async (sent: Part) => {
+    if (mustPause()) await pause()
     const part = calls.repair(sent)
     if (part.type === 'text-delta' || part.type === 'tool-input-delta') {
       size += Buffer.byteLength(part.delta)
@@ -207,6 +208,7 @@ async function emitInvalid(
 ): Promise<void> {
   for (const call of step?.toolCalls ?? []) {
     if (!call.invalid || call.providerExecuted) continue
+    if (mustPause()) await pause()
     const refused = calls.refused.get(call.toolCallId)
     const text = refused?.text ?? (call.error as Error).message
     await turn.emit({ id: call.toolCallId, text, isError: true })

@@ -17,8 +17,8 @@ type Answer = Awaited<ReturnType<Model['doStream']>>
 const WAITS = [2000, 4000]
 const MAX_WAIT = 60_000
 
-// The parts that come in front of the content.
-const OPENING = ['stream-start', 'response-metadata', 'raw', 'text-start', 'reasoning-start']
+// The parts that come in front of the content; Anthropic's client has one of its own.
+const OPENING = 'stream-start response-metadata raw custom text-start reasoning-start'.split(' ')
 
 /** Make the model of a turn one whose second model answers what the first one fails. */
 export function withFallback(options: Options, second: Second): void {
