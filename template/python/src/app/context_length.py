@@ -26,8 +26,8 @@ TOO_LONG = re.compile(
 )
 # A limit of tokens in a time, which a Strands class takes for the same.
 AT_LIMIT = re.compile(r"rate[ _-]?limit|(per|this) (second|minute|hour|day|month)", re.IGNORECASE)
-# The statuses of such a refusal; in a stream it has none, or that of the stream.
-STATUSES = {None, 200, 400, 413, 422}
+# The statuses of such a refusal; in a stream it has none, that of the stream, or 500.
+STATUSES = {None, 200, 400, 413, 422, 500}
 MAX_TEXT = 4000  # characters of an error that are read
 MARK = re.compile(r"… \[cut: the result was ([0-9]{1,12}) characters long\]$")
 
@@ -36,17 +36,14 @@ log = logging.getLogger(__name__)
 
 def is_too_long(error: BaseException) -> bool:
     """Whether a model refused a request because it is too long."""
-    for one in _causes(error):
-        texts = [text[:MAX_TEXT] for text in _texts_of(one)]
-        if isinstance(one, AgentError) or any(map(AT_LIMIT.search, texts)):
-            return False
-        if type(one).__name__ == "ContextWindowOverflowException":
-            return True
-        if _status_of(one) not in STATUSES:
-            return False
-        if any(map(TOO_LONG.search, texts)):
-            return True
-    return False
+    causes = [*_causes(error)]
+    texts = [text[:MAX_TEXT] for one in causes for text in _texts_of(one)]
+    if any(isinstance(one, AgentError) or _status_of(one) not in STATUSES for one in causes):
+        return False
+    if any(map(AT_LIMIT.search, texts)):
+        return False
+    is_known = any(type(one).__name__ == "ContextWindowOverflowException" for one in causes)
+    return is_known or any(map(TOO_LONG.search, texts))
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:
@@ -62,7 +59,8 @@ def _status_of(error: BaseException) -> Any:
     response = getattr(error, "response", None)
     if isinstance(response, dict):  # of an AWS client
         return response.get("ResponseMetadata", {}).get("HTTPStatusCode")
-    return getattr(error, "status_code", None)
+    context = getattr(error, "http_context", None)  # of the AI SDK
+    return getattr(context or error, "status_code", None)
 
 
 def _texts_of(error: BaseException) -> list[str]:

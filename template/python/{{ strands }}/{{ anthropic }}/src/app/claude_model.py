@@ -71,6 +71,8 @@ class _Messages:
 
     @asynccontextmanager
     async def stream(self, **request: Any) -> AsyncGenerator["Events"]:
+        if not request.get("tools"):  # the base class sends an empty list
+            request.pop("tools", None)
         for message in request["messages"]:
             for block in message["content"]:
                 if block["type"] == "redacted_thinking":  # the base class encodes what was text
