@@ -53,6 +53,12 @@ class ModelCall:
     chunks: int = 0
 
     @property
+    def size(self) -> int:
+        """How many characters the request tells."""
+        parts = [part for _, *rest in self.history for part in rest]
+        return sum(len(part if isinstance(part, str) else json.dumps(part)) for part in parts)
+
+    @property
     def model(self) -> str:
         """The model that the request names; Bedrock's stands in a path."""
         named = str(self.request.get("model", ""))
@@ -73,6 +79,8 @@ class Provider:
         self.cache = PromptCache()
         self.usage = Usage()  # of each call of another model than those that are `priced`
         self.summarize: Callable[[str], Step] = facts_of
+        self.window: int | None = None  # characters of a request that the models can read
+        self.too_long: Step = [Refuse(400, "context_length_exceeded")]  # what longer ones get
         self._scripts: dict[str, deque[Step]] = {}
         self._endless: dict[str, Step] = {}
         self._changed = threading.Condition()
@@ -122,7 +130,9 @@ class Provider:
                 call.usage = self.cache.use(request)
             self.calls.append(call)
             steps = self._scripts.get(call.prompt)
-            if steps:
+            if self.window is not None and call.size > self.window:
+                step = self.too_long
+            elif steps:
                 step = steps[0] if stays(steps[0]) else steps.popleft()
             else:
                 step = self._endless.get(call.prompt) or self._reply(call.prompt)
@@ -238,9 +248,9 @@ class _Handler(BaseHTTPRequestHandler):
                     for _ in range(part.count):
                         self._stream(wire, call, chunk)
                 case Refuse(status=200):
-                    self._stream(wire, call, wire.error(part.text or quote))
+                    self._stream(wire, call, wire.failure(part.text or quote, part.code))
                     self._finish()
-                    return "broken"
+                    return "refused"
                 case Refuse():
                     self._answer(part.status, wire.refusal(part.text or quote, part.code))
                     return "refused"

@@ -49,13 +49,13 @@ class Intervene:
 class Refuse:
     """An HTTP error instead of a stream. Where it stays, a retry is refused, too.
 
-    With the status 200 it is the first event of a stream. `text` is what the provider says.
+    With status 200 it is the first event of a stream.
     """
 
     status: int
     code: str | None = None
     stays: bool = True
-    text: str = ""
+    text: str = ""  # in place of one that quotes the prompt
 
 
 @dataclass(frozen=True)

@@ -187,7 +187,7 @@ BAD = {
     "ALLOWED_HOSTS": ["*", "a b", "a,,b", "a,", "http://a", "a/b", "\u00e9.example"],
     "ALLOWED_ORIGINS": ["*", "0", "null", "www.example.com", f"{PAGE}/", "ftp://a", f"{PAGE},"],
     "API_TOKEN": [f"{CANARY} with blanks", f"{CANARY}\u00e9"],
-    "HISTORY_CHARS": ["0", "999", "-1", "4e5", "400k"],
+    "HISTORY_CHARS": ["0", "999", "1000000001", "many"],
     "REQUEST_TIMEOUT_SECONDS": ["0", "86401", "-1", "1.5", "30s"],
 }
 

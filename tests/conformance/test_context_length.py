@@ -1,279 +1,334 @@
 """A request that is too long for the model becomes shorter inside its turn."""
 
-import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from tests.conformance import targets
 from tests.conformance.chat import Chat, assert_failed, echoed
-from tests.conformance.client import JSON
+from tests.conformance.client import JSON, Reply
 from tests.conformance.conftest import OpenFleet
-from tests.conformance.provider import ModelCall, Provider
+from tests.conformance.provider import Provider, facts_of
 from tests.conformance.server import Fleet
-from tests.conformance.steps import Call, Refuse, Step
+from tests.conformance.steps import HANG, Call, Refuse, Step
 from tests.conformance.targets import TARGETS, Target, compacting
-from tests.conformance.waiting import answer, delete, ids, runs
-from tests.conformance.wires import Entry
+from tests.conformance.test_fallback import with_fallback
+from tests.conformance.waiting import ASKED, answer, delete, ids, order, runs
+
+pytestmark = pytest.mark.about("turns")
 
 VENDOR_TARGETS = [*TARGETS, *targets.VENDOR_TARGETS]
-pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("limited")]
-
-LIMIT = 30_000  # characters that the model takes
-OPENAI = (
-    "This model's maximum context length is 8192 tokens. However, your messages resulted in 9000 "
-    "tokens. Please reduce the length of the messages."
-)
-REFUSAL = Refuse(400, "context_length_exceeded", text=OPENAI)
-ANTHROPIC = "input length and `max_tokens` exceed context limit: 196000 + 8192 > 200000"
-LLAMA = "the request exceeds the available context size. try increasing the context size"
-XAI = "This model's maximum prompt length is 131072 but the request contains 537812 tokens."
-REFUSALS = {
-    "OpenAI": REFUSAL,
-    "OpenAI, with a code alone": Refuse(400, "context_length_exceeded", text="Too much."),
-    "Azure": Refuse(400, text="Input tokens exceed the configured limit of 272000 tokens."),
-    "Groq": Refuse(400, text="Please reduce the length of the messages or completion."),
-    "Mistral": Refuse(
-        400,
-        text="Prompt contains 36000 tokens and 0 draft tokens, too large for model with 32768 "
-        "maximum context length",
-    ),
-    "Anthropic": Refuse(400, "invalid_request_error", text="prompt is too long: 2001 > 2000"),
-    "Anthropic, with its answer": Refuse(400, "invalid_request_error", text=ANTHROPIC),
-    "Anthropic's 413": Refuse(413, "request_too_large", text="Request exceeds the maximum size"),
-    "Bedrock": Refuse(400, "ValidationException", text="Input is too long for requested model."),
-    "Bedrock's Nova": Refuse(
-        400,
-        "ValidationException",
-        text="Too many input tokens. Max input tokens: 300000, request input token count: 300001",
-    ),
-    "Gemini": Refuse(
-        400,
-        text="The input token count (1200293) exceeds the maximum number of tokens allowed "
-        "(1048576).",
-    ),
-    "vLLM": Refuse(
-        400,
-        text="The decoder prompt (length 2136) is longer than the maximum model length of 2048.",
-    ),
-    "llama.cpp": Refuse(400, "exceed_context_size_error", text=LLAMA),
-    "xAI": Refuse(400, text=XAI),
-    "a stream of the status 200": Refuse(200, text=OPENAI),
-}
-OTHERS = {
-    "tokens per minute": Refuse(
-        413,
-        "rate_limit_exceeded",
-        text="Request too large for model on tokens per minute (TPM): Limit 6000, Requested 14810, "
-        "please reduce your message size and try again.",
-    ),
-    "a limit": Refuse(429, "ThrottlingException", text="Too many tokens, please wait."),
-    "an invalid limit": Refuse(
-        400,
-        "ValidationException",
-        text="The maximum tokens you requested exceeds the model limit of 2048.",
-    ),
-    "no access": Refuse(403, "AccessDeniedException", text="maximum context length"),
-}
+WINDOW = 30_000  # characters that the model can read
+LONG = "~" * 850  # with its echo a turn of 1.7 kB
 
 
 def is_sample(test: str, parameters: dict[str, Any]) -> bool:
-    """A usual run tries with other vendors than the first what their clients make of a refusal."""
-    if any(parameters["target"].name == target.name for target in TARGETS):
-        return True
-    refusal = parameters.get("refusal")
-    return "vendor" in test and refusal in {
-        "OpenAI",
-        "Anthropic",
-        "Bedrock",
-        "a stream of the status 200",
-    }
+    """A usual run has the texts of vendors with their clients, and the rest with the first."""
+    is_first = any(parameters["target"].name == target.name for target in TARGETS)
+    return is_first or "says_so" in test or "a_rate_limit" in test
 
 
-def size(history: list[Entry]) -> int:
-    return sum(len(json.dumps(part)) for entry in history for part in entry[1:])
+@pytest.fixture(autouse=True)
+def usual_models(provider: Provider) -> Iterator[None]:
+    usual = provider.too_long
+    provider.window = WINDOW
+    yield
+    provider.window, provider.too_long, provider.summarize = None, usual, facts_of
 
 
-@pytest.fixture
-def limited(provider: Provider, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., None]]:
-    """Make the provider refuse requests of more than LIMIT characters."""
-    begin = provider.begin
-
-    def limit(refusal: Refuse = REFUSAL, most: int = LIMIT) -> None:
-        def refusing(history: list[Entry], request: dict[str, Any]) -> tuple[ModelCall, Step]:
-            if size(history) <= most:
-                return begin(history, request)
-            call = ModelCall(history, request)
-            provider.calls.append(call)
-            return call, [refusal]
-
-        monkeypatch.setattr(provider, "begin", refusing)
-
-    limit()
-    yield limit
-    monkeypatch.undo()
+def warnings_of(chat: Chat) -> list[str]:
+    """The warnings of a server that only this chat uses."""
+    lines = [line for line in chat.server.log.splitlines() if " WARNING " in line]
+    return [line.partition(" WARNING ")[2] for line in lines]
 
 
-Limit = Callable[..., None]
+def assert_shortened(chat: Chat, messages: str = r"\d+") -> None:
+    """The only warning of this chat's server is about one turn."""
+    what = f"model: the request was too long; the history was shortened to {messages} messages"
+    (line,) = warnings_of(chat)
+    assert re.fullmatch(what, line)
 
 
-def prompt(number: int) -> str:
-    return f"{number}. ".ljust(850, "x")
-
-
-def warnings(chat: Chat) -> list[str]:
-    found = re.findall(r" WARNING (model: .*)", chat.server.log)
-    return [re.sub(r"\d+", "N", line) for line in found]
-
-
-WARNING = "model: the request was too long; the history was shortened to N messages"
-
-
-def test_forty_turns_are_all_answered(fleet: Fleet, provider: Provider) -> None:
-    chat = Chat(fleet.fresh(HISTORY_MESSAGES=1000), provider)
-    for number in range(1, 41):
-        assert chat.say(prompt(number)).turn == number
-    asked = len(chat.provider.calls_for(*(prompt(number) + chat.tag for number in range(1, 41))))
-    assert asked <= 46, "the session is shorter after a turn: the next one does not pay again"
-    history = chat.recalled("Hi.")
-    assert history == echoed(*(prompt(number) for number in range(41 - len(history) // 2, 41)))
-    assert len(warnings(chat)) == asked - 40
-    assert set(warnings(chat)) == {WARNING}
-    reply = chat.say(f"{'y' * LIMIT}", headers=JSON)
+def assert_too_long(reply: Reply, chat: Chat) -> None:
     assert_failed(reply, 413, "prompt_too_long", chat.session)
-    message = "The prompt is too long for the model. Send a shorter one."
-    assert reply.json["error"]["message"] == message
-    assert len(chat.calls("y" * LIMIT)) <= 7
-    assert chat.recalled("Again.")[:-2] == history, "the session is unchanged"
+    said = "The prompt is too long for the model. Send a shorter one."
+    assert reply.json["error"]["message"] == said
 
 
-@pytest.mark.parametrize("refusal", REFUSALS)
-def test_what_a_vendor_says(chat: Chat, limited: Limit, refusal: str) -> None:
-    for number in range(4):
-        chat.say(prompt(number))
-    limited(REFUSALS[refusal], 5000)
-    assert chat.recalled("Hi.") == echoed(prompt(2), prompt(3))
-    assert len(chat.calls("Hi.")) == 2
-    limited(REFUSALS[refusal], 100)
-    assert_failed(chat.say(prompt(5)), 413, "prompt_too_long", chat.session)
-    limited()
-    assert chat.recalled("Still?") == echoed(prompt(2), prompt(3), "Hi.")
+def fill(chat: Chat, count: int = 16) -> None:
+    """Say almost as much as the model can read."""
+    for number in range(1, count + 1):
+        assert chat.say(f"{number}. {LONG}").turn == number
 
 
-@pytest.mark.parametrize("refusal", OTHERS)
-def test_other_failures_shorten_nothing(chat: Chat, refusal: str) -> None:
+def refused(chat: Chat, text: str) -> list[int]:
+    """The sizes of the requests for a prompt that were too long."""
+    sizes = [call.size for call in chat.calls(text)]
+    return [size for size in sizes if size > WINDOW]
+
+
+def test_each_of_forty_turns_is_answered(fleet: Fleet, provider: Provider) -> None:
+    chat = Chat(fleet.fresh(), provider)
+    replies = [chat.say(f"{number}. {LONG}") for number in range(1, 41)]
+    assert [reply.turn for reply in replies] == [*range(1, 41)]
+    sizes = [len(refused(chat, f"{number}. {LONG}")) for number in range(1, 41)]
+    assert max(sizes) == 1, "half of the history is enough"
+    assert 2 <= sum(sizes) <= 4, "the next turn does not pay again"
+    assert len(warnings_of(chat)) == sum(sizes)
+
+
+def test_the_turns_that_are_left_can_be_replaced_and_copied(
+    fleet: Fleet, provider: Provider
+) -> None:
+    chat = Chat(fleet.fresh(), provider)
+    fill(chat)
+    assert chat.say(f"17. {LONG * 3}").turn == 17
+    assert_shortened(chat)
+    provider.window = None
+    history = chat.recalled("18.")
+    first = int(str(history[0][1]).partition(".")[0])
+    assert 8 <= first <= 11
+    copy = f"{chat.session}-fork"
+    assert chat.post({"fork": copy, "at_turn": 16}, JSON).status == 200
+    assert chat.elsewhere(session=copy).recalled() == history[:-2]
+    assert_failed(chat.replace(first - 1, "Gone."), 400, "invalid_request", chat.session)
+    assert chat.replace(first + 1, "Again.").turn == first + 1
+    assert chat.recalled("What is left?") == [*history[:2], *echoed("Again.")]
+
+
+def test_a_turn_that_fails_leaves_the_history_whole(fleet: Fleet, provider: Provider) -> None:
+    chat = Chat(fleet.fresh(TURN_TIMEOUT_SECONDS=2), provider)
+    fill(chat)
+    reply = chat.say(f"17. {LONG * 3}", [HANG], headers=JSON)
+    assert_failed(reply, 504, "turn_timeout", chat.session)
+    assert refused(chat, f"17. {LONG * 3}")
+    provider.window = None
+    assert len(chat.recalled()) == 32
+
+
+def test_a_prompt_that_is_too_long_alone_says_so(fleet: Fleet, provider: Provider) -> None:
+    chat = Chat(fleet.fresh(), provider)
+    assert_too_long(chat.say("~" * 31_000), chat)
+    assert len(chat.calls("~" * 31_000)) == 1
+    assert chat.say("One.").turn == 1
+    assert_too_long(chat.say("~" * 31_000), chat)
+    assert chat.recalled() == echoed("One.")
+
+
+# As they stand in reports of users: status, code, text.
+TEXTS: dict[str, tuple[int, str | None, str]] = {
+    "OpenAI": (
+        400,
+        "context_length_exceeded",
+        "This model's maximum context length is 128000 tokens. However, your messages resulted in"
+        " 192041 tokens. Please reduce the length of the messages.",
+    ),
+    "OpenAI, newer": (
+        400,
+        "context_length_exceeded",
+        "Your input exceeds the context window of this model. Please adjust your input.",
+    ),
+    "Azure": (
+        400,
+        None,
+        "This model's maximum context length is 8192 tokens. However, you requested 9200 tokens"
+        " (8200 in the messages, 1000 in the completion).",
+    ),
+    "Anthropic": (400, None, "prompt is too long: 208310 tokens > 200000 maximum"),
+    "Anthropic with max_tokens": (
+        400,
+        None,
+        "input length and `max_tokens` exceed context limit: 188240 + 21333 > 200000, decrease"
+        " input length or `max_tokens` and try again",
+    ),
+    "Anthropic, in bytes": (413, "request_too_large", "Request exceeds the maximum size"),
+    "Bedrock": (400, "ValidationException", "Input is too long for requested model."),
+    "Bedrock's Titan": (
+        400,
+        "ValidationException",
+        "Too many input tokens. Max input tokens: 8192, request input token count: 9000",
+    ),
+    "Bedrock's Claude": (
+        400,
+        "ValidationException",
+        "The model returned the following errors: prompt is too long: 200049 tokens > 200000"
+        " maximum",
+    ),
+    "Gemini": (
+        400,
+        None,
+        "The input token count (1200293) exceeds the maximum number of tokens allowed (1048576).",
+    ),
+    "vLLM": (
+        400,
+        None,
+        "The decoder prompt (length 21535) is longer than the maximum model length of 16384.",
+    ),
+    "llama.cpp": (
+        400,
+        "exceed_context_size_error",
+        "the request exceeds the available context size. try increasing the context size",
+    ),
+    "Groq": (
+        400,
+        "context_length_exceeded",
+        "Please reduce the length of the messages or completion.",
+    ),
+    "Mistral": (
+        400,
+        "3051",
+        "Prompt contains 40011 tokens and 0 draft tokens, too large for model with 32768 maximum"
+        " context length",
+    ),
+    "xAI": (
+        400,
+        None,
+        "This model's maximum prompt length is 131072 but the request contains 537812 tokens.",
+    ),
+}
+
+
+@pytest.mark.parametrize("vendor", TEXTS)
+@pytest.mark.parametrize("is_event", [False, True], ids=["", "in a stream"])
+def test_a_vendor_that_says_so(chat: Chat, vendor: str, is_event: bool) -> None:
+    status, code, text = TEXTS[vendor]
+    code = None if is_event and "bedrock" in chat.server.log else code
+    chat.provider.too_long = [Refuse(200 if is_event else status, code, text=text)]
+    chat.provider.window = 200
     chat.say("One.")
-    reply = chat.say("Two.", [OTHERS[refusal]])
+    chat.say("Two.")
+    long = "~" * 150
+    assert chat.say(long).turn == 3
+    assert chat.history(chat.calls(long)[-1]) == [*echoed("Two."), ("user", long)]
+
+
+# These have other reasons, or are limits of tokens in a minute.
+OTHERS: dict[str, tuple[int, str | None, str]] = {
+    "Groq": (
+        413,
+        "rate_limit_exceeded",
+        "Request too large for model `a` in organization `b` on tokens per minute (TPM): Limit"
+        " 6000, Requested 8000, please reduce your message size and try again.",
+    ),
+    "OpenAI": (429, "rate_limit_exceeded", "Rate limit reached for a on tokens per min (TPM)"),
+    "Bedrock": (429, "ThrottlingException", "Too many tokens, please wait before trying again."),
+    "max_tokens": (400, None, "max_tokens is too large: 100000. It must be at most 16384."),
+}
+
+
+@pytest.mark.parametrize("vendor", OTHERS)
+def test_a_rate_limit_shortens_nothing(chat: Chat, vendor: str) -> None:
+    status, code, text = OTHERS[vendor]
+    chat.say("One.")
+    reply = chat.say("Two.", [Refuse(status, code, text=text)])
     assert_failed(reply, 502, "model_failed", chat.session)
-    assert {len(call.history) for call in chat.calls("Two.")} == {3}
+    assert all(len(call.history) == 3 for call in chat.calls("Two."))
+    assert chat.recalled() == echoed("One.")
 
 
-def test_a_refusal_after_content_ends_the_turn(chat: Chat) -> None:
+def test_an_error_after_content_ends_the_turn(chat: Chat) -> None:
+    late: Step = ["Well, ", Refuse(200, "context_length_exceeded", text="prompt is too long")]
     chat.say("One.")
-    reply = chat.say("Two.", ["Well, ", Refuse(200, text=OPENAI)])
-    assert_failed(reply, 502, "model_failed", chat.session, after=["Well, "])
+    assert_failed(chat.say("Two.", late), 502, "model_failed", chat.session, after=["Well, "])
     assert len(chat.calls("Two.")) == 1
+    assert chat.recalled() == echoed("One.")
 
 
-LONG = "z" * 100_000
-CUT = re.compile(r"(z+)… \[cut: the result was 100000 characters long\]")
+def test_a_result_that_is_too_long_is_cut(own_agents: Fleet, provider: Provider) -> None:
+    chat = Chat(own_agents.fresh(), provider)
+    chat.say("One.")
+    reply = chat.say("Report.", [Call("report", {"size": 100_000})], ["Read."])
+    assert (reply.turn, reply.chunks) == (2, ["Read."])
+    assert_shortened(chat, "0")
+    result = chat.history(chat.calls("Report.")[-1])[-1][1]
+    assert re.fullmatch(r"~{25000}… \[cut: the result was 100000 characters long\]", result)
+    assert chat.recalled() == [
+        ("user", "Report."),
+        ("call", "report", {"size": 100_000}),
+        ("result", result),
+        ("assistant", "Read."),
+    ]
 
 
-@pytest.fixture(scope="module")
-def tools(target: Target, open_fleet: OpenFleet) -> Iterator[Fleet]:
-    with open_fleet(targets.with_own_agent(target)) as fleet:
-        yield fleet
+def test_many_results_are_cut_the_largest_first(own_agents: Fleet, provider: Provider) -> None:
+    chat = Chat(own_agents.fresh(), provider)
+    sizes = [400, 20_000, 40_000]
+    reply = chat.say("Report.", [Call("report", {"size": size}) for size in sizes], ["Read."])
+    assert reply.turn == 1
+    results = [
+        entry[1] for entry in chat.history(chat.calls("Report.")[-1]) if entry[0] == "result"
+    ]
+    assert [result.count("~") for result in results] == [400, 10_000, 10_000]
 
 
-def test_a_result_that_is_too_long_is_cut(tools: Fleet, provider: Provider) -> None:
-    chat = Chat(tools.shared(), provider)
-    for number in range(8):
-        chat.say(prompt(number))
-    provider.script(f"Much of {chat.session}", [LONG])
-    read = Call("summarize", {"text": f"Much of {chat.session}"})
-    reply = chat.say("Read.", ["Let me see. ", read], ["Done."], headers=JSON)
-    assert reply.json["reply"] == "Let me see. Done."
-    *before, result, last = chat.recalled("And?")
-    assert CUT.fullmatch(result[1])
-    assert (len(before), last) == (3, ("assistant", "Done.")), "only this turn"
-    assert reply.json["turn"] == 9
+def test_a_turn_that_goes_on_after_an_approval(approvals: Fleet, provider: Provider) -> None:
+    chat = Chat(approvals.fresh(), provider)
+    fill(chat)
+    provider.window = 60_000
+    waiting = ids(chat.say(ASKED, [delete(chat)], ["Deleted."], headers=JSON))
+    provider.window = 20_000
+    assert answer(chat, waiting).json["turn"] == 17
+    assert runs(chat) == 1
+    assert_shortened(chat)
+    history = chat.history(chat.calls(ASKED)[-1])
+    assert history[-2:] == [
+        ("call", "delete_order", {"order_id": order(chat)}),
+        ("result", f"deleted {order(chat)}"),
+    ]
+    assert len(history) < 20
+    assert chat.recalled() == [*history, ("assistant", "Deleted.")]
 
 
-def test_a_turn_that_goes_on_after_an_approval(
-    target: Target, open_fleet: OpenFleet, provider: Provider, limited: Limit
-) -> None:
-    if target not in TARGETS:
-        pytest.skip("rendered for one vendor")
-    with open_fleet(targets.with_own_agent(target, approval=True)) as fleet:
-        chat = Chat(fleet.shared(), provider)
-        for number in range(4):
-            chat.say(prompt(number))
-        waiting = ids(chat.say("Delete.", [delete(chat)], ["Deleted."], headers=JSON))
-        limited(most=5000)
-        reply = answer(chat, waiting)
-        assert (reply.json["turn"], reply.json["reply"]) == (5, "Deleted.")
-        assert runs(chat) == 1
-        history = chat.recalled("Hi.")
-        assert history[:-4] == echoed(prompt(2), prompt(3))[: len(history) - 4]
-        assert history[-1] == ("assistant", "Deleted.")
+def test_a_turn_that_waits_leaves_the_history_whole(approvals: Fleet, provider: Provider) -> None:
+    chat = Chat(approvals.fresh(), provider)
+    fill(chat)
+    provider.window = 20_000
+    ids(chat.say(ASKED, [delete(chat)], headers=JSON))
+    provider.window = None
+    assert len(chat.recalled()) == 32, "the turn that waited was dropped"
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("is_down", [False, True], ids=["", "down"])
 def test_with_a_fallback_model(
-    target: Target, open_fleet: OpenFleet, provider: Provider, limited: Limit
+    target: Target, open_fleet: OpenFleet, provider: Provider, is_down: bool
 ) -> None:
-    if target not in TARGETS:
-        pytest.skip("rendered for one vendor")
-    from tests.conformance.test_fallback import SECOND, with_fallback
-
+    if "gateway" in target.name:
+        pytest.skip("the gateway has fallback models itself")
     with open_fleet(with_fallback(target)) as fleet:
-        chat = Chat(fleet.fresh(MODEL_FALLBACK=SECOND), provider)
-        for number in range(4):
-            chat.say(prompt(number))
-        limited(most=5000)
-        chat.provider.script(f"test-model: Hi.{chat.tag}", [Refuse(503)])
-        reply = chat.say("Hi.", headers=JSON)
-        assert reply.json["turn"] == 5
-        last = chat.calls("Hi.")[-1]
-        assert last.model == SECOND
-        assert chat.history(last) == [*echoed(prompt(2), prompt(3)), ("user", "Hi.")]
+        chat = Chat(fleet.fresh(MODEL_FALLBACK="second-model"), provider)
+        fill(chat)
+        if is_down:
+            provider.script(f"test-model: 17. {LONG * 3}{chat.tag}", [Refuse(503)])
+        assert chat.say(f"17. {LONG * 3}").turn == 17
+        answered = "second-model" if is_down else "test-model"
+        assert chat.calls(f"17. {LONG * 3}")[-1].model == answered
 
 
-def test_what_is_removed_is_summarized(
-    target: Target, open_fleet: OpenFleet, provider: Provider, limited: Limit
+@pytest.mark.slow
+def test_with_compaction_the_messages_that_go_are_summarized(
+    target: Target, open_fleet: OpenFleet, provider: Provider
 ) -> None:
     if target not in TARGETS:
-        pytest.skip("rendered for one vendor")
+        pytest.skip("the vendor makes no difference")
     with open_fleet(compacting(target)) as fleet:
-        chat = Chat(fleet.shared(), provider)
-        for number in range(4):
-            chat.say(f"fact-{number} {prompt(number)}")
-        limited(most=5500)
-        history = chat.recalled("Hi.")
-        assert "The facts: fact-0 fact-0 fact-1 fact-1." in history[0][1]
-        assert history[2:] == echoed(*(f"fact-{number} {prompt(number)}" for number in (2, 3)))
-        limited()
-        assert chat.recalled("Again.")[:-2] == history
+        chat = Chat(fleet.fresh(), provider)
+        assert chat.say("One fact-1.").turn == 1
+        for number in range(2, 41):
+            assert chat.say(f"{number}. {LONG}").turn == number
+        history = chat.recalled()
+        assert "fact-1" in history[0][1]
+        assert history[0][1].startswith('<summary of="turns 1 to ')
 
 
-def test_turns_are_replaced_and_copied_after_it(chat: Chat, limited: Limit) -> None:
-    for number in range(4):
-        chat.say(prompt(number))
-    limited(most=5000)
-    assert chat.say("Hi.").turn == 5
-    limited()
-    assert_failed(chat.replace(2, "Gone."), 400, "invalid_request", chat.session)
-    fork = {"fork": f"{chat.session}-fork", "at_turn": 3}
-    assert chat.post(fork, JSON).status == 200
-    copy = chat.elsewhere(session=f"{chat.session}-fork")
-    assert copy.recalled() == echoed(prompt(2))
-    assert chat.replace(4, "Four, again.").turn == 4
-    assert chat.recalled() == echoed(prompt(2), "Four, again.")
-
-
-def test_a_history_of_many_characters_is_cut_to_half(fleet: Fleet, provider: Provider) -> None:
+def test_a_history_of_much_text_is_cut_before_a_model_refuses_it(
+    fleet: Fleet, provider: Provider
+) -> None:
     chat = Chat(fleet.fresh(HISTORY_CHARS=10_000), provider)
-    for number in range(6):
-        chat.say(prompt(number))
-    assert chat.recalled("Hi.") == echoed(*(prompt(number) for number in (4, 5)))
+    fill(chat, 5)
+    assert len(chat.recalled(f"6. {LONG}")) == 10
+    history = chat.recalled(f"7. {LONG}")
+    assert [str(text)[:2] for role, text in history if role == "user"] == ["5.", "6."]
+    assert warnings_of(chat) == []

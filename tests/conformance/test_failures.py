@@ -19,7 +19,6 @@ BEFORE_A_BYTE: dict[str, tuple[Step, str, int]] = {
     "refuses with 401": ([Refuse(401)], "model_failed", 1),
     "refuses with 429": ([Refuse(429)], "model_failed", TRIES),
     "refuses with 500": ([Refuse(500)], "model_failed", TRIES),
-    "has too small a window": ([Refuse(400, "context_length_exceeded")], "prompt_too_long", 2),
     "is cut off before any text": ([CUT], "model_failed", 1),
     "fades before any text": ([FADE], "model_failed", 1),
     "has an error before any text": ([ERROR], "model_failed", 1),
@@ -46,7 +45,7 @@ MID_STREAM: dict[str, tuple[Step, str, int]] = {
         1,
     ),
 }
-STATUS = {"model_failed": 502, "empty_reply": 502, "reply_incomplete": 502, "prompt_too_long": 413}
+STATUS = {"model_failed": 502, "empty_reply": 502, "reply_incomplete": 502}
 FAILURES = BEFORE_A_BYTE | MID_STREAM
 
 failures = pytest.mark.parametrize("how", FAILURES)

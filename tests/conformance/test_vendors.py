@@ -19,7 +19,6 @@ pytestmark = pytest.mark.slow
 # its wire says no or breaks, in the first call. Later calls and long waits are in the full run.
 USUAL_FAILURES = {
     "refuses with 400",
-    "has too small a window",
     "is cut off before any text",
     "has an error before any text",
     "finishes empty",

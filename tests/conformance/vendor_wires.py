@@ -68,6 +68,10 @@ class Messages:
         error = {"type": code or "error", "message": message}
         return json.dumps({"type": "error", "error": error}).encode()
 
+    def failure(self, message: str, code: str | None) -> bytes:
+        error = {"type": code or "invalid_request_error", "message": message}
+        return self._event("error", {"error": error})
+
     def _open(self, block: dict[str, Any]) -> bytes:
         self.index, self.is_open = self.index + 1, True
         return self._event("content_block_start", {"index": self.index, "content_block": block})
@@ -138,6 +142,9 @@ class Converse:
     def refusal(self, message: str, code: str | None) -> bytes:
         return json.dumps({"__type": code or "ModelErrorException", "message": message}).encode()
 
+    def failure(self, message: str, code: str | None) -> bytes:
+        return frame(code or "validationException", {"message": message}, kind="exception")
+
     def _delta(self, delta: dict[str, Any]) -> bytes:
         return frame("contentBlockDelta", {"delta": delta, "contentBlockIndex": self.index})
 
@@ -204,6 +211,9 @@ class Gateway:
 
     def refusal(self, message: str, code: str | None) -> bytes:
         return json.dumps({"error": {"message": message, "type": code or "error"}}).encode()
+
+    def failure(self, message: str, code: str | None) -> bytes:
+        return self._part("error", {"error": {"message": message, "type": code or "error"}})
 
     def _close(self) -> bytes:
         was_open, self.is_open = self.is_open, False

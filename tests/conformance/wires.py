@@ -33,6 +33,7 @@ class Wire(Protocol):
     def finish(self, reason: str) -> bytes: ...
     def error(self, message: str) -> bytes: ...
     def refusal(self, message: str, code: str | None) -> bytes: ...
+    def failure(self, message: str, code: str | None) -> bytes: ...
 
 
 class ChatCompletions:
@@ -87,6 +88,10 @@ class ChatCompletions:
 
     def refusal(self, message: str, code: str | None) -> bytes:
         return json.dumps({"error": {"message": message, "type": "error", "code": code}}).encode()
+
+    def failure(self, message: str, code: str | None) -> bytes:
+        error = {"message": message, "type": "invalid_request_error", "code": code}
+        return self._data({"error": error})
 
     def _chunk(self, delta: dict[str, Any], reason: str | None = None) -> bytes:
         choice = {"index": 0, "delta": delta, "finish_reason": reason}

@@ -120,8 +120,15 @@ async def photo() -> dict[str, Any]:
     return {"status": "success", "content": [{"image": image}, {"text": "a photo"}]}
 
 
+@tool
+async def report(size: int) -> str:
+    """Write a report of so many characters."""
+    return "~" * size
+
+
 TOOLS: list[Any] = [
     photo,
+    report,
     delete_order,
     pay,
     read_order,

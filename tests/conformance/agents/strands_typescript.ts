@@ -146,8 +146,16 @@ const photo = tool({
   },
 })
 
+const report = tool({
+  name: 'report',
+  description: 'Write a report of so many characters.',
+  inputSchema: z.object({ size: z.number() }),
+  callback: ({ size }) => '~'.repeat(size),
+})
+
 export const TOOLS = [
   photo,
+  report,
   deleteOrder,
   pay,
   readOrder,

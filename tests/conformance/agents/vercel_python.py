@@ -119,8 +119,15 @@ async def photo() -> ai.messages.ContentOutput:
     return ai.messages.ContentOutput(value=[image, ai.messages.TextPart(text="a photo")])
 
 
+@ai.tool
+async def report(size: int) -> str:
+    """Write a report of so many characters."""
+    return "~" * size
+
+
 TOOLS: list[Any] = [
     photo,
+    report,
     delete_order,
     pay,
     read_order,

@@ -131,8 +131,15 @@ const photo = tool({
   }),
 })
 
+const report = tool({
+  description: 'Write a report of so many characters.',
+  inputSchema: z.object({ size: z.number() }),
+  execute: ({ size }) => '~'.repeat(size),
+})
+
 export const TOOLS = {
   photo,
+  report,
   delete_order: deleteOrder,
   pay,
   read_order: readOrder,
