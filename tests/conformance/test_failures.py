@@ -45,7 +45,7 @@ MID_STREAM: dict[str, tuple[Step, str, int]] = {
         1,
     ),
 }
-STATUS = {"model_failed": 502, "empty_reply": 502, "reply_incomplete": 502, "prompt_too_long": 413}
+STATUS = {"model_failed": 502, "empty_reply": 502, "reply_incomplete": 502}
 FAILURES = BEFORE_A_BYTE | MID_STREAM
 
 failures = pytest.mark.parametrize("how", FAILURES)

@@ -154,14 +154,6 @@ def test_other_failures_end_the_turn(chat: Chat, how: str) -> None:
     assert chat.recalled() == echoed("One.")
 
 
-def test_a_prompt_that_is_too_long_ends_the_turn(chat: Chat) -> None:
-    chat.say("One.")
-    reply = say(chat, "Two.", [[Refuse(400, "context_length_exceeded")]], ANSWER)
-    assert_failed(reply, 413, "prompt_too_long", chat.session)
-    assert asked(chat, "Two.") == [FIRST]
-    assert chat.recalled() == echoed("One.")
-
-
 def test_in_a_later_step_too(chat: Chat) -> None:
     reply = say(chat, "Count.", [["Let me see. ", COUNT], [Refuse(503)]], ["Two."])
     assert_done(reply, ["Let me see. ", "Two."], turn=1, session=chat.session)

@@ -18,9 +18,10 @@ const TOO_LONG = new RegExp(
     '|exceed_context_size_error|exceeds the available context size|maximum prompt length is',
   'i',
 )
-// The statuses of such a refusal; in a stream it has that of the stream, or none.
-const STATUSES = [200, 400, 413, 422]
-const MAX_TEXT = 4000 // characters of an error that are read
+// The statuses of such a refusal. In a stream it has none, that of the stream, or 500 where the
+// client makes one up.
+const STATUSES = [200, 400, 413, 422, 500]
+const MAX_TEXT = 4000 // characters of an error that are read, at its beginning and at its end
 const MARK = /… \[cut: the result was (\d+) characters long\]$/
 // Where messages hold the bytes of files, which are no text.
 const BINARY = ['bytes', 'data', 'image']
@@ -45,9 +46,12 @@ function hasStatus(failure: Error): boolean {
 
 function saysTooLong(failure: Error): boolean {
   if (failure.name === 'ContextWindowOverflowError') return true
-  const { message, code, type, error, responseBody } = failure as Failure
-  const texts = [message, code, type, responseBody, jsonOf(error)]
-  return texts.some((text) => typeof text === 'string' && TOO_LONG.test(text.slice(0, MAX_TEXT)))
+  const { name, message, code, type, error, responseBody } = failure as Failure
+  const texts = [name, message, code, type, responseBody, jsonOf(error)]
+  return texts.some((text) => {
+    if (typeof text !== 'string') return false
+    return TOO_LONG.test(text.slice(0, MAX_TEXT)) || TOO_LONG.test(text.slice(-MAX_TEXT))
+  })
 }
 
 function jsonOf(body: unknown): string {
@@ -73,6 +77,11 @@ export function charsOf(value: unknown): number {
 export function cutResult(text: string, size: number): string {
   const length = MARK.exec(text)?.[1] ?? text.length
   return `${text.slice(0, size).toWellFormed()}… [cut: the result was ${length} characters long]`
+}
+
+/** Return the number of characters of a tool's result, without the note that it was cut. */
+export function lengthOf(text: string): number {
+  return text.replace(MARK, '').length
 }
 
 /** The text of a tool's result, of which `cut` keeps the first `size` characters. */

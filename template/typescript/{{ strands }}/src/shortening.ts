@@ -4,7 +4,7 @@ import { AfterModelCallEvent, BeforeModelCallEvent, Message } from '@strands-age
 import { ModelStreamUpdateEvent, TextBlock, ToolResultBlock } from '@strands-agents/sdk'
 import type { Agent, MessageData, ModelStreamEvent, ToolResultContent } from '@strands-agents/sdk'
 
-import { cutResult, type CuttableResult, type Shortening } from './context_length.ts'
+import { cutResult, type CuttableResult, lengthOf, type Shortening } from './context_length.ts'
 
 /** Make an agent repeat a call that its model refused for its length before any content. */
 export function shortenRequests(agent: Agent, shortening: Shortening): void {
@@ -56,7 +56,7 @@ function resultsIn(messages: Message[]): CuttableResult[] {
         const parts = [new TextBlock(cutResult(text, size)), ...others]
         content[place] = new ToolResultBlock({ toolUseId, status, content: parts })
       }
-      return [{ size: text.length, cut }]
+      return [{ size: lengthOf(text), cut }]
     }),
   )
 }

@@ -2,7 +2,7 @@
 
 import type { ModelMessage } from 'ai'
 
-import { cutResult, type CuttableResult, type Shortening } from './context_length.ts'
+import { cutResult, type CuttableResult, lengthOf, type Shortening } from './context_length.ts'
 import type { Call } from './offline_model.ts'
 
 type Prompt = Call['prompt']
@@ -70,7 +70,7 @@ export class ShorterPrompts {
     return parts.flatMap(({ type, toolCallId: id, output }) => {
       if (type !== 'tool-result' || !id || !output) return []
       const cut = (kept: number) => void this.#sizes.set(id, kept)
-      return [{ size: textOf(output).length, cut }]
+      return [{ size: lengthOf(textOf(output)), cut }]
     })
   }
 }

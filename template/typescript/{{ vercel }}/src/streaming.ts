@@ -96,7 +96,7 @@ export function asError(sent: unknown): Error {
     message,
     type,
     code,
-    ...(number >= 400 && { statusCode: number }),
+    ...(number >= 400 && number < 600 && { statusCode: number }),
   })
 }
 
