@@ -367,7 +367,7 @@ function wellFormed(block: ToolResultBlock): ToolResultBlock {
   )
 }
 
-/** Return the result of a tool with at most `most` characters of text, which says so if it is cut. */
+/** Return a tool's result with at most `most` characters of text; a text that is cut says so. */
 function cutResult(block: ToolResultBlock, most: number): ToolResultBlock {
   const size = sizeOf(block.content.map(textIn).join(''))
   if (size <= most) return block

@@ -46,6 +46,34 @@ async def test_without_a_summary_the_turn_goes_on(step: Any, caplog: Any) -> Non
     assert "secret" not in caplog.text
 
 
+async def test_a_failed_summary_is_not_tried_again_for_ten_minutes() -> None:
+    fails, sum = [ValueError()], ["sum"]
+    client = client_of(*[["ok"]] * 3, *[fails] * 3, summaries=[fails, sum])
+    compaction = Compaction.find(client.runtime.capabilities)
+    now = 1000.0
+    compaction.now = lambda: now
+    assert await say(client, *"123445") == [*"123", *["model_failed"] * 3]
+    assert len(compaction.model.calls) == 1
+    now += 600
+    assert await say(client, "4") == ["4"]
+    assert client.model.calls[-1] == f"{mark('sum', 2)} Understood. 3 ok 4"
+
+
+async def test_after_a_commit_the_next_summary_is_tried() -> None:
+    client = client_of(summaries=[[ValueError()], ["sum"]])
+    assert await say(client, *"123456") == [*"123456"]
+    assert client.model.calls[-1] == f"{mark('sum', 4)} Understood. 5 ok 6"
+
+
+async def test_a_summary_of_less_is_made_if_the_model_cannot_read_all() -> None:
+    refusal = [Exception("prompt is too long: 208310 tokens > 200000 maximum")]
+    client = client_of(summaries=[refusal, ["sum"]])
+    assert await say(client, "1" * 4000, *"234") == [*"1234"]
+    told = Compaction.find(client.runtime.capabilities).model.calls
+    assert len(told[1]) < len(told[0]) + 10
+    assert client.model.calls[-1] == f"{mark('sum', 2)} Understood. 3 ok 4"
+
+
 async def test_a_turn_that_fails_leaves_no_trace_of_its_summary() -> None:
     client = client_of(*[["ok"]] * 3, [ValueError()], summaries=[["sum"], ["other"]])
     await say(client, *"123")

@@ -1,4 +1,4 @@
-"""A second model answers a call that the first one fails before its first byte."""
+"""A second model answers a call that the first one fails before its first content."""
 
 import json
 import logging

@@ -12,7 +12,15 @@ from strands import tool
 from strands.telemetry import get_tracer
 
 from app.contract import AgentError
-from app.messages import REFUSED, Messages, call_of, check_messages, parse_arguments, to_send
+from app.messages import (
+    REFUSED,
+    Messages,
+    call_of,
+    check_messages,
+    cut,
+    parse_arguments,
+    to_send,
+)
 
 NOT_ONE_OBJECT = [
     '{"text": "a"',
@@ -37,7 +45,7 @@ def word_count(text: str) -> int:
 async def answer(*script: Any) -> tuple[Any, list[Any]]:
     """Return the reply to a prompt, and the messages that the session holds then."""
     body = json.dumps({"prompt": "Count."}).encode()
-    with patch("app.agent.TOOLS", [word_count]):
+    with patch("app.runtime.TOOLS", [word_count]):
         client = Client()
         client.runtime.model = ScriptedModel(script)
         _, _, text = await client.send(POST, {**JSON, SESSION: "s"}, body)
@@ -162,3 +170,14 @@ def test_a_copy_shares_nothing_that_can_change() -> None:
 def test_a_span_that_nobody_records_costs_no_json() -> None:
     unreadable: Any = [None]
     assert not get_tracer().start_model_invoke_span(unreadable).is_recording()
+
+
+def test_the_texts_of_a_result_are_cut_together() -> None:
+    image = {"image": {"format": "gif"}}
+    content = [{"text": "a" * 40}, image, {"json": {"rows": ["b" * 100]}}, {"text": "c"}]
+    assert cut(content, 1000) is content
+    first, second, last = cut(content, 100)
+    assert (first, second) == ({"text": "a" * 40}, image)
+    assert last["text"].startswith('{"rows": [')
+    assert last["text"].endswith("… [cut: the result was 155 characters long]")
+    assert len(first["text"] + last["text"]) == 100

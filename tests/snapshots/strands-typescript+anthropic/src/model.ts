@@ -1,5 +1,7 @@
 // Which model answers: MODEL at Anthropic, or the offline model while MODEL is unset.
 
+import { isDeepStrictEqual } from 'node:util'
+
 import Anthropic from '@anthropic-ai/sdk'
 import type { Message, Model, ModelStreamEvent, StreamOptions } from '@strands-agents/sdk'
 import { AnthropicModel } from '@strands-agents/sdk/models/anthropic'
@@ -59,30 +61,43 @@ function withRedacted(body: Body): Body {
 
 /** Yield the events of an answer, and those that the SDK needs and some servers leave out. */
 async function* completed(events: AsyncIterable<Event>): AsyncGenerator<Event> {
-  let whole: unknown // the arguments of a call, which can come at once
+  let first = '' // the arguments of a call that came with its start
+  let others = ''
   let reason: string | null = null
   let hasStopped = false
   for await (const event of events) {
     if (event.type === 'message_start') {
       event.message.usage ??= { input_tokens: 0, output_tokens: 0 } as Anthropic.Usage
     } else if (event.type === 'content_block_start') {
-      whole = event.content_block.type === 'tool_use' ? event.content_block.input : undefined
+      const { content_block: block } = event
+      first = block.type === 'tool_use' ? JSON.stringify(block.input ?? {}) : '{}'
+      others = ''
     } else if (event.type === 'content_block_delta') {
-      if (event.delta.type === 'input_json_delta' && event.delta.partial_json) whole = undefined
+      if (event.delta.type === 'input_json_delta') others += event.delta.partial_json
     } else if (event.type === 'content_block_stop') {
-      const partial_json = JSON.stringify(whole ?? {})
-      const delta = { type: 'input_json_delta' as const, partial_json }
+      // If both differ, together they are not one JSON object.
+      const delta = { type: 'input_json_delta' as const, partial_json: first }
       const { index } = event
-      if (partial_json !== '{}') yield { type: 'content_block_delta', index, delta }
-      whole = undefined
+      const isNew = first !== '{}' && first !== '""' && !isSame(first, others)
+      if (isNew) yield { type: 'content_block_delta', index, delta }
+      first = '{}'
     } else if (event.type === 'message_delta') {
       reason = event.delta.stop_reason ?? reason
       if (reason === 'pause_turn') throw new AgentError('reply_incomplete', '', 'pauseTurn')
     }
+    if (event.type === 'message_stop' && !reason) break // the SDK would take it for a whole answer
     hasStopped ||= event.type === 'message_stop'
     yield event
   }
   if (reason && !hasStopped) yield { type: 'message_stop' }
+}
+
+function isSame(json: string, text: string): boolean {
+  try {
+    return isDeepStrictEqual(JSON.parse(text), JSON.parse(json))
+  } catch {
+    return false
+  }
 }
 
 /** The model of this process. */

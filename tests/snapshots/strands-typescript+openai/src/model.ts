@@ -73,6 +73,7 @@ class ChatModel extends Model {
     const calls: { id: string; name: string; input: string; signature: string }[] = []
     const fields: Reasoning = {}
     let reason: string | null = null
+    let hasBegun = false // with what is yielded at the end
     let usage: OpenAI.CompletionUsage | null | undefined
     const chunks = await this.#client.chat.completions.create(request, stop)
     yield { type: 'modelMessageStartEvent', role: 'assistant' }
@@ -85,6 +86,12 @@ class ChatModel extends Model {
         yield { type: 'modelContentBlockDeltaEvent', delta: text }
       }
       addReasoning(fields, (delta ?? {}) as Reasoning)
+      const hasReasoning = Object.values(fields).some((value) => String(value) !== '')
+      if (!hasBegun && (hasReasoning || delta?.tool_calls?.length)) {
+        hasBegun = true
+        const begin = { type: 'reasoningContentDelta' as const, text: '' } // content, without any
+        yield { type: 'modelContentBlockDeltaEvent', delta: begin }
+      }
       for (const part of delta?.tool_calls ?? []) {
         const call = (calls[part.index] ??= { id: '', name: '', input: '', signature: '' })
         call.signature ||= (part as Signed).extra_content?.google?.thought_signature ?? ''

@@ -4,6 +4,18 @@ import { AgentError, ERRORS, type Turn } from './contract.ts'
 
 type Failure = Error & { [field: string]: unknown; $metadata?: { httpStatusCode?: number } }
 
+/**
+ * What providers call an error that may be temporary, in a body or in a stream. Other names are not
+ * logged: they may quote a prompt.
+ */
+export const TEMPORARY_KINDS: readonly string[] = [
+  'api_error deadline_exceeded engine_overloaded insufficient_quota internal internal_error',
+  'internal_server_error internalservererror overloaded overloaded_error rate_limit',
+  'rate_limit_error rate_limit_exceeded resource_exhausted server_error server_is_overloaded',
+  'service_unavailable service_unavailable_error slow_down timeout timeout_error',
+  'too_many_requests unavailable',
+].flatMap((kinds) => kinds.split(' '))
+
 /** Control characters except tab and line feed: they could move the cursor. */
 export const CONTROL = /(?![\t\n])\p{Cc}/gu
 // Braille has a blank that is a symbol.
@@ -86,11 +98,26 @@ export function describe(error: unknown): string {
 function kindOf(error: unknown): string {
   if (!(error instanceof Error)) return typeof error
   const { name, code, status, statusCode = status, $metadata } = error as Failure
-  const http = statusCode ?? $metadata?.httpStatusCode
+  const own = statusCode ?? $metadata?.httpStatusCode
+  const named = namedIn(error as Failure)
+  // With 200 a stream began before it failed.
+  const http = own && own !== 200 ? own : (named.status ?? own)
   const kind = error.constructor.name
   const details = name === 'Error' || name.endsWith(kind) ? [] : [name]
   if (typeof code === 'string') details.push(code)
   if (http) details.push(`HTTP ${http}`)
+  if (named.kind && named.kind !== code) details.push(named.kind)
   const shown = details.length > 0 ? `${kind} (${details.join(', ')})` : kind
   return error.cause === undefined ? shown : `${shown} < ${kindOf(error.cause)}`
+}
+
+/** Return the HTTP status and the kind that a provider's error, or its body, names. */
+function namedIn(error: Failure): { status?: string | undefined; kind?: string | undefined } {
+  const body = Object(error.error ?? error)
+  const { code, type, status, statusCode } = Object(body.error ?? body)
+  const values = [code, type, status, statusCode].map(String)
+  return {
+    status: values.find((value) => /^[45][0-9]{2}$/.test(value)),
+    kind: values.map((value) => value.toLowerCase()).find((v) => TEMPORARY_KINDS.includes(v)),
+  }
 }

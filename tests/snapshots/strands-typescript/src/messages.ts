@@ -2,15 +2,19 @@
 
 import { createHash, randomBytes } from 'node:crypto'
 
-import { CitationsBlock, InvokeModelStage, Message, Model } from '@strands-agents/sdk'
+import { CitationsBlock, ExecuteToolStage, InvokeModelStage } from '@strands-agents/sdk'
+import { Message, Model } from '@strands-agents/sdk'
 import { TextBlock, ToolResultBlock, ToolUseBlock } from '@strands-agents/sdk'
 import type { Agent, AgentStreamEvent, BaseModelConfig, ContentBlock } from '@strands-agents/sdk'
 import type { ConcurrentToolExecutor, InvokeModelResult, MessageData } from '@strands-agents/sdk'
 import type { JSONValue, ModelStreamEvent, StreamOptions } from '@strands-agents/sdk'
+import type { ToolResultContent } from '@strands-agents/sdk'
 
 import { AgentError, isBlank } from './contract.ts'
+import { abortOf } from './deadline.ts'
 import { log } from './log.ts'
 import { serialize } from './sessions.ts'
+import type { CoreSettings } from './settings.ts'
 
 const NAME = /^[a-zA-Z0-9_-]{1,64}$/
 const ID = /^[a-zA-Z0-9_-]{1,40}$/ // OpenAI takes no longer one
@@ -18,6 +22,8 @@ const REFUSAL =
   'The arguments of this call are not one JSON object, so the tool did not run. ' +
   'Send the call again. Received: '
 const MAX_RECEIVED = 200
+const TOO_MANY = (most: number) => `Too many calls in one step: at most ${most} run.`
+const CUT = (size: number) => `… [cut: the result was ${size} characters long]`
 
 type Add = (span: { isRecording(): boolean }, messages: unknown) => void
 type Execute = ConcurrentToolExecutor['execute']
@@ -87,14 +93,18 @@ export class CheckedModel extends Model {
     let input = ''
     for await (const event of this.#model.stream(sent, options)) {
       if (event.type === 'modelContentBlockStartEvent') {
+        if (start) throw new AgentError('model_failed', '', 'a call has no end')
         input = ''
         start = event.start && startOf(event.start, ids)
-        if (event.start && !NAME.test(event.start.name)) misnamed.push(start!.toolUseId)
+        if (event.start && !NAME.test(event.start.name ?? '')) misnamed.push(start!.toolUseId)
         yield start ? startEvent(start) : event
         continue
       }
       if (event.type === 'modelContentBlockDeltaEvent') {
-        if (event.delta.type === 'toolUseInputDelta') input += event.delta.input
+        if (event.delta.type === 'toolUseInputDelta') {
+          if (!start) throw new AgentError('model_failed', '', 'arguments outside of a call')
+          input += event.delta.input
+        }
       }
       if (event.type === 'modelContentBlockStopEvent' && start) {
         if (!isObject(input)) {
@@ -129,7 +139,7 @@ function startOf(start: { name: string; toolUseId: string }, ids: Set<string>): 
   const isKept = typeof id === 'string' && ID.test(id) && !ids.has(id)
   const toolUseId = isKept ? id : randomBytes(5).toString('hex').slice(0, 9) // Mistral's form
   ids.add(toolUseId)
-  const valid = String(name)
+  const valid = String(name ?? '')
     .replace(/[^a-zA-Z0-9_-]/g, '_')
     .slice(0, 64)
   return new ToolUseBlock({ ...others, name: valid || '_', toolUseId, input: {} })
@@ -144,10 +154,16 @@ function startEvent({ name, toolUseId, reasoningSignature }: ToolUseBlock): Mode
 function isObject(text: string): boolean {
   try {
     const value: unknown = JSON.parse(text)
-    return typeof value === 'object' && value !== null && !Array.isArray(value)
+    return typeof value === 'object' && value !== null && !Array.isArray(value) && isFinite(value)
   } catch {
     return false
   }
+}
+
+/** Whether all numbers are finite: JSON has no other ones, so what is shown would differ. */
+function isFinite(value: unknown): boolean {
+  if (typeof value === 'number') return Number.isFinite(value)
+  return typeof value !== 'object' || value === null || Object.values(value).every(isFinite)
 }
 
 function isCall(block: ContentBlock): block is ToolUseBlock {
@@ -207,7 +223,7 @@ function textOf({ content }: CitationsBlock): TextBlock[] {
 }
 
 /** Make an agent repair what its model answers, and run no call that it must refuse. */
-export function repairAnswers(agent: Agent): void {
+export function repairAnswers(agent: Agent, settings: CoreSettings): void {
   agent.addMiddleware(InvokeModelStage, async function* (context, next) {
     const { model } = context
     const checked = model instanceof CheckedModel ? model : new CheckedModel(model)
@@ -225,18 +241,35 @@ export function repairAnswers(agent: Agent): void {
     }
     return repaired(step.value, marks, tools)
   })
+  const slots = new Slots(settings.maxToolsAtOnce)
+  agent.addMiddleware(ExecuteToolStage, async function* (context, next) {
+    await slots.take(context.cancelSignal)
+    try {
+      return yield* next(context)
+    } finally {
+      slots.free()
+    }
+  })
+  const most = settings.maxToolCalls
   const executor = agent.toolExecutor
   const execute: Execute = async function* (options, input) {
     const { completedToolResults, assistantMessage, toolResultBlocks } = input
     const results = new Map(completedToolResults)
-    for (const result of refusals(assistantMessage)) {
+    const count = input.toolUseBlocks.length
+    if (count > most && !completedToolResults) {
+      log('WARNING', `model: ${count} calls in one step, at most ${most} run`)
+    }
+    for (const result of refusals(assistantMessage, most)) {
       if (results.has(result.toolUseId)) continue // it goes on after an approval
       results.set(result.toolUseId, result)
-      logRefusal(agent, assistantMessage, result.toolUseId)
+    }
+    for (const call of input.toolUseBlocks.slice(0, most)) {
+      if (!completedToolResults?.has(call.toolUseId)) logRefusal(agent, assistantMessage, call)
     }
     // The SDK asks neither hooks nor interventions about a call that has its result.
     yield* executor.execute(options, { ...input, completedToolResults: results })
-    toolResultBlocks.push(...toolResultBlocks.splice(0).map(wellFormed))
+    const blocks = toolResultBlocks.splice(0).map(wellFormed)
+    for (const block of blocks) toolResultBlocks.push(cutResult(block, settings.maxResultChars))
   }
   agent.toolExecutor = Object.assign(Object.create(executor), { execute })
 }
@@ -275,26 +308,55 @@ function repaired(answer: InvokeModelResult, marks: Marks, tools: Set<string>): 
   return { ...answer, result }
 }
 
-/** Yield the results of the calls in a message that do not run. */
-function* refusals(message: Message): Generator<ToolResultBlock> {
+/** Lets as many tools run at once; the others wait in the order of their calls. */
+class Slots {
+  #count: number
+  readonly #waiting: (() => void)[] = []
+
+  constructor(count: number) {
+    this.#count = count
+  }
+
+  /** Wait for a slot; throw the signal's reason if the turn ends before. */
+  async take(signal: AbortSignal): Promise<void> {
+    signal.throwIfAborted()
+    this.#count -= 1
+    if (this.#count >= 0) return
+    const { promise, resolve } = Promise.withResolvers<void>()
+    this.#waiting.push(resolve)
+    await Promise.race([promise, abortOf(signal)])
+    signal.throwIfAborted()
+  }
+
+  free(): void {
+    this.#count += 1
+    this.#waiting.shift()?.()
+  }
+}
+
+/** Yield the results of the calls in a message that do not run; `most` of them may. */
+function* refusals(message: Message, most: number): Generator<ToolResultBlock> {
   const { refused = {}, misnamed = [] } = marksOf(message)
-  for (const { toolUseId, name } of message.content.filter(isCall)) {
-    const received = refused[toolUseId]
-    if (received === undefined && !misnamed.includes(toolUseId)) continue
+  const all = new Map(Object.entries(refused))
+  const names = new Set(misnamed)
+  for (const [index, { toolUseId, name }] of message.content.filter(isCall).entries()) {
+    const received = all.get(toolUseId)
+    const isOver = index >= most
+    if (received === undefined && !names.has(toolUseId) && !isOver) continue
     const unknown = `Tool '${name}' not found in registry` // as the SDK puts it
-    const text = received === undefined ? unknown : REFUSAL + received
+    const why = received === undefined ? unknown : REFUSAL + received
+    const text = isOver ? TOO_MANY(most) : why
     const content = [new TextBlock(text)]
     yield new ToolResultBlock({ toolUseId, status: 'error', content })
   }
 }
 
-function logRefusal(agent: Agent, message: Message, id: string): void {
+function logRefusal(agent: Agent, message: Message, { toolUseId: id, name }: ToolUseBlock): void {
   const { refused = {}, misnamed = [] } = marksOf(message)
-  if (refused[id] === undefined) return
-  const call = message.content.filter(isCall).find(({ toolUseId }) => toolUseId === id)
-  const isKnown = !misnamed.includes(id) && agent.tools.some(({ name }) => name === call?.name)
-  const name = isKnown ? call?.name : 'that does not exist' // a made-up name is not logged
-  log('WARNING', `tool ${name}: arguments are not one JSON object`)
+  if (!Object.hasOwn(refused, id)) return
+  const isKnown = !misnamed.includes(id) && agent.tools.some((tool) => tool.name === name)
+  const shown = isKnown ? name : 'that does not exist' // a made-up name is not logged
+  log('WARNING', `tool ${shown}: arguments are not one JSON object`)
 }
 
 function wellFormed(block: ToolResultBlock): ToolResultBlock {
@@ -303,6 +365,39 @@ function wellFormed(block: ToolResultBlock): ToolResultBlock {
   return ToolResultBlock.fromJSON(
     JSON.parse(text) as Parameters<typeof ToolResultBlock.fromJSON>[0],
   )
+}
+
+/** Return a tool's result with at most `most` characters of text; a text that is cut says so. */
+function cutResult(block: ToolResultBlock, most: number): ToolResultBlock {
+  const size = sizeOf(block.content.map(textIn).join(''))
+  if (size <= most) return block
+  const note = CUT(size)
+  let left = most - note.length
+  const content = block.content.flatMap((part): ToolResultContent[] => {
+    const text = textIn(part)
+    if (text === '') return [part] // as an image
+    if (left <= 0) return []
+    const kept = first(text, left)
+    left -= sizeOf(text)
+    return [new TextBlock(left <= 0 ? kept + note : kept)]
+  })
+  return new ToolResultBlock({ ...block, content })
+}
+
+/** Return what of a part of a result is text. */
+function textIn(part: ToolResultContent): string {
+  if (part.type === 'jsonBlock') return JSON.stringify(part.json)
+  return part.type === 'textBlock' ? part.text : ''
+}
+
+/** Return the number of characters, as code points. */
+function sizeOf(text: string): number {
+  return text.length - (text.match(/[\ud800-\udbff][\udc00-\udfff]/g)?.length ?? 0)
+}
+
+function first(text: string, count: number): string {
+  const characters = Array.from(text.slice(0, 2 * count))
+  return characters.slice(0, count).join('')
 }
 
 /**

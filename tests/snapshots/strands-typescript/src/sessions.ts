@@ -2,6 +2,7 @@
 
 import { isDeepStrictEqual } from 'node:util'
 
+import { charsOf } from './context_length.ts'
 import { AgentError, type Change, type Turn } from './contract.ts'
 import { abortOf } from './deadline.ts'
 import type { SessionStore, Stored } from './session_store.ts'
@@ -92,17 +93,57 @@ export class Session {
     turn.prompt ||= textOf(this.data.messages[this.turns[end]!.at] as Message)
     this.checkSize(turn.prompt)
     this.cut(end)
-    const [held, most] = [this.data.messages.length, this.sessions.settings.historyMessages]
-    // To half of it, so that most requests begin as the one before: caches hold.
-    if (held > most) await this.shorten(turn, held - Math.floor(most / 2))
+    await this.#limit(turn)
     this.start = { at: this.data.messages.length, key: turn.key }
     this.#other = withoutMessages(this.data)
     return null
   }
 
-  /** Drop the oldest turns, which have at least so many messages, in front of this turn. */
-  async shorten(_turn: Turn, least: number): Promise<void> {
-    this.turns = drop(this.data, this.turns, (at) => at >= least)
+  /** Cut a history of too many messages or characters to half, in front of this turn. */
+  async #limit(turn: Turn): Promise<void> {
+    const { historyMessages, historyChars } = this.sessions.settings
+    const { length } = this.data.messages
+    const before = charsBefore(this.data.messages)
+    const chars = before[length] ?? 0
+    // To half of it, so that most requests begin as the one before: caches hold.
+    const messages = length > historyMessages ? length - Math.floor(historyMessages / 2) : 0
+    const size = chars > historyChars ? chars - historyChars / 2 : 0
+    if (messages === 0 && size === 0) return
+    await this.shorten(
+      turn,
+      this.findCut((at) => at >= messages && (before[at] ?? 0) >= size),
+    )
+  }
+
+  /** Return where the first turn that fits begins, or the last turn. */
+  protected findCut(fits: (at: number) => boolean): number {
+    return (this.turns.find(({ at }) => fits(at)) ?? this.turns.at(-1))?.at ?? 0
+  }
+
+  /** Drop the messages in front of this index, where a turn begins or the history ends. */
+  async shorten(_turn: Turn, end: number): Promise<void> {
+    this.data.messages = this.data.messages.slice(end)
+    const later = this.turns.filter(({ at }) => at >= end)
+    this.turns = later.map((start) => ({ ...start, at: start.at - end }))
+  }
+
+  /**
+   * Remove the older half of the history of a turn that runs, by size, or all of it.
+   *
+   * The commit of the turn removes it from the session.
+   */
+  async reduce(turn: Turn, all = false): Promise<void> {
+    const { messages } = this.data
+    const added = messages.slice(this.start.at)
+    this.data.messages = messages.slice(0, this.start.at)
+    const before = charsBefore(this.data.messages)
+    const later = this.turns.slice(1)
+    const half = ((before[this.turns[0]?.at ?? 0] ?? 0) + (before.at(-1) ?? 0)) / 2
+    const next = later.find(({ at }) => (before[at] ?? 0) >= half) ?? later.at(-1)
+    if (this.turns.length === 0) this.data.messages = []
+    else await this.shorten(turn, all || !next ? this.start.at : next.at)
+    this.start = { ...this.start, at: this.data.messages.length }
+    this.data.messages = [...this.data.messages, ...added]
   }
 
   /** Return the index of a turn, given its number (0: the last). Throws `invalid_request`. */
@@ -284,6 +325,13 @@ function findTurns({ messages }: Data): TurnStart[] {
 /** Return the text of a message, in the form of either framework. */
 export function textOf({ content }: Message): string {
   return typeof content === 'string' ? content : content.map(({ text }) => text ?? '').join('')
+}
+
+/** Return the number of characters in front of each message, and that of all. */
+function charsBefore(messages: unknown[]): number[] {
+  const before = [0]
+  for (const message of messages) before.push(before.at(-1)! + charsOf(message))
+  return before
 }
 
 function withoutMessages(data: Data): object {

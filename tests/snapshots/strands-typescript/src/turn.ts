@@ -6,12 +6,14 @@ import type { InterruptResponseContent, InterventionHandler } from '@strands-age
 import type { JSONValue, MessageData, ToolResultContent } from '@strands-agents/sdk'
 
 import * as own from './agent.ts'
+import { Shortening } from './context_length.ts'
 import { AgentError, isBlank, type ToolCall, type ToolResult, type Turn } from './contract.ts'
-import { withinTime } from './deadline.ts'
+import { mustPause, pause, withinTime } from './deadline.ts'
 import { describe, log } from './log.ts'
 import { checkMessages, marksOf, repairAnswers, traceOnlyRecorded } from './messages.ts'
 import type { Runtime } from './runtime.ts'
 import type { Data, LastTurn } from './sessions.ts'
+import { shortenRequests } from './shortening.ts'
 import type { Declared } from './tool_schemas.ts'
 
 const STOPS = ['toolUse', 'maxTokens', 'contentFiltered', 'limitTurns']
@@ -64,9 +66,12 @@ export function takeTurn(runtime: Runtime, turn: Turn, signal: AbortSignal): Pro
         return replayed
       }
       const agent = stage(runtime, turn, session.data)
+      const shortening = new Shortening(session, turn)
+      shortenRequests(agent, shortening)
       await withinTime(settings.turnTimeoutSeconds, signal, (stop) =>
         stream(runtime, agent, Object.assign(turn, { signal: stop })),
       ).finally(() => {
+        shortening.report()
         const usage = agent.metrics.accumulatedUsage
         turn.cachedTokens = usage.cacheReadInputTokens ?? 0
         const written = usage.cacheWriteInputTokens ?? 0
@@ -103,7 +108,7 @@ function stage(runtime: Runtime, turn: Turn, stored: Data): Agent {
     ...runtime.prepare(turn),
   })
   traceOnlyRecorded(agent)
-  repairAnswers(agent)
+  repairAnswers(agent, runtime.settings)
   agent.addHook(AfterToolCallEvent, ({ tool, error }) => {
     const name = tool?.name ?? 'that does not exist' // a name that the model made up is not logged
     if (error) log('WARNING', `tool ${name}: ${describe(error)}`)
@@ -125,6 +130,7 @@ async function stream(runtime: Runtime, agent: Agent, turn: Turn): Promise<void>
   let next
   try {
     for (next = await events.next(); !next.done; next = await events.next()) {
+      if (mustPause()) await pause()
       stop.throwIfAborted()
       const event = next.value.type === 'modelStreamUpdateEvent' ? next.value.event : null
       if (event?.type === 'modelContentBlockDeltaEvent') {
@@ -139,7 +145,10 @@ async function stream(runtime: Runtime, agent: Agent, turn: Turn): Promise<void>
         if (text) await turn.emit(text)
       }
       if (next.value.type === 'messageAddedEvent') {
-        for (const use of toolsOf(next.value.message)) await turn.emit(use)
+        for (const use of toolsOf(next.value.message)) {
+          if (mustPause()) await pause()
+          await turn.emit(use)
+        }
       }
     }
   } catch (error) {

@@ -9,6 +9,7 @@ import pytest
 from app.contract import AgentError
 from app.messages import (
     REFUSED,
+    bounded,
     check_messages,
     input_of,
     invented_name,
@@ -56,7 +57,7 @@ def results(*ids: str) -> ai.messages.Message:
 @pytest.mark.parametrize("arguments", BROKEN.values(), ids=BROKEN)
 def test_a_call_is_refused_with(arguments: str, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING):
-        [call] = repair(answer(("a", "delete_orders", arguments)), [], TOOLS)
+        [call] = repair(answer(("a", "delete_orders", arguments)), [], TOOLS, 64)
     assert refusal(call) == REFUSED + arguments[:200]
     assert call.tool_args == "{}"
     assert as_tool_call(call).input == arguments[:200]
@@ -65,20 +66,20 @@ def test_a_call_is_refused_with(arguments: str, caplog: pytest.LogCaptureFixture
 
 @pytest.mark.parametrize("arguments", ["", " \n", "{}"])
 def test_a_call_without_arguments_runs(arguments: str) -> None:
-    [call] = repair(answer(("a", "delete_orders", arguments)), [], TOOLS)
+    [call] = repair(answer(("a", "delete_orders", arguments)), [], TOOLS, 64)
     assert not refusal(call)
     assert input_of(call) == {}
 
 
 def test_a_lone_surrogate_is_replaced_before_a_call_runs() -> None:
-    [call] = repair(answer(("a", "delete_orders", '{"customer": "\\ud83d"}')), [], TOOLS)
+    [call] = repair(answer(("a", "delete_orders", '{"customer": "\\ud83d"}')), [], TOOLS, 64)
     assert input_of(call) == {"customer": "\ufffd"}
 
 
 def test_ids_are_new_and_accepted_everywhere() -> None:
     earlier = answer(("a", "delete_orders", "{}"))
     ids = ("a", "b", "b", "functions.delete:0", "c" * 41, "")
-    calls = repair(answer(*((id, "delete_orders", "{}") for id in ids)), [earlier], TOOLS)
+    calls = repair(answer(*((id, "delete_orders", "{}") for id in ids)), [earlier], TOOLS, 64)
     found = [call.tool_call_id for call in calls]
     assert found[1] == "b"
     assert len({"a", *found}) == 7
@@ -86,7 +87,7 @@ def test_ids_are_new_and_accepted_everywhere() -> None:
 
 
 def test_a_name_that_no_provider_accepts_is_no_name_of_a_tool() -> None:
-    [call] = repair(answer(("a", "delete orders", "{}")), [], TOOLS)
+    [call] = repair(answer(("a", "delete orders", "{}")), [], TOOLS, 64)
     assert call.tool_name == "delete_orders"
     assert invented_name(call) == "delete orders"
 
@@ -98,11 +99,11 @@ def test_reasoning_is_kept_with_calls_and_shown_to_its_own_model() -> None:
     message = answer(("a", "delete_orders", "{}"))
     message.provider_metadata = end.provider_metadata
     message.parts.insert(0, ai.messages.ReasoningPart(text="Hm."))
-    repair(message, [], TOOLS)
+    repair(message, [], TOOLS, 64)
     assert shown_to(model, [message])[0].reasoning == "Hm."
     assert shown_to(other, [message])[0].reasoning == ""
     message.parts = [part for part in message.parts if part.kind == "reasoning"]
-    repair(message, [], TOOLS)
+    repair(message, [], TOOLS, 64)
     assert message.parts == []
 
 
@@ -138,3 +139,23 @@ def test_a_turn_that_waits_is_stored_without_results() -> None:
     check_messages([USER, CALL], 0, waits=True)
     with pytest.raises(AgentError):
         check_messages([USER, answer(text="Hi.")], 0, waits=True)
+
+
+def test_a_result_is_cut_as_a_whole() -> None:
+    def of(value: Any) -> Any:
+        ids: Any = {"tool_call_id": "a", "tool_name": "read"}
+        part = ai.messages.ToolResultPart(**ids, result=value)
+        return bounded(part, 100).result
+
+    note = "… [cut: the result was {} characters long]"
+    assert of({"rows": [1]}) == {"rows": [1]}
+    rows = of({"rows": ["b" * 200]})
+    assert rows.startswith('{"rows": ["bb')
+    assert rows.endswith(note.format(214))
+    assert len(rows) == 100
+    texts = [ai.messages.TextPart(text=text) for text in ("a" * 40, "b" * 80)]
+    image = ai.messages.FilePart(data=b"GIF89a", media_type="image/gif")
+    first, file, second = of(ai.messages.ContentOutput(value=[texts[0], image, texts[1]])).value
+    assert file == image
+    assert (first.text + second.text).endswith(note.format(120))
+    assert len(first.text + second.text) == 100

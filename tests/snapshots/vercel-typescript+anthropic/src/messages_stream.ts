@@ -7,11 +7,13 @@ import type { Part } from './offline_model.ts'
 type Event = {
   type?: string
   message?: { usage?: object | null }
-  delta?: { type?: string; stop_reason?: string | null }
-  content_block?: { type?: string }
+  index?: number
+  delta?: { type?: string; stop_reason?: string | null; signature?: string }
+  content_block?: { type?: string; text?: string; thinking?: string; signature?: string }
   usage?: object | null
 }
 
+const PING = 'data: {"type":"ping"}\n'
 const STOP = 'event: message_stop\ndata: {"type":"message_stop"}\n\n'
 // What the client must read: a stream in which it cannot is broken.
 const KNOWN = [
@@ -20,7 +22,11 @@ const KNOWN = [
   'text_delta thinking_delta signature_delta input_json_delta',
 ].flatMap((kinds) => kinds.split(' '))
 
-/** Return a `fetch` whose streams have a usage, and an end if they name the reason for it. */
+/**
+ * Return a `fetch` whose streams have a usage, and an end if they name the reason for it.
+ *
+ * What a block has from its start follows it, because the client reads only that.
+ */
 export function completed(fetch: typeof globalThis.fetch): typeof globalThis.fetch {
   return async (input, init) => {
     const response = await fetch(input, init)
@@ -39,6 +45,8 @@ function completing(): TransformStream<string, string> {
     const event = eventOf(line)
     if (event?.type === 'message_stop') isClosed = true
     if (event?.type === 'message_delta' && event.delta?.stop_reason) isStopped = true
+    if (event?.delta?.type === 'signature_delta' && !event.delta.signature) return PING
+    if (event?.type === 'content_block_start') return [line, ...followUps(event)].join('\n')
     return event && addUsage(event) ? `data: ${JSON.stringify(event)}\n` : line
   }
   return new TransformStream({
@@ -66,6 +74,20 @@ function eventOf(line: string): Event | undefined {
   } catch {
     return undefined // the client says so
   }
+}
+
+/** Return as events what a block has from its start. */
+function followUps({ index, content_block: block = {} }: Event): string[] {
+  const deltas = []
+  if (block.type === 'text') deltas.push({ type: 'text_delta', text: block.text })
+  if (block.type === 'thinking') {
+    deltas.push({ type: 'thinking_delta', thinking: block.thinking })
+    deltas.push({ type: 'signature_delta', signature: block.signature })
+  }
+  return deltas
+    .filter((delta) => Object.values(delta)[1])
+    .map((delta) => JSON.stringify({ type: 'content_block_delta', index, delta }))
+    .map((data) => `event: content_block_delta\ndata: ${data}\n`)
 }
 
 /** Add a usage to an event that must have one; return whether it had none. */

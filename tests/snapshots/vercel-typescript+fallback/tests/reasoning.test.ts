@@ -9,6 +9,7 @@ import { withFallback } from '../src/fallback/adapter.ts'
 import { Second } from '../src/fallback/second.ts'
 import { Calls, marked } from '../src/messages.ts'
 import { type Call, OfflineModel } from '../src/offline_model.ts'
+import { createSettings } from '../src/settings.ts'
 import { streaming } from '../src/streaming.ts'
 import './client.ts'
 
@@ -41,7 +42,7 @@ test('reasoning goes back to the model that answers', async () => {
   const turn = new Turn({ sessionId: 's', actor: null, key: null, prompt: 'Go.' })
   const options: Options & { producer?: () => string } = { model: first, tools: {} }
   withFallback(options, new Second(turn, 'other', async () => other, 5))
-  const calls = new Calls([], {})
+  const calls = new Calls([], {}, createSettings())
   const use: Parameters<typeof streaming>[2] = async (part) => calls.repair(part)
   const model = streaming(options.model, turn.signal, use, options.producer) as Model
   const thoughts = ['first', 'other'].flatMap((name) => {

@@ -14,7 +14,7 @@ const LINE_END = /\r\n|\n|\r/
 // In a request: within a JSON string the quotes would be escaped.
 const STREAMED = /"stream"\s*:\s*true/
 // Arguments that are no string.
-const PLAIN_ARGUMENTS = /"arguments"\s*:\s*[^"\s]/
+const PLAIN_ARGUMENTS = /"(arguments|parameters|input)"\s*:\s*[^"\s]/
 
 // Finish reasons of servers, in lower case, by what they mean in Chat Completions.
 const WORDS = {
@@ -37,6 +37,9 @@ const REASONS = new Map(
 )
 
 const NO_ANSWER = 'The answer is not one of Chat Completions.'
+const MIXED = 'The server mixed the arguments of its tool calls.'
+
+const MAX_PIECE = 4096
 
 type Json = Record<string, unknown>
 
@@ -55,17 +58,21 @@ export function chatFetch(settings: CoreSettings): typeof fetch {
     const stream = new ChatStream(settings)
     const strict = new TransformStream<Uint8Array, Uint8Array>({
       transform(data, controller) {
-        const events = stream.read(data)
-        if (events.length > 0) controller.enqueue(events)
+        for (const piece of pieces(stream.read(data))) controller.enqueue(piece)
       },
       flush(controller) {
-        controller.enqueue(stream.end())
+        for (const piece of pieces(stream.end())) controller.enqueue(piece)
       },
     })
     const headers = new Headers(response.headers)
     headers.set('content-type', 'text/event-stream')
     return new Response(response.body.pipeThrough(strict), { status: 200, headers })
   }
+}
+
+/** Yield parts of bytes: OpenAI's client copies the rest of a part after each event in it. */
+function* pieces(bytes: Uint8Array): Generator<Uint8Array> {
+  for (let at = 0; at < bytes.length; at += MAX_PIECE) yield bytes.subarray(at, at + MAX_PIECE)
 }
 
 /**
@@ -219,10 +226,7 @@ class Answer {
       model: textOr(chunk.model, ''),
     }
     Object.assign(chunk, this.#base)
-    const choices: unknown[] = Array.isArray(chunk.choices) ? chunk.choices : []
-    const choice = choices
-      .filter(isObject)
-      .find(({ index }) => !(typeof index === 'number' && index))
+    const choice = firstChoice(chunk)
     const usage = strictUsage(chunk.usage) ?? strictUsage(choice?.usage)
     this.#usage = usage ?? this.#usage
     delete chunk.usage
@@ -272,6 +276,10 @@ class Answer {
 
   *#finish(): Generator<Json | null> {
     this.#hasEnded = true
+    if (this.#calls.areMixed) {
+      yield { error: { message: MIXED } }
+      return
+    }
     const empty = { id: 'chatcmpl', object: 'chat.completion.chunk', created: 0, model: '' }
     const base = this.#base ?? empty
     const nameless = this.#calls.end()
@@ -290,6 +298,8 @@ class Answer {
 interface Call {
   index: number
   id: string
+  /** An earlier call has the same index, or none has. */
+  sharesIndex: boolean
   serverId: string
   name: string
   arguments: string[]
@@ -328,13 +338,13 @@ class ToolCalls {
       if (!isObject(part)) continue
       const { index: givenIndex, id, type: _, function: given, ...fields } = part
       const { name: givenName, ...more } = isObject(given) ? given : takeFunction(fields)
+      const text = textOfArguments(takeArguments(more))
       const name = typeof givenName === 'string' ? givenName : ''
-      const text = textOfArguments(more.arguments)
       this.#size += text.length
       if (this.#size > this.#maxSize) {
         throw new AgentError('reply_incomplete', '', 'MAX_REPLY_BYTES')
       }
-      const index = Number.isInteger(givenIndex) ? (givenIndex as number) : null
+      const index = indexOf(givenIndex)
       const serverId = textOr(id, '')
       let call = isBody ? undefined : this.#find(index, serverId, name, text)
       if (!(call || name || serverId || text)) continue
@@ -359,6 +369,16 @@ class ToolCalls {
     return this.#calls.filter(({ isSent }) => !isSent).map((call) => firstPart(call, {}))
   }
 
+  /** Whether arguments of a call that has none may have gone to a call with its index. */
+  get areMixed(): boolean {
+    const texts = this.#calls.map((call) => call.arguments.join(''))
+    if (texts.every((text) => text.trim())) return false
+    return this.#calls.some((call, at) => {
+      const hasParts = call.sharesIndex && call.arguments.length > 1
+      return hasParts && !isObject(parse(texts[at] ?? ''))
+    })
+  }
+
   /** Return the call that a part goes on with, or undefined if it begins one. */
   #find(index: number | null, serverId: string, name: string, text: string): Call | undefined {
     const same = serverId ? this.#known.get(`${index} ${serverId}`) : undefined
@@ -379,6 +399,7 @@ class ToolCalls {
     const call: Call = {
       index: this.#calls.length,
       id,
+      sharesIndex: this.#latest.has(index),
       serverId: '',
       name: '',
       arguments: [],
@@ -407,9 +428,17 @@ function firstPart(call: Call, more: Json): Json {
 
 /** Take the name and the arguments out of a part that has them beside its id. */
 function takeFunction(fields: Json): Json {
-  const given = { name: fields.name, arguments: fields.arguments }
+  const { name } = fields
   delete fields.name
+  return { name, arguments: takeArguments(fields) }
+}
+
+/** Take the arguments out of a function, under any of the names that servers use. */
+function takeArguments(fields: Json): unknown {
+  const given = fields.arguments ?? fields.parameters ?? fields.input
   delete fields.arguments
+  delete fields.parameters
+  delete fields.input
   return given
 }
 
@@ -441,12 +470,24 @@ function failure(chunk: unknown, name: string): Json | undefined {
   if (!isObject(chunk)) return { message: NO_ANSWER }
   let { error } = chunk
   delete chunk.error
+  if (isEmpty(error)) error = firstChoice(chunk)?.error
   if (isEmpty(error) && (name === 'error' || chunk.object === 'error')) error = chunk
   if (!isEmpty(error)) {
     const fields: Json = isObject(error) ? error : { message: error }
     return { ...fields, message: typeof fields.message === 'string' ? fields.message : NO_ANSWER }
   }
   return name === 'body' && isEmpty(chunk.choices) ? { message: NO_ANSWER } : undefined
+}
+
+function firstChoice({ choices }: Json): Json | undefined {
+  const list: unknown[] = Array.isArray(choices) ? choices : []
+  return list.filter(isObject).find(({ index }) => !indexOf(index))
+}
+
+/** A whole number, which may come as text, or null. */
+function indexOf(value: unknown): number | null {
+  if (typeof value === 'string' && /^[0-9]{1,9}$/.test(value)) return Number(value)
+  return Number.isInteger(value) ? (value as number) : null
 }
 
 /** The finish reason of Chat Completions that a server means; an unknown one stays. */

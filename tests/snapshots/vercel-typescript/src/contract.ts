@@ -36,6 +36,7 @@ export const ERRORS = {
     'The stored session was unreadable and has been quarantined; send the prompt again.',
   ],
   payload_too_large: [413, 'The body is too large.'],
+  prompt_too_long: [413, 'The prompt is too long for the model. Send a shorter one.'],
   session_too_large: [413, 'The turn is too large for a session; it was not kept.'],
   session_busy: [429, 'Too many turns are waiting for this session.'],
   rate_limited: [429, 'Too many requests; retry later.'],

@@ -1,4 +1,4 @@
-// The end of a turn that takes too long, or is cancelled.
+// The end of a turn that takes too long, or is cancelled; and pauses, in which others go on.
 
 import { AgentError } from './contract.ts'
 
@@ -35,4 +35,23 @@ export function abortOf(signal: AbortSignal): Promise<never> {
   return new Promise((_, reject) => {
     signal.addEventListener('abort', () => reject(signal.reason), { once: true })
   })
+}
+
+const MAX_WORK = 10 // milliseconds
+
+let workBegan: number | undefined // since the event loop last answered others
+
+/** Whether this process has worked for so long that it must `pause`. */
+export function mustPause(): boolean {
+  const now = performance.now()
+  if (workBegan === undefined) {
+    workBegan = now
+    setImmediate(() => (workBegan = undefined))
+  }
+  return now - workBegan > MAX_WORK
+}
+
+/** Let the event loop answer others. */
+export function pause(): Promise<void> {
+  return new Promise((resolve) => setImmediate(resolve))
 }

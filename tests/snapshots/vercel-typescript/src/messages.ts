@@ -3,10 +3,12 @@
 import { createHash, randomUUID } from 'node:crypto'
 import { isDeepStrictEqual } from 'node:util'
 
-import { type ModelMessage, NoSuchToolError } from 'ai'
+import { type ModelMessage, NoSuchToolError, type ToolResultPart } from 'ai'
 
 import { AgentError, isBlank } from './contract.ts'
+import { log } from './log.ts'
 import type { Call as ModelCall, Part } from './offline_model.ts'
+import type { CoreSettings } from './settings.ts'
 
 type Prompt = ModelCall['prompt']
 type Options = Record<string, Record<string, unknown>>
@@ -29,6 +31,8 @@ const MAX_SHOWN = 200
 const NOT_ONE_OBJECT =
   'The arguments of this call are not one JSON object, so the tool did not run. ' +
   'Send the call again. Received: '
+const TOO_MANY = (most: number) => `Too many calls in one step: at most ${most} run.`
+const CUT = (size: number) => `… [cut: the result was ${size} characters long]`
 
 /** The key under which a part of an answer names its model, beside the options of vendors. */
 const PRODUCER = 'producer'
@@ -44,25 +48,33 @@ interface Refused {
   input: object
   received?: string
   text: string
+  /** '' if the log has one line for all calls of the step. */
   kind: string
   isNamed: boolean
 }
+
+type Limits = Pick<CoreSettings, 'maxToolCalls' | 'maxResultChars'>
 
 /** The tool calls of one turn. */
 export class Calls {
   readonly refused = new Map<string, Refused>()
   readonly #ids: Set<unknown>
   readonly #tools: object
+  readonly #limits: Limits
+  #count = 0 // of the calls in the answer
 
-  constructor(messages: readonly ModelMessage[], tools: object) {
+  constructor(messages: readonly ModelMessage[], tools: object, limits: Limits) {
     const parts = messages.flatMap(partsOf)
     this.#ids = new Set(parts.flatMap(({ type, toolCallId }) => (isCall(type) ? toolCallId : [])))
     this.#tools = tools
+    this.#limits = limits
   }
 
   /** Return a part of an answer; one that calls a tool gets a valid id, name and input. */
   repair(part: Part): Part {
+    if (part.type === 'finish') this.#endStep()
     if (part.type !== 'tool-call' || part.providerExecuted) return part
+    this.#count += 1
     const toolCallId = this.#newId(part.toolCallId)
     const toolName = validName(part.toolName)
     const repaired = { ...part, toolCallId, toolName }
@@ -97,9 +109,21 @@ export class Calls {
     return copies
   }
 
+  /** Return the text of a tool's result, cut if it is too long. */
+  cut(text: string): string {
+    return cut(text, this.#limits.maxResultChars)
+  }
+
+  #endStep(): void {
+    const { maxToolCalls: most } = this.#limits
+    const isOver = this.#count > most
+    if (isOver) log('WARNING', `model: ${this.#count} calls in one step, at most ${most} run`)
+    this.#count = 0
+  }
+
   #mendPart(part: Item): void {
     const refused = this.refused.get(part.toolCallId ?? '')
-    if (!refused) return
+    if (!refused) return this.#cutPart(part)
     if (part.type === 'tool-call') {
       const { input, received } = refused
       const producer = { ...part.providerOptions?.[PRODUCER], ...(received && { received }) }
@@ -107,6 +131,11 @@ export class Calls {
       part.providerOptions = { ...part.providerOptions, [PRODUCER]: producer }
     }
     if (part.type === 'tool-result') part.output = { type: 'error-text', value: refused.text }
+  }
+
+  #cutPart(part: Item): void {
+    if (part.type !== 'tool-result' || part.providerExecuted) return
+    part.output = cutOutput(part.output as ToolResultPart['output'], this.#limits.maxResultChars)
   }
 
   #newId(id: unknown): string {
@@ -119,6 +148,11 @@ export class Calls {
 
   #refuse(part: CallPart, toolName: string, value?: object): Refused | undefined {
     const isNamed = toolName === part.toolName
+    if (this.#count > this.#limits.maxToolCalls) {
+      const shown = value ?? part.input.toWellFormed()
+      const text = TOO_MANY(this.#limits.maxToolCalls)
+      return { shown, input: value ?? {}, text, kind: '', isNamed }
+    }
     if (!value) {
       const shown = part.input.toWellFormed()
       const received = shown.slice(0, MAX_SHOWN).toWellFormed()
@@ -131,6 +165,49 @@ export class Calls {
     const { message: text } = new NoSuchToolError({ toolName, availableTools })
     return { shown: value, input: value, text, kind: 'invalid call', isNamed }
   }
+}
+
+/** Return a text of at most `most` characters, which says so if it is cut. */
+function cut(text: string, most: number): string {
+  const size = sizeOf(text)
+  if (size <= most) return text
+  const note = CUT(size)
+  return first(text, most - note.length) + note
+}
+
+/** Return the output of a tool with at most `most` characters of text. */
+function cutOutput(output: ToolResultPart['output'], most: number): ToolResultPart['output'] {
+  if (output.type === 'text' || output.type === 'error-text') {
+    return { ...output, value: cut(output.value, most) }
+  }
+  if (output.type === 'json' || output.type === 'error-json') {
+    const text = JSON.stringify(output.value)
+    if (sizeOf(text) <= most) return output
+    return { type: output.type === 'json' ? 'text' : 'error-text', value: cut(text, most) }
+  }
+  if (output.type !== 'content') return output
+  const size = sizeOf(output.value.map((part) => (part.type === 'text' ? part.text : '')).join(''))
+  if (size <= most) return output
+  const note = CUT(size)
+  let left = most - note.length
+  const value = output.value.flatMap((part): typeof output.value => {
+    if (part.type !== 'text') return [part]
+    if (left <= 0) return []
+    const text = first(part.text, left)
+    left -= sizeOf(part.text)
+    return [{ ...part, text: left <= 0 ? text + note : text }]
+  })
+  return { ...output, value }
+}
+
+/** Return the number of characters, as code points. */
+function sizeOf(text: string): number {
+  return text.length - (text.match(/[\ud800-\udbff][\udc00-\udfff]/g)?.length ?? 0)
+}
+
+function first(text: string, count: number): string {
+  const characters = Array.from(text.slice(0, 2 * count))
+  return characters.slice(0, count).join('')
 }
 
 /** Return the object that a text is, well formed; undefined if it is anything else. */

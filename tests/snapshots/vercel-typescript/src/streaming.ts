@@ -7,7 +7,8 @@ import { StreamProviderError, wrapLanguageModel } from 'ai'
 import { AgentError } from './contract.ts'
 import { describe } from './log.ts'
 import { marked, ownPrompt } from './messages.ts'
-import type { Part } from './offline_model.ts'
+import type { Call, Part } from './offline_model.ts'
+import type { ShorterPrompts } from './shortening.ts'
 
 type Model = Extract<LanguageModel, { specificationVersion: 'v4' }>
 type Streamed = Awaited<ReturnType<Model['doStream']>>
@@ -20,13 +21,15 @@ type BlockPart = Extract<Part, { type: `${Block['type']}-${'start' | 'delta' | '
  *
  * `onPart` gets each part in order and returns it repaired; the next one is read when it is done.
  * An answer that breaks off is an AgentError, as is a turn that is over: the SDK does not try
- * again, and runs no tools. `producer` names the model that answers, where `model` stands for
- * several; each of those must leave out what others have thought, as `ownPrompt` does.
+ * again, and runs no tools. A call that is refused for its length before any content is repeated
+ * with one of the `prompts` that is shorter. `producer` names the model that answers, where `model`
+ * stands for several; each of those must leave out what others have thought, as `ownPrompt` does.
  */
 export function streaming(
   model: LanguageModel,
   stop: AbortSignal,
   onPart: (part: Part) => Promise<Part>,
+  prompts: ShorterPrompts,
   producer?: () => string,
 ): LanguageModel {
   const provider = globalThis.AI_SDK_DEFAULT_PROVIDER ?? gateway // as the SDK finds a named model
@@ -34,9 +37,8 @@ export function streaming(
   const transformParams: LanguageModelMiddleware['transformParams'] = async ({ params }) => {
     return producer ? params : { ...params, prompt: ownPrompt(params.prompt, found.modelId) }
   }
-  const wrapGenerate = async ({ doStream }: { doStream: () => PromiseLike<Streamed> }) => {
-    const { stream, ...about } = await doStream()
-    const answer = new Answer()
+  const read = async (begin: () => PromiseLike<Streamed>, answer: Answer) => {
+    const { stream, ...about } = await begin()
     const reader = stream.getReader()
     const cancel = () => void reader.cancel().catch(() => {})
     stop.addEventListener('abort', cancel) // a model may not look at its signal
@@ -52,6 +54,21 @@ export function streaming(
     } finally {
       stop.removeEventListener('abort', cancel)
       cancel()
+    }
+    return about
+  }
+  const wrapGenerate = async ({ params, model }: { params: Call; model: Model }) => {
+    let prompt = prompts.apply(params.prompt)
+    let answer = new Answer()
+    let about: Awaited<ReturnType<typeof read>> | undefined
+    while (!about) {
+      try {
+        about = await read(() => model.doStream({ ...params, prompt }), answer)
+      } catch (error) {
+        if (answer.hasContent) throw error
+        prompt = await prompts.shorten(error, prompt)
+        answer = new Answer()
+      }
     }
     const { warnings } = answer
     const content = marked(answer.content, producer?.() ?? found.modelId)
@@ -70,7 +87,7 @@ export function modelError(error: unknown): AgentError {
 }
 
 /** Return what a provider sends as an error as one, with the HTTP status that it names. */
-function asError(sent: unknown): Error {
+export function asError(sent: unknown): Error {
   if (sent instanceof Error) return sent
   const outer = Object(sent)
   const { message = '', type, code, status = code, statusCode = status } = outer.error ?? outer
@@ -79,7 +96,7 @@ function asError(sent: unknown): Error {
     message,
     type,
     code,
-    ...(number >= 400 && { statusCode: number }),
+    ...(number >= 400 && number < 600 && { statusCode: number }),
   })
 }
 
@@ -90,6 +107,11 @@ class Answer {
   metadata: Partial<Extract<Part, { type: 'response-metadata' }>> = {}
   #finish: Extract<Part, { type: 'finish' }> | undefined
   readonly #open = new Map<string, Block>()
+
+  /** Whether anything of it has come that a caller may have seen. */
+  get hasContent(): boolean {
+    return this.content.some((part) => !('text' in part) || part.text !== '')
+  }
 
   add(part: Part): void {
     switch (part.type) {

@@ -5,13 +5,15 @@ import type { ModelMessage, StepResult, Tool, ToolSet } from 'ai'
 
 import * as own from './agent.ts'
 import type { Options } from './capability.ts'
+import { Shortening } from './context_length.ts'
 import { AgentError, isBlank, type Turn } from './contract.ts'
-import { withinTime } from './deadline.ts'
+import { mustPause, pause, withinTime } from './deadline.ts'
 import { describe, log } from './log.ts'
 import { Calls, checkMessages, restored, selfContained } from './messages.ts'
 import type { Part } from './offline_model.ts'
 import type { Runtime } from './runtime.ts'
 import type { LastTurn } from './sessions.ts'
+import { ShorterPrompts } from './shortening.ts'
 import { modelError, streaming } from './streaming.ts'
 import type { Declared } from './tool_schemas.ts'
 
@@ -75,13 +77,16 @@ export function takeTurn(runtime: Runtime, turn: Turn, signal: AbortSignal): Pro
       const prompt: ModelMessage = { role: 'user', content: turn.prompt }
       const last = (turn.answers as ModelMessage | undefined) ?? prompt
       const staged = restored([...committed, last])
+      const { at } = session.start
+      const shortening = new Shortening(session, turn)
+      const prompts = new ShorterPrompts(shortening)
       const responses = await withinTime(settings.turnTimeoutSeconds, signal, (stop) =>
-        stream(runtime, Object.assign(turn, { signal: stop }), staged),
-      )
-      const turnMessages = [...staged.slice(session.start.at), ...responses]
+        stream(runtime, Object.assign(turn, { signal: stop }), staged, prompts),
+      ).finally(() => shortening.report())
+      const turnMessages = prompts.cut([...staged.slice(at), ...responses])
       const isWaiting = turn.waiting.length > 0
       const added = isWaiting ? turnMessages : selfContained(turnMessages)
-      const before = committed.slice(0, session.start.at)
+      const before = session.data.messages.slice(0, session.start.at) as ModelMessage[]
       checkMessages(added, before, isWaiting)
       // Without the system prompt: each turn uses the SYSTEM_PROMPT of the current code.
       const data = { messages: [...before, ...added] }
@@ -97,13 +102,16 @@ async function stream(
   runtime: Runtime,
   turn: Turn,
   staged: ModelMessage[],
+  prompts: ShorterPrompts,
 ): Promise<ModelMessage[]> {
   const stop = turn.signal
   const { producer, ...options } = runtime.prepare(turn) as TurnOptions
-  const calls = new Calls(staged, options.tools)
+  const { maxSteps, maxToolsAtOnce } = runtime.settings
+  const calls = new Calls(staged, options.tools, runtime.settings)
   const failures: unknown[] = [] // of a callback: the SDK drops what it throws
   let size = 0
   const onPart = async (sent: Part) => {
+    if (mustPause()) await pause()
     const part = calls.repair(sent)
     if (part.type === 'text-delta' || part.type === 'tool-input-delta') {
       size += Buffer.byteLength(part.delta)
@@ -119,7 +127,7 @@ async function stream(
     } else if (part.type === 'tool-result') {
       const { toolCallId, toolName, result, isError } = part // of a tool that the provider has run
       const output = isError ? { error: result } : { output: result }
-      await emitOutput(turn, options.tools, { toolCallId, toolName, ...output })
+      await emitOutput(turn, options.tools, calls, { toolCallId, toolName, ...output })
     } else if (part.type === 'finish') {
       turn.inputTokens += part.usage.inputTokens.total ?? 0
       turn.cachedTokens += part.usage.inputTokens.cacheRead ?? 0
@@ -127,14 +135,15 @@ async function stream(
     }
     return part
   }
-  const read = (model: Options['model']) => streaming(model, stop, onPart, producer)
+  const read = (model: Options['model']) => streaming(model, stop, onPart, prompts, producer)
   try {
     const { finalStep, responseMessages } = await generateText({
       instructions: own.SYSTEM_PROMPT,
       toolApproval: (own as { TOOL_APPROVAL?: object }).TOOL_APPROVAL ?? {},
       messages: staged,
       maxRetries: 2, // only before the first chunk
-      stopWhen: [isStepCount(runtime.settings.maxSteps), endedBadly],
+      toolCallConcurrency: maxToolsAtOnce,
+      stopWhen: [isStepCount(maxSteps), endedBadly],
       abortSignal: stop,
       ...options,
       model: read(options.model),
@@ -147,7 +156,7 @@ async function stream(
         return { messages, ...more, ...model }
       },
       onToolExecutionEnd: async (event) => {
-        const emitted = emitOutput(turn, options.tools, event.toolOutput)
+        const emitted = emitOutput(turn, options.tools, calls, event.toolOutput)
         await emitted.catch((error) => failures.push(error))
         await options.onToolExecutionEnd?.(event)
       },
@@ -167,7 +176,7 @@ async function stream(
     if (turn.waiting.length > 0) return messages
     if (rawFinishReason === 'guardrail_intervened') throw new AgentError(rawFinishReason)
     // Without a call the reply ends, whatever the model announced.
-    const isOver = ['stop', 'tool-calls'].includes(finishReason) && rawFinishReason !== 'pause_turn'
+    const isOver = !isBad && rawFinishReason !== 'pause_turn'
     if (!isOver || toolCalls.some((call) => !call.providerExecuted)) {
       throw new AgentError('reply_incomplete', '', finishReason)
     }
@@ -179,14 +188,14 @@ async function stream(
 }
 
 /** Emit what a tool returned, or why it failed, which is logged, too. */
-async function emitOutput(turn: Turn, tools: object, result: Output): Promise<void> {
+async function emitOutput(turn: Turn, tools: object, calls: Calls, result: Output): Promise<void> {
   if (turn.signal.aborted) return // a tool may end after its turn
   const { toolCallId: id, toolName, output, error } = result
   if (!('error' in result)) {
     const text = typeof output === 'string' ? output : JSON.stringify(output ?? null)
-    return turn.emit({ id, text, isError: false })
+    return turn.emit({ id, text: calls.cut(text), isError: false })
   }
-  await turn.emit({ id, text: String(error), isError: true })
+  await turn.emit({ id, text: calls.cut(String(error)), isError: true })
   logFailure(tools, toolName, describe(error))
 }
 
@@ -199,11 +208,13 @@ async function emitInvalid(
 ): Promise<void> {
   for (const call of step?.toolCalls ?? []) {
     if (!call.invalid || call.providerExecuted) continue
+    if (mustPause()) await pause()
     const refused = calls.refused.get(call.toolCallId)
     const text = refused?.text ?? (call.error as Error).message
     await turn.emit({ id: call.toolCallId, text, isError: true })
     const isNamed = refused?.isNamed ?? true
-    logFailure(tools, isNamed ? call.toolName : '', refused?.kind ?? 'invalid call')
+    const kind = refused?.kind ?? 'invalid call'
+    if (kind) logFailure(tools, isNamed ? call.toolName : '', kind)
   }
 }
 

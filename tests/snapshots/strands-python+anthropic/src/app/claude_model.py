@@ -71,6 +71,8 @@ class _Messages:
 
     @asynccontextmanager
     async def stream(self, **request: Any) -> AsyncGenerator["Events"]:
+        if not request.get("tools"):  # the base class sends an empty list
+            request.pop("tools", None)
         for message in request["messages"]:
             for block in message["content"]:
                 if block["type"] == "redacted_thinking":  # the base class encodes what was text
@@ -136,12 +138,8 @@ class _Delta:
 
 def _deltas(block: Any) -> list[dict[str, str]]:
     """Return what a block has at its start, as parts that follow it."""
-    text, thinking = getattr(block, "text", ""), getattr(block, "thinking", "")
-    match block.type:
-        case "text" if text:
-            return [{"type": "text_delta", "text": text}]
-        case "redacted_thinking":
-            return [{"type": "redacted_thinking", "data": block.data}]
-        case "thinking" if thinking:
-            return [{"type": "thinking_delta", "thinking": thinking}]
-    return []
+    if block.type == "redacted_thinking":
+        return [{"type": "redacted_thinking", "data": block.data}]
+    fields = {"text": ["text"], "thinking": ["thinking", "signature"]}.get(block.type, [])
+    texts = {name: getattr(block, name, "") for name in fields}
+    return [{"type": f"{name}_delta", name: text} for name, text in texts.items() if text]

@@ -22,6 +22,9 @@ REASONS = {"stop", "tool_calls", "length", "content_filter"}
 # The names under which servers send reasoning; some want it back with the calls of tools.
 TEXTS, LISTS = ("reasoning_content", "reasoning"), ("reasoning_details",)
 
+# Says that reasoning or a tool call has begun; as unsigned reasoning it is not stored.
+BEGUN = " "
+
 
 class ChatModel(OpenAIModel):
     """OpenAI's Chat Completions, as OpenAI, Ollama, vLLM and others serve them."""
@@ -80,10 +83,13 @@ class ChatModel(OpenAIModel):
 
     async def _limit(self, chunks: AsyncIterator[Any]) -> AsyncGenerator[Any]:
         # The base class keeps the arguments of tool calls until the end.
-        size = 0
+        size, has_begun = 0, False
         async for chunk in chunks:
             for choice in chunk.choices or []:
                 self._reasoning.add(choice.delta)
+                if not has_begun and (choice.delta.tool_calls or self._reasoning):
+                    choice.delta.reasoning_content = BEGUN
+                    has_begun = True
                 for call in choice.delta.tool_calls or []:
                     size += len(call.function.arguments or "")
             if size > self._max_bytes:
@@ -129,6 +135,9 @@ class Reasoning:
             if extra := getattr(call, "extra_content", None):
                 self._extras[self._calls.index(call.index)] = extra
 
+    def __bool__(self) -> bool:
+        return bool(self._fields)
+
     def take(self) -> bytes:
         """Return all of it, once; none of it is the same as nothing."""
         kept = {"fields": self._fields, "extras": list(self._extras.items())}
@@ -138,9 +147,11 @@ class Reasoning:
 
 def _join(details: list[Any], part: Any) -> None:
     """Add a part of OpenRouter's details, which splits their texts."""
-    last = details[-1] if details else None
-    are_objects = isinstance(part, dict) and isinstance(last, dict)
-    if not are_objects or any(part.get(key) != last.get(key, "") for key in ("index", "type")):
+    last: Any = details[-1] if details else None
+    if not isinstance(part, dict) or not isinstance(last, dict):
+        details.append(part)
+        return
+    if any(part.get(key) != last.get(key, "") for key in ("index", "type")):
         details.append(part)
         return
     texts = {

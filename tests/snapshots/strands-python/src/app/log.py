@@ -5,8 +5,37 @@ import os
 import re
 import time
 from traceback import format_tb
+from typing import Any
 
 from .contract import CONTROL, ERRORS, AgentError, Turn
+
+# What providers call an error that may be temporary, in a body or in a stream. Other names are not
+# logged: they may quote a prompt.
+TEMPORARY_KINDS = {
+    "api_error",
+    "deadline_exceeded",
+    "engine_overloaded",
+    "insufficient_quota",
+    "internal",
+    "internal_error",
+    "internal_server_error",
+    "internalservererror",
+    "overloaded",
+    "overloaded_error",
+    "rate_limit",
+    "rate_limit_error",
+    "rate_limit_exceeded",
+    "resource_exhausted",
+    "server_error",
+    "server_is_overloaded",
+    "service_unavailable",
+    "service_unavailable_error",
+    "slow_down",
+    "timeout",
+    "timeout_error",
+    "too_many_requests",
+    "unavailable",
+}
 
 log = logging.getLogger(__name__)
 
@@ -74,9 +103,25 @@ def _kind(error: BaseException) -> str:
     if isinstance(response, dict) and "Error" in response:  # of an AWS client
         details += [response["Error"].get("Code")]
         status = response.get("ResponseMetadata", {}).get("HTTPStatusCode")
+    named_status, name = _named(getattr(error, "body", None))
+    if named_status and status in {None, 200}:  # a stream began before it failed
+        status = named_status
     if status:
         details += [f"HTTP {status}"]
+    details += [name]
     if isinstance(error, OSError) and (error.errno or 0) > 0:
         details += [os.strerror(error.errno or 0)]
     shown = ", ".join(str(detail) for detail in details if detail not in (None, kind))
     return kind + (f" ({shown})" if shown else "")
+
+
+def _named(body: Any) -> tuple[int | None, str | None]:
+    """Return the HTTP status and the kind that the body of a provider's error names."""
+    if isinstance(body, dict) and isinstance(body.get("error"), dict):
+        body = body["error"]
+    if not isinstance(body, dict):
+        return None, None
+    values = [str(body.get(name, "")) for name in ("code", "type", "status", "statusCode")]
+    statuses = [int(value) for value in values if re.fullmatch("[45][0-9][0-9]", value)]
+    kinds = [value.lower() for value in values if value.lower() in TEMPORARY_KINDS]
+    return next(iter(statuses), None), next(iter(kinds), None)

@@ -20,7 +20,9 @@ from strands.models import Model
 from strands.telemetry.tracer import Tracer
 from strands.types.events import ModelStopReason
 
+from .context_length import CuttableResult, Shortening, cut_result
 from .contract import AgentError, is_blank, well_formed
+from .settings import CoreSettings
 
 CALL_ID = "[a-zA-Z0-9_-]{1,40}"  # OpenAI accepts at most 40 characters
 TOOL_NAME = "[a-zA-Z0-9_-]{1,64}"
@@ -29,6 +31,10 @@ REFUSED = (
     " Send the call again. Received: "
 )
 LONGEST = 200  # characters that a message quotes of such arguments
+TOO_MANY = "Too many calls in one step: at most {} run."
+CUT = "… [cut: the result was {} characters long]"
+# Stands for a part of a call, as the call is sent on when it is complete.
+HELD_BACK: Any = {}
 
 log = logging.getLogger(__name__)
 
@@ -91,11 +97,14 @@ class Repairs:
     """Repairs the answers of one agent's model, and runs no call that the model did not send.
 
     A call with arguments that are not one JSON object, or with a name that no tool can have, gets
-    an error result. No hook, intervention or tool sees it.
+    an error result, as do the calls over MAX_TOOL_CALLS. No hook, intervention or tool sees it. A
+    call of the model that is refused for its length is repeated with a shorter request.
     """
 
-    def __init__(self, agent: Agent, max_bytes: int) -> None:
-        self._max_bytes = max_bytes
+    def __init__(self, agent: Agent, settings: CoreSettings, shortening: Shortening) -> None:
+        self._agent, self._settings, self._shortening = agent, settings, shortening
+        self._count = 0  # of the calls in the answer
+        self._has_begun = False  # the answer
         self._ids = set[str]()  # of the calls in the session
         self._raw = dict[str, str]()  # the refused arguments, by the id of the call
         self._errors = dict[str, str]()  # the results of calls that do not run, likewise
@@ -108,23 +117,61 @@ class Repairs:
         agent.hooks.add_callback(AfterToolsEvent, self._set_results, order=HookOrder.SDK_FIRST)
 
     async def _call_model(self, context: Any, run: Any) -> AsyncGenerator[Any, None]:
-        producer = producer_of(context.model)
-        self._ids = {use["toolUseId"] for m in context.messages for use in _uses(m)}
-        self._raw, self._errors = {}, {}
-        messages = to_send(context.messages, producer)
+        producer, messages = producer_of(context.model), context.messages
         model = cast(Model, _Repaired(context.model, self))
-        async for event in run(context.replace(model=model, messages=messages)):
-            yield self._end(event, producer) if isinstance(event, ModelStopReason) else event
+        while True:
+            self._ids = {use["toolUseId"] for m in messages for use in _uses(m)}
+            self._raw, self._errors = {}, {}
+            self._count, self._has_begun = 0, False
+            sent = to_send(messages, producer)
+            try:
+                async for event in run(context.replace(model=model, messages=sent)):
+                    is_end = isinstance(event, ModelStopReason)
+                    yield self._end(event, producer) if is_end else event
+            except Exception as error:
+                if self._has_begun:
+                    raise
+                messages = await self._shorten(error, messages)
+            else:
+                return
+
+    async def _shorten(self, error: Exception, messages: list[Any]) -> list[Any]:
+        """Return messages for a shorter request, and keep them in the agent.
+
+        Raises the error if it has another reason.
+        """
+        kept, before = self._agent.messages, len(self._shortening.history)
+        await self._shortening.shorten(error, results_in(kept[before:]))
+        history = Messages(self._shortening.history)
+        kept[:before] = history
+        added = Messages(messages[before:])  # other than what the agent keeps, it may have memories
+        contents = {
+            result["toolUseId"]: result["content"] for result in _results(kept[len(history) :])
+        }
+        for result in _results(added):
+            result["content"] = deepcopy(contents.get(result["toolUseId"], result["content"]))
+        return Messages([*deepcopy(history), *added])
 
     async def repair(self, chunks: AsyncIterable[Any]) -> AsyncGenerator[Any, None]:
         """Yield the chunks of an answer; those of a tool call once it is complete."""
         call: _Call | None = None
+        is_providers = False  # whether the provider itself runs the call of this block
         try:
             async for chunk in chunks:
+                if not chunk.keys().isdisjoint({"contentBlockStart", "contentBlockDelta"}):
+                    self._has_begun = True
                 start = chunk.get("contentBlockStart", {}).get("start", {}).get("toolUse")
                 delta = chunk.get("contentBlockDelta", {}).get("delta", {}).get("toolUse")
+                if is_providers and (delta is not None or "contentBlockStop" in chunk):
+                    is_providers = delta is not None
+                    continue
+                is_providers = bool(start) and start.get("type") == "server_tool_use"
+                if is_providers:
+                    continue
                 ends = call is not None and chunk.keys().isdisjoint({"metadata", "messageStart"})
                 if call is not None and ends and delta is None:
+                    if start and is_blank(call.raw):  # its arguments may follow, mixed with others
+                        raise AgentError("model_failed", detail="a call has no end")
                     for part in self._repair_call(call):
                         yield part
                     call = None
@@ -132,9 +179,11 @@ class Repairs:
                         continue
                 if start:
                     call = _Call(start)
+                    yield HELD_BACK
                 elif delta is not None:
-                    call = call or _Call(delta)
-                    call.add(delta, self._max_bytes)
+                    if call is None:
+                        raise AgentError("model_failed", detail="arguments outside of a call")
+                    call.add(delta, self._settings.max_reply_bytes)
                 else:
                     yield chunk
         finally:
@@ -151,6 +200,9 @@ class Repairs:
             self._errors[id] = REFUSED + self._raw[id]
         if tool != name:
             self._errors[id] = f"Unknown tool: {tool}"
+        self._count += 1
+        if self._count > self._settings.max_tool_calls:
+            self._errors[id] = TOO_MANY.format(self._settings.max_tool_calls)
         use = {"name": tool, "toolUseId": id}
         return [
             {"contentBlockStart": {"start": {"toolUse": use}}},
@@ -191,25 +243,57 @@ class Repairs:
     def _hold_back(self, event: BeforeToolsEvent) -> None:
         """Hide the names of calls that must not run: the SDK itself gives them an error result."""
         self._names = []
-        for use in _uses(event.message):
+        most = self._settings.max_tool_calls
+        if self._count > most:
+            log.warning("model: %d calls in one step, at most %d run", self._count, most)
+        for number, use in enumerate(_uses(event.message)):
             if use["toolUseId"] in self._errors:
                 id, name = use["toolUseId"], use["name"]
+                self._names.append((use, name))
+                use["name"] = ""
+                if number >= most:
+                    continue
                 is_tool = name in event.agent.tool_names and self._errors[id].startswith(REFUSED)
                 # A name that the model made up is not logged.
                 known = name if is_tool else "that does not exist"
                 why = "arguments are not one JSON object" if id in self._raw else "invalid name"
                 log.warning("tool %s: %s", known, why)
-                self._names.append((use, name))
-                use["name"] = ""
 
     def _set_results(self, event: AfterToolsEvent) -> None:
         for use, name in self._names:
             use["name"] = name
         for block in event.message["content"]:
             result: Any = block["toolResult"]
-            result["content"] = _well_formed(result["content"])
+            result["content"] = cut(
+                _well_formed(result["content"]), self._settings.max_result_chars
+            )
             if error := self._errors.get(result["toolUseId"]):
                 result["content"] = [{"text": error}]
+
+
+def cut(content: list[Any], most: int) -> list[Any]:
+    """Return the content of a tool's result with at most `most` characters of text."""
+    texts = [_as_text(block) for block in content]
+    size = sum(map(len, texts))
+    if size <= most:
+        return content
+    note, blocks = CUT.format(size), list[Any]()
+    left = most - len(note)
+    for block, text in zip(content, texts, strict=True):
+        if not text:  # as an image
+            blocks.append(block)
+        elif left > 0:
+            blocks.append({"text": text[:left]})
+            left -= len(text)
+    last = max(at for at, block in enumerate(blocks) if "text" in block)
+    blocks[last] = {"text": blocks[last]["text"] + note}
+    return blocks
+
+
+def _as_text(block: Any) -> str:
+    if "json" in block:
+        return json.dumps(block["json"], ensure_ascii=False, default=str)
+    return str(block.get("text", ""))
 
 
 class _Repaired:
@@ -235,7 +319,6 @@ class _Call:
 
     def add(self, delta: dict[str, Any], max_bytes: int) -> None:
         """Add a part; raise `reply_incomplete` if all of them are too large."""
-        self.id, self.name = self.id or delta.get("toolUseId"), self.name or delta.get("name")
         part = delta.get("input") or ""
         self._parts.append(part if isinstance(part, str) else json.dumps(part))
         self._size += len(self._parts[-1].encode(errors="replace"))
@@ -244,9 +327,15 @@ class _Call:
 
     @property
     def raw(self) -> str:
-        """The arguments as text; Anthropic may send all of them at the start."""
+        """The arguments as text; Anthropic may send all of them at the start.
+
+        If those at the start and the later ones differ, both together are not one JSON object.
+        """
         text = "".join(self._parts)
-        return text if text or self._input in (None, "", {}) else json.dumps(self._input)
+        if self._input in (None, "", {}):
+            return text
+        first = json.dumps(self._input)
+        return first if is_blank(text) or parse_arguments(text) == self._input else first + text
 
 
 def parse_arguments(text: str) -> dict[str, Any] | None:
@@ -294,6 +383,35 @@ def call_of(interrupt_id: str) -> str:
 
 def _uses(message: Any) -> list[Any]:
     return [block["toolUse"] for block in message["content"] if "toolUse" in block]
+
+
+def _results(messages: Iterable[Any]) -> list[Any]:
+    return [
+        block["toolResult"]
+        for message in messages
+        for block in message["content"]
+        if "toolResult" in block
+    ]
+
+
+def results_in(messages: Iterable[Any]) -> list[CuttableResult]:
+    """Return the results in messages, whose `cut` changes the messages."""
+    return [*map(_cuttable, _results(messages))]
+
+
+def _cuttable(result: Any) -> CuttableResult:
+    others = [part for part in result["content"] if part.keys().isdisjoint({"text", "json"})]
+    texts = [
+        part["text"] if "text" in part else json.dumps(part["json"], default=str)
+        for part in result["content"]
+        if part not in others
+    ]
+    text = "\n".join(texts)
+
+    def cut(size: int) -> None:
+        result["content"] = [{"text": cut_result(text, size)}, *others]
+
+    return CuttableResult(len(text), cut)
 
 
 def _to_store(content: Iterable[Any]) -> Iterable[Any]:

@@ -3,8 +3,7 @@
 import os
 import re
 from collections.abc import AsyncGenerator
-from contextlib import aclosing, suppress
-from contextvars import ContextVar
+from contextlib import aclosing
 from functools import cache
 from typing import Any
 
@@ -13,8 +12,8 @@ from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 from strands.models import CacheConfig, Model
 from strands.models.bedrock import BedrockModel
-from urllib3 import HTTPResponse
 
+from .aws_call import CALL, Call
 from .findings import diagnostic
 from .offline_model import OfflineModel
 from .settings import CoreSettings
@@ -22,22 +21,6 @@ from .settings import CoreSettings
 # Settings to check when the provider refuses a call, and when it cannot be reached.
 CREDENTIALS, ADDRESS = "the AWS credentials", "AWS_REGION"
 GUARDRAIL = "|(arn:[a-z0-9:-]+:guardrail/)?[a-z0-9]+ (DRAFT|[1-9][0-9]{0,7})"
-
-CALL: ContextVar["Call | None"] = ContextVar("CALL", default=None)
-
-
-class Call:
-    """An open Bedrock call that its turn can abort."""
-
-    is_over = False
-    body: HTTPResponse | None = None
-
-    def end(self) -> None:
-        """Stop reading, even mid-stream."""
-        self.is_over = True
-        if self.body:
-            with suppress(OSError, RuntimeError, ValueError):  # the response has ended already
-                self.body.shutdown()
 
 
 class Bedrock(BedrockModel):
@@ -52,14 +35,6 @@ class Bedrock(BedrockModel):
                     yield event
             finally:
                 call.end()
-
-
-def _keep_body(response_dict: dict[str, Any], **_: Any) -> None:
-    call, body = CALL.get(), response_dict["body"]
-    if call and isinstance(body, HTTPResponse):
-        call.body = body
-        if call.is_over:
-            call.end()
 
 
 def build_model(settings: CoreSettings) -> Model:
@@ -96,7 +71,7 @@ def _bedrock(settings: CoreSettings) -> BedrockModel:
     id, version = (os.environ.get(f"GUARDRAIL_{name}", "") for name in ("ID", "VERSION"))
     if not re.fullmatch(GUARDRAIL, f"{id} {version}".strip()):
         raise ValueError("GUARDRAIL_ID must be an id or ARN, GUARDRAIL_VERSION a number or DRAFT")
-    model = Bedrock(
+    return Bedrock(
         model_id=settings.model,
         region_name=_region(),
         boto_client_config=config,
@@ -104,8 +79,6 @@ def _bedrock(settings: CoreSettings) -> BedrockModel:
         guardrail_id=id.strip(),
         guardrail_version=version.strip(),
     )
-    model.client.meta.events.register("before-parse.bedrock-runtime.ConverseStream", _keep_body)
-    return model
 
 
 def _region() -> str | None:

@@ -17,6 +17,7 @@ from strands.types.event_loop import StopReason
 from strands.types.exceptions import MaxTokensReachedException
 
 from . import agent as own
+from .context_length import Shortening
 from .contract import ERRORS, AgentError, ToolCall, ToolResult, Turn, is_blank, well_formed
 from .log import describe
 from .messages import Messages, Repairs, call_of, check_messages, decode, merge, refused
@@ -43,11 +44,13 @@ async def take_turn(runtime: Runtime, turn: Turn) -> LastTurn:
             return last
         try:
             async with asyncio.timeout(runtime.settings.turn_timeout_seconds) as limit:
-                agent = _stage(runtime, turn, session.data)
+                shortening = Shortening(session, turn)
+                agent = _stage(runtime, turn, session.data, shortening)
                 usage = agent.event_loop_metrics.accumulated_usage
                 try:
                     await _stream(runtime, agent, turn)
                 finally:
+                    shortening.report()
                     turn.cached_tokens = usage.get("cacheReadInputTokens", 0)
                     written = usage.get("cacheWriteInputTokens", 0)
                     turn.input_tokens = usage["inputTokens"] + turn.cached_tokens + written
@@ -67,7 +70,7 @@ async def take_turn(runtime: Runtime, turn: Turn) -> LastTurn:
         return await session.commit(turn, snapshot, partial(runtime.committed, turn, added))
 
 
-def _stage(runtime: Runtime, turn: Turn, data: dict[str, Any]) -> Agent:
+def _stage(runtime: Runtime, turn: Turn, data: dict[str, Any], shortening: Shortening) -> Agent:
     """Return a new agent that continues the session and shares no state with it."""
     options = {"system_prompt": own.SYSTEM_PROMPT, **runtime.prepare(turn)}
     agent = Agent(
@@ -78,8 +81,9 @@ def _stage(runtime: Runtime, turn: Turn, data: dict[str, Any]) -> Agent:
         **options,
     )
     agent.hooks.add_callback(AfterToolCallEvent, _log_tool_failure)  # else the SDK infers it
-    agent.add_middleware(ExecuteToolStage, _contain)
-    Repairs(agent, runtime.settings.max_reply_bytes)
+    running = asyncio.Semaphore(runtime.settings.max_tools_at_once)
+    agent.add_middleware(ExecuteToolStage, partial(_contain, running))
+    Repairs(agent, runtime.settings, shortening)
     decode(data)
     # Without the SDK's copy of each message.
     agent.load_snapshot(Snapshot("agent", "1.0", data | {"messages": []}, {}))
@@ -170,17 +174,21 @@ def _size(event: dict[str, Any]) -> int:
     return len(text.encode(errors="replace"))
 
 
-async def _contain(context: Any, run: Any) -> AsyncGenerator[Any, None]:
-    """If a tool tries to end the process, as argparse does, make that a failure of the tool."""
-    events = run(context)
-    while True:
-        try:
-            event = await anext(events)
-        except StopAsyncIteration:
-            return
-        except (SystemExit, KeyboardInterrupt, GeneratorExit) as error:
-            raise RuntimeError(repr(error)) from error
-        yield event
+async def _contain(running: asyncio.Semaphore, context: Any, run: Any) -> AsyncGenerator[Any, None]:
+    """Run a tool when there is room for it.
+
+    If it tries to end the process, as argparse does, that is a failure of the tool.
+    """
+    async with running:
+        events = run(context)
+        while True:
+            try:
+                event = await anext(events)
+            except StopAsyncIteration:
+                return
+            except (SystemExit, KeyboardInterrupt, GeneratorExit) as error:
+                raise RuntimeError(repr(error)) from error
+            yield event
 
 
 def _log_tool_failure(event: AfterToolCallEvent) -> None:

@@ -21,14 +21,21 @@ import { transcript, unmark } from './summary.ts'
 
 type Settings = CoreSettings & SettingsOf<typeof COMPACTION_SETTINGS>
 
+const PAUSE = 600_000 // milliseconds without a new try after a summary that failed
+const RECENT = 'the last one failed less than 10 minutes ago'
+
 /** There is no summary; the message says why, and quotes nothing. */
 class NoSummaryError extends Error {}
 
 /** Summarizes the messages that are cut from a full history; if it fails, they are just cut. */
 export class Compaction extends Capability<Settings> {
   readonly #sessionClass: typeof Session
-  /** By session, so that the next try of a turn that fails does not pay again. */
-  readonly #summaries = new LRUCache<string, { digest: string; text: string }>({ max: 64 })
+  /** By digest, so that the next try of a turn that fails does not pay again. */
+  readonly #summaries = new LRUCache<string, string>({ max: 64 })
+  /** When the last summary of a session failed, in milliseconds of `now`. */
+  readonly #failures = new LRUCache<string, number>({ max: 1024 })
+  /** The clock, in milliseconds. */
+  now = (): number => performance.now()
   /** The client of the model; the offline summary needs none. */
   model: Runtime['model'] | undefined
 
@@ -79,21 +86,24 @@ export class Compaction extends Capability<Settings> {
     if (dropped.length === at) return dropped // only the earlier summary
     const { sessionId, number, signal } = turn
     const digest = createHash('sha256')
-      .update(serialize([turns, dropped]))
+      .update(serialize([sessionId, turns, dropped]))
       .digest('hex')
-    let known = this.#summaries.get(sessionId)
-    if (known?.digest !== digest) {
+    let known = this.#summaries.get(digest)
+    if (known === undefined) {
       const [began, count] = [performance.now(), dropped.length - at]
       try {
+        const failed = this.#failures.get(sessionId)
+        if (failed !== undefined && this.now() - failed < PAUSE) throw new NoSummaryError(RECENT)
         const asked = await this.#summarize(dropped.slice(0, at), dropped.slice(at), signal)
         const [text, tokens] = asked
         const milliseconds = Math.round(performance.now() - began)
         const what = `summarized ${count} messages in ${milliseconds} ms${tokens}`
         log('INFO', `session ${sessionId}: turn ${number} ${what}`)
-        known = { digest, text }
-        this.#summaries.set(sessionId, known)
+        known = text
+        this.#summaries.set(digest, text)
       } catch (error) {
         signal.throwIfAborted()
+        if (!this.#failures.has(sessionId)) this.#failures.set(sessionId, this.now())
         const isKnown = error instanceof NoSummaryError
         const why = isKnown ? error.message : `the model failed: ${describe(error)}`
         const what = `goes on without a summary of ${count} messages: ${why}`
@@ -102,9 +112,14 @@ export class Compaction extends Capability<Settings> {
       }
     }
     return adapter.write([
-      ['user', mark(known.text, turns)],
+      ['user', mark(known, turns)],
       ['assistant', REPLY],
     ])
+  }
+
+  /** Try again for the next summary: it is of other messages. */
+  override committed({ sessionId }: Turn): void {
+    this.#failures.delete(sessionId)
   }
 
   /** Return a summary, and what it cost in words. */

@@ -18,12 +18,16 @@ export type Compact = (
 /** Return a class of sessions whose summary stands in front of their turns: the first is at 2. */
 export function compacted(Base: typeof Session, compact: Compact): typeof Session {
   return class Compacted extends Base {
+    /** Return where the first turn that fits begins; if none does, all become the summary. */
+    protected override findCut(fits: (at: number) => boolean): number {
+      return this.turns.find(({ at }) => fits(at))?.at ?? this.data.messages.length
+    }
+
     /** Drop the oldest turns, and put a summary of them in front of the others. */
-    override async shorten(turn: Turn, least: number): Promise<void> {
-      const { messages } = this.data
-      const at = this.turns[0]?.at ?? 0
-      await super.shorten(turn, least)
-      const dropped = messages.slice(0, messages.length - this.data.messages.length)
+    override async shorten(turn: Turn, end: number): Promise<void> {
+      const dropped = this.data.messages.slice(0, end)
+      const at = this.turns[0]?.at ?? this.data.messages.length
+      await super.shorten(turn, end)
       if (dropped.length === 0) return
       const last = turn.number - 1 - this.turns.length
       const summary = await compact(turn, dropped, at, last)

@@ -5,9 +5,9 @@ import type { Message, Model, ModelStreamEvent, StreamOptions } from '@strands-a
 
 import type { Options } from '../capability.ts'
 import { CheckedModel } from '../messages.ts'
-import type { Second } from './second.ts'
+import type { FirstCall, Second } from './second.ts'
 
-/** The second model answers a call that the first one fails before its first event. */
+/** The second model answers a call that the first one fails before its first content. */
 class FallbackModel extends CheckedModel {
   readonly #second: Second
 
@@ -20,17 +20,25 @@ class FallbackModel extends CheckedModel {
     messages: Message[],
     options?: StreamOptions,
   ): AsyncGenerator<ModelStreamEvent> {
-    const events = super.stream(messages, options)
-    const begun = this.#second.inTime(() => events.next())
-    const model = await begun.then(
-      () => null,
-      (error) => this.#second.takeOver(error),
-    )
-    if (model === null) {
+    const call = async (first: FirstCall) => {
+      const events = super.stream(messages, { ...options, cancelSignal: first.signal })
+      const before: ModelStreamEvent[] = []
+      for (let next = await events.next(); !next.done; next = await events.next()) {
+        if (first.signal.aborted) break // a model may not look at its signal
+        first.hasAnswered = true
+        before.push(next.value)
+        if (isContent(next.value)) return { before, events }
+      }
+      await events.return(undefined)
+      return { before, events }
+    }
+    const [begun, model] = await this.#second.replace(options?.cancelSignal, call)
+    if (begun) {
       try {
-        for (let next = await begun; !next.done; next = await events.next()) yield next.value
+        yield* begun.before
+        yield* begun.events
       } finally {
-        await events.return(undefined)
+        await begun.events.return(undefined)
       }
       return
     }
@@ -40,6 +48,13 @@ class FallbackModel extends CheckedModel {
       yield event
     }
   }
+}
+
+/** Whether an event brings text, reasoning or a tool call. */
+function isContent(event: ModelStreamEvent): boolean {
+  if (event.type === 'modelContentBlockStartEvent') return event.start !== undefined
+  if (event.type !== 'modelContentBlockDeltaEvent') return false
+  return event.delta.type !== 'textDelta' || event.delta.text !== ''
 }
 
 /** Make the model of a turn one that consists of both. */

@@ -11,7 +11,7 @@ import type { FALLBACK_SETTINGS } from './settings.ts'
 
 type Settings = CoreSettings & SettingsOf<typeof FALLBACK_SETTINGS>
 
-/** Lets MODEL_FALLBACK answer a call that MODEL fails before its first byte. */
+/** Lets MODEL_FALLBACK answer a call that MODEL fails before its first content. */
 export class Fallback extends Capability<Settings> {
   /** The second model; it is made when it is needed. */
   model: Promise<Runtime['model']> | undefined

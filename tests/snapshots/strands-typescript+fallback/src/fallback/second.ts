@@ -1,28 +1,42 @@
 // When the second model takes over a call, and what the log says about it.
 
 import type { Turn } from '../contract.ts'
-import { describe, log } from '../log.ts'
+import { describe, log, TEMPORARY_KINDS } from '../log.ts'
 import type { Runtime } from '../runtime.ts'
 
 type Model = Runtime['model']
 
 // Failures that may be temporary, as `describe` shows them.
 const TEMPORARY = new RegExp(
-  'HTTP (408|409|429|5\\d\\d)|[Tt]hrottl|[Tt]imeout|TIMEDOUT|[Uu]navailable|internalServer' +
-    '|NotReady|ECONN|EPIPE|ENOTFOUND|EAI_AGAIN|UND_ERR_SOCKET|APIConnectionError',
+  'HTTP (408|409|429|5\\d\\d)|[Tt]hrottl|[Tt]imeout|TIMEDOUT|[Uu]navailable|[Ii]nternalServer' +
+    `|NotReady|\\b(${TEMPORARY_KINDS.join('|')})\\b`,
 )
-// After the answer has begun, or where this process ended the call, it is none of them.
-const LASTING = /AgentError|AbortError|HTTP 200/
+// Those of a connection, only until it answers.
+const DISCONNECTED = /ECONN|EPIPE|ENOTFOUND|EAI_AGAIN|UND_ERR_SOCKET|APIConnectionError/
+// What this process refused or ended.
+const LASTING = /AgentError|AbortError|ContextWindowOverflow/
 
-const LATE = new DOMException('The first byte did not come in time.', 'TimeoutError')
+const LATE = new DOMException('The first content did not come in time.', 'TimeoutError')
+const REPLACED = new DOMException('Another model answers.', 'AbortError')
 
-/** Whether a failure may be temporary. */
-export function isTemporary(error: unknown): boolean {
+/** Whether a failure may be temporary; `hasAnswered`: of a call whose answer had begun. */
+function isTemporary(error: unknown, hasAnswered: boolean): boolean {
   const why = describe(error)
-  return TEMPORARY.test(why) && !LASTING.test(why)
+  if (LASTING.test(why)) return false
+  return TEMPORARY.test(why) || (!hasAnswered && DISCONNECTED.test(why))
 }
 
-/** The second model, for the calls of one turn. The first one has `seconds` for its first byte. */
+/** A call of the first model: `signal` ends it, and `hasAnswered` says that its answer began. */
+export interface FirstCall {
+  readonly signal: AbortSignal
+  hasAnswered: boolean
+}
+
+/**
+ * The second model, for the calls of one turn.
+ *
+ * The first one has `seconds` for its first content: text, reasoning or a tool call.
+ */
 export class Second {
   readonly seconds: number
   readonly #turn: Turn
@@ -36,22 +50,34 @@ export class Second {
     this.#build = build
   }
 
-  /** Call a function with a signal that is aborted unless it ends in that time; then it fails. */
-  async inTime<T>(begin: (late: AbortSignal) => Promise<T>): Promise<T> {
-    const late = new AbortController()
-    const timer = setTimeout(() => late.abort(LATE), this.seconds * 1000)
-    const { promise, reject } = Promise.withResolvers<never>()
-    late.signal.addEventListener('abort', () => reject(LATE))
+  /**
+   * Call the first model; `begin` returns when it has sent content.
+   *
+   * Return the result of `begin`, or undefined and the model that takes over: then the first call
+   * has been aborted. Its signal also follows `outer`. Throws an error that is not temporary.
+   */
+  async replace<T>(
+    outer: AbortSignal | undefined,
+    begin: (call: FirstCall) => Promise<T>,
+  ): Promise<[begun: T, model: null] | [begun: undefined, model: Model]> {
+    const own = new AbortController()
+    const signal = outer ? AbortSignal.any([own.signal, outer]) : own.signal
+    const call = { signal, hasAnswered: false }
+    const { promise: late, reject } = Promise.withResolvers<never>()
+    const timer = setTimeout(() => reject(LATE), this.seconds * 1000)
     try {
-      return await Promise.race([begin(late.signal), promise])
+      return [await Promise.race([begin(call), late]), null]
+    } catch (error) {
+      own.abort(REPLACED)
+      return [undefined, await this.#takeOver(error, call.hasAnswered)]
     } finally {
       clearTimeout(timer)
     }
   }
 
   /** Return the second model, or throw the error if it is not a temporary one. */
-  async takeOver(error: unknown): Promise<Model> {
-    if (!isTemporary(error) || this.#turn.signal.aborted) throw error
+  async #takeOver(error: unknown, hasAnswered: boolean): Promise<Model> {
+    if (!isTemporary(error, hasAnswered) || this.#turn.signal.aborted) throw error
     const what = `session ${this.#turn.sessionId}: MODEL failed, calling MODEL_FALLBACK`
     log('WARNING', `${what}: ${describe(error)}`)
     return this.#build()

@@ -5,6 +5,6 @@ import { integer, text } from '../settings.ts'
 export const FALLBACK_SETTINGS = {
   /** Which model answers where MODEL fails. */
   modelFallback: text('', '(?!offline$).+', 'the id of a model'),
-  /** How long MODEL has for its first byte. */
+  /** How long MODEL has for its first content. */
   fallbackSeconds: integer(120, 1, 86_400),
 }

@@ -48,7 +48,8 @@ class MessagesStream:
     def __init__(self, client: Any, request: dict[str, Any]) -> None:
         self._client, self._request = client, request
         self._raw: Any = None
-        self._inputs: dict[int, Any] = {}  # of calls without arguments in deltas
+        self._inputs: dict[int, Any] = {}  # arguments that came with the start of a call
+        self._texts: dict[int, str] = {}  # those that followed it
         self._ids: set[str] = set()
         self.current_message_snapshot = Snapshot()
 
@@ -68,8 +69,8 @@ class MessagesStream:
                     yield part
                 continue
             if event.type == "content_block_delta" and event.delta.type == "input_json_delta":
-                if event.delta.partial_json:
-                    self._inputs.pop(event.index, None)
+                text = self._texts.get(event.index, "")
+                self._texts[event.index] = text + event.delta.partial_json
             elif event.type in {"content_block_stop", "message_delta"}:
                 for delta in self._late_inputs(getattr(event, "index", None)):
                     yield delta
@@ -95,15 +96,19 @@ class MessagesStream:
             if not block.id or block.id in self._ids:
                 block.id = f"{block.id}.{index}"  # tells the calls apart; `repair` renames it
             self._ids.add(block.id)
-            if block.input:
+            if block.input not in (None, "", {}):
                 self._inputs[index] = block.input
 
     def _late_inputs(self, index: int | None) -> Iterator[Any]:
-        """Yield the arguments of a block, or of all, that came with the start of the call."""
+        """Yield the arguments of a block, or of all, that came with the start of the call.
+
+        If those at the start and the later ones differ, both together are not one JSON object.
+        """
         for at in [index] if index is not None else [*self._inputs]:
             if at in self._inputs:
-                text = json.dumps(self._inputs.pop(at))
-                yield _delta(at, "input_json_delta", partial_json=text)
+                first = self._inputs.pop(at)
+                if not _is_same(self._texts.get(at, ""), first):
+                    yield _delta(at, "input_json_delta", partial_json=json.dumps(first))
 
     def _note(self, event: Any) -> None:
         snapshot = self.current_message_snapshot
@@ -123,6 +128,13 @@ def with_redacted_thinking(messages: list[dict[str, Any]]) -> None:
                 data = block["signature"].removeprefix(REDACTED)
                 block.clear()
                 block.update(type="redacted_thinking", data=data)
+
+
+def _is_same(text: str, value: Any) -> bool:
+    try:
+        return bool(json.loads(text) == value)
+    except ValueError:
+        return False
 
 
 def _delta(index: int, kind: str, **value: str) -> Any:

@@ -6,15 +6,14 @@ from asyncio import wrap_future
 from base64 import b64decode, b64encode
 from collections.abc import AsyncGenerator, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from typing import Any, Literal
 
 import ai
 from ai import events, messages
 from ai.providers import history_utils
 from ai.types.usage import Usage
-from urllib3 import HTTPResponse
 
+from .aws_call import Call
 from .messages import mark, shown_to
 
 REASONS = {
@@ -39,7 +38,6 @@ class BedrockProvider(ai.Provider[Any]):
         super().__init__()
         self._guardrail, self._caches = guardrail, caches
         self._set_client(client)
-        client.meta.events.register("after-call.bedrock-runtime.ConverseStream", _keep_body)
 
     async def stream(
         self,
@@ -55,33 +53,26 @@ class BedrockProvider(ai.Provider[Any]):
         if self._caches and re.search("claude|anthropic", model.id):  # others refuse cache points
             _add_cache_points(request)
         thread = ThreadPoolExecutor(1)  # the client blocks; one thread must read and close
-        opening = thread.submit(self.client.converse_stream, **request)
+        call = Call()
+        opening = thread.submit(call.run, self.client.converse_stream, **request)
         try:
             response = await wrap_future(opening)
-            body: HTTPResponse = response["body"]
             chunks, blocks = iter(response["stream"]), Blocks()
             yield events.StreamStart()
-            try:
-                reason, usage = None, None
-                while chunk := await wrap_future(thread.submit(next, chunks, None)):
-                    for event in blocks.read(chunk):
-                        yield event
-                    reason = chunk.get("messageStop", {}).get("stopReason", reason)
-                    usage = chunk.get("metadata", {}).get("usage", usage)
-                if reason:
-                    known = REASONS.get(reason, "other")
-                    end = events.StreamEnd(finish_reason=known, usage=_usage(usage or {}))
-                    yield mark(end, model)
-            finally:
-                with suppress(OSError, RuntimeError, ValueError):  # the response has ended already
-                    body.shutdown()  # ends a running read
+            reason, usage = None, None
+            while chunk := await wrap_future(thread.submit(next, chunks, None)):
+                for event in blocks.read(chunk):
+                    yield event
+                reason = chunk.get("messageStop", {}).get("stopReason", reason)
+                usage = chunk.get("metadata", {}).get("usage", usage)
+            if reason:
+                known = REASONS.get(reason, "other")
+                end = events.StreamEnd(finish_reason=known, usage=_usage(usage or {}))
+                yield mark(end, model)
         finally:
+            call.end()
             thread.submit(lambda: opening.result()["stream"].close())
             thread.shutdown(wait=False)
-
-
-def _keep_body(http_response: Any, parsed: dict[str, Any], **_: Any) -> None:
-    parsed["body"] = http_response.raw
 
 
 def _request(id: str, history: list[messages.Message], tools: Sequence[Any]) -> dict[str, Any]:

@@ -5,7 +5,9 @@ from collections.abc import AsyncGenerator, Iterator, Sequence
 from typing import Any
 
 import ai
+from ai.providers.ai_gateway.client.errors import GatewayError, create_gateway_error
 
+STATUSES = {"authentication_error": 401, "invalid_request_error": 400, "model_not_found": 404}
 OWN = "call"  # the key of this module in `provider_metadata`
 
 
@@ -49,6 +51,8 @@ class GatewayCalls:
     def _read(self, part: dict[str, Any]) -> Iterator[dict[str, Any]]:
         kind = part.get("type", "")
         metadata = part.get("providerMetadata")
+        if kind == "error":
+            raise failure(part.get("error"))
         if kind in {"tool-call", "tool-input-start", "tool-input-delta", "tool-input-end"}:
             name = "toolCallId" if kind == "tool-call" else "id"
             id = part[name] = str(part.get(name) or "")
@@ -73,3 +77,13 @@ class GatewayCalls:
         elif kind == "reasoning-end" and not metadata:
             part["providerMetadata"] = self._redacted.get(part.get("id", "")) or None
         yield part
+
+
+def failure(error: Any) -> GatewayError:
+    """Return the error that a part of a stream stands for, as the gateway's status would be."""
+    fields = error if isinstance(error, dict) else {"message": str(error)}
+    status = fields.get("statusCode")
+    if not isinstance(status, int):
+        status = STATUSES.get(str(fields.get("type")), 502)
+    body = {"error": {**fields, "message": str(fields.get("message", ""))}}
+    return create_gateway_error(response_body=body, status_code=status)

@@ -10,6 +10,7 @@ from typing import Any
 import ai
 
 OWN = "chat"  # the key of this module in `provider_metadata`
+BEGUN = " "  # says that reasoning has begun
 FIELDS = ("reasoning", "reasoning_content", "reasoning_details", "extra_content")
 
 
@@ -21,14 +22,18 @@ class Extras:
         self.of_calls: dict[str, Any] = {}  # by id
 
     async def taken_from(self, chunks: AsyncIterator[Any]) -> AsyncGenerator[Any]:
-        """Yield the chunks without reasoning, and with each call that has no arguments.
+        """Yield the chunks without reasoning but for its begin, and with calls without arguments.
 
         The base class would drop such a call: its arguments become a blank.
         """
         ids, empty, filled = dict[int, str](), dict[int, Any](), set[int]()
+        has_begun = False
         async for chunk in chunks:
             for choice in chunk.choices[:1]:
                 self._take(choice.delta)
+                if self.of_message and not has_begun:
+                    has_begun = True
+                    choice.delta.model_extra["reasoning_content"] = BEGUN
                 for call in choice.delta.tool_calls or []:
                     id = ids.setdefault(call.index, call.id)
                     if extra := (call.model_extra or {}).get("extra_content"):

@@ -35,7 +35,11 @@ WORDS = {
 }
 REASONS = {word: reason for reason, words in WORDS.items() for word in words.split()}
 
+# The names of a call's arguments; the first is that of Chat Completions.
+ARGUMENTS = ("arguments", "parameters", "input")
+
 NO_ANSWER = "The answer is not one of Chat Completions."
+MIXED = "The server mixed the arguments of its tool calls."
 
 Json = dict[str, Any]
 
@@ -196,8 +200,7 @@ class Answer:
             "model": text_or(chunk.get("model"), ""),
         }
         chunk.update(self._base)
-        choices = chunk.get("choices")
-        choice = next(filter(is_first, choices if isinstance(choices, list) else []), None)
+        choice = first_choice(chunk)
         usages = chunk.pop("usage", None), (choice or {}).pop("usage", None)
         usage = strict_usage(usages[0]) or strict_usage(usages[1])
         self._usage = usage or self._usage
@@ -245,6 +248,9 @@ class Answer:
 
     def _finish(self) -> Iterator[Json | None]:
         self._has_ended = True
+        if self._calls.are_mixed():
+            yield {"error": {"message": MIXED}}
+            return
         base = self._base or {
             "id": "chatcmpl",
             "object": "chat.completion.chunk",
@@ -268,6 +274,8 @@ class Call:
 
     index: int
     id: str
+    # An earlier call has the same index, or none has.
+    shares_index: bool
     server_id: str = ""
     name: str = ""
     arguments: list[str] = field(default_factory=list)
@@ -303,15 +311,15 @@ class ToolCalls:
                 continue
             function = part.pop("function", None)
             if not isinstance(function, dict):
-                function = {key: part.pop(key, None) for key in ("name", "arguments")}
+                function = {key: part.pop(key, None) for key in ("name", *ARGUMENTS)}
             name = function.pop("name", None)
             name = name if isinstance(name, str) else ""
-            arguments = text_of_arguments(function.get("arguments"))
+            given = [function.pop(key, None) for key in ARGUMENTS]
+            arguments = text_of_arguments(next((it for it in given if it is not None), None))
             self._size += len(arguments)
             if self._size > self._max_size:
                 raise AgentError("reply_incomplete", detail="MAX_REPLY_BYTES")
-            index = part.pop("index", None)
-            index = index if isinstance(index, int) else None
+            index = index_of(part.pop("index", None))
             server_id = text_or(part.pop("id", None), "")
             part.pop("type", None)
             call = None if is_body else self._find(index, server_id, name, arguments)
@@ -338,6 +346,16 @@ class ToolCalls:
         """Return the calls that never got a name."""
         return [first_part(call, {}) for call in self._calls if not call.is_sent]
 
+    def are_mixed(self) -> bool:
+        """Whether arguments of a call that has none may have gone to a call with its index."""
+        texts = ["".join(call.arguments) for call in self._calls]
+        if all(text.strip() for text in texts):
+            return False
+        return any(
+            call.shares_index and len(call.arguments) > 1 and not isinstance(parse(text), dict)
+            for call, text in zip(self._calls, texts, strict=True)
+        )
+
     def _find(self, index: int | None, server_id: str, name: str, arguments: str) -> Call | None:
         """Return the call that a part goes on with, or None if it begins one."""
         same = self._known.get((index, server_id)) if server_id else None
@@ -356,7 +374,8 @@ class ToolCalls:
     def _add(self, index: int | None, server_id: str) -> Call:
         is_new = server_id and server_id not in self._ids
         # Nine letters and digits are an id that every provider accepts later.
-        call = Call(len(self._calls), server_id if is_new else token_hex(5)[:9])
+        id = server_id if is_new else token_hex(5)[:9]
+        call = Call(len(self._calls), id, shares_index=index in self._latest)
         self._calls.append(call)
         self._ids.add(call.id)
         self._latest[index] = self._latest[None] = call
@@ -393,7 +412,7 @@ def failure(chunk: Any, name: str) -> Json | None:
     """The error that an event or a body is, or None."""
     if not isinstance(chunk, dict):
         return {"message": NO_ANSWER}
-    error = chunk.pop("error", None)
+    error = chunk.pop("error", None) or (first_choice(chunk) or {}).get("error")
     if not error and (name == "error" or chunk.get("object") == "error"):
         error = chunk
     if error:
@@ -403,8 +422,20 @@ def failure(chunk: Any, name: str) -> Json | None:
     return {"message": NO_ANSWER} if name == "body" and not chunk.get("choices") else None
 
 
-def is_first(choice: Any) -> bool:
-    return isinstance(choice, dict) and not (is_number(choice.get("index")) and choice["index"])
+def first_choice(chunk: Json) -> Json | None:
+    choices = chunk.get("choices")
+    for choice in choices if isinstance(choices, list) else []:
+        if isinstance(choice, dict) and not index_of(choice.get("index")):
+            return choice
+    return None
+
+
+def index_of(value: Any) -> int | None:
+    """A whole number, which may come as text, or None."""
+    if isinstance(value, str) and re.fullmatch("[0-9]{1,9}", value):
+        return int(value)
+    is_whole = is_number(value) and value % 1 == 0
+    return int(value) if is_whole else None
 
 
 def meaning(reason: Any) -> str | None:

@@ -49,6 +49,7 @@ ERRORS = {
     ),
     "payload_too_large": (413, "The body is too large."),
     "session_too_large": (413, "The turn is too large for a session; it was not kept."),
+    "prompt_too_long": (413, "The prompt is too long for the model. Send a shorter one."),
     "session_busy": (429, "Too many turns are waiting for this session."),
     "rate_limited": (429, "Too many requests; retry later."),
     "internal_error": (500, "Internal error; this turn was not kept."),

@@ -14,6 +14,7 @@ from uuid import uuid4
 
 import ai
 
+from .context_length import CuttableResult, cut_result
 from .contract import AgentError, is_blank, well_formed
 
 log = logging.getLogger(__name__)
@@ -28,13 +29,17 @@ REFUSED = (
     "The arguments of this call are not one JSON object, so the tool did not run."
     " Send the call again. Received: "
 )
+TOO_MANY = "Too many calls in one step: at most {} run."
+CUT = "… [cut: the result was {} characters long]"
 QUOTED = 200  # characters of the arguments or of the name that are kept
 
 
-def repair(message: Message, history: Sequence[Message], tools: Collection[str]) -> list[CallPart]:
+def repair(
+    message: Message, history: Sequence[Message], tools: Collection[str], most: int
+) -> list[CallPart]:
     """Make a model's whole answer acceptable to every provider, and return its calls.
 
-    Log the calls that `refusal` or `invented_name` keep from running.
+    At most `most` of them run. Log those that `refusal` keeps from running.
     """
     calls = message.tool_calls
     parts = list[Any]()
@@ -53,11 +58,15 @@ def repair(message: Message, history: Sequence[Message], tools: Collection[str])
     if not calls:
         message.provider_metadata = None
     known = {call.tool_call_id for earlier in history for call in earlier.tool_calls}
-    for call in calls:
+    if len(calls) > most:
+        log.warning("model: %d calls in one step, at most %d run", len(calls), most)
+    for number, call in enumerate(calls):
         _repair_id(call, known)
         _repair_name(call)
         _repair_arguments(call)
-        if refusal(call):
+        if number >= most:
+            _note(call, "refused", TOO_MANY.format(most))
+        elif refusal(call):
             name = call.tool_name
             known_name = (
                 name if name in tools and not invented_name(call) else "that does not exist"
@@ -67,9 +76,14 @@ def repair(message: Message, history: Sequence[Message], tools: Collection[str])
 
 
 def refusal(call: CallPart) -> str:
-    """Return the result of a call whose arguments are not one JSON object, or "" for others."""
-    received = _own(call).get("received")
-    return "" if received is None else REFUSED + received
+    """Return the result of a call that does not run, or "" for others.
+
+    Its arguments are not one JSON object, or there are too many calls in the step.
+    """
+    own = _own(call)
+    if "refused" in own:
+        return str(own["refused"])
+    return "" if "received" not in own else REFUSED + own["received"]
 
 
 def invented_name(call: CallPart) -> str:
@@ -97,6 +111,39 @@ def well_formed_value(value: Any) -> Any:
     if isinstance(value, dict):
         return {well_formed_value(key): well_formed_value(item) for key, item in value.items()}
     return value
+
+
+def bounded(part: ResultPart, most: int) -> ResultPart:
+    """Return the result of a tool with well-formed texts, of at most `most` characters."""
+    copy = part.model_copy(update={"result": _cut(well_formed_value(part.result), most)})
+    if part.has_model_input:
+        copy.set_model_input(_cut(well_formed_value(part.model_input), most))
+    return copy
+
+
+def _cut(value: Any, most: int) -> Any:
+    if not isinstance(value, ai.messages.ContentOutput):
+        text = value if isinstance(value, str) else _as_text(value)
+        note = CUT.format(len(text))
+        return value if len(text) <= most else text[: most - len(note)] + note
+    size = sum(len(part.text) for part in value.value if part.kind == "text")
+    if size <= most:
+        return value
+    note, parts, last = CUT.format(size), list[Any](), 0
+    left = most - len(note)
+    for part in value.value:
+        if part.kind != "text":
+            parts.append(part)
+        elif left > 0:
+            last = len(parts)
+            parts.append(part.model_copy(update={"text": part.text[:left]}))
+            left -= len(part.text)
+    parts[last] = parts[last].model_copy(update={"text": parts[last].text + note})
+    return value.model_copy(update={"value": parts})
+
+
+def _as_text(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, default=str)
 
 
 def mark(event: ai.events.Event, model: ai.Model) -> ai.events.Event:
@@ -141,6 +188,40 @@ def _mended(message: Message) -> Message:
             part = part.model_copy(update={"tool_call_id": id, "tool_name": _valid_name(name)})
         parts.append(part)
     return message.model_copy(update={"parts": parts})
+
+
+def results_in(messages: Iterable[Message]) -> list[CuttableResult]:
+    """Return the results in messages, whose `cut` changes the messages."""
+    return [
+        _cuttable(message, place, part)
+        for message in messages
+        for place, part in enumerate(message.parts)
+        if isinstance(part, ResultPart)
+    ]
+
+
+def _cuttable(message: Message, place: int, part: ResultPart) -> CuttableResult:
+    value = part.get_model_input()
+    others = list[Any]()
+    if isinstance(value, ai.messages.ContentOutput):
+        others = [one for one in value.value if not isinstance(one, ai.messages.TextPart)]
+        texts = [one.text for one in value.value if isinstance(one, ai.messages.TextPart)]
+        text = "\n".join(texts)
+    else:
+        text = value if isinstance(value, str) else json.dumps(value, default=str)
+
+    def cut(size: int) -> None:
+        shorter: Any = cut_result(text, size)
+        kind = "error" if part.is_error else "json"
+        if others:
+            shown = ai.messages.TextPart(text=shorter)
+            shorter = ai.messages.ContentOutput(value=[shown, *others])
+            kind = "special"
+        changed = {"result": shorter, "result_kind": kind}
+        changed |= {"model_input": shorter, "model_input_kind": "special" if others else "json"}
+        message.parts[place] = part.model_copy(update=changed)
+
+    return CuttableResult(len(text), cut)
 
 
 def check_messages(messages: Sequence[Message], start: int, *, waits: bool) -> None:
@@ -213,7 +294,7 @@ def _repair_arguments(call: CallPart) -> None:
         _note(call, "received", well_formed(raw)[:QUOTED])
         value = {}
     fine = well_formed_value(value)
-    if fine != value or is_blank(raw) or refusal(call):
+    if fine != value or is_blank(raw) or "received" in _own(call):
         call.tool_args = json.dumps(fine, ensure_ascii=False)
 
 

@@ -41,6 +41,9 @@ class ChatProtocol(OpenAIChatCompletionsProtocol):
                 chat=SimpleNamespace(completions=SimpleNamespace(create=create))
             )
             async for event in super().stream(closing, model, messages, **kwargs):
+                # Without its start, a part of reasoning is in no message.
+                if isinstance(event, ai.events.ReasoningStart | ai.events.ReasoningEnd):
+                    continue
                 yield mark(extras.added_to(event), model)
 
 

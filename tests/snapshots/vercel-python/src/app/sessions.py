@@ -39,6 +39,8 @@ class LastTurn(TypedDict):
     restarted: NotRequired[bool]  # the turns before it have vanished from the store
 
 
+BINARY = {"bytes", "data", "image"}  # where messages hold the bytes of files, which are no text
+
 Loaded = tuple[Stored | None, Snapshot | None]
 
 
@@ -71,16 +73,51 @@ class Session:
         turn.prompt = turn.prompt or text_of(self.data["messages"][self.turns[end]["at"]])
         self.check_size(len(turn.prompt.encode()))
         self.cut(end)
-        held, most = len(self.data["messages"]), self._sessions.settings.history_messages
-        if held > most:  # to half of it, so that most requests begin as the one before: caches hold
-            await self.shorten(turn, held - most // 2)
+        await self._limit(turn)
         self.start = TurnStart(at=len(self.data["messages"]), key=turn.key)
         self.other = without_messages(self.data)
         return None
 
-    async def shorten(self, turn: Turn, least: int) -> None:
-        """Drop the oldest turns, which have at least so many messages, in front of this turn."""
-        self.turns = _drop(self.data, self.turns, lambda at: at >= least)
+    async def _limit(self, turn: Turn) -> None:
+        """Cut a history of too many messages or characters to half, in front of this turn."""
+        messages, settings = self.data["messages"], self._sessions.settings
+        before = _chars_before(messages)
+        # To half of it, so that most requests begin as the one before: caches hold.
+        least = least_chars = 0
+        if len(messages) > settings.history_messages:
+            least = len(messages) - settings.history_messages // 2
+        if before[-1] > settings.history_chars:
+            least_chars = before[-1] - settings.history_chars // 2
+        if least or least_chars:
+            end = self.find_cut(lambda at: at >= least and before[at] >= least_chars)
+            await self.shorten(turn, end)
+
+    def find_cut(self, fits: Callable[[int], bool]) -> int:
+        """Return where the first turn that fits begins, or the last turn."""
+        return _first(self.turns, fits)
+
+    async def shorten(self, turn: Turn, end: int) -> None:
+        """Drop the messages in front of this index, where a turn begins or the history ends."""
+        self.turns = _drop(self.data, self.turns, end)
+
+    async def reduce(self, turn: Turn, all: bool = False) -> None:
+        """Remove the older half of the history of a turn that runs, by size, or all of it.
+
+        The commit of the turn removes it from the session.
+        """
+        messages, at = self.data["messages"], self.start["at"]
+        self.data["messages"] = messages[:at]
+        before = _chars_before(messages[:at])
+        later = [start["at"] for start in self.turns[1:]]
+        if not self.turns:
+            self.data["messages"] = []
+        elif all or not later:
+            await self.shorten(turn, at)
+        else:
+            half = (before[self.turns[0]["at"]] + before[at]) / 2
+            await self.shorten(turn, next((at for at in later if before[at] >= half), later[-1]))
+        self.start["at"] = len(self.data["messages"])
+        self.data["messages"] = self.data["messages"] + messages[at:]
 
     def find(self, number: int) -> int:
         """Return the index of a turn, given its number (0: the last). Raises `invalid_request`."""
@@ -140,7 +177,8 @@ class Session:
         if excess > 0:
             data = dict(snapshot["data"])
             ends = [0, *accumulate(len(serialize(message)) for message in data["messages"])]
-            last["turns"] = _drop(data, last["turns"], lambda at: ends[at] >= excess)
+            first = _first(last["turns"], lambda at: ends[at] >= excess)
+            last["turns"] = _drop(data, last["turns"], first)
             serialized = serialize(snapshot | {"data": data, "app_data": last})
         self.check_size(len(serialized))
         expected = self._stored.revision if self._stored else None
@@ -249,11 +287,29 @@ def without_messages(data: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in data.items() if name != "messages"}
 
 
-def _drop(
-    data: dict[str, Any], turns: list[TurnStart], fits: Callable[[int], bool]
-) -> list[TurnStart]:
-    """Drop the turns before the first one that fits, or the last; return where the others begin."""
+def chars_of(value: Any) -> int:
+    """Return the number of characters of all texts in messages."""
+    if isinstance(value, str):
+        return len(value)
+    if isinstance(value, list):
+        return sum(map(chars_of, value))
+    if isinstance(value, dict):
+        return sum(chars_of(item) for name, item in value.items() if name not in BINARY)
+    return 0
+
+
+def _chars_before(messages: list[Any]) -> list[int]:
+    """Return the number of characters in front of each message, and that of all."""
+    return [0, *accumulate(map(chars_of, messages))]
+
+
+def _first(turns: list[TurnStart], fits: Callable[[int], bool]) -> int:
+    """Return where the first turn that fits begins, or the last."""
     starts = [turn["at"] for turn in turns] or [0]
-    start = next(filter(fits, starts), starts[-1])
-    data["messages"] = data["messages"][start:]
-    return [{**turn, "at": turn["at"] - start} for turn in turns if turn["at"] >= start]
+    return next(filter(fits, starts), starts[-1])
+
+
+def _drop(data: dict[str, Any], turns: list[TurnStart], at: int) -> list[TurnStart]:
+    """Drop the messages before an index; return where the turns behind it begin."""
+    data["messages"] = data["messages"][at:]
+    return [{**turn, "at": turn["at"] - at} for turn in turns if turn["at"] >= at]

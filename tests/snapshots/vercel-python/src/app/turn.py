@@ -12,22 +12,24 @@ import ai
 from pydantic import TypeAdapter
 
 from .agent import SYSTEM_PROMPT
+from .context_length import Shortening
 from .contract import ERRORS, AgentError, ToolCall, ToolResult, Turn, well_formed
 from .log import describe
 from .messages import (
     CallPart,
     Message,
-    ResultPart,
+    bounded,
     check_messages,
     input_of,
     invented_name,
     mend_stored,
     refusal,
     repair,
-    well_formed_value,
+    results_in,
 )
 from .runtime import Runtime
 from .sessions import LastTurn
+from .settings import CoreSettings
 
 log = logging.getLogger(__name__)
 MESSAGES = TypeAdapter(list[Message])
@@ -50,18 +52,22 @@ async def take_turn(runtime: Runtime, turn: Turn) -> LastTurn:
             return last
         try:
             async with asyncio.timeout(runtime.settings.turn_timeout_seconds) as limit:
-                staged, start = session.data["messages"], session.start["at"]
-                stored = MESSAGES.validate_python(staged)
+                start, shortening = session.start["at"], Shortening(session, turn)
+                stored = MESSAGES.validate_python(session.data["messages"])
                 # The calls of a turn that goes on keep the ids by which they are answered.
                 messages = [*mend_stored(stored[:start]), *stored[start:]]
-                messages = await _stream(runtime, turn, messages)
+                try:
+                    messages = await _stream(runtime, turn, messages, shortening)
+                finally:
+                    shortening.report()
         except TimeoutError:
             if not limit.expired():
                 raise
             raise AgentError("turn_timeout") from None
+        start = session.start["at"]
         check_messages(messages, start, waits=bool(turn.waiting))
         added = messages[start:]
-        snapshot = _snapshot([*staged[:start], *map(_dump, added)])
+        snapshot = _snapshot([*shortening.history, *map(_dump, added)])
         return await session.commit(turn, snapshot, partial(runtime.committed, turn, added))
 
 
@@ -75,13 +81,17 @@ def _snapshot(messages: list[dict[str, Any]]) -> dict[str, Any]:
     return snapshot | {"created_at": datetime.now(UTC).isoformat().replace("+00:00", "Z")}
 
 
-async def _stream(runtime: Runtime, turn: Turn, staged: list[Message]) -> list[Message]:
+async def _stream(
+    runtime: Runtime, turn: Turn, staged: list[Message], shortening: Shortening
+) -> list[Message]:
     """Run the agent, and return the messages of the session."""
     size, prompt = 0, [] if turn.answers else [ai.user_message(turn.prompt)]
     messages = [ai.system_message(SYSTEM_PROMPT), *staged, *prompt]
     options = {"agent": TurnAgent, **runtime.prepare(turn)}
     model, agent = options.pop("model"), options.pop("agent")(**options)
-    agent.max_steps, agent.turn = runtime.settings.max_steps, turn
+    agent.settings, agent.turn = runtime.settings, turn
+    agent.running = asyncio.Semaphore(runtime.settings.max_tools_at_once)
+    agent.shortening = shortening
     try:
         async with agent.run(model, messages) as run:
             async for event in run:
@@ -108,29 +118,47 @@ async def _stream(runtime: Runtime, turn: Turn, staged: list[Message]) -> list[M
 
 
 class TurnAgent(ai.Agent):
-    """An agent of at most `max_steps` steps, each from whole messages."""
+    """An agent of at most MAX_STEPS steps, each from whole messages."""
 
     LOOP_BUFFER = 0  # the model waits for a reader that is slow
-    max_steps: int
+    settings: CoreSettings
     turn: Turn
+    running: asyncio.Semaphore  # the tools
+    shortening: Shortening
 
     async def loop(self, context: ai.Context) -> AsyncGenerator[ai.events.AgentEvent]:
-        for _ in range(self.max_steps):
-            reason = None
-            async with ai.stream(context=context) as stream:
-                async for event in stream:
-                    yield event
-                    if isinstance(event, ai.events.StreamEnd):
-                        reason = event.finish_reason
+        most = self.settings.max_tool_calls
+        for _ in range(self.settings.max_steps):
+            answer, reason = None, None
+            while answer is None:
+                has_begun = False
+                try:
+                    async with ai.stream(context=context) as stream:
+                        async for event in stream:
+                            has_begun = has_begun or not isinstance(event, ai.events.StreamStart)
+                            yield event
+                            if isinstance(event, ai.events.StreamEnd):
+                                reason = event.finish_reason
+                    answer = stream.message
+                except Exception as error:
+                    if has_begun:
+                        raise
+                    await self.shorten(error, context.messages)
             _check(reason)
             names = {tool.name: tool.require_approval for tool in self.tools}
-            calls = repair(stream.message, context.messages, names.keys())
-            context.add(stream.message)
+            calls = repair(answer, context.messages, names.keys(), most)
+            context.add(answer)
             gated = [call for call in calls if names.get(call.tool_name) and self.can_run(call)]
             self.turn.waiting = [*map(as_tool_call, gated)]
             if not calls or not await self.run_tools(context, calls):
                 return
-        raise AgentError("reply_incomplete", detail=f"{self.max_steps} steps")
+        raise AgentError("reply_incomplete", detail=f"{self.settings.max_steps} steps")
+
+    async def shorten(self, error: Exception, messages: list[Message]) -> None:
+        """Shorten the messages of a request; raise the error if it has another reason."""
+        end = 1 + len(self.shortening.history)  # behind the system prompt
+        await self.shortening.shorten(error, results_in(messages[end:]))
+        messages[1:end] = mend_stored(MESSAGES.validate_python(self.shortening.history))
 
     async def run_tools(self, context: ai.Context, calls: list[CallPart]) -> bool:
         """Run the tools, and return True, unless some calls wait for an approval."""
@@ -139,7 +167,7 @@ class TurnAgent(ai.Agent):
         return not self.turn.waiting
 
     def can_run(self, call: CallPart) -> bool:
-        """Whether the call has the name of a tool and arguments that are one JSON object."""
+        """Whether neither `refusal` nor `invented_name` keeps the call from running."""
         return not refusal(call) and not invented_name(call)
 
     async def call(self, call: CallPart) -> ai.events.ToolCallResult:
@@ -153,7 +181,8 @@ class TurnAgent(ai.Agent):
             elif invented_name(call):
                 raise KeyError(name)
             else:
-                result = await self.resolve(call)()
+                async with self.running:
+                    result = await self.resolve(call)()
         except (SystemExit, KeyboardInterrupt, GeneratorExit) as error:  # it ends no other turns
             result = ai.tool_result(**ids, result=repr(error), is_error=True, exception=error)
         except KeyError as error:
@@ -161,7 +190,7 @@ class TurnAgent(ai.Agent):
             result = ai.tool_result(**ids, result=what, is_error=True, exception=error)
         if result.exception is not None:  # a name that the model made up is not logged
             log.warning("tool %s: %s", name, describe(result.exception))
-        parts = [*map(_well_formed_result, result.results)]
+        parts = [bounded(part, self.settings.max_result_chars) for part in result.results]
         for part in parts:
             await self.turn.emit(as_tool_result(part))
         return ai.tool_result(*parts)
@@ -195,10 +224,6 @@ def _text_of(part: ai.messages.TextPart | ai.messages.FilePart) -> str:
     if isinstance(part, ai.messages.TextPart):
         return part.text
     return f"[{part.media_type.partition('/')[0]}]"
-
-
-def _well_formed_result(part: ResultPart) -> ResultPart:
-    return part.model_copy(update={"result": well_formed_value(part.result)})
 
 
 def _check(reason: str | None) -> None:

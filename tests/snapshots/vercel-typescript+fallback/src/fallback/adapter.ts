@@ -1,47 +1,104 @@
 // Two models as one model of the AI SDK.
 
+import { setTimeout as delay } from 'node:timers/promises'
+
 import { type LanguageModel, type LanguageModelMiddleware, wrapLanguageModel } from 'ai'
 
 import type { Options } from '../capability.ts'
 import { ownPrompt } from '../messages.ts'
-import { isTemporary, type Second } from './second.ts'
+import type { Call, Part } from '../offline_model.ts'
+import { asError } from '../streaming.ts'
+import type { FirstCall, Second } from './second.ts'
 
 type Model = Extract<LanguageModel, { specificationVersion: 'v4' }>
+type Answer = Awaited<ReturnType<Model['doStream']>>
 
-const RETRIES = 2 // of the first model, by the SDK
+// Of each model, with the waits of the SDK, which would try the first one again after the second.
+const WAITS = [2000, 4000]
+const MAX_WAIT = 60_000
+
+// The parts that come in front of the content; Anthropic's client has one of its own.
+const OPENING = 'stream-start response-metadata raw custom text-start reasoning-start'.split(' ')
 
 /** Make the model of a turn one whose second model answers what the first one fails. */
 export function withFallback(options: Options, second: Second): void {
   const first = options.model as Model
-  let tries = 0 // of the running call: a turn has one at a time
-  let producer = first.modelId // of its answer
+  let producer = first.modelId // of the answer: a turn has one call at a time
   const middleware: LanguageModelMiddleware = {
     wrapStream: async ({ model, params }) => {
-      const begin = async (late: AbortSignal) => {
-        const signals = [late, ...(params.abortSignal ? [params.abortSignal] : [])]
-        const prompt = ownPrompt(params.prompt, model.modelId)
-        return await model.doStream({ ...params, prompt, abortSignal: AbortSignal.any(signals) })
+      const begin = async (call: FirstCall) => {
+        const answer = await tried(model, { ...params, abortSignal: call.signal })
+        call.hasAnswered = true
+        return begun(answer, call.signal)
       }
-      try {
-        const answer = await second.inTime(begin)
-        tries = 0
-        producer = model.modelId
-        return answer
-      } catch (error) {
-        const { isRetryable } = Object(error) as { isRetryable?: boolean }
-        tries += 1
-        if (isRetryable && isTemporary(error) && tries <= RETRIES) throw error
-        tries = 0
-        const other = (await second.takeOver(error)) as Model
-        const prompt = ownPrompt(params.prompt, other.modelId)
-        const answer = await other.doStream({ ...params, prompt })
-        producer = other.modelId
-        second.answers()
-        return answer
-      }
+      const [answer, other] = await second.replace(params.abortSignal, begin)
+      const answering = (other ?? model) as Model
+      const result = answer ?? (await tried(answering, params))
+      producer = answering.modelId
+      if (other) second.answers()
+      return result
     },
   }
   options.model = wrapLanguageModel({ model: first, middleware })
   options.producer = () => producer
-  options.maxRetries = RETRIES
+  options.maxRetries = 0
+}
+
+/** Call a model, and again after failures that may be temporary. */
+async function tried(model: Model, params: Call): Promise<Answer> {
+  const prompt = ownPrompt(params.prompt, model.modelId)
+  for (const wait of WAITS) {
+    try {
+      return await model.doStream({ ...params, prompt })
+    } catch (error) {
+      if (!Object(error).isRetryable) throw error
+      const { abortSignal: signal } = params
+      await delay(askedWait(error) ?? wait, undefined, signal && { signal })
+    }
+  }
+  return model.doStream({ ...params, prompt })
+}
+
+/** Return how many milliseconds a provider asks to wait, if that is reasonable. */
+function askedWait(error: unknown): number | undefined {
+  const headers = Object(Object(error).responseHeaders ?? Object(error).cause?.responseHeaders)
+  const seconds = headers['retry-after']
+  const until = Number.isNaN(Number(seconds)) ? Date.parse(seconds) - Date.now() : seconds * 1000
+  const wait = Number.parseFloat(headers['retry-after-ms'] ?? until)
+  return wait >= 0 && wait < MAX_WAIT ? wait : undefined
+}
+
+/** Return an answer that has sent content. Throws the error that came in its place. */
+async function begun({ stream, ...about }: Answer, signal: AbortSignal): Promise<Answer> {
+  const reader = stream.getReader()
+  const cancel = () => void reader.cancel().catch(() => {})
+  signal.addEventListener('abort', cancel) // a model may not look at its signal
+  if (signal.aborted) cancel()
+  const before: Part[] = []
+  let next = await reader.read()
+  while (!next.done && !isContent(next.value)) {
+    if (next.value.type === 'error') throw asError(next.value.error) // which ends the call
+    before.push(next.value)
+    next = await reader.read()
+  }
+  const whole = new ReadableStream<Part>({
+    start(controller) {
+      for (const part of before) controller.enqueue(part)
+      if (next.done) controller.close()
+      else controller.enqueue(next.value)
+    },
+    async pull(controller) {
+      const { done, value } = await reader.read()
+      if (done) controller.close()
+      else controller.enqueue(value)
+    },
+    cancel: (reason) => reader.cancel(reason),
+  })
+  return { ...about, stream: whole }
+}
+
+/** Whether a part brings text, reasoning, a tool call or a file. */
+function isContent(part: Part): boolean {
+  if (part.type === 'text-delta' || part.type === 'reasoning-delta') return part.delta !== ''
+  return part.type !== 'error' && !OPENING.includes(part.type)
 }

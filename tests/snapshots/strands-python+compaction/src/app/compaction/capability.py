@@ -7,12 +7,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property
 from hashlib import sha256
+from math import inf
 from typing import Any
 
 from cachetools import LRUCache
 
-from ..ask import ask
+from ..ask import Answer, ask
 from ..capability import Capability, find_session_class
+from ..context_length import is_too_long
 from ..contract import Turn, is_blank, well_formed
 from ..findings import Finding, diagnostic
 from ..log import describe
@@ -21,7 +23,20 @@ from ..sessions import Session, serialize
 from . import adapter
 from .session import CompactedSession
 from .settings import CompactionSettings
-from .summary import INSTRUCTIONS, LONGEST, REPLY, mark, offline_summary, transcript, unmark
+from .summary import (
+    INSTRUCTIONS,
+    LONGEST,
+    REPLY,
+    SIZES,
+    Said,
+    mark,
+    offline_summary,
+    transcript,
+    unmark,
+)
+
+PAUSE = 600  # seconds without a new try after a summary that failed
+RECENT = "the last one failed less than 10 minutes ago"
 
 log = logging.getLogger(__name__)
 
@@ -39,8 +54,10 @@ class Compaction(Capability):
         super().__init__(settings, before)
         base = find_session_class(before)
         self._session_class = type("Compacted", (CompactedSession, base), {"compactor": self})
-        # By session, so that the next try of a turn that fails does not pay again.
-        self._summaries: LRUCache[str, tuple[bytes, str]] = LRUCache(64)
+        # By session and messages, so that the next try of a turn that fails does not pay again.
+        self._summaries: LRUCache[bytes, str] = LRUCache(64)
+        self._failures: LRUCache[str, float] = LRUCache(1024)  # when, by session
+        self.now = time.monotonic
 
     @property
     def model_name(self) -> str:
@@ -85,21 +102,29 @@ class Compaction(Capability):
         """Return the messages of a summary; if there is none, those of the earlier one."""
         if len(dropped) == at:  # only the earlier summary
             return dropped
-        digest = sha256(serialize([turns, dropped])).digest()
-        known, text = self._summaries.get(turn.session_id, (b"", ""))
-        if known != digest:
-            began, count = time.monotonic(), len(dropped) - at
+        digest = sha256(serialize([turn.session_id, turns, dropped])).digest()
+        text = self._summaries.get(digest)
+        if text is None:
+            began, count = self.now(), len(dropped) - at
             try:
+                if began - self._failures.get(turn.session_id, -inf) < PAUSE:
+                    raise NoSummaryError(RECENT)
                 text, tokens = await self._summarize(dropped[:at], dropped[at:])
             except NoSummaryError as error:
+                if error.args != (RECENT,):
+                    self._failures[turn.session_id] = self.now()
                 what = "session %s: turn %s goes on without a summary of %s messages: %s"
                 log.warning(what, turn.session_id, turn.number, count, error)
                 return dropped[:at]
             what = "session %s: turn %s summarized %s messages in %s ms%s"
-            milliseconds = round(1000 * (time.monotonic() - began))
+            milliseconds = round(1000 * (self.now() - began))
             log.info(what, turn.session_id, turn.number, count, milliseconds, tokens)
-            self._summaries[turn.session_id] = digest, text
+            self._summaries[digest] = text
         return adapter.write([("user", mark(text, turns)), ("assistant", REPLY)])
+
+    def committed(self, turn: Turn, messages: list[Any]) -> None:
+        """Try again for the next summary: it is of other messages."""
+        self._failures.pop(turn.session_id, None)
 
     async def _summarize(self, before: list[Any], messages: list[Any]) -> tuple[str, str]:
         """Return a summary, and what it cost in words. Raises NoSummaryError."""
@@ -110,8 +135,7 @@ class Compaction(Capability):
                 said = list(adapter.read(messages))
                 if self.model is None:
                     return offline_summary(earlier, said), ""
-                asked = transcript(earlier, said)
-                answer = await ask(self.model, INSTRUCTIONS, asked, LONGEST)
+                answer = await self._ask(earlier, said)
         except Exception as error:
             if isinstance(error, TimeoutError) and limit.expired():
                 what = f"it took longer than COMPACTION_TIMEOUT_SECONDS={seconds}"
@@ -126,3 +150,13 @@ class Compaction(Capability):
             raise NoSummaryError("it is blank")
         tokens = f" ({answer.input_tokens} tokens in, {answer.output_tokens} out)"
         return text, tokens if answer.input_tokens or answer.output_tokens else ""
+
+    async def _ask(self, earlier: str, said: list[Said]) -> Answer:
+        """Return the answer to a transcript, a shorter one if the model cannot read it all."""
+        for size in SIZES[:-1]:
+            try:
+                return await ask(self.model, INSTRUCTIONS, transcript(earlier, said, size), LONGEST)
+            except Exception as error:
+                if not is_too_long(error):
+                    raise
+        return await ask(self.model, INSTRUCTIONS, transcript(earlier, said, SIZES[-1]), LONGEST)

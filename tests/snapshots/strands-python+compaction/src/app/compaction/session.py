@@ -17,11 +17,21 @@ class CompactedSession(Session):
 
     compactor: Compactor
 
-    async def shorten(self, turn: Turn, least: int) -> None:
+    def find_cut(self, fits: Callable[[int], bool]) -> int:
+        """Return where the first turn that fits begins; if none does, all become the summary.
+
+        A single turn that is too large stays: each of its kind would need a summary.
+        """
+        starts = [start["at"] for start in self.turns]
+        end = starts[0] if len(starts) == 1 else len(self.data["messages"])
+        return next(filter(fits, starts), end)
+
+    async def shorten(self, turn: Turn, end: int) -> None:
         """Drop the oldest turns, and put a summary of them in front of the others."""
-        messages, at = self.data["messages"], self.turns[0]["at"] if self.turns else 0
-        await super().shorten(turn, least)
-        if dropped := messages[: len(messages) - len(self.data["messages"])]:
+        dropped = self.data["messages"][:end]
+        at = self.turns[0]["at"] if self.turns else len(self.data["messages"])
+        await super().shorten(turn, end)
+        if dropped:
             last = turn.number - 1 - len(self.turns)
             summary = await self.compactor.compact(turn, dropped, at, last)
             self.data["messages"] = summary + self.data["messages"]

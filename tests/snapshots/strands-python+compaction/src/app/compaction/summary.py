@@ -16,7 +16,8 @@ summary, and who said what: the user, the agent, or a tool. Leave out greetings 
 Write plain text in the language of the conversation, at most 600 words, and nothing else."""
 
 LONGEST = 16_000  # characters of a summary
-_TEXT, _TRANSCRIPT = 4_000, 200_000  # characters of one text, and of all together
+SIZES = (200_000, 50_000, 12_500)  # characters of all texts; the later for a smaller model
+_TEXT = 4_000  # of one text
 _QUOTE, _OFFLINE = 60, 4_000  # the same of an offline summary
 
 REPLY = "Understood."
@@ -40,9 +41,9 @@ def unmark(message: str) -> str:
     return html.unescape(match[1]) if match else message
 
 
-def transcript(earlier: str, said: list[Said]) -> str:
+def transcript(earlier: str, said: list[Said], size: int = SIZES[0]) -> str:
     """Return what the model summarizes: a line for each text, and for each call with its result."""
-    most = min(_TEXT, max(_QUOTE, _TRANSCRIPT // max(len(said), 1)))
+    most = min(_TEXT, max(_QUOTE, size // max(len(said), 1)))
     lines = [f"Earlier summary: {_quote(earlier, LONGEST)}"] if earlier else []
     calls: dict[str, int] = {}  # their lines: models may number the calls of each turn anew
     for speaker, chunk in said:

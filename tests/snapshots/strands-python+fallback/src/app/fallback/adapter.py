@@ -10,11 +10,12 @@ from strands import Agent
 from strands.middleware import InvokeModelStage
 from strands.plugins import Plugin
 
+from ..messages import HELD_BACK
 from .second import Second
 
 
 class Fallback(Plugin):
-    """The second model answers a call that the first one fails before its first event."""
+    """The second model answers a call that the first one fails before its first content."""
 
     name = "fallback"
 
@@ -30,7 +31,19 @@ class Fallback(Plugin):
             events: AsyncGenerator[Any, None] = run(context.replace(model=model))
             return events
 
-        return self._second.stream(ask(context.model), ask)
+        return self._second.stream(ask(context.model), ask, is_content)
+
+
+def is_content(event: Any) -> bool:
+    """Whether an event brings text, reasoning, or a tool call."""
+    chunk = event.get("event")
+    if chunk is None:
+        return False
+    if chunk == HELD_BACK:
+        return True
+    start = chunk.get("contentBlockStart", {}).get("start") or {}
+    delta = chunk.get("contentBlockDelta", {}).get("delta") or {}
+    return "toolUse" in start or any(delta.values())
 
 
 def prepare(second: Second, options: dict[str, Any]) -> None:

@@ -13,7 +13,7 @@ from .settings import FallbackSettings
 
 
 class Fallback(Capability):
-    """Lets MODEL_FALLBACK answer a call that MODEL fails before its first byte."""
+    """Lets MODEL_FALLBACK answer a call that MODEL fails before its first content."""
 
     settings: FallbackSettings
 

@@ -8,13 +8,15 @@ from contextlib import aclosing
 from typing import Any
 
 from ..contract import Turn
-from ..log import describe
+from ..log import TEMPORARY_KINDS, describe
 
-# Failures that may be temporary, as `describe` shows them.
+# Failures that may be temporary, as `describe` shows them; a connection, only until it answers.
 TEMPORARY = (
     r"HTTP (408|409|429|5\d\d)|[Tt]hrottl|[Tt]imeout|[Uu]navailable|internalServer|NotReady"
-    r"|Connect(ion)?(Closed|Reset|Refused|Aborted)?Error|RemoteProtocolError"
+    rf"|\b({'|'.join(TEMPORARY_KINDS)})\b"
 )
+DISCONNECTED = r"Connect(ion)?(Closed|Reset|Refused|Aborted)?Error|RemoteProtocolError"
+LASTING = "AgentError|ContextWindowOverflow"
 
 log = logging.getLogger(__name__)
 
@@ -22,42 +24,54 @@ log = logging.getLogger(__name__)
 class Second:
     """The second model, for the calls of one turn; `build` returns it.
 
-    The first model has `seconds` for its first event.
+    The first model has `seconds` for its first content: text, reasoning or a tool call.
     """
 
     def __init__(self, turn: Turn, name: str, build: Callable[[], Any], seconds: int) -> None:
         self.turn, self.name, self.build, self.seconds = turn, name, build, seconds
 
     async def stream(
-        self, first: AsyncGenerator[Any], ask: Callable[[Any], AsyncGenerator[Any]]
+        self,
+        first: AsyncGenerator[Any],
+        ask: Callable[[Any], AsyncGenerator[Any]],
+        is_content: Callable[[Any], bool],
     ) -> AsyncGenerator[Any]:
-        """Yield the events of the first model, or if it fails before them, of the second one.
+        """Yield the events of the first model, or those of the second one.
 
-        `ask` returns the events of a model for the same call.
+        The second one answers if the first one fails before an event with content. `ask` returns
+        the events of a model for the same call.
         """
         async with aclosing(first) as events:
+            before = list[Any]()
             try:
                 async with asyncio.timeout(self.seconds):
-                    event = await anext(events, None)
+                    async for event in events:
+                        before.append(event)
+                        if is_content(event):
+                            break
             except Exception as error:  # noqa: BLE001 (`take_over` raises those that last)
-                model = self.take_over(error)
+                model = self.take_over(error, has_answered=bool(before))
             else:
-                while event is not None:
+                for event in before:
                     yield event
-                    event = await anext(events, None)
+                async for event in events:
+                    yield event
                 return
         async with aclosing(ask(model)) as events:
             async for event in events:
                 self.answers()
                 yield event
 
-    def take_over(self, error: Exception) -> Any:
+    def take_over(self, error: Exception, *, has_answered: bool) -> Any:
         """Return the second model, or raise the error if it is not a temporary one.
 
-        `error` is why the first model sent nothing.
+        `error` is why the first model sent no content; it may have begun an answer.
         """
         why = describe(error)
-        if "AgentError" in why or not re.search(TEMPORARY, why):
+        is_temporary = re.search(TEMPORARY, why) is not None
+        if re.search(DISCONNECTED, why):  # a client may show it as a status
+            is_temporary = not has_answered
+        if re.search(LASTING, why) or not is_temporary:
             raise error
         where = self.turn.session_id
         log.warning("session %s: MODEL failed, calling MODEL_FALLBACK: %s", where, why)

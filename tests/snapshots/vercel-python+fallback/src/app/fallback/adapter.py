@@ -11,7 +11,7 @@ from .second import Second
 
 
 class FallbackProvider(ai.Provider[None]):
-    """The second model answers a call that the first one fails before its first event."""
+    """The second model answers a call that the first one fails before its first content."""
 
     provider_class_id: Literal["fallback"] = "fallback"
     name: str = "fallback"
@@ -29,7 +29,15 @@ class FallbackProvider(ai.Provider[None]):
         def ask(one: ai.Model) -> AsyncGenerator[events.Event]:
             return one.provider.stream(one, messages, **kwargs)
 
-        return self._second.stream(ask(self._first), ask)
+        return self._second.stream(ask(self._first), ask, is_content)
+
+
+def is_content(event: events.Event) -> bool:
+    """Whether an event brings text, reasoning, a tool call, or a file."""
+    if isinstance(event, events.TextDelta | events.ReasoningDelta):
+        return event.chunk != ""
+    starts = events.StreamStart | events.TextStart | events.ReasoningStart
+    return not isinstance(event, starts | events.TextEnd)
 
 
 def with_fallback(first: ai.Model, second: Second) -> ai.Model:
