@@ -118,4 +118,5 @@ Step = Sequence[Part]
 def stays(step: Step) -> bool:
     """Whether a step is also the answer to a vendor client's retry."""
     first = step[0] if step else None
-    return first is DROP or (isinstance(first, Refuse) and first.stays)
+    is_refused = isinstance(first, Refuse) and first.stays
+    return first is DROP or is_refused or any(isinstance(part, Fail) for part in step)
