@@ -106,7 +106,6 @@ async function stream(
 ): Promise<ModelMessage[]> {
   const stop = turn.signal
   const { producer, ...options } = runtime.prepare(turn) as TurnOptions
-  const { maxSteps, maxToolsAtOnce } = runtime.settings
   const calls = new Calls(staged, options.tools, runtime.settings)
   const failures: unknown[] = [] // of a callback: the SDK drops what it throws
   let size = 0
@@ -142,8 +141,8 @@ async function stream(
       toolApproval: (own as { TOOL_APPROVAL?: object }).TOOL_APPROVAL ?? {},
       messages: staged,
       maxRetries: 2, // only before the first chunk
-      toolCallConcurrency: maxToolsAtOnce,
-      stopWhen: [isStepCount(maxSteps), endedBadly],
+      toolCallConcurrency: runtime.settings.maxToolsAtOnce,
+      stopWhen: [isStepCount(runtime.settings.maxSteps), endedBadly],
       abortSignal: stop,
       ...options,
       model: read(options.model),
