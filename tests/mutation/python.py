@@ -15,7 +15,7 @@ OWNER = 'self.last["actor"] != actor'
 GUARD = "    check_access(request, runtime, needs_token=needs_token)\n"
 DRAINING = '        if self.is_draining:\n            raise AgentError("draining")\n'
 BODY = "    call = _read_body(parse_json(raw), session_id, runtime)\n"
-DROP = "self.turns = _drop(self.data, self.turns, lambda at: at >= least)\n"
+DROP = "self.find_cut(lambda at: at >= least and before[at] >= least_chars)\n"
 
 FAULTS = [
     # Sessions.
@@ -86,7 +86,12 @@ FAULTS = [
         "turn.number = self.number + 1 -",
         "turn.number = self.number -",
     ),
-    Fault("the history is not cut", SESSIONS, "if held > most:", "if held > most + 10**9:"),
+    Fault(
+        "the history is not cut",
+        SESSIONS,
+        "if len(messages) > settings.history_messages:",
+        "if len(messages) > settings.history_messages + 10**9:",
+    ),
     Fault(
         "the history is one turn shorter than allowed",
         SESSIONS,

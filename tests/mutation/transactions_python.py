@@ -56,7 +56,7 @@ FAULTS = [
     Fault(
         "history trimming forgets where turns begin",
         SESSIONS,
-        '{**turn, "at": turn["at"] - start}',
+        '{**turn, "at": turn["at"] - at}',
         "turn",
     ),
     Fault(
