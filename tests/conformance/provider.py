@@ -37,6 +37,9 @@ from tests.conformance.wires import DETAIL, ChatCompletions, Entry, InvalidError
 WIRES: list[type[Wire]] = [ChatCompletions, Messages, Converse, Gateway]
 TAG = re.compile(r" canary\d+$")  # ends every prompt of a Chat and tells which Chat it was
 TRANSCRIPT = "<transcript>"  # begins a prompt that asks for a summary
+TOO_LONG = Refuse(
+    400, "context_length_exceeded", text="This model's maximum context length is 8192 tokens."
+)
 PATIENCE = 60.0  # seconds until a test that waits for something says what never came
 
 
@@ -80,7 +83,7 @@ class Provider:
         self.usage = Usage()  # of each call of another model than those that are `priced`
         self.summarize: Callable[[str], Step] = facts_of
         self.window: int | None = None  # characters of a request that the models can read
-        self.too_long: Step = [Refuse(400, "context_length_exceeded")]  # what longer ones get
+        self.too_long: Step = [TOO_LONG]  # what longer ones get
         self._scripts: dict[str, deque[Step]] = {}
         self._endless: dict[str, Step] = {}
         self._changed = threading.Condition()

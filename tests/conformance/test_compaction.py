@@ -233,14 +233,33 @@ def test_turns_behind_a_summary_are_replaced_and_copied(chat: Chat) -> None:
 
 def test_a_summary_of_which_nothing_is_left_but_itself_stays(chat: Chat) -> None:
     fill(chat, FILLING[:4])
-    chat.say("Count.", *[[COUNT]] * 3, ["Two."])  # eight messages: only this turn is kept
+    chat.say("Count.", *[[COUNT]] * 3, ["Two."])  # eight messages are more than half of all
     fill(chat, ["Six."])
-    first = summary("The facts: fact-1 fact-1.", 4)
-    assert chat.history(chat.calls("Six.")[-1])[:2] == first
+    first = summary("The facts: fact-1 fact-1.", 5)
+    assert chat.history(chat.calls("Six.")[-1]) == [*first, ("user", "Six.")]
     count = len(chat.provider.summaries())
     assert chat.replace(6, "Six, again.").turn == 6
-    assert chat.history(chat.calls("Six, again.")[-1])[:3] == [*first, ("user", "Count.")]
+    assert chat.history(chat.calls("Six, again.")[-1]) == [*first, ("user", "Six, again.")]
     assert len(chat.provider.summaries()) == count
+
+
+@pytest.mark.parametrize("steps", [2, 4], ids=["6 messages", "10 messages"])
+def test_long_turns_do_not_need_a_summary_each(chat: Chat, steps: int) -> None:
+    for number in range(1, 9):
+        calls: list[Step] = [[COUNT]] * steps
+        assert chat.say(f"{number}.", *calls, ["Two."]).turn == number
+    assert 2 <= len(summaries_for(chat)) <= 4
+
+
+def test_a_turn_that_fails_does_not_pay_again_for_a_summary_that_failed(chat: Chat) -> None:
+    fill(chat)
+    chat.provider.summarize = lambda _: [Refuse(500)]
+    for _ in range(4):
+        assert_failed(chat.say("Six.", [Refuse(400)]), 502, "model_failed", chat.session)
+    assert 1 <= len(summaries_for(chat)) <= 3, "the tries of the client"
+    (_, *later) = lines_of(chat, "summar")
+    assert len(later) == 3
+    assert all(line.endswith("the last one failed less than 10 minutes ago") for line in later)
 
 
 def test_a_session_that_is_too_large_keeps_its_summary_and_not_its_oldest_turn(

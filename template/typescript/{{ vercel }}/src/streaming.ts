@@ -16,6 +16,8 @@ type Content = Awaited<ReturnType<Model['doGenerate']>>['content'][number]
 type Block = Extract<Content, { type: 'text' | 'reasoning' }>
 type BlockPart = Extract<Part, { type: `${Block['type']}-${'start' | 'delta' | 'end'}` }>
 
+const MAX_RETRIES = 2
+
 /**
  * Return a model for `generateText` that reads its answers from their streams.
  *
@@ -61,13 +63,19 @@ export function streaming(
     let prompt = prompts.apply(params.prompt)
     let answer = new Answer()
     let about: Awaited<ReturnType<typeof read>> | undefined
+    let retries = 0 // that are left: the SDK counts those before a shorter prompt, too
     while (!about) {
       try {
         about = await read(() => model.doStream({ ...params, prompt }), answer)
       } catch (error) {
         if (answer.hasContent) throw error
-        prompt = await prompts.shorten(error, prompt)
         answer = new Answer()
+        if (retries > 0 && Object(error).isRetryable === true) {
+          retries -= 1
+          continue
+        }
+        prompt = await prompts.shorten(error, prompt)
+        retries = MAX_RETRIES
       }
     }
     const { warnings } = answer
