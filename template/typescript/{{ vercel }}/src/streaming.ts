@@ -118,7 +118,10 @@ class Answer {
 
   /** Whether anything of it has come that a caller may have seen. */
   get hasContent(): boolean {
-    return this.content.some((part) => !('text' in part) || part.text !== '')
+    return this.content.some((part) => {
+      // Anthropic's client makes a part of the kind `custom` of the start of an answer.
+      return 'text' in part ? part.text !== '' : part.type !== 'custom'
+    })
   }
 
   add(part: Part): void {
