@@ -34,14 +34,14 @@ FAULTS = [
     Fault(
         "a turn that fails pays again",
         CAPABILITY,
-        "if (known?.digest !== digest) {",
+        "if (known === undefined) {",
         "if (!known || digest) {",
     ),
     Fault(
         "a summary of other messages is taken",
         CAPABILITY,
-        "if (known?.digest !== digest) {",
-        "if (!known) {",
+        "serialize([sessionId, turns, dropped])",
+        "serialize([sessionId])",
     ),
     Fault("an unfinished summary is taken", CAPABILITY, "if (!isWhole) throw", "if (!text) throw"),
     Fault("a blank summary is taken", CAPABILITY, "if (isBlank(text)) throw", "if (false) throw"),

@@ -14,7 +14,7 @@ OWNER = "if (this.last && this.last.actor !== actor)"
 GUARD = "checkAccess(request, runtime, needsToken)"
 DRAINING = "    if (this.isDraining) throw new AgentError('draining')\n"
 BODY = "  const call = readBody(parseJson(raw), sessionId, runtime)\n"
-FITS = "at >= least)\n"
+FITS = "at >= messages &&"
 ABORT = "      for (const stop of this.tasks.values()) stop.abort(new AgentError('draining'))\n"
 
 FAULTS = [
@@ -85,7 +85,7 @@ FAULTS = [
         "turn.number = this.number + 1 -",
         "turn.number = this.number -",
     ),
-    Fault("the history is not cut", SESSIONS, "if (held > most) ", "if (held > most + 1e9) "),
+    Fault("the history is not cut", SESSIONS, "length > historyMessages ?", "length > historyMessages + 1e9 ?"),
     Fault(
         "the history is one turn shorter than allowed",
         SESSIONS,
@@ -101,10 +101,10 @@ FAULTS = [
     Fault(
         "the history is cut in the middle of a turn",
         SESSIONS,
-        "this.turns = drop(this.data, this.turns, (at) => at >= least)\n",
-        "this.data.messages = this.data.messages.slice(least - 1)\n",
+        "this.data.messages = this.data.messages.slice(end)\n",
+        "this.data.messages = this.data.messages.slice(end - 1)\n",
     ),
-    Fault("a long turn is forgotten", SESSIONS, "?? turns.at(-1))?.at ?? 0", ")?.at ?? 1e9"),
+    Fault("a long turn is forgotten", SESSIONS, "?? this.turns.at(-1))?.at ?? 0", ")?.at ?? 1e9"),
     Fault("a session that ends is kept", STORE, "    this.entries.delete(sessionId)\n", ""),
     Fault("a turn may take for ever", DEADLINE, "seconds * 1000)", "seconds * 10_000)"),
     # The server.
