@@ -161,10 +161,9 @@ async function stream(
       },
     })
     if (failures.length > 0) throw failures[0]
-    // The calls of an answer that was cut are no faults of the model.
-    if (!endedBadly({ steps: [finalStep] })) {
-      await emitInvalid(turn, options.tools, calls, finalStep)
-    }
+    // A call of an answer that ended badly is part of no turn.
+    const isBad = endedBadly({ steps: [finalStep] })
+    if (!isBad) await emitInvalid(turn, options.tools, calls, finalStep)
     const { finishReason, rawFinishReason, text, toolCalls, content } = finalStep
     for (const part of content) {
       if (part.type !== 'tool-approval-request' || part.isAutomatic) continue

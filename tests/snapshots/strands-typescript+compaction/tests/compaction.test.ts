@@ -71,6 +71,22 @@ test('a turn that fails leaves no trace of its summary', async () => {
   assert.equal(client.model.calls.at(-1), `${mark('sum', 2)} Understood. 3 ok 4`)
 })
 
+test('after a summary that failed, none is tried for ten minutes or until a commit', async () => {
+  const down: Step = [new Error('down')]
+  const script: Step[] = [['ok'], ['ok'], ['ok'], down, down, down, ['ok'], ['ok'], ['ok']]
+  const { client, summarizer, compaction } = make([down, down, down], script)
+  let now = 0
+  compaction.now = () => now
+  await say(client, ...'123')
+  assert.equal(await say(client, '4', '4'), 'model_failed model_failed')
+  assert.equal(summarizer.calls.length, 1)
+  now = 600_001
+  assert.equal(await say(client, '4'), 'model_failed')
+  assert.equal(summarizer.calls.length, 2)
+  assert.equal(await say(client, ...'456'), '4 5 6')
+  assert.equal(summarizer.calls.length, 3)
+})
+
 test('the summary stays when the turns behind it are taken back', async () => {
   const { client } = make([['sum']])
   await say(client, ...'1234')

@@ -16,6 +16,8 @@ type Content = Awaited<ReturnType<Model['doGenerate']>>['content'][number]
 type Block = Extract<Content, { type: 'text' | 'reasoning' }>
 type BlockPart = Extract<Part, { type: `${Block['type']}-${'start' | 'delta' | 'end'}` }>
 
+const MAX_RETRIES = 2
+
 /**
  * Return a model for `generateText` that reads its answers from their streams.
  *
@@ -61,13 +63,19 @@ export function streaming(
     let prompt = prompts.apply(params.prompt)
     let answer = new Answer()
     let about: Awaited<ReturnType<typeof read>> | undefined
+    let retries = 0 // that are left: the SDK counts those before a shorter prompt, too
     while (!about) {
       try {
         about = await read(() => model.doStream({ ...params, prompt }), answer)
       } catch (error) {
         if (answer.hasContent) throw error
-        prompt = await prompts.shorten(error, prompt)
         answer = new Answer()
+        if (retries > 0 && Object(error).isRetryable === true) {
+          retries -= 1
+          continue
+        }
+        prompt = await prompts.shorten(error, prompt)
+        retries = MAX_RETRIES
       }
     }
     const { warnings } = answer
@@ -110,7 +118,10 @@ class Answer {
 
   /** Whether anything of it has come that a caller may have seen. */
   get hasContent(): boolean {
-    return this.content.some((part) => !('text' in part) || part.text !== '')
+    return this.content.some((part) => {
+      // Anthropic's client makes a part of the kind `custom` of the start of an answer.
+      return 'text' in part ? part.text !== '' : part.type !== 'custom'
+    })
   }
 
   add(part: Part): void {

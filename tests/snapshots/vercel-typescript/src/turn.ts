@@ -106,7 +106,6 @@ async function stream(
 ): Promise<ModelMessage[]> {
   const stop = turn.signal
   const { producer, ...options } = runtime.prepare(turn) as TurnOptions
-  const { maxSteps, maxToolsAtOnce } = runtime.settings
   const calls = new Calls(staged, options.tools, runtime.settings)
   const failures: unknown[] = [] // of a callback: the SDK drops what it throws
   let size = 0
@@ -142,8 +141,8 @@ async function stream(
       toolApproval: (own as { TOOL_APPROVAL?: object }).TOOL_APPROVAL ?? {},
       messages: staged,
       maxRetries: 2, // only before the first chunk
-      toolCallConcurrency: maxToolsAtOnce,
-      stopWhen: [isStepCount(maxSteps), endedBadly],
+      toolCallConcurrency: runtime.settings.maxToolsAtOnce,
+      stopWhen: [isStepCount(runtime.settings.maxSteps), endedBadly],
       abortSignal: stop,
       ...options,
       model: read(options.model),
@@ -162,10 +161,9 @@ async function stream(
       },
     })
     if (failures.length > 0) throw failures[0]
-    // The calls of an answer that was cut are no faults of the model.
-    if (!endedBadly({ steps: [finalStep] })) {
-      await emitInvalid(turn, options.tools, calls, finalStep)
-    }
+    // A call of an answer that ended badly is part of no turn.
+    const isBad = endedBadly({ steps: [finalStep] })
+    if (!isBad) await emitInvalid(turn, options.tools, calls, finalStep)
     const { finishReason, rawFinishReason, text, toolCalls, content } = finalStep
     for (const part of content) {
       if (part.type !== 'tool-approval-request' || part.isAutomatic) continue

@@ -25,9 +25,10 @@ TOO_LONG = re.compile(
     re.IGNORECASE,
 )
 # A limit of tokens in a time, which a Strands class takes for the same.
-AT_LIMIT = re.compile(r"rate[ _-]?limit|(per|this) (second|minute|hour|day|month)", re.IGNORECASE)
-# The statuses of such a refusal; in a stream it has none, that of the stream, or 500.
-STATUSES = {None, 200, 400, 413, 422, 500}
+AT_LIMIT = re.compile(r"rate[ _-]?limit|\bper (sec|min|hour|day|month)", re.IGNORECASE)
+# The statuses of such a refusal. In a stream it has none, that of the stream, or one that a client
+# makes up: 500 or 502.
+STATUSES = {None, 200, 400, 413, 422, 500, 502}
 MAX_TEXT = 4000  # characters of an error that are read
 MARK = re.compile(r"… \[cut: the result was ([0-9]{1,12}) characters long\]$")
 

@@ -92,8 +92,7 @@ export class Compaction extends Capability<Settings> {
     if (known === undefined) {
       const [began, count] = [performance.now(), dropped.length - at]
       try {
-        const failed = this.#failures.get(sessionId)
-        if (failed !== undefined && this.now() - failed < PAUSE) throw new NoSummaryError(RECENT)
+        this.#checkPause(sessionId)
         const asked = await this.#summarize(dropped.slice(0, at), dropped.slice(at), signal)
         const [text, tokens] = asked
         const milliseconds = Math.round(performance.now() - began)
@@ -103,9 +102,9 @@ export class Compaction extends Capability<Settings> {
         this.#summaries.set(digest, text)
       } catch (error) {
         signal.throwIfAborted()
-        if (!this.#failures.has(sessionId)) this.#failures.set(sessionId, this.now())
         const isKnown = error instanceof NoSummaryError
         const why = isKnown ? error.message : `the model failed: ${describe(error)}`
+        if (why !== RECENT) this.#failures.set(sessionId, this.now())
         const what = `goes on without a summary of ${count} messages: ${why}`
         log('WARNING', `session ${sessionId}: turn ${number} ${what}`)
         return dropped.slice(0, at)
@@ -115,6 +114,12 @@ export class Compaction extends Capability<Settings> {
       ['user', mark(known, turns)],
       ['assistant', REPLY],
     ])
+  }
+
+  /** Throw NoSummaryError if the last summary of a session failed a short time ago. */
+  #checkPause(sessionId: string): void {
+    const failed = this.#failures.get(sessionId)
+    if (failed !== undefined && this.now() - failed < PAUSE) throw new NoSummaryError(RECENT)
   }
 
   /** Try again for the next summary: it is of other messages. */

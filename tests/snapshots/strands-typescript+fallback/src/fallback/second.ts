@@ -6,10 +6,12 @@ import type { Runtime } from '../runtime.ts'
 
 type Model = Runtime['model']
 
-// Failures that may be temporary, as `describe` shows them.
+// Failures that may be temporary, as `describe` shows them: by their status, or else their names.
+const STATUS = /HTTP ([45]\d\d)/
+const TEMPORARY_STATUS = /^(408|409|429|5\d\d)$/
 const TEMPORARY = new RegExp(
-  'HTTP (408|409|429|5\\d\\d)|[Tt]hrottl|[Tt]imeout|TIMEDOUT|[Uu]navailable|[Ii]nternalServer' +
-    `|NotReady|\\b(${TEMPORARY_KINDS.join('|')})\\b`,
+  '[Tt]hrottl|[Tt]imeout|TIMEDOUT|[Uu]navailable|[Ii]nternalServer|NotReady' +
+    `|\\b(${TEMPORARY_KINDS.join('|')})\\b`,
 )
 // Those of a connection, only until it answers.
 const DISCONNECTED = /ECONN|EPIPE|ENOTFOUND|EAI_AGAIN|UND_ERR_SOCKET|APIConnectionError/
@@ -23,6 +25,8 @@ const REPLACED = new DOMException('Another model answers.', 'AbortError')
 function isTemporary(error: unknown, hasAnswered: boolean): boolean {
   const why = describe(error)
   if (LASTING.test(why)) return false
+  const [, status] = STATUS.exec(why) ?? []
+  if (status) return TEMPORARY_STATUS.test(status)
   return TEMPORARY.test(why) || (!hasAnswered && DISCONNECTED.test(why))
 }
 

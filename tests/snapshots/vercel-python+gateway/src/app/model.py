@@ -1,5 +1,6 @@
 """Which model answers: MODEL over Vercel's gateway, or the offline model while MODEL is unset."""
 
+import asyncio
 from collections.abc import AsyncGenerator
 from typing import Any
 
@@ -15,6 +16,8 @@ from .settings import CoreSettings
 # Settings to check when the provider refuses a call, and when it cannot be reached.
 CREDENTIALS, ADDRESS = "AI_GATEWAY_API_KEY", "any proxy"
 
+WAITS = (0.5, 1.0)  # seconds before another try, as other clients wait; the AI SDK makes none
+
 
 class GatewayProtocol(GatewayV4Protocol):
     """The gateway's protocol, with cache points where a vendor needs them."""
@@ -22,6 +25,23 @@ class GatewayProtocol(GatewayV4Protocol):
     caches: bool = True
 
     async def stream(
+        self, client: Any, model: ai.Model, messages: list[ai.messages.Message], **kwargs: Any
+    ) -> AsyncGenerator[ai.events.Event]:
+        for wait in WAITS:
+            has_answered = False
+            try:
+                async for event in self._try(client, model, messages, **kwargs):
+                    has_answered = True
+                    yield event
+                return
+            except ai.errors.ProviderAPIError as error:
+                if has_answered or not error.is_retryable:
+                    raise
+            await asyncio.sleep(wait)
+        async for event in self._try(client, model, messages, **kwargs):
+            yield event
+
+    async def _try(
         self, client: Any, model: ai.Model, messages: list[ai.messages.Message], **kwargs: Any
     ) -> AsyncGenerator[ai.events.Event]:
         if self.caches:
