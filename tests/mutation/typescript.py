@@ -85,7 +85,12 @@ FAULTS = [
         "turn.number = this.number + 1 -",
         "turn.number = this.number -",
     ),
-    Fault("the history is not cut", SESSIONS, "length > historyMessages ?", "length > historyMessages + 1e9 ?"),
+    Fault(
+        "the history is not cut",
+        SESSIONS,
+        "length > historyMessages ?",
+        "length > historyMessages + 1e9 ?",
+    ),
     Fault(
         "the history is one turn shorter than allowed",
         SESSIONS,
