@@ -38,13 +38,13 @@ FAULTS = [
     Fault(
         "a call with broken arguments runs without them",
         MESSAGES,
-        '        _note(call, "received", well_formed(raw)[:QUOTED])\n',
+        '        _note(call, "received", well_formed(raw)[:MAX_QUOTED_CHARS])\n',
         "",
     ),
     Fault(
         "a name is repaired to that of a tool",
         MESSAGES,
-        '        _note(call, "name", well_formed(call.tool_name)[:QUOTED] or "(no name)")\n',
+        '        _note(call, "name", well_formed(call.tool_name)[:MAX_QUOTED_CHARS] or "(no name)")\n',
         "",
     ),
     Fault(

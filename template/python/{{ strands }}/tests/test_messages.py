@@ -12,15 +12,8 @@ from strands import tool
 from strands.telemetry import get_tracer
 
 from app.contract import AgentError
-from app.messages import (
-    REFUSED,
-    Messages,
-    call_of,
-    check_messages,
-    cut,
-    parse_arguments,
-    to_send,
-)
+from app.messages import Messages, call_of, check_messages, cut, to_send
+from app.tool_schemas import REFUSED, parse_arguments
 
 NOT_ONE_OBJECT = [
     '{"text": "a"',
@@ -33,6 +26,7 @@ NOT_ONE_OBJECT = [
     '{"text": NaN}',
     '{"text": 1e999}',
     "null",
+    '{"text": ' + "[" * 1200 + "]" * 1200 + "}",
 ]
 
 
@@ -61,7 +55,8 @@ async def test_a_call_without_one_object_of_arguments_does_not_run(
     assert body["reply"] == "Done."
     assert messages[1]["content"][0]["toolUse"]["input"] == {}
     result = messages[2]["content"][0]["toolResult"]
-    assert result["content"] == [{"text": REFUSED + arguments}] and result["status"] == "error"
+    assert result["content"] == [{"text": REFUSED + arguments[:200]}]
+    assert result["status"] == "error"
     (warning,) = [record for record in caplog.records if record.name.startswith("app")][:1]
     assert warning.message == "tool word_count: arguments are not one JSON object"
 
