@@ -123,6 +123,7 @@ const count = { inputSchema, execute: () => (runs.push('count'), 2) }
 const fails = { inputSchema, execute: () => { throw new Error('it failed') } }
 const tools = { count, fails, ask: { ...count, needsApproval: true } }
 const options = { prompt: 'Hello.', tools, stopWhen: isStepCount(3), onError() {} }
+const prompts = { apply: (prompt) => prompt, shorten: async (error) => { throw error } }
 const stop = new AbortController()
 const parts = []
 const use = async (part) => (parts.push(part.type), part)
@@ -132,7 +133,7 @@ try {
     result = streamText({ ...options, model })
     await result.consumeStream()
   } else {
-    result = await generateText({ ...options, model: streaming(model, stop.signal, use) })
+    result = await generateText({ ...options, model: streaming(model, stop.signal, use, prompts) })
   }
 } catch ({ type, detail }) {
   console.log(JSON.stringify({ type, detail, runs, calls }))
@@ -231,6 +232,7 @@ def test_a_turn_emits_what_its_tools_do_and_nothing_after_it() -> None:
 ABORTED = """
 import { generateText } from 'ai'
 const { streaming } = await import(process.argv[1])
+const prompts = { apply: (prompt) => prompt, shorten: async (error) => { throw error } }
 const stop = new AbortController()
 let isCancelled = false
 const stream = new ReadableStream({
@@ -242,7 +244,7 @@ const use = async (part) => {
   setTimeout(() => stop.abort())
   return part
 }
-const model = streaming({ ...named, doStream: async () => ({ stream }) }, stop.signal, use)
+const model = streaming({ ...named, doStream: async () => ({ stream }) }, stop.signal, use, prompts)
 const ended = await generateText({ model, prompt: 'Hello.' }).catch(({ type }) => type)
 console.log(ended, isCancelled)
 """

@@ -31,12 +31,14 @@ FAULTS = [
         "self._summarize(dropped[:at], dropped[at:])",
         "self._summarize([], dropped[at:])",
     ),
-    Fault("a turn that fails pays again", CAPABILITY, "if known != digest:", "if digest:"),
+    Fault(
+        "a turn that fails pays again", CAPABILITY, "if text is None:", "if text is None or digest:"
+    ),
     Fault(
         "a summary of other messages is taken",
         CAPABILITY,
-        "if known != digest:",
-        "if not text:",
+        "serialize([turn.session_id, turns, dropped])",
+        "serialize([turn.session_id])",
     ),
     Fault("an unfinished summary is taken", CAPABILITY, "if not answer.is_whole:", "if False:"),
     Fault("a blank summary is taken", CAPABILITY, "if is_blank(text):", "if False:"),

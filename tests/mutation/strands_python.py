@@ -18,7 +18,7 @@ OPENED = (
 )
 SNAPSHOT = 'agent.take_snapshot(preset="session").to_dict()'
 COMMIT = f"session.commit(turn, {SNAPSHOT}, print)"
-STAGED = "                agent = _stage(runtime, turn, session.data)\n"
+STAGED = "                agent = _stage(runtime, turn, session.data, shortening)\n"
 AFTER_TIMEOUT = '            raise AgentError("turn_timeout") from None\n'
 STOPS = '{"end_turn", "stop_sequence"}'
 

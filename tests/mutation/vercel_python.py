@@ -5,7 +5,7 @@ from tests.mutation.fault import Fault
 TURN = "src/app/turn.py"
 COMMIT = 'session.commit(turn, _snapshot([_dump(ai.user_message("x"))]), print)'
 AFTER_TIMEOUT = '            raise AgentError("turn_timeout") from None\n'
-STAGED = '                staged, start = session.data["messages"], session.start["at"]\n'
+STAGED = '                start, shortening = session.start["at"], Shortening(session, turn)\n'
 MESSAGES = "src/app/messages.py"
 UNFINISHED = '    if reason not in {"stop", "tool_call"}:\n'
 
@@ -44,7 +44,8 @@ FAULTS = [
     Fault(
         "a name is repaired to that of a tool",
         MESSAGES,
-        '        _note(call, "name", well_formed(call.tool_name)[:MAX_QUOTED_CHARS] or "(no name)")\n',
+        '        _note(call, "name", well_formed(call.tool_name)[:MAX_QUOTED_CHARS]'
+        ' or "(no name)")\n',
         "",
     ),
     Fault(

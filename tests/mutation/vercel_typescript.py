@@ -3,7 +3,7 @@
 from tests.mutation.fault import Fault
 
 TURN, STREAMING, MESSAGES = "src/turn.ts", "src/streaming.ts", "src/messages.ts"
-RUN = "stream(runtime, Object.assign(turn, { signal: stop }), staged),\n      )"
+RUN = "stream(runtime, Object.assign(turn, { signal: stop }), staged, prompts),\n      )"
 COMMIT = (
     "await session.commit(turn, { scope: 'agent', schema_version: '1.0', created_at: '', "
     "data: { messages: staged } }, () => {})"
@@ -25,8 +25,8 @@ FAULTS = [
     Fault(
         "only the reply of a turn is committed",
         TURN,
-        "...staged.slice(session.start.at), ...responses]",
-        "...staged.slice(session.start.at), ...responses.slice(-1)]",
+        "...staged.slice(at), ...responses]",
+        "...staged.slice(at), ...responses.slice(-1)]",
     ),
     Fault(
         "an empty reply is a turn",

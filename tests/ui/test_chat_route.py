@@ -540,7 +540,7 @@ def test_a_prompt_answers_no_call_that_waits(fleet: Fleet) -> None:
 
 @ONE
 def test_many_reads_of_a_large_session_leave_time_for_others(fleet: Fleet) -> None:
-    server = fleet.fresh(MAX_PROMPT_CHARS=1_000_000, MAX_TURNS=20)
+    server = fleet.fresh(HISTORY_CHARS=10_000_000, MAX_PROMPT_CHARS=1_000_000, MAX_TURNS=20)
     for at in range(4):
         large = body("large", unique("x" * 850_000))
         large["messages"][0]["id"] = f"m-{at}"

@@ -8,19 +8,12 @@ from unittest.mock import patch
 import pytest
 from client import JSON, POST, SESSION, Client
 from conftest import ScriptedModel
-from strands import tool
+from strands import ToolContext, tool
 from strands.telemetry import get_tracer
 
 from app.contract import AgentError
-from app.messages import (
-    REFUSED,
-    Messages,
-    call_of,
-    check_messages,
-    cut,
-    parse_arguments,
-    to_send,
-)
+from app.messages import Messages, call_of, check_messages, cut, to_send
+from app.tool_schemas import REFUSED, parse_arguments
 
 NOT_ONE_OBJECT = [
     '{"text": "a"',
@@ -33,6 +26,7 @@ NOT_ONE_OBJECT = [
     '{"text": NaN}',
     '{"text": 1e999}',
     "null",
+    '{"text": ' + "[" * 1200 + "]" * 1200 + "}",
 ]
 
 
@@ -42,11 +36,18 @@ def word_count(text: str) -> int:
     return len(text.split())
 
 
-async def answer(*script: Any) -> tuple[Any, list[Any]]:
+@tool(context=True)
+def count_all(text: str, tool_context: ToolContext) -> str:
+    """Count the words of a text with another tool."""
+    counted = tool_context.agent.tool.word_count(text=text, record_direct_tool_call=False)
+    return str(counted["content"][0]["text"])
+
+
+async def answer(*script: Any, **settings: Any) -> tuple[Any, list[Any]]:
     """Return the reply to a prompt, and the messages that the session holds then."""
     body = json.dumps({"prompt": "Count."}).encode()
-    with patch("app.runtime.TOOLS", [word_count]):
-        client = Client()
+    with patch("app.runtime.TOOLS", [word_count, count_all]):
+        client = Client(**settings)
         client.runtime.model = ScriptedModel(script)
         _, _, text = await client.send(POST, {**JSON, SESSION: "s"}, body)
     session = await client.runtime.sessions.read("s", None)
@@ -61,7 +62,8 @@ async def test_a_call_without_one_object_of_arguments_does_not_run(
     assert body["reply"] == "Done."
     assert messages[1]["content"][0]["toolUse"]["input"] == {}
     result = messages[2]["content"][0]["toolResult"]
-    assert result["content"] == [{"text": REFUSED + arguments}] and result["status"] == "error"
+    assert result["content"] == [{"text": REFUSED + arguments[:200]}]
+    assert result["status"] == "error"
     (warning,) = [record for record in caplog.records if record.name.startswith("app")][:1]
     assert warning.message == "tool word_count: arguments are not one JSON object"
 
@@ -86,6 +88,14 @@ async def test_a_name_that_no_tool_can_have_is_not_mended_into_one_that_exists()
     assert messages[1]["content"][0]["toolUse"]["name"] == "word_count"
     result = messages[2]["content"][0]["toolResult"]
     assert result["content"] == [{"text": "Unknown tool: word_count"}]
+
+
+async def test_a_tool_that_calls_another_does_not_wait_for_itself() -> None:
+    call = ("call", '{"text": "a b"}', "1", "count_all")
+    limits = {"max_tools_at_once": 1, "turn_timeout_seconds": 5}
+    body, messages = await answer([call], ["Done."], **limits)
+    assert body.get("reply") == "Done."
+    assert messages[2]["content"][0]["toolResult"]["content"] == [{"text": "2"}]
 
 
 def test_an_approval_is_for_one_whole_id() -> None:

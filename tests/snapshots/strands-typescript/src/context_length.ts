@@ -73,10 +73,26 @@ export function charsOf(value: unknown): number {
   return count
 }
 
+/** Return the number of characters, as code points. */
+export function countOf(text: string): number {
+  return text.length - (text.match(/[\ud800-\udbff][\udc00-\udfff]/g)?.length ?? 0)
+}
+
+/** Return the first `count` characters, as code points. */
+export function firstOf(text: string, count: number): string {
+  const characters = Array.from(text.slice(0, 2 * count))
+  return characters.slice(0, count).join('')
+}
+
+/** Return the end of a tool's result that is cut; `length` is that of the whole result. */
+export function noteOfCut(length: number): string {
+  return `… [cut: the result was ${length} characters long]` // as MARK reads it
+}
+
 /** Return the first characters of a tool's result, and how long it was. */
 export function cutResult(text: string, size: number): string {
-  const length = MARK.exec(text)?.[1] ?? text.length
-  return `${text.slice(0, size).toWellFormed()}… [cut: the result was ${length} characters long]`
+  const [, length = text.length] = MARK.exec(text) ?? []
+  return text.slice(0, size).toWellFormed() + noteOfCut(Number(length))
 }
 
 /** Return the number of characters of a tool's result, without the note that it was cut. */

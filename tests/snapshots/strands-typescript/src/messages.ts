@@ -10,6 +10,7 @@ import type { ConcurrentToolExecutor, InvokeModelResult, MessageData } from '@st
 import type { JSONValue, ModelStreamEvent, StreamOptions } from '@strands-agents/sdk'
 import type { ToolResultContent } from '@strands-agents/sdk'
 
+import { countOf, firstOf, noteOfCut } from './context_length.ts'
 import { AgentError, isBlank } from './contract.ts'
 import { abortOf } from './deadline.ts'
 import { log } from './log.ts'
@@ -23,7 +24,6 @@ const REFUSAL =
   'Send the call again. Received: '
 const MAX_RECEIVED = 200
 const TOO_MANY = (most: number) => `Too many calls in one step: at most ${most} run.`
-const CUT = (size: number) => `… [cut: the result was ${size} characters long]`
 
 type Add = (span: { isRecording(): boolean }, messages: unknown) => void
 type Execute = ConcurrentToolExecutor['execute']
@@ -369,16 +369,16 @@ function wellFormed(block: ToolResultBlock): ToolResultBlock {
 
 /** Return a tool's result with at most `most` characters of text; a text that is cut says so. */
 function cutResult(block: ToolResultBlock, most: number): ToolResultBlock {
-  const size = sizeOf(block.content.map(textIn).join(''))
+  const size = countOf(block.content.map(textIn).join(''))
   if (size <= most) return block
-  const note = CUT(size)
+  const note = noteOfCut(size)
   let left = most - note.length
   const content = block.content.flatMap((part): ToolResultContent[] => {
     const text = textIn(part)
     if (text === '') return [part] // as an image
     if (left <= 0) return []
-    const kept = first(text, left)
-    left -= sizeOf(text)
+    const kept = firstOf(text, left)
+    left -= countOf(text)
     return [new TextBlock(left <= 0 ? kept + note : kept)]
   })
   return new ToolResultBlock({ ...block, content })
@@ -388,16 +388,6 @@ function cutResult(block: ToolResultBlock, most: number): ToolResultBlock {
 function textIn(part: ToolResultContent): string {
   if (part.type === 'jsonBlock') return JSON.stringify(part.json)
   return part.type === 'textBlock' ? part.text : ''
-}
-
-/** Return the number of characters, as code points. */
-function sizeOf(text: string): number {
-  return text.length - (text.match(/[\ud800-\udbff][\udc00-\udfff]/g)?.length ?? 0)
-}
-
-function first(text: string, count: number): string {
-  const characters = Array.from(text.slice(0, 2 * count))
-  return characters.slice(0, count).join('')
 }
 
 /**

@@ -26,7 +26,8 @@ export function shortenRequests(agent: Agent, shortening: Shortening): void {
   })
 }
 
-function isContent(event: ModelStreamEvent): boolean {
+/** Whether an event brings text, reasoning or a tool call. */
+export function isContent(event: ModelStreamEvent): boolean {
   if (event.type === 'modelContentBlockStartEvent') return event.start !== undefined
   if (event.type !== 'modelContentBlockDeltaEvent') return false
   return event.delta.type !== 'textDelta' || event.delta.text !== ''

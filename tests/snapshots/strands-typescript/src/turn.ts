@@ -197,8 +197,10 @@ export function* toolsOf(
   const { refused = {} } = marksOf(message)
   for (const block of message.content) {
     if (block.type === 'toolUseBlock') {
-      const input = refused[block.toolUseId] ?? block.input // what the model sent, not `{}`
-      yield { id: block.toolUseId, name: block.name, input }
+      const { toolUseId: id, name } = block
+      // What the model sent, not `{}`. An id can be the name of a property that all objects have.
+      const input = Object.hasOwn(refused, id) ? refused[id] : block.input
+      yield { id, name, input }
     } else if (block.type === 'toolResultBlock') {
       const text = block.content.map(textOf).join('\n')
       yield { id: block.toolUseId, text, isError: block.status === 'error' }

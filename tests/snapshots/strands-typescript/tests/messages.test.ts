@@ -88,6 +88,14 @@ test('each call has an id of its own that every provider takes', async () => {
   for (const id of found) assert.match(id, /^(a|[0-9a-f]{9})$/)
 })
 
+test('a call shows its arguments, also under the name of a property of all objects', async () => {
+  for (const id of ['__proto__', 'constructor']) {
+    const { deleted, chunks } = await play([[id, 'delete_orders', ADA]])
+    assert.deepEqual(deleted, ['ada'])
+    assert.deepEqual(chunks[0], { id, name: 'delete_orders', input: { customer: 'ada' } })
+  }
+})
+
 test('a name that no tool can have runs nothing, and is stored in a valid form', async () => {
   const step: Calls[0] = [
     ['a', 'delete.orders', ADA],

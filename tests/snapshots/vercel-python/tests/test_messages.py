@@ -8,7 +8,6 @@ import pytest
 
 from app.contract import AgentError
 from app.messages import (
-    REFUSED,
     bounded,
     check_messages,
     input_of,
@@ -20,6 +19,7 @@ from app.messages import (
     shown_to,
 )
 from app.offline_model import OfflineModel
+from app.tool_schemas import REFUSED
 from app.turn import as_tool_call
 
 TOOLS = {"delete_orders"}
@@ -35,6 +35,7 @@ BROKEN = {
     "NaN": '{"customer": NaN}',
     "a number without end": '{"customer": 1e999}',
     "too deep": '{"customer": ' + "[" * 100_000,
+    "too deep for Python": '{"customer": ' + "[" * 1200 + "]" * 1200 + "}",
 }
 
 

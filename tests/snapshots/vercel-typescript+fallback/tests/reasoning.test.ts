@@ -4,12 +4,15 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 
 import type { Options } from '../src/capability.ts'
+import { Shortening } from '../src/context_length.ts'
 import { Turn } from '../src/contract.ts'
 import { withFallback } from '../src/fallback/adapter.ts'
 import { Second } from '../src/fallback/second.ts'
 import { Calls, marked } from '../src/messages.ts'
 import { type Call, OfflineModel } from '../src/offline_model.ts'
+import type { Session } from '../src/sessions.ts'
 import { createSettings } from '../src/settings.ts'
+import { ShorterPrompts } from '../src/shortening.ts'
 import { streaming } from '../src/streaming.ts'
 import './client.ts'
 
@@ -43,8 +46,9 @@ test('reasoning goes back to the model that answers', async () => {
   const options: Options & { producer?: () => string } = { model: first, tools: {} }
   withFallback(options, new Second(turn, 'other', async () => other, 5))
   const calls = new Calls([], {}, createSettings())
+  const prompts = new ShorterPrompts(new Shortening({} as Session, turn)) // nothing is too long
   const use: Parameters<typeof streaming>[2] = async (part) => calls.repair(part)
-  const model = streaming(options.model, turn.signal, use, options.producer) as Model
+  const model = streaming(options.model, turn.signal, use, prompts, options.producer) as Model
   const thoughts = ['first', 'other'].flatMap((name) => {
     const parts = marked([{ type: 'reasoning' as const, text: `of ${name}` }], name)
     return parts.map(({ providerMetadata, ...part }: any) => {

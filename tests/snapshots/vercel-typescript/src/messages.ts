@@ -5,6 +5,7 @@ import { isDeepStrictEqual } from 'node:util'
 
 import { type ModelMessage, NoSuchToolError, type ToolResultPart } from 'ai'
 
+import { countOf, firstOf, noteOfCut } from './context_length.ts'
 import { AgentError, isBlank } from './contract.ts'
 import { log } from './log.ts'
 import type { Call as ModelCall, Part } from './offline_model.ts'
@@ -32,7 +33,6 @@ const NOT_ONE_OBJECT =
   'The arguments of this call are not one JSON object, so the tool did not run. ' +
   'Send the call again. Received: '
 const TOO_MANY = (most: number) => `Too many calls in one step: at most ${most} run.`
-const CUT = (size: number) => `… [cut: the result was ${size} characters long]`
 
 /** The key under which a part of an answer names its model, beside the options of vendors. */
 const PRODUCER = 'producer'
@@ -169,10 +169,10 @@ export class Calls {
 
 /** Return a text of at most `most` characters, which says so if it is cut. */
 function cut(text: string, most: number): string {
-  const size = sizeOf(text)
+  const size = countOf(text)
   if (size <= most) return text
-  const note = CUT(size)
-  return first(text, most - note.length) + note
+  const note = noteOfCut(size)
+  return firstOf(text, most - note.length) + note
 }
 
 /** Return the output of a tool with at most `most` characters of text. */
@@ -182,32 +182,22 @@ function cutOutput(output: ToolResultPart['output'], most: number): ToolResultPa
   }
   if (output.type === 'json' || output.type === 'error-json') {
     const text = JSON.stringify(output.value)
-    if (sizeOf(text) <= most) return output
+    if (countOf(text) <= most) return output
     return { type: output.type === 'json' ? 'text' : 'error-text', value: cut(text, most) }
   }
   if (output.type !== 'content') return output
-  const size = sizeOf(output.value.map((part) => (part.type === 'text' ? part.text : '')).join(''))
+  const size = countOf(output.value.map((part) => (part.type === 'text' ? part.text : '')).join(''))
   if (size <= most) return output
-  const note = CUT(size)
+  const note = noteOfCut(size)
   let left = most - note.length
   const value = output.value.flatMap((part): typeof output.value => {
     if (part.type !== 'text') return [part]
     if (left <= 0) return []
-    const text = first(part.text, left)
-    left -= sizeOf(part.text)
+    const text = firstOf(part.text, left)
+    left -= countOf(part.text)
     return [{ ...part, text: left <= 0 ? text + note : text }]
   })
   return { ...output, value }
-}
-
-/** Return the number of characters, as code points. */
-function sizeOf(text: string): number {
-  return text.length - (text.match(/[\ud800-\udbff][\udc00-\udfff]/g)?.length ?? 0)
-}
-
-function first(text: string, count: number): string {
-  const characters = Array.from(text.slice(0, 2 * count))
-  return characters.slice(0, count).join('')
 }
 
 /** Return the object that a text is, well formed; undefined if it is anything else. */

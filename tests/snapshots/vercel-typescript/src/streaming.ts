@@ -75,7 +75,7 @@ export function streaming(
           continue
         }
         prompt = await prompts.shorten(error, prompt)
-        retries = MAX_RETRIES
+        retries = producer ? 0 : MAX_RETRIES // several models have tries of their own
       }
     }
     const { warnings } = answer

@@ -62,7 +62,7 @@ class ChatRoute(Capability):
 
 def _is_exact(request: Request) -> bool:
     """Whether a client reads large integers itself; others get them as strings, not rounded."""
-    return "exact-numbers" in request.headers.get("Prefer", "")
+    return "exact-numbers" in re.split(r"[\s,;]+", request.headers.get("Prefer", "").lower())
 
 
 def _private(request: Request, response: Response) -> Response:

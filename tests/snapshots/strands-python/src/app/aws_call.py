@@ -37,13 +37,15 @@ class Call:
 
     def send_on(self, connection: Any) -> None:
         """Note the connection; raise ConnectionAbortedError if the turn is over."""
-        self._socket, self._response = connection.sock, None
+        self._socket = connection.sock
+        self._response = None
         if self._is_over:
             raise ConnectionAbortedError("the turn is over")
 
     def read(self, response: Any) -> None:
         """Note the response: once it is read, another call may use the connection."""
-        self._socket, self._response = None, response
+        self._socket = None
+        self._response = response
 
     def end(self) -> None:
         """End a running read in another thread, and let the client send nothing more."""

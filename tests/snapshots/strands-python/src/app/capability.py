@@ -128,12 +128,14 @@ class Capability:
 
 def check_all(capabilities: Iterable[Capability]) -> list[Finding]:
     """Return the findings of all capabilities, without using the network."""
-    findings, capabilities = list[Finding](), list(capabilities)
+    findings = list[Finding]()
+    capabilities = list(capabilities)
     for capability in capabilities:
         with _failures_in(findings, f"{type(capability).__name__}.check"):
             findings += capability.check()
     for earlier, capability in pairwise(_with_session_class(capabilities)):
-        name, other = type(capability).__name__, type(earlier).__name__
+        name = type(capability).__name__
+        other = type(earlier).__name__
         with _failures_in(findings, f"{name}.session_class"):
             if not issubclass(capability.session_class(), earlier.session_class()):
                 what = f"The session class of {name} does not extend that of {other}, "
@@ -143,7 +145,7 @@ def check_all(capabilities: Iterable[Capability]) -> list[Finding]:
 
 
 def find_session_class(capabilities: Iterable[Capability]) -> type[Session]:
-    """Return the class of sessions on which these capabilities decide."""
+    """Return the session class of the last capability that has its own."""
     classes = [capability.session_class() for capability in _with_session_class(capabilities)]
     return classes[-1] if classes else Session
 

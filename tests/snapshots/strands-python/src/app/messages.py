@@ -2,7 +2,6 @@
 
 import json
 import logging
-import math
 import re
 import secrets
 from base64 import urlsafe_b64decode
@@ -20,19 +19,18 @@ from strands.models import Model
 from strands.telemetry.tracer import Tracer
 from strands.types.events import ModelStopReason
 
-from .context_length import CuttableResult, Shortening, cut_result
-from .contract import AgentError, is_blank, well_formed
+from .context_length import CUT, CuttableResult, Shortening, cut_result
+from .contract import AgentError, is_blank, well_formed, well_formed_value
 from .settings import CoreSettings
-
-CALL_ID = "[a-zA-Z0-9_-]{1,40}"  # OpenAI accepts at most 40 characters
-TOOL_NAME = "[a-zA-Z0-9_-]{1,64}"
-REFUSED = (
-    "The arguments of this call are not one JSON object, so the tool did not run."
-    " Send the call again. Received: "
+from .tool_schemas import (
+    CALL_ID,
+    MAX_QUOTED_CHARS,
+    REFUSED,
+    TOO_MANY,
+    parse_arguments,
+    valid_call_name,
 )
-LONGEST = 200  # characters that a message quotes of such arguments
-TOO_MANY = "Too many calls in one step: at most {} run."
-CUT = "… [cut: the result was {} characters long]"
+
 # Stands for a part of a call, as the call is sent on when it is complete.
 HELD_BACK: Any = {}
 
@@ -194,9 +192,9 @@ class Repairs:
         """Return the chunks of a call whose id, name and input are valid."""
         id, raw, value = self._new_id(call.id), call.raw, parse_arguments(call.raw)
         name = call.name if isinstance(call.name, str) else str(call.name or "")
-        tool = re.sub("[^a-zA-Z0-9_-]", "_", name)[:64] or "_"
+        tool = valid_call_name(name)
         if value is None:
-            self._raw[id] = well_formed(raw)[:LONGEST]
+            self._raw[id] = well_formed(raw)[:MAX_QUOTED_CHARS]
             self._errors[id] = REFUSED + self._raw[id]
         if tool != name:
             self._errors[id] = f"Unknown tool: {tool}"
@@ -265,7 +263,7 @@ class Repairs:
         for block in event.message["content"]:
             result: Any = block["toolResult"]
             result["content"] = cut(
-                _well_formed(result["content"]), self._settings.max_result_chars
+                well_formed_value(result["content"]), self._settings.max_result_chars
             )
             if error := self._errors.get(result["toolUseId"]):
                 result["content"] = [{"text": error}]
@@ -336,33 +334,6 @@ class _Call:
             return text
         first = json.dumps(self._input)
         return first if is_blank(text) or parse_arguments(text) == self._input else first + text
-
-
-def parse_arguments(text: str) -> dict[str, Any] | None:
-    """Return the arguments of a call, or None unless they are one JSON object, or blank."""
-    if is_blank(text):
-        return {}
-    try:
-        value = json.loads(text, parse_constant=_finite, parse_float=_finite)
-        return _well_formed(value) if isinstance(value, dict) else None
-    except (ValueError, RecursionError):
-        return None
-
-
-def _finite(text: str) -> float:
-    """Return a number; raise ValueError if JSON has none like it."""
-    if not math.isfinite(number := float(text)):
-        raise ValueError(text)
-    return number
-
-
-def _well_formed(value: Any) -> Any:
-    """Return a value with well-formed texts."""
-    if isinstance(value, str):
-        return well_formed(value)
-    if isinstance(value, dict):
-        return {_well_formed(name): _well_formed(one) for name, one in value.items()}
-    return [_well_formed(one) for one in value] if isinstance(value, list) else value
 
 
 def producer_of(model: Any) -> str:
@@ -462,7 +433,7 @@ def to_send(messages: Iterable[Any], producer: str) -> Messages:
                 new = new or sha256(f"{number} {len(seen)} {old}".encode()).hexdigest()[:9]
                 seen.add(new)
                 ids[old].append(new)
-                arguments = _well_formed(given) if isinstance(given, dict) else {}
+                arguments = well_formed_value(given) if isinstance(given, dict) else {}
                 content.append({"toolUse": {**use, "toolUseId": new, "input": arguments}})
             elif result := block.get("toolResult"):
                 known = ids[str(result["toolUseId"])]

@@ -4,7 +4,8 @@ import asyncio
 import json
 import logging
 from collections.abc import AsyncGenerator, Iterator
-from contextlib import aclosing
+from contextlib import aclosing, nullcontext
+from contextvars import ContextVar
 from functools import partial
 from typing import Any, get_args
 
@@ -25,6 +26,7 @@ from .runtime import Runtime
 from .sessions import LastTurn
 
 log = logging.getLogger(__name__)
+IN_TOOL = ContextVar("IN_TOOL", default=False)
 
 
 async def take_turn(runtime: Runtime, turn: Turn) -> LastTurn:
@@ -179,7 +181,9 @@ async def _contain(running: asyncio.Semaphore, context: Any, run: Any) -> AsyncG
 
     If it tries to end the process, as argparse does, that is a failure of the tool.
     """
-    async with running:
+    # A tool that calls another one would wait for itself.
+    async with nullcontext() if IN_TOOL.get() else running:
+        IN_TOOL.set(True)  # in the task of this call
         events = run(context)
         while True:
             try:

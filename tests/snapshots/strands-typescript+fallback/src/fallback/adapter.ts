@@ -5,6 +5,7 @@ import type { Message, Model, ModelStreamEvent, StreamOptions } from '@strands-a
 
 import type { Options } from '../capability.ts'
 import { CheckedModel } from '../messages.ts'
+import { isContent } from '../shortening.ts'
 import type { FirstCall, Second } from './second.ts'
 
 /** The second model answers a call that the first one fails before its first content. */
@@ -48,13 +49,6 @@ class FallbackModel extends CheckedModel {
       yield event
     }
   }
-}
-
-/** Whether an event brings text, reasoning or a tool call. */
-function isContent(event: ModelStreamEvent): boolean {
-  if (event.type === 'modelContentBlockStartEvent') return event.start !== undefined
-  if (event.type !== 'modelContentBlockDeltaEvent') return false
-  return event.delta.type !== 'textDelta' || event.delta.text !== ''
 }
 
 /** Make the model of a turn one that consists of both. */

@@ -384,7 +384,10 @@ function typeOf(value: unknown): [string, unknown][] {
 }
 
 function isObjectType(value: unknown): boolean {
-  return [value].flat().some((type) => (ALIASES.get(String(type)) ?? type) === 'object')
+  const types: unknown[] = [value].flat()
+  return types.some((type) => {
+    return typeof type === 'string' && (ALIASES.get(type) ?? type) === 'object'
+  })
 }
 
 /** Remove a key, and return its value. */

@@ -143,12 +143,12 @@ class EventReader:
             self._data_size = 0
             self._name = ""
             return
-        field, _, value = line.partition(":")
+        name, _, value = line.partition(":")
         value = value.removeprefix(" ")
-        if field == "data":
+        if name == "data":
             self._data.append(value)
             self._data_size += len(value) + 1
-        elif field == "event":
+        elif name == "event":
             self._name = value
 
 

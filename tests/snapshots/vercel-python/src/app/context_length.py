@@ -30,7 +30,8 @@ AT_LIMIT = re.compile(r"rate[ _-]?limit|\bper (sec|min|hour|day|month)", re.IGNO
 # makes up: 500 or 502.
 STATUSES = {None, 200, 400, 413, 422, 500, 502}
 MAX_TEXT = 4000  # characters of an error that are read
-MARK = re.compile(r"… \[cut: the result was ([0-9]{1,12}) characters long\]$")
+CUT = "… [cut: the result was {} characters long]"
+CUT_END = re.compile(re.escape(CUT).replace(r"\{\}", "([0-9]{1,12})") + "$")
 
 log = logging.getLogger(__name__)
 
@@ -71,9 +72,9 @@ def _texts_of(error: BaseException) -> list[str]:
 
 def cut_result(text: str, size: int) -> str:
     """Return the first characters of a tool's result, and how long it was."""
-    mark = MARK.search(text)
-    length = mark[1] if mark else len(text)
-    return f"{text[:size]}… [cut: the result was {length} characters long]"
+    earlier = CUT_END.search(text)
+    length = earlier[1] if earlier else len(text)
+    return text[:size] + CUT.format(length)
 
 
 @dataclass

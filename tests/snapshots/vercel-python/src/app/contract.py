@@ -188,6 +188,17 @@ def well_formed(text: str) -> str:
     return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 
 
+def well_formed_value(value: Any) -> Any:
+    """Return JSON with well-formed texts; other values stay unchanged."""
+    if isinstance(value, str):
+        return well_formed(value)
+    if isinstance(value, list):
+        return [well_formed_value(item) for item in value]
+    if isinstance(value, dict):
+        return {well_formed_value(key): well_formed_value(item) for key, item in value.items()}
+    return value
+
+
 def visible(text: str) -> str:
     """Return the text with JSON escapes for characters that are invisible or reorder others.
 

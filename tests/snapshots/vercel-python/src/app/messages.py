@@ -14,24 +14,24 @@ from uuid import uuid4
 
 import ai
 
-from .context_length import CuttableResult, cut_result
-from .contract import AgentError, is_blank, well_formed
+from .context_length import CUT, CuttableResult, cut_result
+from .contract import AgentError, is_blank, well_formed, well_formed_value
+from .tool_schemas import (
+    CALL_ID,
+    MAX_QUOTED_CHARS,
+    NAME,
+    REFUSED,
+    TOO_MANY,
+    parse_arguments,
+    valid_call_name,
+)
 
 log = logging.getLogger(__name__)
 Message = ai.messages.Message
 CallPart = ai.messages.ToolCallPart
 ResultPart = ai.messages.ToolResultPart
 
-ID = "[a-zA-Z0-9_-]{1,40}"  # OpenAI accepts 40 characters
-NAME = "[a-zA-Z0-9_-]{1,64}"
 OWN = "app"  # the key of this module in `provider_metadata`
-REFUSED = (
-    "The arguments of this call are not one JSON object, so the tool did not run."
-    " Send the call again. Received: "
-)
-TOO_MANY = "Too many calls in one step: at most {} run."
-CUT = "… [cut: the result was {} characters long]"
-QUOTED = 200  # characters of the arguments or of the name that are kept
 
 
 def repair(
@@ -57,21 +57,20 @@ def repair(
     message.parts = parts
     if not calls:
         message.provider_metadata = None
-    known = {call.tool_call_id for earlier in history for call in earlier.tool_calls}
+    ids = {call.tool_call_id for earlier in history for call in earlier.tool_calls}
     if len(calls) > most:
         log.warning("model: %d calls in one step, at most %d run", len(calls), most)
     for number, call in enumerate(calls):
-        _repair_id(call, known)
+        _repair_id(call, ids)
         _repair_name(call)
         _repair_arguments(call)
         if number >= most:
             _note(call, "refused", TOO_MANY.format(most))
         elif refusal(call):
             name = call.tool_name
-            known_name = (
-                name if name in tools and not invented_name(call) else "that does not exist"
-            )
-            log.warning("tool %s: arguments are not one JSON object", known_name)
+            is_tool = name in tools and not invented_name(call)
+            known = name if is_tool else "that does not exist"
+            log.warning("tool %s: arguments are not one JSON object", known)
     return calls
 
 
@@ -100,17 +99,6 @@ def input_of(call: CallPart) -> Any:
         return json.loads(call.tool_args)
     except ValueError:  # as an earlier version of this project stored it
         return call.tool_args
-
-
-def well_formed_value(value: Any) -> Any:
-    """Return JSON with well-formed texts; other values stay unchanged."""
-    if isinstance(value, str):
-        return well_formed(value)
-    if isinstance(value, list):
-        return [well_formed_value(item) for item in value]
-    if isinstance(value, dict):
-        return {well_formed_value(key): well_formed_value(item) for key, item in value.items()}
-    return value
 
 
 def bounded(part: ResultPart, most: int) -> ResultPart:
@@ -183,9 +171,9 @@ def _mended(message: Message) -> Message:
     for part in message.parts:
         if isinstance(part, CallPart | ResultPart):
             id, name = part.tool_call_id, part.tool_name
-            if not re.fullmatch(ID, id):
+            if not re.fullmatch(CALL_ID, id):
                 id = hashlib.sha256(id.encode(errors="replace")).hexdigest()[:9]
-            part = part.model_copy(update={"tool_call_id": id, "tool_name": _valid_name(name)})
+            part = part.model_copy(update={"tool_call_id": id, "tool_name": valid_call_name(name)})
         parts.append(part)
     return message.model_copy(update={"parts": parts})
 
@@ -268,7 +256,7 @@ def _dumped(message: Message) -> Any:
 
 def _repair_id(call: CallPart, known: set[str]) -> None:
     id = call.tool_call_id
-    while id in known or not re.fullmatch(ID, id):
+    while id in known or not re.fullmatch(CALL_ID, id):
         id = uuid4().hex[:9]  # Mistral accepts no other form
     known.add(id)
     call.tool_call_id = id
@@ -277,34 +265,18 @@ def _repair_id(call: CallPart, known: set[str]) -> None:
 
 def _repair_name(call: CallPart) -> None:
     if not re.fullmatch(NAME, call.tool_name):
-        _note(call, "name", well_formed(call.tool_name)[:QUOTED] or "(no name)")
-        call.tool_name = _valid_name(call.tool_name)
-
-
-def _valid_name(name: str) -> str:
-    return re.sub("[^a-zA-Z0-9_-]", "_", name)[:64] or "_"
+        _note(call, "name", well_formed(call.tool_name)[:MAX_QUOTED_CHARS] or "(no name)")
+        call.tool_name = valid_call_name(call.tool_name)
 
 
 def _repair_arguments(call: CallPart) -> None:
     raw = call.tool_args
-    try:
-        value = json.loads("{}" if is_blank(raw) else raw, parse_constant=_no, parse_float=_finite)
-        value = value if isinstance(value, dict) else _no("object")
-    except (ValueError, RecursionError):
-        _note(call, "received", well_formed(raw)[:QUOTED])
-        value = {}
-    fine = well_formed_value(value)
-    if fine != value or is_blank(raw) or "received" in _own(call):
-        call.tool_args = json.dumps(fine, ensure_ascii=False)
-
-
-def _no(constant: str) -> Any:
-    raise ValueError(constant)  # NaN and Infinity are no JSON
-
-
-def _finite(number: str) -> float:
-    value = float(number)
-    return _no(number) if value in {float("inf"), float("-inf")} else value
+    value = parse_arguments(raw)
+    if value is None:
+        _note(call, "received", well_formed(raw)[:MAX_QUOTED_CHARS])
+        call.tool_args = "{}"
+    elif is_blank(raw) or value != json.loads(raw):  # a text was not well formed
+        call.tool_args = json.dumps(value, ensure_ascii=False)
 
 
 def _own(part: Message | CallPart) -> dict[str, Any]:

@@ -80,9 +80,10 @@ class Session:
 
     async def _limit(self, turn: Turn) -> None:
         """Cut a history of too many messages or characters to half, in front of this turn."""
-        messages, settings = self.data["messages"], self._sessions.settings
+        messages = self.data["messages"]
+        settings = self._sessions.settings
         before = _chars_before(messages)
-        # To half of it, so that most requests begin as the one before: caches hold.
+        # Half the limit leaves room for later turns, whose requests begin alike: caches hold.
         least = least_chars = 0
         if len(messages) > settings.history_messages:
             least = len(messages) - settings.history_messages // 2
@@ -101,9 +102,9 @@ class Session:
         self.turns = _drop(self.data, self.turns, end)
 
     async def reduce(self, turn: Turn, all: bool = False) -> None:
-        """Remove the older half of the history of a turn that runs, by size, or all of it.
+        """Remove the older half (by size) or all of the history in front of a running turn.
 
-        The commit of the turn removes it from the session.
+        The session in the store changes with the commit of the turn.
         """
         messages, at = self.data["messages"], self.start["at"]
         self.data["messages"] = messages[:at]
@@ -115,7 +116,7 @@ class Session:
             await self.shorten(turn, at)
         else:
             half = (before[self.turns[0]["at"]] + before[at]) / 2
-            await self.shorten(turn, next((at for at in later if before[at] >= half), later[-1]))
+            await self.shorten(turn, next((it for it in later if before[it] >= half), later[-1]))
         self.start["at"] = len(self.data["messages"])
         self.data["messages"] = self.data["messages"] + messages[at:]
 

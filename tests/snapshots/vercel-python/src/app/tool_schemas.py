@@ -1,20 +1,31 @@
-"""What model providers accept as a tool: its name, its description and its JSON Schema.
+"""What model providers accept as a tool (name, description, JSON Schema) and as a call of it.
 
 The rules come from the references and the error messages of OpenAI, Anthropic and Amazon Bedrock.
 A provider that refuses one tool refuses the whole request, and so every turn.
 """
 
+import json
+import math
 import re
 from collections.abc import Iterator
 from typing import Any
 from urllib.parse import unquote
 
+from .contract import is_blank, well_formed_value
 from .findings import Finding, diagnostic
 
+CALL_ID = "[a-zA-Z0-9_-]{1,40}"  # OpenAI accepts at most 40 characters
 NAME = "[a-zA-Z0-9_-]{1,64}"
 PROPERTY_KEY = "[a-zA-Z0-9_.-]{1,64}"
 MAX_DESCRIPTION_CHARS = 1024
 NOT_AT_THE_TOP = ("allOf", "anyOf", "oneOf", "enum", "not")
+# The results of calls that do not run.
+REFUSED = (
+    "The arguments of this call are not one JSON object, so the tool did not run."
+    " Send the call again. Received: "
+)
+TOO_MANY = "Too many calls in one step: at most {} run."
+MAX_QUOTED_CHARS = 200  # of a name or of arguments that a provider would refuse
 # The keywords whose values have schemas, by the form of the value.
 SCHEMAS = (
     *("additionalItems", "additionalProperties", "contains", "else", "if", "items", "not"),
@@ -98,6 +109,29 @@ def target_of(schema: Any, ref: str) -> Any:
         else:
             return None
     return target
+
+
+def valid_call_name(name: str) -> str:
+    """Return the name of a call in a form that providers accept, also if no tool has it."""
+    return re.sub("[^a-zA-Z0-9_-]", "_", name)[:64] or "_"
+
+
+def parse_arguments(text: str) -> dict[str, Any] | None:
+    """Return the arguments of a call, or None unless they are one JSON object, or blank."""
+    if is_blank(text):
+        return {}
+    try:
+        value = json.loads(text, parse_constant=_finite, parse_float=_finite)
+        return well_formed_value(value) if isinstance(value, dict) else None
+    except (ValueError, RecursionError):
+        return None
+
+
+def _finite(text: str) -> float:
+    """Return a number; raise ValueError if JSON has none like it."""
+    if not math.isfinite(number := float(text)):
+        raise ValueError(text)
+    return number
 
 
 def refused_tool(error: BaseException, names: list[str]) -> str:

@@ -40,7 +40,7 @@ class McpServers(Capability):
         super().__init__(settings, before)
         self._tools: list[Any] = []
         self._names = dict[tuple[str, str], str]()  # by server and tool; a name never changes
-        self._counts = dict[str, str]()  # by server: how many tools it lists and are offered
+        self._counts = dict[str, str]()  # by server: its number of tools, listed and offered
         self._is_open = False
         self._warned = set[str]()
 
@@ -108,8 +108,9 @@ class McpServers(Capability):
         lines = list[str]()
         for server in self.servers:
             name = server.declared.name
-            _, _, state = self._counts.get(name, "").partition(": ")
-            state = f"down: {server.problem}" if server.problem else state
+            state = self._counts.get(name, "not connected")
+            if server.problem:
+                state = f"down: {server.problem}"
             lines.append(f"MCP server {name}: {server.declared.contact}, {state}")
         return lines
 
@@ -133,14 +134,12 @@ class McpServers(Capability):
             call = partial(_call, server, tool.name, repaired)
             self._tools.append(to_tool(name, repaired.description, repaired.schema, call))
         for server in self.servers:
-            line = self._count(server, sum(it is server for it, _, _ in offered))
-            if server.tools and line != self._counts.get(server.declared.name):
-                log.info(line)
-            self._counts[server.declared.name] = line
-
-    def _count(self, server: Server, offered: int) -> str:
-        listed = len(server.tools)
-        return f"MCP server {server.declared.name}: lists {listed} tools, {offered} are offered"
+            name = server.declared.name
+            count = sum(it is server for it, _, _ in offered)
+            state = f"lists {len(server.tools)} tools, {count} are offered"
+            if server.tools and state != self._counts.get(name):
+                log.info("MCP server %s: %s", name, state)
+            self._counts[name] = state
 
     def _select(self) -> list[tuple[Server, Tool, Repaired]]:
         """Return the tools to offer, at most MAX_TOOLS with those of the agent."""

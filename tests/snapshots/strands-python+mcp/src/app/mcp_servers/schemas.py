@@ -68,11 +68,11 @@ class Repaired:
             text = _size_checked({} if schema is None or schema is True else schema)
             self._root = json.loads(well_formed(text))
             self.schema = self._repaired()
+            note = " ".join(self._notes)[:MAX_NOTE_CHARS]
+            self.description = _shortened(well_formed(description), note)
+            _size_checked([self.description, self.schema])
         except RecursionError:
             raise NotRepairableError("its schema is nested too deeply") from None
-        note = " ".join(self._notes)[:MAX_NOTE_CHARS]
-        self.description = _shortened(well_formed(description), note)
-        _size_checked([self.description, self.schema])
         self._names = {new: old for old, new in self._keys.items()}
 
     def restore(self, arguments: dict[str, Any]) -> dict[str, Any]:
