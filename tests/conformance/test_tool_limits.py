@@ -1,5 +1,6 @@
 """The limits of tool calls: in one step, at once, and of a result."""
 
+import math
 import subprocess
 import sys
 import time
@@ -132,16 +133,24 @@ def pinged(server: Server) -> Iterator[list[float]]:
 
 
 def test_a_thousand_calls_do_not_keep_others_waiting(
-    target: Target, chat: Chat, server: Server
+    target: Target, server: Server, provider: Provider
 ) -> None:
     calls = [Call("read_order", {"order_id": f"o-{number}"}) for number in range(1000)]
-    assert chat.say("Hello.").turn == 1
-    with pinged(server) as idle:
-        time.sleep(3)  # what this machine has to do besides
-    with pinged(server) as busy:
-        reply = chat.say("Read.", calls, ["Done."], headers=JSON)
-    assert reply.json["reply"] == "Done."
-    assert results(chat, "Read.").count(TOO_MANY.format(64)) == 936
+    assert Chat(server, provider).say("Hello.").turn == 1
     # OpenAI's client for Python takes 0.2 s for a request with a thousand calls.
     limit = 0.1 if target.is_node else 0.4
-    assert busy[0] < limit * max(1.0, idle[0] / 0.005)
+    # Another test that runs now can keep the server waiting once; the shortest of three waits is
+    # what the server itself takes.
+    shortest = math.inf
+    for _ in range(3):
+        chat = Chat(server, provider)
+        with pinged(server) as busy:
+            reply = chat.say("Read.", calls, ["Done."], headers=JSON)
+        assert reply.json["reply"] == "Done."
+        assert results(chat, "Read.").count(TOO_MANY.format(64)) == 936
+        shortest = min(shortest, busy[0])
+        if shortest < limit:
+            return
+    with pinged(server) as idle:
+        time.sleep(3)  # what this machine has to do besides
+    assert shortest < limit * max(1.0, idle[0] / 0.005)
