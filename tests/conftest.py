@@ -64,10 +64,17 @@ SAMPLES = [{"strands-python", "vercel-typescript"}, {"vercel-python", "strands-t
 
 # Tests of what an answer adds, and others that take long: the usual run has each in one language.
 HALVED = (
-    *("auth/", "bedrock/", "deploy/", "evals/", "mcp/", "memory/", "stores/"),
-    *(f"conformance/test_{name}" for name in ("compaction", "fallback", "guardrails", "waiting")),
-    *("conformance/test_connections", "conformance/test_prompt_cache", "test_versions"),
-    *("ui/test_chat_route", "ui/test_page", "ui/test_taken_back", "updates/test_matrix"),
+    *("auth/", "bedrock/", "conformance/", "deploy/", "evals/", "mcp/", "memory/", "stores/"),
+    *("test_first_hour", "test_own_capabilities", "test_terminal", "test_tracing", "test_versions"),
+    *("ui/", "updates/test_matrix"),
+)
+# The contract of turns and sessions, which the usual run tries in both languages.
+WHOLE = tuple(
+    f"conformance/test_{name}"
+    for name in (
+        *("end_session", "errors", "failures", "fork", "history", "idempotency", "one_contract"),
+        *("refused_calls", "replace_turn", "sessions", "tool_bounds", "turns"),
+    )
 )
 # A row of conformance whose sessions live in a store; all others have the same tests.
 STORED = re.compile(r"-(python|typescript)-(valkey|s3|custom)")
@@ -141,7 +148,9 @@ def halve(items: list[pytest.Item]) -> None:
     for item, target in usual_rows(items):
         test, _, row = item.nodeid.partition("[")
         is_stored = STORED.search(row) is not None
-        if is_stored or test.removeprefix("tests/").startswith(HALVED):
+        name = test.removeprefix("tests/")
+        is_halved = name.startswith(HALVED) and not name.startswith(WHOLE)
+        if is_stored or is_halved:
             tests[f"{test} {is_stored}"][target.partition("-")[2]].append(item)
     for test, rows in tests.items():
         if len(rows) == 2:

@@ -116,15 +116,10 @@ def test_the_examples_are_of_each_backend() -> None:
     assert {*RENDERS.values()} == {*STORES, "agentcore", "knowledge-base"}
 
 
+@pytest.mark.full
 @pytest.mark.slow
 @pytest.mark.parametrize("language", LANGUAGES)
-@pytest.mark.parametrize(
-    "render",
-    [
-        pytest.param(it, marks=[] if it == "agentcore" else pytest.mark.full)
-        for it in ("agentcore", *STORES)
-    ],
-)
+@pytest.mark.parametrize("render", ["agentcore", *STORES])
 def test_no_pattern_needs_more_than_linear_time(language: str, render: str) -> None:
     """A quadratic one needs ten seconds and more of CPU time for 100 kB."""
     folders = ["collections", "memory"] if render == "agentcore" else ["collections"]

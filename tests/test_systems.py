@@ -178,6 +178,7 @@ def test_a_checkout_with_crlf_works_as_one_with_lf(variant: str, tmp_path: Path)
         run(project, python, "-m", "pytest", "-q")
 
 
+@pytest.mark.full
 @SLOW
 def test_a_copy_has_lf_where_git_converts_and_an_update_has_no_conflict(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -156,6 +156,7 @@ def test_the_next_commands_work_when_pasted(folder: str, template: Path, tmp_pat
     assert result.stdout.count("My name is Ada.") >= 2, "it remembers the first turn"
 
 
+@pytest.mark.full
 @pytest.mark.slow
 @pytest.mark.parametrize("variant", TARGETS)
 def test_the_oldest_copier_that_is_allowed_renders_the_same(

@@ -68,6 +68,7 @@ def lines_of(chat: Chat, *words: str) -> list[str]:
     return [line for line in lines if any(word in line for word in words)]
 
 
+@pytest.mark.full
 @pytest.mark.slow
 @pytest.mark.about("the server")
 def test_after_three_hundred_turns_the_facts_of_the_first_are_there(

@@ -318,6 +318,7 @@ def test_bad_options_are_said(evals: Evals) -> None:
         assert what in output, output
 
 
+@pytest.mark.full
 def test_the_store_is_left_alone_and_a_stored_session_becomes_a_case(
     target: Target, provider: Provider, tmp_path: Path
 ) -> None:

@@ -43,6 +43,7 @@ def test_it_passes_its_tests(name: str, history: History) -> None:
     pass_once(history, target_of(name), updated(history, name))
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("name", NAMES)
 def test_it_is_clean_for_its_linters_and_types(name: str, history: History, tmp_path: Path) -> None:
     project = lived_in(history, name, tmp_path)

@@ -130,6 +130,7 @@ RELEASED = [
 ]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(("variant", "is_tested"), both(RELEASED, USUAL_RELEASES))
 def test_the_next_releases_come_without_a_conflict(
     variant: str, is_tested: bool, later: History, tmp_path: Path

@@ -143,9 +143,8 @@ def test_a_session_of_the_older_render_is_continued(
         server.stop()
 
 
-@pytest.mark.parametrize(
-    "name", ["strands-python", pytest.param("vercel-typescript", marks=pytest.mark.full)]
-)
+@pytest.mark.full
+@pytest.mark.parametrize("name", ["strands-python", "vercel-typescript"])
 def test_an_adapter_that_an_update_took_away_comes_back_by_the_command_that_is_shown(
     name: str, history: History, backing: Backing, provider: Provider, tmp_path: Path
 ) -> None:
