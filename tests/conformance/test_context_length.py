@@ -291,18 +291,18 @@ def test_a_short_prompt_is_not_the_reason(fleet: Fleet, provider: Provider) -> N
     assert warnings_of(chat) == [warnings_of(chat)[-1]]
 
 
-def test_a_refusal_that_the_gateway_wraps(target: Target, chat: Chat) -> None:
+@pytest.mark.parametrize("status", [400, 500, 200])
+def test_a_refusal_that_the_gateway_wraps(target: Target, chat: Chat, status: int) -> None:
     if "gateway" not in target.name:
         pytest.skip("the form of its errors")
-    for status in (400, 500, 200):
-        text = "Provider returned error: prompt is too long: 208310 tokens > 200000 maximum"
-        chat.provider.too_long = [Refuse(status, "internal_server_error", text=text)]
-        chat.provider.window = None
-        chat.say(f"{status}. {'~' * 100}")
-        chat.provider.window = 200
-        prompt = f"{status}, too. {'~' * 100}"
-        assert chat.say(prompt).status == 200
-        assert len(chat.calls(prompt)) == 2, "a refusal for its length was sent again"
+    text = "Provider returned error: prompt is too long: 208310 tokens > 200000 maximum"
+    chat.provider.too_long = [Refuse(status, "internal_server_error", text=text)]
+    chat.provider.window = None
+    chat.say(f"One. {'~' * 100}")
+    chat.provider.window = 200
+    prompt = f"Two. {'~' * 100}"
+    assert chat.say(prompt).turn == 2
+    assert len(chat.calls(prompt)) == 2, "a refusal for its length was sent again"
 
 
 def test_a_turn_that_goes_on_after_an_approval(

@@ -14,7 +14,7 @@ from strands.models.openai import OpenAIModel
 from strands.types.content import Messages
 from strands.types.streaming import StreamEvent
 
-from .chat_stream import event_hooks
+from .chat_stream import event_hooks, untouched
 from .contract import AgentError
 from .settings import CoreSettings
 
@@ -75,7 +75,7 @@ class ChatModel(OpenAIModel):
         async with AsyncExitStack() as stack:
 
             async def create(**request: Any) -> Any:
-                response = await self._openai.chat.completions.create(**request)
+                response = await self._openai.chat.completions.create(**untouched(request))
                 return self._limit(await stack.enter_async_context(response))
 
             # Without `beta`, which takes a third of a second to load, and no turn needs.
