@@ -75,7 +75,8 @@ class ChatModel(OpenAIModel):
         async with AsyncExitStack() as stack:
 
             async def create(**request: Any) -> Any:
-                response = await self._openai.chat.completions.create(**untouched(request))
+                completions: Any = self._openai.chat.completions
+                response = await completions.create(**untouched(request))
                 return self._limit(await stack.enter_async_context(response))
 
             # Without `beta`, which takes a third of a second to load, and no turn needs.
