@@ -10,6 +10,7 @@ import os
 import re
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -56,15 +57,16 @@ for await (const line of createInterface({ input: process.stdin })) {
 Pieces = list[bytes]
 
 
-def rewrite(language: str, rendered: Rendered, streams: list[Pieces]) -> list[str]:
+def rewrite(
+    language: str, rendered: Rendered, streams: list[Pieces], limit: int = MAX_REPLY_BYTES
+) -> list[str]:
     """What a render's module makes of streams that arrive in pieces."""
     project = rendered(f"strands-{language}+openai-compatible")
-    limit = str(MAX_REPLY_BYTES)
     if language == "python":
-        command = [sys.executable, "-c", PYTHON, limit]
+        command = [sys.executable, "-c", PYTHON, str(limit)]
     else:
         module = (project / "src" / "chat_stream.ts").as_uri()
-        command = [str(NODE), "--input-type=module", "-e", TYPESCRIPT, module, limit]
+        command = [str(NODE), "--input-type=module", "-e", TYPESCRIPT, module, str(limit)]
     lines = [json.dumps([piece.hex() for piece in pieces]) for pieces in streams]
     environment = {**os.environ, "PYTHONPATH": str(project / "src"), "PYTHONUTF8": "1"}
     done = subprocess.run(
@@ -139,6 +141,7 @@ def chunk(delta: dict[str, Any]) -> bytes:
 def test_memory_is_limited(language: str, rendered: Rendered) -> None:
     most = 6 * MAX_REPLY_BYTES + 65_536
     part = {"function": {"name": "f", "arguments": "x" * 100}}
+    text = "x" * 100
     outputs = rewrite(
         language,
         rendered,
@@ -147,10 +150,32 @@ def test_memory_is_limited(language: str, rendered: Rendered) -> None:
             [b"data: " + b"x" * 1_000 + b"\n"] * (1 + most // 1_000),
             [b'{"x": "' + b"x" * 1_000] + [b"x" * 1_000] * (most // 1_000),
             [chunk({"tool_calls": [part]})] * 11,
+            [chunk({"reasoning_content": text})] * 11,
+            [chunk({"reasoning": text})] * 11,
+            [chunk({"reasoning_details": [{"type": "reasoning.text", "text": text}]})] * 11,
+            [chunk({"tool_calls": [part]}), chunk({"reasoning": text})] * 6,
             [b": " + b"x" * 1_000 + b"\n"] * (10 + most // 1_000) + [b"data: [DONE]"],
         ],
     )
     refused = "reply_incomplete: MAX_REPLY_BYTES"
     *large, comments = outputs
-    assert [output[-len(refused) :] for output in large] == [refused] * 4
+    assert [output[-len(refused) :] for output in large] == [refused] * 8
     assert seen(comments) == [{"finish": "stop"}, "[DONE]"]
+
+
+@pytest.mark.parametrize("language", ["python", "typescript"])
+def test_a_name_in_each_part_costs_no_more_in_a_longer_call(
+    language: str, rendered: Rendered
+) -> None:
+    text = json.dumps({"x": "y" * 2_000_000})[:-1]
+
+    def seconds(count: int) -> float:
+        begin = {"index": 0, "id": "a", "function": {"name": "f", "arguments": text}}
+        more = {"index": 0, "function": {"name": "f", "arguments": ', "z": {}'}}
+        pieces = [chunk({"tool_calls": [begin]}), chunk({"tool_calls": [more]}) * count]
+        began = time.monotonic()
+        rewrite(language, rendered, [pieces], limit=3_000_000)
+        return time.monotonic() - began
+
+    usual = min(seconds(1) for _ in range(2))
+    assert min(seconds(1_000) for _ in range(2)) < 3 * usual + 1

@@ -44,11 +44,10 @@ def warnings_of(chat: Chat) -> list[str]:
     return [line.partition(" WARNING ")[2] for line in lines]
 
 
-def assert_shortened(chat: Chat, messages: str = r"\d+") -> None:
+def assert_shortened(chat: Chat, what: str = r"the history was shortened to \d+ messages") -> None:
     """The only warning of this chat's server is about one turn."""
-    what = f"model: the request was too long; the history was shortened to {messages} messages"
     (line,) = warnings_of(chat)
-    assert re.fullmatch(what, line)
+    assert re.fullmatch(f"model: the request was too long; {what}", line)
 
 
 def assert_too_long(reply: Reply, chat: Chat) -> None:
@@ -246,7 +245,7 @@ def test_a_result_that_is_too_long_is_cut(own_agents: Fleet, provider: Provider)
     chat.say("One.")
     reply = chat.say("Report.", [Call("report", {"size": 100_000})], ["Read."])
     assert (reply.turn, reply.chunks) == (2, ["Read."])
-    assert_shortened(chat, "0")
+    assert_shortened(chat, "the history was shortened to 0 messages; 1 tool results were cut")
     result = chat.history(chat.calls("Report.")[-1])[-1][1]
     mark = "… [cut: the result was 100000 characters long]"
     assert re.fullmatch(rf"~+{re.escape(mark)}", result)
@@ -268,6 +267,42 @@ def test_many_results_are_cut_the_largest_first(own_agents: Fleet, provider: Pro
         entry[1] for entry in chat.history(chat.calls("Report.")[-1]) if entry[0] == "result"
     ]
     assert [result.count("~") for result in results] == [400, 10_000, 10_000]
+    assert_shortened(chat, "2 tool results were cut")
+
+
+def test_results_that_stay_too_long_are_the_reason(own_agents: Fleet, provider: Provider) -> None:
+    provider.window = 500
+    chat = Chat(own_agents.fresh(), provider)
+    calls = [Call("report", {"size": 100_000}) for _ in range(3)]
+    reply = chat.say("Report.", calls, ["Read."], headers=JSON)
+    assert_failed(reply, 413, "prompt_too_long", chat.session)
+    said = "The results of the tools are too long for the model. Ask for less at a time."
+    assert reply.json["error"]["message"] == said
+    assert warnings_of(chat)[0].endswith("too long; 3 tool results were cut")
+
+
+def test_a_short_prompt_is_not_the_reason(fleet: Fleet, provider: Provider) -> None:
+    provider.window = 1
+    chat = Chat(fleet.fresh(), provider)
+    reply = chat.say("Hi.", headers=JSON)
+    assert_failed(reply, 413, "prompt_too_long", chat.session)
+    said = "The system prompt and the tools of the agent are too long for the model."
+    assert reply.json["error"]["message"] == said
+    assert warnings_of(chat) == [warnings_of(chat)[-1]]
+
+
+@pytest.mark.parametrize("status", [400, 500, 200])
+def test_a_refusal_that_the_gateway_wraps(target: Target, chat: Chat, status: int) -> None:
+    if "gateway" not in target.name:
+        pytest.skip("the form of its errors")
+    text = "Provider returned error: prompt is too long: 208310 tokens > 200000 maximum"
+    chat.provider.too_long = [Refuse(status, "internal_server_error", text=text)]
+    chat.provider.window = None
+    chat.say(f"One. {'~' * 100}")
+    chat.provider.window = 200
+    prompt = f"Two. {'~' * 100}"
+    assert chat.say(prompt).turn == 2
+    assert len(chat.calls(prompt)) == 2, "a refusal for its length was sent again"
 
 
 def test_a_turn_that_goes_on_after_an_approval(

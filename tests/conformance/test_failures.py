@@ -4,7 +4,7 @@ import pytest
 
 from tests.conformance.chat import Chat, assert_done, assert_failed, echoed
 from tests.conformance.client import JSON
-from tests.conformance.steps import CUT, DROP, ERROR, FADE, GARBLE, Call, End, Refuse, Step
+from tests.conformance.steps import CUT, DROP, ERROR, FADE, GARBLE, Call, End, Fail, Refuse, Step
 from tests.conformance.wires import BLANKS
 
 pytestmark = pytest.mark.about("turns")
@@ -107,6 +107,18 @@ def test_only_a_provider_that_is_busy_makes_a_caller_try_again_later(chat: Chat)
         shown = chat.say(f"{status}, too.", ["Let me see. ", COUNT], [Refuse(status)])
         assert shown.events[-1] == ("error", reply.json), "in mid-stream, too"
     assert told == {status: (status in BUSY, status in BUSY) for status in told}
+
+
+@pytest.mark.parametrize(
+    ("kind", "is_busy"),
+    [("overloaded", True), ("limit", True), ("server", False), ("request", False)],
+)
+def test_an_error_in_a_stream_is_busy_as_its_status_would_be(
+    chat: Chat, kind: str, is_busy: bool
+) -> None:
+    reply = chat.say("One.", [Fail(kind)], headers=JSON)
+    assert_failed(reply, 502, "model_failed", chat.session)
+    assert ("Retry-After" in reply.headers) == is_busy
 
 
 def test_a_retry_of_the_vendors_client_leaves_no_trace_either(chat: Chat) -> None:

@@ -10,7 +10,7 @@ from tests.conformance.client import JSON, Reply
 from tests.conformance.conftest import NewChat
 from tests.conformance.provider import Provider
 from tests.conformance.server import Fleet, Server
-from tests.conformance.steps import HANG, Call, Step
+from tests.conformance.steps import HANG, Call, Step, Think
 
 pytestmark = pytest.mark.about("turns")
 
@@ -34,6 +34,7 @@ def server(fleet: Fleet) -> Server:
         [[COUNT, COUNT], ["Two words."]],
         [[COUNT], [TEXT]],
         [["\u00e9" * 2600]],
+        [[Think(TEXT), Think(TEXT), "Done."]],
         [[Call("word_count", raw=2 * TEXT), HANG]],  # it ends at once
     ],
 )
@@ -44,7 +45,8 @@ def test_a_reply_has_a_greatest_size(chat: Chat, steps: list[Step]) -> None:
 
 
 def test_a_reply_of_less_is_whole(chat: Chat) -> None:
-    assert chat.say("One.", [TEXT, Call("word_count", {"text": "a"})], ["x" * 1900]).turn == 1
+    assert chat.say("Think.", [Think(TEXT), "x" * 1900]).turn == 1
+    assert chat.say("One.", [TEXT, Call("word_count", {"text": "a"})], ["x" * 1900]).turn == 2
 
 
 def test_sessions_in_memory_are_bounded_in_bytes(fleet: Fleet, new_chat: NewChat) -> None:

@@ -123,10 +123,7 @@ def test_both_languages_repair_each_schema_in_the_same_way() -> None:
 def test_every_tool_that_can_be_repaired_reaches_the_provider(
     target: Target, api: str, tmp_path: Path
 ) -> None:
-    # The SDK for Python drops a message that has a lone surrogate.
-    vectors = [
-        it for it in json.loads(VECTORS.read_text())["vectors"] if it["name"] != "lone surrogates"
-    ]
+    vectors = json.loads(VECTORS.read_text())["vectors"]
     tools = [
         {"name": NAMED.format(at), "description": it["description"], "inputSchema": it["schema"]}
         for at, it in enumerate(vectors)
@@ -178,6 +175,43 @@ def test_every_tool_that_can_be_repaired_reaches_the_provider(
         assert used(chat, f"m{len(fields) - 2}") == f'["m{len(fields) - 2}",{{}}]'
         assert used(chat, "docs_get", a=1) == '["docs/get",{"a":1}]'
         assert "Traceback" not in server.log
+
+
+CHANGING = """
+import logging
+from types import SimpleNamespace
+from app.mcp_servers.capability import McpServers, MAX_NAMES
+from app.mcp_servers.connection import Tool
+from app.mcp_servers.settings import McpSettings
+
+logging.basicConfig(format="%(message)s")
+servers = McpServers(McpSettings(), [])
+server = SimpleNamespace(declared=SimpleNamespace(name="some"), tools=[])
+servers.servers = [server]
+servers._is_open = True
+for number in range(40):
+    server.tools = [Tool(f"tool_{number}_{at}", {}) for at in range(100)]
+    servers._name_tools()
+assert len(servers.tools()) == 100
+print(len(servers._names) <= MAX_NAMES + 100)
+schema = {"properties": {"a": {"$ref": "#/list/" + "9" * 5000}}, "list": [1]}
+server.tools = [Tool("broken", {"inputSchema": schema}), Tool("sound", {})]
+servers._name_tools()
+print(len(servers.tools()))
+"""
+
+
+def test_lists_that_change_and_a_schema_that_fails() -> None:
+    project = installed("strands-python+mcp")
+    result = subprocess.run(
+        [str(project / ".venv" / "bin" / "python"), "-c", CHANGING],
+        env=clean_environment(),
+        cwd=project,
+        capture_output=True,
+        text=True,
+    )
+    assert result.stdout.split() == ["True", "1"], result.stderr
+    assert "MCP server some: tool broken is left out: its schema is not valid" in result.stderr
 
 
 @pytest.mark.parametrize(("target", "api"), IN_EACH_LANGUAGE)

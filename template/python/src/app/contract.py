@@ -63,8 +63,26 @@ ERRORS = {
     "turn_timeout": (504, "The turn timed out; it was not kept."),
 }
 
-# A provider that has reached a limit or has too much to do, as `describe` shows it.
-IS_BUSY = "HTTP (429|503|529)|[Tt]hrottl"
+# A provider that has reached a limit or has too much to do: its statuses, and its names for that.
+BUSY_STATUSES = {"429", "503", "529"}
+BUSY_KINDS = {
+    "engine_overloaded",
+    "insufficient_quota",
+    "overloaded",
+    "overloaded_error",
+    "rate_limit",
+    "rate_limit_error",
+    "rate_limit_exceeded",
+    "resource_exhausted",
+    "server_is_overloaded",
+    "service_unavailable",
+    "service_unavailable_error",
+    "slow_down",
+    "too_many_requests",
+    "unavailable",
+}
+BUSY = rf"[Tt]hrottl|[Ss]erviceUnavailable|\b({'|'.join(sorted(BUSY_KINDS))})\b"
+MADE_UP = {"500", "502"}  # by clients, for an error in a stream
 
 
 class AgentError(Exception):
@@ -77,11 +95,22 @@ class AgentError(Exception):
         self.type, self.detail = type, detail
         self.status, general = ERRORS[type]
         self.retry_after = 1 if type in {"rate_limited", "server_busy"} else None
-        if type == "model_failed" and re.search(IS_BUSY, detail):
+        if type == "model_failed" and is_busy(detail):
             self.retry_after = 10
             general = "The model is overloaded or at a limit; this turn was not kept: retry later."
         self.body = {"error": {"type": type, "message": message or general}}
         super().__init__(message or general)
+
+
+def is_busy(description: str) -> bool:
+    """Whether an error of a provider, as `describe` shows it, says to try again later.
+
+    Its status decides; in a stream it has none.
+    """
+    status = re.search(r"HTTP ([45]\d\d)", description)
+    if status and status[1] not in MADE_UP:
+        return status[1] in BUSY_STATUSES or "hrottl" in description
+    return re.search(BUSY, description) is not None
 
 
 @dataclass

@@ -4,37 +4,24 @@ import logging
 import os
 import re
 import time
+from collections.abc import Iterator
 from traceback import format_tb
 from typing import Any
 
-from .contract import CONTROL, ERRORS, AgentError, Turn
+from .contract import BUSY_KINDS, CONTROL, ERRORS, AgentError, Turn
 
 # What providers call an error that may be temporary, in a body or in a stream. Other names are not
 # logged: they may quote a prompt.
-TEMPORARY_KINDS = {
+TEMPORARY_KINDS = BUSY_KINDS | {
     "api_error",
     "deadline_exceeded",
-    "engine_overloaded",
-    "insufficient_quota",
     "internal",
     "internal_error",
     "internal_server_error",
     "internalservererror",
-    "overloaded",
-    "overloaded_error",
-    "rate_limit",
-    "rate_limit_error",
-    "rate_limit_exceeded",
-    "resource_exhausted",
     "server_error",
-    "server_is_overloaded",
-    "service_unavailable",
-    "service_unavailable_error",
-    "slow_down",
     "timeout",
     "timeout_error",
-    "too_many_requests",
-    "unavailable",
 }
 
 log = logging.getLogger(__name__)
@@ -75,13 +62,17 @@ def describe(error: BaseException) -> str:
     The kind is the class, with the HTTP status, the AWS error code or the operating system's
     message, if any, as in `ConnectError < ConnectionRefusedError (Connection refused)`.
     """
-    kinds, known = list[str](), set[int]()
+    return " < ".join(map(_kind, causes_of(error)))
+
+
+def causes_of(error: BaseException) -> Iterator[BaseException]:
+    """Yield an error and its causes, each once."""
+    known = set[int]()
     cause: BaseException | None = error
     while cause is not None and id(cause) not in known:
-        kinds.append(_kind(cause))
+        yield cause
         known.add(id(cause))
         cause = cause.__cause__ or (None if cause.__suppress_context__ else cause.__context__)
-    return " < ".join(kinds)
 
 
 def as_agent_error(error: Exception) -> AgentError:

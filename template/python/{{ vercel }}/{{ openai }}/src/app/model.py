@@ -11,7 +11,7 @@ import ai
 from ai.providers.openai import OpenAIChatCompletionsProtocol
 
 from .chat_extras import Extras, give_back, images_after_results
-from .chat_stream import event_hooks
+from .chat_stream import event_hooks, untouched
 from .findings import diagnostic
 from .messages import mark, shown_to
 from .offline_model import OfflineModel
@@ -34,7 +34,7 @@ class ChatProtocol(OpenAIChatCompletionsProtocol):
             async def create(**request: Any) -> Any:
                 give_back(messages, request["messages"])
                 request["messages"] = images_after_results(request["messages"])
-                response = await client.chat.completions.create(**request)
+                response = await client.chat.completions.create(**untouched(request))
                 return extras.taken_from(await stack.enter_async_context(response))
 
             closing: Any = SimpleNamespace(
