@@ -33,8 +33,8 @@ def copy(told: Chat) -> Chat:
     return told.elsewhere(session=f"fork-{uuid.uuid4()}")
 
 
-def fork(chat: Chat, copy: Chat, at: object) -> Reply:
-    return chat.post({"fork": copy.session, "at_turn": at})
+def fork(chat: Chat, copy: Chat, at: object, key: str = "") -> Reply:
+    return chat.post({"fork": copy.session, "at_turn": at}, {KEY: key} if key else {})
 
 
 def assert_nothing_happened(told: Chat, copy: Chat) -> None:
@@ -191,6 +191,26 @@ def test_a_key_of_the_session_replays_nothing_in_its_fork(told: Chat, copy: Chat
     assert told.say("Four.", headers={KEY: "key-1"}).turn == 4
 
 
+def test_a_key_of_an_older_turn_replays_nothing_in_a_fork(told: Chat, copy: Chat) -> None:
+    told.say("Four.", headers={KEY: "key-1"})
+    told.say("Five.")
+    fork(told, copy, 5)
+    assert copy.say("Four.", headers={KEY: "key-1"}).turn == 6
+    assert copy.say("Seven.").turn == 7
+    assert copy.say("Four.", headers={KEY: "key-1"}).turn == 6, "by now it is a key of the fork"
+
+
+def test_a_fork_is_repeated_with_its_key(told: Chat, copy: Chat) -> None:
+    first = fork(told, copy, 2, "key-f")
+    assert fork(told, copy, 2, "key-f").json == first.json
+    assert copy.say("And?").turn == 3
+    refused = fork(told, copy, 2, "another")
+    assert_failed(refused, 409, "session_conflict", told.session)
+    told.end()
+    assert fork(told, copy, 2, "key-f").json == first.json
+    assert copy.recalled() == echoed("One.", "Two.", "And?")
+
+
 def test_of_a_long_session_only_the_turns_that_it_holds_can_be_forked(
     small: Server, provider: Provider
 ) -> None:
@@ -252,6 +272,18 @@ def test_of_two_forks_of_one_name_in_two_processes_one_is_made(
     (made,) = [number for number, reply in replies.items() if reply.status == 200]
     assert_failed(replies[3 - made], 409, "session_conflict", told.session)
     assert copy.recalled() == echoed(*SAID[:made])
+
+
+@pytest.mark.stored
+def test_of_equal_forks_in_two_processes_one_is_made(
+    told: Chat, fleet: StoreFleet, server: Server
+) -> None:
+    beside = told.elsewhere(fleet.beside(server))
+    for _ in range(10):
+        body = {"fork": f"fork-{uuid.uuid4()}", "at_turn": 2}
+        exchanges = [chat.send(body) for chat in (told, beside)]
+        statuses = sorted(exchange.reply().status for exchange in exchanges)
+        assert statuses == [200, 409]
 
 
 @pytest.mark.stored

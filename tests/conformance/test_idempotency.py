@@ -52,10 +52,29 @@ def test_another_key_is_another_turn(chat: Chat) -> None:
     assert chat.recalled() == echoed("One.", "One.")
 
 
-def test_the_key_of_an_older_turn_runs_again(chat: Chat) -> None:
+def test_the_key_of_each_turn_that_the_session_holds_replays_its_reply(chat: Chat) -> None:
+    first = chat.say("One.", ["Let me see. ", COUNT], ["Two", "."], headers={KEY: "key-1"})
+    chat.say("Two.", headers={KEY: "key-2"})
+    chat.say("Three.")
+    assert_done(chat.say("One.", headers={KEY: "key-1"}), ["Let me see. Two."], 1, chat.session)
+    again = chat.say("Two.", headers={KEY: "key-2", **JSON})
+    assert again.json == {"session_id": chat.session, "turn": 2, "reply": "You said: Two."}
+    assert first.turn == 1
+    assert (len(chat.calls("One.")), len(chat.calls("Two."))) == (2, 1)
+    assert chat.say("Four.").turn == 4
+
+
+def test_a_replacement_with_the_key_of_an_older_turn_runs(chat: Chat) -> None:
     chat.say("One.", headers={KEY: "key-1"})
     chat.say("Two.")
-    assert chat.say("One.", headers={KEY: "key-1"}).turn == 3
+    assert chat.replace(1, "First.", headers={KEY: "key-1"}).turn == 1
+    assert chat.recalled() == echoed("First.")
+
+
+def test_the_key_of_a_turn_that_was_replaced_runs_again(chat: Chat) -> None:
+    chat.say("One.", headers={KEY: "key-1"})
+    chat.replace(1, "First.")
+    assert chat.say("One.", headers={KEY: "key-1"}).turn == 2
     assert len(chat.calls("One.")) == 2
 
 

@@ -21,6 +21,7 @@ from tests.conformance.waiting import ASKED, answer, ask, delete, ids, order, re
 from tests.conformance.wires import Entry
 from tests.stores.agents import StoreFleet
 from tests.stores.proxy import Proxy
+from tests.stores.servers import wait_for
 
 pytestmark = pytest.mark.about("turns")
 
@@ -725,6 +726,51 @@ def test_a_process_that_is_killed_as_it_takes_up_an_approval(
     else:
         assert_failed(answer(chat, waiting), 409, "not_waiting", chat.session)
         assert chat.recalled() == echoed("One.")
+
+
+@pytest.mark.stored
+def test_a_claim_that_the_store_makes_late_is_taken_up_by_the_retry(
+    approvals: StoreFleet, server: Server, provider: Provider
+) -> None:
+    """The store freezes, the caller gets 503, and the tool still runs once when asked again."""
+    home = approvals.home(server)
+    proxy = home.store.proxy()
+    hasty = approvals.start(home, proxy.address, STORE_TIMEOUT_SECONDS=1)
+    chat = Chat(hasty, provider)
+    chat.say("One.")
+    waiting = ask(chat, ["Deleted."])
+    key = {KEY: "key-2"}
+    proxy.at_save = "hold request"
+    approval = chat.send({"approve": waiting}, {**JSON, **key})
+    proxy.wait_held()
+    proxy.mode = "hang"
+    assert_failed(approval.reply(), 503, "store_unavailable", chat.session)
+    assert runs(chat) == 0
+    proxy.release.set()
+    wait_for("the claim", lambda: b'"claim"' in (home.store.read(chat.session) or b""))
+    proxy.reset()
+    assert answer(chat, waiting, headers=key).json["reply"] == "Deleted."
+    assert runs(chat) == 1
+    assert answer(chat, waiting, headers=key).json["reply"] == "Deleted."
+    assert runs(chat) == 1
+
+
+@pytest.mark.stored
+def test_an_approval_of_a_session_that_ends_elsewhere_is_no_error_of_the_server(
+    approvals: StoreFleet, server: Server, provider: Provider
+) -> None:
+    beside = approvals.beside(server)
+    for _ in range(20):
+        chat = Chat(server, provider)
+        waiting = ask(chat, ["Deleted."])
+        approval = chat.send({"approve": waiting}, JSON)
+        end = chat.elsewhere(beside).end()
+        reply = approval.reply()
+        assert end.status in {200, 409}
+        assert reply.status in {200, 409}, chat.server.log[-800:]
+        if reply.status == 409:
+            assert reply.error in {"not_waiting", "session_conflict"}
+        assert runs(chat) <= 1
 
 
 def kill(doomed: Server, exchange: Exchange, proxy: Proxy) -> None:

@@ -137,6 +137,8 @@ def test_compose_has_two_replicas_a_store_and_health(target: str, store: str) ->
     assert services.keys() == {"proxy", "agent"} | ({"valkey"} if store == "valkey" else set())
     agent, proxy = services["agent"], services["proxy"]
     assert (agent["scale"], agent["read_only"]) == (2, True)
+    grace = int(agent["environment"]["SHUTDOWN_GRACE_SECONDS"])
+    assert int(agent["stop_grace_period"].removesuffix("s")) > grace >= 120
     needs = {name: one.get("depends_on", {}) for name, one in services.items()}
     assert needs["proxy"] == {"agent": {"condition": "service_healthy"}}
     if store == "valkey":

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import subprocess
 from collections.abc import Iterator
@@ -114,6 +115,24 @@ def test_an_image_is_built_from_the_lock_and_runs(project: Path, image: str) -> 
         assert state.stdout.split()[-1] == "0"
     finally:
         run(engine(), "rm", "-f", image)
+
+
+def test_a_changed_source_line_renews_no_layer_of_dependencies(project: Path, image: str) -> None:
+    lock(project)
+    assert build(project, image).returncode == 0
+    first = layers(image)
+    is_python = (project / "pyproject.toml").exists()
+    source = project / ("src/app/routes.py" if is_python else "src/routes.ts")
+    source.write_text(source.read_text() + ("# Changed.\n" if is_python else "// Changed.\n"))
+    assert build(project, image).returncode == 0
+    shared = sum(a == b for a, b in zip(first, layers(image), strict=True))
+    base = re.findall(r"^FROM (\S+:\S+) AS base", (project / "Dockerfile").read_text(), re.M)
+    assert shared > len(layers(base[0])), "the dependencies are a layer of their own"
+
+
+def layers(image: str) -> list[str]:
+    found = run(engine(), "image", "inspect", image, "--format", "{{json .RootFS.Layers}}")
+    return list(json.loads(found.stdout.splitlines()[-1]))
 
 
 def look(container: str, port: str) -> None:

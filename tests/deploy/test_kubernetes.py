@@ -80,7 +80,9 @@ def test_a_pod_may_nothing_that_it_does_not_need_and_ends_in_time(memory: str) -
     assert {
         agent[f"{it}Probe"]["httpGet"]["path"] for it in ("readiness", "liveness", "startup")
     } == {"/ping"}
-    hook, grace = agent["lifecycle"]["preStop"]["sleep"]["seconds"], 8
+    (setting,) = [it["value"] for it in agent["env"] if it["name"] == "SHUTDOWN_GRACE_SECONDS"]
+    hook, grace = agent["lifecycle"]["preStop"]["sleep"]["seconds"], int(setting)
+    assert grace >= 120, "a rollout does not cut a turn of two minutes"
     needed = hook + grace + 2 + (grace + 2 if memory != "none" else 0)
     assert pod["terminationGracePeriodSeconds"] > needed
     assert found["HorizontalPodAutoscaler"]["spec"]["minReplicas"] == 2

@@ -80,6 +80,8 @@ export interface Change {
   readonly actor: string | null
   readonly fork: string
   readonly turns: number
+  /** For idempotency. */
+  readonly key: string | null
 }
 
 /** A request for one turn, and the facts for its line in the log; `key` makes a retry safe. */
@@ -124,6 +126,13 @@ export class Turn {
   /** Return how many of the turns that the session holds stay before this one. */
   follow(session: Pick<Session, 'turns' | 'find'>): number {
     return this.replaces === null ? session.turns.length : session.find(this.replaces)
+  }
+
+  /** Take the reply of an earlier turn in place of a new one. */
+  replay(number: number, reply: string): void {
+    this.number = number
+    this.reply = reply
+    this.outcome = 'replayed'
   }
 
   /** Return what a log may show: neither prompt nor headers. */

@@ -102,8 +102,8 @@ export async function readCall(
     const what = 'An idempotency key is 1 to 128 visible ASCII characters and needs a session.'
     throw new AgentError('invalid_request', what)
   }
-  if (call instanceof Turn) Object.assign(call, { key, headers: request.headers })
-  return Object.assign(call, { actor })
+  if (call instanceof Turn) Object.assign(call, { headers: request.headers })
+  return Object.assign(call, { actor, key })
 }
 
 /** Return the actor that the headers name, or throw AgentError. */
@@ -155,19 +155,21 @@ function readBody(body: unknown, sessionId: string, runtime: Runtime): Turn | Ch
     throw new AgentError('invalid_request', 'The body must be an object.')
   }
   const { prompt, end_session: endSession = false, fork } = body as Record<string, unknown>
-  const [actor, hasPrompt] = [null, 'prompt' in body]
+  const [actor, key, hasPrompt] = [null, null, 'prompt' in body]
   const asked = runtime.read(body, sessionId)
   const isTurn = asked !== undefined || hasPrompt || 'replace_turn' in body
   const isFork = (fork ?? null) !== null
   if ('at_turn' in body && !isFork) {
     throw new AgentError('invalid_request', 'Send at_turn only with fork.')
   }
-  if (endSession === true && !isTurn && !isFork) return { sessionId, actor, fork: '', turns: 0 }
+  if (endSession === true && !isTurn && !isFork) {
+    return { sessionId, actor, key, fork: '', turns: 0 }
+  }
   if (endSession !== false) {
     throw new AgentError('invalid_request', 'Send end_session as true, in a request of its own.')
   }
   if (typeof fork === 'string' && contract.SESSION_ID.test(fork) && !isTurn) {
-    return { sessionId, actor, fork, turns: readNumber(body, 'at_turn') }
+    return { sessionId, actor, key, fork, turns: readNumber(body, 'at_turn') }
   }
   if (isFork) {
     throw new AgentError('invalid_request', 'Send fork as a session id, in a request of its own.')
@@ -176,7 +178,7 @@ function readBody(body: unknown, sessionId: string, runtime: Runtime): Turn | Ch
   const replaces = 'replace_turn' in body ? readNumber(body, 'replace_turn') : null
   const isRepeat = replaces !== null && !hasPrompt
   const text = isRepeat ? '' : contract.checkPrompt(prompt, runtime.settings.maxPromptChars)
-  return new Turn({ sessionId, actor, key: null, prompt: text, replaces })
+  return new Turn({ sessionId, actor, key, prompt: text, replaces })
 }
 
 function readNumber(body: object, name: string): number {

@@ -121,6 +121,7 @@ class Change:
     actor: str | None
     fork: str = ""
     turns: int = 0
+    key: str | None = None  # for idempotency
 
 
 @dataclass(frozen=True)
@@ -187,6 +188,10 @@ class Turn:
     def follow(self, session: Any) -> int:
         """Return how many of the turns that the session holds stay before this one."""
         return len(session.turns) if self.replaces is None else int(session.find(self.replaces))
+
+    def replay(self, number: int, reply: str) -> None:
+        """Take the reply of an earlier turn in place of a new one."""
+        self.number, self.outcome, self.texts = number, "replayed", [reply]
 
     def fail(self, error: BaseException) -> None:
         """Note the error that ends the turn."""

@@ -99,8 +99,9 @@ async def read_call(request: Request, runtime: Runtime) -> Turn | Change:
     if key is not None and (is_new or not re.fullmatch(contract.KEY, key)):
         what = "An idempotency key is 1 to 128 visible ASCII characters and needs a session."
         raise AgentError("invalid_request", what)
+    call.key = key
     if isinstance(call, Turn):
-        call.key, call.headers = key, request.headers
+        call.headers = request.headers
     return call
 
 

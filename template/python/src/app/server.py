@@ -166,7 +166,7 @@ async def _change(runtime: Runtime, call: Change) -> dict[str, Any]:
     id, actor = call.session_id, call.actor
     try:
         if call.fork:
-            await runtime.sessions.fork(id, actor, call.fork, call.turns)
+            await runtime.sessions.fork(call)
             return {"session_id": id, "fork": call.fork, "turn": call.turns}
         async with runtime.sessions.open(id, actor) as session:
             await session.end()
