@@ -44,11 +44,13 @@ def warnings_of(chat: Chat) -> list[str]:
     return [line.partition(" WARNING ")[2] for line in lines]
 
 
-def assert_shortened(chat: Chat, messages: str = r"\d+") -> None:
+def assert_shortened(chat: Chat, messages: str = r"\d+", results: str = "") -> None:
     """The only warning of this chat's server is about one turn."""
-    what = f"model: the request was too long; the history was shortened to {messages} messages"
+    what = "model: the request was too long"
+    what += f"; the history was shortened to {messages} messages" if messages else ""
+    what += f"; {results} tool results were cut" if results else ""
     (line,) = warnings_of(chat)
-    assert re.fullmatch(what, line)
+    assert re.fullmatch(what, line), line
 
 
 def assert_too_long(reply: Reply, chat: Chat) -> None:
@@ -219,6 +221,11 @@ OTHERS: dict[str, tuple[int, str | None, str]] = {
     ),
     "OpenAI": (429, "rate_limit_exceeded", "Rate limit reached for a on tokens per min (TPM)"),
     "Bedrock": (429, "ThrottlingException", "Too many tokens, please wait before trying again."),
+    "Gemini": (
+        400,
+        None,
+        "The input token count exceeds the maximum number of tokens allowed per minute.",
+    ),
     "max_tokens": (400, None, "max_tokens is too large: 100000. It must be at most 16384."),
 }
 
@@ -246,7 +253,7 @@ def test_a_result_that_is_too_long_is_cut(own_agents: Fleet, provider: Provider)
     chat.say("One.")
     reply = chat.say("Report.", [Call("report", {"size": 100_000})], ["Read."])
     assert (reply.turn, reply.chunks) == (2, ["Read."])
-    assert_shortened(chat, "0")
+    assert_shortened(chat, "0", "1")
     result = chat.history(chat.calls("Report.")[-1])[-1][1]
     mark = "… [cut: the result was 100000 characters long]"
     assert re.fullmatch(rf"~+{re.escape(mark)}", result)
@@ -268,6 +275,32 @@ def test_many_results_are_cut_the_largest_first(own_agents: Fleet, provider: Pro
         entry[1] for entry in chat.history(chat.calls("Report.")[-1]) if entry[0] == "result"
     ]
     assert [result.count("~") for result in results] == [400, 10_000, 10_000]
+    assert_shortened(chat, "", "2")
+
+
+def test_after_six_tries_the_error_does_not_blame_the_prompt(
+    own_agents: Fleet, provider: Provider
+) -> None:
+    chat = Chat(own_agents.fresh(), provider)
+    provider.window = 1_000
+    reply = chat.say("Report.", [Call("report", {"size": 100_000})], headers=JSON)
+    assert_failed(reply, 502, "model_failed", chat.session)
+    assert len(chat.calls("Report.")) == 8, "one with the call, and seven with its result"
+    what = "the request was too long; 1 tool results were cut"
+    assert f"WARNING model: {what}\n" in chat.server.log
+    assert chat.server.log.count(what) == 2, "the line of the turn says it, too"
+
+
+def test_a_try_after_a_shorter_prompt_waits_as_others_do(
+    target: Target, chat: Chat, provider: Provider
+) -> None:
+    if "vercel-typescript" not in target.name:
+        pytest.skip("each call has the tries of the vendor's client")
+    fill(chat)
+    text = f"17. {LONG * 3}"
+    assert chat.say(text, [Refuse(503, stays=False)], ["Yes."]).turn == 17
+    _, down, answered = chat.calls(text)
+    assert answered.began - down.began > 1, "two seconds, as the client of the SDK waits"
 
 
 def test_a_turn_that_goes_on_after_an_approval(
