@@ -292,7 +292,7 @@ def test_after_six_tries_the_error_does_not_blame_the_prompt(
 
 
 def test_a_try_after_a_shorter_prompt_waits_as_long_as_the_provider_asks(
-    target: Target, chat: Chat, provider: Provider
+    target: Target, chat: Chat
 ) -> None:
     if "vercel-typescript" not in target.name:
         pytest.skip("each call has the tries of the vendor's client")
