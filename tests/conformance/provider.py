@@ -265,7 +265,8 @@ class _Handler(BaseHTTPRequestHandler):
                     self._finish()
                     return "refused"
                 case Refuse():
-                    self._answer(part.status, wire.refusal(part.text or quote, part.code))
+                    body = wire.refusal(part.text or quote, part.code)
+                    self._answer(part.status, body, part.after_ms)
                     return "refused"
                 case Intervene():
                     vars(wire)["trace"] = part.trace
@@ -315,11 +316,11 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(b"0\r\n\r\n")
         return "finished"
 
-    def _answer(self, status: int, body: bytes) -> None:
+    def _answer(self, status: int, body: bytes, after_ms: int = 20) -> None:
         self.send_response(status)
         self.send_header("Content-Type", "application/json")
         self.send_header("Content-Length", str(len(body)))
-        self.send_header("Retry-After-Ms", "20")  # vendor clients need not wait long here
+        self.send_header("Retry-After-Ms", str(after_ms))
         self.end_headers()
         self.wfile.write(body)
 

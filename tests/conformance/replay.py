@@ -81,7 +81,7 @@ class Replay:
             found = REASONING.search(json.dumps(body.get("messages") or body.get("prompt")))
             others = [f"reasoning of another model: {found[0]}"] if found else []
             return refusals(api, body) + others
-        return refusals(api, body, own=transcript.own) + _missing(transcript.demand, body)
+        return refusals(api, body, own=transcript.own) + _missing(transcript, body)
 
 
 def _tags(api: str, body: dict[str, Any]) -> list[tuple[str, str, str]]:
@@ -91,8 +91,9 @@ def _tags(api: str, body: dict[str, Any]) -> list[tuple[str, str, str]]:
     return [(tag[1], tag[2], tag[3]) for text in texts for tag in TAG.finditer(text)]
 
 
-def _missing(demand: str, body: dict[str, Any]) -> list[str]:
+def _missing(transcript: Transcript, body: dict[str, Any]) -> list[str]:
     """What this provider misses of that which it sent with a call."""
+    demand = transcript.demand
     found: list[str] = []
     messages = body.get("messages") or []
     for i, message in enumerate(messages):
@@ -117,6 +118,8 @@ def _missing(demand: str, body: dict[str, Any]) -> list[str]:
                 found.append(f"messages.{i}.content.0.type: Expected `thinking`")
         elif calls and not message.get(demand):
             found.append(f"The `{demand}` must be passed back to the API")
+        elif calls and transcript.back and message[demand] != transcript.back:
+            found.append(f"The `{demand}` is not as it came: {message[demand]}")
     return found
 
 

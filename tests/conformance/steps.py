@@ -56,6 +56,7 @@ class Refuse:
     code: str | None = None
     stays: bool = True
     text: str = ""  # in place of one that quotes the prompt
+    after_ms: int = 20  # the wait that it asks for; vendor clients need not wait long here
 
 
 @dataclass(frozen=True)

@@ -320,3 +320,19 @@ def test_another_model_can_summarize(compaction: Fleet, provider: Provider) -> N
     assert [call.model for call in summaries_for(chat)] == ["small-model"]
     assert chat.calls("Six.")[-1].model == "test-model"
     assert "Compaction: small-model summarizes, within 30 s\n" in server.log
+
+
+def test_a_model_that_cannot_read_it_all_summarizes_a_shorter_transcript(
+    server: Server, provider: Provider
+) -> None:
+    chat = Chat(server, provider)
+    fill(chat, [*(f"{number}. {'~' * 9_000}" for number in range(1, 4)), "Four.", "Five."])
+    provider.window = 20_000
+    try:
+        assert chat.say("Six.").turn == 6
+    finally:
+        provider.window = None
+    *refused, answered = summaries_for(chat)
+    assert [call.size > 20_000 for call in refused] == [True, True]
+    assert 10_000 < answered.size < 20_000
+    assert lines_of(chat, "without a summary") == []

@@ -44,10 +44,13 @@ def warnings_of(chat: Chat) -> list[str]:
     return [line.partition(" WARNING ")[2] for line in lines]
 
 
-def assert_shortened(chat: Chat, what: str = r"the history was shortened to \d+ messages") -> None:
+def assert_shortened(chat: Chat, messages: str = r"\d+", results: str = "") -> None:
     """The only warning of this chat's server is about one turn."""
+    what = "model: the request was too long"
+    what += f"; the history was shortened to {messages} messages" if messages else ""
+    what += f"; {results} tool results were cut" if results else ""
     (line,) = warnings_of(chat)
-    assert re.fullmatch(f"model: the request was too long; {what}", line)
+    assert re.fullmatch(what, line), line
 
 
 def assert_too_long(reply: Reply, chat: Chat) -> None:
@@ -218,6 +221,11 @@ OTHERS: dict[str, tuple[int, str | None, str]] = {
     ),
     "OpenAI": (429, "rate_limit_exceeded", "Rate limit reached for a on tokens per min (TPM)"),
     "Bedrock": (429, "ThrottlingException", "Too many tokens, please wait before trying again."),
+    "Gemini": (
+        400,
+        None,
+        "The input token count exceeds the maximum number of tokens allowed per minute.",
+    ),
     "max_tokens": (400, None, "max_tokens is too large: 100000. It must be at most 16384."),
 }
 
@@ -245,7 +253,7 @@ def test_a_result_that_is_too_long_is_cut(own_agents: Fleet, provider: Provider)
     chat.say("One.")
     reply = chat.say("Report.", [Call("report", {"size": 100_000})], ["Read."])
     assert (reply.turn, reply.chunks) == (2, ["Read."])
-    assert_shortened(chat, "the history was shortened to 0 messages; 1 tool results were cut")
+    assert_shortened(chat, "0", "1")
     result = chat.history(chat.calls("Report.")[-1])[-1][1]
     mark = "… [cut: the result was 100000 characters long]"
     assert re.fullmatch(rf"~+{re.escape(mark)}", result)
@@ -267,7 +275,7 @@ def test_many_results_are_cut_the_largest_first(own_agents: Fleet, provider: Pro
         entry[1] for entry in chat.history(chat.calls("Report.")[-1]) if entry[0] == "result"
     ]
     assert [result.count("~") for result in results] == [400, 10_000, 10_000]
-    assert_shortened(chat, "2 tool results were cut")
+    assert_shortened(chat, "", "2")
 
 
 def test_results_that_stay_too_long_are_the_reason(own_agents: Fleet, provider: Provider) -> None:
@@ -275,7 +283,8 @@ def test_results_that_stay_too_long_are_the_reason(own_agents: Fleet, provider: 
     chat = Chat(own_agents.fresh(), provider)
     calls = [Call("report", {"size": 100_000}) for _ in range(3)]
     reply = chat.say("Report.", calls, ["Read."], headers=JSON)
-    assert_failed(reply, 413, "prompt_too_long", chat.session)
+    assert_failed(reply, 502, "model_failed", chat.session)
+    assert len(chat.calls("Report.")) == 8, "one with the calls, and seven with their results"
     said = "The results of the tools are too long for the model. Ask for less at a time."
     assert reply.json["error"]["message"] == said
     assert warnings_of(chat)[0].endswith("too long; 3 tool results were cut")
@@ -285,7 +294,7 @@ def test_a_short_prompt_is_not_the_reason(fleet: Fleet, provider: Provider) -> N
     provider.window = 1
     chat = Chat(fleet.fresh(), provider)
     reply = chat.say("Hi.", headers=JSON)
-    assert_failed(reply, 413, "prompt_too_long", chat.session)
+    assert_failed(reply, 502, "model_failed", chat.session)
     said = "The system prompt and the tools of the agent are too long for the model."
     assert reply.json["error"]["message"] == said
     assert warnings_of(chat) == [warnings_of(chat)[-1]]
@@ -303,6 +312,18 @@ def test_a_refusal_that_the_gateway_wraps(target: Target, chat: Chat, status: in
     prompt = f"Two. {'~' * 100}"
     assert chat.say(prompt).turn == 2
     assert len(chat.calls(prompt)) == 2, "a refusal for its length was sent again"
+
+
+def test_a_try_after_a_shorter_prompt_waits_as_long_as_the_provider_asks(
+    target: Target, chat: Chat
+) -> None:
+    if "vercel-typescript" not in target.name:
+        pytest.skip("each call has the tries of the vendor's client")
+    fill(chat)
+    text = f"17. {LONG * 3}"
+    assert chat.say(text, [Refuse(503, stays=False, after_ms=1_500)], ["Yes."]).turn == 17
+    _, down, answered = chat.calls(text)
+    assert answered.began - down.began > 1.4
 
 
 def test_a_turn_that_goes_on_after_an_approval(

@@ -56,6 +56,7 @@ class Transcript:
     answers: list[Answer]
     expected: Expected
     demand: str = ""  # what the provider demands back with a call
+    back: Any = None  # its exact value
     own: frozenset[str] = frozenset()  # the fields of a message that only this provider has
     raw: str = ""  # the arguments of a refused call
 
@@ -76,6 +77,7 @@ def _read(api: str, path: Path) -> Transcript:
         answers=[_answer(api, answer) for answer in case["answers"]],
         expected=Expected(**case["expect"]),
         demand=case.get("demand", ""),
+        back=case.get("back"),
         own=frozenset(name for name in REASONING_FIELDS if f'"{name}"' in text),
     )
 

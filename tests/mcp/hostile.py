@@ -23,7 +23,7 @@ SCHEMAS: dict[str, dict[str, object]] = {
         "long": {"type": "object", "description": "x" * 20_000},
     },
     "many": {f"tool_{number}": OBJECT for number in range(500)},
-    "grows": {"grow": OBJECT},
+    "grows": {"grow": OBJECT, "a-b": OBJECT},
     "list": {"sound": OBJECT, "flat": {"type": "string"}},
 }
 
@@ -46,7 +46,7 @@ def call(id: object, name: str) -> None:
     if name == "never":
         return
     if name == "grow":
-        SCHEMAS["grows"] = {"grown": OBJECT}
+        SCHEMAS["grows"] = {"grown": OBJECT, "a_b": OBJECT}
         print('{"jsonrpc": "2.0", "method": "notifications/tools/list_changed"}', flush=True)
     results: dict[str, object] = {
         "no_result": {"content": "a text"},

@@ -240,7 +240,7 @@ LINES = [
     "says: it answered with an error: the licence\\u001b[31m has expired; "
     "it is tried again at the next turn",
     "refuses: it answered with an error: no tools today; it is tried again at the next turn",
-    "grows: lists 1 tools, 1 are offered",
+    "grows: lists 2 tools, 2 are offered",
     "odd: lists 13 tools, 9 are offered",
 ]
 
@@ -276,6 +276,7 @@ def test_a_hostile_server_costs_one_clear_line_and_no_turn(target: Target, tmp_p
         assert talk.use("link") == "plan file:///plan.md"
         assert talk.use("grow") == "this is grow"
         assert talk.use_soon("grown") == "this is grown"
+        assert talk.use("a_b") == "this is a_b", "the name of a tool that is gone is free"
         assert talk.use("grow").startswith("Unknown tool")
         assert talk.use("huge").endswith("[cut: 10000000 characters, 100000 are allowed]")
         assert talk.use("half").endswith("MCP server odd is down: the connection was lost.")

@@ -16,6 +16,8 @@ export const TEMPORARY_KINDS: readonly string[] = [
   'too_many_requests unavailable',
 ].flatMap((kinds) => kinds.split(' '))
 
+const MAX_CAUSES = 20
+
 /** Control characters except tab and line feed: they could move the cursor. */
 export const CONTROL = /(?![\t\n])\p{Cc}/gu
 // Braille has a blank that is a symbol.
@@ -79,6 +81,17 @@ export function asAgentError(error: unknown): AgentError {
   if (error instanceof AgentError) return error
   logUnexpected(error)
   return new AgentError('internal_error', '', describe(error))
+}
+
+/** Return an error and its causes, which may have no end. */
+export function causesOf(error: unknown): Error[] {
+  const causes: Error[] = []
+  let cause = error
+  while (cause instanceof Error && causes.length < MAX_CAUSES) {
+    causes.push(cause)
+    cause = cause.cause
+  }
+  return causes
 }
 
 /**

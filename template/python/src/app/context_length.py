@@ -120,7 +120,8 @@ class Shortening:
     async def shorten(self, error: Exception, results: Sequence[CuttableResult]) -> None:
         """Shorten the history; if none is left, the results of this turn's tools.
 
-        Raises the error if it is another one; `prompt_too_long` if nothing is left to shorten.
+        Raises the error if it is another one. If nothing is left to shorten, raises
+        `prompt_too_long`, or `model_failed` if the prompt is not the reason.
         """
         if not is_too_long(error):
             raise error
@@ -136,7 +137,9 @@ class Shortening:
         if cut:
             return
         if is_last or not self.history:
-            raise AgentError("prompt_too_long", self._reason(results), describe(error)) from error
+            reason = self._reason(results)
+            kind = "model_failed" if reason else "prompt_too_long"
+            raise AgentError(kind, reason, describe(error)) from error
         await self._reduce()  # only a summary is left
 
     async def _reduce(self, is_small: bool = False) -> None:

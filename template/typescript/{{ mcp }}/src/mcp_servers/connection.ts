@@ -18,7 +18,7 @@ const MAX_PAGES = 1000
 const MAX_LISTED = 10_000 // tools of a server
 const MAX_WORDS = 200 // characters of a server's own words
 const MAX_RESPONSE_BYTES = 67_108_864
-const MAX_RESULT_CHARS = 100_000
+const MAX_TEXT_CHARS = 100_000 // of a result, before the limit of all tools
 // A process behind a proxy or a CA of its own reaches nothing without these, in either case.
 const PROXIES = ['HTTP_PROXY', 'HTTPS_PROXY', 'ALL_PROXY', 'NO_PROXY']
 const CERTIFICATES = ['SSL_CERT_FILE', 'SSL_CERT_DIR', 'REQUESTS_CA_BUNDLE', 'NODE_EXTRA_CA_CERTS']
@@ -53,7 +53,8 @@ export class Tool {
       return new Repaired(isDescribed ? description : this.name, inputSchema) // none may be empty
     } catch (error) {
       if (error instanceof NotRepairableError) return error
-      throw error
+      log('WARNING', `MCP: the repair of a tool failed: ${describe(error)}`)
+      return new NotRepairableError('its declaration cannot be read')
     }
   }
 }
@@ -376,9 +377,9 @@ function textOf({ content, structuredContent }: CallToolResult): string {
 }
 
 function cut(text: string): string {
-  const note = `\n[cut: ${text.length} characters, ${MAX_RESULT_CHARS} are allowed]`
-  const isLong = text.length > MAX_RESULT_CHARS
-  return (isLong ? text.slice(0, MAX_RESULT_CHARS) + note : text).toWellFormed()
+  const note = `\n[cut: ${text.length} characters, ${MAX_TEXT_CHARS} are allowed]`
+  const isLong = text.length > MAX_TEXT_CHARS
+  return (isLong ? text.slice(0, MAX_TEXT_CHARS) + note : text).toWellFormed()
 }
 
 function named(code: string, message: string): Error {
