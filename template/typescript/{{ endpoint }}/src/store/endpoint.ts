@@ -29,8 +29,7 @@ const FIELDS = ['schema_version', 'created_at']
 const DATA_FIELDS = ['messages', 'state', 'system_prompt']
 /** The key in `data.state` of what has no field in the specification. */
 const RECORD = '_session'
-const NOT_MARKED =
-  'the endpoint did not store the mark of a quarantined snapshot in `data.state`'
+const NOT_MARKED = 'the endpoint did not store the mark of a quarantined snapshot in `data.state`'
 /** The value of a stored snapshot that is not JSON. */
 const UNREADABLE = Symbol('unreadable')
 

@@ -83,7 +83,8 @@ function shorten({ data, app_data: last, ...rest }: Snapshot, maxBytes: number):
 export function foreignFormat(stored: string): string | null {
   const value = parse(stored)
   const { scope, schema_version: version } = Envelope.safeParse(value).data ?? {}
-  if (version !== undefined && !VERSIONS.some((it) => it === version)) return 'its schema version is not 1.0'
+  if (version !== undefined && !VERSIONS.some((it) => it === version))
+    return 'its schema version is not 1.0'
   if (scope !== undefined && scope !== 'agent') return 'it is not of a single agent'
   const found = Foreign.safeParse(value)
   if (!found.success) return null

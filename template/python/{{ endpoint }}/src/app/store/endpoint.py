@@ -534,8 +534,10 @@ def _with_record(value: dict[str, Any]) -> dict[str, Any]:
     if record is None or (app_data and app_data != record.get("app_data")):
         return value | {"data": data}  # an earlier release saved it
     present = {name: value[name] for name in value if value[name] is not None}
-    others = record.get("data") if isinstance(record.get("data"), dict) else {}
-    return record | present | {"data": others | data}
+    others = record.get("data")
+    if isinstance(others, dict):
+        data = others | data
+    return record | present | {"data": data}
 
 
 def _record_in(value: Any) -> dict[str, Any] | None:
