@@ -172,7 +172,7 @@ def test_a_snapshot_that_is_too_large_is_not_saved_and_loses_old_turns_when_it_i
     assert store.read(chat.session) == before
     assert chat.recalled("Three.") == echoed("One.")
     other = on(large.server, chat)
-    assert [other.say(text, ["y" * (MOST - 6000)]).turn for text in ("Four.", "Five.")] == [3, 4]
+    assert [other.say(text, ["y" * 8000]).turn for text in ("Four.", "Five.")] == [3, 4]
     oversized = store.read(chat.session) or b""
     assert len(oversized) > MOST
     assert [text for role, text in chat.recalled("Six.") if role == "user"] == ["Five."]

@@ -15,7 +15,7 @@ const Envelope = z.object({ scope: z.string().optional(), schema_version: z.stri
 /** A snapshot of any program, which can tell who says what. */
 const Foreign = z.object({
   data: z.object({ messages: z.array(z.object({ role: z.string() })).min(1) }),
-  app_data: z.unknown(),
+  app_data: z.unknown().optional(),
 })
 const TurnStart = z.object({
   at: z.int().min(0),
@@ -75,8 +75,11 @@ function shorten({ data, app_data: last, ...rest }: Snapshot, maxBytes: number):
   const kept = [...messages.slice(0, front), ...messages.slice(end)]
   const later = turns.filter(({ at }) => at >= end)
   const starts = later.map((start) => ({ ...start, at: start.at - end + front }))
-  const shortened = { data: { ...data, messages: kept }, app_data: { ...last, turns: starts } }
-  return serialize({ ...rest, ...shortened })
+  const smaller = { ...rest, data: { ...data, messages: kept } }
+  const shortened = serialize({ ...smaller, app_data: { ...last, turns: starts } })
+  if (Buffer.byteLength(shortened) <= maxBytes) return shortened
+  const reply = { key: null, reply: '' } // of a turn that is no longer there
+  return serialize({ ...smaller, app_data: { ...last, turns: starts, ...reply } })
 }
 
 /** Return why a snapshot is of another program or a newer version; null if it is damaged. */

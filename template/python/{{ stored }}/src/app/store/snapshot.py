@@ -96,8 +96,12 @@ def _shorten(snapshot: dict[str, Any], max_bytes: int) -> bytes:
         front, end = 0, len(messages)
     kept = messages[:front] + messages[end:]
     later = [start | {"at": start["at"] - end + front} for start in turns if start["at"] >= end]
-    shortened = {"data": data | {"messages": kept}, "app_data": last | {"turns": later}}
-    return serialize(snapshot | shortened)
+    last = last | {"turns": later}
+    shortened = serialize(snapshot | {"data": data | {"messages": kept}, "app_data": last})
+    if len(shortened) <= max_bytes:
+        return shortened
+    last |= {"key": None, "reply": ""}  # of a turn that is no longer there
+    return serialize(snapshot | {"data": data | {"messages": kept}, "app_data": last})
 
 
 def is_same(stored: bytes, snapshot: bytes) -> bool:
