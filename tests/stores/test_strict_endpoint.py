@@ -58,6 +58,7 @@ class Between:
 @pytest.fixture(scope="module")
 def between(backing: Backing) -> Iterator[Between]:
     host, port = backing.endpoint
+    hooks = Between(("", 0))
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
@@ -65,16 +66,17 @@ def between(backing: Backing) -> Iterator[Between]:
             is_snapshot = self.path.partition("?")[0] == "/snapshots"
             if is_snapshot and self.command == "POST":
                 request = json.loads(body)
-                kept = between.keep(request["snapshot"])
+                kept = hooks.keep(request["snapshot"])
                 if kept is None:
-                    return self.answer(200, '{"ok": true}', {})
+                    self.answer(200, '{"ok": true}', {})
+                    return
                 body = json.dumps({**request, "snapshot": kept}).encode()
             sent = {name: self.headers[name] for name in HEADERS if name in self.headers}
             url = f"http://{host}:{port}{self.path}"
             found = httpx.request(self.command, url, headers=sent, content=body)
             text = found.text
-            if is_snapshot and self.command == "GET" and found.content and between.show:
-                text = between.show.pop(0)(text)
+            if is_snapshot and self.command == "GET" and found.content and hooks.show:
+                text = hooks.show.pop(0)(text)
             self.answer(found.status_code, text, {"ETag": found.headers.get("ETag", "")})
 
         do_POST = do_PUT = do_DELETE = do_GET  # noqa: N815
@@ -93,9 +95,9 @@ def between(backing: Backing) -> Iterator[Between]:
             pass
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        between = Between(("127.0.0.1", server.server_port))
+        hooks.address = ("127.0.0.1", server.server_port)
         threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
-        yield between
+        yield hooks
         server.shutdown()
 
 
@@ -134,8 +136,8 @@ def pair(
     folder = tmp_path_factory.mktemp(target.name)
     fleet = StoreFleet(target, folder, provider.origin, backing, "custom-rest")
     home = Home(target, backing, folder, "custom-rest")
-    servers = [fleet.start(home, between.address) for _ in range(2)]
-    yield Pair(home, *servers, between)
+    one, two = (fleet.start(home, between.address) for _ in range(2))
+    yield Pair(home, one, two, between)
     fleet.stop()
 
 
@@ -208,7 +210,7 @@ def test_one_bad_read_costs_no_session(pair: Pair, provider: Provider) -> None:
 
 @pytest.mark.slow
 def test_check_compares_what_comes_back(pair: Pair) -> None:
-    lossy = {
+    lossy: dict[str, dict[str, Any]] = {
         "cannot be found again": {"keep": lambda _: None},
         "or without: scope, data.state.name, app_data.": {"keep": without_state},
         "or without: app_data.turn.": {
@@ -217,4 +219,4 @@ def test_check_compares_what_comes_back(pair: Pair) -> None:
     }
     for words, hooks in lossy.items():
         code, errors = pair.check(**hooks)
-        assert code == 1 and words in errors, errors
+        assert (code, words in errors) == (1, True), errors
