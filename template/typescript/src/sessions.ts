@@ -364,7 +364,7 @@ export function serialize(value: unknown): string {
 }
 
 /** Return the turns of a session that was stored without `turns`. */
-function findTurns({ messages }: Data): TurnStart[] {
+export function findTurns({ messages }: Data): TurnStart[] {
   return (messages as Message[]).flatMap((message, at) =>
     message.role === 'user' && textOf(message) ? [{ at, key: null }] : [],
   )

@@ -47,6 +47,7 @@ ERRORS = {
         409,
         "The stored session was unreadable and has been quarantined; send the prompt again.",
     ),
+    "session_foreign": (409, "This session has a format that the agent does not read."),
     "payload_too_large": (413, "The body is too large."),
     "session_too_large": (413, "The turn is too large for a session; it was not kept."),
     "prompt_too_long": (413, "The prompt is too long for the model. Send a shorter one."),

@@ -65,7 +65,7 @@ class Session:
         self.number = self.last["turn"] if self.last else 0
         self.data = {"messages": []} | (self.snapshot["data"] if self.snapshot else {})
         turns = self.last.get("turns") if self.last else []
-        self.turns = _find_turns(self.data) if turns is None else turns
+        self.turns = find_turns(self.data) if turns is None else turns
         self.fork = self.last.get("fork") if self.last else None
         self.waiting: Any = None  # a turn that waits for an approval
 
@@ -316,7 +316,7 @@ def serialize(value: Any) -> bytes:
         return well_formed(json.dumps(value, ensure_ascii=False, default=default)).encode()
 
 
-def _find_turns(data: dict[str, Any]) -> list[TurnStart]:
+def find_turns(data: dict[str, Any]) -> list[TurnStart]:
     """Return the turns of a session that was stored without `turns`."""
     are_prompts = [m["role"] == "user" and text_of(m) != "" for m in data["messages"]]
     return [TurnStart(at=at, key=None) for at, is_prompt in enumerate(are_prompts) if is_prompt]

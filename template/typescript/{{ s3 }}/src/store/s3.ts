@@ -15,7 +15,7 @@ import { SESSION_ID } from '../contract.ts'
 import { log } from '../log.ts'
 import type { Stored } from '../session_store.ts'
 import { Conflict, decode, type DurableStore, StoreUnavailable } from './base.ts'
-import { unavailable, type Warning, withinSeconds } from './base.ts'
+import { LARGEST, unavailable, type Warning, withinSeconds } from './base.ts'
 import type { StoreSettings } from './settings.ts'
 
 export const LATEST = 'snapshot_latest.json'
@@ -58,7 +58,7 @@ export class S3Store implements DurableStore {
 
   async load(sessionId: string, known: Stored | null = null): Promise<Stored | null> {
     const key = this.#folder(sessionId) + LATEST
-    return await this.run((bucket) => bucket.get(key, known, this.#settings.maxSnapshotBytes))
+    return await this.run((bucket) => bucket.get(key, known, LARGEST))
   }
 
   async save(
@@ -89,11 +89,8 @@ export class S3Store implements DurableStore {
   }
 
   async loadCheckpoint(sessionId: string, checkpoint: string): Promise<string | null> {
-    const [key, maxBytes] = [
-      this.#checkpoint(sessionId, checkpoint),
-      this.#settings.maxSnapshotBytes,
-    ]
-    return (await this.run((bucket) => bucket.get(key, null, maxBytes)))?.snapshot ?? null
+    const key = this.#checkpoint(sessionId, checkpoint)
+    return (await this.run((bucket) => bucket.get(key, null, LARGEST)))?.snapshot ?? null
   }
 
   async checkpoints(sessionId: string): Promise<string[]> {

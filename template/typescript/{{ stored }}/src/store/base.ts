@@ -21,6 +21,8 @@ export class StoreUnavailable extends Error {
   }
 }
 
+/** Of MAX_SNAPSHOT_BYTES, which may have been larger at the last save. */
+export const LARGEST = 1_000_000_000
 export const UUID7 = /^[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/
 
 /** The id and the message of a finding. */

@@ -1,6 +1,8 @@
 // A cache in front of a durable store: conflicts become 409, lost replies are detected, unreadable
 // data is quarantined.
 
+import { isDeepStrictEqual } from 'node:util'
+
 import { LRUCache } from 'lru-cache'
 import { v7 as uuid7 } from 'uuid'
 
@@ -9,10 +11,12 @@ import { log } from '../log.ts'
 import { InProcess, type SessionStore, type Stored } from '../session_store.ts'
 import { Conflict, type DurableStore, StoreUnavailable } from './base.ts'
 import type { StoreSettings } from './settings.ts'
-import { isSame, readSnapshot } from './snapshot.ts'
+import { foreignFormat, isSame, readSnapshot } from './snapshot.ts'
 
 /** Markers that `forget` leaves; no caller may use them. */
 const FORGOTTEN = /^forgotten-[0-9a-f]{64}$/
+
+const TOO_LARGE = 'The session is too large, even without its turns. It is unchanged.'
 
 /** A session that was cached here, and that the store no longer has. */
 const GONE: Stored = { revision: null, snapshot: '' }
@@ -54,8 +58,9 @@ export class CachedStore implements SessionStore {
   }
 
   /**
-   * See SessionStore. Throws `store_unavailable`, `session_corrupt`, `session_conflict`, and
-   * `session_forbidden` for what `forget` leaves.
+   * See SessionStore. Throws `store_unavailable`, `session_corrupt`, `session_conflict`,
+   * `session_foreign` and `session_too_large` for what stays as it is, and `session_forbidden` for
+   * what `forget` leaves.
    */
   async load(sessionId: string): Promise<Stored | null> {
     if (FORGOTTEN.test(sessionId)) throw new AgentError('session_forbidden')
@@ -78,8 +83,11 @@ export class CachedStore implements SessionStore {
       unknown.saved()
     }
     const snapshot = readSnapshot(stored.snapshot, this.maxBytes)
-    if (snapshot === null) throw await this.#quarantine(sessionId, stored.revision)
-    const read = { revision: stored.revision, snapshot }
+    const { revision } = stored
+    const read =
+      snapshot === null ? await this.#readAgain(sessionId, stored) : { revision, snapshot }
+    const size = Buffer.byteLength(read.snapshot)
+    if (size > this.maxBytes) throw new AgentError('session_too_large', TOO_LARGE, `${size} bytes`)
     this.#cache.set(sessionId, read)
     return read
   }
@@ -127,6 +135,31 @@ export class CachedStore implements SessionStore {
     })
     if (stored && isSame(stored.snapshot, snapshot)) return stored.revision
     return fail(error)
+  }
+
+  /**
+   * Return what a second read finds; quarantine what is unreadable in both.
+   *
+   * The second read may be readable, as the first one was cut or changed on its way.
+   */
+  async #readAgain(sessionId: string, first: Stored): Promise<Stored> {
+    const reason = foreignFormat(first.snapshot)
+    if (reason !== null) {
+      const message = `This session cannot be continued: ${reason}. It is unchanged.`
+      throw new AgentError('session_foreign', message)
+    }
+    const again = await this.#store.load(sessionId).catch(fail)
+    if (again === null) throw new AgentError('session_conflict')
+    const { revision } = again
+    const snapshot = readSnapshot(again.snapshot, this.maxBytes)
+    if (snapshot !== null) {
+      log('WARNING', `session ${sessionId}: only its second read was readable`)
+      return { revision, snapshot }
+    }
+    if (!isDeepStrictEqual(again, first)) {
+      throw new AgentError('store_unavailable', '', 'two unreadable reads differ')
+    }
+    throw await this.#quarantine(sessionId, revision)
   }
 
   /** Quarantine what cannot be read, and return the error of the turn. */

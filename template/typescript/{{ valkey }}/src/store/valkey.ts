@@ -11,7 +11,7 @@ import { SESSION_ID } from '../contract.ts'
 import { log } from '../log.ts'
 import type { Stored } from '../session_store.ts'
 import { Conflict, decode, type DurableStore, StoreUnavailable } from './base.ts'
-import { unavailable, type Warning, withinSeconds } from './base.ts'
+import { LARGEST, unavailable, type Warning, withinSeconds } from './base.ts'
 import type { StoreSettings } from './settings.ts'
 
 // Fields of a hash: `latest` and its revision `rev`, `h:<uuid7>` for each checkpoint,
@@ -62,7 +62,6 @@ export class ValkeyStore implements DurableStore {
   readonly #suffix: string
   readonly #secondsToLive: number
   readonly #settings: StoreSettings
-  readonly #maxBytes: number
   readonly #connection: Connection
 
   constructor(collection: Collection, agentId: string, settings: StoreSettings, secrets: Secrets) {
@@ -71,14 +70,13 @@ export class ValkeyStore implements DurableStore {
     this.#suffix = `:agent:${agentId}`
     this.#secondsToLive = declared.ttl_seconds ?? 0
     this.#settings = settings
-    this.#maxBytes = settings.maxSnapshotBytes
     this.#connection = new Connection(declared, settings.storeTimeoutSeconds, secrets)
     this.contact = `the server of secret '${declared.endpoint_secret}'`
   }
 
   async load(sessionId: string, known: Stored | null = null): Promise<Stored | null> {
     const revision = known?.revision ?? '?'
-    const found = await this.#eval(LOAD, sessionId, 'latest', revision, this.#maxBytes)
+    const found = await this.#eval(LOAD, sessionId, 'latest', revision, LARGEST)
     if (!found) return null
     const [current, snapshot] = found as [Buffer, Buffer?]
     return snapshot ? { revision: current.toString(), snapshot: decode(snapshot) } : known
@@ -107,7 +105,7 @@ export class ValkeyStore implements DurableStore {
   }
 
   async loadCheckpoint(sessionId: string, checkpoint: string): Promise<string | null> {
-    const found = await this.#eval(LOAD, sessionId, `h:${checkpoint}`, '?', this.#maxBytes)
+    const found = await this.#eval(LOAD, sessionId, `h:${checkpoint}`, '?', LARGEST)
     const [, snapshot] = (found ?? []) as [Buffer?, Buffer?]
     return snapshot ? decode(snapshot) : null
   }

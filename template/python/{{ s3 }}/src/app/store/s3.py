@@ -24,7 +24,7 @@ from ..collections.session_backend import S3Config
 from ..contract import SESSION_ID
 from ..log import describe
 from ..session_store import Stored
-from .base import Conflict, StoreUnavailable, Warned
+from .base import LARGEST, Conflict, StoreUnavailable, Warned
 from .settings import StoreSettings
 
 log = logging.getLogger(__name__)
@@ -69,8 +69,8 @@ class S3Store:
         self.contact = f"the bucket of secret {self._ref.reference!r} in {config.region}"
 
     async def load(self, session_id: str, known: Stored | None = None) -> Stored | None:
-        key, max_bytes = self._folder(session_id) + LATEST, self._settings.max_snapshot_bytes
-        return await self.run(lambda bucket: bucket.get(key, known, max_bytes))
+        key = self._folder(session_id) + LATEST
+        return await self.run(lambda bucket: bucket.get(key, known, LARGEST))
 
     async def save(
         self, session_id: str, snapshot: bytes, expected: str | None, checkpoint: str | None = None
@@ -108,8 +108,7 @@ class S3Store:
 
     async def load_checkpoint(self, session_id: str, checkpoint: str) -> bytes | None:
         key = f"{self._folder(session_id)}{HISTORY}snapshot_{checkpoint}.json"
-        max_bytes = self._settings.max_snapshot_bytes
-        found = await self.run(lambda bucket: bucket.get(key, None, max_bytes))
+        found = await self.run(lambda bucket: bucket.get(key, None, LARGEST))
         return found.snapshot if found else None
 
     async def checkpoints(self, session_id: str) -> list[str]:

@@ -5,6 +5,7 @@ from typing import Protocol
 from ..session_store import Stored
 
 Warned = tuple[str, str]  # the id of a finding, and its message
+LARGEST = 1_000_000_000  # of MAX_SNAPSHOT_BYTES, which may have been larger at the last save
 UUID7 = "[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}"
 
 
@@ -39,7 +40,7 @@ class DurableStore(Protocol):
     async def load(self, session_id: str, known: Stored | None = None) -> Stored | None:
         """Return the latest snapshot, or None; `known` itself if it is still the latest.
 
-        A snapshot of more than MAX_SNAPSHOT_BYTES may be returned empty.
+        A snapshot of more than LARGEST bytes may be returned empty.
         """
 
     async def save(

@@ -20,7 +20,7 @@ from ..collections.session_backend import ValkeyConfig, url_of
 from ..contract import SESSION_ID
 from ..log import describe
 from ..session_store import Stored
-from .base import Conflict, StoreUnavailable, Warned
+from .base import LARGEST, Conflict, StoreUnavailable, Warned
 from .settings import StoreSettings
 
 log = logging.getLogger(__name__)
@@ -172,8 +172,7 @@ class ValkeyStore:
         return f"{self._prefix}{session_id}{self._suffix}"
 
     async def _load(self, session_id: str, field: str, known: str | None = None) -> Any:
-        max_bytes = self._settings.max_snapshot_bytes
-        return await self._run(LOAD, session_id, field, known or "?", max_bytes)
+        return await self._run(LOAD, session_id, field, known or "?", LARGEST)
 
     async def evaluate(self, script: str, key: str, *values: Any) -> Any:
         """Return the result of a script on one key. Raises StoreUnavailable."""
