@@ -34,11 +34,7 @@ export function checkAccess(request: IncomingMessage, runtime: Runtime, needsTok
   if (needsToken) authorize(request, runtime)
 }
 
-function refuseForeign(
-  request: IncomingMessage,
-  { settings }: Runtime,
-  isPublic: boolean,
-): void {
+function refuseForeign(request: IncomingMessage, { settings }: Runtime, isPublic: boolean): void {
   const { host = [], origin = [], 'content-type': types = [] } = request.headersDistinct
   if (host.length !== 1) throw new AgentError('invalid_request', 'Send one Host header.')
   const hosts = isLoopback(settings) || settings.allowedHosts ? host : []

@@ -94,11 +94,11 @@ class PageTurn(Turn):
         numbers = _numbers(session)
         number = numbers.get(self.replaced or "")
         if number is None and self.after is not None:
-            after = self.after
+            after, id = self.after, self.after_id
             # A page can show a branch that the session no longer has.
-            if shown and after >= first and self.after_id and self.after_id not in numbers:
-                if not re.fullmatch(POSITION, self.after_id):
-                    raise _conflict()
+            is_known = id is None or id in numbers or re.fullmatch(POSITION, id)
+            if shown and after >= first and not is_known:
+                raise _conflict()
             number = min(after, kept) + 1
         elif number is None and found:
             number = first + session.find(int(found[1]))
