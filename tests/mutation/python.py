@@ -188,9 +188,7 @@ FAULTS = [
         "        await runtime.sessions.store.end(id)\n",
     ),
     # Reading a request.
-    Fault(
-        "only the host is checked", REQUESTS, 'for origin in get("origin")]', "for origin in ()]"
-    ),
+    Fault("only the host is checked", REQUESTS, "for origin in origins:", "for origin in ():"),
     Fault("a body of any size is read", REQUESTS, "    if size > max_bytes:\n", "    if False:\n"),
     Fault(
         "the actor is checked before the body",

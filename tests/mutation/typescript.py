@@ -153,7 +153,7 @@ FAULTS = [
     Fault("a shutdown waits for ever", TURNS, ", grace])", "])"),
     Fault("a shutdown leaves turns running", TURNS, ABORT, "      break\n"),
     # Reading a request.
-    Fault("only the host is checked", REQUESTS, "!origin.every(", "![].every("),
+    Fault("only the host is checked", REQUESTS, "isRead ? [] : origin)", "isRead ? [] : [])"),
     Fault("a body of any size is read", REQUESTS, "  if (size > maxBytes) {\n", "  if (false) {\n"),
     Fault(
         "the actor is checked before the body",

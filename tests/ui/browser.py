@@ -28,7 +28,9 @@ def launch(playwright: Playwright, **environment: str) -> Browser:
     """Start Chromium, headless. Where there is none, skip the test, but never in CI."""
     path, libraries = find(playwright)
     return playwright.chromium.launch(
-        executable_path=path, env={**os.environ, **libraries, **environment}
+        executable_path=path,
+        env={**os.environ, **libraries, **environment},
+        args=["--host-resolver-rules=MAP *.test 127.0.0.1"],
     )
 
 

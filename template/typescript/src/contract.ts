@@ -9,6 +9,7 @@ import type { Session } from './sessions.ts'
 const PREFIX = 'X-Amzn-Bedrock-AgentCore-Runtime-'
 export const SESSION_HEADER = `${PREFIX}Session-Id`
 export const ACTOR_HEADERS = [`${PREFIX}User-Id`, `${PREFIX}Custom-Actor-Id`]
+export const TOKEN_HEADER = 'X-API-Token' // instead of Authorization
 export const KEY_HEADERS = ['Idempotency-Key', `${PREFIX}Custom-Idempotency-Key`]
 
 export const SESSION_ID = /^[A-Za-z0-9][A-Za-z0-9_-]{0,255}$/

@@ -11,6 +11,7 @@ from typing import Any
 PREFIX = "X-Amzn-Bedrock-AgentCore-Runtime-"
 SESSION_HEADER = PREFIX + "Session-Id"
 ACTOR_HEADERS = (PREFIX + "User-Id", PREFIX + "Custom-Actor-Id")
+TOKEN_HEADER = "X-API-Token"  # instead of Authorization
 NO_SNIFF = {"X-Content-Type-Options": "nosniff"}  # JSON is JSON, also for a browser
 KEY_HEADERS = ("Idempotency-Key", PREFIX + "Custom-Idempotency-Key")
 
