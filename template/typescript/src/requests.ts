@@ -35,7 +35,10 @@ export function checkAccess(request: IncomingMessage, runtime: Runtime, needsTok
 
 function refuseForeign(request: IncomingMessage, { settings }: Runtime): void {
   const { host = [], origin = [], 'content-type': types = [] } = request.headersDistinct
-  if (host.length !== 1) throw new AgentError('invalid_request', 'Send one Host header.')
+  // HTTP/1.0 has no Host: health checks of proxies send none.
+  const isCheck = request.httpVersion === '1.0' && pathOf(request) === '/ping'
+  if (host.length !== 1 && !(isCheck && host.length === 0))
+    throw new AgentError('invalid_request', 'Send one Host header.')
   const hosts = isLoopback(settings) || settings.allowedHosts ? host : []
   if (
     !hosts.every((value) => isAllowed(value, settings.allowedHosts)) ||

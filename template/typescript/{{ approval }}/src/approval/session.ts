@@ -88,7 +88,11 @@ export class WaitingSession extends Session {
     const replaces = waiting.turn <= this.number ? waiting.turn : null
     await super.begin(Object.assign(turn, { key: null, replaces, prompt: waiting.prompt }))
     this.start.key = waiting.prompt_key
-    if ([...turn.reasons.values()].includes(null)) await this.#claim()
+    if ([...turn.reasons.values()].includes(null)) {
+      turn.hasBegun = false
+      await this.#claim()
+      turn.hasBegun = true
+    }
     turn.reasons = new Map([...turn.reasons].map(([id, reason]) => [callId(id), reason]))
     const answers = adapter.answers(waiting, turn.reasons)
     Object.assign(turn, { key, reply: waiting.reply, answers })

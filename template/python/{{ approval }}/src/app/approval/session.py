@@ -93,7 +93,9 @@ class WaitingSession(Session):
         await super().begin(turn)
         self.start["key"], turn.key = waiting.prompt_key, key
         if None in turn.reasons.values():
+            turn.has_begun = False
             await self._claim()
+            turn.has_begun = True
         turn.reasons = {_call_id(id): reason for id, reason in turn.reasons.items()}
         turn.texts, turn.answers = [waiting.reply], adapter.answers(waiting.other, turn.reasons)
         self.data = {**waiting.other, "messages": [*self.data["messages"], *waiting.messages]}
