@@ -147,8 +147,8 @@ function matches(pattern: string, path: string): boolean {
 /**
  * Run a turn, relay its output, and cancel it when the client leaves.
  *
- * Without `events` the reply is JSON. A stream has a comment after KEEP_ALIVE_SECONDS of silence;
- * it begins with it only if the turn is past all that callers need a status for.
+ * Without `events` the reply is JSON. A stream has a comment after KEEP_ALIVE_SECONDS of silence.
+ * It begins with a comment only if the turn has begun: what refuses a turn is a status.
  */
 export async function relay(
   response: ServerResponse,
@@ -167,10 +167,12 @@ export async function relay(
     lastSent = performance.now()
     if (!response.write(text)) await once(response, 'drain', { signal: stop.signal })
   }
+  const silence = runtime.settings.keepAliveSeconds * 1000
   function keepAlive(): void {
-    const isSilent = performance.now() - lastSent >= silence && !response.writableNeedDrain
-    if (!isSilent || stop.signal.aborted || !(response.headersSent || turn.hasBegun)) return
-    write(KEEP_ALIVE).catch(() => {})
+    const isSilent = performance.now() - lastSent >= silence
+    const canBegin = response.headersSent || turn.hasBegun
+    const isRead = !stop.signal.aborted && !response.writableNeedDrain
+    if (isSilent && canBegin && isRead) write(KEEP_ALIVE).catch(() => {})
   }
   turn.emit = async (chunk) => {
     buffered += events.chunk(chunk)
@@ -180,7 +182,6 @@ export async function relay(
     buffered = ''
     if (text) await write(text)
   }
-  const silence = runtime.settings.keepAliveSeconds * 1000
   const clock = setInterval(keepAlive, silence / 10)
   try {
     const result = await runtime.turns.start(stop, async () => {

@@ -122,7 +122,7 @@ async def relay(request: Request, runtime: Runtime, turn: Turn, events: Events |
 
     Without `events` the reply is JSON.
     """
-    # None among the chunks only says that time has passed.
+    # None among the chunks is the tick of a clock.
     writer, chunks = anyio.create_memory_object_stream[contract.Chunk | None](64)
     turn.emit = writer.send
     task = runtime.turns.start(_run(runtime, turn), request)
@@ -159,34 +159,34 @@ async def _stream(
     task: asyncio.Task[dict[str, Any]],
     seconds: int,
 ) -> AsyncIterator[str]:
-    """Yield the events of a turn, and a comment after so many silent seconds.
+    """Yield the events of a turn, and a comment after this time of silence.
 
-    A failure before the first event is raised, to be sent as a status. A silent turn begins with
-    a comment only if it is past all that callers need a status for.
+    Until the first is yielded, a failure is raised, so that callers get its status. The first is
+    a comment only if the turn has begun: what refuses a turn is a status.
     """
-    text, last_sent = events.start(), time.monotonic()
-    has_status = text != ""
+    buffered, last_sent = events.start(), time.monotonic()
+    has_status = buffered != ""
     if has_status:
-        yield text
-        text, last_sent = "", time.monotonic()
+        yield buffered
+        buffered, last_sent = "", time.monotonic()
     async for chunk in chunks:
         if chunk is not None:
-            text += events.chunk(chunk)
+            buffered += events.chunk(chunk)
             # A turn that emits only blank text ends as `empty_reply`, which is sent as a status.
             has_status |= isinstance(chunk, str) and not contract.is_blank(chunk)
         elif time.monotonic() - last_sent >= seconds and (has_status or turn.has_begun):
-            text += KEEP_ALIVE
+            buffered += KEEP_ALIVE
             has_status = True
-        if text and has_status:
-            yield text
-            text, last_sent = "", time.monotonic()
+        if buffered and has_status:
+            yield buffered
+            buffered, last_sent = "", time.monotonic()
     try:
-        done = events.done(await _result(task), turn)
+        last = events.done(await _result(task), turn)
     except Exception as error:
         if not has_status:
             raise
-        done = events.error(_failure(error))
-    yield text + done
+        last = events.error(_failure(error))
+    yield buffered + last
 
 
 async def _run(runtime: Runtime, turn: Turn) -> dict[str, Any]:

@@ -88,11 +88,7 @@ export class WaitingSession extends Session {
     const replaces = waiting.turn <= this.number ? waiting.turn : null
     await super.begin(Object.assign(turn, { key: null, replaces, prompt: waiting.prompt }))
     this.start.key = waiting.prompt_key
-    if ([...turn.reasons.values()].includes(null)) {
-      turn.hasBegun = false
-      await this.#claim()
-      turn.hasBegun = true
-    }
+    if ([...turn.reasons.values()].includes(null)) await this.#claim(turn)
     turn.reasons = new Map([...turn.reasons].map(([id, reason]) => [callId(id), reason]))
     const answers = adapter.answers(waiting, turn.reasons)
     Object.assign(turn, { key, reply: waiting.reply, answers })
@@ -101,7 +97,8 @@ export class WaitingSession extends Session {
   }
 
   /** Take the turn out of the record before a tool runs, so that it runs only once. */
-  async #claim(): Promise<void> {
+  async #claim(turn: Turn): Promise<void> {
+    turn.hasBegun = false
     const [taken, last] = this.#committed()
     // Else the same claim by another process looks like one of this process.
     const claim = randomUUID()
@@ -110,6 +107,7 @@ export class WaitingSession extends Session {
     const found = claimed && JSON.parse(claimed.snapshot).app_data.claim
     if (found !== claim) throw new AgentError('session_conflict')
     this.stored = claimed
+    turn.hasBegun = true
   }
 
   #committed(): [Taken, Kept] {

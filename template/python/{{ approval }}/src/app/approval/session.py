@@ -93,15 +93,14 @@ class WaitingSession(Session):
         await super().begin(turn)
         self.start["key"], turn.key = waiting.prompt_key, key
         if None in turn.reasons.values():
-            turn.has_begun = False
-            await self._claim()
-            turn.has_begun = True
+            await self._claim(turn)
         turn.reasons = {_call_id(id): reason for id, reason in turn.reasons.items()}
         turn.texts, turn.answers = [waiting.reply], adapter.answers(waiting.other, turn.reasons)
         self.data = {**waiting.other, "messages": [*self.data["messages"], *waiting.messages]}
 
-    async def _claim(self) -> None:
+    async def _claim(self, turn: Turn) -> None:
         """Take the turn out of the record before a tool runs, so that it runs only once."""
+        turn.has_begun = False
         snapshot, last = self._committed()
         # Else the same claim by another process looks like one of this process.
         last["claim"] = uuid4().hex
@@ -110,7 +109,7 @@ class WaitingSession(Session):
         found = json.loads(claimed.snapshot)["app_data"].get("claim") if claimed else None
         if found != last["claim"]:
             raise AgentError("session_conflict")
-        self._stored = claimed
+        self._stored, turn.has_begun = claimed, True
 
     def _committed(self) -> tuple[Snapshot, Kept]:
         committed = {name: value for name, value in (self.last or {}).items() if name != "pending"}
