@@ -128,7 +128,7 @@ def bounded_load(chat: Chat, beside: Chat, hasty: Replica, mode: str) -> None:
 QUICK = {"KEEP_ALIVE_SECONDS": 1, "STORE_TIMEOUT_SECONDS": HASTY}
 
 
-@pytest.mark.one_each
+@pytest.mark.full
 def test_a_stream_that_waits_for_the_store_has_a_status(agents: Agents, provider: Provider) -> None:
     replica = agents.fresh(agents.home(timeout_ms=HASTY * 1000), **QUICK)
     chat = Chat(replica.server, provider)
