@@ -186,6 +186,7 @@ def test_proxies_are_told_to_pass_on_what_a_stream_sends(server: Server) -> None
 
 NGINX = """
 daemon off;
+master_process off;
 pid nginx.pid;
 error_log stderr;
 events {{}}

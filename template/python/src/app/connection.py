@@ -108,7 +108,8 @@ class Connection(HttpToolsProtocol):
         if not self.parser.should_upgrade():
             super().on_headers_complete()
             if self.parser.get_http_version() == "1.0":
-                self.cycle.send = _without_chunks(self.cycle)  # type: ignore[assignment,method-assign]
+                send = _without_chunks(self.cycle)
+                self.cycle.send = send  # type: ignore[assignment,method-assign]
 
     def on_body(self, body: bytes) -> None:
         self.overhead = max(0, self.overhead - len(body) - CHUNK_FRAME)
