@@ -63,7 +63,9 @@ def test_a_running_turn_finishes_while_new_ones_are_refused(
     assert running.event() == ("message", "Good ")
     server.signal()
     drained(server)
-    assert_failed(late.say("Hello."), 503, "draining", late.session)
+    refused = late.say("Hello.")
+    assert_failed(refused, 503, "draining", late.session)
+    assert refused.headers["Retry-After"] == "1"
     assert_failed(late.end(), 503, "draining", late.session)
     assert server.get("/ping").json["status"] == "HealthyBusy"
     foreign = {SESSION: "no good", "Origin": "https://attacker.example"}

@@ -149,8 +149,14 @@ FAULTS = [
     Fault(
         "events are sent before there is text",
         SERVER,
-        " and not contract.is_blank(chunk):",
-        ":",
+        " and not contract.is_blank(chunk)",
+        "",
+    ),
+    Fault(
+        "a turn that waits for its session gets no status",
+        SERVER,
+        "(has_status or turn.has_begun)",
+        "True",
     ),
     Fault(
         "blank text that is held back is lost", SERVER, "buffered += events", "buffered = events"

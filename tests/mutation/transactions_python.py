@@ -6,7 +6,7 @@ from tests.mutation.python import CONTRACT, SESSIONS
 APPROVAL = "src/app/approval/session.py"
 ADAPTER = "src/app/approval/adapter.py"
 STAYS = 'messages = self.data["messages"][: self.turns[end]["at"]]\n'
-CLAIM = "            await self._claim()\n"
+CLAIM = "            await self._claim(turn)\n"
 GLOBAL = """class Running:
     def set(self, turn: Turn) -> None:
         self.turn = turn

@@ -126,8 +126,14 @@ FAULTS = [
     Fault(
         "a turn goes on when its client has left",
         SERVER,
-        "  response.once('close', () => response.writableFinished || stop.abort())\n  let",
-        "  let",
+        "  response.once('close', () => response.writableFinished || stop.abort())\n  const w",
+        "  const w",
+    ),
+    Fault(
+        "a turn that waits for its session gets no status",
+        SERVER,
+        "response.headersSent || turn.hasBegun",
+        "true",
     ),
     Fault("Accept is ignored", SERVER, "= wantsEvents(request) ?", "= true ?"),
     Fault("events are sent before there is text", SERVER, " || isBlank(chunk))", ")"),

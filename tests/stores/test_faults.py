@@ -6,8 +6,10 @@ import pytest
 
 from tests.conformance.chat import Chat, assert_failed, echoed
 from tests.conformance.client import JSON, KEY
+from tests.conformance.provider import Provider
 from tests.conformance.steps import Hold
-from tests.stores.agents import Replica, on
+from tests.conformance.waiting import ask, runs
+from tests.stores.agents import HASTY, Agents, Replica, on
 
 DOWN = (503, "store_unavailable")
 
@@ -120,6 +122,35 @@ def bounded_load(chat: Chat, beside: Chat, hasty: Replica, mode: str) -> None:
     hasty.proxy.reset()
     assert chat.say("Four.").turn == 3
     assert [text for _, text in beside.recalled()[-2:]] == ["Four.", "You said: Four."]
+
+
+# A silent stream begins with a comment after a second; these are statuses all the same.
+QUICK = {"KEEP_ALIVE_SECONDS": 1, "STORE_TIMEOUT_SECONDS": HASTY}
+
+
+@pytest.mark.full
+def test_a_stream_that_waits_for_the_store_has_a_status(agents: Agents, provider: Provider) -> None:
+    replica = agents.fresh(agents.home(timeout_ms=HASTY * 1000), **QUICK)
+    chat = Chat(replica.server, provider)
+    chat.say("One.")
+    replica.proxy.mode = "hang"
+    assert_failed(chat.say("Two."), *DOWN, chat.session)
+    assert chat.calls("Two.") == []
+
+
+@pytest.mark.full
+def test_an_approval_that_waits_for_the_store_has_a_status(
+    waiting_agents: Agents, provider: Provider
+) -> None:
+    replica = waiting_agents.fresh(waiting_agents.home(timeout_ms=HASTY * 1000), **QUICK)
+    chat = Chat(replica.server, provider)
+    waiting = ask(chat, ["Deleted."])
+    replica.proxy.at_save = "hold request"
+    going_on = chat.send({"approve": waiting})
+    replica.proxy.wait_held()
+    replica.proxy.mode = "hang"
+    assert_failed(going_on.reply(), *DOWN, chat.session)
+    assert runs(chat) == 0
 
 
 @pytest.mark.one_each

@@ -57,6 +57,8 @@ export const ERRORS = {
 const IS_BUSY = /HTTP (429|503|529)|[Tt]hrottl/
 const BUSY = 'The model is overloaded or at a limit; this turn was not kept: retry later.'
 
+const RETRY_SOON = ['rate_limited', 'server_busy', 'draining']
+
 /** A failure of a type in ERRORS; `detail` is for the log only. */
 export class AgentError extends Error {
   readonly type: keyof typeof ERRORS
@@ -69,7 +71,7 @@ export class AgentError extends Error {
     const [status, general] = ERRORS[type]
     const isBusy = type === 'model_failed' && IS_BUSY.test(detail)
     super(message || (isBusy ? BUSY : general), options)
-    this.retryAfter = isBusy ? 10 : ['rate_limited', 'server_busy'].includes(type) ? 1 : null
+    this.retryAfter = isBusy ? 10 : RETRY_SOON.includes(type) ? 1 : null
     this.type = type
     this.status = status
     this.detail = detail
@@ -109,6 +111,8 @@ export class Turn {
   answers: unknown = undefined
   /** The text so far. */
   reply = ''
+  /** Whether it has passed limits, queue, owner and store: the model is next. */
+  hasBegun = false
   // Filled in even when the turn fails; 0 means unknown.
   number = 0
   /** Or replayed, cancelled, or a type in ERRORS. */

@@ -36,7 +36,10 @@ export function checkAccess(request: IncomingMessage, runtime: Runtime, needsTok
 
 function refuseForeign(request: IncomingMessage, { settings }: Runtime, isPublic: boolean): void {
   const { host = [], origin = [], 'content-type': types = [] } = request.headersDistinct
-  if (host.length !== 1) throw new AgentError('invalid_request', 'Send one Host header.')
+  // HTTP/1.0 has no Host: health checks of proxies send none.
+  const isCheck = request.httpVersion === '1.0' && pathOf(request) === '/ping'
+  if (host.length !== 1 && !(isCheck && host.length === 0))
+    throw new AgentError('invalid_request', 'Send one Host header.')
   const hosts = isLoopback(settings) || settings.allowedHosts ? host : []
   for (const value of hosts) {
     if (!isAllowed(value, settings.allowedHosts)) throw forbidden('ALLOWED_HOSTS', 'Host', value)

@@ -102,6 +102,7 @@ export class Session {
     turn.prompt ||= textOf(this.data.messages[this.turns[end]!.at] as Message)
     this.checkSize(turn.prompt)
     this.cut(end)
+    turn.hasBegun = true
     await this.#limit(turn)
     this.start = { at: this.data.messages.length, key: turn.key }
     this.#other = withoutMessages(this.data)

@@ -96,7 +96,7 @@ class AgentError(Exception):
     def __init__(self, type: str, message: str = "", detail: str = "") -> None:
         self.type, self.detail = type, detail
         self.status, general = ERRORS[type]
-        self.retry_after = 1 if type in {"rate_limited", "server_busy"} else None
+        self.retry_after = 1 if type in {"rate_limited", "server_busy", "draining"} else None
         if type == "model_failed" and is_busy(detail):
             self.retry_after = 10
             general = "The model is overloaded or at a limit; this turn was not kept: retry later."
@@ -174,6 +174,7 @@ class Turn:
     waiting: list[ToolCall] = field(default_factory=list, repr=False)  # for an approval
     answers: Any = field(default=None, repr=False)  # to them, in the framework's form
     texts: list[str] = field(default_factory=list, repr=False)  # of the reply, so far
+    has_begun: bool = False  # it has passed limits, queue, owner and store: the model is next
     number: int = 0
     outcome: str = "committed"  # or replayed, cancelled, or a type in ERRORS
     detail: str = ""  # for the log only

@@ -82,6 +82,7 @@ class Session:
         turn.prompt = turn.prompt or text_of(self.data["messages"][self.turns[end]["at"]])
         self.check_size(len(turn.prompt.encode()))
         self.cut(end)
+        turn.has_begun = True
         await self._limit(turn)
         self.start = TurnStart(at=len(self.data["messages"]), key=turn.key)
         self.other = without_messages(self.data)

@@ -8,11 +8,10 @@ import { SESSION_HEADER, SESSION_ID, Turn } from './contract.ts'
 import { parseJson, readActor, receive } from './requests.ts'
 import type { Handler } from './routes.ts'
 import type { Runtime } from './runtime.ts'
-import { Events, relay, type Result } from './server.ts'
+import { Events, relay, type Result, STREAM_HEADERS } from './server.ts'
 import { serialize, type Session } from './sessions.ts'
 import { readTurns } from './stored_messages.ts'
 
-const STREAM_HEADER = 'x-vercel-ai-ui-message-stream'
 const DONE = 'data: [DONE]\n\n'
 const POSITION = /^turn-([1-9]\d{0,14})$/ // the id of the message of a turn without a key
 
@@ -38,7 +37,7 @@ export class ChatRoute extends Capability {
       response.setHeader('Cache-Control', 'no-store')
       const asked = await runtime.turns.reading(() => readTurn(request, response, runtime))
       const [turn, last] = asked
-      const events = new UiEvents(response, turn, last, this.explain)
+      const events = new UiEvents(turn, last, this.explain)
       await relay(response, runtime, turn, events)
     }
 
@@ -129,7 +128,11 @@ function conflict(): AgentError {
  * `last` is the last message of the page: the user's, or the reply that goes on.
  */
 class UiEvents extends Events {
-  readonly #response: Response
+  override readonly headers = {
+    ...STREAM_HEADERS,
+    'Cache-Control': 'no-cache, no-store',
+    'x-vercel-ai-ui-message-stream': 'v1',
+  }
   readonly #turn: Turn
   readonly #explain: ChatRoute['explain']
   readonly #id: string
@@ -140,9 +143,8 @@ class UiEvents extends Events {
   #isText = false
   #hasBegun = false
 
-  constructor(response: Response, turn: Turn, last: Fields, explain: ChatRoute['explain']) {
+  constructor(turn: Turn, last: Fields, explain: ChatRoute['explain']) {
     super()
-    this.#response = response
     this.#turn = turn
     this.#explain = explain
     const { approve, deny } = readAnswers(last)
@@ -153,7 +155,6 @@ class UiEvents extends Events {
 
   /** Return the part with the id of the reply. */
   override start(): string {
-    this.#response.setHeader(STREAM_HEADER, 'v1')
     return part('start', { messageId: this.#id })
   }
 

@@ -39,8 +39,8 @@ class ChatRoute(Capability):
                 turn, last = await _read_turn(request, runtime)
             events = UiEvents(turn, last, self.advise, is_exact=_is_exact(request))
             response = await relay(request, runtime, turn, events)
-            response.headers[STREAM_HEADER] = "v1"
-            return _private(request, response)
+            response.headers[SESSION_HEADER] = request.state.session_id
+            return response
 
         async def get(request: Request, runtime: Runtime) -> Response:
             ids = request.query_params.getlist("id")
@@ -52,7 +52,9 @@ class ChatRoute(Capability):
                     text = _json(_ui_messages(session, is_exact=_is_exact(request)))
                     await asyncio.sleep(0.01)  # serves other requests
             response = Response(text, headers=contract.NO_SNIFF, media_type="application/json")
-            return _private(request, response)
+            response.headers[SESSION_HEADER] = session_id
+            response.headers["Cache-Control"] = "no-store"
+            return response
 
         async def resume(request: Request, runtime: Runtime) -> Response:
             # There is nothing to resume: a turn ends when its client leaves.
@@ -64,12 +66,6 @@ class ChatRoute(Capability):
 def _is_exact(request: Request) -> bool:
     """Whether a client reads large integers itself; others get them as strings, not rounded."""
     return "exact-numbers" in re.split(r"[\s,;]+", request.headers.get("Prefer", "").lower())
-
-
-def _private(request: Request, response: Response) -> Response:
-    response.headers[SESSION_HEADER] = request.state.session_id
-    response.headers["Cache-Control"] = "no-store"
-    return response
 
 
 @dataclass(eq=False)
@@ -119,6 +115,8 @@ class UiEvents(Events):
 
     `last` is the last message of the page: the user's, or the reply that goes on.
     """
+
+    headers = Events.headers | {"Cache-Control": "no-cache, no-store", STREAM_HEADER: "v1"}
 
     def __init__(
         self, turn: Turn, last: Part, advise: Callable[[AgentError], str], *, is_exact: bool
