@@ -103,7 +103,7 @@ def _not_tried(path: Path, parent: pytest.Collector) -> pytest.Collector | None:
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Fail a run with NO_SKIPS in which a test is skipped: where CI runs, nothing may be missing."""
+    """Fail a run with NO_SKIPS in which a test is skipped: where CI runs, nothing is missing."""
     reporter = session.config.pluginmanager.get_plugin("terminalreporter")
     if os.environ.get("NO_SKIPS") and reporter and reporter.stats.get("skipped"):
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
