@@ -4,7 +4,8 @@ import logging
 import os
 import re
 import time
-from traceback import format_tb
+from pathlib import Path
+from traceback import format_tb, walk_tb
 from typing import Any
 
 from .contract import CONTROL, ERRORS, AgentError, Turn
@@ -36,6 +37,8 @@ TEMPORARY_KINDS = {
     "too_many_requests",
     "unavailable",
 }
+
+MODULES = Path(__file__).parent
 
 log = logging.getLogger(__name__)
 
@@ -82,6 +85,19 @@ def describe(error: BaseException) -> str:
         known.add(id(cause))
         cause = cause.__cause__ or (None if cause.__suppress_context__ else cause.__context__)
     return " < ".join(kinds)
+
+
+def place_of(error: BaseException) -> str:
+    """Return the lines of the project in which an error was raised, the innermost first.
+
+    As in ` at src/app/orders.py:7 < src/app/agent.py:34`; "" if it was raised elsewhere.
+    """
+    places = list[str]()
+    for frame, line in walk_tb(error.__traceback__):
+        path = Path(frame.f_code.co_filename)
+        if path.is_relative_to(MODULES):
+            places.insert(0, f"src/app/{path.relative_to(MODULES).as_posix()}:{line}")
+    return " at " + " < ".join(places[:3]) if places else ""
 
 
 def as_agent_error(error: Exception) -> AgentError:
