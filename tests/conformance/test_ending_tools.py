@@ -134,3 +134,39 @@ def test_a_late_error_of_a_tool_does_not_end_chat(target: Target) -> None:
     assert 'you said: "Hello."' in done.stdout, done
     assert re.findall(r" ERROR (.+)\n", done.stderr) == ["null", "Error"]
     assert done.returncode == 0
+
+
+FAILING = {
+    "python": "from app import agent, main; agent.len = lambda words: {}[words[0]]; main.cli()",
+    "typescript": """
+const match = String.prototype.match;
+String.prototype.match = function (pattern) {
+  if (this == "secret") throw new RangeError(this);
+  return match.call(this, pattern);
+};
+""",
+}
+
+
+@pytest.mark.rows(where=lambda row: not row["target"].store)
+def test_the_log_names_the_line_of_a_tool_that_failed(target: Target) -> None:
+    project = target.project()
+    if target.is_node:
+        preload = f"data:text/javascript,{FAILING['typescript']}"
+        command = [str(NODE), "--import", preload, "src/main.ts"]
+        file, kind, tool = "src/agent.ts", "RangeError", "match"
+    else:
+        command = [str(project / ".venv" / "bin" / "python"), "-c", FAILING["python"]]
+        file, kind, tool = "src/app/agent.py", "KeyError", "len("
+    done = subprocess.run(
+        [*command, "chat"],
+        cwd=project,
+        env={"PATH": os.environ["PATH"]},
+        input="use word_count: secret\n",
+        capture_output=True,
+        text=True,
+    )
+    found = re.search(rf"WARNING tool word_count: {kind} at {file}:(\d+)", done.stderr)
+    assert found, done
+    assert tool in (project / file).read_text().splitlines()[int(found[1]) - 1]
+    assert "secret" not in done.stderr
