@@ -76,7 +76,7 @@ export function logUnexpected(error: unknown): void {
   log('ERROR', `${describe(error)}\n${String(stack).replace(String(message), '')}`)
 }
 
-/** Log what a listener, a timer or an unawaited promise throws; it ends neither process nor turn. */
+/** Log what a listener, a timer or an unawaited promise throws, and let the process go on. */
 export function surviveLateErrors(): void {
   process.on('uncaughtException', logUnexpected)
 }
