@@ -54,6 +54,7 @@ def test_without_a_list_any_host_may_be_called_beyond_loopback(beyond: Server) -
     assert beyond.post({"prompt": "Hello."}, {"Host": "agent.example.com"}).status == 200
 
 
+@pytest.mark.rows(where=lambda row: not row["target"].store)
 def test_a_route_of_ones_own_is_read_by_address_only(fleet: Fleet) -> None:
     """A page may have a name that leads here, and would be sent without an Origin."""
 
@@ -66,8 +67,6 @@ def test_a_route_of_ones_own_is_read_by_address_only(fleet: Fleet) -> None:
         serve = fleet.target.command(project)
         return [serve[0], "--import", f"data:text/javascript,{code}", *serve[1:]]
 
-    if fleet.target.store:
-        pytest.skip("a store changes nothing here")
     target = replace(fleet.target, command=command, start=subprocess.Popen)
     server = Server(target, fleet.folder, None, {"HOST": OPEN})
     try:

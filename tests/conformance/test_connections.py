@@ -128,11 +128,10 @@ def test_what_follows_a_request_is_not_answered_in_its_answer(
 
 
 @pytest.mark.slow
+@pytest.mark.rows(where=lambda row: not row["target"].store)
 def test_idle_connections_do_not_stop_the_server(
     fleet: Fleet, provider: Provider, gate: threading.Event
 ) -> None:
-    if fleet.target.store:
-        pytest.skip("a store changes nothing here")
     few = 'ulimit -n 256; exec "$@"'
     target = replace(
         fleet.target,

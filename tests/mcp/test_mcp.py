@@ -361,7 +361,7 @@ FILE = """\
     "there": {"command": "/bin/sh",
       "timeout": 5,
       "cwd": "no-such-folder"},
-    "io.example/a b": {"command": "/usr/bin/npx"}
+    "io.example/a b": {"command": "HERE/npx"}
   },
   "inputs": []
 }
@@ -384,7 +384,7 @@ its name must match [A-Za-z0-9_][A-Za-z0-9_ ./@-]{0,63}.
 .mcp.json:25 MCP-SERVER Server text stays down: it must be an object.
 .mcp.json:28 MCP-IGNORED Field 'timeout' is ignored: known are type, command, args, env, cwd.
 .mcp.json:27 MCP-COMMAND The folder no-such-folder of server there was not found.
-.mcp.json:30 MCP-IMAGE The image cannot run /usr/bin/npx for server io.example/a b: see README.md.
+.mcp.json:30 MCP-IMAGE The image cannot run HERE/npx for server io.example/a b: see README.md.
 0 errors, 17 warnings
 """
 
@@ -404,9 +404,10 @@ def check(target: Target, folder: Path, *options: str, **settings: str) -> str:
 
 @pytest.mark.parametrize("target", IN_ONE)
 def test_check_names_what_is_wrong_with_its_line(target: Target, tmp_path: Path) -> None:
-    (tmp_path / ".mcp.json").write_text(FILE)
+    (tmp_path / ".mcp.json").write_text(FILE.replace("HERE", str(tmp_path)))
     (tmp_path / "Dockerfile").touch()
-    assert check(target, tmp_path, SET_B="b") == FOUND
+    (tmp_path / "npx").touch(0o755)
+    assert check(target, tmp_path, SET_B="b") == FOUND.replace("HERE", str(tmp_path))
     said = check(target, tmp_path, MCP_FILE="own.json")
     assert said.startswith("own.json:0 MCP-FILE There is no such file")
     (tmp_path / ".mcp.json").write_text('{\n  "mcpServers": {\n    "a" {}\n  }\n}\n')

@@ -152,8 +152,8 @@ FAULTS = [
     Fault(
         "the log quotes what an internal exception says",
         LOG,
-        "String(stack).replace(String(message), '')",
-        "String(stack)",
+        "\\n${String(stack).replace(String(message), '')}",
+        "\\n${String(stack)}",
     ),
     Fault("a shutdown gives turns no time", TURNS, "sleep(graceSeconds * 1000,", "sleep(0,"),
     Fault("a shutdown waits for ever", TURNS, ", grace])", "])"),

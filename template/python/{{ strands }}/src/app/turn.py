@@ -20,7 +20,7 @@ from strands.types.exceptions import MaxTokensReachedException
 from . import agent as own
 from .context_length import Shortening
 from .contract import ERRORS, AgentError, ToolCall, ToolResult, Turn, is_blank, well_formed
-from .log import describe
+from .log import describe, place_of
 from .messages import Messages, Repairs, call_of, check_messages, decode, merge, refused
 from .runtime import Runtime
 from .sessions import LastTurn
@@ -198,4 +198,5 @@ async def _contain(running: asyncio.Semaphore, context: Any, run: Any) -> AsyncG
 def _log_tool_failure(event: AfterToolCallEvent) -> None:
     if event.exception is not None:  # a name that the model made up is not logged
         name = event.selected_tool.tool_name if event.selected_tool else "that does not exist"
-        log.warning("tool %s: %s", name, describe(event.exception))
+        why = describe(event.exception) + place_of(event.exception)
+        log.warning("tool %s: %s", name, why)

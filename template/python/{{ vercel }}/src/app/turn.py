@@ -14,7 +14,7 @@ from pydantic import TypeAdapter
 from .agent import SYSTEM_PROMPT
 from .context_length import Shortening
 from .contract import ERRORS, AgentError, ToolCall, ToolResult, Turn, well_formed
-from .log import describe
+from .log import describe, place_of
 from .messages import (
     CallPart,
     Message,
@@ -189,7 +189,8 @@ class TurnAgent(ai.Agent):
             what, name = f"Unknown tool: {name}", "that does not exist"
             result = ai.tool_result(**ids, result=what, is_error=True, exception=error)
         if result.exception is not None:  # a name that the model made up is not logged
-            log.warning("tool %s: %s", name, describe(result.exception))
+            why = describe(result.exception) + place_of(result.exception)
+            log.warning("tool %s: %s", name, why)
         parts = [bounded(part, self.settings.max_result_chars) for part in result.results]
         for part in parts:
             await self.turn.emit(as_tool_result(part))
