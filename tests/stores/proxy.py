@@ -51,6 +51,7 @@ class Proxy:
         """Hand on everything again; connections that were hung are closed."""
         spoilt = getattr(self, "mode", "pass") != "pass"
         self.mode, self.drip_ms, self.at_save, self.records = "pass", 100, "", False
+        self.spoil(b"", "", 0)
         self.sent = []
         self.release.set()  # whoever still waits goes on
         self.release, self.held = threading.Event(), threading.Event()
@@ -59,6 +60,20 @@ class Proxy:
             self._listen()
         if spoilt:
             self.cut()
+
+    def spoil(self, text: bytes, fault: str, times: int) -> None:
+        """Let so many replies with this text be "changed" there, or "cut" off in front of it."""
+        self._spoils, self.spoilt = (text, fault, times), 0
+
+    def spoiled(self, data: bytes) -> tuple[bytes, bool]:
+        """What is handed on of a reply, and whether it is all of it."""
+        text, fault, times = self._spoils
+        if self.spoilt == times or text not in data:
+            return data, True
+        self.spoilt += 1
+        if fault == "cut":
+            return data[: data.index(text)], False
+        return data.replace(text, text.swapcase()), True
 
     def refuse(self) -> None:
         """Close the port and every connection."""
@@ -191,7 +206,10 @@ class _Connection:
                 time.sleep(proxy.drip_ms / 1000)
                 self.client.sendall(bytes([byte]))
             return
+        data, is_whole = proxy.spoiled(data)
         self.client.sendall(data)
+        if not is_whole:
+            self.close()
 
 
 # moto's server sends two of these for one request; the second may come together with the reply.

@@ -26,6 +26,8 @@ export interface LastTurn {
   turns: TurnStart[]
   /** Whether the turns before it have vanished from the store. */
   restarted?: boolean
+  /** Whether the last turns before it have vanished from the store. */
+  rolled_back?: boolean
 }
 
 /** What a framework keeps of a session; messages are in its own form. */
@@ -193,6 +195,7 @@ export class Session {
     const turns = [...this.turns, start]
     const last: LastTurn = { actor: this.actor, turn: number, key, reply, turns }
     if (this.stored && !this.last) last.restarted = true
+    if (this.stored?.isRolledBack) last.rolled_back = true
     await this.save(taken, last, saved)
     return last
   }

@@ -30,7 +30,8 @@ from .sessions import serialize
 from .turn import take_turn
 
 log = logging.getLogger(__name__)
-TOLD = {"turn", "reply", "restarted", "waiting", "dropped"}  # what callers are told of a turn
+# What callers are told of a turn.
+TOLD = {"turn", "reply", "restarted", "rolled_back", "waiting", "dropped"}
 
 
 class Events:

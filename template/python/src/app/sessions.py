@@ -37,6 +37,7 @@ class LastTurn(TypedDict):
     reply: str
     turns: list[TurnStart]  # those whose messages the session holds
     restarted: NotRequired[bool]  # the turns before it have vanished from the store
+    rolled_back: NotRequired[bool]  # the last turns before it have vanished from the store
 
 
 BINARY = {"bytes", "data", "image"}  # where messages hold the bytes of files, which are no text
@@ -166,6 +167,8 @@ class Session:
         )
         if self._stored and not self.last:  # the turns before it have vanished
             last["restarted"] = True
+        if self._stored and self._stored.is_rolled_back:
+            last["rolled_back"] = True
         await self.save(snapshot, last, saved)
         return last
 

@@ -8,6 +8,7 @@ import type {
   Transport,
 } from '@modelcontextprotocol/client'
 
+import { startTimer } from '../deadline.ts'
 import { describe, log } from '../log.ts'
 import { isObject, type Schema } from '../tool_schemas.ts'
 import { type Declaration, find } from './file.ts'
@@ -386,13 +387,11 @@ function named(code: string, message: string): Error {
 }
 
 async function within<T>(seconds: number, work: Promise<T>, late: () => Error): Promise<T> {
-  let timer
-  const expiry = new Promise<never>((_, reject) => {
-    timer = setTimeout(() => reject(late()), seconds * 1000)
-  })
+  const expiry = Promise.withResolvers<never>()
+  const stopTimer = startTimer(seconds, () => expiry.reject(late()))
   try {
-    return await Promise.race([work, expiry])
+    return await Promise.race([work, expiry.promise])
   } finally {
-    clearTimeout(timer)
+    stopTimer()
   }
 }

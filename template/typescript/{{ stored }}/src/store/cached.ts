@@ -2,12 +2,11 @@
 // data is quarantined.
 
 import { LRUCache } from 'lru-cache'
-import { v7 as uuid7 } from 'uuid'
 
 import { AgentError } from '../contract.ts'
 import { log } from '../log.ts'
 import { InProcess, type SessionStore, type Stored } from '../session_store.ts'
-import { Conflict, type DurableStore, StoreUnavailable } from './base.ts'
+import { Conflict, type DurableStore, idAfter, isOlder, StoreUnavailable } from './base.ts'
 import type { StoreSettings } from './settings.ts'
 import { isSame, readSnapshot } from './snapshot.ts'
 
@@ -79,7 +78,12 @@ export class CachedStore implements SessionStore {
     }
     const snapshot = readSnapshot(stored.snapshot, this.maxBytes)
     if (snapshot === null) throw await this.#quarantine(sessionId, stored.revision)
-    const read = { revision: stored.revision, snapshot }
+    const isRolledBack = known !== null && isOlder(stored.revision, known.revision)
+    if (isRolledBack) {
+      // Such as in a failover.
+      log('WARNING', `session ${sessionId}: the store has lost turns that this process has seen`)
+    }
+    const read = { revision: stored.revision, snapshot, isRolledBack }
     this.#cache.set(sessionId, read)
     return read
   }
@@ -143,15 +147,6 @@ export class CachedStore implements SessionStore {
       return new AgentError('store_unavailable', '', `${what}: ${error.message}`)
     }
   }
-}
-
-/** Return an id that sorts after `ids`, even if this process's clock is slow. */
-function idAfter(ids: string[]): string {
-  const [id, last] = [uuid7(), ids.toSorted().at(-1) ?? '']
-  if (id > last) return id
-  const milliseconds = parseInt(last.slice(0, 13).replace('-', ''), 16) + 1
-  const text = milliseconds.toString(16).padStart(12, '0')
-  return `${text.slice(0, 8)}-${text.slice(8)}${id.slice(13)}`
 }
 
 /** Throw the AgentError for an error of the store. */

@@ -1,0 +1,63 @@
+"""A process that has no time for its event loop: that is no failure of the store."""
+
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.conformance.chat import Chat, echoed
+from tests.conformance.client import JSON
+from tests.conformance.targets import Target
+from tests.stores.agents import Agents
+from tests.stores.agents import command as own_command
+from tests.stores.servers import wait_for
+
+# A route of the owner that blocks the event loop for longer than a call of the store may take.
+PYTHON = """
+import time
+import app.routes
+from starlette.responses import PlainTextResponse
+async def block(request, runtime):
+    time.sleep(2)
+    return PlainTextResponse('blocked')
+app.routes.ROUTES['GET /block'] = block
+from app.main import cli; cli()
+"""
+NODE = """
+function block(_, to) {
+  Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 2000)
+  to.end('blocked')
+}
+(await import('%s')).ROUTES['GET /block'] = block
+"""
+
+
+def blocking(target: Target) -> Target:
+    """The target with the route."""
+
+    def command(project: Path) -> list[str]:
+        if not target.is_node:
+            return [str(project / ".venv" / "bin" / "python"), "-c", PYTHON, "serve"]
+        serve = own_command(project, "serve")
+        code = NODE % (project / "src" / "routes.ts").as_uri()
+        return [serve[0], "--import", f"data:text/javascript,{code}", *serve[1:]]
+
+    return replace(target, command=command, start=subprocess.Popen)
+
+
+@pytest.mark.spread
+def test_a_blocked_event_loop_is_no_failure_of_the_store(agents: Agents) -> None:
+    home = agents.home(timeout_ms=1000)
+    home.target = blocking(home.target)
+    replica = agents.fresh(home, STORE_TIMEOUT_SECONDS=1)
+    chat, proxy = Chat(replica.server, agents.provider), replica.proxy
+    assert chat.say("One.").turn == 1
+    proxy.mode, proxy.drip_ms, proxy.records, sent = "drip", 2, True, proxy.bytes
+    running = chat.start("Two.", headers=JSON)
+    wait_for("a call of the store", lambda: proxy.bytes > sent)
+    assert replica.server.get("/block").body == b"blocked"
+    reply = running.reply()
+    proxy.reset()
+    assert (reply.status, reply.turn) == (200, 2), reply
+    assert chat.recalled() == echoed("One.", "Two.")
