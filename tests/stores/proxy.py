@@ -18,7 +18,8 @@ class Proxy:
     """`is_save` recognises the request that saves a session in what a client has sent.
 
     `mode` is for every connection: "pass" hands on; "hang" takes and never answers; "drip" answers
-    a byte at a time, `drip_ms` apart; "cut" closes at the first byte; refuse() closes the port.
+    a byte at a time, `drip_ms` apart; "delay" answers `drip_ms` later; "cut" closes at the first
+    byte; refuse() closes the port.
     `at_save` is what happens to the next save: "hold request" (until `release`, the store has not
     heard of it), "hold reply" (until `release`, the store has done it), "cut request" and
     "cut reply" (the same, and the connection is closed). `held` is set when it has happened.
@@ -201,6 +202,8 @@ class _Connection:
             self.request, self.wish, self.is_counted = b"", "", False
         if proxy.mode == "hang":
             return
+        if proxy.mode == "delay":
+            time.sleep(proxy.drip_ms / 1000)
         if proxy.mode == "drip":
             for byte in data:
                 time.sleep(proxy.drip_ms / 1000)

@@ -1,5 +1,6 @@
 """A process that has no time for its event loop: that is no failure of the store."""
 
+import re
 import subprocess
 from dataclasses import replace
 from pathlib import Path
@@ -24,13 +25,11 @@ async def block(request, runtime):
 app.routes.ROUTES['GET /block'] = block
 from app.main import cli; cli()
 """
-NODE = """
-function block(_, to) {
-  Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 2000)
-  to.end('blocked')
-}
-(await import('%s')).ROUTES['GET /block'] = block
-"""
+NODE = (
+    "const held = new Int32Array(new SharedArrayBuffer(4));"
+    "const block = (_, to) => {{ Atomics.wait(held, 0, 0, 2000); to.end('blocked') }};"
+    "(await import('{routes}')).ROUTES['GET /block'] = block"
+)
 
 
 def blocking(target: Target) -> Target:
@@ -40,7 +39,7 @@ def blocking(target: Target) -> Target:
         if not target.is_node:
             return [str(project / ".venv" / "bin" / "python"), "-c", PYTHON, "serve"]
         serve = own_command(project, "serve")
-        code = NODE % (project / "src" / "routes.ts").as_uri()
+        code = NODE.format(routes=(project / "src" / "routes.ts").as_uri())
         return [serve[0], "--import", f"data:text/javascript,{code}", *serve[1:]]
 
     return replace(target, command=command, start=subprocess.Popen)
@@ -53,7 +52,7 @@ def test_a_blocked_event_loop_is_no_failure_of_the_store(agents: Agents) -> None
     replica = agents.fresh(home, STORE_TIMEOUT_SECONDS=1)
     chat, proxy = Chat(replica.server, agents.provider), replica.proxy
     assert chat.say("One.").turn == 1
-    proxy.mode, proxy.drip_ms, proxy.records, sent = "drip", 2, True, proxy.bytes
+    proxy.mode, proxy.drip_ms, sent = "delay", 300, proxy.bytes
     running = chat.start("Two.", headers=JSON)
     wait_for("a call of the store", lambda: proxy.bytes > sent)
     assert replica.server.get("/block").body == b"blocked"
@@ -61,3 +60,18 @@ def test_a_blocked_event_loop_is_no_failure_of_the_store(agents: Agents) -> None
     proxy.reset()
     assert (reply.status, reply.turn) == (200, 2), reply
     assert chat.recalled() == echoed("One.", "Two.")
+
+
+@pytest.mark.stores("valkey")
+@pytest.mark.spread
+def test_the_clients_are_loaded_before_the_first_turn(agents: Agents) -> None:
+    """Otherwise the first turns of many callers wait for the modules, and time out."""
+    if agents.target.is_node:
+        pytest.skip("Node loads modules beside the event loop")
+    home = agents.home()
+    home.target = replace(home.target, start=subprocess.Popen)
+    server = agents.fresh(home, PYTHONPROFILEIMPORTTIME=1).server
+    assert Chat(server, agents.provider).say("One.").turn == 1
+    server.stop()
+    _, _, later = server.log.partition("Listening on")
+    assert re.findall(r"\| +((?:openai|valkey)\.\S+)", later) == []
