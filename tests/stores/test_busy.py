@@ -3,52 +3,20 @@
 import re
 import subprocess
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
+from tests.blocking import blocking
 from tests.conformance.chat import Chat, echoed
 from tests.conformance.client import JSON
-from tests.conformance.targets import Target
 from tests.stores.agents import Agents
-from tests.stores.agents import command as own_command
 from tests.stores.servers import wait_for
-
-# A route of the owner that blocks the event loop for longer than a call of the store may take.
-PYTHON = """
-import time
-import app.routes
-from starlette.responses import PlainTextResponse
-async def block(request, runtime):
-    time.sleep(2)
-    return PlainTextResponse('blocked')
-app.routes.ROUTES['GET /block'] = block
-from app.main import cli; cli()
-"""
-NODE = (
-    "const held = new Int32Array(new SharedArrayBuffer(4));"
-    "const block = (_, to) => {{ Atomics.wait(held, 0, 0, 2000); to.end('blocked') }};"
-    "(await import('{routes}')).ROUTES['GET /block'] = block"
-)
-
-
-def blocking(target: Target) -> Target:
-    """The target with the route."""
-
-    def command(project: Path) -> list[str]:
-        if not target.is_node:
-            return [str(project / ".venv" / "bin" / "python"), "-c", PYTHON, "serve"]
-        serve = own_command(project, "serve")
-        code = NODE.format(routes=(project / "src" / "routes.ts").as_uri())
-        return [serve[0], "--import", f"data:text/javascript,{code}", *serve[1:]]
-
-    return replace(target, command=command, start=subprocess.Popen)
 
 
 @pytest.mark.spread
 def test_a_blocked_event_loop_is_no_failure_of_the_store(agents: Agents) -> None:
     home = agents.home(timeout_ms=1000)
-    home.target = blocking(home.target)
+    home.target = blocking(home.target, seconds=2)
     replica = agents.fresh(home, STORE_TIMEOUT_SECONDS=1)
     chat, proxy = Chat(replica.server, agents.provider), replica.proxy
     assert chat.say("One.").turn == 1
