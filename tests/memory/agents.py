@@ -133,7 +133,7 @@ class Home:
         )
 
     def run(
-        self, *words: str, typed: str = "", disk: int = 0, **variables: str
+        self, *words: str, typed: str = "", disk: str = "", **variables: str
     ) -> subprocess.CompletedProcess[str]:
         """Run a command of the render here, with these variables and no others.
 

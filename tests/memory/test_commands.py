@@ -61,10 +61,10 @@ def test_a_full_disk_keeps_whole_turns_or_none(trial: Home) -> None:
     chat, brief = ("chat", "--actor", "robin"), {"SHUTDOWN_GRACE_SECONDS": "1"}
     assert trial.run(*chat, typed="My cat is called Miso.\n").returncode == 0
     kept = trial.local()
-    full = trial.run(*chat, typed=f"{'Long. ' * 1500}\n", disk=8, **brief)
+    full = trial.run(*chat, typed=f"{'Long. ' * 1500}\n", disk="8", **brief)
     assert "turns not recorded: 1" in full.stderr, full
     assert trial.local() == kept
-    again = trial.run("forget", "--actor", "robin", "--json", disk=8)
+    again = trial.run("forget", "--actor", "robin", "--json", disk="8")
     assert json.loads(again.stdout)["events"] == 1, again
     assert not [*(trial.folder / ".memory").glob("*.tmp")]
 

@@ -1,8 +1,8 @@
 """A process that has no time for its event loop: that is no failure of the store."""
 
-import re
 import subprocess
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -30,16 +30,31 @@ def test_a_blocked_event_loop_is_no_failure_of_the_store(agents: Agents) -> None
     assert chat.recalled() == echoed("One.", "Two.")
 
 
+MODULES = """
+import sys
+import app.routes
+from starlette.responses import PlainTextResponse
+async def modules(request, runtime):
+    return PlainTextResponse(' '.join(sys.modules))
+app.routes.ROUTES['GET /modules'] = modules
+from app.main import cli; cli()
+"""
+
+
 @pytest.mark.stores("valkey")
 @pytest.mark.spread
 def test_the_clients_are_loaded_before_the_first_turn(agents: Agents) -> None:
     """Otherwise the first turns of many callers wait for the modules, and time out."""
     if agents.target.is_node:
         pytest.skip("Node loads modules beside the event loop")
+
+    def command(project: Path) -> list[str]:
+        return [str(project / ".venv" / "bin" / "python"), "-c", MODULES, "serve"]
+
     home = agents.home()
-    home.target = replace(home.target, start=subprocess.Popen)
-    server = agents.fresh(home, PYTHONPROFILEIMPORTTIME=1).server
+    home.target = replace(home.target, command=command, start=subprocess.Popen)
+    server = agents.fresh(home).server
+    before = server.get("/modules").body.decode().split()
     assert Chat(server, agents.provider).say("One.").turn == 1
-    server.stop()
-    _, _, later = server.log.partition("Listening on")
-    assert re.findall(r"\| +((?:openai|valkey)\.\S+)", later) == []
+    loaded = {*server.get("/modules").body.decode().split()} - {*before}
+    assert [name for name in loaded if name.startswith(("openai", "valkey"))] == []

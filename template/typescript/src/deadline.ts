@@ -30,7 +30,7 @@ export async function withinTime<T>(
   }
 }
 
-const STEPS = 30
+const STEPS = 100
 
 /**
  * Call `expire` after `seconds`, and return a function that prevents this.

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-STEPS = 30
+STEPS = 100
 
 
 @asynccontextmanager

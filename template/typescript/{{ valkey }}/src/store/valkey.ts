@@ -262,7 +262,10 @@ async function writeAlone(
   own.on('error', () => {}) // the call reports it
   try {
     await own.connect()
-    const pipeline = own.pipeline().callBuffer(...command).call('wait', replicas, milliseconds)
+    const pipeline = own
+      .pipeline()
+      .callBuffer(...command)
+      .call('wait', replicas, milliseconds)
     const [[error, reply], [, confirmed]] = (await pipeline.exec()) as [Result, Result]
     if (error) throw error
     return [reply, Number(confirmed ?? 0)]
