@@ -163,14 +163,16 @@ def test_a_planned_failover_costs_no_turn(
 
 
 @contextmanager
-def replicated(folder: Path, *options: str) -> Iterator[tuple[Address, Address, Proxy]]:
+def replicated(folder: Path) -> Iterator[tuple[Address, Address, Proxy]]:
     """A primary, its replica, and the proxy through which the replica follows."""
     at_once = ["--repl-diskless-sync-delay", "0"]
     with (
-        valkey_server(folder / "1", [*at_once, *options]) as first,
+        valkey_server(folder / "1", at_once) as first,
         valkey_server(folder / "2", at_once) as second,
     ):
-        link, primary, replica = Proxy(first), valkey.Valkey(*first), valkey.Valkey(*second)
+        link = Proxy(first)
+        primary: Any = valkey.Valkey(*first)
+        replica: Any = valkey.Valkey(*second)
         replica.replicaof(*link.address)
         wait_for("a link", lambda: replica.info("replication")["master_link_status"] == "up")
         wait_for("a replica", lambda: primary.info("replication")["slave0"]["state"] == "online")
