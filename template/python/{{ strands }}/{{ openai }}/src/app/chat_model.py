@@ -36,7 +36,7 @@ class ChatModel(OpenAIModel):
         http = DefaultAsyncHttpxClient(event_hooks=event_hooks(settings))
         self._openai = AsyncOpenAI(api_key=key, http_client=http)
         # The client would load it in the first turn, and hold up all others.
-        import_module("openai.resources.chat.completions.completions")
+        import_module("openai.resources.chat.chat")
         self._max_bytes = settings.max_reply_bytes
         self._reasoning = Reasoning()
 

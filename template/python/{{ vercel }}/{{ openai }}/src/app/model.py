@@ -55,7 +55,7 @@ def build_model(settings: CoreSettings) -> ai.Model:
     from openai import DefaultAsyncHttpxClient  # takes a second
 
     # The client would load it in the first turn, and hold up all others.
-    import_module("openai.resources.chat.completions.completions")
+    import_module("openai.resources.chat.chat")
     # A server of your own may want no key, but the client requires a key.
     key = os.environ.get("OPENAI_API_KEY") or "none"
     client = DefaultAsyncHttpxClient(event_hooks=event_hooks(settings))
