@@ -7,6 +7,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 import tomllib
 from collections.abc import Iterator
@@ -18,6 +19,7 @@ import pytest
 
 from hooks.rendering import render
 from hooks.variants import answers_of
+from tests.blocking import blocking
 from tests.conformance.client import SESSION
 from tests.conformance.server import Server
 from tests.conformance.targets import SHARED, TARGETS, Target
@@ -150,6 +152,21 @@ EACH_SDK = [
         if str(row.id).endswith("-python")
     ),
 ]
+
+
+@pytest.mark.parametrize("target", ROWS)
+def test_a_blocked_event_loop_is_no_silence_of_a_server(target: Target, tmp_path: Path) -> None:
+    declare(tmp_path, example=own())
+    server = Server(blocking(target, seconds=4), tmp_path, None, {"MCP_TIMEOUT_SECONDS": 3})
+    try:
+        conversation = Conversation(server)
+        conversation.use_soon("folder")
+        block = threading.Timer(0.3, server.get, ["/block"])
+        block.start()
+        assert conversation.use("wait", seconds=1) == "waited"
+        block.join()
+    finally:
+        server.stop()
 
 
 @pytest.mark.parametrize(("target", "sdk"), EACH_SDK, indirect=["sdk"])

@@ -191,3 +191,26 @@ def test_other_sessions_do_not_wait_for_a_slow_save(chat: Chat, one: Replica) ->
     assert other.say("Quick.").turn == 1
     one.proxy.release.set()
     assert slow.reply().turn == 1
+
+
+@pytest.mark.stores("s3")
+@pytest.mark.parametrize("fault", ["cut", "changed"])
+@pytest.mark.spread
+def test_a_body_that_is_spoilt_on_its_way_is_read_again(
+    chat: Chat, beside: Chat, one: Replica, fault: str
+) -> None:
+    """It is no reason to quarantine a session, and no internal error."""
+    store = one.home.store
+    for times, status in ((1, 200), (2, 503)):
+        beside.say("One.")
+        stored = store.read(chat.session)
+        assert stored is not None
+        store.write(chat.session, stored)  # by a client that adds a checksum
+        one.proxy.spoil(b"You said", fault, times)
+        reply = chat.say("Two.", headers=JSON)
+        assert reply.status == status, reply
+        if status == 503:
+            assert_failed(reply, *DOWN, chat.session)
+        assert one.proxy.spoilt == times
+        assert store.quarantined(chat.session) == []
+    assert chat.recalled() == echoed("One.", "Two.", "One.")

@@ -16,7 +16,7 @@ import { splitList } from './settings.ts'
 import { takeTurn } from './turn.ts'
 
 // What callers are told of a turn.
-const TOLD = ['turn', 'reply', 'restarted', 'waiting', 'dropped']
+const TOLD = ['turn', 'reply', 'restarted', 'rolled_back', 'waiting', 'dropped']
 /** What a turn leaves: that it is committed, or which of its tool calls wait. */
 export type Result = Partial<LastTurn> & {
   session_id: string

@@ -36,6 +36,8 @@ export interface LastTurn {
   /** Whether the turns before it have vanished from the store. */
   restarted?: boolean
   fork?: Fork
+  /** Whether the last turns before it have vanished from the store. */
+  rolled_back?: boolean
 }
 
 /** What a framework keeps of a session; messages are in its own form. */
@@ -232,6 +234,7 @@ export class Session {
     const turns = [...this.turns, start]
     const last = this.#lastTurn(number, key, reply, turns)
     if (this.stored && !this.last) last.restarted = true
+    if (this.stored?.isRolledBack) last.rolled_back = true
     await this.save(taken, last, saved)
     return last
   }

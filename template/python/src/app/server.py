@@ -31,7 +31,8 @@ from .sessions import serialize
 from .turn import take_turn
 
 log = logging.getLogger(__name__)
-TOLD = {"turn", "reply", "restarted", "waiting", "dropped"}  # what callers are told of a turn
+# What callers are told of a turn.
+TOLD = {"turn", "reply", "restarted", "rolled_back", "waiting", "dropped"}
 KEEP_ALIVE = ": keep-alive\n\n"  # a comment of the stream: proxies end silent requests
 
 

@@ -46,6 +46,7 @@ class LastTurn(TypedDict):
     turns: list[TurnStart]  # those whose messages the session holds
     restarted: NotRequired[bool]  # the turns before it have vanished from the store
     fork: NotRequired[Fork]
+    rolled_back: NotRequired[bool]  # the last turns before it have vanished from the store
 
 
 BINARY = {"bytes", "data", "image"}  # where messages hold the bytes of files, which are no text
@@ -202,6 +203,8 @@ class Session:
         last = self._last_turn(turn.number, turn.key, turn.reply, [*self.turns, self.start])
         if self._stored and not self.last:  # the turns before it have vanished
             last["restarted"] = True
+        if self._stored and self._stored.is_rolled_back:
+            last["rolled_back"] = True
         await self.save(snapshot, last, saved)
         return last
 

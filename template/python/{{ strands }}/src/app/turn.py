@@ -20,6 +20,7 @@ from strands.types.exceptions import MaxTokensReachedException
 from . import agent as own
 from .context_length import Shortening
 from .contract import ERRORS, AgentError, ToolCall, ToolResult, Turn, is_blank, well_formed
+from .deadline import time_limit
 from .log import describe, place_of
 from .messages import Messages, Repairs, call_of, check_messages, decode, merge, refused
 from .runtime import Runtime
@@ -45,7 +46,7 @@ async def take_turn(runtime: Runtime, turn: Turn) -> LastTurn:
                 await turn.emit(turn.reply)
             return last
         try:
-            async with asyncio.timeout(runtime.settings.turn_timeout_seconds) as limit:
+            async with time_limit(runtime.settings.turn_timeout_seconds) as limit:
                 shortening = Shortening(session, turn)
                 agent = _stage(runtime, turn, session.data, shortening)
                 usage = agent.event_loop_metrics.accumulated_usage

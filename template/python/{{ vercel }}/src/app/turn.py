@@ -14,6 +14,7 @@ from pydantic import TypeAdapter
 from .agent import SYSTEM_PROMPT
 from .context_length import Shortening
 from .contract import ERRORS, AgentError, ToolCall, ToolResult, Turn, well_formed
+from .deadline import time_limit
 from .log import describe, place_of
 from .messages import (
     CallPart,
@@ -51,7 +52,7 @@ async def take_turn(runtime: Runtime, turn: Turn) -> LastTurn:
                 await turn.emit(turn.reply)
             return last
         try:
-            async with asyncio.timeout(runtime.settings.turn_timeout_seconds) as limit:
+            async with time_limit(runtime.settings.turn_timeout_seconds) as limit:
                 start, shortening = session.start["at"], Shortening(session, turn)
                 stored = MESSAGES.validate_python(session.data["messages"])
                 # The calls of a turn that goes on keep the ids by which they are answered.

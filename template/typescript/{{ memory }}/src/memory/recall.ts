@@ -8,6 +8,7 @@ import {
   type NamespaceConfig,
 } from '../collections/memory_backend.ts'
 import { isBlank } from '../contract.ts'
+import { startTimer } from '../deadline.ts'
 import { log } from '../log.ts'
 import { bounded, describeFailure, type MemoryCollection, type MemoryRecord } from './base.ts'
 import { MemoryUnavailable, type Metadata, type Utterance } from './base.ts'
@@ -176,14 +177,14 @@ export class MemoryTurn {
     const end = query.slice(-MAX_QUERY_CHARS).replace(/^[\udc00-\udfff]/, '')
     if (isBlank(end)) return []
     const stop = new AbortController()
-    const timer = setTimeout(() => stop.abort(), this.#seconds * 1000)
+    const stopTimer = startTimer(this.#seconds, () => stop.abort())
     try {
       const found = collections.map((collection) =>
         this.#searchAll(collection, end.toWellFormed(), stop.signal, metadata, failures),
       )
       return this.best((await Promise.all(found)).flat())
     } finally {
-      clearTimeout(timer)
+      stopTimer()
     }
   }
 

@@ -224,6 +224,9 @@ async function connect(region: string): Promise<S3> {
   })
 }
 
+/** A body was cut off, or changed on its way. */
+class SpoiltBody extends Error {}
+
 /** The objects of one bucket, as one call sees them; each method throws the client's errors. */
 export class Objects {
   readonly s3: S3
@@ -240,12 +243,25 @@ export class Objects {
 
   /** Return the object, `known` where it is unchanged; one of over `maxBytes` is empty. */
   async get(Key: string, known: Stored | null, maxBytes: number): Promise<Stored | null> {
+    try {
+      return await this.#get(Key, known, maxBytes)
+    } catch (error) {
+      if (!(error instanceof SpoiltBody)) throw error
+      return await this.#get(Key, known, maxBytes)
+    }
+  }
+
+  async #get(Key: string, known: Stored | null, maxBytes: number): Promise<Stored | null> {
     const { s3, Bucket, stop } = this
     const condition = known?.revision ? { IfNoneMatch: known.revision } : {}
     try {
-      const found = await s3.getObject({ Bucket, Key, ...condition }, stop)
+      const wanted = { Bucket, Key, ChecksumMode: 'ENABLED', ...condition } as const
+      const found = await s3.getObject(wanted, stop)
       const isSmall = (found.ContentLength ?? Infinity) <= maxBytes
-      const bytes = isSmall ? await found.Body?.transformToByteArray() : null
+      const read = isSmall ? found.Body?.transformToByteArray() : null
+      const bytes = await read?.catch((error: unknown) => {
+        throw new SpoiltBody('', { cause: error })
+      })
       if (found.Body instanceof Readable) found.Body.destroy() // it may not have been read
       if (this.isExpired(found.LastModified)) return null
       return { revision: found.ETag ?? null, snapshot: bytes ? decode(bytes) : '' }

@@ -4,12 +4,11 @@
 import { isDeepStrictEqual } from 'node:util'
 
 import { LRUCache } from 'lru-cache'
-import { v7 as uuid7 } from 'uuid'
 
 import { AgentError } from '../contract.ts'
 import { log } from '../log.ts'
 import { InProcess, type SessionStore, type Stored } from '../session_store.ts'
-import { Conflict, type DurableStore, StoreUnavailable } from './base.ts'
+import { Conflict, type DurableStore, idAfter, isOlder, StoreUnavailable } from './base.ts'
 import type { StoreSettings } from './settings.ts'
 import { foreignFormat, isSame, readSnapshot } from './snapshot.ts'
 
@@ -83,11 +82,16 @@ export class CachedStore implements SessionStore {
       unknown.saved()
     }
     const snapshot = readSnapshot(stored.snapshot, this.maxBytes)
-    const { revision } = stored
-    const read =
-      snapshot === null ? await this.#readAgain(sessionId, stored) : { revision, snapshot }
-    const size = Buffer.byteLength(read.snapshot)
+    const found =
+      snapshot === null ? await this.#readAgain(sessionId, stored) : { ...stored, snapshot }
+    const size = Buffer.byteLength(found.snapshot)
     if (size > this.maxBytes) throw new AgentError('session_too_large', TOO_LARGE, `${size} bytes`)
+    const isRolledBack = known !== null && isOlder(found.revision, known.revision)
+    if (isRolledBack) {
+      // Such as in a failover.
+      log('WARNING', `session ${sessionId}: the store has lost turns that this process has seen`)
+    }
+    const read = { ...found, isRolledBack }
     this.#cache.set(sessionId, read)
     return read
   }
@@ -176,15 +180,6 @@ export class CachedStore implements SessionStore {
       return new AgentError('store_unavailable', '', `${what}: ${error.message}`)
     }
   }
-}
-
-/** Return an id that sorts after `ids`, even if this process's clock is slow. */
-function idAfter(ids: string[]): string {
-  const [id, last] = [uuid7(), ids.toSorted().at(-1) ?? '']
-  if (id > last) return id
-  const milliseconds = parseInt(last.slice(0, 13).replace('-', ''), 16) + 1
-  const text = milliseconds.toString(16).padStart(12, '0')
-  return `${text.slice(0, 8)}-${text.slice(8)}${id.slice(13)}`
 }
 
 /** Throw the AgentError for an error of the store. */

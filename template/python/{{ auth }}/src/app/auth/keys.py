@@ -10,6 +10,7 @@ import httpx
 from jwt import PyJWK
 from jwt.exceptions import PyJWTError
 
+from ..deadline import time_limit
 from ..log import describe
 
 log = logging.getLogger(__name__)
@@ -99,7 +100,7 @@ class Keys:
 async def _get(client: httpx.AsyncClient, url: str) -> dict[str, Any]:
     """Return the JSON object at an address. Raises IssuerUnavailable."""
     try:
-        async with asyncio.timeout(SECONDS), client.stream("GET", url) as answer:
+        async with time_limit(SECONDS), client.stream("GET", url) as answer:
             if answer.status_code != 200:
                 raise IssuerUnavailable(f"{url}: HTTP {answer.status_code}")
             body = b""

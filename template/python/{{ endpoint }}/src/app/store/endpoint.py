@@ -30,6 +30,7 @@ from ..collections.models import Collection
 from ..collections.secrets import SecretError, Secrets
 from ..collections.session_backend import CustomConfig, RestTransport, resolve
 from ..contract import well_formed
+from ..deadline import time_limit
 from ..log import describe
 from ..session_store import Stored
 from .base import UUID7, Conflict, StoreUnavailable, Unsupported, Warned
@@ -296,7 +297,7 @@ class EndpointClient:
 
         async def attempt() -> Answer:
             try:
-                async with asyncio.timeout_at(min(time() + self._seconds, end)):
+                async with time_limit(min(self._seconds, end - time())):
                     return await self._send(request, if_match, if_none_match)
             except TimeoutError:
                 failures.append(_Failed(f"no answer within {self._seconds:g} s"))

@@ -12,6 +12,7 @@ from typing import Any
 
 from ..collections.memory_backend import MAX_FILTERS, NamespaceConfig, metadata_problem
 from ..contract import is_blank
+from ..deadline import time_limit
 from .base import (
     NOTHING,
     MemoryCollection,
@@ -204,7 +205,7 @@ class MemoryTurn:
         self, id: str, where: str, end: float, failures: dict[str, str]
     ) -> AsyncIterator[None]:
         try:
-            async with asyncio.timeout_at(end):
+            async with time_limit(end - asyncio.get_running_loop().time()):
                 yield
             return
         except TimeoutError:

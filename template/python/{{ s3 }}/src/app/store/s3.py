@@ -6,6 +6,7 @@ import os
 import re
 import time
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from email.utils import parsedate_to_datetime
@@ -22,6 +23,7 @@ from ..collections.models import Collection
 from ..collections.secrets import SecretError, Secrets
 from ..collections.session_backend import S3Config
 from ..contract import SESSION_ID
+from ..deadline import time_limit
 from ..log import describe
 from ..session_store import Stored
 from .base import LARGEST, Conflict, StoreUnavailable, Warned
@@ -38,6 +40,12 @@ UNSENT = (
     exceptions.CredentialRetrievalError,
     exceptions.EndpointConnectionError,
     exceptions.ConnectTimeoutError,
+)
+# Bodies that were cut off or changed on their way.
+SPOILT = (
+    exceptions.IncompleteReadError,
+    exceptions.ResponseStreamingError,
+    exceptions.FlexibleChecksumError,
 )
 
 KEPT = "The bucket keeps old versions, also of sessions that ended or were forgotten: "
@@ -180,7 +188,7 @@ class S3Store:
         """Return the result of `use` in a thread, within a time limit; raise StoreUnavailable."""
         where = f"secret {self._ref.reference!r}"
         try:
-            async with asyncio.timeout(self._seconds):
+            async with time_limit(self._seconds):
                 name = await self._secrets.get(self._ref)
                 where = f"bucket {name!r} in {self._region}"
                 async with self._lock:
@@ -226,6 +234,12 @@ class Bucket:
 
     def get(self, key: str, known: Stored | None, max_bytes: int) -> Stored | None:
         """Return the object, or None; `known` itself if unchanged; empty if larger than allowed."""
+        try:
+            return self._get(key, known, max_bytes)
+        except SPOILT:
+            return self._get(key, known, max_bytes)
+
+    def _get(self, key: str, known: Stored | None, max_bytes: int) -> Stored | None:
         condition = {"IfNoneMatch": known.revision} if known else {}
         try:
             found = self.s3.get_object(Bucket=self.name, Key=key, **condition)
@@ -238,7 +252,8 @@ class Bucket:
             if self.days and "last-modified" not in reply["ResponseMetadata"]["HTTPHeaders"]:
                 reply = self.s3.head_object(Bucket=self.name, Key=key)  # some servers omit it
             return None if self.is_expired(reply) else known
-        with found["Body"] as body:
+        # Not `with found["Body"]`, whose `read` checks neither the length nor the checksum.
+        with closing(found["Body"]) as body:
             snapshot = body.read() if found["ContentLength"] <= max_bytes else b""
         return None if self.is_expired(found) else Stored(found["ETag"], snapshot)
 

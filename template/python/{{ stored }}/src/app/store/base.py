@@ -1,6 +1,10 @@
 """The protocol of a durable session store, and its failures."""
 
-from typing import Protocol
+import re
+from collections.abc import Iterable
+from typing import Protocol, TypeGuard
+
+from uuid_utils import uuid7
 
 from ..session_store import Stored
 
@@ -48,7 +52,9 @@ class DurableStore(Protocol):
     ) -> str | None:
         """Save if the stored revision is `expected` (None: nothing is stored); return the new one.
 
-        With `checkpoint`, also save a copy under that id. Raises Conflict.
+        A revision that is a UUIDv7 sorts after `expected`: then a store that has gone back to an
+        earlier state is noticed. With `checkpoint`, also save a copy under that id. Raises
+        Conflict.
         """
 
     async def save_checkpoint(self, session_id: str, snapshot: bytes, checkpoint: str) -> None:
@@ -80,3 +86,21 @@ class DurableStore(Protocol):
 
     async def close(self) -> None:
         """Finish background work, and disconnect."""
+
+
+def id_after(ids: Iterable[str | None]) -> str:
+    """Return a UUIDv7 that sorts after those in `ids`, even if the clock of this process is slow."""
+    id, last = str(uuid7()), max(filter(_is_uuid7, ids), default="")
+    if id > last:
+        return id
+    milliseconds = f"{int(last[:13].replace('-', ''), 16) + 1:012x}"
+    return f"{milliseconds[:8]}-{milliseconds[8:]}{id[13:]}"
+
+
+def is_older(revision: str | None, known: str | None) -> bool:
+    """Whether a revision was saved before another; False if the store does not order them."""
+    return _is_uuid7(revision) and _is_uuid7(known) and revision < known
+
+
+def _is_uuid7(id: str | None) -> TypeGuard[str]:
+    return re.fullmatch(UUID7, id or "") is not None

@@ -7,11 +7,10 @@ from collections.abc import Callable, Coroutine
 from typing import Any, cast
 
 from cachetools import LRUCache
-from uuid_utils import uuid7
 
 from ..contract import AgentError
 from ..session_store import InProcess, SnapshotCache, Stored
-from .base import Conflict, DurableStore, StoreUnavailable
+from .base import Conflict, DurableStore, StoreUnavailable, id_after, is_older
 from .settings import StoreSettings
 from .snapshot import foreign_format, is_same, read_snapshot
 
@@ -72,7 +71,11 @@ class CachedStore:
                 stored, snapshot = await self._read_again(session_id, stored)
             if len(snapshot) > self.max_bytes:
                 raise AgentError("session_too_large", TOO_LARGE, f"{len(snapshot)} bytes")
-            stored = Stored(stored.revision, snapshot)
+            is_rolled_back = known is not None and is_older(stored.revision, known.revision)
+            if is_rolled_back:  # such as in a failover
+                what = "the store has lost turns that this process has seen"
+                log.warning("session %s: %s", session_id, what)
+            stored = Stored(stored.revision, snapshot, is_rolled_back)
         self._known.put(session_id, stored)
         return stored
 
@@ -107,7 +110,7 @@ class CachedStore:
         checkpoint = None
         try:
             if self._settings.checkpoints:
-                checkpoint = _id_after(await self._store.checkpoints(session_id))
+                checkpoint = id_after(await self._store.checkpoints(session_id))
             revision = await self._store.save(session_id, snapshot, expected, checkpoint)
         except (Conflict, StoreUnavailable) as error:
             self._unknown[session_id] = snapshot, saved
@@ -178,15 +181,6 @@ class CachedStore:
             return AgentError("store_unavailable", detail=detail)
         log.error("session %s: its stored snapshot is unreadable, and now at %s", session_id, where)
         return AgentError("session_corrupt", detail=where)
-
-
-def _id_after(ids: list[str]) -> str:
-    """Return an id that sorts after `ids`, even if the clock of this process is slow."""
-    id, last = str(uuid7()), max(ids, default="")
-    if id > last:
-        return id
-    milliseconds = f"{int(last[:13].replace('-', ''), 16) + 1:012x}"
-    return f"{milliseconds[:8]}-{milliseconds[8:]}{id[13:]}"
 
 
 async def _uncancelled(work: Coroutine[Any, Any, Any]) -> Any:
