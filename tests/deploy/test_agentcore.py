@@ -32,7 +32,17 @@ from tests.conformance.server import Server
 from tests.conformance.targets import Target
 from tests.conformance.vendor_wires import Converse
 from tests.deploy import commands
-from tests.deploy.cloudformation import ACCOUNT, BUCKET, CREATED, MEMORY, REGION, Stack, lost, replaced, request
+from tests.deploy.cloudformation import (
+    ACCOUNT,
+    BUCKET,
+    CREATED,
+    MEMORY,
+    REGION,
+    Stack,
+    lost,
+    replaced,
+    request,
+)
 from tests.installed import installed, rendered
 from tests.stores.agents import command
 from tests.stores.servers import wait_for
@@ -159,10 +169,11 @@ def test_no_update_of_a_stack_deletes_records(language: str) -> None:
     assert before.properties("Memory")["Name"] == "my_agent_memory"
     renamed = Stack(project, **given, Name="support")
     assert not any(replaced(before, renamed, name) for name in RECORDS)
-    others = [Stack(project, **given, MemoryName="another_memory")]
-    for fewer in ({"long_term_memory": "none"}, {"session_store": "in-process"}):
-        others.append(Stack(rendered(variant, **answers | fewer), **given))
-    assert [lost(before, after) & RECORDS for after in [renamed, *others]] == [set()] * 4
+    moved = Stack(project, **given, MemoryName="another_memory")
+    forgetful = Stack(rendered(variant, **answers | {"long_term_memory": "none"}), **given)
+    storeless = Stack(rendered(variant, **answers | {"session_store": "in-process"}), **given)
+    for after in (renamed, moved, forgetful, storeless):
+        assert lost(before, after) & RECORDS == set()
 
 
 @pytest.mark.slow
