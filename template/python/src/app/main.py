@@ -48,6 +48,10 @@ def open_stream(name: str) -> None:
 class OutputWithoutReader(io.FileIO):
     """An output that a server writes to although its reader, such as `head`, has left."""
 
+    def __init__(self, stream: Any) -> None:
+        super().__init__(stream.fileno(), "w", closefd=False)
+        self.stream = stream  # closes the descriptor when nothing refers to it
+
     def write(self, data: Any) -> int:
         try:
             return super().write(data) or 0
@@ -111,8 +115,7 @@ def serve(reload: bool) -> None:
     for name in ("stdout", "stderr"):
         stream: Any = getattr(sys, name)
         if not stream.isatty():
-            output = OutputWithoutReader(stream.fileno(), "w", closefd=False)
-            writer = io.BufferedWriter(output)
+            writer = io.BufferedWriter(OutputWithoutReader(stream))
             lines = io.TextIOWrapper(writer, "utf-8", "replace", line_buffering=True)
             setattr(sys, name, lines)
     if reload:

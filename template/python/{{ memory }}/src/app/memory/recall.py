@@ -11,7 +11,12 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from ..collections.memory_backend import MAX_FILTERS, NamespaceConfig, filter_problem, metadata_problem
+from ..collections.memory_backend import (
+    MAX_FILTERS,
+    NamespaceConfig,
+    filter_problem,
+    metadata_problem,
+)
 from ..contract import is_blank
 from .base import (
     NOTHING,
