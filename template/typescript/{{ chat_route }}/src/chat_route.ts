@@ -14,7 +14,6 @@ import { readTurns } from './stored_messages.ts'
 
 const STREAM_HEADER = 'x-vercel-ai-ui-message-stream'
 const DONE = 'data: [DONE]\n\n'
-const POSITION = /^turn-([1-9]\d{0,14})$/ // the id of the message of a turn without a key
 
 type Request = Parameters<Handler>[0]
 type Response = Parameters<Handler>[1]
@@ -78,8 +77,6 @@ class PageTurn extends Turn {
   readonly replaced!: string | null
   /** The turn above it; null if the page does not say. */
   readonly after!: number | null
-  /** The id of the user's message of that turn. */
-  readonly afterId!: string | null
   /** The last turn that the page knows. */
   readonly seen!: number | null
 
@@ -90,38 +87,26 @@ class PageTurn extends Turn {
 
   /** Return how many turns stay, and set the key: with it `begin` would replay the turn. */
   override follow(session: Session): number {
-    const { id: key, replaced, after, afterId, seen } = this
+    const { id: key, replaced, after, seen } = this
     const waiting = waitingOf(session)
     const kept = waiting ? waiting.turn - 1 : session.number // of what a page shows
     const shown = kept + (waiting ? 1 : 0)
-    if (shown > 0 && seen !== null && seen !== shown) throw conflict()
+    if (shown > 0 && seen !== null && seen !== shown) {
+      const what = 'The session has other turns by now: reload it. Nothing was changed.'
+      throw new AgentError('session_conflict', what)
+    }
     Object.assign(this, { key })
     const first = session.number - session.turns.length + 1
-    const found = POSITION.exec(replaced ?? '')
-    const numbers = numbersOf(session)
-    let number = numbers.get(replaced ?? '')
-    if (number === undefined && after !== null) {
-      // A page can show a branch that the session no longer has.
-      const isKnown = afterId === null || numbers.has(afterId) || POSITION.test(afterId)
-      if (shown > 0 && after >= first && !isKnown) throw conflict()
-      number = Math.min(after, kept) + 1
-    } else if (number === undefined && found) {
-      number = first + session.find(Number(found[1]))
-    } else if (number === undefined && replaced && shown > 0 && seen === null) {
-      throw conflict()
-    }
-    number ??= session.number + 1
+    const found = /^turn-([1-9]\d{0,14})$/.exec(replaced ?? '')
+    let number = numbersOf(session).get(replaced ?? '')
+    if (number === undefined && after !== null) number = Math.min(after, kept) + 1
+    number ??= found ? first + session.find(Number(found[1])) : session.number + 1
     return Math.min(Math.max(number - first, 0), session.turns.length)
   }
 }
 
 type Asked = Pick<PageTurn, 'sessionId' | 'actor' | 'prompt' | 'headers'> &
-  Pick<PageTurn, 'id' | 'replaced' | 'after' | 'afterId' | 'seen'>
-
-function conflict(): AgentError {
-  const what = 'The session has other turns by now: reload it. Nothing was changed.'
-  return new AgentError('session_conflict', what)
-}
+  Pick<PageTurn, 'id' | 'replaced' | 'after' | 'seen'>
 
 /**
  * A reply as the parts of the UI message stream; tools are dynamic, as a page knows none.
@@ -261,24 +246,15 @@ async function readTurn(
   const replaced = body.trigger === 'regenerate-message' ? id : messageId
   // A page of assistant-ui sends all messages that it shows, and its tools.
   const all = Array.isArray(body.messages) ? body.messages : []
-  const isWhole = all.length > 1 || (all[0] && 'tools' in body)
-  const above = isWhole ? lastTurn(all.slice(0, -1)) : { after: null, afterId: null }
-  const asked = { sessionId, actor, prompt, headers, id, replaced, ...above, seen }
+  const after = all.length > 1 || (all[0] && 'tools' in body) ? lastTurn(all.slice(0, -1)) : null
+  const asked = { sessionId, actor, prompt, headers, id, replaced, after, seen }
   return [new PageTurn(asked), last]
 }
 
-/** Return the number of the last turn that a page shows, or 0, and the id of its prompt. */
-function lastTurn(messages: unknown[]): Pick<PageTurn, 'after' | 'afterId'> {
-  let [after, afterId, promptId]: [number, string | null, string | null] = [0, null, null]
-  for (const message of messages) {
-    const { role, id, metadata } = fieldsOf(message)
-    if (role === 'user' && typeof id === 'string') promptId = id
-    const { turn } = fieldsOf(metadata)
-    if (!isNumber(turn)) continue
-    after = turn
-    afterId = promptId
-  }
-  return { after, afterId }
+/** Return the number of the last turn that a page shows, or 0. */
+function lastTurn(messages: unknown[]): number {
+  const turns = messages.map((message) => fieldsOf(fieldsOf(message).metadata).turn)
+  return turns.findLast(isNumber) ?? 0
 }
 
 /** Return what a page answers to calls that wait, as a body of POST /invocations has it. */
