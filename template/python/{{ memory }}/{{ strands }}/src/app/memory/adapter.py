@@ -247,6 +247,6 @@ def _hit(entry: sdk.MemoryEntry, collection: str) -> Hit:
         score=known.get("_score", 0.0),
         namespace=next(iter(known.get("_namespaces", [])), ""),
         collection=collection,
-        created_at=known.get("_createdAt", ""),
+        created_at=str(known.get("_createdAt", "")),
         id=known.get("_id", ""),
     )
