@@ -105,3 +105,8 @@ def test_a_turn_that_does_not_finish_is_ended_with_the_grace_time(
         with suppress(OSError):  # a closed connection says as much
             assert b"event: done" not in exchange.reply().body
     assert hung.calls("Me too.") == []
+    cut = [line for line in server.log.splitlines() if "outcome=draining" in line]
+    assert all(" WARNING session " in line for line in cut)
+    for chat in (hung, slow):
+        assert any(chat.session in line for line in cut)
+    assert "outcome=cancelled" not in server.log

@@ -154,9 +154,14 @@ export class Turn {
   /** Note the error that ends the turn, which `signal` cancels. */
   fail(error: unknown, signal: AbortSignal): void {
     const { type, detail } = error instanceof AgentError ? error : new AgentError('internal_error')
-    this.outcome = signal.aborted ? 'cancelled' : type
+    this.outcome = signal.aborted ? outcomeOf(signal.reason) : type
     this.detail = detail
   }
+}
+
+/** Return the outcome of a cancelled turn: `draining` if the end of the process cut it. */
+function outcomeOf(reason: unknown): string {
+  return reason instanceof AgentError ? reason.type : 'cancelled'
 }
 
 export const RUNNING = new AsyncLocalStorage<Turn>()

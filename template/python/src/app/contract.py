@@ -202,7 +202,9 @@ class Turn:
             self.outcome, self.detail = error.type, error.detail
         else:
             is_cancel = isinstance(error, asyncio.CancelledError)
-            self.outcome = "cancelled" if is_cancel else "internal_error"
+            # The end of the process cancels turns with this message.
+            outcome = "draining" if error.args == ("draining",) else "cancelled"
+            self.outcome = outcome if is_cancel else "internal_error"
 
 
 RUNNING: ContextVar[Turn] = ContextVar("RUNNING")

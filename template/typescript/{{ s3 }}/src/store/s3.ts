@@ -4,7 +4,8 @@ import { Readable } from 'node:stream'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { isDeepStrictEqual } from 'node:util'
 
-import type { _Object, PutObjectCommandInput, S3 } from '@aws-sdk/client-s3'
+import type { _Object, HeadObjectCommandOutput } from '@aws-sdk/client-s3'
+import type { PutObjectCommandInput, S3 } from '@aws-sdk/client-s3'
 import type { GetBucketLifecycleConfigurationOutput, LifecycleRule } from '@aws-sdk/client-s3'
 import { v7 as uuid7 } from 'uuid'
 
@@ -268,9 +269,10 @@ export class Objects {
     } catch (error) {
       if ((error as Error).name === 'NoSuchKey') return null
       if (statusOf(error) !== 304) throw error
+      if (this.#days === null) return known
       // The client does not return the headers of a 304.
-      const modified = this.#days ? (await this.#head(Key)).LastModified : undefined
-      return this.isExpired(modified) ? null : known
+      const found = await this.#head(Key)
+      return found && !this.isExpired(found.LastModified) ? known : null
     }
   }
 
@@ -296,9 +298,9 @@ export class Objects {
       return await this.put(Key, Body, { IfNoneMatch: '*' })
     } catch (error) {
       if (!(error instanceof Conflict)) throw error
-      const { ETag, LastModified } = await this.#head(Key)
-      if (!this.isExpired(LastModified)) throw error
-      return await this.put(Key, Body, { IfMatch: ETag })
+      const found = await this.#head(Key)
+      if (!found || !this.isExpired(found.LastModified)) throw error
+      return await this.put(Key, Body, { IfMatch: found.ETag })
     }
   }
 
@@ -343,8 +345,14 @@ export class Objects {
     } while (ContinuationToken)
   }
 
-  #head(Key: string) {
-    return this.s3.headObject({ Bucket: this.Bucket, Key }, this.stop)
+  /** Return the facts of an object, or null if it has been deleted. */
+  async #head(Key: string): Promise<HeadObjectCommandOutput | null> {
+    try {
+      return await this.s3.headObject({ Bucket: this.Bucket, Key }, this.stop)
+    } catch (error) {
+      if (statusOf(error) === 404) return null
+      throw error
+    }
   }
 
   isExpired(changed: Date | undefined): boolean {

@@ -250,8 +250,8 @@ class Bucket:
                 raise
             reply = error.response
             if self.days and "last-modified" not in reply["ResponseMetadata"]["HTTPHeaders"]:
-                reply = self.s3.head_object(Bucket=self.name, Key=key)  # some servers omit it
-            return None if self.is_expired(reply) else known
+                reply = self._head(key)  # some servers omit it
+            return known if reply and not self.is_expired(reply) else None
         # Not `with found["Body"]`, whose `read` checks neither the length nor the checksum.
         with closing(found["Body"]) as body:
             snapshot = body.read() if found["ContentLength"] <= max_bytes else b""
@@ -275,10 +275,19 @@ class Bucket:
         try:
             return self.put(key, body, IfNoneMatch="*")
         except Conflict:
-            found = self.s3.head_object(Bucket=self.name, Key=key)
-            if not self.is_expired(found):
+            found = self._head(key)
+            if not found or not self.is_expired(found):
                 raise
         return self.put(key, body, IfMatch=found["ETag"])
+
+    def _head(self, key: str) -> Any:
+        """Return the facts of an object, or None if it has been deleted."""
+        try:
+            return self.s3.head_object(Bucket=self.name, Key=key)
+        except exceptions.ClientError as error:
+            if _status(error) == 404:
+                return None
+            raise
 
     def move(self, old: str, new: str, revision: str) -> None:
         """Move the object; a failure halfway leaves both. Raises Conflict."""
