@@ -4,12 +4,15 @@ import assert from 'node:assert/strict'
 import { describe, test } from 'node:test'
 import { setTimeout as sleep } from 'node:timers/promises'
 
+import { AgentError } from '../src/contract.ts'
 import { Client, JSON_ONLY, POST, SESSION } from './client.ts'
 import type { Step } from './scripted_model.ts'
 
 const CALL: Step = ['counting', ['call']]
+const OWN = new Error('b', { cause: new AgentError('session_forbidden') })
 const FAILURES: Record<string, [Step, string]> = {
   fails: [['half', new Error('secret')], 'model_failed'],
+  'fails with an error of yours': [[new Error('a', { cause: OWN })], 'session_forbidden'],
   'is cut': [['half', ['cut']], 'model_failed'],
   'says only white space': [[' \n\u0085\u2003\ufeff'], 'empty_reply'],
   'is cut by its length': [['half', ['length']], 'reply_incomplete'],

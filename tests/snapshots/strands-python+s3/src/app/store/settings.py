@@ -1,0 +1,14 @@
+"""The settings of the session store."""
+
+from dataclasses import dataclass
+
+from ..collections.settings import DeclarationSettings
+from ..settings import integer
+
+
+@dataclass(frozen=True)
+class StoreSettings(DeclarationSettings):
+    """What limits a call, how much a store keeps, and when a turn counts as saved."""
+
+    store_timeout_seconds: int = integer(3, 1, 60)
+    checkpoints: int = integer(0, 0, 1000)
