@@ -93,7 +93,7 @@ export class Session {
   /**
    * Number the turn, and reduce `data` to the turns that the model is shown.
    *
-   * If the turn's key repeats that of a turn that the session holds, return that turn for replay.
+   * If the turn's key repeats that of a turn in the session, return that turn for replay.
    * Throws `invalid_request` if there is no turn to replace, and `session_too_large`.
    */
   async begin(turn: Turn): Promise<LastTurn | null> {

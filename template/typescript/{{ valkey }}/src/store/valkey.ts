@@ -15,8 +15,8 @@ import { LARGEST, unavailable, type Warning, withinSeconds } from './base.ts'
 import type { StoreSettings } from './settings.ts'
 
 // Fields of a hash: `latest` and its revision `rev`, `h:<uuid7>` for each checkpoint,
-// `aside:<uuid7>` for each quarantined snapshot. '' is the revision where there is no `latest`. A key
-// of another type counts as an unreadable snapshot.
+// `aside:<uuid7>` for each quarantined snapshot. '' is the revision where there is no `latest`. A
+// key of another type counts as an unreadable snapshot.
 const REVISION = `
 local found = redis.pcall('HEXISTS', KEYS[1], 'latest')
 local is_foreign = type(found) == 'table'

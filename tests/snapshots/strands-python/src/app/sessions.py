@@ -73,7 +73,7 @@ class Session:
     async def begin(self, turn: Turn) -> LastTurn | None:
         """Number the turn, and reduce `data` to the turns that the model is shown.
 
-        If the turn's key repeats that of a turn that the session holds, return that turn for replay.
+        If the turn's key repeats that of a turn in the session, return that turn for replay.
         Raises AgentError: `invalid_request` if there is no turn to replace, `session_too_large`.
         """
         if repeated := self.find_repeated(turn):

@@ -610,7 +610,8 @@ async function* readEvents(response) {
     const events = (rest + value).split('\n\n')
     rest = events.pop()
     for (const line of events.join('\n').split('\n')) {
-      const data = line.replace(/^data: /, '') // another line is a comment that keeps a proxy waiting
+      // Another line is a comment, which keeps a proxy waiting.
+      const data = line.replace(/^data: /, '')
       if (data !== line && data !== '[DONE]') yield parse(data)
     }
   }

@@ -89,7 +89,7 @@ class DurableStore(Protocol):
 
 
 def id_after(ids: Iterable[str | None]) -> str:
-    """Return a UUIDv7 that sorts after those in `ids`, even if the clock of this process is slow."""
+    """Return a UUIDv7 that sorts after those in `ids`, even if this process has a slow clock."""
     id, last = str(uuid7()), max(filter(_is_uuid7, ids), default="")
     if id > last:
         return id
