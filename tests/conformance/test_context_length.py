@@ -304,10 +304,9 @@ def test_a_short_prompt_is_not_the_reason(fleet: Fleet, provider: Provider) -> N
     assert warnings_of(chat) == [warnings_of(chat)[-1]]
 
 
+@pytest.mark.rows(where=lambda row: "gateway" in row["target"].name)
 @pytest.mark.parametrize("status", [400, 500, 200])
-def test_a_refusal_that_the_gateway_wraps(target: Target, chat: Chat, status: int) -> None:
-    if "gateway" not in target.name:
-        pytest.skip("the form of its errors")
+def test_a_refusal_that_the_gateway_wraps(chat: Chat, status: int) -> None:
     text = "Provider returned error: prompt is too long: 208310 tokens > 200000 maximum"
     chat.provider.too_long = [Refuse(status, "internal_server_error", text=text)]
     chat.provider.window = None
@@ -318,11 +317,9 @@ def test_a_refusal_that_the_gateway_wraps(target: Target, chat: Chat, status: in
     assert len(chat.calls(prompt)) == 2, "a refusal for its length was sent again"
 
 
-def test_a_try_after_a_shorter_prompt_waits_as_long_as_the_provider_asks(
-    target: Target, chat: Chat
-) -> None:
-    if "vercel-typescript" not in target.name:
-        pytest.skip("each call has the tries of the vendor's client")
+# Of the others each call has the tries of the vendor's client.
+@pytest.mark.rows(where=lambda row: "vercel-typescript" in row["target"].name)
+def test_a_try_after_a_shorter_prompt_waits_as_long_as_the_provider_asks(chat: Chat) -> None:
     fill(chat)
     text = f"17. {LONG * 3}"
     assert chat.say(text, [Refuse(503, stays=False, after_ms=1_500)], ["Yes."]).turn == 17

@@ -109,7 +109,8 @@ def test_each_base_image_is_named_once_and_with_its_version(variant: str) -> Non
     assert len(set(bases)) == len(bases)
     assert all(re.search(r":[0-9]", image) for image in bases)
     assert images[-1][0] == "base"
-    assert stages - {""} >= {"base", "build"}
+    assert stages - {""} >= {"base"}
+    assert len(stages) > 2, "what builds the image is not in it"
 
 
 @pytest.mark.parametrize("variant", VARIANTS)

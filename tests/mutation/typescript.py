@@ -20,7 +20,7 @@ ABORT = "      for (const stop of this.tasks.values()) stop.abort(new AgentError
 FAULTS = [
     # Sessions.
     Fault("two turns of a session run at once", SESSIONS, "race([before, abort", "race([0, abort"),
-    Fault("a replay emits nothing", SESSIONS, "'replayed', reply }", "'replayed' }"),
+    Fault("a replay emits nothing", CONTRACT, "    this.reply = reply\n", ""),
     Fault(
         "one turn less may wait",
         SESSIONS,
@@ -63,21 +63,21 @@ FAULTS = [
     Fault(
         "the actor is not stored",
         SESSIONS,
-        "{ actor: this.actor, turn: n",
-        "{ actor: null, turn: n",
+        "{ actor: this.actor, turn,",
+        "{ actor: null, turn,",
     ),
     Fault(
         "a turn without a key is replayed to the next one without",
         SESSIONS,
-        "turn.key !== null && turn.key",
-        "turn.key",
+        "if (!this.last || key === null) return null",
+        "if (!this.last) return null",
     ),
-    Fault("a replay needs no key that matches", SESSIONS, "key === this.last.key", "this.last.key"),
+    Fault("a replay needs no key that matches", SESSIONS, "(key === this.last.key)", "(this.last.key)"),
     Fault(
-        "a key is good until the next turn that has one",
+        "the keys of older turns are forgotten",
         SESSIONS,
-        "turn: number, key, reply, turns }",
-        "turn: number, key: key ?? this.last?.key ?? null, reply, turns }",
+        "start.key === key && ",
+        "!start && ",
     ),
     Fault(
         "turns are not counted",

@@ -101,12 +101,14 @@ class Session:
             return self.last
         if turn.replaces is not None:
             return None
-        ends = [*(start["at"] for start in self.turns[1:]), len(self.data["messages"])]
+        bounds = [*(start["at"] for start in self.turns), len(self.data["messages"])]
         first = self.number - len(self.turns) + 1
         copied = self.fork["turn"] if self.fork else 0
-        for number, (start, end) in enumerate(zip(self.turns, ends, strict=True), first):
+        for index, start in enumerate(self.turns):
+            number = first + index
             if number > copied and start["key"] == turn.key:
-                reply = _reply_of(self.data["messages"][start["at"] : end])
+                messages = self.data["messages"][bounds[index] : bounds[index + 1]]
+                reply = _reply_of(messages)
                 turn.replay(number, reply)
                 return self._last_turn(number, turn.key, reply, [])
         return None
