@@ -58,9 +58,7 @@ export const BUSY_KINDS: readonly string[] = [
   'rate_limit_exceeded resource_exhausted server_is_overloaded service_unavailable',
   'service_unavailable_error slow_down too_many_requests unavailable',
 ].flatMap((kinds) => kinds.split(' '))
-const BUSY_NAME = new RegExp(
-  `[Tt]hrottl|[Ss]erviceUnavailable|\\b(${BUSY_KINDS.join('|')})\\b`,
-)
+const BUSY_NAME = new RegExp(`[Tt]hrottl|[Ss]erviceUnavailable|\\b(${BUSY_KINDS.join('|')})\\b`)
 const MADE_UP = ['500', '502'] // by clients, for an error in a stream
 const BUSY = 'The model is overloaded or at a limit; this turn was not kept: retry later.'
 
