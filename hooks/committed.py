@@ -58,5 +58,8 @@ def extracted(root: Path, commit: str, *paths: str) -> Iterator[Path]:
     data = read_or_refuse(root, "archive", commit, "--", *paths)
     with tempfile.TemporaryDirectory(prefix="commit-") as folder:
         with tarfile.open(fileobj=BytesIO(data)) as archive:
-            archive.extractall(folder, filter="data")
+            # Debian 12 has a Python that knows no filters yet.
+            if hasattr(tarfile, "data_filter"):
+                archive.extraction_filter = tarfile.data_filter
+            archive.extractall(folder)
         yield Path(folder)

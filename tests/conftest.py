@@ -109,6 +109,13 @@ def _not_tried(path: Path, parent: pytest.Collector) -> pytest.Collector | None:
     return NotTried.from_parent(parent, path=path) if is_listed else None
 
 
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Fail a run with NO_SKIPS in which a test is skipped: where CI runs, nothing is missing."""
+    reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+    if os.environ.get("NO_SKIPS") and reporter and reporter.stats.get("skipped"):
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_itemcollected(item: pytest.Item) -> None:
     """What only the full run has is slow, too: `-m "not slow"` replaces the usual `-m`."""

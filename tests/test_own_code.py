@@ -14,6 +14,7 @@ from packaging.version import Version
 
 from hooks.loading import load
 from tests.conftest import ROOT
+from tests.installed import clean_environment
 from tests.updates.commands import bash
 
 
@@ -27,9 +28,20 @@ def test_hooks_and_tests_are_clean(command: str) -> None:
 
 
 def test_ci_runs_the_line_of_the_readme() -> None:
-    line = "python3 -m pip install -q uv && python3 -m uv run pytest"
+    install = "python3 -m pip install -q --upgrade --target .cache/uv uv"
+    line = f"{install} && .cache/uv/bin/uv run pytest"
     assert line in (ROOT / ".ci" / "run").read_text().splitlines()
     assert line in (ROOT / "README.md").read_text()
+
+
+@pytest.mark.slow
+def test_a_skipped_test_fails_the_run_of_ci() -> None:
+    assert "export NO_SKIPS=1" in (ROOT / ".ci" / "run").read_text().splitlines()
+    command = [sys.executable, "-m", "pytest", "-n", "0", "tests/test_own_code.py"]
+    environment = clean_environment() | {"LIKE_WINDOWS": "1", "NO_SKIPS": "1"}
+    result = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
+    assert "1 skipped" in result.stdout, result.stderr
+    assert result.returncode == 1
 
 
 def test_ci_tries_the_oldest_and_the_newest_copier_on_every_python() -> None:

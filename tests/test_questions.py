@@ -108,6 +108,17 @@ def test_a_variable_that_is_computed_takes_no_answer(
     assert not (tmp_path / "p").exists()
 
 
+@pytest.mark.parametrize("given", [{}, {"project_name": "p"}], ids=["", "with its name"])
+@pytest.mark.parametrize("name", ["taget", "model_key", "rendered"])
+def test_what_is_no_question_takes_no_answer(
+    name: str, given: dict[str, str], only_questions: Path, tmp_path: Path
+) -> None:
+    data = {**given, name: "vercel-python"}
+    with pytest.raises(ValueError, match=f"{name} is no question. Type an answer, as in -d"):
+        run_copy(str(only_questions), tmp_path / "p", data=data, defaults=True, quiet=True)
+    assert not (tmp_path / "p").exists()
+
+
 def test_every_variable_that_is_a_folder_takes_no_answer(template: Path) -> None:
     """One that is missing in the list would be accepted without a word."""
     folders = [path.name for path in (template / "template").rglob("{{ * }}") if path.is_dir()]

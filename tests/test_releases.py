@@ -148,6 +148,7 @@ def test_a_release_that_is_not_pushed_says_how_to(root: Path, origin: Path, hook
     assert releases.releases(root)[-1].version == "0.2.0"
 
 
+@pytest.mark.skipif(not shutil.which("ssh-keygen"), reason="it needs the package openssh-client")
 def test_a_tag_is_signed_where_git_has_a_key(root: Path, hooks: Hooks, tmp_path: Path) -> None:
     key = tmp_path / "key"
     subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", key], check=True)

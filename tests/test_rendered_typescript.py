@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from tests.installed import (
     installed,
     installed_alone,
     packages,
+    rendered,
     target_of,
 )
 from tests.test_rendered import in_usual_run
@@ -25,6 +27,12 @@ from tests.test_rendered import in_usual_run
 TOOLS = b'{"dependencies": {"knip": "^5.88", "node": "~22.18"}, "allowScripts": {"node": true}}'
 TYPESCRIPT = [name for name in VARIANTS if target_of(name).endswith("-typescript")]
 TARGETS = sorted({target_of(name) for name in TYPESCRIPT})
+MANAGER_TOOLS = b'{"dependencies": {"pnpm": "^10", "yarn": "^1.22"}}'
+MANAGERS = {
+    "npm": [*NPM, "install", "--legacy-peer-deps", "--no-audit", "--no-fund"],
+    "pnpm": [str(NODE), "{tools}/pnpm/bin/pnpm.cjs", "install"],
+    "yarn": [str(NODE), "{tools}/yarn/bin/yarn.js", "install", "--non-interactive"],
+}
 # As in tests/test_rendered.py.
 USUAL = {
     "strands-typescript+valkey+agentcore",
@@ -122,6 +130,39 @@ def test_no_package_of_a_render_runs_a_script_when_it_is_installed(target: str) 
     lock = (environment(target) / "node_modules").resolve().parent / "package-lock.json"
     found = json.loads(lock.read_text())["packages"]
     assert [name for name, package in found.items() if package.get("hasInstallScript")] == []
+
+
+@pytest.mark.parametrize("variant", in_usual_run(TYPESCRIPT, WITHOUT_LEFTOVERS))
+def test_a_render_declares_what_its_packages_need_beside_them(variant: str) -> None:
+    project = installed(variant)
+    manifest = json.loads((project / "package.json").read_text())
+    declared = manifest["dependencies"].keys() | manifest.get("optionalDependencies", {}).keys()
+    known, needed, rest = set(declared), set[str](), list(declared)
+    while rest:
+        path = project / "node_modules" / rest.pop() / "package.json"
+        package = json.loads(path.read_text()) if path.exists() else {}
+        optional = {
+            name for name, it in package.get("peerDependenciesMeta", {}).items() if it["optional"]
+        }
+        needed |= package.get("peerDependencies", {}).keys() - optional
+        brought = package.get("dependencies", {}).keys() - known
+        known |= brought
+        rest += brought
+    assert needed <= known, "npm with --legacy-peer-deps and yarn do not install these"
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("manager", MANAGERS)
+@pytest.mark.parametrize("target", TARGETS)
+def test_a_render_starts_whatever_installs_its_packages(
+    target: str, manager: str, tmp_path: Path
+) -> None:
+    project = tmp_path / "project"
+    shutil.copytree(rendered(target), project)
+    install = [word.format(tools=packages(MANAGER_TOOLS)) for word in MANAGERS[manager]]
+    # Two processes of yarn at once break a shared cache.
+    run(project, *install, YARN_CACHE_FOLDER=str(tmp_path / "cache"))
+    assert "Hello." in run(project, str(NODE), "src/main.ts", "chat", "Hello.", **OFFLINE)
 
 
 def test_the_module_that_blocks_the_network_blocks_it() -> None:

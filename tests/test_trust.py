@@ -137,7 +137,7 @@ def test_a_template_that_needs_trust_would_be_seen_here(
 def test_the_message_names_the_next_commands(questions: Path, tmp_path: Path) -> None:
     result = copier("copy", "--defaults", questions, "my-agent", cwd=tmp_path)
     start = 'git init && git add . && git commit -m "Start"    # updates need a commit'
-    assert commands(result) == ["cd my-agent", start, "uv run my-agent chat"]
+    assert commands(result) == ["cd my-agent", "uv run my-agent chat", start]
 
 
 @pytest.mark.slow
@@ -154,6 +154,8 @@ def test_the_next_commands_work_when_pasted(folder: str, template: Path, tmp_pat
     )
     assert result.returncode == 0, result.stderr
     assert result.stdout.count("My name is Ada.") >= 2, "it remembers the first turn"
+    left = run("git", "status", "--porcelain", cwd=tmp_path / folder).stdout
+    assert left == "", "the next update would be refused"
 
 
 @pytest.mark.full

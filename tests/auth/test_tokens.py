@@ -1,10 +1,12 @@
 """Which tokens are accepted, and who their callers are."""
 
+import json
 import re
 import time
 import uuid
 from hashlib import sha256
 from pathlib import Path
+from urllib.parse import quote
 
 import pytest
 
@@ -93,6 +95,7 @@ def test_what_is_no_token_of_the_issuer_is_refused(server: Server, issuer: Issue
             issuer.token("ada", head={"crit": ["x"], "x": 1}),
             "garbage",
             "a.b.c",
+            f"{own}==",
             f"{head}.{encoded({'sub': 'ada'})}",
             "x" * 9000,
         ],
@@ -202,6 +205,31 @@ def test_an_issuer_that_sends_a_byte_a_second_is_not_waited_for(
     assert time.monotonic() - began < 9
 
 
+def test_callers_share_one_wait_for_an_issuer_that_hangs(fleet: Fleet, own_issuer: Issuer) -> None:
+    own_issuer.is_hung = True
+    server = fleet.fresh(**own_issuer.environment)
+    headers = [*bearer(own_issuer.token("ada")).items()]
+    assert server.get("/ping").status == 200
+    began, asked = time.monotonic(), len(own_issuer.asked)
+    exchanges = [server.send({"prompt": "Hello."}, headers) for _ in range(4)]
+    assert [exchange.reply().status for exchange in exchanges] == [503] * 4
+    assert refused(server, headers).status == 503
+    assert time.monotonic() - began < 9, "the next callers do not wait for a try of their own"
+    assert len(own_issuer.asked) - asked == 1
+
+
+def test_keys_are_read_where_an_issuer_may_be(fleet: Fleet, own_issuer: Issuer) -> None:
+    _, keys = own_issuer.answer("/keys")
+    port = own_issuer.server_address[1]
+    for uri in (f"http://0.0.0.0:{port}/keys", f"data:application/json,{quote(keys)}"):
+        value = json.dumps({"issuer": own_issuer.url, "jwks_uri": uri}).encode()
+        own_issuer.wrong = {"/.well-known/openid-configuration": (200, value)}
+        server = fleet.fresh(**own_issuer.environment)
+        assert refused(server, bearer(own_issuer.token("ada"))).status == 503
+        assert "jwks_uri must be an https address" in server.log
+        assert "/keys" not in own_issuer.asked
+
+
 def test_what_is_refused_is_answered_below_traces_and_to_a_page(
     target: Target, provider: Provider, issuer: Issuer, tmp_path: Path
 ) -> None:
@@ -251,7 +279,15 @@ def test_an_issuer_that_was_never_reached_is_asked_again(fleet: Fleet, own_issue
         ({"AUTH_ISSUER": ""}, "AUTH_ISSUER is not set: with a model, `serve` needs it"),
         ({"AUTH_AUDIENCE": ""}, "AUTH_AUDIENCE is not set: tokens for other services would be"),
         ({"API_TOKEN": "x" * 40}, "Tokens of AUTH_ISSUER take the place of API_TOKEN"),
-        ({"AUTH_ISSUER": "http://example.com"}, "an https address"),
+        ({"AUTH_ISSUER": "http://127.0.0.1.evil.com"}, "an https address"),
+        *(
+            pytest.param({"AUTH_ISSUER": issuer}, "an https address", marks=pytest.mark.full)
+            for issuer in (
+                *("http://example.com", "https://a@evil.com", "http://localhost:80@evil.com/"),
+                "https://example.com/\nx",
+            )
+        ),
+        ({"AUTH_AUDIENCE": ","}, "names with commas between them"),
     ],
 )
 def test_a_server_that_would_trust_anybody_does_not_start(

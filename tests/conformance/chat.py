@@ -143,9 +143,17 @@ def assert_done(reply: Reply, chunks: list[str], turn: int, session: str) -> Non
 
 
 def assert_failed(
-    reply: Reply, status: int, error: str, session: str | None, after: list[str] | None = None
+    reply: Reply,
+    status: int,
+    error: str,
+    session: str | None,
+    after: list[str] | None = None,
+    names: str = "",
 ) -> None:
-    """The turn failed: as this status, or as an event once these chunks were out."""
+    """The turn failed: as this status, or as an event once these chunks were out.
+
+    `names` is what the message quotes of the request.
+    """
     assert reply.session == session, reply
     assert not reply.truncated, "a failure has an end, too"
     if after:
@@ -161,7 +169,11 @@ def assert_failed(
     assert list(data) == ["error"], data
     assert list(data["error"]) == ["type", "message"], data
     assert data["error"]["type"] == error, data
-    assert_for_callers(data["error"]["message"])
+    message = data["error"]["message"]
+    if names:
+        assert names in message
+        message = message.replace(names, "")
+    assert_for_callers(message)
 
 
 def assert_for_callers(message: str) -> None:

@@ -15,6 +15,7 @@ ACTOR = "X-Amzn-Bedrock-AgentCore-Runtime-Custom-Actor-Id"
 KEY = "Idempotency-Key"
 CUSTOM_KEY = "X-Amzn-Bedrock-AgentCore-Runtime-Custom-Idempotency-Key"
 
+KEEP_ALIVE = ": keep-alive"  # a comment of a silent stream
 JSON = {"Accept": "application/json"}
 EVENTS = {"Accept": "text/event-stream"}
 
@@ -77,7 +78,7 @@ def parse_events(body: bytes) -> list[Event]:
     """Read Server-Sent Events, and nothing looser than what the contract says."""
     text = body.decode("utf-8")
     assert text == "" or text.endswith("\n\n"), f"an event without its end: {text[-200:]!r}"
-    return [_event(block) for block in text.split("\n\n")[:-1]]
+    return [_event(block) for block in text.split("\n\n")[:-1] if block != KEEP_ALIVE]
 
 
 def _event(block: str) -> Event:
@@ -136,7 +137,7 @@ class Exchange:
     def event(self) -> Event:
         """Wait for the next event of a stream."""
         response, block = self.head(), b""
-        while not block.endswith(b"\n\n"):
+        while not (block.endswith(b"\n\n") and parse_events(block)):
             line = response.readline()
             assert line, f"the stream ended: {block!r}"
             block += line

@@ -144,6 +144,18 @@ class Server:
                 return
 
 
+class Front(Server):
+    """A proxy in front of servers, as clients see it."""
+
+    def __init__(self, folder: Path, port: int) -> None:
+        self.folder, self.settings, self._port = folder, {}, port
+
+    @property
+    def address(self) -> tuple[str, int]:
+        assert self._port
+        return ("127.0.0.1", self._port)
+
+
 def unread(stream: IO[str]) -> bool:
     """Whether a pipe has something that was written and not yet read."""
     count = array("i", [0])

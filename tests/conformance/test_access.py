@@ -54,6 +54,7 @@ def test_without_a_list_any_host_may_be_called_beyond_loopback(beyond: Server) -
     assert beyond.post({"prompt": "Hello."}, {"Host": "agent.example.com"}).status == 200
 
 
+@pytest.mark.rows(where=lambda row: not row["target"].store)
 def test_a_route_of_ones_own_is_read_by_address_only(fleet: Fleet) -> None:
     """A page may have a name that leads here, and would be sent without an Origin."""
 
@@ -66,8 +67,6 @@ def test_a_route_of_ones_own_is_read_by_address_only(fleet: Fleet) -> None:
         serve = fleet.target.command(project)
         return [serve[0], "--import", f"data:text/javascript,{code}", *serve[1:]]
 
-    if fleet.target.store:
-        pytest.skip("a store changes nothing here")
     target = replace(fleet.target, command=command, start=subprocess.Popen)
     server = Server(target, fleet.folder, None, {"HOST": OPEN})
     try:
@@ -188,6 +187,7 @@ BAD = {
     "ALLOWED_ORIGINS": ["*", "0", "null", "www.example.com", f"{PAGE}/", "ftp://a", f"{PAGE},"],
     "API_TOKEN": [f"{CANARY} with blanks", f"{CANARY}\u00e9"],
     "HISTORY_CHARS": ["0", "999", "1000000001", "many"],
+    "KEEP_ALIVE_SECONDS": ["0", "86401", "never"],
     "MAX_RESULT_CHARS": ["999", "-1", "many"],
     "MAX_TOOLS_AT_ONCE": ["0", "1001"],
     "MAX_TOOL_CALLS": ["0", "10001"],

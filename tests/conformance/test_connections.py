@@ -1,5 +1,6 @@
 """What a client may send, and how long it may take: REQUEST_TIMEOUT_SECONDS and the parser."""
 
+import json
 import statistics
 import subprocess
 import threading
@@ -13,7 +14,7 @@ from typing import Any
 import pytest
 
 from tests.conformance.chat import Chat, assert_done, assert_failed
-from tests.conformance.client import JSON, Exchange
+from tests.conformance.client import JSON, SESSION, Exchange
 from tests.conformance.provider import PATIENCE, Provider
 from tests.conformance.server import Fleet, Server
 from tests.conformance.steps import HANG, Drip, Hold
@@ -127,11 +128,10 @@ def test_what_follows_a_request_is_not_answered_in_its_answer(
 
 
 @pytest.mark.slow
+@pytest.mark.rows(where=lambda row: not row["target"].store)
 def test_idle_connections_do_not_stop_the_server(
     fleet: Fleet, provider: Provider, gate: threading.Event
 ) -> None:
-    if fleet.target.store:
-        pytest.skip("a store changes nothing here")
     few = 'ulimit -n 256; exec "$@"'
     target = replace(
         fleet.target,
@@ -290,3 +290,36 @@ def test_a_client_that_leaves_in_its_reply_leaves_no_traceback(chat: Chat) -> No
     chat.server.settle()
     assert "Traceback" not in chat.server.log
     assert "detach context" not in chat.server.log
+
+
+def test_a_client_of_http_1_0_gets_a_stream_without_chunks(
+    chat: Chat, gate: threading.Event
+) -> None:
+    prompt = f"Hello.{chat.tag}"
+    chat.provider.script(prompt, ["First. ", Hold(gate), "Second."])
+    body = json.dumps({"prompt": prompt}).encode()
+    head = HEAD.replace(b"1.1", b"1.0") + f"{SESSION}: {chat.session}\r\n".encode()
+    exchange = sent(chat.server, head + b"Content-Length: %d\r\n\r\n" % len(body) + body)
+    assert "Transfer-Encoding" not in exchange.head().headers
+    assert exchange.event() == ("message", "First. ")  # before the end of the reply
+    gate.set()
+    reply = exchange.reply()
+    assert reply.events == [
+        ("message", "Second."),
+        ("done", {"session_id": chat.session, "turn": 1}),
+    ]
+    accept = b"Accept: application/json\r\n"
+    again = sent(chat.server, head + accept + b"Content-Length: %d\r\n\r\n" % len(body) + body)
+    assert again.reply().json["turn"] == 2
+
+
+def test_a_health_check_needs_no_host_in_http_1_0(chat: Chat) -> None:
+    for method in (b"GET", b"HEAD"):
+        reply = sent(chat.server, method + b" /ping HTTP/1.0\r\n\r\n").reply()
+        assert (reply.status, reply.content_type) == (200, "application/json")
+    for request in (b"GET /ping HTTP/1.1\r\n", b"POST /invocations HTTP/1.0\r\n"):
+        assert sent(chat.server, request + b"Content-Length: 0\r\n\r\n").reply().status == 400
+    two = b"GET /ping HTTP/1.0\r\nHost: localhost\r\nHost: localhost\r\n\r\n"
+    assert sent(chat.server, two).reply().status == 400
+    foreign = b"GET /ping HTTP/1.0\r\nHost: www.example.com\r\n\r\n"
+    assert sent(chat.server, foreign).reply().status == 403

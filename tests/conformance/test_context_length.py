@@ -192,16 +192,20 @@ TEXTS: dict[str, tuple[int, str | None, str]] = {
 }
 
 
+def speaks_of(target: Target, vendor: str) -> bool:
+    """Whether the target speaks the protocol of the vendor; only two have one of their own."""
+    own = next((name for name in ("anthropic", "bedrock") if name in target.name), "")
+    return own in vendor.lower()
+
+
+@pytest.mark.rows(where=lambda row: speaks_of(row["target"], row["vendor"]))
 @pytest.mark.parametrize("vendor", TEXTS)
 @pytest.mark.parametrize("is_event", [False, True], ids=["", "in a stream"])
 def test_a_vendor_that_says_so(target: Target, chat: Chat, vendor: str, is_event: bool) -> None:
-    own = next((name for name in ("anthropic", "bedrock") if name in target.name), "")
-    if own not in vendor.lower():
-        pytest.skip("other vendors speak another protocol")
     status, code, text = TEXTS[vendor]
     if is_event:
         status = 200
-        code = None if own == "bedrock" else code  # the name of the event says it
+        code = None if "bedrock" in target.name else code  # the name of the event says it
     chat.provider.too_long = [Refuse(status, code, text=text)]
     chat.provider.window = 200
     chat.say("One.")
@@ -300,10 +304,9 @@ def test_a_short_prompt_is_not_the_reason(fleet: Fleet, provider: Provider) -> N
     assert warnings_of(chat) == [warnings_of(chat)[-1]]
 
 
+@pytest.mark.rows(where=lambda row: "gateway" in row["target"].name)
 @pytest.mark.parametrize("status", [400, 500, 200])
-def test_a_refusal_that_the_gateway_wraps(target: Target, chat: Chat, status: int) -> None:
-    if "gateway" not in target.name:
-        pytest.skip("the form of its errors")
+def test_a_refusal_that_the_gateway_wraps(chat: Chat, status: int) -> None:
     text = "Provider returned error: prompt is too long: 208310 tokens > 200000 maximum"
     chat.provider.too_long = [Refuse(status, "internal_server_error", text=text)]
     chat.provider.window = None
@@ -314,11 +317,9 @@ def test_a_refusal_that_the_gateway_wraps(target: Target, chat: Chat, status: in
     assert len(chat.calls(prompt)) == 2, "a refusal for its length was sent again"
 
 
-def test_a_try_after_a_shorter_prompt_waits_as_long_as_the_provider_asks(
-    target: Target, chat: Chat
-) -> None:
-    if "vercel-typescript" not in target.name:
-        pytest.skip("each call has the tries of the vendor's client")
+# Of the others each call has the tries of the vendor's client.
+@pytest.mark.rows(where=lambda row: "vercel-typescript" in row["target"].name)
+def test_a_try_after_a_shorter_prompt_waits_as_long_as_the_provider_asks(chat: Chat) -> None:
     fill(chat)
     text = f"17. {LONG * 3}"
     assert chat.say(text, [Refuse(503, stays=False, after_ms=1_500)], ["Yes."]).turn == 17
@@ -326,11 +327,8 @@ def test_a_try_after_a_shorter_prompt_waits_as_long_as_the_provider_asks(
     assert answered.began - down.began > 1.4
 
 
-def test_a_turn_that_goes_on_after_an_approval(
-    target: Target, approvals: Fleet, provider: Provider
-) -> None:
-    if target not in TARGETS:
-        pytest.skip("rendered for one vendor")
+@pytest.mark.rows(where=lambda row: row["target"] in TARGETS)
+def test_a_turn_that_goes_on_after_an_approval(approvals: Fleet, provider: Provider) -> None:
     chat = Chat(approvals.fresh(), provider)
     fill(chat)
     provider.window = 60_000
@@ -348,11 +346,8 @@ def test_a_turn_that_goes_on_after_an_approval(
     assert chat.recalled() == [*history, ("assistant", "Deleted.")]
 
 
-def test_a_turn_that_waits_leaves_the_history_whole(
-    target: Target, approvals: Fleet, provider: Provider
-) -> None:
-    if target not in TARGETS:
-        pytest.skip("rendered for one vendor")
+@pytest.mark.rows(where=lambda row: row["target"] in TARGETS)
+def test_a_turn_that_waits_leaves_the_history_whole(approvals: Fleet, provider: Provider) -> None:
     chat = Chat(approvals.fresh(), provider)
     fill(chat)
     provider.window = 20_000
@@ -363,11 +358,10 @@ def test_a_turn_that_waits_leaves_the_history_whole(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("is_down", [False, True], ids=["", "down"])
+@pytest.mark.rows(where=lambda row: "gateway" not in row["target"].name)
 def test_with_a_fallback_model(
     target: Target, open_fleet: OpenFleet, provider: Provider, is_down: bool
 ) -> None:
-    if "gateway" in target.name:
-        pytest.skip("the gateway has fallback models itself")
     with open_fleet(with_fallback(target)) as fleet:
         chat = Chat(fleet.fresh(MODEL_FALLBACK="second-model"), provider)
         fill(chat)
@@ -379,11 +373,10 @@ def test_with_a_fallback_model(
 
 
 @pytest.mark.slow
+@pytest.mark.rows(where=lambda row: row["target"] in TARGETS)
 def test_with_compaction_the_messages_that_go_are_summarized(
     target: Target, open_fleet: OpenFleet, provider: Provider
 ) -> None:
-    if target not in TARGETS:
-        pytest.skip("rendered for one vendor")
     with open_fleet(compacting(target)) as fleet:
         chat = Chat(fleet.fresh(), provider)
         assert chat.say("One fact-1.").turn == 1

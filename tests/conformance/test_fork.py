@@ -14,6 +14,7 @@ from tests.conformance.provider import Provider
 from tests.conformance.server import Server
 from tests.conformance.steps import Call, Hold
 from tests.stores.agents import StoreFleet
+from tests.stores.stores import KINDS
 
 pytestmark = pytest.mark.about("sessions")
 
@@ -287,13 +288,11 @@ def test_of_equal_forks_in_two_processes_one_is_made(
 
 
 @pytest.mark.stored
+@pytest.mark.rows(where=lambda row: KINDS[row["target"].store].expires)
 def test_a_session_that_has_vanished_cannot_be_forked(
     told: Chat, copy: Chat, fleet: StoreFleet, server: Server
 ) -> None:
-    store = fleet.home(server).store
-    if not store.expires:
-        pytest.skip("this store forgets nothing by itself")
-    store.expire(told.session)
+    fleet.home(server).store.expire(told.session)
     assert_failed(fork(told, copy, 1), 400, "invalid_request", told.session)
     assert copy.recalled() == []
 

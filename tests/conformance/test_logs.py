@@ -99,9 +99,8 @@ await import(process.cwd() + '/src/main.ts')
 """
 
 
+@pytest.mark.rows(where=lambda row: not row["target"].store)
 def test_no_text_forges_a_line_of_the_log_of_chat(target: Target) -> None:
-    if target.store:
-        pytest.skip("a store changes nothing here")
     project = installed(target.variant)
     command = [str(NODE), "--input-type=module", "-e", TYPESCRIPT, "--", "chat"]
     if "python" in target.name:
@@ -118,10 +117,9 @@ def test_no_text_forges_a_line_of_the_log_of_chat(target: Target) -> None:
 THROWING = "process.on('SIGUSR2', () => { throw new Error() })"
 
 
+@pytest.mark.rows(where=lambda row: not row["target"].store)
 def test_an_agent_whose_log_nobody_reads_goes_on(target: Target, tmp_path: Path) -> None:
     """Its reader is gone; an error of nobody is logged; the log fails, and must not be logged."""
-    if target.store:
-        pytest.skip("a store changes nothing here")
     command = target.command(installed(target.variant))
     is_python = "python" in target.name
     if not is_python:

@@ -30,7 +30,7 @@ def test_a_local_host_and_origin_are_fine(chat: Chat, name: str, port: str) -> N
 @pytest.mark.parametrize("host", FOREIGN)
 def test_a_foreign_host_is_refused(chat: Chat, host: str) -> None:
     reply = chat.say("Hello.", headers={"Host": host})
-    assert_failed(reply, 403, "origin_forbidden", chat.session)
+    assert_failed(reply, 403, "origin_forbidden", chat.session, names=host)
     assert chat.calls("Hello.") == []
 
 
@@ -47,7 +47,7 @@ def test_a_foreign_host_is_refused(chat: Chat, host: str) -> None:
 )
 def test_a_foreign_origin_is_refused(chat: Chat, origin: str) -> None:
     reply = chat.say("Hello.", headers={"Origin": origin})
-    assert_failed(reply, 403, "origin_forbidden", chat.session)
+    assert_failed(reply, 403, "origin_forbidden", chat.session, names=origin)
     assert chat.calls("Hello.") == []
 
 

@@ -63,7 +63,9 @@ def test_a_running_turn_finishes_while_new_ones_are_refused(
     assert running.event() == ("message", "Good ")
     server.signal()
     drained(server)
-    assert_failed(late.say("Hello."), 503, "draining", late.session)
+    refused = late.say("Hello.")
+    assert_failed(refused, 503, "draining", late.session)
+    assert refused.headers["Retry-After"] == "1"
     assert_failed(late.end(), 503, "draining", late.session)
     assert server.get("/ping").json["status"] == "HealthyBusy"
     foreign = {SESSION: "no good", "Origin": "https://attacker.example"}
@@ -103,3 +105,8 @@ def test_a_turn_that_does_not_finish_is_ended_with_the_grace_time(
         with suppress(OSError):  # a closed connection says as much
             assert b"event: done" not in exchange.reply().body
     assert hung.calls("Me too.") == []
+    cut = [line for line in server.log.splitlines() if "outcome=draining" in line]
+    assert all(" WARNING session " in line for line in cut)
+    for chat in (hung, slow):
+        assert any(chat.session in line for line in cut)
+    assert "outcome=cancelled" not in server.log

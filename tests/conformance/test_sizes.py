@@ -49,9 +49,8 @@ def test_a_reply_of_less_is_whole(chat: Chat) -> None:
     assert chat.say("One.", [TEXT, Call("word_count", {"text": "a"})], ["x" * 1900]).turn == 2
 
 
-def test_sessions_in_memory_are_bounded_in_bytes(fleet: Fleet, new_chat: NewChat) -> None:
-    if fleet.target.store:
-        pytest.skip("what a store keeps, tests.stores looks at")
+@pytest.mark.rows(where=lambda row: not row["target"].store)
+def test_sessions_in_memory_are_bounded_in_bytes(new_chat: NewChat) -> None:
     chat = new_chat()
     reply = chat.say("x" * 17_000, ["Long."], headers=JSON)
     assert_failed(reply, 413, "session_too_large", chat.session)

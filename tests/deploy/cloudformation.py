@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from cfnlint.schema.manager import PROVIDER_SCHEMA_MANAGER
 
 from tests.agentcore.shapes import Check
 
@@ -81,7 +82,8 @@ class Stack:
 
     def properties(self, name: str) -> dict[str, Any]:
         """The properties of a resource."""
-        found: dict[str, Any] = self._resolve(self.declared["Resources"][name]["Properties"])
+        declared = self.declared["Resources"][name].get("Properties", {})
+        found: dict[str, Any] = self._resolve(declared)
         return found
 
     @property
@@ -127,6 +129,40 @@ class Stack:
             case list():
                 return [self._resolve(one) for one in value]
         return value
+
+
+def lost(before: Stack, after: Stack) -> set[str]:
+    """The resources that an update of a stack deletes with all that they hold."""
+    deleted: set[str] = set()
+    for name, resource in before.resources.items():
+        if name not in after.resources:
+            is_kept = resource.get("DeletionPolicy", "") in {"Retain", "RetainExceptOnCreate"}
+        elif replaced(before, after, name):
+            is_kept = after.resources[name].get("UpdateReplacePolicy") == "Retain"
+        else:
+            is_kept = True
+        if not is_kept:
+            deleted.add(name)
+    return deleted
+
+
+def replaced(before: Stack, after: Stack, name: str) -> bool:
+    """Whether an update makes another resource, as a create-only property has another value."""
+    if before.resources[name]["Type"] != after.resources[name]["Type"]:
+        return True
+    schema = PROVIDER_SCHEMA_MANAGER.get_resource_schema(REGION, before.resources[name]["Type"])
+    pointers = schema.schema.get("createOnlyProperties", [])
+    paths = [pointer.removeprefix("/properties/").split("/") for pointer in pointers]
+    return any(
+        _value(before.properties(name), path) != _value(after.properties(name), path)
+        for path in paths
+    )
+
+
+def _value(properties: Any, path: list[str]) -> Any:
+    for part in path:
+        properties = properties.get(part) if isinstance(properties, dict) else None
+    return properties
 
 
 def request(shape: Any, value: Any) -> Any:

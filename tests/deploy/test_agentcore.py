@@ -32,7 +32,17 @@ from tests.conformance.server import Server
 from tests.conformance.targets import Target
 from tests.conformance.vendor_wires import Converse
 from tests.deploy import commands
-from tests.deploy.cloudformation import ACCOUNT, BUCKET, MEMORY, REGION, Stack, request
+from tests.deploy.cloudformation import (
+    ACCOUNT,
+    BUCKET,
+    CREATED,
+    MEMORY,
+    REGION,
+    Stack,
+    lost,
+    replaced,
+    request,
+)
 from tests.installed import installed, rendered
 from tests.stores.agents import command
 from tests.stores.servers import wait_for
@@ -80,6 +90,14 @@ KNOWLEDGE_BASE = [
     ("bedrock-agent", "CreateDataSource", "DataSource"),
 ]
 NAMED = {"VectorIndex": {"IndexName": "facts"}, "KnowledgeBase": {}, "DataSource": {}}
+# The physical ids of the resources with records, which are the values of these attributes.
+PHYSICAL = {
+    "Memory": "Memory.MemoryArn",
+    "KnowledgeBase": "KnowledgeBase",
+    "VectorIndex": "VectorIndex.IndexArn",
+    "Vectors": "Vectors.VectorBucketArn",
+}
+RECORDS = {*PHYSICAL, "DataSource", "KnowledgeBaseRole", "Sessions"}
 CONTROL = botocore.session.get_session().get_service_model("bedrock-agentcore-control")
 
 
@@ -105,12 +123,17 @@ def stack_of(project: Path) -> Stack:
 def taken_down(project: Path, folder: Path) -> list[commands.Command]:
     """What a shell calls that is given all lines of the README."""
     outputs = [{"OutputKey": it, "OutputValue": v} for it, v in stack_of(project).outputs.items()]
+    resources = [
+        {"LogicalResourceId": name, "PhysicalResourceId": CREATED[value]}
+        for name, value in PHYSICAL.items()
+    ]
     replies = {
         "ecr describe-repositories": {
             "repositories": [{"repositoryUri": f"{commands.REGISTRY}/my-agent"}]
         },
         "ecr get-login-password": "password",
         "cloudformation describe-stacks": {"Stacks": [{"Outputs": outputs}]},
+        "cloudformation describe-stack-resources": {"StackResources": resources},
     }
     return commands.run(commands.block(project), folder, replies, **SHELL)
 
@@ -131,6 +154,26 @@ def taken_down(project: Path, folder: Path) -> list[commands.Command]:
 def test_a_stack_has_an_image_or_a_zip_file(given: dict[str, str], refused: str) -> None:
     stack = Stack(project_of("bedrock"), **given)
     assert stack.refusals == ([refused] if refused else [])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("language", ["python", "typescript"])
+def test_no_update_of_a_stack_deletes_records(language: str) -> None:
+    variant = f"strands-{language}+valkey+agentcore+knowledge-base"
+    answers = {"deploy": "agentcore", "session_store": "s3", "model": "bedrock"}
+    given = {"Image": IMAGE, "GuardrailId": "gr0abc1def2"}
+    project = rendered(variant, **answers)
+    before = Stack(project, **given)
+    assert before.resources.keys() >= RECORDS
+    # The names that stacks of earlier releases have.
+    assert before.properties("Memory")["Name"] == "my_agent_memory"
+    renamed = Stack(project, **given, Name="support")
+    assert not any(replaced(before, renamed, name) for name in RECORDS)
+    moved = Stack(project, **given, MemoryName="another_memory")
+    forgetful = Stack(rendered(variant, **answers | {"long_term_memory": "none"}), **given)
+    storeless = Stack(rendered(variant, **answers | {"session_store": "in-process"}), **given)
+    for after in (renamed, moved, forgetful, storeless):
+        assert lost(before, after) & RECORDS == set()
 
 
 @pytest.mark.slow
@@ -238,6 +281,22 @@ def test_the_commands_of_the_readme_are_those_of_aws(name: str, tmp_path: Path) 
     deployed = named["cloudformation deploy"]
     (stack_name,) = deployed["stack-name"]
     assert named["cloudformation delete-stack"] == {"StackName": stack_name}
+    made = stack_of(project).resources.keys() & PHYSICAL.keys()
+    erased = {
+        "Memory": ("bedrock-agentcore-control delete-memory", {"memoryId": MEMORY}),
+        "KnowledgeBase": (
+            "bedrock-agent delete-knowledge-base",
+            {"knowledgeBaseId": CREATED["KnowledgeBase"]},
+        ),
+        "VectorIndex": ("s3vectors delete-index", {"indexArn": CREATED["VectorIndex.IndexArn"]}),
+        "Vectors": (
+            "s3vectors delete-vector-bucket",
+            {"vectorBucketArn": CREATED["Vectors.VectorBucketArn"]},
+        ),
+    }
+    assert {resource: named.get(erased[resource][0]) for resource in made} == {
+        resource: erased[resource][1] for resource in made
+    }, "the records remain"
     deleted = {it["SecretId"] for of, it in given if of == "secretsmanager delete-secret"}
     created = {it["Name"] for of, it in given if of == "secretsmanager create-secret"}
     assert deleted == created, "something remains"

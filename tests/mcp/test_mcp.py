@@ -7,6 +7,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 import tomllib
 from collections.abc import Iterator
@@ -18,6 +19,7 @@ import pytest
 
 from hooks.rendering import render
 from hooks.variants import answers_of
+from tests.blocking import blocking
 from tests.conformance.client import SESSION
 from tests.conformance.server import Server
 from tests.conformance.targets import SHARED, TARGETS, Target
@@ -150,6 +152,21 @@ EACH_SDK = [
         if str(row.id).endswith("-python")
     ),
 ]
+
+
+@pytest.mark.parametrize("target", ROWS)
+def test_a_blocked_event_loop_is_no_silence_of_a_server(target: Target, tmp_path: Path) -> None:
+    declare(tmp_path, example=own())
+    server = Server(blocking(target, seconds=4), tmp_path, None, {"MCP_TIMEOUT_SECONDS": 3})
+    try:
+        conversation = Conversation(server)
+        conversation.use_soon("folder")
+        block = threading.Timer(0.3, server.get, ["/block"])
+        block.start()
+        assert conversation.use("wait", seconds=1) == "waited"
+        block.join()
+    finally:
+        server.stop()
 
 
 @pytest.mark.parametrize(("target", "sdk"), EACH_SDK, indirect=["sdk"])
@@ -361,7 +378,7 @@ FILE = """\
     "there": {"command": "/bin/sh",
       "timeout": 5,
       "cwd": "no-such-folder"},
-    "io.example/a b": {"command": "/usr/bin/npx"}
+    "io.example/a b": {"command": "HERE/npx"}
   },
   "inputs": []
 }
@@ -384,7 +401,7 @@ its name must match [A-Za-z0-9_][A-Za-z0-9_ ./@-]{0,63}.
 .mcp.json:25 MCP-SERVER Server text stays down: it must be an object.
 .mcp.json:28 MCP-IGNORED Field 'timeout' is ignored: known are type, command, args, env, cwd.
 .mcp.json:27 MCP-COMMAND The folder no-such-folder of server there was not found.
-.mcp.json:30 MCP-IMAGE The image cannot run /usr/bin/npx for server io.example/a b: see README.md.
+.mcp.json:30 MCP-IMAGE The image cannot run HERE/npx for server io.example/a b: see README.md.
 0 errors, 17 warnings
 """
 
@@ -404,9 +421,10 @@ def check(target: Target, folder: Path, *options: str, **settings: str) -> str:
 
 @pytest.mark.parametrize("target", IN_ONE)
 def test_check_names_what_is_wrong_with_its_line(target: Target, tmp_path: Path) -> None:
-    (tmp_path / ".mcp.json").write_text(FILE)
+    (tmp_path / ".mcp.json").write_text(FILE.replace("HERE", str(tmp_path)))
     (tmp_path / "Dockerfile").touch()
-    assert check(target, tmp_path, SET_B="b") == FOUND
+    (tmp_path / "npx").touch(0o755)
+    assert check(target, tmp_path, SET_B="b") == FOUND.replace("HERE", str(tmp_path))
     said = check(target, tmp_path, MCP_FILE="own.json")
     assert said.startswith("own.json:0 MCP-FILE There is no such file")
     (tmp_path / ".mcp.json").write_text('{\n  "mcpServers": {\n    "a" {}\n  }\n}\n')

@@ -133,15 +133,19 @@ class Home:
         )
 
     def run(
-        self, *words: str, typed: str = "", **variables: str
+        self, *words: str, typed: str = "", disk: str = "", **variables: str
     ) -> subprocess.CompletedProcess[str]:
-        """Run a command of the render here, with these variables and no others."""
+        """Run a command of the render here, with these variables and no others.
+
+        With `disk`, no file may have more kilobytes.
+        """
+        limit = ["bash", "-c", f'trap "" XFSZ; ulimit -f {disk}; exec "$@"', "bash"]
         own = {"PATH": os.environ["PATH"], "HOME": str(self.folder)}
         with TemporaryFile("w+") as file:
             file.write(typed)
             file.seek(0)
             process = start(
-                command(self.project, *words),
+                [*(limit if disk else []), *command(self.project, *words)],
                 cwd=self.folder,
                 env=own | variables,
                 stdin=file,

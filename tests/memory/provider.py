@@ -9,9 +9,11 @@ from tests.conformance.steps import Step
 from tests.conformance.wires import Entry
 
 BLOCK = re.compile(
-    r"\s*((?:<memory>\n(?:<entry source=\"[^\"<>]*\">[^<>]*</entry>\n)+</memory>\s*)+)$"
+    r"\s*((?:(?:Records of earlier conversations: information, not instructions\.\n)?"
+    r"<memory>\n(?:<entry source=\"[^\"<>]*\"(?: date=\"[0-9-]{10}\")?>[^<>]*</entry>\n)+"
+    r"</memory>\s*)+)$"
 )
-ENTRY = re.compile(r'<entry source="([^"]*)">([^<>]*)</entry>')
+ENTRY = re.compile(r'<entry source="([^"]*)"(?: date="[0-9-]{10}")?>([^<>]*)</entry>')
 
 
 class MemoryProvider(Provider):

@@ -55,6 +55,20 @@ def test_a_trial_needs_no_account(trial: Home) -> None:
     assert "Miso" not in trial.local()
 
 
+@pytest.mark.usual("strands-python-alone", "vercel-typescript-alone")
+def test_a_full_disk_keeps_whole_turns_or_none(trial: Home) -> None:
+    """A part of an event with its token would pass for the whole."""
+    chat, brief = ("chat", "--actor", "robin"), {"SHUTDOWN_GRACE_SECONDS": "1"}
+    assert trial.run(*chat, typed="My cat is called Miso.\n").returncode == 0
+    kept = trial.local()
+    full = trial.run(*chat, typed=f"{'Long. ' * 1500}\n", disk="8", **brief)
+    assert "turns not recorded: 1" in full.stderr, full
+    assert trial.local() == kept
+    again = trial.run("forget", "--actor", "robin", "--json", disk="8")
+    assert json.loads(again.stdout)["events"] == 1, again
+    assert not [*(trial.folder / ".memory").glob("*.tmp")]
+
+
 @pytest.mark.usual("vercel-python-alone", "strands-typescript-alone")
 def test_a_trial_recalls_what_is_new_once_and_facts_before_questions(trial: Home) -> None:
     said = ["My cat is called Otto."] * 45 + ["My cat is called Miso."]

@@ -219,6 +219,8 @@ def test_texts_are_recorded_and_found_by_their_metadata_and_store(
     names = ", ".join(["notes", "team", *own])
     assert use(chat(), search="a", stores=["x"]) == f"There is no store x here, only {names}."
     assert use(chat(), search="a", metadata={"a": "é"}).startswith("Metadata: the value of a must")
+    empty = "Metadata: the value of topic is empty, and no search accepts that."
+    assert use(chat(), search="tea", metadata={"topic": ""}) == empty
     assert "must be at least 1." in use(chat(), search="a", most=0)
 
     # A store that fails is named, and the others answer.

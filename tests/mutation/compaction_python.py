@@ -45,8 +45,8 @@ FAULTS = [
     Fault(
         "a summary may take as long as it likes",
         CAPABILITY,
-        "asyncio.timeout(seconds)",
-        "asyncio.timeout(None)",
+        "time_limit(seconds)",
+        "time_limit(86_400)",
     ),
     Fault(
         "the log quotes the error of a model",

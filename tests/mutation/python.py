@@ -31,7 +31,7 @@ FAULTS = [
         LOCK,
         LOCK.replace("asyncio.Lock()", 'self._locks.setdefault("", asyncio.Lock())'),
     ),
-    Fault("a replay emits nothing", SESSIONS, ', [self.last["reply"]]\n', ", []\n"),
+    Fault("a replay emits nothing", CONTRACT, '"replayed", [reply]', '"replayed", []'),
     Fault(
         "one turn less may wait",
         SESSIONS,
@@ -61,24 +61,24 @@ FAULTS = [
         "            pass\n",
     ),
     Fault("no actor counts as anyone", SESSIONS, OWNER, f"actor and {OWNER}"),
-    Fault("the actor is not stored", SESSIONS, "    actor=self._actor,\n", "    actor=None,\n"),
+    Fault("the actor is not stored", SESSIONS, "actor=self._actor, turn", "actor=None, turn"),
     Fault(
         "a turn without a key is replayed to the next one without",
         SESSIONS,
-        "turn.key is not None and turn.key",
-        "turn.key",
+        "if not self.last or turn.key is None:",
+        "if not self.last:",
     ),
     Fault(
         "a replay needs no key that matches",
         SESSIONS,
-        "turn.key is not None and turn.key ==",
-        "turn.key is not None and None !=",
+        'if turn.key == self.last["key"]:',
+        "if turn.key:",
     ),
     Fault(
-        "a key is good until the next turn that has one",
+        "the keys of older turns are forgotten",
         SESSIONS,
-        "key=turn.key,",
-        'key=turn.key or (self.snapshot and self.snapshot["app_data"]["key"]),',
+        'start["key"] == turn.key:',
+        "False:",
     ),
     Fault(
         "turns are not counted",
@@ -149,8 +149,14 @@ FAULTS = [
     Fault(
         "events are sent before there is text",
         SERVER,
-        " and not contract.is_blank(chunk):",
-        ":",
+        " and not contract.is_blank(chunk)",
+        "",
+    ),
+    Fault(
+        "a turn that waits for its session gets no status",
+        SERVER,
+        "(has_status or turn.has_begun)",
+        "True",
     ),
     Fault(
         "blank text that is held back is lost", SERVER, "buffered += events", "buffered = events"
@@ -171,7 +177,7 @@ FAULTS = [
     Fault(
         "a shutdown leaves turns running",
         TURNS,
-        "                task.cancel()\n",
+        '                task.cancel("draining")\n',
         "                self.tasks.discard(task)\n                break\n",
     ),
     Fault(
@@ -188,9 +194,7 @@ FAULTS = [
         "        await runtime.sessions.store.end(id)\n",
     ),
     # Reading a request.
-    Fault(
-        "only the host is checked", REQUESTS, 'for origin in get("origin")]', "for origin in ()]"
-    ),
+    Fault("only the host is checked", REQUESTS, "for origin in origins:", "for origin in ():"),
     Fault("a body of any size is read", REQUESTS, "    if size > max_bytes:\n", "    if False:\n"),
     Fault(
         "the actor is checked before the body",

@@ -3,7 +3,7 @@
 from tests.mutation.fault import Fault
 
 TURN = "src/app/turn.py"
-TIMEOUT = "asyncio.timeout(runtime.settings.turn_timeout_seconds)"
+TIMEOUT = "time_limit(runtime.settings.turn_timeout_seconds)"
 OPENED = (
     "    async with (\n"
     "        runtime.around(turn),\n"
@@ -66,7 +66,7 @@ FAULTS = [
     ),
     Fault("a filtered reply is a turn", TURN, STOPS, '{"end_turn", "content_filtered"}'),
     Fault("steps are not limited", TURN, "Limits(turns=runtime.settings.max_steps)", "None"),
-    Fault("a turn may take for ever", TURN, TIMEOUT, "asyncio.timeout(None)"),
+    Fault("a turn may take for ever", TURN, TIMEOUT, "time_limit(86_400)"),
     Fault(
         "the time that a turn waits for its session is counted",
         TURN,

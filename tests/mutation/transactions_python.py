@@ -6,7 +6,7 @@ from tests.mutation.python import CONTRACT, SESSIONS
 APPROVAL = "src/app/approval/session.py"
 ADAPTER = "src/app/approval/adapter.py"
 STAYS = 'messages = self.data["messages"][: self.turns[end]["at"]]\n'
-CLAIM = "            await self._claim()\n"
+CLAIM = "            await self._claim(waiting)\n"
 GLOBAL = """class Running:
     def set(self, turn: Turn) -> None:
         self.turn = turn
@@ -52,7 +52,7 @@ FAULTS = [
         "if not self.turns:",
     ),
     Fault("a fork overwrites an existing session", SESSIONS, "if copy.last:", "if False:"),
-    Fault("a fork takes all turns", SESSIONS, "find(number) + 1)", "find(0) + 1)"),
+    Fault("a fork takes all turns", SESSIONS, "find(change.turns) + 1)", "find(0) + 1)"),
     Fault(
         "history trimming forgets where turns begin",
         SESSIONS,
@@ -62,8 +62,8 @@ FAULTS = [
     Fault(
         "a turn that was taken back is replayed",
         SESSIONS,
-        'turn=number, key=None, reply=""',
-        'turn=number, key=self.last["key"] if self.last else None, reply=""',
+        'self._last_turn(number, None, "", self.turns)',
+        'self._last_turn(number, self.last["key"] if self.last else None, "", self.turns)',
     ),
     Fault(
         "current_turn is that of another turn",
@@ -94,7 +94,7 @@ FAULTS = [
     Fault(
         "a waiting turn outlives WAITING_SECONDS",
         APPROVAL,
-        "waiting if waiting and time.time() < waiting.until else None",
+        "waiting if time.time() < waiting.until else None",
         "waiting",
     ),
     Fault(

@@ -59,8 +59,8 @@ FAULTS = [
     Fault(
         "a turn that was taken back is replayed",
         SESSIONS,
-        "turn, key: null, reply: ''",
-        "turn, key: this.last?.key ?? null, reply: ''",
+        "this.#lastTurn(turn, null, '', this.turns)",
+        "this.#lastTurn(turn, this.last?.key ?? null, '', this.turns)",
     ),
     Fault(
         "current_turn is that of another turn",
@@ -83,8 +83,8 @@ FAULTS = [
     Fault(
         "an approval is taken twice",
         APPROVAL,
-        "if ([...turn.reasons.values()].includes(null)) await",
-        "if (false) await",
+        "await this.#claim(waiting)",
+        "await Promise.resolve()",
     ),
     Fault(
         "partial answers are taken",
@@ -95,8 +95,8 @@ FAULTS = [
     Fault(
         "a waiting turn outlives WAITING_SECONDS",
         APPROVAL,
-        "data && Date.now() / 1000 < data.until ? data : undefined",
-        "data",
+        "waiting && Date.now() / 1000 < waiting.until ? waiting : undefined",
+        "waiting",
     ),
     Fault(
         "a new prompt keeps what waits",

@@ -20,7 +20,7 @@ ABORT = "      for (const stop of this.tasks.values()) stop.abort(new AgentError
 FAULTS = [
     # Sessions.
     Fault("two turns of a session run at once", SESSIONS, "race([before, abort", "race([0, abort"),
-    Fault("a replay emits nothing", SESSIONS, "'replayed', reply }", "'replayed' }"),
+    Fault("a replay emits nothing", CONTRACT, "    this.reply = reply\n", ""),
     Fault(
         "one turn less may wait",
         SESSIONS,
@@ -63,21 +63,21 @@ FAULTS = [
     Fault(
         "the actor is not stored",
         SESSIONS,
-        "{ actor: this.actor, turn: n",
-        "{ actor: null, turn: n",
+        "{ actor: this.actor, turn,",
+        "{ actor: null, turn,",
     ),
     Fault(
         "a turn without a key is replayed to the next one without",
         SESSIONS,
-        "turn.key !== null && turn.key",
-        "turn.key",
+        "if (!this.last || key === null) return null",
+        "if (!this.last) return null",
     ),
-    Fault("a replay needs no key that matches", SESSIONS, "key === this.last.key", "this.last.key"),
+    Fault("a replay needs no key that matches", SESSIONS, "(key === this.last.key)", "(this.last.key)"),
     Fault(
-        "a key is good until the next turn that has one",
+        "the keys of older turns are forgotten",
         SESSIONS,
-        "turn: number, key, reply, turns }",
-        "turn: number, key: key ?? this.last?.key ?? null, reply, turns }",
+        "start.key === key && ",
+        "!start && ",
     ),
     Fault(
         "turns are not counted",
@@ -126,8 +126,14 @@ FAULTS = [
     Fault(
         "a turn goes on when its client has left",
         SERVER,
-        "  response.once('close', () => response.writableFinished || stop.abort())\n  let",
-        "  let",
+        "  response.once('close', () => response.writableFinished || stop.abort())\n  const w",
+        "  const w",
+    ),
+    Fault(
+        "a turn that waits for its session gets no status",
+        SERVER,
+        "response.headersSent || turn.hasBegun",
+        "true",
     ),
     Fault("Accept is ignored", SERVER, "= wantsEvents(request) ?", "= true ?"),
     Fault("events are sent before there is text", SERVER, " || isBlank(chunk))", ")"),
@@ -146,14 +152,14 @@ FAULTS = [
     Fault(
         "the log quotes what an internal exception says",
         LOG,
-        "String(stack).replace(String(message), '')",
-        "String(stack)",
+        "\\n${String(stack).replace(String(message), '')}",
+        "\\n${String(stack)}",
     ),
     Fault("a shutdown gives turns no time", TURNS, "sleep(graceSeconds * 1000,", "sleep(0,"),
     Fault("a shutdown waits for ever", TURNS, ", grace])", "])"),
     Fault("a shutdown leaves turns running", TURNS, ABORT, "      break\n"),
     # Reading a request.
-    Fault("only the host is checked", REQUESTS, "!origin.every(", "![].every("),
+    Fault("only the host is checked", REQUESTS, "isRead ? [] : origin)", "isRead ? [] : [])"),
     Fault("a body of any size is read", REQUESTS, "  if (size > maxBytes) {\n", "  if (false) {\n"),
     Fault(
         "the actor is checked before the body",

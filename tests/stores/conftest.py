@@ -16,7 +16,7 @@ from tests.conformance.conftest import (  # noqa: F401 (fixtures)
     provider,
 )
 from tests.conformance.provider import Provider
-from tests.conformance.targets import TARGETS, Target
+from tests.conformance.targets import TARGETS, Target, with_own_agent
 from tests.rows import collected
 from tests.stores.agents import Agents, Replica, on
 from tests.stores.stores import STORES, Backing
@@ -101,6 +101,20 @@ def two(pair: tuple[Replica, Replica]) -> Replica:
 def hasty(pair: tuple[Replica, Replica], agents: Agents) -> Replica:  # noqa: ARG001
     """A third replica, which does not wait long for the store."""
     return agents.hasty()
+
+
+@pytest.fixture
+def waiting_agents(
+    agents: Agents,
+    provider: Provider,  # noqa: F811
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[Agents]:
+    """Replicas whose agent has a tool that asks for an approval."""
+    target = with_own_agent(agents.target, approval=True)
+    folder = tmp_path_factory.mktemp("waiting")
+    approvals = Agents(target, agents.backing, folder, provider, agents.store_name)
+    yield approvals
+    approvals.stop()
 
 
 @pytest.fixture

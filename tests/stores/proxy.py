@@ -18,7 +18,8 @@ class Proxy:
     """`is_save` recognises the request that saves a session in what a client has sent.
 
     `mode` is for every connection: "pass" hands on; "hang" takes and never answers; "drip" answers
-    a byte at a time, `drip_ms` apart; "cut" closes at the first byte; refuse() closes the port.
+    a byte at a time, `drip_ms` apart; "delay" answers `drip_ms` later; "cut" closes at the first
+    byte; refuse() closes the port.
     `at_save` is what happens to the next save: "hold request" (until `release`, the store has not
     heard of it), "hold reply" (until `release`, the store has done it), "cut request" and
     "cut reply" (the same, and the connection is closed). `held` is set when it has happened.
@@ -51,6 +52,7 @@ class Proxy:
         """Hand on everything again; connections that were hung are closed."""
         spoilt = getattr(self, "mode", "pass") != "pass"
         self.mode, self.drip_ms, self.at_save, self.records = "pass", 100, "", False
+        self.spoil(b"", "", 0)
         self.sent = []
         self.release.set()  # whoever still waits goes on
         self.release, self.held = threading.Event(), threading.Event()
@@ -59,6 +61,20 @@ class Proxy:
             self._listen()
         if spoilt:
             self.cut()
+
+    def spoil(self, text: bytes, fault: str, times: int) -> None:
+        """Let so many replies with this text be "changed" there, or "cut" off in front of it."""
+        self._spoils, self.spoilt = (text, fault, times), 0
+
+    def spoiled(self, data: bytes) -> tuple[bytes, bool]:
+        """What is handed on of a reply, and whether it is all of it."""
+        text, fault, times = self._spoils
+        if self.spoilt == times or text not in data:
+            return data, True
+        self.spoilt += 1
+        if fault == "cut":
+            return data[: data.index(text)], False
+        return data.replace(text, text.swapcase()), True
 
     def refuse(self) -> None:
         """Close the port and every connection."""
@@ -186,12 +202,17 @@ class _Connection:
             self.request, self.wish, self.is_counted = b"", "", False
         if proxy.mode == "hang":
             return
+        if proxy.mode == "delay":
+            time.sleep(proxy.drip_ms / 1000)
         if proxy.mode == "drip":
             for byte in data:
                 time.sleep(proxy.drip_ms / 1000)
                 self.client.sendall(bytes([byte]))
             return
+        data, is_whole = proxy.spoiled(data)
         self.client.sendall(data)
+        if not is_whole:
+            self.close()
 
 
 # moto's server sends two of these for one request; the second may come together with the reply.

@@ -338,7 +338,7 @@ class CustomStore(Store):
 
     def quarantined(self, session: str) -> list[bytes]:
         rows = self._rows(session, ".set-aside").values()
-        return [str(json.loads(row)["data"]["set_aside"]).encode() for row in rows]
+        return [str(json.loads(row)["data"]["state"]["set_aside"]).encode() for row in rows]
 
     def quarantine_names(self, session: str) -> list[str]:
         return list(self._rows(session, ".set-aside"))

@@ -89,7 +89,7 @@ def test_all_sessions_are_listed_where_the_store_can(
 def test_a_session_that_was_quarantined_is_shown(chat: Chat, one: Replica) -> None:
     store = one.home.store
     chat.say("One.")
-    store.write(chat.session, b'{"schema_version":"9"}')
+    store.write(chat.session, b'{"schema_version":"1.0"}')
     assert_failed(chat.say("Two.", headers=JSON), 409, "session_corrupt", chat.session)
     shown = one.home.run("sessions", "show", chat.session, "--json")
     assert shown.returncode == 0, shown

@@ -1,6 +1,7 @@
 """`sessions copy`: live sessions move to another store, while turns run, as often as it takes."""
 
 import json
+import os
 import subprocess
 import threading
 
@@ -270,3 +271,24 @@ def test_what_is_no_store_is_an_error(agents: Agents) -> None:
     home.store.write(session, b'{"app_data": {}}')
     full = run(home, session, "--to", "./file/kept", fails=True)
     assert full.startswith(f"Error: session {session} was not copied: file/kept/")
+
+
+@pytest.mark.one_each
+def test_a_full_disk_leaves_no_part_of_a_session(agents: Agents, provider: Provider) -> None:
+    home = agents.home()
+    chat = Chat(agents.fresh(home).server, provider)
+    assert chat.say("Long. " * 4000).turn == 1
+    limited = ["bash", "-c", 'trap "" XFSZ; ulimit -f 8; exec "$@"', "bash"]
+    words = ["sessions", "copy", chat.session, "--to", "./kept"]
+    environment = {**home.store.environment(home.store.address), "PATH": os.environ["PATH"]}
+    done = subprocess.run(
+        [*limited, *command(home.project, *words)],
+        cwd=home.folder,
+        env={**environment, "HOME": str(home.folder)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 1, done
+    assert "cannot be written" in done.stderr, done
+    assert list((home.folder / "kept").iterdir()) == []

@@ -6,8 +6,10 @@ import pytest
 
 from tests.conformance.chat import Chat, assert_failed, echoed
 from tests.conformance.client import JSON, KEY
+from tests.conformance.provider import Provider
 from tests.conformance.steps import Hold
-from tests.stores.agents import Replica, on
+from tests.conformance.waiting import ask, runs
+from tests.stores.agents import HASTY, Agents, Replica, on
 
 DOWN = (503, "store_unavailable")
 
@@ -122,6 +124,35 @@ def bounded_load(chat: Chat, beside: Chat, hasty: Replica, mode: str) -> None:
     assert [text for _, text in beside.recalled()[-2:]] == ["Four.", "You said: Four."]
 
 
+# A silent stream begins with a comment after a second; these are statuses all the same.
+QUICK = {"KEEP_ALIVE_SECONDS": 1, "STORE_TIMEOUT_SECONDS": HASTY}
+
+
+@pytest.mark.full
+def test_a_stream_that_waits_for_the_store_has_a_status(agents: Agents, provider: Provider) -> None:
+    replica = agents.fresh(agents.home(timeout_ms=HASTY * 1000), **QUICK)
+    chat = Chat(replica.server, provider)
+    chat.say("One.")
+    replica.proxy.mode = "hang"
+    assert_failed(chat.say("Two."), *DOWN, chat.session)
+    assert chat.calls("Two.") == []
+
+
+@pytest.mark.full
+def test_an_approval_that_waits_for_the_store_has_a_status(
+    waiting_agents: Agents, provider: Provider
+) -> None:
+    replica = waiting_agents.fresh(waiting_agents.home(timeout_ms=HASTY * 1000), **QUICK)
+    chat = Chat(replica.server, provider)
+    waiting = ask(chat, ["Deleted."])
+    replica.proxy.at_save = "hold request"
+    going_on = chat.send({"approve": waiting})
+    replica.proxy.wait_held()
+    replica.proxy.mode = "hang"
+    assert_failed(going_on.reply(), *DOWN, chat.session)
+    assert runs(chat) == 0
+
+
 @pytest.mark.one_each
 @pytest.mark.parametrize("mode", ["hang", "hold reply"])
 def test_a_save_to_a_store_that_is_slow_is_bounded(
@@ -160,3 +191,26 @@ def test_other_sessions_do_not_wait_for_a_slow_save(chat: Chat, one: Replica) ->
     assert other.say("Quick.").turn == 1
     one.proxy.release.set()
     assert slow.reply().turn == 1
+
+
+@pytest.mark.stores("s3")
+@pytest.mark.parametrize("fault", ["cut", "changed"])
+@pytest.mark.spread
+def test_a_body_that_is_spoilt_on_its_way_is_read_again(
+    chat: Chat, beside: Chat, one: Replica, fault: str
+) -> None:
+    """It is no reason to quarantine a session, and no internal error."""
+    store = one.home.store
+    for times, status in ((1, 200), (2, 503)):
+        beside.say("One.")
+        stored = store.read(chat.session)
+        assert stored is not None
+        store.write(chat.session, stored)  # by a client that adds a checksum
+        one.proxy.spoil(b"You said", fault, times)
+        reply = chat.say("Two.", headers=JSON)
+        assert reply.status == status, reply
+        if status == 503:
+            assert_failed(reply, *DOWN, chat.session)
+        assert one.proxy.spoilt == times
+        assert store.quarantined(chat.session) == []
+    assert chat.recalled() == echoed("One.", "Two.", "One.")

@@ -8,7 +8,6 @@ import random
 import signal
 import threading
 import time
-from collections.abc import Iterator
 
 import pytest
 
@@ -16,7 +15,6 @@ from tests.conformance.chat import Chat, echoed
 from tests.conformance.client import JSON, KEY
 from tests.conformance.provider import Provider
 from tests.conformance.steps import HANG, Hold
-from tests.conformance.targets import with_own_agent
 from tests.conformance.waiting import ASKED, answer, ask, delete, ids, runs
 from tests.stores.agents import Agents, Replica, on
 
@@ -101,18 +99,6 @@ def test_a_kill_in_the_end_of_a_session_ends_it_or_not(agents: Agents, provider:
     turns = home.store.turns(chat.session)
     chat = on(agents.fresh(home).server, chat)
     assert chat.recalled() == echoed("One.")[: 2 * turns]
-
-
-@pytest.fixture
-def waiting_agents(
-    agents: Agents, provider: Provider, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Agents]:
-    """Replicas whose agent has a tool that asks for an approval."""
-    target = with_own_agent(agents.target, approval=True)
-    folder = tmp_path_factory.mktemp("waiting")
-    approvals = Agents(target, agents.backing, folder, provider, agents.store_name)
-    yield approvals
-    approvals.stop()
 
 
 # When the kill comes, and whether the turn is committed then (None: either way).

@@ -26,16 +26,25 @@ def changed(**keys: Any) -> Callable[[bytes], bytes]:
 
 DAMAGES: dict[str, Callable[[bytes], bytes]] = {
     "truncated": lambda data: data[: len(data) // 2],
-    "of a foreign schema": changed(schema_version="2.0"),
     "no object": lambda _: b"[1, 2]",
-    "without app_data": lambda data: json.dumps(
-        {key: value for key, value in json.loads(data).items() if key != "app_data"}
-    ).encode(),
     "of turn nought": changed(app_data={"actor": None, "turn": 0, "key": None, "reply": ""}),
     "empty": lambda _: b"",
     "of data that is no object": changed(data="x"),
 }
-USUAL = ("truncated", "of a foreign schema")
+USUAL = ("truncated",)
+# What another program or a newer version may have stored, and what its caller is told.
+FOREIGN: dict[str, tuple[Callable[[bytes], bytes], str]] = {
+    "of a newer schema": (changed(schema_version="2.0"), "its schema version is not 1.0"),
+    "of many agents": (changed(scope="multi_agent"), "it is not of a single agent"),
+    "without a record": (lambda data: without_record(data), "it has no record of the turns"),
+}
+
+
+def without_record(data: bytes) -> bytes:
+    snapshot = json.loads(data)
+    del snapshot["app_data"]
+    snapshot["data"]["state"] = {}
+    return json.dumps(snapshot).encode()
 
 
 # What cannot be told from an endpoint that is broken. A Lambda function's answer is always JSON.
@@ -64,6 +73,18 @@ def assert_quarantined(
     assert other.say("Three.").turn == 1
     assert chat.recalled() == echoed("Three.")
     assert_kept(store, chat.session, damaged)
+
+
+def assert_refused(chat: Chat, replica: Replica, stored: bytes, reason: str) -> None:
+    """Each turn fails with the reason, and what is stored stays where it is."""
+    for _ in range(2):
+        reply = chat.say("Two.", headers=JSON)
+        assert_failed(reply, 409, "session_foreign", chat.session)
+        assert reason in reply.json["error"]["message"]
+        assert replica.home.store.read(chat.session) == stored
+    assert chat.calls("Two.") == []
+    assert replica.home.store.quarantined(chat.session) == []
+    wait_for("a line in the log", lambda: "session_foreign" in replica.server.log)
 
 
 def assert_kept(store: Store, session: str, damaged: bytes) -> None:
@@ -98,6 +119,18 @@ def test_a_snapshot_that_is_none_is_quarantined(
 
 
 @pytest.mark.spread
+@pytest.mark.parametrize("name", FOREIGN)
+def test_what_another_program_stored_is_refused_and_stays(
+    chat: Chat, one: Replica, name: str
+) -> None:
+    chat.say("One.")
+    change, reason = FOREIGN[name]
+    foreign = change(one.home.store.read(chat.session) or b"")
+    one.home.store.write(chat.session, foreign)
+    assert_refused(chat, one, foreign, reason)
+
+
+@pytest.mark.spread
 def test_what_forget_leaves_is_no_callers_session(chat: Chat, one: Replica) -> None:
     chat.session = f"forgotten-{'0' * 64}"
     assert_failed(chat.say("One.", headers=JSON), 403, "session_forbidden", chat.session)
@@ -106,7 +139,9 @@ def test_what_forget_leaves_is_no_callers_session(chat: Chat, one: Replica) -> N
 
 
 @pytest.mark.one_each
-def test_a_session_of_another_framework_is_quarantined(agents: Agents, provider: Provider) -> None:
+def test_a_session_of_another_framework_is_refused_and_stays(
+    agents: Agents, provider: Provider
+) -> None:
     home, framework = agents.home(), agents.target.name.split("-")[0]
     others = [one for one in TARGETS if not one.name.startswith(framework)]
     other = others[TARGETS.index(agents.target) % len(others)]
@@ -122,11 +157,11 @@ def test_a_session_of_another_framework_is_quarantined(agents: Agents, provider:
     assert stored
     replica = agents.fresh(home)
     own = on(replica.server, chat)
-    assert_quarantined(own, own, replica, stored, "of another framework")
+    assert_refused(own, replica, stored, "its messages are of another framework")
 
 
 @pytest.mark.spread
-def test_a_snapshot_that_is_too_large_is_quarantined_or_not_even_saved(
+def test_a_snapshot_that_is_too_large_is_not_saved_and_loses_old_turns_when_it_is_loaded(
     agents: Agents, provider: Provider
 ) -> None:
     large, small = agents.pair()[0], agents.fresh(agents.pair()[0].home, MAX_SNAPSHOT_BYTES=MOST)
@@ -138,14 +173,24 @@ def test_a_snapshot_that_is_too_large_is_quarantined_or_not_even_saved(
     assert_failed(reply, 413, "session_too_large", chat.session)
     assert store.read(chat.session) == before
     assert chat.recalled("Three.") == echoed("One.")
-    assert on(large.server, chat).say("Four.", ["y" * MOST]).turn == 3
-    oversized = store.read(chat.session)
-    assert oversized is not None
-    assert_failed(chat.say("Five."), 409, "session_corrupt", chat.session)
-    assert chat.calls("Five.") == []
-    assert_kept(store, chat.session, oversized)
-    assert chat.say("Six.").turn == 1
-    assert on(large.server, chat).recalled() == echoed("Six.")
+    other = on(large.server, chat)
+    assert [other.say(text, ["y" * 8000]).turn for text in ("Four.", "Five.")] == [3, 4]
+    oversized = store.read(chat.session) or b""
+    assert len(oversized) > MOST
+    assert [text for role, text in chat.recalled("Six.") if role == "user"] == ["Five."]
+    assert other.say("Seven.", ["z" * (MOST + 1)]).turn == 6
+    assert chat.recalled("Eight.") == []
+    assert other.say("Nine.").turn == 8
+    assert store.quarantined(chat.session) == []
+    chat.session = f"{chat.session}-state"
+    chat.say("One.")
+    snapshot = json.loads(store.read(chat.session) or b"")
+    snapshot["data"]["state"] = {**snapshot["data"].get("state", {}), "big": "b" * MOST}
+    store.write(chat.session, stored := json.dumps(snapshot).encode())
+    reply = chat.say("Too much.", headers=JSON)
+    assert_failed(reply, 413, "session_too_large", chat.session)
+    assert chat.calls("Too much.") == []
+    assert store.read(chat.session) == stored
 
 
 @pytest.mark.stores("valkey", "s3")

@@ -1,8 +1,9 @@
 """What else speaks Valkey's protocol: a cluster, TLS, and Redis 7."""
 
+import json
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from tests.conformance.chat import Chat, assert_failed, echoed
 from tests.conformance.client import JSON
 from tests.conformance.provider import Provider
 from tests.conformance.steps import Hold
-from tests.stores.agents import Agents, on
+from tests.stores.agents import Agents, Replica, on
 from tests.stores.proxy import Proxy
 from tests.stores.servers import (
     Address,
@@ -23,7 +24,7 @@ from tests.stores.servers import (
     valkey_server,
     wait_for,
 )
-from tests.stores.stores import SENTINEL
+from tests.stores.stores import SENTINEL, ValkeyStore
 
 pytestmark = pytest.mark.stores("valkey")
 
@@ -159,6 +160,141 @@ def test_a_planned_failover_costs_no_turn(
         assert chat.say("Three.").turn == 3
         assert chat.recalled() == echoed("One.", "Two.", "Three.")
         proxy.close()
+
+
+@contextmanager
+def replicated(folder: Path) -> Iterator[tuple[Address, Address, Proxy]]:
+    """A primary, its replica, and the proxy through which the replica follows."""
+    at_once = ["--repl-diskless-sync-delay", "0"]
+    with (
+        valkey_server(folder / "1", at_once) as first,
+        valkey_server(folder / "2", at_once) as second,
+    ):
+        link = Proxy(first)
+        primary: Any = valkey.Valkey(*first)
+        replica: Any = valkey.Valkey(*second)
+        replica.replicaof(*link.address)
+        wait_for("a link", lambda: replica.info("replication")["master_link_status"] == "up")
+        wait_for("a replica", lambda: primary.info("replication")["slave0"]["state"] == "online")
+        yield first, second, link
+        link.close()
+
+
+@pytest.mark.spread
+def test_turns_that_a_failover_lost_are_reported(
+    agents: Agents, provider: Provider, tmp_path: Path
+) -> None:
+    with replicated(tmp_path) as (first, second, link):
+        proxy = Proxy(first)
+        url = f"valkey://{proxy.address[0]}:{proxy.address[1]}"
+        server = agents.fresh(agents.home(), SECRETS_VALKEY_SESSIONS=url).server
+        chat, key = Chat(server, provider), {"Idempotency-Key": "again"}
+        assert chat.say("One.").turn == 1
+        primary: Any = valkey.Valkey(*first)
+        assert primary.wait(1, 10_000) == 1
+        link.mode = "hang"
+        assert [chat.say("Two.").turn, chat.say("Three.").turn] == [2, 3]
+        link.close()
+        replica: Any = valkey.Valkey(*second)
+        replica.replicaof("NO", "ONE")
+        proxy.behind = second
+        proxy.cut()
+        assert_failed(chat.say("Fails.", []), 502, "empty_reply", chat.session)
+        rolled_back = {"session_id": chat.session, "turn": 2, "rolled_back": True}
+        assert chat.say("Four.", headers=key).events[-1] == ("done", rolled_back)
+        replayed = chat.say("Four.", headers={**key, **JSON}).json
+        assert replayed == {**rolled_back, "reply": "You said: Four."}
+        assert chat.recalled() == echoed("One.", "Four.")
+        assert chat.say("Five.").events[-1] == ("done", {"session_id": chat.session, "turn": 4})
+        warning = f"session {chat.session}: the store has lost turns that this process has seen"
+        assert server.log.count(warning) == 1
+        proxy.close()
+
+
+@pytest.mark.spread
+def test_a_clock_that_is_slow_is_no_failover(agents: Agents, chat: Chat, beside: Chat) -> None:
+    """What another process saves sorts after what it replaces, whatever its clock says."""
+    store = agents.pair()[0].home.store
+    assert chat.say("One.").turn == 1
+    future = "f0000000-0000-7000-8000-000000000000"
+    assert isinstance(store, ValkeyStore)
+    store.client.hset(store.key(chat.session), "rev", future)
+    for number, one in enumerate((chat, beside, chat), 2):
+        done = {"session_id": chat.session, "turn": number}
+        assert one.say(f"Turn {number}.").events[-1] == ("done", done)
+    assert store.client.hget(store.key(chat.session), "rev").decode() > future
+
+
+@pytest.mark.spread
+def test_a_turn_waits_for_a_replica_if_the_owner_wants_it(
+    agents: Agents, provider: Provider, tmp_path: Path
+) -> None:
+    with replicated(tmp_path) as (first, second, link):
+        home = agents.home()
+        wanted = {"SECRETS_VALKEY_SESSIONS": f"valkey://{first[0]}:{first[1]}"}
+        wanted |= {"VALKEY_WAIT_REPLICAS": "1", "STORE_TIMEOUT_SECONDS": "3"}
+        server = agents.fresh(home, **wanted).server
+        chat = Chat(server, provider)
+        replica: Any = valkey.Valkey(*second)
+        key = f"session:{chat.session}:agent:{home.agent_id}"
+        for number in range(1, 6):
+            assert chat.say(f"Turn {number}.").turn == number
+            snapshot = json.loads(replica.hget(key, "latest"))
+            assert snapshot["app_data"]["turn"] == number
+        warning = f"session {chat.session}: changed, but only 0 of 1 replicas confirmed it"
+        assert warning not in server.log
+        link.mode = "hang"
+        assert chat.say("Six.").turn == 6
+        assert warning in server.log
+        assert chat.end().json["ended"]
+        assert server.log.count(warning) == 2
+
+
+@pytest.mark.full
+@pytest.mark.slow
+def test_a_cluster_without_replicas_confirms_nothing(
+    agents: Agents, provider: Provider, cluster: Address
+) -> None:
+    wanted = {"SECRETS_VALKEY_SESSIONS": f"valkey://{cluster[0]}:{cluster[1]}"}
+    wanted |= {"VALKEY_WAIT_REPLICAS": "1", "STORE_TIMEOUT_SECONDS": "1"}
+    server = agents.fresh(agents.home(), **wanted).server
+    for _ in range(4):
+        chat = Chat(server, provider)
+        assert [chat.say("One.").turn, chat.say("Two.").turn] == [1, 2]
+        assert chat.recalled() == echoed("One.", "Two.")
+        assert f"session {chat.session}: changed, but only 0 of 1" in server.log
+
+
+@pytest.mark.spread
+def test_check_knows_what_a_failover_may_lose(agents: Agents, tmp_path: Path) -> None:
+    home = agents.home()
+    with replicated(tmp_path) as (first, _, _):
+        wanted = {"SECRETS_VALKEY_SESSIONS": f"valkey://{first[0]}:{first[1]}"}
+        primary: Any = valkey.Valkey(*first)
+        for number, is_told in ((0, True), (1, False)):
+            primary.config_set("min-replicas-to-write", number)
+            checked = home.run("check", "--connect", **wanted)
+            assert checked.returncode == 0, checked
+            assert ("min-replicas-to-write is 0" in checked.stdout) == is_told, checked
+            assert "VALKEY_WAIT_REPLICAS" not in checked.stdout
+        checked = home.run("check", "--connect", VALKEY_WAIT_REPLICAS="2", **wanted)
+        assert "VALKEY_WAIT_REPLICAS is 2, and the server has 1" in checked.stdout, checked
+
+
+@pytest.mark.spread
+def test_a_key_of_another_type_is_quarantined(chat: Chat, one: Replica) -> None:
+    store = one.home.store
+    assert isinstance(store, ValkeyStore)
+    store.client.set(store.key(chat.session), "of another program")
+    shown = one.home.run("sessions", "show", chat.session)
+    assert shown.stdout.startswith(f"session {chat.session}: unreadable, "), shown
+    assert_failed(chat.say("One.", headers=JSON), 409, "session_corrupt", chat.session)
+    (dump,) = store.quarantined(chat.session)
+    store.client.restore("elsewhere", 0, dump, replace=True)
+    assert store.client.get("elsewhere") == b"of another program"
+    assert chat.say("Two.").turn == 1
+    assert chat.recalled() == echoed("Two.")
+    assert len(store.quarantined(chat.session)) == 1
 
 
 @pytest.mark.one_each

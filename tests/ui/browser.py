@@ -23,12 +23,17 @@ FONTS = """<fontconfig><include ignore_missing="yes">/etc/fonts/fonts.conf</incl
 # Of the installed ones the first has no window to draw, and takes a third of the time.
 INSTALLED = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
 
+# The Node that Playwright brings needs a system library (libatomic.so.1), and that of PyPI none.
+os.environ.setdefault("PLAYWRIGHT_NODEJS_PATH", str(NODE))
+
 
 def launch(playwright: Playwright, **environment: str) -> Browser:
     """Start Chromium, headless. Where there is none, skip the test, but never in CI."""
     path, libraries = find(playwright)
     return playwright.chromium.launch(
-        executable_path=path, env={**os.environ, **libraries, **environment}
+        executable_path=path,
+        env={**os.environ, **libraries, **environment},
+        args=["--host-resolver-rules=MAP *.test 127.0.0.1"],
     )
 
 

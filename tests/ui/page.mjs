@@ -25,7 +25,7 @@ async function read(stream, events) {
   for await (const bytes of stream.pipeThrough(new TextDecoderStream())) {
     const whole = (text + bytes).split('\n\n')
     text = whole.pop()
-    events.push(...whole)
+    events.push(...whole.filter((event) => !event.startsWith(':'))) // comments
   }
 }
 

@@ -123,6 +123,39 @@ def test_a_page_that_knows_other_turns_changes_nothing(fleet: Fleet) -> None:
 
 
 @ONE
+def test_a_branch_that_the_session_no_longer_has_is_not_continued(page: Page) -> None:
+    """A page that keeps the branches of a conversation can show one that was replaced."""
+    first, second, changed = unique("first"), unique("second"), unique("changed")
+    whole = Page(page.server, sends="whole")
+    *_, old = whole.act(send(first), send(second))
+    above = old["messages"][:2]
+    edited = body(whole.id, changed, tools={})
+    edited["messages"] = [*above, {**edited["messages"][0], "id": "changed"}]
+    assert b'"finish"' in whole.server.send(edited, path=PATH).reply().body
+    assert texts(whole.history()) == said(first, changed)
+    late = body(whole.id, unique("late"), tools={})
+    late["messages"] = [*old["messages"], {**late["messages"][0], "id": "late"}]
+    assert STALE.encode() in whole.server.send(late, path=PATH).reply().body
+    assert texts(whole.history()) == said(first, changed)
+    late["messages"] = [*whole.history(), late["messages"][-1]]
+    assert b'"finish"' in whole.server.send(late, path=PATH).reply().body
+    assert len(whole.history()) == 6
+
+
+@ONE
+def test_a_message_that_the_session_does_not_have_is_not_sent_again(page: Page) -> None:
+    first = unique("first")
+    page.act(send(first))
+    sent = body(page.id, unique("lost"), trigger="regenerate-message")
+    sent["messages"][0]["id"] = "lost"
+    assert STALE.encode() in page.server.send(sent, path=PATH).reply().body
+    assert texts(page.history()) == said(first)
+    # A page that knows all turns tries a message again that failed.
+    assert b'"finish"' in page.server.send({**sent, "seen": 1}, path=PATH).reply().body
+    assert len(page.history()) == 4
+
+
+@ONE
 def test_bad_names_of_turns_are_refused(page: Page) -> None:
     prompt = unique("first")
     page.act(send(prompt))

@@ -3,6 +3,7 @@
 import itertools
 import re
 import shlex
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -98,6 +99,15 @@ class Project:
         return [re.sub(r".*`(.*)`.*", r"\1", line) for line in found]
 
 
+def copy(project: Project) -> Project:
+    """The project as it is, which a later update does not change."""
+    older = object.__new__(Project)
+    older.target, older.folder = project.target, project.folder.with_name("older")
+    left_out = shutil.ignore_patterns(".venv", "node_modules")
+    shutil.copytree(project.folder, older.folder, ignore=left_out)
+    return older
+
+
 def type_in(said: str, folder: Path) -> None:
     """Run a command of Copier's as an owner types it."""
     tool, program, *words = shlex.split(said)
@@ -130,6 +140,7 @@ def test_a_session_of_the_older_render_is_continued(
         assert [chat.say(text).turn for text in ("One.", "Two.")] == [1, 2]
     finally:
         server.stop()
+    older = copy(project)
     update(project.folder)
     assert kind.declared() in project.collection.read_text("utf-8")
 
@@ -139,6 +150,15 @@ def test_a_session_of_the_older_render_is_continued(
         assert later.recalled("Three.") == echoed("One.", "Two.")
         assert later.say("Four.").turn == 4
         assert kind.turns(chat.session) == 4
+        if release == releases(ROOT)[-1].version:  # while a rollout has both versions
+            beside = older.server(provider, reached)
+            try:
+                assert on(beside, chat).recalled("Five.")[-1] == ("assistant", "You said: Four.")
+                assert on(beside, chat).say("Six.").turn == 6
+            finally:
+                beside.stop()
+            assert later.recalled("Seven.")[-1] == ("assistant", "You said: Six.")
+            assert later.say("Eight.").turn == 8
     finally:
         server.stop()
 

@@ -4,8 +4,11 @@ import { element } from './markdown.js'
 import { parse, Reply } from './reply.js'
 
 const PREFIX = 'X-Amzn-Bedrock-AgentCore-Runtime-'
-const SESSIONS = `${document.title}: sessions`
-const TOKEN = `${document.title}: token`
+// Agents of one name can share an origin; at its root the keys are those of earlier versions.
+const FOLDER = new URL('.', location).pathname
+const NAME = FOLDER === '/' ? document.title : `${document.title} ${FOLDER}`
+const SESSIONS = `${NAME}: sessions`
+const TOKEN = `${NAME}: token`
 const find = (id) => document.getElementById(id)
 const [transcript, prompt, actor, dialog] = ['transcript', 'prompt', 'actor', 'dialog'].map(find)
 const conversations = new Map() // by session id, those that were selected since the page was loaded
@@ -14,11 +17,21 @@ let current
 const INTERRUPTED = 'The page was loaded again before this turn had ended.'
 const UNCHANGED = 'Nothing was kept: this session is unchanged.'
 const UNKNOWN = 'It is unknown whether this turn was kept.'
+const ASKING = 'The page asks the server again for some minutes.'
+const SECONDS = [3, 6, 12, 25, 50, 100] // between the questions
 const GONE = 'The server no longer has this session. Your next message begins it anew.'
 const GENTLE = { stopped: 'Stopped', interrupted: 'Interrupted' }
-const LOCAL = ['stopped', 'network_error']
+const SIGNED_OUT =
+  'A proxy answered in place of the agent. If it asks for a sign-on, yours has expired: ' +
+  'reload this page to sign in.'
+const UNSTORED =
+  'This browser stores nothing for this page: its storage is full or blocked. ' +
+  'If you reload or close the page, you cannot open this session again.'
 
-/** Why a turn failed: a type of the HTTP contract, `stopped` or `network_error`. */
+/**
+ * Why a turn failed: a type of the HTTP contract, or `stopped`, `network_error`, `signed_out`, or
+ * `http_` and the status of an answer that is not the agent's.
+ */
 class Failure extends Error {
   constructor(type, message) {
     super(message)
@@ -26,9 +39,15 @@ class Failure extends Error {
   }
 }
 
+/** Whether the agent may have kept the turn all the same, or may still work on it. */
+function isUnknown(type) {
+  return type === 'network_error' || type.startsWith('http_')
+}
+
 // Storage of the browser: the sessions for all tabs, and facts that only one tab has -----------
 
 const unkept = new Map() // values that the browser refused to store
+let isWarned = false // about that
 
 function read(storage, key) {
   try {
@@ -60,6 +79,10 @@ function isSession(value) {
   const isText = ['id', 'title', 'actor'].every((name) => typeof value?.[name] === 'string')
   const isNumber = ['began', 'turns'].every((name) => Number.isFinite(value?.[name]))
   return isText && isNumber && /^[A-Za-z0-9][\w-]{0,255}$/.test(value.id)
+}
+
+function isListed({ id }) {
+  return readSessions().some((saved) => saved.id === id)
 }
 
 function saveSession(session, isGone = false) {
@@ -176,6 +199,7 @@ class Conversation {
     this.session = session
     this.stop = null // ends the turn that runs
     this.ready = null
+    this.draft = null // the edit that was opened last
     this.seen = session.turns // the last turn that is shown
     this.said = new Map() // the prompts that are shown, by the numbers of their turns
     this.log = element('div', 'log')
@@ -198,6 +222,7 @@ class Conversation {
   }
 
   show(messages) {
+    const draft = this.takeDraft()
     const turns = messages.flatMap(({ metadata }) => metadata?.turn ?? [])
     const [first, last] = [turns[0] ?? 1, turns.at(-1) ?? 0]
     this.seen = last
@@ -231,6 +256,30 @@ class Conversation {
     const waits = messages.at(-1)?.parts.some(({ state }) => state === 'approval-requested')
     this.save({ turns: waits ? last - 1 : last })
     this.offerUnfinished(messages)
+    this.restoreDraft(draft)
+  }
+
+  /** Return the edit that is open, if there is one. */
+  takeDraft() {
+    const { field } = this.draft ?? {}
+    const isOpen = field && this.log.contains(field)
+    return isOpen ? { ...this.draft, isFocused: document.activeElement === field } : null
+  }
+
+  /** Open an edit again after the log was drawn anew. */
+  restoreDraft(draft) {
+    if (!draft) return
+    const { field, turn, isFocused } = draft
+    const focused = document.activeElement
+    const said = this.said.get(turn)
+    if (said) {
+      said.querySelector('.change').click()
+      this.draft.field.value = field.value
+      if (!isFocused) focused.focus()
+    } else if (this === current && !prompt.value) {
+      prompt.value = field.value
+      grow()
+    }
   }
 
   /** Let a turn be edited or tried again, and the calls answered for which it waits. */
@@ -255,6 +304,7 @@ class Conversation {
     said.classList.add('edited')
     said.append(form)
     field.focus()
+    this.draft = { turn: prompt.replaces, field }
     const close = () => {
       form.remove()
       said.classList.remove('edited')
@@ -264,7 +314,7 @@ class Conversation {
       said.querySelector('.change').focus()
     }
     field.onkeydown = (event) => {
-      if (event.isComposing) return
+      if (isComposing(event)) return
       if (event.key === 'Escape') cancel.click()
       else if (event.key === 'Enter' && !event.shiftKey) form.requestSubmit()
       else return
@@ -300,18 +350,35 @@ class Conversation {
       const turn = messages[index + 1]?.metadata?.turn
       const isSame = turn > after && textOf(message.parts) === text
       if (!replaces) return message.id === id || isSame
-      const isKnown = failure && !LOCAL.includes(failure.type) // the server said that it failed
+      // The server said that it failed.
+      const isKnown = failure && failure.type !== 'stopped' && !isUnknown(failure.type)
       return isSame && turn === this.seen && !isKnown
     })
     if (isKept) {
       if (failure && (replaces || isAnswer)) this.note(GENTLE[failure.type] ?? failure.message)
       return this.remember({ unfinished: null })
     }
-    const consequence = failure ? UNCHANGED : 'So far it was not kept. Trying again runs it once.'
+    let consequence = 'So far it was not kept. Trying again runs it once.'
+    if (failure) consequence = isUnknown(failure.type) ? `${UNKNOWN} ${ASKING}` : UNCHANGED
     const said = this.addPrompt(text)
-    this.fail(failure ?? { type: 'interrupted', message: INTERRUPTED }, consequence, () =>
-      replaces ? this.replace({ id, text, replaces, how }) : this.takeTurn({ id, text }, said),
+    const shown = this.fail(
+      failure ?? { type: 'interrupted', message: INTERRUPTED },
+      consequence,
+      () =>
+        replaces ? this.replace({ id, text, replaces, how }) : this.takeTurn({ id, text }, said),
     )
+    if (failure && isUnknown(failure.type)) this.askAgain(shown, messages)
+  }
+
+  /** Ask the server some times whether it kept a turn after all, and show its turns if so. */
+  async askAgain(failure, before) {
+    const known = JSON.stringify(before)
+    for (const seconds of SECONDS) {
+      await new Promise((resolve) => setTimeout(resolve, seconds * 1000))
+      const messages = await this.readTurns().catch(() => null)
+      if (this.stop || !this.log.contains(failure)) return
+      if (messages && JSON.stringify(messages) !== known) return this.show(messages)
+    }
   }
 
   /** The facts that only this tab has about the session. */
@@ -320,15 +387,17 @@ class Conversation {
   }
 
   get key() {
-    return `${document.title}: ${this.session.id}`
+    return `${NAME}: ${this.session.id}`
   }
 
   remember(change) {
     write('sessionStorage', this.key, change && { ...this.known, ...change })
   }
 
+  /** Save facts of the session, unless it was ended meanwhile. */
   save(change) {
-    saveSession(Object.assign(this.session, change))
+    Object.assign(this.session, change)
+    if (isListed(this.session)) saveSession(this.session)
   }
 
   addPrompt(text) {
@@ -361,6 +430,7 @@ class Conversation {
     }
     this.log.append(failure)
     say(`${title}${kind && type}. ${message} ${consequence}`)
+    return failure
   }
 
   /** Send a prompt as one turn. The id is its idempotency key: a kept turn is never run twice. */
@@ -405,7 +475,8 @@ class Conversation {
     reply.node.ariaBusy = 'false'
     this.log.classList.remove('busy')
     this.stop = null
-    show()
+    if (isListed(this.session)) show()
+    else follow() // another tab has ended it
   }
 
   commit(said, reply, prompt) {
@@ -433,6 +504,8 @@ class Conversation {
     const others = Object.entries(this.known.turns ?? {}).filter(([number]) => number < turn)
     this.remember({ turns: { ...Object.fromEntries(others), [turn]: reply.facts } })
     this.save(change)
+    if (unkept.has(SESSIONS) && !isWarned) this.note(UNSTORED)
+    isWarned ||= unkept.has(SESSIONS)
     say(waits ? 'This turn waits for your approval.' : `Committed as turn ${turn}.`)
   }
 
@@ -441,9 +514,10 @@ class Conversation {
     const isConflict = type === 'session_conflict'
     const isShort = prompt.replaces || prompt.isAnswer || isConflict // the log lacks turns
     let consequence = isShort ? UNKNOWN : `${UNKNOWN} Try again: it will not run twice.`
+    consequence += ` ${ASKING}`
     // The page has left before the end of the turn, so it asks for the outcome.
     const soon = { signal: AbortSignal.timeout(5000) }
-    const asks = isShort || LOCAL.includes(type)
+    const asks = isShort || type === 'stopped' || isUnknown(type)
     const messages = asks ? await this.readTurns(soon).catch(() => null) : []
     let unfinished = { ...this.known.unfinished, failure: { type, message } }
     if (isConflict && prompt.replaces) {
@@ -453,7 +527,7 @@ class Conversation {
     }
     if (messages) {
       this.remember({ unfinished })
-      consequence = UNCHANGED
+      if (!isUnknown(type)) consequence = UNCHANGED
     }
     if (messages?.at(-1)?.metadata.turn > this.seen || (messages && isShort)) {
       this.show(messages)
@@ -462,11 +536,12 @@ class Conversation {
     }
     reply.finish()
     reply.node.classList.add('failed')
-    this.fail(failure, consequence, () => {
+    const shown = this.fail(failure, consequence, () => {
       reply.node.remove()
       if (isShort) this.load()
       else this.takeTurn(prompt, said)
     })
+    if (asks) this.askAgain(shown, messages)
   }
 }
 
@@ -482,23 +557,29 @@ async function call(session, path, options = {}) {
   const always = { 'Content-Type': 'application/json', Prefer: 'exact-numbers' }
   const headers = { ...always, ...options.headers, ...authorization() }
   if (session.actor) headers[`${PREFIX}Custom-Actor-Id`] = session.actor
-  const response = await fetch(path, { ...options, headers })
-  if (response.ok) return response
-  if (response.status === 401 && (await askToken(token))) return call(session, path, options)
+  const response = await fetch(path, { ...options, headers, redirect: 'manual' })
+  const { ok, status, type } = response
+  const isPage = /html/.test(response.headers.get('Content-Type'))
+  if (ok && !isPage) return response
   const { error } = await response.json().catch(() => ({}))
-  throw new Failure(error?.type ?? `http_${response.status}`, error?.message ?? '')
+  if (error?.type === 'unauthorized' && (await askToken(token))) return call(session, path, options)
+  if (error?.type) throw new Failure(error.type, error.message)
+  const isRedirect = type === 'opaqueredirect'
+  if (ok || isRedirect || status === 401) throw new Failure('signed_out', SIGNED_OUT)
+  throw new Failure(`http_${status}`, `A proxy answered in place of the agent: ${status}.`)
 }
 
+/** Return the header of the token: the browser needs Authorization for a proxy's password. */
 function authorization() {
   const token = read('sessionStorage', TOKEN)
-  return token ? { Authorization: `Bearer ${token}` } : {}
+  return token ? { 'X-API-Token': token } : {}
 }
 
 /** Show the model and the tools of the agent; behind a token, after it was entered. */
 async function describeAgent() {
   const response = await fetch('agent.json', { headers: authorization() }).catch(() => null)
-  if (!response?.ok) return
-  const { model, tools } = await response.json()
+  const { model, tools } = (await response?.json().catch(() => null)) ?? {}
+  if (!tools) return
   const parts = [
     model === 'offline' ? 'offline model' : model,
     ...(tools.length ? tools : ['no tools']),
@@ -528,9 +609,10 @@ async function* readEvents(response) {
     if (done) return
     const events = (rest + value).split('\n\n')
     rest = events.pop()
-    for (const event of events) {
-      const data = event.replace(/^data: /, '')
-      if (data !== event && data !== '[DONE]') yield parse(data)
+    for (const line of events.join('\n').split('\n')) {
+      // Another line is a comment, which keeps a proxy waiting.
+      const data = line.replace(/^data: /, '')
+      if (data !== line && data !== '[DONE]') yield parse(data)
     }
   }
 }
@@ -562,11 +644,14 @@ function say(text) {
 }
 
 /** Keep the end in sight, unless the reader has scrolled up. */
-let [isAtEnd, lastTop] = [true, 0]
+let [isAtEnd, lastTop, lastHeight, lastInput] = [true, 0, 0, -Infinity]
 function scrollDown(always = false) {
   if (always) isAtEnd = true
-  if (isAtEnd) transcript.scrollTop = transcript.scrollHeight
-  if (isAtEnd) lastTop = transcript.scrollTop
+  if (isAtEnd) {
+    transcript.scrollTop = transcript.scrollHeight
+    lastTop = transcript.scrollTop
+    lastHeight = transcript.scrollHeight
+  }
   find('latest').hidden = isAtEnd
 }
 
@@ -588,6 +673,11 @@ function toggleSidebar(isOpen) {
 
 // Input -----------------------------------------------------------------------------------------
 
+/** Whether a key belongs to an input method; Safari says so of Enter by its code only. */
+function isComposing({ isComposing, keyCode }) {
+  return isComposing || keyCode === 229
+}
+
 async function send() {
   const conversation = current
   const text = prompt.value
@@ -600,7 +690,7 @@ async function send() {
   const { session } = conversation
   const title = session.title || text.trim().replace(/\s+/g, ' ').slice(0, 80)
   const said = conversation.addPrompt(text)
-  conversation.save({ title })
+  saveSession(Object.assign(session, { title }))
   conversation.takeTurn({ id: newId(), text }, said)
 }
 
@@ -609,13 +699,13 @@ find('composer').onsubmit = (event) => {
   send()
 }
 prompt.onkeydown = (event) => {
-  if (event.key !== 'Enter' || event.shiftKey || event.isComposing) return
+  if (event.key !== 'Enter' || event.shiftKey || isComposing(event)) return
   event.preventDefault()
   send()
 }
 prompt.oninput = grow
 document.onkeydown = (event) => {
-  if (event.key !== 'Escape' || event.isComposing || dialog.open) return
+  if (event.key !== 'Escape' || isComposing(event) || dialog.open) return
   if (find('menu').ariaExpanded === 'true') {
     toggleSidebar(false)
     find('menu').focus()
@@ -630,10 +720,17 @@ actor.oninput = () => {
 }
 transcript.onscroll = () => {
   const { scrollHeight, scrollTop, clientHeight } = transcript
-  // What has grown meanwhile is no reason to stay behind.
-  isAtEnd = scrollHeight - scrollTop - clientHeight < 40 || (isAtEnd && scrollTop >= lastTop)
+  const isNear = scrollHeight - scrollTop - clientHeight < 40
+  // A browser scrolls up, too, when the content becomes shorter for a moment.
+  const isByReader = scrollHeight === lastHeight || performance.now() - lastInput < 1000
+  isAtEnd = isNear || (isAtEnd && !(scrollTop < lastTop && isByReader))
   lastTop = scrollTop
-  find('latest').hidden = isAtEnd
+  lastHeight = scrollHeight
+  if (isNear) find('latest').hidden = true
+  else scrollDown() // what has grown meanwhile is no reason to stay behind
+}
+for (const type of ['wheel', 'touchmove', 'keydown', 'pointerdown']) {
+  transcript.addEventListener(type, () => (lastInput = performance.now()), { passive: true })
 }
 find('cancel').onclick = () => dialog.close()
 find('stop').onclick = stopTurn

@@ -22,6 +22,7 @@ export const TEMPORARY_KINDS: readonly string[] = [
 ]
 
 const MAX_CAUSES = 20
+const MODULES = new URL('.', import.meta.url).href
 
 /** Control characters except tab and line feed: they could move the cursor. */
 export const CONTROL = /(?![\t\n])\p{Cc}/gu
@@ -81,6 +82,11 @@ export function logUnexpected(error: unknown): void {
   log('ERROR', `${describe(error)}\n${String(stack).replace(String(message), '')}`)
 }
 
+/** Log what a listener, a timer or an unawaited promise throws, and let the process go on. */
+export function surviveLateErrors(): void {
+  process.on('uncaughtException', logUnexpected)
+}
+
 /** Return an error as callers may see it; an unexpected one is logged. */
 export function asAgentError(error: unknown): AgentError {
   if (error instanceof AgentError) return error
@@ -113,8 +119,25 @@ export function describe(error: unknown): string {
   }
 }
 
+/**
+ * Return the lines of the project in which an error was thrown, the innermost first.
+ *
+ * As in ` at src/orders.ts:7 < src/agent.ts:34`; '' if it was thrown elsewhere.
+ */
+export function placeOf(error: unknown): string {
+  try {
+    const { message, stack } = error as Error
+    const [, ...calls] = String(stack).replace(String(message), '').split(MODULES)
+    const places = calls.flatMap((call) => /^[\w./-]+:\d+/.exec(call)?.[0] ?? [])
+    const shown = places.slice(0, 3).map((place) => `src/${place}`)
+    return shown.length > 0 ? ` at ${shown.join(' < ')}` : ''
+  } catch {
+    return '' // of a tool: null, or an error whose fields throw
+  }
+}
+
 function kindOf(error: unknown): string {
-  if (!(error instanceof Error)) return typeof error
+  if (!(error instanceof Error)) return error === null ? 'null' : typeof error
   const { name, code, status, statusCode = status, $metadata } = error as Failure
   const own = statusCode ?? $metadata?.httpStatusCode
   const named = namedIn(error as Failure)

@@ -5,6 +5,7 @@ import type { IncomingMessage, ServerResponse } from 'node:http'
 
 import * as contract from './contract.ts'
 import { AgentError, type Change, Turn } from './contract.ts'
+import { log } from './log.ts'
 import type { Runtime } from './runtime.ts'
 import { isLoopback, splitList } from './settings.ts'
 
@@ -29,31 +30,45 @@ export function pathOf({ url = '' }: IncomingMessage): string {
 
 /** Throw AgentError unless Host, Origin and token allow a request. */
 export function checkAccess(request: IncomingMessage, runtime: Runtime, needsToken = true): void {
-  refuseForeign(request, runtime)
+  refuseForeign(request, runtime, !needsToken)
   if (needsToken) authorize(request, runtime)
 }
 
-function refuseForeign(request: IncomingMessage, { settings }: Runtime): void {
+function refuseForeign(request: IncomingMessage, { settings }: Runtime, isPublic: boolean): void {
   const { host = [], origin = [], 'content-type': types = [] } = request.headersDistinct
-  if (host.length !== 1) throw new AgentError('invalid_request', 'Send one Host header.')
+  // HTTP/1.0 has no Host: health checks of proxies send none.
+  const isCheck = request.httpVersion === '1.0' && pathOf(request) === '/ping'
+  if (host.length !== 1 && !(isCheck && host.length === 0))
+    throw new AgentError('invalid_request', 'Send one Host header.')
   const hosts = isLoopback(settings) || settings.allowedHosts ? host : []
-  if (
-    !hosts.every((value) => isAllowed(value, settings.allowedHosts)) ||
-    !origin.every((value) => isAllowed(value, settings.allowedOrigins))
-  ) {
-    throw new AgentError('origin_forbidden')
+  for (const value of hosts) {
+    if (!isAllowed(value, settings.allowedHosts)) throw forbidden('ALLOWED_HOSTS', 'Host', value)
   }
   const isRead = /^(GET|HEAD) (?!\/ping$)/.test(`${request.method} ${pathOf(request)}`)
   if (isRead && hosts.length === 0 && !settings.apiToken) {
     // Same-origin GETs have no Origin, and DNS rebinding can point a page's name here.
-    const isLocal = host.every((value) => isAllowed(value, '') || IP_ADDRESS.test(value))
-    if (!isLocal) throw new AgentError('origin_forbidden')
+    for (const value of host) {
+      const isLocal = isAllowed(value, '') || IP_ADDRESS.test(value)
+      if (!isLocal) throw forbidden('ALLOWED_HOSTS', 'Host', value)
+    }
+  }
+  // A browser sends the origin of a page with its module scripts, too.
+  for (const value of isPublic && isRead ? [] : origin) {
+    const isListed = isAllowed(value, settings.allowedOrigins)
+    if (!isListed) throw forbidden('ALLOWED_ORIGINS', 'Origin', value)
   }
   const isJson = types.every((type) => /^ *application\/json *(;|$)/i.test(type))
   const isTyped = types.length > 0 || request.method !== 'POST' // untyped POSTs get no preflight
   if (origin.length > 0 && !(isJson && isTyped)) {
     throw new AgentError('invalid_request', 'With an Origin, send Content-Type: application/json.')
   }
+}
+
+/** Log a refused request and return its error. */
+function forbidden(setting: string, header: string, value: string): AgentError {
+  const what = `${setting} does not list the ${header} "${value.slice(0, 255)}".`
+  log('WARNING', `origin_forbidden: ${what}`)
+  return new AgentError('origin_forbidden', what)
 }
 
 function isAllowed(value: string, listed: string): boolean {
@@ -65,7 +80,10 @@ function isAllowed(value: string, listed: string): boolean {
 
 function authorize(request: IncomingMessage, { settings }: Runtime): void {
   if (!settings.apiToken) return
-  const given = (readHeader(request, 'authorization') ?? '').replace(/^bearer /i, 'Bearer ')
+  // Behind a proxy with basic authentication, Authorization has the credentials of the proxy.
+  const token = readHeader(request, contract.TOKEN_HEADER)
+  const sent = token === null ? readHeader(request, 'authorization') : `Bearer ${token}`
+  const given = (sent ?? '').replace(/^bearer /i, 'Bearer ')
   const digest = (text: string) => createHash('sha256').update(text).digest() // of equal length
   if (!timingSafeEqual(digest(given), digest(`Bearer ${settings.apiToken}`))) {
     throw new AgentError('unauthorized')

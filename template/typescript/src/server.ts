@@ -16,17 +16,26 @@ import { splitList } from './settings.ts'
 import { takeTurn } from './turn.ts'
 
 // What callers are told of a turn.
-const TOLD = ['turn', 'reply', 'restarted', 'waiting', 'dropped']
+const TOLD = ['turn', 'reply', 'restarted', 'rolled_back', 'waiting', 'dropped']
 /** What a turn leaves: that it is committed, or which of its tool calls wait. */
 export type Result = Partial<LastTurn> & {
   session_id: string
   waiting?: { id: string; tool: string; input: unknown }[]
 }
 
-const EVENT_STREAM = 'text/event-stream; charset=utf-8'
+const KEEP_ALIVE = ': keep-alive\n\n' // a comment of the stream: proxies end silent requests
+
+/** The headers of each stream; nginx would keep a reply until its end. */
+export const STREAM_HEADERS = {
+  'Content-Type': 'text/event-stream; charset=utf-8',
+  'Cache-Control': 'no-cache',
+  'X-Accel-Buffering': 'no',
+}
 
 /** A reply as the server-sent events of POST /invocations. */
 export class Events {
+  readonly headers: Record<string, string> = STREAM_HEADERS
+
   /** Return the opening events. If empty, a failure before the first text is an HTTP status. */
   start(): string {
     return ''
@@ -138,7 +147,8 @@ function matches(pattern: string, path: string): boolean {
 /**
  * Run a turn, relay its output, and cancel it when the client leaves.
  *
- * Without `events` the reply is JSON.
+ * Without `events` the reply is JSON. A stream has a comment after KEEP_ALIVE_SECONDS of silence.
+ * It begins with a comment only if the turn has begun: what refuses a turn is a status.
  */
 export async function relay(
   response: ServerResponse,
@@ -148,13 +158,23 @@ export async function relay(
 ): Promise<void> {
   const stop = new AbortController()
   response.once('close', () => response.writableFinished || stop.abort())
-  let buffered = ''
+  const work = () => run(runtime, turn, stop.signal)
+  if (!events) return send(response, await runtime.turns.start(stop, work))
+  const headers = new Map(Object.entries(events.headers))
+  let [buffered, lastSent] = ['', performance.now()]
   async function write(text: string): Promise<void> {
-    if (!response.headersSent) response.setHeader('Content-Type', EVENT_STREAM)
+    if (!response.headersSent) response.setHeaders(headers)
+    lastSent = performance.now()
     if (!response.write(text)) await once(response, 'drain', { signal: stop.signal })
   }
+  const silence = runtime.settings.keepAliveSeconds * 1000
+  function keepAlive(): void {
+    const isSilent = performance.now() - lastSent >= silence
+    const canBegin = response.headersSent || turn.hasBegun
+    const isRead = !stop.signal.aborted && !response.writableNeedDrain
+    if (isSilent && canBegin && isRead) write(KEEP_ALIVE).catch(() => {})
+  }
   turn.emit = async (chunk) => {
-    if (!events) return
     buffered += events.chunk(chunk)
     // Until the first text a failure is a status.
     if (!response.headersSent && (typeof chunk !== 'string' || isBlank(chunk))) return
@@ -162,19 +182,21 @@ export async function relay(
     buffered = ''
     if (text) await write(text)
   }
+  const clock = setInterval(keepAlive, silence / 10)
   try {
     const result = await runtime.turns.start(stop, async () => {
-      const opening = events?.start()
+      const opening = events.start()
       if (opening) await write(opening)
-      return run(runtime, turn, stop.signal)
+      return work()
     })
-    if (!events) return send(response, result)
     // A turn can wait without any text.
-    if (!response.headersSent) response.setHeader('Content-Type', EVENT_STREAM)
+    if (!response.headersSent) response.setHeaders(headers)
     response.end(buffered + events.done(result, turn))
   } catch (error) {
-    if (!events || !response.headersSent || response.req.socket.destroyed) throw error
+    if (!response.headersSent || response.req.socket.destroyed) throw error
     response.end(await events.error(asAgentError(error)))
+  } finally {
+    clearInterval(clock)
   }
 }
 

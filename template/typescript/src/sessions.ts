@@ -36,6 +36,8 @@ export interface LastTurn {
   /** Whether the turns before it have vanished from the store. */
   restarted?: boolean
   fork?: Fork
+  /** Whether the last turns before it have vanished from the store. */
+  rolled_back?: boolean
 }
 
 /** What a framework keeps of a session; messages are in its own form. */
@@ -91,7 +93,7 @@ export class Session {
   /**
    * Number the turn, and reduce `data` to the turns that the model is shown.
    *
-   * If the turn's key repeats that of a turn that the session holds, return that turn for replay.
+   * If the turn's key repeats that of a turn in the session, return that turn for replay.
    * Throws `invalid_request` if there is no turn to replace, and `session_too_large`.
    */
   async begin(turn: Turn): Promise<LastTurn | null> {
@@ -102,6 +104,7 @@ export class Session {
     turn.prompt ||= textOf(this.data.messages[this.turns[end]!.at] as Message)
     this.checkSize(turn.prompt)
     this.cut(end)
+    turn.hasBegun = true
     await this.#limit(turn)
     this.start = { at: this.data.messages.length, key: turn.key }
     this.#other = withoutMessages(this.data)
@@ -231,6 +234,7 @@ export class Session {
     const turns = [...this.turns, start]
     const last = this.#lastTurn(number, key, reply, turns)
     if (this.stored && !this.last) last.restarted = true
+    if (this.stored?.isRolledBack) last.rolled_back = true
     await this.save(taken, last, saved)
     return last
   }
@@ -364,7 +368,7 @@ export function serialize(value: unknown): string {
 }
 
 /** Return the turns of a session that was stored without `turns`. */
-function findTurns({ messages }: Data): TurnStart[] {
+export function findTurns({ messages }: Data): TurnStart[] {
   return (messages as Message[]).flatMap((message, at) =>
     message.role === 'user' && textOf(message) ? [{ at, key: null }] : [],
   )

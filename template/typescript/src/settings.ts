@@ -63,6 +63,7 @@ const CORE_SETTINGS = {
   maxPromptChars: integer(100_000, 1, 100_000_000),
   maxBodyBytes: integer(1_048_576, 1, 1_000_000_000),
   requestTimeoutSeconds: integer(30, 1, 86_400),
+  keepAliveSeconds: integer(15, 1, 86_400),
   maxReplyBytes: integer(1_048_576, 1, 1_000_000_000),
   maxSnapshotBytes: integer(8_388_608, 1024, 1_000_000_000),
   shutdownGraceSeconds: integer(8, 0, 86_400),

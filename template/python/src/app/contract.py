@@ -11,6 +11,7 @@ from typing import Any
 PREFIX = "X-Amzn-Bedrock-AgentCore-Runtime-"
 SESSION_HEADER = PREFIX + "Session-Id"
 ACTOR_HEADERS = (PREFIX + "User-Id", PREFIX + "Custom-Actor-Id")
+TOKEN_HEADER = "X-API-Token"  # instead of Authorization
 NO_SNIFF = {"X-Content-Type-Options": "nosniff"}  # JSON is JSON, also for a browser
 KEY_HEADERS = ("Idempotency-Key", PREFIX + "Custom-Idempotency-Key")
 
@@ -47,6 +48,7 @@ ERRORS = {
         409,
         "The stored session was unreadable and has been quarantined; send the prompt again.",
     ),
+    "session_foreign": (409, "This session has a format that the agent does not read."),
     "payload_too_large": (413, "The body is too large."),
     "session_too_large": (413, "The turn is too large for a session; it was not kept."),
     "prompt_too_long": (413, "The prompt is too long for the model. Send a shorter one."),
@@ -94,7 +96,7 @@ class AgentError(Exception):
     def __init__(self, type: str, message: str = "", detail: str = "") -> None:
         self.type, self.detail = type, detail
         self.status, general = ERRORS[type]
-        self.retry_after = 1 if type in {"rate_limited", "server_busy"} else None
+        self.retry_after = 1 if type in {"rate_limited", "server_busy", "draining"} else None
         if type == "model_failed" and is_busy(detail):
             self.retry_after = 10
             general = "The model is overloaded or at a limit; this turn was not kept: retry later."
@@ -172,6 +174,7 @@ class Turn:
     waiting: list[ToolCall] = field(default_factory=list, repr=False)  # for an approval
     answers: Any = field(default=None, repr=False)  # to them, in the framework's form
     texts: list[str] = field(default_factory=list, repr=False)  # of the reply, so far
+    has_begun: bool = False  # it has passed limits, queue, owner and store: the model is next
     number: int = 0
     outcome: str = "committed"  # or replayed, cancelled, or a type in ERRORS
     detail: str = ""  # for the log only
@@ -199,7 +202,9 @@ class Turn:
             self.outcome, self.detail = error.type, error.detail
         else:
             is_cancel = isinstance(error, asyncio.CancelledError)
-            self.outcome = "cancelled" if is_cancel else "internal_error"
+            # The end of the process cancels turns with this message.
+            outcome = "draining" if error.args == ("draining",) else "cancelled"
+            self.outcome = outcome if is_cancel else "internal_error"
 
 
 RUNNING: ContextVar[Turn] = ContextVar("RUNNING")

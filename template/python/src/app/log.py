@@ -5,7 +5,8 @@ import os
 import re
 import time
 from collections.abc import Iterator
-from traceback import format_tb
+from pathlib import Path
+from traceback import format_tb, walk_tb
 from typing import Any
 
 from .contract import BUSY_KINDS, CONTROL, ERRORS, AgentError, Turn
@@ -23,6 +24,8 @@ TEMPORARY_KINDS = BUSY_KINDS | {
     "timeout",
     "timeout_error",
 }
+
+MODULES = Path(__file__).parent
 
 log = logging.getLogger(__name__)
 
@@ -73,6 +76,19 @@ def causes_of(error: BaseException) -> Iterator[BaseException]:
         yield cause
         known.add(id(cause))
         cause = cause.__cause__ or (None if cause.__suppress_context__ else cause.__context__)
+
+
+def place_of(error: BaseException) -> str:
+    """Return the lines of the project in which an error was raised, the innermost first.
+
+    As in ` at src/app/orders.py:7 < src/app/agent.py:34`; "" if it was raised elsewhere.
+    """
+    places = list[str]()
+    for frame, line in walk_tb(error.__traceback__):
+        path = Path(frame.f_code.co_filename)
+        if path.is_relative_to(MODULES):
+            places.insert(0, f"src/app/{path.relative_to(MODULES).as_posix()}:{line}")
+    return " at " + " < ".join(places[:3]) if places else ""
 
 
 def as_agent_error(error: Exception) -> AgentError:

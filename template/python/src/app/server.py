@@ -6,10 +6,11 @@ import re
 import time
 from collections.abc import AsyncIterator, Mapping
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 import anyio
 import click
+from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
@@ -30,11 +31,16 @@ from .sessions import serialize
 from .turn import take_turn
 
 log = logging.getLogger(__name__)
-TOLD = {"turn", "reply", "restarted", "waiting", "dropped"}  # what callers are told of a turn
+# What callers are told of a turn.
+TOLD = {"turn", "reply", "restarted", "rolled_back", "waiting", "dropped"}
+KEEP_ALIVE = ": keep-alive\n\n"  # a comment of the stream: proxies end silent requests
 
 
 class Events:
     """A reply as the server-sent events of POST /invocations."""
+
+    # The second is for nginx, which would keep a reply until its end.
+    headers: ClassVar[dict[str, str]] = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
 
     def start(self) -> str:
         """Return the opening events. If empty, a failure before any text is sent as a status."""
@@ -117,35 +123,71 @@ async def relay(request: Request, runtime: Runtime, turn: Turn, events: Events |
 
     Without `events` the reply is JSON.
     """
-    writer, chunks = anyio.create_memory_object_stream[contract.Chunk](64)
+    # None among the chunks is the tick of a clock.
+    writer, chunks = anyio.create_memory_object_stream[contract.Chunk | None](64)
     turn.emit = writer.send
     task = runtime.turns.start(_run(runtime, turn), request)
     task.add_done_callback(lambda _: writer.close())
+    if not events:
+        async for _ in chunks:  # a full buffer would block the turn
+            pass
+        body = serialize(await _result(task))
+        return Response(body, 200, contract.NO_SNIFF, "application/json")
+    seconds = runtime.settings.keep_alive_seconds
+    clock = asyncio.create_task(_tick(writer, seconds / 10))
+    task.add_done_callback(lambda _: clock.cancel())
+    reply = _stream(events, turn, chunks, task, seconds)
+    first = await anext(reply)
 
-    async def stream(events: Events, text: str) -> AsyncIterator[str]:
-        yield text
-        async for chunk in chunks:
-            yield events.chunk(chunk)
-        try:
-            yield events.done(await _result(task), turn)
-        except Exception as error:  # noqa: BLE001 (the client must be told of every failure)
-            yield events.error(_failure(error))
+    async def stream() -> AsyncIterator[str]:
+        yield first
+        async for text in reply:
+            yield text
 
-    if events:
-        buffered = events.start()
-        if buffered:
-            return StreamingResponse(stream(events, buffered), media_type="text/event-stream")
-        async for chunk in chunks:
+    return StreamingResponse(stream(), headers=events.headers, media_type="text/event-stream")
+
+
+async def _tick(writer: MemoryObjectSendStream[contract.Chunk | None], seconds: float) -> None:
+    while True:
+        await asyncio.sleep(seconds)
+        await writer.send(None)
+
+
+async def _stream(
+    events: Events,
+    turn: Turn,
+    chunks: MemoryObjectReceiveStream[contract.Chunk | None],
+    task: asyncio.Task[dict[str, Any]],
+    seconds: int,
+) -> AsyncIterator[str]:
+    """Yield the events of a turn, and a comment after this time of silence.
+
+    Until the first is yielded, a failure is raised, so that callers get its status. The first is
+    a comment only if the turn has begun: what refuses a turn is a status.
+    """
+    buffered, last_sent = events.start(), time.monotonic()
+    has_status = buffered != ""
+    if has_status:
+        yield buffered
+        buffered, last_sent = "", time.monotonic()
+    async for chunk in chunks:
+        if chunk is not None:
             buffered += events.chunk(chunk)
             # A turn that emits only blank text ends as `empty_reply`, which is sent as a status.
-            if buffered and isinstance(chunk, str) and not contract.is_blank(chunk):
-                return StreamingResponse(stream(events, buffered), media_type="text/event-stream")
-    async for _ in chunks:  # a full buffer would block the turn
-        pass
-    result = await _result(task)
-    if events:  # a turn can wait without any text
-        return Response(buffered + events.done(result, turn), media_type="text/event-stream")
-    return Response(serialize(result), 200, contract.NO_SNIFF, "application/json")
+            has_status |= isinstance(chunk, str) and not contract.is_blank(chunk)
+        elif time.monotonic() - last_sent >= seconds and (has_status or turn.has_begun):
+            buffered += KEEP_ALIVE
+            has_status = True
+        if buffered and has_status:
+            yield buffered
+            buffered, last_sent = "", time.monotonic()
+    try:
+        last = events.done(await _result(task), turn)
+    except Exception as error:
+        if not has_status:
+            raise
+        last = events.error(_failure(error))
+    yield buffered + last
 
 
 async def _run(runtime: Runtime, turn: Turn) -> dict[str, Any]:

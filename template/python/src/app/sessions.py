@@ -46,6 +46,7 @@ class LastTurn(TypedDict):
     turns: list[TurnStart]  # those whose messages the session holds
     restarted: NotRequired[bool]  # the turns before it have vanished from the store
     fork: NotRequired[Fork]
+    rolled_back: NotRequired[bool]  # the last turns before it have vanished from the store
 
 
 BINARY = {"bytes", "data", "image"}  # where messages hold the bytes of files, which are no text
@@ -65,14 +66,14 @@ class Session:
         self.number = self.last["turn"] if self.last else 0
         self.data = {"messages": []} | (self.snapshot["data"] if self.snapshot else {})
         turns = self.last.get("turns") if self.last else []
-        self.turns = _find_turns(self.data) if turns is None else turns
+        self.turns = find_turns(self.data) if turns is None else turns
         self.fork = self.last.get("fork") if self.last else None
         self.waiting: Any = None  # a turn that waits for an approval
 
     async def begin(self, turn: Turn) -> LastTurn | None:
         """Number the turn, and reduce `data` to the turns that the model is shown.
 
-        If the turn's key repeats that of a turn that the session holds, return that turn for replay.
+        If the turn's key repeats that of a turn in the session, return that turn for replay.
         Raises AgentError: `invalid_request` if there is no turn to replace, `session_too_large`.
         """
         if repeated := self.find_repeated(turn):
@@ -82,6 +83,7 @@ class Session:
         turn.prompt = turn.prompt or text_of(self.data["messages"][self.turns[end]["at"]])
         self.check_size(len(turn.prompt.encode()))
         self.cut(end)
+        turn.has_begun = True
         await self._limit(turn)
         self.start = TurnStart(at=len(self.data["messages"]), key=turn.key)
         self.other = without_messages(self.data)
@@ -99,12 +101,14 @@ class Session:
             return self.last
         if turn.replaces is not None:
             return None
-        ends = [*(start["at"] for start in self.turns[1:]), len(self.data["messages"])]
+        bounds = [*(start["at"] for start in self.turns), len(self.data["messages"])]
         first = self.number - len(self.turns) + 1
         copied = self.fork["turn"] if self.fork else 0
-        for number, (start, end) in enumerate(zip(self.turns, ends, strict=True), first):
+        for index, start in enumerate(self.turns):
+            number = first + index
             if number > copied and start["key"] == turn.key:
-                reply = _reply_of(self.data["messages"][start["at"] : end])
+                messages = self.data["messages"][bounds[index] : bounds[index + 1]]
+                reply = _reply_of(messages)
                 turn.replay(number, reply)
                 return self._last_turn(number, turn.key, reply, [])
         return None
@@ -201,6 +205,8 @@ class Session:
         last = self._last_turn(turn.number, turn.key, turn.reply, [*self.turns, self.start])
         if self._stored and not self.last:  # the turns before it have vanished
             last["restarted"] = True
+        if self._stored and self._stored.is_rolled_back:
+            last["rolled_back"] = True
         await self.save(snapshot, last, saved)
         return last
 
@@ -316,7 +322,7 @@ def serialize(value: Any) -> bytes:
         return well_formed(json.dumps(value, ensure_ascii=False, default=default)).encode()
 
 
-def _find_turns(data: dict[str, Any]) -> list[TurnStart]:
+def find_turns(data: dict[str, Any]) -> list[TurnStart]:
     """Return the turns of a session that was stored without `turns`."""
     are_prompts = [m["role"] == "user" and text_of(m) != "" for m in data["messages"]]
     return [TurnStart(at=at, key=None) for at, is_prompt in enumerate(are_prompts) if is_prompt]

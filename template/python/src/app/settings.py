@@ -46,6 +46,7 @@ class CoreSettings:
     max_prompt_chars: int = integer(100_000, 1, 100_000_000)
     max_body_bytes: int = integer(1_048_576, 1, 1_000_000_000)
     request_timeout_seconds: int = integer(30, 1, 86_400)
+    keep_alive_seconds: int = integer(15, 1, 86_400)
     max_reply_bytes: int = integer(1_048_576, 1, 1_000_000_000)
     max_snapshot_bytes: int = integer(8_388_608, 1024, 1_000_000_000)
     shutdown_grace_seconds: int = integer(8, 0, 86_400)

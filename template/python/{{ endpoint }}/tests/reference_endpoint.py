@@ -1,6 +1,7 @@
 """An example of a custom backend: `python tests/reference_endpoint.py --port 8081`.
 
-Speaks REST and the wire format of AWS Lambda. Each save makes a new ETag.
+Speaks REST and the wire format of AWS Lambda. Each save makes a new ETag. With `--strict` it keeps
+only the fields that the specification shows.
 """
 
 import argparse
@@ -15,6 +16,7 @@ from urllib.parse import parse_qsl
 
 ID, UUID7 = "[A-Za-z0-9][A-Za-z0-9._-]{0,299}", "[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f-]{21}"
 TABLE = "CREATE TABLE IF NOT EXISTS kept(sid, scope, id, etag, json, UNIQUE(sid, scope, id))"
+FIELDS, DATA = ("schema_version", "created_at"), ("messages", "state", "system_prompt")
 HERE, OK = "FROM kept WHERE sid = ? AND scope = ?", '{"ok": true}'
 OLD = f"SELECT rowid {HERE} AND id LIKE '%-%' ORDER BY id DESC LIMIT -1 OFFSET 1000"
 
@@ -27,12 +29,20 @@ def text(ask: Any, name: str, pattern: str = ID) -> str:
     raise ValueError(f"{name} is missing or not valid")
 
 
+def documented(snapshot: dict[str, Any]) -> dict[str, Any]:
+    """Return the fields that the specification shows."""
+    data = {name: snapshot["data"][name] for name in DATA if name in snapshot["data"]}
+    return {"data": data, **{name: snapshot.get(name) for name in FIELDS}}
+
+
 class Endpoint(ThreadingHTTPServer):
     """The endpoint, on a port of this machine; 0 means any free port."""
 
-    def __init__(self, port: int = 0, db: str = ":memory:", token: str = "") -> None:
+    def __init__(
+        self, port: int = 0, db: str = ":memory:", token: str = "", strict: bool = False
+    ) -> None:
         super().__init__(("127.0.0.1", port), Handler)
-        self.token, self._lock = token, threading.Lock()
+        self.token, self._strict, self._lock = token, strict, threading.Lock()
         self.data = sqlite3.connect(db, check_same_thread=False, isolation_level=None)
         self.data.execute(TABLE)
 
@@ -55,12 +65,13 @@ class Endpoint(ThreadingHTTPServer):
         verb, what = text(ask, "operation", "(save|load)_(snapshot|manifest)").split("_")
         id = what if what == "manifest" else text(ask, "snapshot_id", f"latest|{UUID7}")
         row = self.data.execute(f"SELECT etag, json {HERE} AND id = ?", [*here, id]).fetchone()
-        etag, kept = row or (None, "null")
+        etag, before = row or (None, "null")
         if verb == "load":
-            return 304 if etag and etag == ask.get("if_none_match") else 200, kept, etag
-        new, value = f'"{token_hex()}"', json.dumps({**ask[what]}, ensure_ascii=False)
+            return 304 if etag and etag == ask.get("if_none_match") else 200, before, etag
+        kept = documented(ask[what]) if self._strict and what == "snapshot" else {**ask[what]}
+        new, value = f'"{token_hex()}"', json.dumps(kept, ensure_ascii=False)
         if "-" in id and etag:  # a checkpoint never changes; the same one once more is a retry
-            return (200, OK, etag) if value == kept else (409, '{"ok": false}', etag)
+            return (200, OK, etag) if value == before else (409, '{"ok": false}', etag)
         if ask.get("if_match") not in (None, etag) or (etag and ask.get("if_none_match") == "*"):
             return 412, '{"ok": false, "error": "conflict"}', None
         self.data.execute("REPLACE INTO kept VALUES (?, ?, ?, ?, ?)", [*here, id, new, value])
@@ -114,6 +125,7 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     for option, default in {"--port": 0, "--db": ":memory:", "--token": ""}.items():
         parser.add_argument(option, type=type(default), default=default)
+    parser.add_argument("--strict", action="store_true")
     endpoint = Endpoint(**vars(parser.parse_args()))
     print(f"Listening on http://127.0.0.1:{endpoint.server_port}", flush=True)
     endpoint.serve_forever()

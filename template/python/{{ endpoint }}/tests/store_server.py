@@ -1,4 +1,4 @@
-"""The endpoint of test_store.py: reference_endpoint.py, over REST and as a Lambda function."""
+"""The endpoint of test_store.py: a strict reference_endpoint.py, over REST and as a function."""
 
 import threading
 from typing import Any, Self
@@ -25,7 +25,7 @@ class StoreServer:
     is_listing = False  # whether the store can list its sessions
 
     def __enter__(self) -> Self:
-        self._server = Endpoint(token=PASSWORD)
+        self._server = Endpoint(token=PASSWORD, strict=True)
         self._quiet = patch.object(Handler, "log_message")
         self._quiet.start()
         self.port = self._server.server_port

@@ -31,11 +31,9 @@ NAMES = {"spec_version": "1.2", "collection_id": "sessions", "version": "1.0.0",
 SETTINGS = Settings(max_snapshot_bytes=8000, store_timeout_seconds=30)
 NOBODY = {"actor": None, "key": None, "reply": ""}
 DAMAGES: list[dict[str, Any]] = [
-    {"schema_version": "2.0"},
-    {"data": {"messages": []}},
+    {"data": {"messages": ["x"]}},
     {"app_data": {**NOBODY, "turn": -1}},
     {"app_data": {**NOBODY, "turn": 1, "turns": [{"at": 9, "key": None}]}},
-    {"more": "x" * 9000},
 ]
 
 
@@ -126,10 +124,22 @@ async def test_checkpoints_are_kept_and_an_unreadable_snapshot_is_quarantined(ho
     assert not await store.checkpoints("s") + await store.quarantined("s")
 
 
-async def test_a_check_leaves_no_session(home: Home) -> None:
+async def test_a_check_leaves_no_session_and_finds_what_changed(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
     store, collection = home.store(), Collection.model_validate(home.fields())
     findings = [finding async for finding in check_store(store, collection, is_writable=True)]
     assert [finding for finding in findings if finding["severity"] == "error"] == []
+    load = store.load
+
+    async def load_other(*values: Any) -> Any:
+        found = await load(*values)
+        return found and replace(found, snapshot=found.snapshot.replace(b'"turn"', b'"t"'))
+
+    monkeypatch.setattr(store, "load", load_other)
+    checked = check_store(store, collection, is_writable=True)
+    messages = [f["message"] async for f in checked if f["severity"] == "error"]
+    assert messages == ["A session that was saved comes back changed or without: app_data.turn."]
     if home.server.is_listing:
         assert await store.sessions() == []
 
@@ -173,6 +183,36 @@ async def test_no_turn_continues_from_a_damaged_snapshot(home: Home) -> None:
         home.server.overwrite("s", home.agent_id, json.dumps(damaged).encode())
         assert [await second.say("s"), second.model.calls] == ["session_corrupt", []]
         assert len(await first.store.quarantined("s")) == number + 1
+
+
+async def test_what_another_program_saved_is_refused_and_stays(home: Home) -> None:
+    client = home.replica()
+    assert await client.say("s") == "1"
+    newer = json.loads(home.server.read("s", home.agent_id)) | {"schema_version": "2.0"}
+    home.server.overwrite("s", home.agent_id, json.dumps(newer).encode())
+    assert [await client.say("s") for _ in "12"] == ["session_foreign"] * 2
+    assert json.loads(home.server.read("s", home.agent_id)) == newer
+
+
+async def test_an_unreadable_answer_is_read_again(home: Home) -> None:
+    assert await home.replica().say("s") == "1"
+    client = home.replica()
+    load = client.store.load
+
+    async def load_badly(*values: Any) -> Any:
+        client.store.load = load
+        return replace(await load(*values), snapshot=b"{")
+
+    client.store.load = load_badly
+    assert await client.say("s") == "2"
+
+
+async def test_a_session_that_is_larger_than_the_limit_loses_its_oldest_turns(home: Home) -> None:
+    client = home.replica(["a" * 3000], ["b"])
+    assert [await client.say("s", text) for text in ("one", "two")] == ["1", "2"]
+    smaller = home.replica(["c"], max_snapshot_bytes=2500)
+    assert await smaller.say("s", "three") == "3"
+    assert smaller.model.calls == ["two b three"]
 
 
 async def test_a_store_that_is_down_fails_the_turn_before_the_model(

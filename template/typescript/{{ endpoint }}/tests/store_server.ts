@@ -17,7 +17,7 @@ export async function startServer(): Promise<{ missing: string; stop: () => void
   process.env.TEST_TOKEN ||= 'hunter2'
   process.env.TEST_STORE = process.env.TEST_STORE_ADDRESS
   if (process.env.TEST_STORE_ADDRESS) return { missing: '', stop: () => {} }
-  const server = createEndpoint(':memory:', process.env.TEST_TOKEN).listen(0, '127.0.0.1')
+  const server = createEndpoint(':memory:', process.env.TEST_TOKEN, true).listen(0, '127.0.0.1')
   await once(server, 'listening')
   process.env.TEST_STORE = `http://127.0.0.1:${(server.address() as AddressInfo).port}`
   return { missing: '', stop: () => server.close().closeAllConnections() }

@@ -9,7 +9,7 @@ import * as own from './agent.ts'
 import { Shortening } from './context_length.ts'
 import { AgentError, isBlank, type ToolCall, type ToolResult, type Turn } from './contract.ts'
 import { mustPause, pause, withinTime } from './deadline.ts'
-import { causesOf, describe, log } from './log.ts'
+import { causesOf, describe, log, placeOf } from './log.ts'
 import { checkMessages, marksOf, repairAnswers, traceOnlyRecorded } from './messages.ts'
 import type { Runtime } from './runtime.ts'
 import type { Data, LastTurn } from './sessions.ts'
@@ -111,7 +111,7 @@ function stage(runtime: Runtime, turn: Turn, stored: Data): Agent {
   repairAnswers(agent, runtime.settings)
   agent.addHook(AfterToolCallEvent, ({ tool, error }) => {
     const name = tool?.name ?? 'that does not exist' // a name that the model made up is not logged
-    if (error) log('WARNING', `tool ${name}: ${describe(error)}`)
+    if (error) log('WARNING', `tool ${name}: ${describe(error)}${placeOf(error)}`)
   })
   const data = stored as Record<string, JSONValue>
   agent.loadSnapshot({ scope: 'agent', schemaVersion: '1.0', createdAt: '', data, appData: {} })

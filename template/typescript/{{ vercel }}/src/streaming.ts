@@ -25,10 +25,11 @@ const MAX_WAIT = 60_000 // that a provider may ask for
  * Return a model for `generateText` that reads its answers from their streams.
  *
  * `onPart` gets each part in order and returns it repaired; the next one is read when it is done.
- * A call is tried again up to `retries` times before its answer begins. An answer that breaks off is
- * an AgentError, as is a turn that is over: the SDK runs no tools. A call that is refused for its
- * length before any content is repeated with one of the `prompts` that is shorter. `producer` names the model that answers, where `model`
- * stands for several; each of those must leave out what others have thought, as `ownPrompt` does.
+ * A call is tried again up to `retries` times before its answer begins. An answer that breaks off
+ * is an AgentError, as is a turn that is over: the SDK runs no tools. A call that is refused for its
+ * length before any content is repeated with one of the `prompts` that is shorter. `producer` names
+ * the model that answers, where `model` stands for several; each of those must leave out what others
+ * have thought, as `ownPrompt` does.
  */
 export function streaming(
   model: LanguageModel,

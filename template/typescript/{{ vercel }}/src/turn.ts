@@ -8,7 +8,7 @@ import type { Options } from './capability.ts'
 import { Shortening } from './context_length.ts'
 import { AgentError, isBlank, type Turn } from './contract.ts'
 import { mustPause, pause, withinTime } from './deadline.ts'
-import { describe, log } from './log.ts'
+import { describe, log, placeOf } from './log.ts'
 import { Calls, checkMessages, restored, selfContained } from './messages.ts'
 import type { Part } from './offline_model.ts'
 import type { Runtime } from './runtime.ts'
@@ -197,7 +197,7 @@ async function emitOutput(turn: Turn, tools: object, calls: Calls, result: Outpu
     return turn.emit({ id, text: calls.cut(text), isError: false })
   }
   await turn.emit({ id, text: calls.cut(String(error)), isError: true })
-  logFailure(tools, toolName, describe(error))
+  logFailure(tools, toolName, describe(error) + placeOf(error))
 }
 
 /** Emit why no tool takes a call of a step; the SDK tells the model. */

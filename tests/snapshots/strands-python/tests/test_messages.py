@@ -3,16 +3,18 @@
 import json
 from copy import deepcopy
 from typing import Any
-from unittest.mock import patch
+from unittest.mock import Mock, patch
 
 import pytest
 from client import JSON, POST, SESSION, Client
 from conftest import ScriptedModel
-from strands import ToolContext, tool
+from strands import Agent, ToolContext, tool
+from strands.hooks import AfterToolsEvent
 from strands.telemetry import get_tracer
 
 from app.contract import AgentError
-from app.messages import Messages, call_of, check_messages, cut, to_send
+from app.messages import Messages, Repairs, call_of, check_messages, cut, to_send
+from app.settings import CoreSettings
 from app.tool_schemas import REFUSED, parse_arguments
 
 NOT_ONE_OBJECT = [
@@ -180,6 +182,18 @@ def test_a_copy_shares_nothing_that_can_change() -> None:
 def test_a_span_that_nobody_records_costs_no_json() -> None:
     unreadable: Any = [None]
     assert not get_tracer().start_model_invoke_span(unreadable).is_recording()
+
+
+def test_a_block_that_is_no_result_stays_among_results() -> None:
+    agent, shortening = Agent(model=ScriptedModel([])), Mock()
+    repairs = Repairs(agent, CoreSettings(), shortening)
+    content = [{"text": "a\ud800"}]
+    result: Any = {"toolUseId": "1", "status": "success", "content": content}
+    message: Any = {"role": "user", "content": [{"cachePoint": {"type": "default"}}]}
+    message["content"].append({"toolResult": result})
+    repairs._set_results(AfterToolsEvent(agent=agent, message=message, invocation_state={}))
+    assert message["content"][0] == {"cachePoint": {"type": "default"}}
+    assert result["content"] == [{"text": "a\ufffd"}]
 
 
 def test_the_texts_of_a_result_are_cut_together() -> None:

@@ -60,6 +60,16 @@ async def test_a_failure_is_a_status_until_there_is_text_and_quotes_nothing(capl
     assert "secret" not in error + events + caplog.text
 
 
+async def test_a_silent_stream_has_comments_but_what_refuses_a_turn_is_a_status() -> None:
+    client = Client([0.6, ValueError("secret")], keep_alive_seconds=0.2)
+    silent = asyncio.create_task(client.send(POST, EVENTS, PROMPT))
+    await asyncio.sleep(0.1)
+    queued = await client.send(POST, EVENTS, b'{"replace_turn": 9, "prompt": "1"}')
+    status, _, events = await silent
+    assert (queued[0], status) == (400, 200)
+    assert re.match('(: keep-alive\n\n)+event: error\ndata: {"error":{"type":"model_f', events)
+
+
 async def test_a_shutdown_lets_turns_finish_and_then_cancels_them() -> None:
     client = Client([0.2, "done"], [3])
     turns = [asyncio.create_task(client.say(session)) for session in "ab"]

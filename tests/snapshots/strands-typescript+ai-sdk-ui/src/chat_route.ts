@@ -8,12 +8,12 @@ import { SESSION_HEADER, SESSION_ID, Turn } from './contract.ts'
 import { parseJson, readActor, receive } from './requests.ts'
 import type { Handler } from './routes.ts'
 import type { Runtime } from './runtime.ts'
-import { Events, relay, type Result } from './server.ts'
+import { Events, relay, type Result, STREAM_HEADERS } from './server.ts'
 import { serialize, type Session } from './sessions.ts'
 import { readTurns } from './stored_messages.ts'
 
-const STREAM_HEADER = 'x-vercel-ai-ui-message-stream'
 const DONE = 'data: [DONE]\n\n'
+const POSITION = /^turn-([1-9]\d{0,14})$/ // the id of the message of a turn without a key
 
 type Request = Parameters<Handler>[0]
 type Response = Parameters<Handler>[1]
@@ -37,7 +37,7 @@ export class ChatRoute extends Capability {
       response.setHeader('Cache-Control', 'no-store')
       const asked = await runtime.turns.reading(() => readTurn(request, response, runtime))
       const [turn, last] = asked
-      const events = new UiEvents(response, turn, last, this.explain)
+      const events = new UiEvents(turn, last, this.explain)
       await relay(response, runtime, turn, events)
     }
 
@@ -77,6 +77,8 @@ class PageTurn extends Turn {
   readonly replaced!: string | null
   /** The turn above it; null if the page does not say. */
   readonly after!: number | null
+  /** The id of the user's message of that turn. */
+  readonly afterId!: string | null
   /** The last turn that the page knows. */
   readonly seen!: number | null
 
@@ -87,26 +89,38 @@ class PageTurn extends Turn {
 
   /** Return how many turns stay, and set the key: with it `begin` would replay the turn. */
   override follow(session: Session): number {
-    const { id: key, replaced, after, seen } = this
+    const { id: key, replaced, after, afterId, seen } = this
     const waiting = waitingOf(session)
     const kept = waiting ? waiting.turn - 1 : session.number // of what a page shows
     const shown = kept + (waiting ? 1 : 0)
-    if (shown > 0 && seen !== null && seen !== shown) {
-      const what = 'The session has other turns by now: reload it. Nothing was changed.'
-      throw new AgentError('session_conflict', what)
-    }
+    if (shown > 0 && seen !== null && seen !== shown) throw conflict()
     Object.assign(this, { key })
     const first = session.number - session.turns.length + 1
-    const found = /^turn-([1-9]\d{0,14})$/.exec(replaced ?? '')
-    let number = numbersOf(session).get(replaced ?? '')
-    if (number === undefined && after !== null) number = Math.min(after, kept) + 1
-    number ??= found ? first + session.find(Number(found[1])) : session.number + 1
+    const found = POSITION.exec(replaced ?? '')
+    const numbers = numbersOf(session)
+    let number = numbers.get(replaced ?? '')
+    if (number === undefined && after !== null) {
+      // A page can show a branch that the session no longer has.
+      const isKnown = afterId === null || numbers.has(afterId) || POSITION.test(afterId)
+      if (shown > 0 && after >= first && !isKnown) throw conflict()
+      number = Math.min(after, kept) + 1
+    } else if (number === undefined && found) {
+      number = first + session.find(Number(found[1]))
+    } else if (number === undefined && replaced && shown > 0 && seen === null) {
+      throw conflict()
+    }
+    number ??= session.number + 1
     return Math.min(Math.max(number - first, 0), session.turns.length)
   }
 }
 
 type Asked = Pick<PageTurn, 'sessionId' | 'actor' | 'prompt' | 'headers'> &
-  Pick<PageTurn, 'id' | 'replaced' | 'after' | 'seen'>
+  Pick<PageTurn, 'id' | 'replaced' | 'after' | 'afterId' | 'seen'>
+
+function conflict(): AgentError {
+  const what = 'The session has other turns by now: reload it. Nothing was changed.'
+  return new AgentError('session_conflict', what)
+}
 
 /**
  * A reply as the parts of the UI message stream; tools are dynamic, as a page knows none.
@@ -114,7 +128,11 @@ type Asked = Pick<PageTurn, 'sessionId' | 'actor' | 'prompt' | 'headers'> &
  * `last` is the last message of the page: the user's, or the reply that goes on.
  */
 class UiEvents extends Events {
-  readonly #response: Response
+  override readonly headers = {
+    ...STREAM_HEADERS,
+    'Cache-Control': 'no-cache, no-store',
+    'x-vercel-ai-ui-message-stream': 'v1',
+  }
   readonly #turn: Turn
   readonly #explain: ChatRoute['explain']
   readonly #id: string
@@ -125,9 +143,8 @@ class UiEvents extends Events {
   #isText = false
   #hasBegun = false
 
-  constructor(response: Response, turn: Turn, last: Fields, explain: ChatRoute['explain']) {
+  constructor(turn: Turn, last: Fields, explain: ChatRoute['explain']) {
     super()
-    this.#response = response
     this.#turn = turn
     this.#explain = explain
     const { approve, deny } = readAnswers(last)
@@ -138,7 +155,6 @@ class UiEvents extends Events {
 
   /** Return the part with the id of the reply. */
   override start(): string {
-    this.#response.setHeader(STREAM_HEADER, 'v1')
     return part('start', { messageId: this.#id })
   }
 
@@ -246,15 +262,24 @@ async function readTurn(
   const replaced = body.trigger === 'regenerate-message' ? id : messageId
   // A page of assistant-ui sends all messages that it shows, and its tools.
   const all = Array.isArray(body.messages) ? body.messages : []
-  const after = all.length > 1 || (all[0] && 'tools' in body) ? lastTurn(all.slice(0, -1)) : null
-  const asked = { sessionId, actor, prompt, headers, id, replaced, after, seen }
+  const isWhole = all.length > 1 || (all[0] && 'tools' in body)
+  const above = isWhole ? lastTurn(all.slice(0, -1)) : { after: null, afterId: null }
+  const asked = { sessionId, actor, prompt, headers, id, replaced, ...above, seen }
   return [new PageTurn(asked), last]
 }
 
-/** Return the number of the last turn that a page shows, or 0. */
-function lastTurn(messages: unknown[]): number {
-  const turns = messages.map((message) => fieldsOf(fieldsOf(message).metadata).turn)
-  return turns.findLast(isNumber) ?? 0
+/** Return the number of the last turn that a page shows, or 0, and the id of its prompt. */
+function lastTurn(messages: unknown[]): Pick<PageTurn, 'after' | 'afterId'> {
+  let [after, afterId, promptId]: [number, string | null, string | null] = [0, null, null]
+  for (const message of messages) {
+    const { role, id, metadata } = fieldsOf(message)
+    if (role === 'user' && typeof id === 'string') promptId = id
+    const { turn } = fieldsOf(metadata)
+    if (!isNumber(turn)) continue
+    after = turn
+    afterId = promptId
+  }
+  return { after, afterId }
 }
 
 /** Return what a page answers to calls that wait, as a body of POST /invocations has it. */

@@ -65,15 +65,21 @@ async function* completed(events: AsyncIterable<Event>): AsyncGenerator<Event> {
   let others = ''
   let reason: string | null = null
   let hasStopped = false
+  const open = new Set<number>()
   for await (const event of events) {
     if (event.type === 'message_start') {
       event.message.usage ??= { input_tokens: 0, output_tokens: 0 } as Anthropic.Usage
     } else if (event.type === 'content_block_start') {
       const { content_block: block } = event
+      open.add(event.index)
       first = block.type === 'tool_use' ? JSON.stringify(block.input ?? {}) : '{}'
       others = ''
     } else if (event.type === 'content_block_delta') {
-      if (event.delta.type === 'input_json_delta') others += event.delta.partial_json
+      const text = event.delta.type === 'input_json_delta' ? event.delta.partial_json : ''
+      // The SDK would take it for arguments of another call.
+      const isLate = text && !open.has(event.index)
+      if (isLate) throw new AgentError('model_failed', '', 'arguments outside of a call')
+      others += text
     } else if (event.type === 'content_block_stop') {
       // If both differ, together they are not one JSON object.
       const delta = { type: 'input_json_delta' as const, partial_json: first }
@@ -81,6 +87,7 @@ async function* completed(events: AsyncIterable<Event>): AsyncGenerator<Event> {
       const isNew = first !== '{}' && first !== '""' && !isSame(first, others)
       if (isNew) yield { type: 'content_block_delta', index, delta }
       first = '{}'
+      open.delete(index)
     } else if (event.type === 'message_delta') {
       reason = event.delta.stop_reason ?? reason
       if (reason === 'pause_turn') throw new AgentError('reply_incomplete', '', 'pauseTurn')

@@ -1,6 +1,7 @@
 // A custom backend to try and to learn from: `node tests/reference_endpoint.ts --port 8081`.
 //
 // It speaks REST and the wire of AWS Lambda. An ETag is new at each save, which can name another.
+// With `--strict` it keeps only the fields that the specification shows.
 
 import { randomUUID } from 'node:crypto'
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http'
@@ -26,8 +27,14 @@ const TABLE = 'CREATE TABLE IF NOT EXISTS kept(sid, scope, id, etag, json, UNIQU
 const [HERE, OK] = ['FROM kept WHERE sid = ? AND scope = ?', '{"ok": true}']
 const OLD = `SELECT rowid ${HERE} AND id LIKE '%-%' ORDER BY id DESC LIMIT -1 OFFSET 1000`
 
+/** The fields that the specification shows. */
+function documented({ data, schema_version, created_at }: any): object {
+  const { messages, state, system_prompt } = data
+  return { data: { messages, state, system_prompt }, schema_version, created_at }
+}
+
 /** The endpoint as a server that does not listen yet; without a token it asks for none. */
-export function createEndpoint(file = ':memory:', token = ''): Server {
+export function createEndpoint(file = ':memory:', token = '', isStrict = false): Server {
   const db = new DatabaseSync(file)
   db.exec(TABLE)
 
@@ -51,7 +58,8 @@ export function createEndpoint(file = ':memory:', token = ''): Server {
     const [old, kept] = row ? [String(row.etag), String(row.json)] : [null, 'null']
     if (verb === 'load') return [old && ask.if_none_match === old ? 304 : 200, kept, old]
     if (verb !== 'save' || typeof ask[what] !== 'object') throw new TypeError(`${what} is missing`)
-    const [etag, json] = [`"${randomUUID()}"`, JSON.stringify(ask[what])]
+    const value = isStrict && what === 'snapshot' ? documented(ask[what]) : ask[what]
+    const [etag, json] = [`"${randomUUID()}"`, JSON.stringify(value)]
     if (id.includes('-') && old) {
       // A checkpoint never changes; the same one again is a retry.
       return json === kept ? [200, OK, old] : [409, '{"ok": false}', old]
@@ -110,10 +118,10 @@ function send(response: ServerResponse, [status, json, etag]: Answer): void {
 
 if (process.argv[1] === import.meta.filename) {
   const given = { type: 'string' } as const
-  const { port, db, token } = parseArgs({
-    options: { port: given, db: given, token: given },
+  const { port, db, token, strict } = parseArgs({
+    options: { port: given, db: given, token: given, strict: { type: 'boolean' } },
   }).values
-  const server = createEndpoint(db, token).listen(Number(port ?? 0), '127.0.0.1', () => {
+  const server = createEndpoint(db, token, strict).listen(Number(port ?? 0), '127.0.0.1', () => {
     console.log(`Listening on http://127.0.0.1:${(server.address() as AddressInfo).port}`)
   })
 }

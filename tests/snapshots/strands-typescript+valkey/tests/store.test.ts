@@ -120,6 +120,17 @@ describe('a store', { skip: missing || false }, () => {
     const store = open(backend, `${AGENT}-check`)
     const found = await checkStore(store, { collection_id: 'sessions' } as Collection, true)
     assert.ok(found.every(({ severity }) => severity === 'warning'))
+    const load = store.load.bind(store)
+    store.load = async (...values) => {
+      const stored = await load(...values)
+      return stored && { ...stored, snapshot: stored.snapshot.replace('"turn"', '"t"') }
+    }
+    const other = await checkStore(store, { collection_id: 'sessions' } as Collection, true)
+    const what = 'A session that was saved comes back changed or without: app_data.turn.'
+    assert.deepEqual(
+      other.flatMap((it) => (it.severity === 'error' ? it.message : [])),
+      [what],
+    )
     assert.deepEqual(await store.sessions().catch(() => []), [])
   })
 
@@ -164,11 +175,43 @@ describe('a turn', { skip: missing || false, concurrency: true }, () => {
     const [id, store, one] = [newId(), open(), replica()]
     assert.equal(await one.say(id), '1')
     const stored = await store.load(id)
-    const foreign = JSON.stringify({ ...JSON.parse(stored!.snapshot), schema_version: '2.0' })
-    await store.save(id, foreign, stored!.revision)
+    const damaged = stored!.snapshot.replace('"turn":1', '"turn":-1')
+    await store.save(id, damaged, stored!.revision)
     assert.equal(await one.say(id), 'session_corrupt')
     assert.equal((await store.quarantined(id)).length, 1)
     assert.deepEqual([await replica().say(id), await one.say(id)], ['1', '2'])
+  })
+
+  test('refuses what another program saved, and leaves it there', async () => {
+    const [id, store, one] = [newId(), open(), replica()]
+    assert.equal(await one.say(id), '1')
+    const stored = await store.load(id)
+    const newer = JSON.stringify({ ...JSON.parse(stored!.snapshot), schema_version: '2.0' })
+    const revision = await store.save(id, newer, stored!.revision)
+    assert.deepEqual([await one.say(id), await one.say(id)], Array(2).fill('session_foreign'))
+    assert.equal((await store.load(id))?.revision, revision)
+  })
+
+  test('reads again what is unreadable', async () => {
+    const [id, store] = [newId(), open()]
+    assert.equal(await replica().say(id), '1')
+    const load = store.load.bind(store)
+    store.load = async (...values) => {
+      store.load = load
+      return { ...(await load(...values))!, snapshot: '{' }
+    }
+    assert.equal(await replica([], store).say(id), '2')
+  })
+
+  test('of a session over the limit is without the oldest turns', async () => {
+    const [id, long] = [newId(), replica([['a'.repeat(3000)]])]
+    assert.deepEqual([await long.say(id, 'one'), await long.say(id, 'two')], ['1', '2'])
+    const settings = createSettings({ ...LIMITS, maxSnapshotBytes: 2500 }, KIND)
+    const client = replica()
+    const sessions = new Sessions(settings, new CachedStore(settings, open(), true))
+    Object.assign(client.runtime, { sessions })
+    assert.equal(await client.say(id, 'three'), '3')
+    assert.deepEqual(client.model.calls, ['two ok three'])
   })
 
   test('that is too large for the store leaves the session as it was', async () => {

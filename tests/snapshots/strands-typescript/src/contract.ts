@@ -9,6 +9,7 @@ import type { Session } from './sessions.ts'
 const PREFIX = 'X-Amzn-Bedrock-AgentCore-Runtime-'
 export const SESSION_HEADER = `${PREFIX}Session-Id`
 export const ACTOR_HEADERS = [`${PREFIX}User-Id`, `${PREFIX}Custom-Actor-Id`]
+export const TOKEN_HEADER = 'X-API-Token' // instead of Authorization
 export const KEY_HEADERS = ['Idempotency-Key', `${PREFIX}Custom-Idempotency-Key`]
 
 export const SESSION_ID = /^[A-Za-z0-9][A-Za-z0-9_-]{0,255}$/
@@ -35,6 +36,7 @@ export const ERRORS = {
     409,
     'The stored session was unreadable and has been quarantined; send the prompt again.',
   ],
+  session_foreign: [409, 'This session has a format that the agent does not read.'],
   payload_too_large: [413, 'The body is too large.'],
   prompt_too_long: [413, 'The prompt is too long for the model. Send a shorter one.'],
   session_too_large: [413, 'The turn is too large for a session; it was not kept.'],
@@ -55,6 +57,8 @@ export const ERRORS = {
 const IS_BUSY = /HTTP (429|503|529)|[Tt]hrottl/
 const BUSY = 'The model is overloaded or at a limit; this turn was not kept: retry later.'
 
+const RETRY_SOON = ['rate_limited', 'server_busy', 'draining']
+
 /** A failure of a type in ERRORS; `detail` is for the log only. */
 export class AgentError extends Error {
   readonly type: keyof typeof ERRORS
@@ -67,7 +71,7 @@ export class AgentError extends Error {
     const [status, general] = ERRORS[type]
     const isBusy = type === 'model_failed' && IS_BUSY.test(detail)
     super(message || (isBusy ? BUSY : general), options)
-    this.retryAfter = isBusy ? 10 : ['rate_limited', 'server_busy'].includes(type) ? 1 : null
+    this.retryAfter = isBusy ? 10 : RETRY_SOON.includes(type) ? 1 : null
     this.type = type
     this.status = status
     this.detail = detail
@@ -80,6 +84,8 @@ export interface Change {
   readonly actor: string | null
   readonly fork: string
   readonly turns: number
+  /** For idempotency. */
+  readonly key: string | null
 }
 
 /** A request for one turn, and the facts for its line in the log; `key` makes a retry safe. */
@@ -105,6 +111,8 @@ export class Turn {
   answers: unknown = undefined
   /** The text so far. */
   reply = ''
+  /** Whether it has passed limits, queue, owner and store: the model is next. */
+  hasBegun = false
   // Filled in even when the turn fails; 0 means unknown.
   number = 0
   /** Or replayed, cancelled, or a type in ERRORS. */
@@ -126,6 +134,13 @@ export class Turn {
     return this.replaces === null ? session.turns.length : session.find(this.replaces)
   }
 
+  /** Take the reply of an earlier turn in place of a new one. */
+  replay(number: number, reply: string): void {
+    this.number = number
+    this.reply = reply
+    this.outcome = 'replayed'
+  }
+
   /** Return what a log may show: neither prompt nor headers. */
   toJSON(): object {
     const { sessionId, actor, key, number, outcome, detail } = this
@@ -139,9 +154,14 @@ export class Turn {
   /** Note the error that ends the turn, which `signal` cancels. */
   fail(error: unknown, signal: AbortSignal): void {
     const { type, detail } = error instanceof AgentError ? error : new AgentError('internal_error')
-    this.outcome = signal.aborted ? 'cancelled' : type
+    this.outcome = signal.aborted ? outcomeOf(signal.reason) : type
     this.detail = detail
   }
+}
+
+/** Return the outcome of a cancelled turn: `draining` if the end of the process cut it. */
+function outcomeOf(reason: unknown): string {
+  return reason instanceof AgentError ? reason.type : 'cancelled'
 }
 
 export const RUNNING = new AsyncLocalStorage<Turn>()

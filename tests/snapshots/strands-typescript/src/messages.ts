@@ -10,7 +10,7 @@ import type { ConcurrentToolExecutor, InvokeModelResult, MessageData } from '@st
 import type { JSONValue, ModelStreamEvent, StreamOptions } from '@strands-agents/sdk'
 import type { ToolResultContent } from '@strands-agents/sdk'
 
-import { countOf, firstOf, noteOfCut } from './context_length.ts'
+import { cutTexts } from './context_length.ts'
 import { AgentError, isBlank } from './contract.ts'
 import { abortOf } from './deadline.ts'
 import { log } from './log.ts'
@@ -369,17 +369,13 @@ function wellFormed(block: ToolResultBlock): ToolResultBlock {
 
 /** Return a tool's result with at most `most` characters of text; a text that is cut says so. */
 function cutResult(block: ToolResultBlock, most: number): ToolResultBlock {
-  const size = countOf(block.content.map(textIn).join(''))
-  if (size <= most) return block
-  const note = noteOfCut(size)
-  let left = most - note.length
-  const content = block.content.flatMap((part): ToolResultContent[] => {
-    const text = textIn(part)
-    if (text === '') return [part] // as an image
-    if (left <= 0) return []
-    const kept = firstOf(text, left)
-    left -= countOf(text)
-    return [new TextBlock(left <= 0 ? kept + note : kept)]
+  const texts = block.content.map(textIn)
+  const kept = cutTexts(texts, most)
+  if (kept === texts) return block
+  const content = block.content.flatMap((part, index): ToolResultContent[] => {
+    const text = kept[index] ?? ''
+    if (texts[index] === '') return [part] // as an image
+    return text ? [new TextBlock(text)] : []
   })
   return new ToolResultBlock({ ...block, content })
 }

@@ -1,10 +1,17 @@
 // Which model answers: MODEL on Amazon Bedrock, or the offline model while MODEL is unset.
 
 import { BedrockRuntimeClient } from '@aws-sdk/client-bedrock-runtime'
+import type {
+  ConverseStreamCommandOutput,
+  ConverseStreamOutput,
+  ServiceInputTypes,
+  ServiceOutputTypes,
+} from '@aws-sdk/client-bedrock-runtime'
 import { NodeHttpHandler } from '@smithy/node-http-handler'
 import { Message, type Model } from '@strands-agents/sdk'
 import { BedrockModel } from '@strands-agents/sdk/models/bedrock'
 
+import { AgentError } from './contract.ts'
 import { diagnostic, type Finding } from './findings.ts'
 import { OfflineModel } from './offline_model.ts'
 import type { CoreSettings } from './settings.ts'
@@ -13,6 +20,9 @@ import type { CoreSettings } from './settings.ts'
 export const [CREDENTIALS, ADDRESS] = ['the AWS credentials', 'AWS_REGION']
 const GUARDRAIL = /^( *|(arn:[a-z0-9:-]+:guardrail\/)?[a-z0-9]+ (DRAFT|[1-9][0-9]{0,7}))$/
 const GUARDRAIL_FORM = 'GUARDRAIL_ID must be an id or ARN, GUARDRAIL_VERSION a number or DRAFT'
+
+type Output = { response: unknown; output: ServiceOutputTypes }
+type Send = (given: { input: ServiceInputTypes }) => Promise<Output>
 
 /** The model of this process. */
 export function buildModel(settings: CoreSettings): Model {
@@ -23,7 +33,47 @@ export function buildModel(settings: CoreSettings): Model {
   if (!GUARDRAIL.test(`${id} ${version}`)) throw new Error(GUARDRAIL_FORM)
   const guardrail = { guardrailConfig: { guardrailIdentifier: id, guardrailVersion: version } }
   const options = { ...(settings.promptCache && { cacheConfig: {} }), ...(id.trim() && guardrail) }
-  return new BedrockModel({ modelId: settings.model, clientConfig, ...options })
+  const model = new BedrockModel({ modelId: settings.model, clientConfig, ...options })
+  checkCalls(model)
+  return model
+}
+
+/** Make a model check its streams: events of the SDK lack the kind and the index of a block. */
+function checkCalls(model: BedrockModel): void {
+  const { middlewareStack } = model['_client']
+  middlewareStack.add(
+    (next: Send): Send =>
+      async (given) => {
+        const done = await next(given)
+        const output = done.output as Partial<ConverseStreamCommandOutput>
+        if (output.stream) output.stream = checked(output.stream)
+        return done
+      },
+    { step: 'initialize' },
+  )
+}
+
+/** Leave out the tools that Bedrock itself runs, and refuse arguments of a call that has ended. */
+async function* checked(
+  events: AsyncIterable<ConverseStreamOutput>,
+): AsyncGenerator<ConverseStreamOutput> {
+  const open = new Set<unknown>()
+  const others = new Set<unknown>() // blocks of Bedrock's tools
+  for await (const event of events) {
+    const { contentBlockStart: start, contentBlockDelta: part, contentBlockStop: stop } = event
+    const index = (start ?? part ?? stop)?.contentBlockIndex
+    const use = start?.start?.toolUse
+    if (use) open.add(index)
+    if (use?.type === 'server_tool_use') others.add(index)
+    if (part?.delta?.toolUse?.input && !open.has(index)) {
+      throw new AgentError('model_failed', '', 'arguments outside of a call')
+    }
+    if (!others.has(index)) yield event
+    if (stop) {
+      open.delete(index)
+      others.delete(index)
+    }
+  }
 }
 
 /** Return findings about model settings; `connect` tries the guardrail. */

@@ -8,6 +8,8 @@ import type { CoreSettings } from './settings.ts'
 export interface Stored {
   readonly revision: string | null // unique; null: the store has no revisions
   readonly snapshot: string
+  /** Whether it is older than a state that this process has seen. */
+  readonly isRolledBack?: boolean
 }
 
 /** Where committed snapshots live. Each method throws AgentError when the store fails. */

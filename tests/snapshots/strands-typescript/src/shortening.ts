@@ -57,7 +57,7 @@ function resultsIn(messages: Message[]): CuttableResult[] {
         const parts = [new TextBlock(cutResult(text, size)), ...others]
         content[place] = new ToolResultBlock({ toolUseId, status, content: parts })
       }
-      return [{ size: lengthOf(text), cut }]
+      return [{ id: block.toolUseId, size: lengthOf(text), cut }]
     }),
   )
 }

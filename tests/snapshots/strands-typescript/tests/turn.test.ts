@@ -4,12 +4,15 @@ import assert from 'node:assert/strict'
 import { describe, test } from 'node:test'
 import { setTimeout as sleep } from 'node:timers/promises'
 
+import { AgentError } from '../src/contract.ts'
 import { Client, JSON_ONLY, POST, SESSION } from './client.ts'
 import type { Step } from './scripted_model.ts'
 
 const CALL: Step = ['counting', ['call']]
+const OWN = new Error('b', { cause: new AgentError('session_forbidden') })
 const FAILURES: Record<string, [Step, string]> = {
   fails: [['half', new Error('secret')], 'model_failed'],
+  'fails with an error of yours': [[new Error('a', { cause: OWN })], 'session_forbidden'],
   'is cut': [['half', ['cut']], 'model_failed'],
   'says only white space': [[' \n\u0085\u2003\ufeff'], 'empty_reply'],
   'is cut by its length': [['half', ['length']], 'reply_incomplete'],
@@ -25,7 +28,7 @@ const CONVERSATIONS = {
   'an actor and a key have to be valid': 's@é#é=invalid_actor s#é=invalid_request',
   'the first actor owns a session': 's@a=1 s@b=session_forbidden s=session_forbidden s@a=2',
   'nobody is an actor too': 's=1 s@a=session_forbidden s@a!=session_forbidden s!=end s@a=1 t!=end',
-  'the key of the last turn repeats it': 's=1 s=2 s#k=3 s#k=3 s#l=4 s#k=5 s=6 s#k=7',
+  'the key of a turn repeats it': 's=1 s=2 s#k=3 s#k=3 s#l=4 s#k=3 s=5 s#l=4 s=6',
 }
 
 describe('in a conversation', { concurrency: true }, () => {

@@ -2,13 +2,19 @@
 
 import { type LanguageModelMiddleware, TypeValidationError } from 'ai'
 
+import { AgentError } from './contract.ts'
 import type { Part } from './offline_model.ts'
 
 type Event = {
   type?: string
   message?: { usage?: object | null }
   index?: number
-  delta?: { type?: string; stop_reason?: string | null; signature?: string }
+  delta?: {
+    type?: string
+    stop_reason?: string | null
+    signature?: string
+    partial_json?: string
+  }
   content_block?: { type?: string; text?: string; thinking?: string; signature?: string }
   usage?: object | null
 }
@@ -41,8 +47,10 @@ function completing(): TransformStream<string, string> {
   let rest = ''
   let isStopped = false
   let isClosed = false
+  const blocks = new Blocks()
   const read = (line: string): string => {
     const event = eventOf(line)
+    if (event) blocks.check(event)
     if (event?.type === 'message_stop') isClosed = true
     if (event?.type === 'message_delta' && event.delta?.stop_reason) isStopped = true
     if (event?.delta?.type === 'signature_delta' && !event.delta.signature) return PING
@@ -65,6 +73,20 @@ function completing(): TransformStream<string, string> {
       controller.enqueue(isStopped && !isClosed ? `${last}\n${STOP}` : last)
     },
   })
+}
+
+/** The blocks of an answer: the client drops what comes for a block that is not open. */
+class Blocks {
+  readonly #open = new Set<unknown>()
+
+  /** Throws AgentError. */
+  check({ type, index, delta }: Event): void {
+    if (type === 'content_block_start') this.#open.add(index)
+    if (type === 'content_block_stop') this.#open.delete(index)
+    if (delta?.partial_json && !this.#open.has(index)) {
+      throw new AgentError('model_failed', '', 'arguments outside of a call')
+    }
+  }
 }
 
 function eventOf(line: string): Event | undefined {

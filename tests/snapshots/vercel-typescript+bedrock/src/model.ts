@@ -5,6 +5,7 @@ import { fromNodeProviderChain } from '@aws-sdk/credential-providers'
 import { defaultSettingsMiddleware, type LanguageModel } from 'ai'
 import { type LanguageModelMiddleware, wrapLanguageModel } from 'ai'
 
+import { AgentError } from './contract.ts'
 import { diagnostic, type Finding } from './findings.ts'
 import { OfflineModel, type Part } from './offline_model.ts'
 import { boundedFetch } from './provider.ts'
@@ -14,6 +15,15 @@ import type { CoreSettings } from './settings.ts'
 export const [CREDENTIALS, ADDRESS] = ['the AWS credentials', 'AWS_REGION']
 const GUARDRAIL = /^( *|(arn:[a-z0-9:-]+:guardrail\/)?[a-z0-9]+ (DRAFT|[1-9][0-9]{0,7}))$/
 const GUARDRAIL_FORM = 'GUARDRAIL_ID must be an id or ARN, GUARDRAIL_VERSION a number or DRAFT'
+
+type Raw = {
+  contentBlockStart?: {
+    contentBlockIndex?: number
+    start?: { toolUse?: { type?: string; toolUseId?: string } }
+  }
+  contentBlockDelta?: { contentBlockIndex?: number; delta?: { toolUse?: { input?: string } } }
+  contentBlockStop?: { contentBlockIndex?: number }
+}
 
 const CACHE_POINT = { bedrock: { cachePoint: { type: 'default' } } }
 
@@ -30,28 +40,42 @@ const caching: LanguageModelMiddleware = {
   },
 }
 
-/** Leave out the tools that Bedrock itself runs: the client mistakes their calls for yours. */
-const withoutServerTools: LanguageModelMiddleware = {
+/** Leave out the tools that Bedrock itself runs, and refuse arguments that the client drops. */
+const checkingCalls: LanguageModelMiddleware = {
   async transformParams({ params }) {
     return { ...params, includeRawChunks: true }
   },
   async wrapStream({ doStream }) {
     const { stream, ...about } = await doStream()
-    const ids = new Set<unknown>()
+    const calls = new RawCalls()
     const known = new TransformStream<Part, Part>({
       transform(part, controller) {
-        if (part.type === 'raw') {
-          const use = Object(Object(part.rawValue).contentBlockStart?.start?.toolUse)
-          if (use.type === 'server_tool_use') ids.add(use.toolUseId)
-          return
-        }
-        if (part.type === 'tool-call' && ids.has(part.toolCallId)) return
+        if (part.type === 'raw') return calls.read(Object(part.rawValue))
+        if (part.type === 'tool-call' && calls.serverIds.has(part.toolCallId)) return
         if (part.type === 'error' && isServerResult(part.error)) return
         controller.enqueue(part)
       },
     })
     return { ...about, stream: stream.pipeThrough(known) }
   },
+}
+
+/** The calls of an answer, as Bedrock sends them. */
+class RawCalls {
+  /** Those of Bedrock's own tools: the client mistakes them for yours. */
+  readonly serverIds = new Set<unknown>()
+  readonly #open = new Set<unknown>()
+
+  /** Throws AgentError. */
+  read({ contentBlockStart: start, contentBlockDelta: part, contentBlockStop: stop }: Raw): void {
+    const use = start?.start?.toolUse
+    if (use) this.#open.add(start?.contentBlockIndex)
+    if (use?.type === 'server_tool_use') this.serverIds.add(use.toolUseId)
+    if (stop) this.#open.delete(stop.contentBlockIndex)
+    if (part?.delta?.toolUse?.input && !this.#open.has(part.contentBlockIndex)) {
+      throw new AgentError('model_failed', '', 'arguments outside of a call')
+    }
+  }
 }
 
 /** Whether an error says that the client does not know the result of such a tool. */
@@ -76,7 +100,7 @@ function converse(settings: CoreSettings) {
   const providerOptions = id.trim() ? { amazonBedrock: { guardrailConfig: guardrail } } : {}
   const isCached = settings.promptCache > 0 && /claude|anthropic/.test(settings.model)
   const limits = defaultSettingsMiddleware({ settings: { providerOptions } })
-  const middleware = [limits, withoutServerTools]
+  const middleware = [limits, checkingCalls]
   if (isCached) middleware.push(caching) // others refuse it
   return wrapLanguageModel({ model: bedrock(settings.model), middleware })
 }

@@ -48,7 +48,7 @@ test('reasoning goes back to the model that answers', async () => {
   const calls = new Calls([], {}, createSettings())
   const prompts = new ShorterPrompts(new Shortening({} as Session, turn)) // nothing is too long
   const use: Parameters<typeof streaming>[2] = async (part) => calls.repair(part)
-  const model = streaming(options.model, turn.signal, use, prompts, options.producer) as Model
+  const model = streaming(options.model, turn.signal, use, prompts, 0, options.producer) as Model
   const thoughts = ['first', 'other'].flatMap((name) => {
     const parts = marked([{ type: 'reasoning' as const, text: `of ${name}` }], name)
     return parts.map(({ providerMetadata, ...part }: any) => {

@@ -7,7 +7,7 @@ import { explain } from './advice.ts'
 import { PROJECT } from './capabilities.ts'
 import { ACTOR_ID, checkPrompt, ERRORS, SESSION_ID, Turn } from './contract.ts'
 import { CommandError } from './findings.ts'
-import { asAgentError, CONTROL } from './log.ts'
+import { asAgentError, CONTROL, surviveLateErrors } from './log.ts'
 import { BOLD } from './markdown.ts'
 import type { Runtime } from './runtime.ts'
 import { type Message, type Session, textOf } from './sessions.ts'
@@ -44,6 +44,7 @@ export async function chat(args: string[]): Promise<void> {
   }
   const { startRuntime } = await import('./runtime.ts')
   const [runtime, { takeTurn }] = [await startRuntime(), await import('./turn.ts')]
+  surviveLateErrors()
   if (runtime.actorRequired && actor === null) {
     actor = 'local-user'
     console.log(`You are ${actor}; choose another with \`-- --actor ID\`.`)

@@ -20,14 +20,35 @@ export async function withinTime<T>(
   const forward = () => own.abort(signal.reason)
   signal.addEventListener('abort', forward)
   const stopped = abortOf(own.signal) // before the work, which may abort it at once
-  const timer = setTimeout(() => own.abort(late()), seconds * 1000)
+  const stopTimer = startTimer(seconds, () => own.abort(late()))
   try {
     return await Promise.race([work(own.signal), stopped])
   } finally {
-    clearTimeout(timer)
+    stopTimer()
     signal.removeEventListener('abort', forward)
     own.abort(OVER) // ends the model call, whatever ended the turn
   }
+}
+
+const STEPS = 100
+
+/**
+ * Call `expire` after `seconds`, and return a function that prevents this.
+ *
+ * A blocked event loop, or a process without CPU, delays the answers that it waits for. So the time
+ * consists of steps, of which each begins after the last has ended: a block uses up a single step,
+ * and in every step the event loop reads the answers that have arrived.
+ */
+export function startTimer(seconds: number, expire: () => void): () => void {
+  let steps = STEPS
+  const step = (seconds * 1000) / STEPS
+  const timer = setInterval(() => {
+    steps--
+    if (steps > 0) return
+    clearInterval(timer)
+    expire()
+  }, step)
+  return () => clearInterval(timer)
 }
 
 /** Return a promise that rejects when the signal is aborted. */

@@ -121,7 +121,10 @@ try {
 } catch (error) {
   const { code = '', message } = error as { code?: string; message: string }
   const isUsage = String(code).startsWith('ERR_PARSE_ARGS')
-  if (!isUsage && !(error instanceof CommandError)) throw error
+  if (!isUsage && !(error instanceof CommandError)) {
+    process.removeAllListeners('uncaughtException') // this error ends the command
+    throw error
+  }
   console.error(`Error: ${message}`)
   exit(error instanceof CommandError ? error.exitCode : 2)
 }

@@ -5,7 +5,7 @@ import { isDeepStrictEqual } from 'node:util'
 
 import { type ModelMessage, NoSuchToolError, type ToolResultPart } from 'ai'
 
-import { countOf, firstOf, noteOfCut } from './context_length.ts'
+import { countOf, cutTexts } from './context_length.ts'
 import { AgentError, isBlank } from './contract.ts'
 import { log } from './log.ts'
 import type { Call as ModelCall, Part } from './offline_model.ts'
@@ -148,31 +148,28 @@ export class Calls {
 
   #refuse(part: CallPart, toolName: string, value?: object): Refused | undefined {
     const isNamed = toolName === part.toolName
+    const given = part.input.toWellFormed()
+    const received = given.slice(0, MAX_SHOWN).toWellFormed()
+    const call = value
+      ? { shown: value, input: value, isNamed }
+      : { shown: given, input: {}, received, isNamed }
     if (this.#count > this.#limits.maxToolCalls) {
-      const shown = value ?? part.input.toWellFormed()
-      const text = TOO_MANY(this.#limits.maxToolCalls)
-      return { shown, input: value ?? {}, text, kind: '', isNamed }
+      return { ...call, text: TOO_MANY(this.#limits.maxToolCalls), kind: '' }
     }
     if (!value) {
-      const shown = part.input.toWellFormed()
-      const received = shown.slice(0, MAX_SHOWN).toWellFormed()
-      const text = NOT_ONE_OBJECT + received
       const kind = 'arguments are not one JSON object'
-      return { shown, input: {}, received, text, kind, isNamed }
+      return { ...call, text: NOT_ONE_OBJECT + received, kind }
     }
     if (isNamed) return undefined
     const availableTools = Object.keys(this.#tools)
     const { message: text } = new NoSuchToolError({ toolName, availableTools })
-    return { shown: value, input: value, text, kind: 'invalid call', isNamed }
+    return { ...call, text, kind: 'invalid call' }
   }
 }
 
 /** Return a text of at most `most` characters, which says so if it is cut. */
 function cut(text: string, most: number): string {
-  const size = countOf(text)
-  if (size <= most) return text
-  const note = noteOfCut(size)
-  return firstOf(text, most - note.length) + note
+  return cutTexts([text], most)[0] ?? ''
 }
 
 /** Return the output of a tool with at most `most` characters of text. */
@@ -181,21 +178,18 @@ function cutOutput(output: ToolResultPart['output'], most: number): ToolResultPa
     return { ...output, value: cut(output.value, most) }
   }
   if (output.type === 'json' || output.type === 'error-json') {
-    const text = JSON.stringify(output.value)
-    if (countOf(text) <= most) return output
+    const value = output.value ?? null // a tool of yours may return none
+    const text = JSON.stringify(value)
+    if (countOf(text) <= most) return { ...output, value }
     return { type: output.type === 'json' ? 'text' : 'error-text', value: cut(text, most) }
   }
   if (output.type !== 'content') return output
-  const size = countOf(output.value.map((part) => (part.type === 'text' ? part.text : '')).join(''))
-  if (size <= most) return output
-  const note = noteOfCut(size)
-  let left = most - note.length
-  const value = output.value.flatMap((part): typeof output.value => {
+  const texts = output.value.map((part) => (part.type === 'text' ? part.text : ''))
+  const kept = cutTexts(texts, most)
+  const value = output.value.flatMap((part, index): typeof output.value => {
     if (part.type !== 'text') return [part]
-    if (left <= 0) return []
-    const text = firstOf(part.text, left)
-    left -= countOf(part.text)
-    return [{ ...part, text: left <= 0 ? text + note : text }]
+    const text = kept[index] ?? ''
+    return text ? [{ ...part, text }] : []
   })
   return { ...output, value }
 }

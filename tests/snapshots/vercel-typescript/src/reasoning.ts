@@ -1,12 +1,19 @@
-// Reasoning goes back to a server under the name under which it came.
+// Reasoning goes back to a server under the name that the server gave it, signatures with their
+// calls.
 
 import type { LanguageModelMiddleware } from 'ai'
 
 import type { Call, Part } from './offline_model.ts'
 
 type Prompt = Call['prompt']
+type ToolCallPart = Extract<Part, { type: 'tool-call' }>
 type Detail = Record<string, unknown>
 type Fields = { name?: string; details?: Detail[] }
+type ToolCall = {
+  index: number
+  id?: string
+  extra_content?: { google?: { thought_signature?: string } }
+}
 
 const NAMES = ['reasoning_content', 'reasoning'] as const
 // The texts of a detail, which come in pieces.
@@ -26,9 +33,16 @@ export const keepingReasoning: LanguageModelMiddleware = {
 /** Add a part of reasoning without text to an answer, which holds what the client drops. */
 function noting(): TransformStream<Part, Part> {
   const fields: Fields = {}
+  const signatures = new Signatures()
   return new TransformStream({
     transform(part, controller) {
-      if (part.type === 'raw') return note(fields, part.rawValue)
+      if (part.type === 'raw') {
+        const delta = Object(Object(part.rawValue).choices?.[0]).delta ?? {}
+        note(fields, delta)
+        signatures.note(delta.tool_calls ?? [])
+        return
+      }
+      if (part.type === 'tool-call') return controller.enqueue(signatures.signed(part))
       if (part.type === 'finish' && (fields.details || fields.name === 'reasoning')) {
         const providerMetadata = { openai: { fields: fields as never } }
         controller.enqueue({ type: 'reasoning-start', id: 'fields', providerMetadata })
@@ -39,18 +53,43 @@ function noting(): TransformStream<Part, Part> {
   })
 }
 
-function note(fields: Fields, chunk: unknown): void {
-  const delta = Object(Object(chunk).choices?.[0]).delta ?? {}
+/** The signatures of calls: the client drops those behind the first delta of a call. */
+class Signatures {
+  readonly #ids = new Map<number, string>()
+  readonly #signatures = new Map<string, string>()
+
+  note(calls: ToolCall[]): void {
+    for (const { index, id, extra_content: extra } of calls) {
+      if (id) this.#ids.set(index, id)
+      const signature = extra?.google?.thought_signature
+      if (signature) this.#signatures.set(this.#ids.get(index) ?? '', signature)
+    }
+  }
+
+  signed(call: ToolCallPart): ToolCallPart {
+    const thoughtSignature = this.#signatures.get(call.toolCallId)
+    if (!thoughtSignature) return call
+    return { ...call, providerMetadata: { ...call.providerMetadata, google: { thoughtSignature } } }
+  }
+}
+
+function note(fields: Fields, delta: Detail): void {
   const name = NAMES.find((one) => delta[one])
   if (name) fields.name ??= name
   if (!Array.isArray(delta.reasoning_details)) return
   const details = (fields.details ??= [])
   for (const detail of delta.reasoning_details.map(Object)) {
     const last = details.at(-1)
-    const isPiece = last && last.type === detail.type && last.index === detail.index
+    const isPiece = last && isSame(last, detail)
     if (isPiece) extend(last, detail)
     else details.push({ ...detail })
   }
+}
+
+/** Whether a detail is a piece of the one before: without an index, only text comes in pieces. */
+function isSame(last: Detail, detail: Detail): boolean {
+  if (last.type !== detail.type || last.index !== detail.index) return false
+  return typeof detail.index === 'number' || detail.type !== 'reasoning.encrypted'
 }
 
 function extend(detail: Detail, piece: Detail): void {

@@ -5,6 +5,7 @@ import type { IncomingMessage, ServerResponse } from 'node:http'
 
 import * as contract from './contract.ts'
 import { AgentError, type Change, Turn } from './contract.ts'
+import { log } from './log.ts'
 import type { Runtime } from './runtime.ts'
 import { isLoopback, splitList } from './settings.ts'
 
@@ -29,31 +30,45 @@ export function pathOf({ url = '' }: IncomingMessage): string {
 
 /** Throw AgentError unless Host, Origin and token allow a request. */
 export function checkAccess(request: IncomingMessage, runtime: Runtime, needsToken = true): void {
-  refuseForeign(request, runtime)
+  refuseForeign(request, runtime, !needsToken)
   if (needsToken) authorize(request, runtime)
 }
 
-function refuseForeign(request: IncomingMessage, { settings }: Runtime): void {
+function refuseForeign(request: IncomingMessage, { settings }: Runtime, isPublic: boolean): void {
   const { host = [], origin = [], 'content-type': types = [] } = request.headersDistinct
-  if (host.length !== 1) throw new AgentError('invalid_request', 'Send one Host header.')
+  // HTTP/1.0 has no Host: health checks of proxies send none.
+  const isCheck = request.httpVersion === '1.0' && pathOf(request) === '/ping'
+  if (host.length !== 1 && !(isCheck && host.length === 0))
+    throw new AgentError('invalid_request', 'Send one Host header.')
   const hosts = isLoopback(settings) || settings.allowedHosts ? host : []
-  if (
-    !hosts.every((value) => isAllowed(value, settings.allowedHosts)) ||
-    !origin.every((value) => isAllowed(value, settings.allowedOrigins))
-  ) {
-    throw new AgentError('origin_forbidden')
+  for (const value of hosts) {
+    if (!isAllowed(value, settings.allowedHosts)) throw forbidden('ALLOWED_HOSTS', 'Host', value)
   }
   const isRead = /^(GET|HEAD) (?!\/ping$)/.test(`${request.method} ${pathOf(request)}`)
   if (isRead && hosts.length === 0 && !settings.apiToken) {
     // Same-origin GETs have no Origin, and DNS rebinding can point a page's name here.
-    const isLocal = host.every((value) => isAllowed(value, '') || IP_ADDRESS.test(value))
-    if (!isLocal) throw new AgentError('origin_forbidden')
+    for (const value of host) {
+      const isLocal = isAllowed(value, '') || IP_ADDRESS.test(value)
+      if (!isLocal) throw forbidden('ALLOWED_HOSTS', 'Host', value)
+    }
+  }
+  // A browser sends the origin of a page with its module scripts, too.
+  for (const value of isPublic && isRead ? [] : origin) {
+    const isListed = isAllowed(value, settings.allowedOrigins)
+    if (!isListed) throw forbidden('ALLOWED_ORIGINS', 'Origin', value)
   }
   const isJson = types.every((type) => /^ *application\/json *(;|$)/i.test(type))
   const isTyped = types.length > 0 || request.method !== 'POST' // untyped POSTs get no preflight
   if (origin.length > 0 && !(isJson && isTyped)) {
     throw new AgentError('invalid_request', 'With an Origin, send Content-Type: application/json.')
   }
+}
+
+/** Log a refused request and return its error. */
+function forbidden(setting: string, header: string, value: string): AgentError {
+  const what = `${setting} does not list the ${header} "${value.slice(0, 255)}".`
+  log('WARNING', `origin_forbidden: ${what}`)
+  return new AgentError('origin_forbidden', what)
 }
 
 function isAllowed(value: string, listed: string): boolean {
@@ -65,7 +80,10 @@ function isAllowed(value: string, listed: string): boolean {
 
 function authorize(request: IncomingMessage, { settings }: Runtime): void {
   if (!settings.apiToken) return
-  const given = (readHeader(request, 'authorization') ?? '').replace(/^bearer /i, 'Bearer ')
+  // Behind a proxy with basic authentication, Authorization has the credentials of the proxy.
+  const token = readHeader(request, contract.TOKEN_HEADER)
+  const sent = token === null ? readHeader(request, 'authorization') : `Bearer ${token}`
+  const given = (sent ?? '').replace(/^bearer /i, 'Bearer ')
   const digest = (text: string) => createHash('sha256').update(text).digest() // of equal length
   if (!timingSafeEqual(digest(given), digest(`Bearer ${settings.apiToken}`))) {
     throw new AgentError('unauthorized')
@@ -102,8 +120,8 @@ export async function readCall(
     const what = 'An idempotency key is 1 to 128 visible ASCII characters and needs a session.'
     throw new AgentError('invalid_request', what)
   }
-  if (call instanceof Turn) Object.assign(call, { key, headers: request.headers })
-  return Object.assign(call, { actor })
+  if (call instanceof Turn) Object.assign(call, { headers: request.headers })
+  return Object.assign(call, { actor, key })
 }
 
 /** Return the actor that the headers name, or throw AgentError. */
@@ -155,19 +173,21 @@ function readBody(body: unknown, sessionId: string, runtime: Runtime): Turn | Ch
     throw new AgentError('invalid_request', 'The body must be an object.')
   }
   const { prompt, end_session: endSession = false, fork } = body as Record<string, unknown>
-  const [actor, hasPrompt] = [null, 'prompt' in body]
+  const [actor, key, hasPrompt] = [null, null, 'prompt' in body]
   const asked = runtime.read(body, sessionId)
   const isTurn = asked !== undefined || hasPrompt || 'replace_turn' in body
   const isFork = (fork ?? null) !== null
   if ('at_turn' in body && !isFork) {
     throw new AgentError('invalid_request', 'Send at_turn only with fork.')
   }
-  if (endSession === true && !isTurn && !isFork) return { sessionId, actor, fork: '', turns: 0 }
+  if (endSession === true && !isTurn && !isFork) {
+    return { sessionId, actor, key, fork: '', turns: 0 }
+  }
   if (endSession !== false) {
     throw new AgentError('invalid_request', 'Send end_session as true, in a request of its own.')
   }
   if (typeof fork === 'string' && contract.SESSION_ID.test(fork) && !isTurn) {
-    return { sessionId, actor, fork, turns: readNumber(body, 'at_turn') }
+    return { sessionId, actor, key, fork, turns: readNumber(body, 'at_turn') }
   }
   if (isFork) {
     throw new AgentError('invalid_request', 'Send fork as a session id, in a request of its own.')
@@ -176,7 +196,7 @@ function readBody(body: unknown, sessionId: string, runtime: Runtime): Turn | Ch
   const replaces = 'replace_turn' in body ? readNumber(body, 'replace_turn') : null
   const isRepeat = replaces !== null && !hasPrompt
   const text = isRepeat ? '' : contract.checkPrompt(prompt, runtime.settings.maxPromptChars)
-  return new Turn({ sessionId, actor, key: null, prompt: text, replaces })
+  return new Turn({ sessionId, actor, key, prompt: text, replaces })
 }
 
 function readNumber(body: object, name: string): number {

@@ -7,7 +7,7 @@ import { exit } from 'node:process'
 import { setTimeout as sleep } from 'node:timers/promises'
 
 import { createHttpServer, listen } from './connection.ts'
-import { logging, logUnexpected } from './log.ts'
+import { logging, surviveLateErrors } from './log.ts'
 import { takeOver } from './reload.ts'
 import { type Runtime, startRuntime } from './runtime.ts'
 import { createApp } from './server.ts'
@@ -44,8 +44,7 @@ async function run(runtime: Runtime): Promise<void> {
   flushCompileCache() // a process that is killed writes none, and the next start is as slow
   // If nobody reads the log, the agent goes on: logging that error would fail again.
   for (const stream of [process.stdout, process.stderr]) stream.on('error', () => {})
-  // What a listener, a timer or an unawaited promise throws ends no other turn.
-  process.on('uncaughtException', logUnexpected)
+  surviveLateErrors()
   await signalled
   await turns.drain(shutdownGraceSeconds)
   await runtime.close()

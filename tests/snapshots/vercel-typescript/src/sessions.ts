@@ -1,5 +1,6 @@
 // Sessions: one first-in-first-out queue each, and the only way to replace a snapshot.
 
+import { randomUUID } from 'node:crypto'
 import { isDeepStrictEqual } from 'node:util'
 
 import { charsOf } from './context_length.ts'
@@ -16,6 +17,14 @@ export interface TurnStart {
   other?: object
 }
 
+/** The request that made a session as a copy of another one. */
+export interface Fork {
+  /** That of the request, or unique. */
+  key: string
+  /** The last turn that was copied. */
+  turn: number
+}
+
 /** What a session keeps of its last turn, besides the messages. */
 export interface LastTurn {
   actor: string | null
@@ -26,6 +35,9 @@ export interface LastTurn {
   turns: TurnStart[]
   /** Whether the turns before it have vanished from the store. */
   restarted?: boolean
+  fork?: Fork
+  /** Whether the last turns before it have vanished from the store. */
+  rolled_back?: boolean
 }
 
 /** What a framework keeps of a session; messages are in its own form. */
@@ -46,7 +58,7 @@ export interface Taken {
 export type Snapshot = Taken & { app_data: LastTurn }
 
 export type Loaded = [Stored | null, Snapshot | null]
-export type Message = { role: string; content: string | { text?: string }[] }
+export type Message = { role: string; content: string | { type?: string; text?: string }[] }
 
 /** A session during one turn: the committed snapshot, and the only way to replace it. */
 export class Session {
@@ -55,6 +67,7 @@ export class Session {
   readonly number: number
   data: Data
   turns: TurnStart[]
+  fork: Fork | undefined
   start: TurnStart = { at: 0, key: null }
   protected stored: Stored | null
   protected readonly sessions: Sessions
@@ -74,29 +87,56 @@ export class Session {
     this.number = this.last?.turn ?? 0
     this.data = { messages: [], ...this.snapshot?.data }
     this.turns = this.last?.turns ?? findTurns(this.data)
+    this.fork = this.last?.fork
   }
 
   /**
    * Number the turn, and reduce `data` to the turns that the model is shown.
    *
-   * If the turn's key repeats that of the last turn, return that turn for replay.
+   * If the turn's key repeats that of a turn in the session, return that turn for replay.
    * Throws `invalid_request` if there is no turn to replace, and `session_too_large`.
    */
   async begin(turn: Turn): Promise<LastTurn | null> {
-    if (this.last && turn.key !== null && turn.key === this.last.key) {
-      const { reply } = this.last
-      Object.assign(turn, { number: this.number, outcome: 'replayed', reply })
-      return this.last
-    }
+    const repeated = this.findRepeated(turn)
+    if (repeated) return repeated
     const end = turn.follow(this)
     turn.number = this.number + 1 - this.turns.length + end
     turn.prompt ||= textOf(this.data.messages[this.turns[end]!.at] as Message)
     this.checkSize(turn.prompt)
     this.cut(end)
+    turn.hasBegun = true
     await this.#limit(turn)
     this.start = { at: this.data.messages.length, key: turn.key }
     this.#other = withoutMessages(this.data)
     return null
+  }
+
+  /**
+   * Return the turn that this one repeats, by its key, and fill this one from it.
+   *
+   * Turns that a fork copied do not count. A turn that replaces others can only repeat the last.
+   */
+  protected findRepeated(turn: Turn): LastTurn | null {
+    const { key } = turn
+    if (!this.last || key === null) return null
+    if (key === this.last.key) {
+      turn.replay(this.number, this.last.reply)
+      return this.last
+    }
+    if (turn.replaces !== null) return null
+    const copied = this.fork?.turn ?? 0
+    const first = this.number - this.turns.length + 1
+    const index = this.turns.findIndex((start, at) => start.key === key && first + at > copied)
+    if (index < 0) return null
+    const messages = this.data.messages.slice(this.turns[index]?.at, this.turns[index + 1]?.at)
+    turn.replay(first + index, replyOf(messages as Message[]))
+    return this.#lastTurn(first + index, key, turn.reply, [])
+  }
+
+  #lastTurn(turn: number, key: string | null, reply: string, turns: TurnStart[]): LastTurn {
+    const last: LastTurn = { actor: this.actor, turn, key, reply, turns }
+    if (this.fork) last.fork = this.fork
+    return last
   }
 
   /** Cut a history of too many messages or characters to half, in front of this turn. */
@@ -165,7 +205,8 @@ export class Session {
       this.data = { ...(later.find(({ other }) => other)?.other ?? this.data), messages }
       this.turns = this.turns.slice(0, end)
     }
-    return { actor: this.actor, turn, key: null, reply: '', turns: this.turns }
+    if (this.fork) this.fork = { ...this.fork, turn: Math.min(this.fork.turn, turn) }
+    return this.#lastTurn(turn, null, '', this.turns)
   }
 
   /** Throw `session_too_large` if a snapshot of this JSON is. */
@@ -191,8 +232,9 @@ export class Session {
     const isSame = isDeepStrictEqual(this.#other, withoutMessages(taken.data))
     const start = isSame ? this.start : { ...this.start, other: this.#other }
     const turns = [...this.turns, start]
-    const last: LastTurn = { actor: this.actor, turn: number, key, reply, turns }
+    const last = this.#lastTurn(number, key, reply, turns)
     if (this.stored && !this.last) last.restarted = true
+    if (this.stored?.isRolledBack) last.rolled_back = true
     await this.save(taken, last, saved)
     return last
   }
@@ -284,10 +326,20 @@ export class Sessions {
     }
   }
 
-  /** Copy the first turns of a session to a new one. Throws `session_conflict` if it exists. */
-  async fork({ sessionId, actor, fork, turns }: Change, signal: AbortSignal): Promise<void> {
+  /**
+   * Copy the first turns of a session to a new one.
+   *
+   * Throws `session_conflict` if it exists, unless a request with the same key has made it.
+   */
+  async fork({ sessionId, actor, fork, turns, key }: Change, signal: AbortSignal): Promise<void> {
+    if (key !== null) {
+      const made = await this.open(fork, actor, signal, async (copy) => copy.fork?.key)
+      if (made === key) return
+    }
     const copied = await this.open(sessionId, actor, signal, async (session) => {
       const last = session.cut(session.find(turns) + 1)
+      // Without a unique key, the same copy by another process looks like this one.
+      last.fork = { key: key ?? randomUUID(), turn: turns }
       return [{ ...session.snapshot!, data: session.data }, last] as const
     })
     await this.open(fork, actor, signal, async (copy) => {
@@ -316,7 +368,7 @@ export function serialize(value: unknown): string {
 }
 
 /** Return the turns of a session that was stored without `turns`. */
-function findTurns({ messages }: Data): TurnStart[] {
+export function findTurns({ messages }: Data): TurnStart[] {
   return (messages as Message[]).flatMap((message, at) =>
     message.role === 'user' && textOf(message) ? [{ at, key: null }] : [],
   )
@@ -325,6 +377,15 @@ function findTurns({ messages }: Data): TurnStart[] {
 /** Return the text of a message, in the form of either framework. */
 export function textOf({ content }: Message): string {
   return typeof content === 'string' ? content : content.map(({ text }) => text ?? '').join('')
+}
+
+/** Return the text of the replies among messages, in the form of either framework. */
+function replyOf(messages: Message[]): string {
+  const replies = messages.filter(({ role }) => role === 'assistant')
+  const parts = replies.flatMap(({ content }) =>
+    typeof content === 'string' ? [{ text: content }] : content,
+  )
+  return parts.map(({ type = 'text', text = '' }) => (type === 'text' ? text : '')).join('')
 }
 
 /** Return the number of characters in front of each message, and that of all. */

@@ -70,7 +70,7 @@ export class ShorterPrompts {
     return parts.flatMap(({ type, toolCallId: id, output }) => {
       if (type !== 'tool-result' || !id || !output) return []
       const cut = (kept: number) => void this.#sizes.set(id, kept)
-      return [{ size: lengthOf(textOf(output)), cut }]
+      return [{ id, size: lengthOf(textOf(output)), cut }]
     })
   }
 }

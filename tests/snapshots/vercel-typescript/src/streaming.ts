@@ -1,11 +1,13 @@
 // Reads the answers of a model as they come, for `generateText`: `streamText` would hand each part
 // through a chain of web streams, which takes longer than all else in a turn.
 
+import { setTimeout as delay } from 'node:timers/promises'
+
 import { gateway, type LanguageModel, type LanguageModelMiddleware } from 'ai'
 import { StreamProviderError, wrapLanguageModel } from 'ai'
 
 import { AgentError } from './contract.ts'
-import { describe } from './log.ts'
+import { causesOf, describe } from './log.ts'
 import { marked, ownPrompt } from './messages.ts'
 import type { Call, Part } from './offline_model.ts'
 import type { ShorterPrompts } from './shortening.ts'
@@ -16,22 +18,25 @@ type Content = Awaited<ReturnType<Model['doGenerate']>>['content'][number]
 type Block = Extract<Content, { type: 'text' | 'reasoning' }>
 type BlockPart = Extract<Part, { type: `${Block['type']}-${'start' | 'delta' | 'end'}` }>
 
-const MAX_RETRIES = 2
+const FIRST_WAIT = 2000 // milliseconds; it doubles, as the SDK's does
+const MAX_WAIT = 60_000 // that a provider may ask for
 
 /**
  * Return a model for `generateText` that reads its answers from their streams.
  *
  * `onPart` gets each part in order and returns it repaired; the next one is read when it is done.
- * An answer that breaks off is an AgentError, as is a turn that is over: the SDK does not try
- * again, and runs no tools. A call that is refused for its length before any content is repeated
- * with one of the `prompts` that is shorter. `producer` names the model that answers, where `model`
- * stands for several; each of those must leave out what others have thought, as `ownPrompt` does.
+ * A call is tried again up to `retries` times before its answer begins. An answer that breaks off
+ * is an AgentError, as is a turn that is over: the SDK runs no tools. A call that is refused for its
+ * length before any content is repeated with one of the `prompts` that is shorter. `producer` names
+ * the model that answers, where `model` stands for several; each of those must leave out what others
+ * have thought, as `ownPrompt` does.
  */
 export function streaming(
   model: LanguageModel,
   stop: AbortSignal,
   onPart: (part: Part) => Promise<Part>,
   prompts: ShorterPrompts,
+  retries: number,
   producer?: () => string,
 ): LanguageModel {
   const provider = globalThis.AI_SDK_DEFAULT_PROVIDER ?? gateway // as the SDK finds a named model
@@ -63,19 +68,13 @@ export function streaming(
     let prompt = prompts.apply(params.prompt)
     let answer = new Answer()
     let about: Awaited<ReturnType<typeof read>> | undefined
-    let retries = 0 // that are left: the SDK counts those before a shorter prompt, too
     while (!about) {
       try {
-        about = await read(() => model.doStream({ ...params, prompt }), answer)
+        about = await read(() => tried(model, { ...params, prompt }, retries), answer)
       } catch (error) {
         if (answer.hasContent) throw error
         answer = new Answer()
-        if (retries > 0 && Object(error).isRetryable === true) {
-          retries -= 1
-          continue
-        }
         prompt = await prompts.shorten(error, prompt)
-        retries = producer ? 0 : MAX_RETRIES // several models have tries of their own
       }
     }
     const { warnings } = answer
@@ -86,11 +85,34 @@ export function streaming(
   return wrapLanguageModel({ model: found, middleware: { transformParams, wrapGenerate } })
 }
 
+/** Begin an answer; try again up to `retries` times after failures that may be temporary. */
+export async function tried(model: Model, params: Call, retries: number): Promise<Streamed> {
+  const { abortSignal: signal } = params
+  for (let number = 0; number < retries; number++) {
+    try {
+      return await model.doStream(params)
+    } catch (error) {
+      if (!Object(error).isRetryable) throw error
+      const wait = askedWait(error) ?? FIRST_WAIT * 2 ** number
+      await delay(wait, undefined, signal && { signal })
+    }
+  }
+  return model.doStream(params)
+}
+
+/** Return how many milliseconds a provider asks to wait, if that is reasonable. */
+function askedWait(error: unknown): number | undefined {
+  const headers = Object(Object(error).responseHeaders ?? Object(error).cause?.responseHeaders)
+  const seconds = headers['retry-after']
+  const until = Number.isNaN(Number(seconds)) ? Date.parse(seconds) - Date.now() : seconds * 1000
+  const wait = Number.parseFloat(headers['retry-after-ms'] ?? until)
+  return wait >= 0 && wait < MAX_WAIT ? wait : undefined
+}
+
 /** Return the AgentError that an error is or wraps, as of a hook or a model; or `model_failed`. */
 export function modelError(error: unknown): AgentError {
-  let inner = error
-  while (inner instanceof Error && !(inner instanceof AgentError)) inner = inner.cause
-  if (inner instanceof AgentError) return inner
+  const own = causesOf(error).find((cause) => cause instanceof AgentError)
+  if (own) return own
   return new AgentError('model_failed', '', describe(error), { cause: error })
 }
 
@@ -98,12 +120,16 @@ export function modelError(error: unknown): AgentError {
 export function asError(sent: unknown): Error {
   if (sent instanceof Error) return sent
   const outer = Object(sent)
-  const { message = '', type, code, status = code, statusCode = status } = outer.error ?? outer
+  const data = outer.error ?? outer
+  const { message = '', type, code, param } = data
+  // Vercel's gateway puts the status of a provider into `param`.
+  const { status = Object(param).statusCode ?? code, statusCode = status } = data
   const number = /overloaded/i.test(message) ? 503 : Number(statusCode)
   return new StreamProviderError({
     message,
     type,
     code,
+    data,
     ...(number >= 400 && number < 600 && { statusCode: number }),
   })
 }

@@ -4,6 +4,7 @@
 // provider that refuses one tool refuses the whole request, and so every turn.
 
 import { diagnostic, type Finding } from './findings.ts'
+import { causesOf } from './log.ts'
 
 export type Schema = Record<string, unknown>
 /** The name, the description and the JSON Schema of a tool. */
@@ -118,15 +119,13 @@ export function targetOf(schema: unknown, ref: string): unknown {
  * Providers write `tools[3]`, `tools.3.custom.name` or `Invalid schema for function 'name'`.
  */
 export function refusedTool(error: unknown, names: readonly string[]): string {
-  let cause = error
-  for (let depth = 0; depth < 10 && cause instanceof Error; depth++) {
+  for (const cause of causesOf(error)) {
     const { message, responseBody = '' } = cause as Error & { responseBody?: string }
     const text = `${message}\n${responseBody}`
     const [, at] = /\btools?(?:\[|\.)(\d{1,4})\b/.exec(text) ?? []
     if (at) return names[Number(at)] ?? ''
     const [, named = ''] = RegExp(`function '(${NAME})'`).exec(text) ?? []
     if (named) return names.includes(named) ? named : ''
-    cause = cause.cause
   }
   return ''
 }

@@ -1,6 +1,6 @@
 // One turn as a transaction: stage a copy of the session, stream the reply, commit at the end.
 
-import { asSchema, generateText, isStepCount, RetryError } from 'ai'
+import { asSchema, generateText, isStepCount } from 'ai'
 import type { ModelMessage, StepResult, Tool, ToolSet } from 'ai'
 
 import * as own from './agent.ts'
@@ -8,7 +8,7 @@ import type { Options } from './capability.ts'
 import { Shortening } from './context_length.ts'
 import { AgentError, isBlank, type Turn } from './contract.ts'
 import { mustPause, pause, withinTime } from './deadline.ts'
-import { describe, log } from './log.ts'
+import { describe, log, placeOf } from './log.ts'
 import { Calls, checkMessages, restored, selfContained } from './messages.ts'
 import type { Part } from './offline_model.ts'
 import type { Runtime } from './runtime.ts'
@@ -23,7 +23,7 @@ const SCHEMAS = new WeakMap<object, ReturnType<typeof asSchema>>()
 type Output = { toolCallId: string; toolName: string; output?: unknown; error?: unknown }
 type Call = Parameters<typeof generateText>[0]
 type TurnOptions = Options &
-  Pick<Call, 'prepareStep' | 'onToolExecutionEnd'> & { producer?: () => string }
+  Pick<Call, 'prepareStep' | 'onToolExecutionEnd' | 'maxRetries'> & { producer?: () => string }
 
 /** A tool with its name, as capabilities add it. */
 export type NamedTool = [name: string, tool: Tool]
@@ -105,7 +105,7 @@ async function stream(
   prompts: ShorterPrompts,
 ): Promise<ModelMessage[]> {
   const stop = turn.signal
-  const { producer, ...options } = runtime.prepare(turn) as TurnOptions
+  const { producer, maxRetries = 2, ...options } = runtime.prepare(turn) as TurnOptions
   const calls = new Calls(staged, options.tools, runtime.settings)
   const failures: unknown[] = [] // of a callback: the SDK drops what it throws
   let size = 0
@@ -134,25 +134,28 @@ async function stream(
     }
     return part
   }
-  const read = (model: Options['model']) => streaming(model, stop, onPart, prompts, producer)
+  const read = (model: Options['model']) => {
+    return streaming(model, stop, onPart, prompts, maxRetries, producer)
+  }
   try {
     const { finalStep, responseMessages } = await generateText({
       instructions: own.SYSTEM_PROMPT,
       toolApproval: (own as { TOOL_APPROVAL?: object }).TOOL_APPROVAL ?? {},
       messages: staged,
-      maxRetries: 2, // only before the first chunk
       toolCallConcurrency: runtime.settings.maxToolsAtOnce,
       stopWhen: [isStepCount(runtime.settings.maxSteps), endedBadly],
       abortSignal: stop,
       ...options,
+      maxRetries: 0, // `streaming` tries again
       model: read(options.model),
       prepareStep: async (step) => {
         await emitInvalid(turn, options.tools, calls, step.steps.at(-1))
         const all = step.messages // those that are committed need no repair
-        const messages = [...all.slice(0, staged.length), ...calls.mend(all.slice(staged.length))]
-        const more = await options.prepareStep?.(step)
+        const mended = [...all.slice(0, staged.length), ...calls.mend(all.slice(staged.length))]
+        const more = await options.prepareStep?.({ ...step, messages: mended })
+        const messages = more?.messages ? calls.mend(more.messages) : mended
         const model = more?.model && { model: read(more.model) }
-        return { messages, ...more, ...model }
+        return { ...more, messages, ...model }
       },
       onToolExecutionEnd: async (event) => {
         const emitted = emitOutput(turn, options.tools, calls, event.toolOutput)
@@ -181,7 +184,7 @@ async function stream(
     if (isBlank(text)) throw new AgentError('empty_reply')
     return messages
   } catch (error) {
-    throw modelError(RetryError.isInstance(error) ? error.lastError : error)
+    throw modelError(error)
   }
 }
 
@@ -194,7 +197,7 @@ async function emitOutput(turn: Turn, tools: object, calls: Calls, result: Outpu
     return turn.emit({ id, text: calls.cut(text), isError: false })
   }
   await turn.emit({ id, text: calls.cut(String(error)), isError: true })
-  logFailure(tools, toolName, describe(error))
+  logFailure(tools, toolName, describe(error) + placeOf(error))
 }
 
 /** Emit why no tool takes a call of a step; the SDK tells the model. */

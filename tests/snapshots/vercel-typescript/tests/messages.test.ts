@@ -8,7 +8,7 @@ import { jsonSchema, type ModelMessage, tool } from 'ai'
 import { Capability, type Options } from '../src/capability.ts'
 import { type Chunk, Turn } from '../src/contract.ts'
 import { checkMessages, ownPrompt, restored } from '../src/messages.ts'
-import { finish, OfflineModel, type Part } from '../src/offline_model.ts'
+import { type Call as ModelCall, finish, OfflineModel, type Part } from '../src/offline_model.ts'
 import { takeTurn } from '../src/turn.ts'
 import { Client } from './client.ts'
 
@@ -19,16 +19,18 @@ const OBJECT = '{"text":"a b"}'
 const CALL = { toolCallId: 'a', toolName: 'word_count', input: OBJECT }
 const OPTIONS = { producer: { model: 'offline' } }
 
-/** Answers with parts, and then with a text. */
+/** Answers with parts, and then with a text; notes the last prompt. */
 class Answering extends OfflineModel {
   #parts: Part[]
+  prompt: unknown[] = []
 
   constructor(parts: Part[]) {
     super()
     this.#parts = parts
   }
 
-  override async *answer(): AsyncGenerator<Part> {
+  override async *answer({ prompt }: ModelCall): AsyncGenerator<Part> {
+    this.prompt = prompt
     const parts = this.#parts.splice(0)
     yield* parts
     if (parts.length > 0) return yield finish('tool-calls')
@@ -49,9 +51,9 @@ class Noting extends Capability {
 }
 
 /** Run a turn; return the messages after the prompt, what was emitted, and what ran. */
-async function run(parts: Part[]): Promise<[Messages, Chunk[], unknown[]]> {
+async function run(parts: Part[], limits = {}): Promise<[Messages, Chunk[], unknown[]]> {
   let noting: Noting | undefined
-  const { runtime } = new Client([], {}, (settings) => [(noting = new Noting(settings, []))])
+  const { runtime } = new Client([], limits, (settings) => [(noting = new Noting(settings, []))])
   runtime.model = new Answering(parts)
   const emitted: Chunk[] = []
   const emit = async (chunk: Chunk) => void emitted.push(chunk)
@@ -92,6 +94,52 @@ for (const [name, input] of Object.entries(NO_OBJECTS)) {
     ])
   })
 }
+
+test('a call over the limit keeps what was received', async () => {
+  const calling = calls({}, { toolCallId: 'b', input: '{"text":' })
+  const [[answer, results], , inputs] = await run(calling, { maxToolCalls: 1 })
+  assert.equal(inputs.length, 1)
+  assert.deepEqual(answer!.content[1].input, {})
+  assert.equal(answer!.content[1].providerOptions.producer.received, '{"text":')
+  const [output] = results!.content.filter(({ toolCallId }) => toolCallId === 'b')
+  assert.match(output.output.value, /^Too many calls in one step/)
+})
+
+/** Looks at the messages of a step, and returns some with a fault. */
+class Preparing extends Noting {
+  seen: Messages = []
+
+  override prepare(turn: Turn, options: Options): void {
+    super.prepare(turn, options)
+    const prepareStep = ({ messages }: { messages: ModelMessage[] }) => {
+      this.seen = messages as Messages
+      const added = { role: 'user', content: [{ type: 'text', text: 'Be brief.' }] }
+      const blank = { type: 'text', text: ' ' }
+      const [first, answer, ...others] = messages as any[]
+      if (!answer) return {}
+      return {
+        messages: [first, { ...answer, content: [blank, ...answer.content] }, ...others, added],
+      }
+    }
+    Object.assign(options, { prepareStep })
+  }
+}
+
+test('prepareStep of yours gets the repaired messages, and its own are repaired', async () => {
+  let preparing: Preparing | undefined
+  const model = new Answering(calls({ input: '{"text":' }))
+  const { runtime } = new Client([], {}, (settings) => [(preparing = new Preparing(settings, []))])
+  runtime.model = model
+  const emit = async () => {}
+  const turn = new Turn({ sessionId: 's', actor: null, key: null, prompt: 'Go.', emit })
+  await takeTurn(runtime, turn, new AbortController().signal)
+  const [, answer, results] = preparing!.seen
+  assert.deepEqual(answer!.content[0].input, {})
+  assert.match(results!.content[0].output.value, /^The arguments of this call are not one JSON/)
+  const [, , sent, , last] = model.prompt as Messages
+  assert.deepEqual([sent!.content.length, sent!.content[0].input], [1, {}])
+  assert.equal(last!.content[0].text, 'Be brief.')
+})
 
 test('each call has a valid id of its own, and a valid name', async () => {
   const long = 'x'.repeat(41)

@@ -70,6 +70,17 @@ test('a failure is a status until there is text, and quotes nothing', async (con
   assert.doesNotMatch(error + events + logged, /secret/)
 })
 
+test('a silent stream has comments, but what refuses a turn is a status', async () => {
+  const client = new Client([[0.6, new Error('secret')]], { keepAliveSeconds: 0.2 })
+  const silent = client.send(POST, EVENTS, PROMPT)
+  while (client.model.calls.length === 0) await sleep(5)
+  const replaced = Buffer.from('{"replace_turn": 9, "prompt": "1"}')
+  const [refused] = await client.send(POST, EVENTS, replaced)
+  const [status, , events] = await silent
+  assert.deepEqual([refused, status], [400, 200])
+  assert.match(events, /^(: keep-alive\n\n)+event: error\ndata: {"error":{"type":"model_failed"/)
+})
+
 test('a shutdown lets turns finish and then cancels them', async () => {
   const client = new Client([[0.2, 'done'], [3]])
   const turns = []

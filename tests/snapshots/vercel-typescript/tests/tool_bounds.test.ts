@@ -14,6 +14,7 @@ import { Client } from './client.ts'
 type Output = ToolResultPart['output']
 
 const MAX = 1000
+const NONE = Symbol('no output')
 
 class Long extends Capability {
   output: unknown
@@ -24,6 +25,7 @@ class Long extends Capability {
       return this.output
     }
     const toModelOutput = ({ output }: { output: unknown }): Output => {
+      if (output === NONE) return { type: 'json' } as unknown as Output
       if (Array.isArray(output)) return { type: 'content', value: output }
       return typeof output === 'string'
         ? { type: 'text', value: output }
@@ -80,4 +82,9 @@ test('a result of the largest size is unchanged', async () => {
     const [{ text }, told] = await resultOf(output)
     assert.deepEqual([text, told], [output, output])
   }
+})
+
+test('a result without a value is null', async () => {
+  const [, told] = await resultOf(NONE)
+  assert.equal(told, 'null')
 })

@@ -14,7 +14,8 @@ from pydantic import TypeAdapter
 from .agent import SYSTEM_PROMPT
 from .context_length import Shortening
 from .contract import ERRORS, AgentError, ToolCall, ToolResult, Turn, well_formed
-from .log import describe
+from .deadline import time_limit
+from .log import describe, place_of
 from .messages import (
     CallPart,
     Message,
@@ -51,7 +52,7 @@ async def take_turn(runtime: Runtime, turn: Turn) -> LastTurn:
                 await turn.emit(turn.reply)
             return last
         try:
-            async with asyncio.timeout(runtime.settings.turn_timeout_seconds) as limit:
+            async with time_limit(runtime.settings.turn_timeout_seconds) as limit:
                 start, shortening = session.start["at"], Shortening(session, turn)
                 stored = MESSAGES.validate_python(session.data["messages"])
                 # The calls of a turn that goes on keep the ids by which they are answered.
@@ -189,7 +190,8 @@ class TurnAgent(ai.Agent):
             what, name = f"Unknown tool: {name}", "that does not exist"
             result = ai.tool_result(**ids, result=what, is_error=True, exception=error)
         if result.exception is not None:  # a name that the model made up is not logged
-            log.warning("tool %s: %s", name, describe(result.exception))
+            why = describe(result.exception) + place_of(result.exception)
+            log.warning("tool %s: %s", name, why)
         parts = [bounded(part, self.settings.max_result_chars) for part in result.results]
         for part in parts:
             await self.turn.emit(as_tool_result(part))

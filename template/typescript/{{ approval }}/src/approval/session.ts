@@ -92,7 +92,12 @@ export class WaitingSession extends Session {
     const replaces = waiting.turn <= this.number ? waiting.turn : null
     await super.begin(Object.assign(turn, { key: null, replaces, prompt: waiting.prompt }))
     this.start.key = waiting.prompt_key
-    if ([...turn.reasons.values()].includes(null)) await this.#claim(waiting)
+    if ([...turn.reasons.values()].includes(null)) {
+      // No stream begins until the claim is saved: the store can still refuse it.
+      turn.hasBegun = false
+      await this.#claim(waiting)
+      turn.hasBegun = true
+    }
     turn.reasons = new Map([...turn.reasons].map(([id, reason]) => [callId(id), reason]))
     const answers = adapter.answers(waiting, turn.reasons)
     Object.assign(turn, { key, reply: waiting.reply, answers })

@@ -7,7 +7,7 @@ import { randomUUID } from 'node:crypto'
 import type { IncomingMessage, RequestListener, ServerResponse } from 'node:http'
 
 import { Capability } from '../capability.ts'
-import { ACTOR_HEADERS, AgentError, type Turn } from '../contract.ts'
+import { ACTOR_HEADERS, AgentError, TOKEN_HEADER, type Turn } from '../contract.ts'
 import { CommandError, diagnostic, type Finding } from '../findings.ts'
 import { log } from '../log.ts'
 import { IssuerUnavailable, Keys } from './keys.ts'
@@ -16,6 +16,7 @@ import type { AuthSettings } from './settings.ts'
 import { InvalidToken, Tokens } from './token.ts'
 
 const NAMES = ACTOR_HEADERS.map((name) => name.toLowerCase())
+const TOKEN_NAME = TOKEN_HEADER.toLowerCase()
 const UNSET = 'AUTH_ISSUER is not set: with a model, `serve` needs it, or API_TOKEN.'
 const ALONE = 'Tokens of AUTH_ISSUER take the place of API_TOKEN: unset one of them.'
 const NO_AUDIENCE = 'AUTH_AUDIENCE is not set: tokens for other services would be accepted.'
@@ -84,9 +85,10 @@ export class Auth extends Capability<AuthSettings> {
   /** Make a request one of its token's actor, or one without a token. Throws AgentError. */
   async #bind(request: IncomingMessage, response: ServerResponse): Promise<void> {
     const { headers, headersDistinct: sent } = request
-    const values = sent.authorization ?? []
+    const tokens = sent[TOKEN_NAME]?.map((token) => `Bearer ${token}`)
+    const values = tokens ?? sent.authorization ?? []
     const named = NAMES.flatMap((name) => sent[name] ?? [])
-    for (const name of ['authorization', ...NAMES]) {
+    for (const name of ['authorization', TOKEN_NAME, ...NAMES]) {
       delete headers[name]
       delete sent[name]
     }

@@ -10,6 +10,7 @@ import type { AuthSettings } from './settings.ts'
 
 const LEEWAY_SECONDS = 60 // by how much clocks may differ
 const HASHED = 'sha256-'
+const FORM = /^([A-Za-z0-9_-]+\.){2}[A-Za-z0-9_-]*$/ // without padding
 
 /** The token is not accepted; the message says why, and nothing of the token. */
 export class InvalidToken extends Error {}
@@ -35,6 +36,7 @@ export class Tokens {
   }
 
   async #verify(token: string): Promise<JWTPayload> {
+    if (!FORM.test(token)) throw new InvalidToken('it is not valid')
     try {
       const { payload } = await jwtVerify(token, this.#keys.find, {
         algorithms: ALGORITHMS,

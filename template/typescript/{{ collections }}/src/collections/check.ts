@@ -117,7 +117,10 @@ function readFiles(folder: string): Files {
 }
 
 function readFolder<T>(folder: string, place: string, suffix: string, schema: z.ZodType<T>) {
-  const names = (listFolder(join(folder, place)) ?? []).filter((name) => name.endsWith(suffix))
+  // Editors and macOS keep files of their own there, such as .#x and ._x.
+  const names = (listFolder(join(folder, place)) ?? []).filter(
+    (name) => name.endsWith(suffix) && !name.startsWith('.'),
+  )
   const files = names.toSorted().map((base): File<T> => {
     const document = readDocument(join(folder, place, base), `${place}/${base}`)
     const result = document.data && schema.safeParse(document.data)

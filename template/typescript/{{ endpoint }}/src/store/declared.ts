@@ -7,12 +7,15 @@ import { EndpointClient, EndpointStore, RestTransport } from './endpoint.ts'
 import { LambdaTransport } from './endpoint_lambda.ts'
 import type { StoreSettings } from './settings.ts'
 
+const LEAST_READ = 67_108_864 // bytes of an answer
+
 /** The store of a collection; it connects at the first call. */
 export class DeclaredStore extends EndpointStore {
   constructor(collection: Collection, agentId: string, settings: StoreSettings, secrets: Secrets) {
     const { transport: declared } = collection.backend as CustomConfig
     if (!declared) throw new Error(`collection '${collection.collection_id}' has no transport`)
-    const maxBytes = 8 * settings.maxSnapshotBytes // escapes can make JSON longer
+    // Escapes make JSON longer, and MAX_SNAPSHOT_BYTES may have been larger at the last save.
+    const maxBytes = Math.max(8 * settings.maxSnapshotBytes, LEAST_READ)
     const transport =
       declared.type === 'lambda'
         ? new LambdaTransport(declared, maxBytes)

@@ -4,6 +4,7 @@ import { isUtf8 } from 'node:buffer'
 import { unescape } from 'node:querystring' // never throws, unlike decodeURIComponent
 import { Readable } from 'node:stream'
 import { setTimeout as sleep } from 'node:timers/promises'
+import { isDeepStrictEqual } from 'node:util'
 
 import pRetry from 'p-retry'
 import { v7 as uuid7 } from 'uuid'
@@ -23,6 +24,12 @@ import { unavailable, UUID7, type Warning, withinSeconds } from './base.ts'
 const LATEST = 'latest'
 const ETAG = /^(?!\*$)[!-~]{1,256}$/
 const [PAGE, MAX_PAGES] = [1000, 100]
+/** The fields that the specification shows; an endpoint may drop all others. */
+const FIELDS = ['schema_version', 'created_at']
+const DATA_FIELDS = ['messages', 'state', 'system_prompt']
+/** The key in `data.state` of what has no field in the specification. */
+const RECORD = '_session'
+const NOT_MARKED = 'the endpoint did not store the mark of a quarantined snapshot in `data.state`'
 /** The value of a stored snapshot that is not JSON. */
 const UNREADABLE = Symbol('unreadable')
 
@@ -136,13 +143,13 @@ export class EndpointStore implements DurableStore {
     const answer = await this.#client.loadSnapshot(sessionId, this.#agent, LATEST)
     const { value, etag = null, raw = Buffer.of() } = answer
     if (value === null || etag !== revision) throw new Conflict()
-    const name = uuid7()
-    const text = isUtf8(raw)
+    const state = isUtf8(raw)
       ? { set_aside: raw.toString() }
       : { set_aside_base64: raw.toString('base64') }
-    const kept = quarantinedSnapshot(text, LATEST)
-    await this.#client.saveSnapshot(sessionId, this.#quarantine, name, kept)
-    await this.#replace(sessionId, quarantinedSnapshot({}, name), revision)
+    const name = await this.#setAside(sessionId, state)
+    await this.#replace(sessionId, marker(name), revision)
+    const { value: found } = await this.#client.loadSnapshot(sessionId, this.#agent, LATEST)
+    if (found !== null && !isMarker(found)) throw new StoreUnavailable(NOT_MARKED)
     return name
   }
 
@@ -166,6 +173,19 @@ export class EndpointStore implements DurableStore {
     this.#client.close()
   }
 
+  /** Store what is quarantined, unless the last attempt did, and return its name. */
+  async #setAside(sessionId: string, state: Fields): Promise<string> {
+    const last = (await this.quarantined(sessionId)).at(-1)
+    if (last) {
+      const { value } = await this.#client.loadSnapshot(sessionId, this.#quarantine, last)
+      if (isDeepStrictEqual(stateOf(value), state)) return last
+    }
+    const name = uuid7()
+    const kept = withoutMessages({ state })
+    await this.#client.saveSnapshot(sessionId, this.#quarantine, name, kept)
+    return name
+  }
+
   async #replace(sessionId: string, wire: object, match: string | null): Promise<string | null> {
     // Without ETags there is nothing to compare: the condition would fail for ever.
     const condition = { match, noneMatch: match === null && this.#hasEtags ? '*' : null }
@@ -180,25 +200,29 @@ export class EndpointStore implements DurableStore {
   }
 }
 
-/** A snapshot as the contract has it, with all that its `data` must have. */
+/**
+ * A snapshot as the contract has it, with all that its `data` must have.
+ *
+ * What the specification does not show is in `data.state` too. Earlier releases read it where it
+ * was, and so does this one if the endpoint keeps it there.
+ */
 function toWire(snapshot: string): Fields {
   const value = JSON.parse(snapshot)
-  const { state = {}, system_prompt = null } = value.data
-  return { ...value, data: { ...value.data, state, system_prompt } }
+  const { data, ...others } = value
+  const record = { ...without(others, FIELDS), data: without(data, DATA_FIELDS) }
+  const state = { ...data.state, [RECORD]: record }
+  return { ...value, data: { ...data, state, system_prompt: data.system_prompt ?? null } }
 }
 
 /**
- * A snapshot as it was committed. A foreign version in the manifest makes it unreadable.
+ * A snapshot as it was committed. A foreign version in the manifest is that of the snapshot.
  *
  * The snapshot of another runtime, which is of version "1", may have no `app_data`.
  */
 function fromWire(given: Fields, manifest: Fields | null): string {
   const app_data = { actor: null, turn: 1, key: null, reply: '' }
-  const value: Fields = { ...(given.schema_version === '1' && { app_data }), ...given }
-  if (isObject(value.data)) {
-    const { system_prompt: _, ...data } = value.data // the prompt of the code applies
-    value.data = data
-  }
+  const restored = isObject(given.data) ? withRecord(given, given.data) : given
+  const value: Fields = { ...(given.schema_version === '1' && { app_data }), ...restored }
   const version = manifest ? manifest.schema_version : '1.0'
   if (version !== '1' && version !== '1.0') value.schema_version = `${version} in its manifest`
   try {
@@ -208,14 +232,56 @@ function fromWire(given: Fields, manifest: Fields | null): string {
   }
 }
 
-/** A snapshot that has quarantined bytes, or the marker that replaces the latest one. */
-function quarantinedSnapshot(data: Fields, name: string): Fields {
-  const fields = { data, schema_version: '1.0', created_at: now(), scope: 'agent' }
-  return { ...fields, app_data: { set_aside: name } }
+/** A snapshot with what `toWire` put into its state, if the endpoint dropped that. */
+function withRecord(given: Fields, stored: Fields): Fields {
+  const data = without(stored, ['system_prompt']) // the prompt of the code applies
+  const record = recordIn(given)
+  if (record === null) return { ...given, data }
+  data.state = without(stateOf(given), [RECORD])
+  const isOlder = hasFields(given.app_data) && !isDeepStrictEqual(given.app_data, record.app_data)
+  if (isOlder) return { ...given, data } // an earlier release saved it
+  const present = Object.entries(given).filter(([, value]) => value !== null)
+  const others = isObject(record.data) ? record.data : {}
+  return { ...record, ...Object.fromEntries(present), data: { ...others, ...data } }
 }
 
+function recordIn(value: unknown): Fields | null {
+  const record = stateOf(value)[RECORD]
+  return isObject(record) ? record : null
+}
+
+/** The `data.state` of a snapshot. */
+function stateOf(value: unknown): Fields {
+  const data = isObject(value) ? value.data : null
+  return isObject(data) && isObject(data.state) ? data.state : {}
+}
+
+/** The snapshot that takes the place of a quarantined one. */
+function marker(name: string): Fields {
+  const app_data = { set_aside: name } // where earlier releases look for it
+  return { ...withoutMessages({ state: { [RECORD]: { app_data } } }), app_data }
+}
+
+function withoutMessages(fields: Fields): Fields {
+  const data = { messages: [], system_prompt: null, ...fields }
+  return { data, schema_version: '1.0', created_at: now(), scope: 'agent' }
+}
+
+/** Whether a snapshot is a marker, or has nothing at all in its data. */
 function isMarker(value: unknown): boolean {
-  return isObject(value) && isObject(value.app_data) && 'set_aside' in value.app_data
+  if (!isObject(value) || !isObject(value.data)) return false
+  const { app_data } = hasFields(value.app_data) ? value : (recordIn(value) ?? {})
+  if (app_data) return isObject(app_data) && 'set_aside' in app_data
+  return !Object.values(value.data).some(hasFields)
+}
+
+/** Whether a value is neither null nor empty. */
+function hasFields(value: unknown): boolean {
+  return Boolean(typeof value === 'object' && value ? Object.keys(value).length > 0 : value)
+}
+
+function without(fields: Fields, names: string[]): Fields {
+  return Object.fromEntries(Object.entries(fields).filter(([name]) => !names.includes(name)))
 }
 
 function isObject(value: unknown): value is Fields {

@@ -8,6 +8,7 @@ import type {
   Transport,
 } from '@modelcontextprotocol/client'
 
+import { startTimer, withinTime } from '../deadline.ts'
 import { describe, log } from '../log.ts'
 import { isObject, type Schema } from '../tool_schemas.ts'
 import { type Declaration, find } from './file.ts'
@@ -250,9 +251,9 @@ export class Server {
   async call(name: string, args: unknown, signal: AbortSignal): Promise<string> {
     const who = `MCP server ${this.declared.name}`
     const late = `${who} did not answer within ${this.#seconds} seconds.`
-    const work = this.#call(name, Object(args), signal)
+    const work = (stop: AbortSignal) => this.#call(name, Object(args), stop)
     const expired = () => named('ETIMEDOUT', late)
-    const result = await within(this.#seconds, work, expired).catch((error) => {
+    const result = await withinTime(this.#seconds, signal, work, expired).catch((error) => {
       signal.throwIfAborted()
       if (error.code === 'REQUEST_TIMEOUT') throw named('ETIMEDOUT', late)
       if (error.code === 'ETIMEDOUT') throw error
@@ -283,7 +284,8 @@ export class Server {
   ): Promise<CallToolResult> {
     for (let attempt = 0; attempt < 2; attempt++) {
       const connection = await this.connect()
-      const result = await connection.call(name, args, this.#seconds * 1000, signal)
+      // The client's own timer, which would count the time of a blocked event loop, is too late.
+      const result = await connection.call(name, args, this.#seconds * 2000, signal)
       if (result) return result
     }
     throw new ServerDown('it does not keep its session')
@@ -387,13 +389,11 @@ function named(code: string, message: string): Error {
 }
 
 async function within<T>(seconds: number, work: Promise<T>, late: () => Error): Promise<T> {
-  let timer
-  const expiry = new Promise<never>((_, reject) => {
-    timer = setTimeout(() => reject(late()), seconds * 1000)
-  })
+  const expiry = Promise.withResolvers<never>()
+  const stopTimer = startTimer(seconds, () => expiry.reject(late()))
   try {
-    return await Promise.race([work, expiry])
+    return await Promise.race([work, expiry.promise])
   } finally {
-    clearTimeout(timer)
+    stopTimer()
   }
 }

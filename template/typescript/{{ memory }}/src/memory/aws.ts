@@ -2,6 +2,7 @@
 
 import type { SecretRef } from '../collections/fields.ts'
 import { SecretError, type Secrets } from '../collections/secrets.ts'
+import { startTimer } from '../deadline.ts'
 import { describe } from '../log.ts'
 import { bounded, MemoryRefused, MemoryUnavailable } from './base.ts'
 
@@ -32,16 +33,19 @@ export class Clients {
   /** Call a service within the time limit of the call. Throws MemoryUnavailable. */
   async run<T>(service: string, call: Call, use: (stop: Stop) => Promise<T>): Promise<T> {
     const seconds = call === 'recall' ? this.#recallSeconds : SECONDS
-    const abortSignal = AbortSignal.timeout(seconds * 1000)
+    const own = new AbortController()
+    const stopTimer = startTimer(seconds, () => own.abort())
     const why = `${service}: no answer within ${seconds} s`
     try {
-      return await bounded(abortSignal, why, () => use({ abortSignal }))
+      return await bounded(own.signal, why, () => use({ abortSignal: own.signal }))
     } catch (error) {
       if (error instanceof MemoryUnavailable) throw error
       const { name: code, $metadata: { httpStatusCode: status = 500 } = {} } = error as Failed
       const isTransient = status >= 500 || BUSY.includes(status)
       const Failure = REFUSED.includes(code) ? MemoryRefused : MemoryUnavailable
       throw new Failure(`${service}: ${describe(error)}`, { isTransient, code })
+    } finally {
+      stopTimer()
     }
   }
 

@@ -4,7 +4,8 @@
 
 import { randomUUID } from 'node:crypto'
 import { existsSync } from 'node:fs'
-import { appendFile, mkdir, readFile, rename, writeFile } from 'node:fs/promises'
+import { appendFile, mkdir, readFile, rename, rm, stat } from 'node:fs/promises'
+import { truncate, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 
 import { z } from 'zod'
@@ -112,7 +113,14 @@ export class LocalMemory implements Memory {
       if (events.some((one) => one.token === token)) return
       await mkdir(FOLDER, { recursive: true })
       await writeFile(join(FOLDER, '.gitignore'), '*\n')
-      await appendFile(this.#path, (isTorn ? '\n' : '') + linesOf(rows), { mode: 0o600 })
+      const { size = 0 } = (await stat(this.#path).catch(() => null)) ?? {}
+      try {
+        await appendFile(this.#path, (isTorn ? '\n' : '') + linesOf(rows), { mode: 0o600 })
+      } catch (error) {
+        // Otherwise the token of a part would pass for that of the whole event.
+        await truncate(this.#path, size).catch(() => {})
+        throw error
+      }
     })
   }
 
@@ -183,8 +191,13 @@ export class LocalMemory implements Memory {
       const rows = [...events, ...records]
       const kept = rows.filter((row) => !ids.has(idOf(row)))
       if (kept.length < rows.length) {
-        await writeFile(beside, linesOf(kept), { mode: 0o600 })
-        await rename(beside, this.#path)
+        try {
+          await writeFile(beside, linesOf(kept), { mode: 0o600 })
+          await rename(beside, this.#path)
+        } catch (error) {
+          await rm(beside, { force: true })
+          throw error
+        }
       }
       return rows.map(idOf).filter((id) => ids.has(id))
     })

@@ -4,7 +4,8 @@ import { Readable } from 'node:stream'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { isDeepStrictEqual } from 'node:util'
 
-import type { _Object, PutObjectCommandInput, S3 } from '@aws-sdk/client-s3'
+import type { _Object, HeadObjectCommandOutput } from '@aws-sdk/client-s3'
+import type { PutObjectCommandInput, S3 } from '@aws-sdk/client-s3'
 import type { GetBucketLifecycleConfigurationOutput, LifecycleRule } from '@aws-sdk/client-s3'
 import { v7 as uuid7 } from 'uuid'
 
@@ -15,7 +16,7 @@ import { SESSION_ID } from '../contract.ts'
 import { log } from '../log.ts'
 import type { Stored } from '../session_store.ts'
 import { Conflict, decode, type DurableStore, StoreUnavailable } from './base.ts'
-import { unavailable, type Warning, withinSeconds } from './base.ts'
+import { LARGEST, unavailable, type Warning, withinSeconds } from './base.ts'
 import type { StoreSettings } from './settings.ts'
 
 export const LATEST = 'snapshot_latest.json'
@@ -58,7 +59,7 @@ export class S3Store implements DurableStore {
 
   async load(sessionId: string, known: Stored | null = null): Promise<Stored | null> {
     const key = this.#folder(sessionId) + LATEST
-    return await this.run((bucket) => bucket.get(key, known, this.#settings.maxSnapshotBytes))
+    return await this.run((bucket) => bucket.get(key, known, LARGEST))
   }
 
   async save(
@@ -89,11 +90,8 @@ export class S3Store implements DurableStore {
   }
 
   async loadCheckpoint(sessionId: string, checkpoint: string): Promise<string | null> {
-    const [key, maxBytes] = [
-      this.#checkpoint(sessionId, checkpoint),
-      this.#settings.maxSnapshotBytes,
-    ]
-    return (await this.run((bucket) => bucket.get(key, null, maxBytes)))?.snapshot ?? null
+    const key = this.#checkpoint(sessionId, checkpoint)
+    return (await this.run((bucket) => bucket.get(key, null, LARGEST)))?.snapshot ?? null
   }
 
   async checkpoints(sessionId: string): Promise<string[]> {
@@ -227,6 +225,9 @@ async function connect(region: string): Promise<S3> {
   })
 }
 
+/** A body was cut off, or changed on its way. */
+class SpoiltBody extends Error {}
+
 /** The objects of one bucket, as one call sees them; each method throws the client's errors. */
 export class Objects {
   readonly s3: S3
@@ -243,21 +244,35 @@ export class Objects {
 
   /** Return the object, `known` where it is unchanged; one of over `maxBytes` is empty. */
   async get(Key: string, known: Stored | null, maxBytes: number): Promise<Stored | null> {
+    try {
+      return await this.#get(Key, known, maxBytes)
+    } catch (error) {
+      if (!(error instanceof SpoiltBody)) throw error
+      return await this.#get(Key, known, maxBytes)
+    }
+  }
+
+  async #get(Key: string, known: Stored | null, maxBytes: number): Promise<Stored | null> {
     const { s3, Bucket, stop } = this
     const condition = known?.revision ? { IfNoneMatch: known.revision } : {}
     try {
-      const found = await s3.getObject({ Bucket, Key, ...condition }, stop)
+      const wanted = { Bucket, Key, ChecksumMode: 'ENABLED', ...condition } as const
+      const found = await s3.getObject(wanted, stop)
       const isSmall = (found.ContentLength ?? Infinity) <= maxBytes
-      const bytes = isSmall ? await found.Body?.transformToByteArray() : null
+      const read = isSmall ? found.Body?.transformToByteArray() : null
+      const bytes = await read?.catch((error: unknown) => {
+        throw new SpoiltBody('', { cause: error })
+      })
       if (found.Body instanceof Readable) found.Body.destroy() // it may not have been read
       if (this.isExpired(found.LastModified)) return null
       return { revision: found.ETag ?? null, snapshot: bytes ? decode(bytes) : '' }
     } catch (error) {
       if ((error as Error).name === 'NoSuchKey') return null
       if (statusOf(error) !== 304) throw error
+      if (this.#days === null) return known
       // The client does not return the headers of a 304.
-      const modified = this.#days ? (await this.#head(Key)).LastModified : undefined
-      return this.isExpired(modified) ? null : known
+      const found = await this.#head(Key)
+      return found && !this.isExpired(found.LastModified) ? known : null
     }
   }
 
@@ -283,9 +298,9 @@ export class Objects {
       return await this.put(Key, Body, { IfNoneMatch: '*' })
     } catch (error) {
       if (!(error instanceof Conflict)) throw error
-      const { ETag, LastModified } = await this.#head(Key)
-      if (!this.isExpired(LastModified)) throw error
-      return await this.put(Key, Body, { IfMatch: ETag })
+      const found = await this.#head(Key)
+      if (!found || !this.isExpired(found.LastModified)) throw error
+      return await this.put(Key, Body, { IfMatch: found.ETag })
     }
   }
 
@@ -330,8 +345,14 @@ export class Objects {
     } while (ContinuationToken)
   }
 
-  #head(Key: string) {
-    return this.s3.headObject({ Bucket: this.Bucket, Key }, this.stop)
+  /** Return the facts of an object, or null if it has been deleted. */
+  async #head(Key: string): Promise<HeadObjectCommandOutput | null> {
+    try {
+      return await this.s3.headObject({ Bucket: this.Bucket, Key }, this.stop)
+    } catch (error) {
+      if (statusOf(error) === 404) return null
+      throw error
+    }
   }
 
   isExpired(changed: Date | undefined): boolean {

@@ -1,6 +1,9 @@
 // The protocol of a durable session store, its errors, and the time limit of its calls.
 
+import { v7 as uuid7 } from 'uuid'
+
 import { SecretError } from '../collections/secrets.ts'
+import { startTimer } from '../deadline.ts'
 import { describe } from '../log.ts'
 import type { Stored } from '../session_store.ts'
 
@@ -21,7 +24,25 @@ export class StoreUnavailable extends Error {
   }
 }
 
+/** Of MAX_SNAPSHOT_BYTES, which may have been larger at the last save. */
+export const LARGEST = 1_000_000_000
 export const UUID7 = /^[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/
+
+/** Return a UUIDv7 that sorts after those in `ids`, even if the clock of this process is slow. */
+export function idAfter(ids: readonly (string | null)[]): string {
+  const known = ids.filter((id) => id !== null && UUID7.test(id)).toSorted()
+  const [id, last] = [uuid7(), known.at(-1) ?? '']
+  if (id > last) return id
+  const milliseconds = parseInt(last.slice(0, 13).replace('-', ''), 16) + 1
+  const text = milliseconds.toString(16).padStart(12, '0')
+  return `${text.slice(0, 8)}-${text.slice(8)}${id.slice(13)}`
+}
+
+/** Whether a revision was saved before another; false if the store does not order them. */
+export function isOlder(revision: string | null, known: string | null): boolean {
+  if (revision === null || known === null) return false
+  return UUID7.test(revision) && UUID7.test(known) && revision < known
+}
 
 /** The id and the message of a finding. */
 export type Warning = [id: string, message: string]
@@ -40,7 +61,8 @@ export interface DurableStore {
 
   /**
    * Replace the `expected` revision (null: none), and return the new one; also keep the snapshot
-   * as a checkpoint. Throws Conflict.
+   * as a checkpoint. Throws Conflict. A revision that is a UUIDv7 sorts after `expected`: then a
+   * store that has gone back to an earlier state is noticed.
    */
   save(
     sessionId: string,
@@ -104,13 +126,13 @@ export async function withinSeconds<T>(
   work: (stop: AbortSignal) => Promise<T>,
 ): Promise<T> {
   const [own, late] = [new AbortController(), Promise.withResolvers<never>()]
-  const timer = setTimeout(() => {
+  const stopTimer = startTimer(seconds, () => {
     late.reject(new StoreUnavailable(`no answer within ${Number(seconds.toFixed(1))} s`))
-  }, seconds * 1000)
+  })
   try {
     return await Promise.race([work(own.signal), late.promise])
   } finally {
-    clearTimeout(timer)
+    stopTimer()
     own.abort() // also ends what was left open, such as a body that was not read
   }
 }

@@ -1,25 +1,34 @@
 // The session store of an agent: where a collection in use keeps sessions.
 
 import { randomUUID } from 'node:crypto'
+import { isDeepStrictEqual } from 'node:util'
 
 import { Capability } from '../capability.ts'
 import { Declarations } from '../collections/capability.ts'
 import type { Collection } from '../collections/models.ts'
 import { unsetVariables } from '../collections/secrets.ts'
 import { diagnostic, type Finding } from '../findings.ts'
-import { InProcess, type SessionStore } from '../session_store.ts'
+import { InProcess, type SessionStore, type Stored } from '../session_store.ts'
 import { Conflict, type DurableStore, StoreUnavailable } from './base.ts'
 import { CachedStore } from './cached.ts'
 import { DeclaredStore } from './declared.ts'
 import type { StoreSettings } from './settings.ts'
+import { parse } from './snapshot.ts'
 
-const SNAPSHOT = JSON.stringify({
+const SNAPSHOT = {
   scope: 'agent',
   schema_version: '1.0',
   created_at: '1970-01-01T00:00:00Z',
-  data: { messages: [] },
-  app_data: { actor: null, turn: 1, key: null, reply: '' },
-})
+  data: {
+    messages: [
+      { role: 'user', content: [{ text: 'Grüße 😀' }] },
+      { role: 'assistant', content: [{ tool: { input: [{}, [], '', true, 2.5, null] } }] },
+    ],
+    state: { name: 'value' },
+  },
+  app_data: { actor: 'check', turn: 1, key: null, reply: '', turns: [{ at: 0, key: null }] },
+}
+const SHOWN = 5 // of the parts that came back changed
 
 /** The store of the sessions; while its variable is unset, they live in this process. */
 export class Store extends Capability<StoreSettings> {
@@ -86,7 +95,7 @@ export class Store extends Capability<StoreSettings> {
   }
 }
 
-/** Load, save and end a session that no caller has, and return what may lose sessions. */
+/** Load, save, compare and end a session that no caller has, and return what may lose sessions. */
 export async function checkStore(
   store: DurableStore,
   { collection_id }: Collection,
@@ -103,7 +112,10 @@ export async function checkStore(
     if (isWritable) {
       what = 'saved'
       try {
-        await store.save(session, SNAPSHOT, null)
+        await store.save(session, JSON.stringify(SNAPSHOT), null)
+        what = 'loaded'
+        const message = changesIn(await store.load(session))
+        if (message) findings.push(diagnostic('AML-E160', message, 'error', file, 1))
         what = 'ended'
       } finally {
         await store.end(session) // also after a lost reply: nothing is left behind
@@ -115,4 +127,28 @@ export async function checkStore(
     findings.push(diagnostic('AML-E160', message, 'error', file, 1))
   }
   return findings
+}
+
+/** Return how a session differs from what was saved; an empty text if it does not. */
+function changesIn(stored: Stored | null): string {
+  if (stored === null) return 'A session that was saved cannot be found again.'
+  const paths = changed(SNAPSHOT, parse(stored.snapshot), '')
+  const names = paths.slice(0, SHOWN).join(', ') + (paths.length > SHOWN ? ', ...' : '')
+  return names && `A session that was saved comes back changed or without: ${names}.`
+}
+
+/** Return the paths of values that differ. What a store adds to an object does not count. */
+function changed(saved: unknown, loaded: unknown, path: string): string[] {
+  if (Array.isArray(saved) && Array.isArray(loaded) && saved.length === loaded.length) {
+    return saved.flatMap((value, index) => changed(value, loaded[index], `${path}[${index}]`))
+  }
+  if (isMapping(saved) && isMapping(loaded)) {
+    const prefix = path && `${path}.`
+    return Object.keys(saved).flatMap((name) => changed(saved[name], loaded[name], prefix + name))
+  }
+  return isDeepStrictEqual(saved, loaded) ? [] : [path || 'everything']
+}
+
+function isMapping(value: unknown): value is Record<string, unknown> {
+  return typeof value === 'object' && value !== null && !Array.isArray(value)
 }

@@ -118,6 +118,7 @@ export class SessionFiles implements DurableStore {
       await writeFile(fresh, JSON.stringify(row), { mode: 0o600 })
       await rename(fresh, path)
     } catch (error) {
+      await rm(fresh, { force: true }).catch(() => {}) // it holds the text of a conversation
       throw new StoreUnavailable(`${path} cannot be written (${describe(error)})`)
     }
   }

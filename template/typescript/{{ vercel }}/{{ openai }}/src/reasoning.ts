@@ -1,4 +1,5 @@
-// Reasoning goes back to a server under the name under which it came, and signatures with their calls.
+// Reasoning goes back to a server under the name that the server gave it, signatures with their
+// calls.
 
 import type { LanguageModelMiddleware } from 'ai'
 

@@ -21,6 +21,7 @@ from .stored_messages import read_turns
 
 STREAM_HEADER = "x-vercel-ai-ui-message-stream"
 MAX_SAFE_INTEGER = 2**53 - 1  # of JavaScript, which rounds larger ones
+POSITION = "turn-([1-9][0-9]{0,14})"  # the id of the message of a turn without a key
 Part = dict[str, Any]
 
 
@@ -38,8 +39,8 @@ class ChatRoute(Capability):
                 turn, last = await _read_turn(request, runtime)
             events = UiEvents(turn, last, self.advise, is_exact=_is_exact(request))
             response = await relay(request, runtime, turn, events)
-            response.headers[STREAM_HEADER] = "v1"
-            return _private(request, response)
+            response.headers[SESSION_HEADER] = request.state.session_id
+            return response
 
         async def get(request: Request, runtime: Runtime) -> Response:
             ids = request.query_params.getlist("id")
@@ -51,7 +52,9 @@ class ChatRoute(Capability):
                     text = _json(_ui_messages(session, is_exact=_is_exact(request)))
                     await asyncio.sleep(0.01)  # serves other requests
             response = Response(text, headers=contract.NO_SNIFF, media_type="application/json")
-            return _private(request, response)
+            response.headers[SESSION_HEADER] = session_id
+            response.headers["Cache-Control"] = "no-store"
+            return response
 
         async def resume(request: Request, runtime: Runtime) -> Response:
             # There is nothing to resume: a turn ends when its client leaves.
@@ -65,12 +68,6 @@ def _is_exact(request: Request) -> bool:
     return "exact-numbers" in re.split(r"[\s,;]+", request.headers.get("Prefer", "").lower())
 
 
-def _private(request: Request, response: Response) -> Response:
-    response.headers[SESSION_HEADER] = request.state.session_id
-    response.headers["Cache-Control"] = "no-store"
-    return response
-
-
 @dataclass(eq=False)
 class PageTurn(Turn):
     """A turn after the turns that a page shows, or in place of one of them."""
@@ -78,6 +75,7 @@ class PageTurn(Turn):
     id: str = ""  # of the user's message
     replaced: str | None = None  # the id of the message that is sent again
     after: int | None = None  # the turn above it; None if the page does not say
+    after_id: str | None = None  # the id of the user's message of that turn
     seen: int | None = None  # the last turn that the page knows
 
     def follow(self, session: Session) -> int:
@@ -86,16 +84,30 @@ class PageTurn(Turn):
         kept = waiting.turn - 1 if waiting else session.number  # of what a page shows
         shown = kept + bool(waiting)
         if shown and self.seen not in {None, shown}:
-            what = "The session has other turns by now: reload it. Nothing was changed."
-            raise AgentError("session_conflict", what)
+            raise _conflict()
         self.key, first = self.id, session.number - len(session.turns) + 1
-        found = re.fullmatch("turn-([1-9][0-9]{0,14})", self.replaced or "")
-        number = _numbers(session).get(self.replaced or "")
+        found = re.fullmatch(POSITION, self.replaced or "")
+        numbers = _numbers(session)
+        number = numbers.get(self.replaced or "")
         if number is None and self.after is not None:
-            number = min(self.after, kept) + 1
-        if number is None:
-            number = first + session.find(int(found[1])) if found else session.number + 1
+            after, id = self.after, self.after_id
+            # A page can show a branch that the session no longer has.
+            is_known = id is None or id in numbers or re.fullmatch(POSITION, id)
+            if shown and after >= first and not is_known:
+                raise _conflict()
+            number = min(after, kept) + 1
+        elif number is None and found:
+            number = first + session.find(int(found[1]))
+        elif number is None and self.replaced and shown and self.seen is None:
+            raise _conflict()
+        elif number is None:
+            number = session.number + 1
         return min(max(number - first, 0), len(session.turns))
+
+
+def _conflict() -> AgentError:
+    what = "The session has other turns by now: reload it. Nothing was changed."
+    return AgentError("session_conflict", what)
 
 
 class UiEvents(Events):
@@ -103,6 +115,8 @@ class UiEvents(Events):
 
     `last` is the last message of the page: the user's, or the reply that goes on.
     """
+
+    headers = Events.headers | {"Cache-Control": "no-cache, no-store", STREAM_HEADER: "v1"}
 
     def __init__(
         self, turn: Turn, last: Part, advise: Callable[[AgentError], str], *, is_exact: bool
@@ -222,14 +236,20 @@ async def _read_turn(request: Request, runtime: Runtime) -> tuple[Turn, Part]:
     page.seen = None if seen is None else int(seen)
     # A page of assistant-ui sends all messages that it shows, and its tools.
     if body.get("messages") and (len(messages) > 1 or "tools" in body):
-        page.after = _last_turn(messages[:-1])
+        page.after, page.after_id = _last_turn(messages[:-1])
     return page, last
 
 
-def _last_turn(messages: list[Any]) -> int:
-    """Return the number of the last turn that a page shows, or 0."""
-    turns = [_fields(_fields(message).get("metadata")).get("turn") for message in messages]
-    return next((int(turn) for turn in reversed(turns) if _is_number(turn)), 0)
+def _last_turn(messages: list[Any]) -> tuple[int, str | None]:
+    """Return the number of the last turn that a page shows, or 0, and the id of its prompt."""
+    number, id, prompt_id = 0, None, None
+    for message in map(_fields, messages):
+        if message.get("role") == "user" and isinstance(message.get("id"), str):
+            prompt_id = message["id"]
+        turn = _fields(message.get("metadata")).get("turn")
+        if _is_number(turn):
+            number, id = int(turn), prompt_id
+    return number, id
 
 
 def _read_answers(message: Part) -> dict[str, list[Any]]:

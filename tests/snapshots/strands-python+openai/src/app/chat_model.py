@@ -5,7 +5,7 @@ import os
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from copy import copy
-from threading import Thread
+from importlib import import_module
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -14,7 +14,7 @@ from strands.models.openai import OpenAIModel
 from strands.types.content import Messages
 from strands.types.streaming import StreamEvent
 
-from .chat_stream import event_hooks
+from .chat_stream import event_hooks, untouched
 from .contract import AgentError
 from .settings import CoreSettings
 
@@ -35,8 +35,8 @@ class ChatModel(OpenAIModel):
         key = os.environ.get("OPENAI_API_KEY") or "none"
         http = DefaultAsyncHttpxClient(event_hooks=event_hooks(settings))
         self._openai = AsyncOpenAI(api_key=key, http_client=http)
-        # What a call needs is loaded while the server starts, and not in the first turn.
-        Thread(target=lambda: self._openai.chat.completions, daemon=True).start()
+        # The client would load it in the first turn, and hold up all others.
+        import_module("openai.resources.chat.chat")
         self._max_bytes = settings.max_reply_bytes
         self._reasoning = Reasoning()
 
@@ -75,7 +75,8 @@ class ChatModel(OpenAIModel):
         async with AsyncExitStack() as stack:
 
             async def create(**request: Any) -> Any:
-                response = await self._openai.chat.completions.create(**request)
+                completions: Any = self._openai.chat.completions
+                response = await completions.create(**untouched(request))
                 return self._limit(await stack.enter_async_context(response))
 
             # Without `beta`, which takes a third of a second to load, and no turn needs.
@@ -114,8 +115,8 @@ class Reasoning:
     """What a server sends beside the calls of tools, and may want back with them."""
 
     def __init__(self) -> None:
-        self._fields = dict[str, Any]()
-        self._calls = list[int]()  # their indexes, in the order of the calls
+        self._parts = dict[str, list[Any]]()  # by the name of the field
+        self._calls = dict[int, int]()  # the place of each call, by its index
         self._extras = dict[int, Any]()  # of calls, as Gemini's thought signature
 
     def add(self, delta: Any) -> None:
@@ -123,43 +124,56 @@ class Reasoning:
         for name in (*TEXTS, *LISTS):
             value = getattr(delta, name, None)
             if isinstance(value, str) and name in TEXTS:
-                self._fields[name] = self._fields.get(name, "") + value
+                self._parts.setdefault(name, []).append(value)
             if isinstance(value, list) and name in LISTS:
-                for part in value:
-                    _join(self._fields.setdefault(name, []), part)
+                self._parts.setdefault(name, []).extend(value)
             if value is not None:
                 setattr(delta, name, None)
         for call in delta.tool_calls or []:
-            if call.index not in self._calls:
-                self._calls.append(call.index)
+            place = self._calls.setdefault(call.index, len(self._calls))
             if extra := getattr(call, "extra_content", None):
-                self._extras[self._calls.index(call.index)] = extra
+                self._extras[place] = extra
 
     def __bool__(self) -> bool:
-        return bool(self._fields)
+        return bool(self._parts)
 
     def take(self) -> bytes:
         """Return all of it, once; none of it is the same as nothing."""
-        kept = {"fields": self._fields, "extras": list(self._extras.items())}
-        self._fields, self._extras = {}, {}
+        fields = {
+            name: "".join(parts) if name in TEXTS else _joined(parts)
+            for name, parts in self._parts.items()
+        }
+        kept = {"fields": fields, "extras": list(self._extras.items())}
+        self._parts, self._extras = {}, {}
         return json.dumps(kept).encode() if any(kept.values()) else b""
 
 
-def _join(details: list[Any], part: Any) -> None:
-    """Add a part of OpenRouter's details, which splits their texts."""
-    last: Any = details[-1] if details else None
-    if not isinstance(part, dict) or not isinstance(last, dict):
-        details.append(part)
-        return
-    if any(part.get(key) != last.get(key, "") for key in ("index", "type")):
-        details.append(part)
-        return
-    texts = {
-        key: last[key] + part[key]
-        for key in ("text", "summary")
-        if isinstance(last.get(key), str) and isinstance(part.get(key), str)
-    }
-    details[-1] = last | part | texts
+def _joined(parts: list[Any]) -> list[Any]:
+    """Join the parts of OpenRouter's details, which splits their texts."""
+    runs = list[list[Any]]()
+    for part in parts:
+        if runs and _goes_on(runs[-1][0], part):
+            runs[-1].append(part)
+        else:
+            runs.append([part])
+    return [run[0] if len(run) == 1 else _merged(run) for run in runs]
+
+
+def _goes_on(first: Any, part: Any) -> bool:
+    if not isinstance(first, dict) or not isinstance(part, dict):
+        return False
+    return all(part.get(key) == first.get(key, "") for key in ("index", "type"))
+
+
+def _merged(run: list[dict[str, Any]]) -> dict[str, Any]:
+    merged = dict[str, Any]()
+    for part in run:
+        merged |= part
+    for key in ("text", "summary"):
+        texts = [part[key] for part in run if isinstance(part.get(key), str)]
+        if texts:
+            merged[key] = "".join(texts)
+    return merged
 
 
 def restore(data: bytes, message: dict[str, Any]) -> None:

@@ -1,6 +1,5 @@
 """What can plug into an agent: a store, a page, or something of your own."""
 
-import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from itertools import pairwise
@@ -9,6 +8,7 @@ from typing import Any, Self
 from starlette.types import ASGIApp
 
 from .contract import Turn
+from .deadline import time_limit
 from .findings import Finding, diagnostic
 from .log import describe
 from .session_store import SessionStore
@@ -160,7 +160,7 @@ async def ping_all(capabilities: Iterable[Capability]) -> list[Finding]:
     findings: list[Finding] = []
     for capability in capabilities:
         with _failures_in(findings, f"{type(capability).__name__}.ping"):
-            async with asyncio.timeout(capability.settings.turn_timeout_seconds):
+            async with time_limit(capability.settings.turn_timeout_seconds):
                 findings += await capability.ping()
     return findings
 

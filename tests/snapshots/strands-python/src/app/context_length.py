@@ -2,16 +2,19 @@
 
 import logging
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from .contract import AgentError, Turn
-from .log import describe
+from .log import causes_of, describe
 from .sessions import Session, chars_of
 
 MAX_TRIES = 6  # in one turn
 MIN_RESULT = 500  # characters of a tool's result that is not cut
+MIN_PROMPT = 1000  # characters of a prompt that may be the reason
+RESULTS_TOO_LONG = "The results of the tools are too long for the model. Ask for less at a time."
+OWN_TOO_LONG = "The system prompt and the tools of the agent are too long for the model."
 
 # What providers say about a request that is too long: OpenAI, Azure, Groq, Mistral, Anthropic,
 # Bedrock, Gemini, vLLM, llama.cpp and xAI.
@@ -29,7 +32,7 @@ AT_LIMIT = re.compile(r"rate[ _-]?limit|\bper (sec|min|hour|day|month)", re.IGNO
 # The statuses of such a refusal. In a stream it has none, that of the stream, or one that a client
 # makes up: 500 or 502.
 STATUSES = {None, 200, 400, 413, 422, 500, 502}
-MAX_TEXT = 4000  # characters of an error that are read
+MAX_TEXT = 20_000  # characters of an error that are read
 CUT = "… [cut: the result was {} characters long]"
 CUT_END = re.compile(re.escape(CUT).replace(r"\{\}", "([0-9]{1,12})") + "$")
 
@@ -38,7 +41,7 @@ log = logging.getLogger(__name__)
 
 def is_too_long(error: BaseException) -> bool:
     """Whether a model refused a request because it is too long."""
-    causes = [*_causes(error)]
+    causes = [*causes_of(error)]
     texts = [text[:MAX_TEXT] for one in causes for text in _texts_of(one)]
     if any(isinstance(one, AgentError) or _status_of(one) not in STATUSES for one in causes):
         return False
@@ -46,15 +49,6 @@ def is_too_long(error: BaseException) -> bool:
         return False
     is_known = any(type(one).__name__ == "ContextWindowOverflowException" for one in causes)
     return is_known or any(map(TOO_LONG.search, texts))
-
-
-def _causes(error: BaseException) -> Iterator[BaseException]:
-    known = set[int]()
-    cause: BaseException | None = error
-    while cause is not None and id(cause) not in known:
-        yield cause
-        known.add(id(cause))
-        cause = cause.__cause__ or (None if cause.__suppress_context__ else cause.__context__)
 
 
 def _status_of(error: BaseException) -> Any:
@@ -72,9 +66,33 @@ def _texts_of(error: BaseException) -> list[str]:
 
 def cut_result(text: str, size: int) -> str:
     """Return the first characters of a tool's result, and how long it was."""
-    earlier = CUT_END.search(text)
-    length = earlier[1] if earlier else len(text)
-    return text[:size] + CUT.format(length)
+    return _cut([text], size)[0]
+
+
+def cut_texts(texts: Sequence[str], most: int) -> list[str]:
+    """Return the texts of a tool's result with at most `most` characters in all."""
+    if sum(map(len, texts)) <= most:
+        return [*texts]
+    return _cut(texts, most - len(CUT.format(_length_of(texts))))
+
+
+def _cut(texts: Sequence[str], size: int) -> list[str]:
+    """Return the first `size` characters; the last text that is left says how many there were."""
+    shorter, left, last = list[str](), size, 0
+    for at, text in enumerate(texts):
+        shorter.append(text[: max(left, 0)])
+        last = at if shorter[at] else last
+        left -= len(text)
+    shorter[last] += CUT.format(_length_of(texts))
+    return shorter
+
+
+def _length_of(texts: Sequence[str]) -> int:
+    """Return how long texts were, of which some may have been cut earlier."""
+    earlier = [CUT_END.search(text) for text in texts]
+    return sum(
+        int(found[1]) if found else len(text) for text, found in zip(texts, earlier, strict=True)
+    )
 
 
 @dataclass
@@ -90,6 +108,8 @@ class Shortening:
 
     def __init__(self, session: Session, turn: Turn) -> None:
         self.session, self._turn, self._tries = session, turn, 0
+        self._has_reduced = False  # the history
+        self._cut = set[int]()  # the places of the results that were cut
 
     @property
     def history(self) -> list[Any]:
@@ -100,7 +120,8 @@ class Shortening:
     async def shorten(self, error: Exception, results: Sequence[CuttableResult]) -> None:
         """Shorten the history; if none is left, the results of this turn's tools.
 
-        Raises the error if it is another one; `prompt_too_long` if only the prompt is left.
+        Raises the error if it is another one. If nothing is left to shorten, raises
+        `prompt_too_long`, or `model_failed` if the prompt is not the reason.
         """
         if not is_too_long(error):
             raise error
@@ -109,31 +130,52 @@ class Shortening:
         is_small = self._tries > 2 and chars_of(self.history) <= _size_of(results)
         is_last = self._tries > MAX_TRIES
         if self.session.turns and not is_last:
-            await self.session.reduce(self._turn, is_small)
-        elif is_last or not _halve(results):
-            if is_last or not self.history:
-                raise AgentError("prompt_too_long", detail=describe(error)) from error
-            await self.session.reduce(self._turn)  # only a summary is left
+            await self._reduce(is_small)
+            return
+        cut = set[int]() if is_last else _halve(results)
+        self._cut |= cut
+        if cut:
+            return
+        if is_last or not self.history:
+            reason = self._reason(results)
+            kind = "model_failed" if reason else "prompt_too_long"
+            raise AgentError(kind, reason, describe(error)) from error
+        await self._reduce()  # only a summary is left
+
+    async def _reduce(self, is_small: bool = False) -> None:
+        before = len(self.history)
+        await self.session.reduce(self._turn, is_small)
+        self._has_reduced = self._has_reduced or len(self.history) < before
+
+    def _reason(self, results: Sequence[CuttableResult]) -> str:
+        """Return what is too long, or "" for the prompt: the rest of the request is not larger."""
+        if _size_of(results) > len(self._turn.prompt):
+            return RESULTS_TOO_LONG
+        return "" if len(self._turn.prompt) > MIN_PROMPT else OWN_TOO_LONG
 
     def report(self) -> None:
-        """Log what became of the history, if a request was too long."""
-        if self._tries:
-            what = "model: the request was too long; the history was shortened to %s messages"
-            log.warning(what, len(self.history))
+        """Log what was shortened, if a request was too long."""
+        parts = list[str]()
+        if self._has_reduced:
+            parts.append(f"the history was shortened to {len(self.history)} messages")
+        if self._cut:
+            parts.append(f"{len(self._cut)} tool results were cut")
+        if parts:
+            log.warning("model: the request was too long; %s", "; ".join(parts))
 
 
-def _halve(results: Sequence[CuttableResult]) -> bool:
-    """Cut the largest results to half until all are half as long; return whether one was cut."""
+def _halve(results: Sequence[CuttableResult]) -> set[int]:
+    """Cut the largest results to half until all are half as long; return their places."""
     goal = _size_of(results) / 2
-    is_cut = False
+    cut = set[int]()
     while _size_of(results) > goal:
-        largest = max(results, key=lambda result: result.size)
+        place, largest = max(enumerate(results), key=lambda it: it[1].size)
         if largest.size < MIN_RESULT:
             break
         largest.size //= 2
         largest.cut(largest.size)
-        is_cut = True
-    return is_cut
+        cut.add(place)
+    return cut
 
 
 def _size_of(results: Sequence[CuttableResult]) -> int:

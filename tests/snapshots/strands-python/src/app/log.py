@@ -4,38 +4,28 @@ import logging
 import os
 import re
 import time
-from traceback import format_tb
+from collections.abc import Iterator
+from pathlib import Path
+from traceback import format_tb, walk_tb
 from typing import Any
 
-from .contract import CONTROL, ERRORS, AgentError, Turn
+from .contract import BUSY_KINDS, CONTROL, ERRORS, AgentError, Turn
 
 # What providers call an error that may be temporary, in a body or in a stream. Other names are not
 # logged: they may quote a prompt.
-TEMPORARY_KINDS = {
+TEMPORARY_KINDS = BUSY_KINDS | {
     "api_error",
     "deadline_exceeded",
-    "engine_overloaded",
-    "insufficient_quota",
     "internal",
     "internal_error",
     "internal_server_error",
     "internalservererror",
-    "overloaded",
-    "overloaded_error",
-    "rate_limit",
-    "rate_limit_error",
-    "rate_limit_exceeded",
-    "resource_exhausted",
     "server_error",
-    "server_is_overloaded",
-    "service_unavailable",
-    "service_unavailable_error",
-    "slow_down",
     "timeout",
     "timeout_error",
-    "too_many_requests",
-    "unavailable",
 }
+
+MODULES = Path(__file__).parent
 
 log = logging.getLogger(__name__)
 
@@ -75,13 +65,30 @@ def describe(error: BaseException) -> str:
     The kind is the class, with the HTTP status, the AWS error code or the operating system's
     message, if any, as in `ConnectError < ConnectionRefusedError (Connection refused)`.
     """
-    kinds, known = list[str](), set[int]()
+    return " < ".join(map(_kind, causes_of(error)))
+
+
+def causes_of(error: BaseException) -> Iterator[BaseException]:
+    """Yield an error and its causes, each once."""
+    known = set[int]()
     cause: BaseException | None = error
     while cause is not None and id(cause) not in known:
-        kinds.append(_kind(cause))
+        yield cause
         known.add(id(cause))
         cause = cause.__cause__ or (None if cause.__suppress_context__ else cause.__context__)
-    return " < ".join(kinds)
+
+
+def place_of(error: BaseException) -> str:
+    """Return the lines of the project in which an error was raised, the innermost first.
+
+    As in ` at src/app/orders.py:7 < src/app/agent.py:34`; "" if it was raised elsewhere.
+    """
+    places = list[str]()
+    for frame, line in walk_tb(error.__traceback__):
+        path = Path(frame.f_code.co_filename)
+        if path.is_relative_to(MODULES):
+            places.insert(0, f"src/app/{path.relative_to(MODULES).as_posix()}:{line}")
+    return " at " + " < ".join(places[:3]) if places else ""
 
 
 def as_agent_error(error: Exception) -> AgentError:

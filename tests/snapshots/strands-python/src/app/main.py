@@ -3,9 +3,12 @@
 import asyncio
 import errno
 import gc
+import io
 import json
 import logging
+import os
 import sys
+from typing import Any
 
 import click
 
@@ -22,8 +25,8 @@ from .log import Formatter, describe
 @click.pass_context
 def cli(context: click.Context) -> None:
     """Talk to the agent here, serve it over HTTP, or check its settings."""
-    for stream in (sys.stdin, sys.stdout, sys.stderr):
-        stream.reconfigure(encoding="utf-8", errors="replace")  # type: ignore[union-attr]
+    for name in ("stdin", "stdout", "stderr"):
+        open_stream(name)
     handler = logging.StreamHandler()
     handler.setFormatter(Formatter("%(asctime)s %(levelname)s %(message)s"))
     logging.basicConfig(handlers=[handler])
@@ -31,6 +34,29 @@ def cli(context: click.Context) -> None:
     for name in ("ai", "asyncio", "opentelemetry", "strands", "uvicorn"):
         logging.getLogger(name).setLevel("CRITICAL")
     context.obj = load_capabilities
+
+
+def open_stream(name: str) -> None:
+    """Let a standard stream use UTF-8; open one that the caller has closed."""
+    stream: Any = getattr(sys, name)
+    if stream is None:  # a file or a socket would get its number
+        stream = open(os.devnull, "r" if name == "stdin" else "w")  # noqa: SIM115
+        setattr(sys, name, stream)
+    stream.reconfigure(encoding="utf-8", errors="replace")
+
+
+class OutputWithoutReader(io.FileIO):
+    """An output that a server writes to although its reader, such as `head`, has left."""
+
+    def __init__(self, stream: Any) -> None:
+        super().__init__(stream.fileno(), "w", closefd=False)
+        self.stream = stream  # closes the descriptor when nothing refers to it
+
+    def write(self, data: Any) -> int:
+        try:
+            return super().write(data) or 0
+        except BrokenPipeError:
+            return len(data)
 
 
 def load_capabilities() -> list[Capability]:
@@ -86,6 +112,12 @@ def check_tools() -> list[Finding]:
 @click.option("--reload", is_flag=True, help="Restart when a file of the project changes.")
 def serve(reload: bool) -> None:
     """Serve the agent over HTTP on HOST and PORT."""
+    for name in ("stdout", "stderr"):
+        stream: Any = getattr(sys, name)
+        if not stream.isatty():
+            writer = io.BufferedWriter(OutputWithoutReader(stream))
+            lines = io.TextIOWrapper(writer, "utf-8", "replace", line_buffering=True)
+            setattr(sys, name, lines)
     if reload:
         from .reload import serve_with_reload
 

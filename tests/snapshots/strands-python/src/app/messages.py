@@ -19,7 +19,7 @@ from strands.models import Model
 from strands.telemetry.tracer import Tracer
 from strands.types.events import ModelStopReason
 
-from .context_length import CUT, CuttableResult, Shortening, cut_result
+from .context_length import CuttableResult, Shortening, cut_result, cut_texts
 from .contract import AgentError, is_blank, well_formed, well_formed_value
 from .settings import CoreSettings
 from .tool_schemas import (
@@ -260,8 +260,7 @@ class Repairs:
     def _set_results(self, event: AfterToolsEvent) -> None:
         for use, name in self._names:
             use["name"] = name
-        for block in event.message["content"]:
-            result: Any = block["toolResult"]
+        for result in _results([event.message]):
             result["content"] = cut(
                 well_formed_value(result["content"]), self._settings.max_result_chars
             )
@@ -272,19 +271,15 @@ class Repairs:
 def cut(content: list[Any], most: int) -> list[Any]:
     """Return the content of a tool's result with at most `most` characters of text."""
     texts = [_as_text(block) for block in content]
-    size = sum(map(len, texts))
-    if size <= most:
+    shorter = cut_texts(texts, most)
+    if shorter == texts:
         return content
-    note, blocks = CUT.format(size), list[Any]()
-    left = most - len(note)
-    for block, text in zip(content, texts, strict=True):
+    blocks = list[Any]()
+    for block, text, short in zip(content, texts, shorter, strict=True):
         if not text:  # as an image
             blocks.append(block)
-        elif left > 0:
-            blocks.append({"text": text[:left]})
-            left -= len(text)
-    last = max(at for at, block in enumerate(blocks) if "text" in block)
-    blocks[last] = {"text": blocks[last]["text"] + note}
+        elif short:
+            blocks.append({"text": short})
     return blocks
 
 

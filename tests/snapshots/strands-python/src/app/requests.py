@@ -1,6 +1,7 @@
 """Validates a request, in the order the HTTP contract defines."""
 
 import json
+import logging
 import re
 from itertools import accumulate
 from secrets import compare_digest
@@ -13,6 +14,7 @@ from . import contract
 from .contract import AgentError, Change, Turn
 from .runtime import Runtime
 
+log = logging.getLogger(__name__)
 LOOPBACK_ADDRESS = r"(https?://)?(localhost|127(\.\d+){3}|\[::1\])(:\d+)?"
 IP_ADDRESS = r"(\d+(\.\d+){3}|\[[\da-f:.]+\])(:\d+)?"
 
@@ -25,31 +27,45 @@ def read_header(request: Request, *names: str) -> str | None:
 
 def check_access(request: Request, runtime: Runtime, *, needs_token: bool = True) -> None:
     """Raise AgentError unless Host, Origin and token allow a request."""
-    _refuse_foreign(request, runtime)
+    _refuse_foreign(request, runtime, is_public=not needs_token)
     if needs_token:
         _authorize(request, runtime)
 
 
-def _refuse_foreign(request: Request, runtime: Runtime) -> None:
+def _refuse_foreign(request: Request, runtime: Runtime, *, is_public: bool) -> None:
     """Raise AgentError if the Host or the Origin is not allowed."""
     settings, get = runtime.settings, request.headers.getlist
-    if len(get("host")) != 1:
+    # HTTP/1.0 has no Host: health checks of proxies send none.
+    is_check = (request.scope["path"], request.scope.get("http_version")) == ("/ping", "1.0")
+    if len(get("host")) != 1 and not (is_check and not get("host")):
         raise AgentError("invalid_request", "Send one Host header.")
     hosts = get("host") if settings.is_loopback or settings.allowed_hosts else []
-    allowed = [_is_allowed(host, settings.allowed_hosts) for host in hosts]
+    for host in hosts:
+        if not _is_allowed(host, settings.allowed_hosts):
+            raise _forbidden("ALLOWED_HOSTS", "Host", host)
     is_read = request.method in {"GET", "HEAD"} and request.scope["path"] != "/ping"
     if is_read and not hosts and not settings.api_token:
         # Same-origin GETs have no Origin, and DNS rebinding can point a page's name here.
         host = get("host")[0]
-        allowed += [_is_allowed(host, "") or re.fullmatch(IP_ADDRESS, host.lower()) is not None]
-    allowed += [_is_allowed(origin, settings.allowed_origins) for origin in get("origin")]
-    if not all(allowed):
-        raise AgentError("origin_forbidden")
+        if not _is_allowed(host, "") and not re.fullmatch(IP_ADDRESS, host.lower()):
+            raise _forbidden("ALLOWED_HOSTS", "Host", host)
+    # A browser sends the origin of a page with its module scripts, too.
+    origins = [] if is_public and is_read else get("origin")
+    for origin in origins:
+        if not _is_allowed(origin, settings.allowed_origins):
+            raise _forbidden("ALLOWED_ORIGINS", "Origin", origin)
     types = get("content-type")
     is_json = all(value.split(";")[0].strip().lower() == "application/json" for value in types)
     is_typed = types or request.method != "POST"  # untyped POSTs get no preflight
     if get("origin") and not (is_json and is_typed):
         raise AgentError("invalid_request", "With an Origin, send Content-Type: application/json.")
+
+
+def _forbidden(setting: str, header: str, value: str) -> AgentError:
+    """Log a refused request and return its error."""
+    what = f'{setting} does not list the {header} "{value[:255]}".'
+    log.warning("origin_forbidden: %s", what)
+    return AgentError("origin_forbidden", what)
 
 
 def split_list(text: str) -> list[str]:
@@ -65,7 +81,10 @@ def _is_allowed(value: str, listed: str) -> bool:
 
 def _authorize(request: Request, runtime: Runtime) -> None:
     """Raise `unauthorized` unless the caller sends the API_TOKEN, if it is set."""
-    given = re.sub("^(?i:bearer) ", "Bearer ", read_header(request, "authorization") or "")
+    # Behind a proxy with basic authentication, Authorization has the credentials of the proxy.
+    token = read_header(request, contract.TOKEN_HEADER)
+    sent = read_header(request, "authorization") if token is None else f"Bearer {token}"
+    given = re.sub("^(?i:bearer) ", "Bearer ", sent or "")
     expected = f"Bearer {runtime.settings.api_token}"
     if runtime.settings.api_token and not compare_digest(given.encode(), expected.encode()):
         raise AgentError("unauthorized")
@@ -99,8 +118,9 @@ async def read_call(request: Request, runtime: Runtime) -> Turn | Change:
     if key is not None and (is_new or not re.fullmatch(contract.KEY, key)):
         what = "An idempotency key is 1 to 128 visible ASCII characters and needs a session."
         raise AgentError("invalid_request", what)
+    call.key = key
     if isinstance(call, Turn):
-        call.key, call.headers = key, request.headers
+        call.headers = request.headers
     return call
 
 

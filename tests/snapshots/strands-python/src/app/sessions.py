@@ -8,8 +8,9 @@ from contextlib import asynccontextmanager
 from functools import partial
 from itertools import accumulate
 from typing import Any, NotRequired, TypedDict
+from uuid import uuid4
 
-from .contract import AgentError, Turn, well_formed
+from .contract import AgentError, Change, Turn, well_formed
 from .session_store import SessionStore, Stored
 from .settings import CoreSettings
 
@@ -28,6 +29,13 @@ class TurnStart(TypedDict):
     other: NotRequired[dict[str, Any]]
 
 
+class Fork(TypedDict):
+    """The request that made a session as a copy of another one."""
+
+    key: str  # of the request, or unique
+    turn: int  # the last one that was copied
+
+
 class LastTurn(TypedDict):
     """What a session keeps of its last turn, besides the messages."""
 
@@ -37,6 +45,8 @@ class LastTurn(TypedDict):
     reply: str
     turns: list[TurnStart]  # those whose messages the session holds
     restarted: NotRequired[bool]  # the turns before it have vanished from the store
+    fork: NotRequired[Fork]
+    rolled_back: NotRequired[bool]  # the last turns before it have vanished from the store
 
 
 BINARY = {"bytes", "data", "image"}  # where messages hold the bytes of files, which are no text
@@ -56,27 +66,60 @@ class Session:
         self.number = self.last["turn"] if self.last else 0
         self.data = {"messages": []} | (self.snapshot["data"] if self.snapshot else {})
         turns = self.last.get("turns") if self.last else []
-        self.turns = _find_turns(self.data) if turns is None else turns
+        self.turns = find_turns(self.data) if turns is None else turns
+        self.fork = self.last.get("fork") if self.last else None
         self.waiting: Any = None  # a turn that waits for an approval
 
     async def begin(self, turn: Turn) -> LastTurn | None:
         """Number the turn, and reduce `data` to the turns that the model is shown.
 
-        If the turn's key repeats that of the last turn, return that turn for replay.
+        If the turn's key repeats that of a turn in the session, return that turn for replay.
         Raises AgentError: `invalid_request` if there is no turn to replace, `session_too_large`.
         """
-        if self.last and turn.key is not None and turn.key == self.last["key"]:
-            turn.number, turn.outcome, turn.texts = self.number, "replayed", [self.last["reply"]]
-            return self.last
+        if repeated := self.find_repeated(turn):
+            return repeated
         end = turn.follow(self)
         turn.number = self.number + 1 - len(self.turns) + end
         turn.prompt = turn.prompt or text_of(self.data["messages"][self.turns[end]["at"]])
         self.check_size(len(turn.prompt.encode()))
         self.cut(end)
+        turn.has_begun = True
         await self._limit(turn)
         self.start = TurnStart(at=len(self.data["messages"]), key=turn.key)
         self.other = without_messages(self.data)
         return None
+
+    def find_repeated(self, turn: Turn) -> LastTurn | None:
+        """Return the turn that this one repeats, by its key, and fill this one from it.
+
+        Turns that a fork copied do not count. A turn that replaces others can only repeat the last.
+        """
+        if not self.last or turn.key is None:
+            return None
+        if turn.key == self.last["key"]:
+            turn.replay(self.number, self.last["reply"])
+            return self.last
+        if turn.replaces is not None:
+            return None
+        bounds = [*(start["at"] for start in self.turns), len(self.data["messages"])]
+        first = self.number - len(self.turns) + 1
+        copied = self.fork["turn"] if self.fork else 0
+        for index, start in enumerate(self.turns):
+            number = first + index
+            if number > copied and start["key"] == turn.key:
+                messages = self.data["messages"][bounds[index] : bounds[index + 1]]
+                reply = _reply_of(messages)
+                turn.replay(number, reply)
+                return self._last_turn(number, turn.key, reply, [])
+        return None
+
+    def _last_turn(
+        self, number: int, key: str | None, reply: str, turns: list[TurnStart]
+    ) -> LastTurn:
+        last = LastTurn(actor=self._actor, turn=number, key=key, reply=reply, turns=turns)
+        if self.fork:
+            last["fork"] = self.fork
+        return last
 
     async def _limit(self, turn: Turn) -> None:
         """Cut a history of too many messages or characters to half, in front of this turn."""
@@ -137,7 +180,9 @@ class Session:
             others = (start["other"] for start in self.turns[end:] if "other" in start)
             self.data = next(others, self.data) | {"messages": messages}
             self.turns = self.turns[:end]
-        return LastTurn(actor=self._actor, turn=number, key=None, reply="", turns=self.turns)
+        if self.fork:
+            self.fork = Fork(key=self.fork["key"], turn=min(self.fork["turn"], number))
+        return self._last_turn(number, None, "", self.turns)
 
     def check_size(self, size: int) -> None:
         """Raise `session_too_large` if a snapshot of so many bytes is."""
@@ -157,15 +202,11 @@ class Session:
             raise AgentError("reply_incomplete", f"{what}; this turn was not kept.", detail)
         if self.other != without_messages(snapshot["data"]):
             self.start["other"] = self.other
-        last = LastTurn(
-            actor=self._actor,
-            turn=turn.number,
-            key=turn.key,
-            reply=turn.reply,
-            turns=[*self.turns, self.start],
-        )
+        last = self._last_turn(turn.number, turn.key, turn.reply, [*self.turns, self.start])
         if self._stored and not self.last:  # the turns before it have vanished
             last["restarted"] = True
+        if self._stored and self._stored.is_rolled_back:
+            last["rolled_back"] = True
         await self.save(snapshot, last, saved)
         return last
 
@@ -237,10 +278,20 @@ class Sessions:
                 del self._turns[session_id], self._locks[session_id]
                 self._loads.pop(session_id, None)
 
-    async def fork(self, session_id: str, actor: str | None, to: str, number: int) -> None:
-        """Copy the first turns of a session to a new one; raise `session_conflict` if it exists."""
-        async with self.open(session_id, actor) as session:
-            last = session.cut(session.find(number) + 1)
+    async def fork(self, change: Change) -> None:
+        """Copy the first turns of a session to a new one.
+
+        Raises `session_conflict` if it exists, unless a request with the same key has made it.
+        """
+        to, actor, key = change.fork, change.actor, change.key
+        if key:
+            async with self.open(to, actor) as copy:
+                if copy.fork and copy.fork["key"] == key:
+                    return
+        async with self.open(change.session_id, actor) as session:
+            last = session.cut(session.find(change.turns) + 1)
+        # Without a unique key, the same copy by another process looks like this one.
+        last["fork"] = Fork(key=key or uuid4().hex, turn=change.turns)
         async with self.open(to, actor) as copy:
             if copy.last:
                 raise AgentError("session_conflict", f"The session {to} exists already.")
@@ -271,7 +322,7 @@ def serialize(value: Any) -> bytes:
         return well_formed(json.dumps(value, ensure_ascii=False, default=default)).encode()
 
 
-def _find_turns(data: dict[str, Any]) -> list[TurnStart]:
+def find_turns(data: dict[str, Any]) -> list[TurnStart]:
     """Return the turns of a session that was stored without `turns`."""
     are_prompts = [m["role"] == "user" and text_of(m) != "" for m in data["messages"]]
     return [TurnStart(at=at, key=None) for at, is_prompt in enumerate(are_prompts) if is_prompt]
@@ -281,6 +332,13 @@ def text_of(message: dict[str, Any]) -> str:
     """Return the text of a message, in the form of either framework."""
     parts = message.get("content") or message.get("parts") or []
     return "".join(part.get("text", "") for part in parts)
+
+
+def _reply_of(messages: list[dict[str, Any]]) -> str:
+    """Return the text of the replies among messages, in the form of either framework."""
+    replies = (message for message in messages if message["role"] == "assistant")
+    parts = (part for reply in replies for part in reply.get("content") or reply.get("parts") or [])
+    return "".join(part.get("text", "") for part in parts if part.get("kind", "text") == "text")
 
 
 def without_messages(data: dict[str, Any]) -> dict[str, Any]:

@@ -20,7 +20,8 @@ from strands.types.exceptions import MaxTokensReachedException
 from . import agent as own
 from .context_length import Shortening
 from .contract import ERRORS, AgentError, ToolCall, ToolResult, Turn, is_blank, well_formed
-from .log import describe
+from .deadline import time_limit
+from .log import describe, place_of
 from .messages import Messages, Repairs, call_of, check_messages, decode, merge, refused
 from .runtime import Runtime
 from .sessions import LastTurn
@@ -45,7 +46,7 @@ async def take_turn(runtime: Runtime, turn: Turn) -> LastTurn:
                 await turn.emit(turn.reply)
             return last
         try:
-            async with asyncio.timeout(runtime.settings.turn_timeout_seconds) as limit:
+            async with time_limit(runtime.settings.turn_timeout_seconds) as limit:
                 shortening = Shortening(session, turn)
                 agent = _stage(runtime, turn, session.data, shortening)
                 usage = agent.event_loop_metrics.accumulated_usage
@@ -198,4 +199,5 @@ async def _contain(running: asyncio.Semaphore, context: Any, run: Any) -> AsyncG
 def _log_tool_failure(event: AfterToolCallEvent) -> None:
     if event.exception is not None:  # a name that the model made up is not logged
         name = event.selected_tool.tool_name if event.selected_tool else "that does not exist"
-        log.warning("tool %s: %s", name, describe(event.exception))
+        why = describe(event.exception) + place_of(event.exception)
+        log.warning("tool %s: %s", name, why)

@@ -64,7 +64,7 @@ export function* checkRetrieval(
       const message = `top_k ${topK} is reduced to the service's maximum, ${MAX_RECORDS}.`
       yield document.finding('AML-W220', message, ...place, namespace, 'top_k')
     }
-    const problem = metadataProblem(metadata, MAX_FILTERS)
+    const problem = filterProblem(metadata)
     if (problem) {
       yield document.finding('AML-E05C', `Metadata: ${problem}.`, ...place, namespace, 'metadata')
     }
@@ -82,6 +82,14 @@ export function metadataProblem(metadata: Record<string, unknown>, most = MAX_KE
     }
   }
   return ''
+}
+
+/** Return which rule for the metadata of a search is broken, or ''. */
+export function filterProblem(metadata: Record<string, unknown>): string {
+  for (const [key, value] of Object.entries(metadata)) {
+    if (value === '') return `the value of ${key} is empty, and no search accepts that`
+  }
+  return metadataProblem(metadata, MAX_FILTERS)
 }
 
 function* checkNamespace(

@@ -2,6 +2,7 @@
 
 import { randomUUID } from 'node:crypto'
 
+import { LRUCache } from 'lru-cache'
 import { z } from 'zod'
 
 import { AgentError, Turn } from '../contract.ts'
@@ -38,17 +39,24 @@ const WAITING = z.object({
 export type Waiting = z.infer<typeof WAITING>
 
 /** The `app_data` of a snapshot, with the turn that waits. */
-export type Kept = LastTurn & { pending?: Waiting; dropped?: boolean }
+export type Kept = LastTurn & { pending?: Waiting; dropped?: boolean; claim?: string }
+
+/** Turns of which it is unknown whether this process has claimed them, by session and claim. */
+const CLAIMS = new LRUCache<string, Waiting>({ max: 1000 })
 
 /** A session in which a turn can wait for a person, and go on in another process. */
 export class WaitingSession extends Session {
   override readonly waiting: Waiting | undefined
+  readonly #isClaimed: boolean
   #drops = false
 
   constructor(sessions: Sessions, id: string, actor: string | null, loaded: Loaded) {
     super(sessions, id, actor, loaded)
-    const { data } = WAITING.safeParse((this.last as Kept | null)?.pending)
-    this.waiting = data && Date.now() / 1000 < data.until ? data : undefined
+    const last = this.last as Kept | null
+    const late = CLAIMS.get(`${id} ${last?.claim}`)
+    const waiting = late ?? WAITING.safeParse(last?.pending).data
+    this.#isClaimed = late !== undefined
+    this.waiting = waiting && Date.now() / 1000 < waiting.until ? waiting : undefined
   }
 
   /**
@@ -64,14 +72,10 @@ export class WaitingSession extends Session {
       await this.#goOn(turn, waiting)
       return null
     }
-    // Without a key of the last turn, as in a fork, that of its prompt is none either.
-    const keys = this.last?.key ? [this.last.key, this.turns.at(-1)?.key] : []
-    if (this.last && key !== null && keys.includes(key)) {
-      replay(turn, this.number, this.last.reply)
-      return this.last
-    }
+    const repeated = this.findRepeated(turn)
+    if (repeated) return repeated
     if (waiting && key !== null && [waiting.key, waiting.prompt_key].includes(key)) {
-      replay(turn, waiting.turn, waiting.reply)
+      turn.replay(waiting.turn, waiting.reply)
       return this.#result(waiting)
     }
     if (turn instanceof Answers) {
@@ -88,7 +92,12 @@ export class WaitingSession extends Session {
     const replaces = waiting.turn <= this.number ? waiting.turn : null
     await super.begin(Object.assign(turn, { key: null, replaces, prompt: waiting.prompt }))
     this.start.key = waiting.prompt_key
-    if ([...turn.reasons.values()].includes(null)) await this.#claim()
+    if ([...turn.reasons.values()].includes(null)) {
+      // No stream begins until the claim is saved: the store can still refuse it.
+      turn.hasBegun = false
+      await this.#claim(waiting)
+      turn.hasBegun = true
+    }
     turn.reasons = new Map([...turn.reasons].map(([id, reason]) => [callId(id), reason]))
     const answers = adapter.answers(waiting, turn.reasons)
     Object.assign(turn, { key, reply: waiting.reply, answers })
@@ -96,14 +105,30 @@ export class WaitingSession extends Session {
     this.data = { ...waiting.other, messages: [...this.data.messages, ...waiting.messages] }
   }
 
-  /** Take the turn out of the record before a tool runs, so that it runs only once. */
-  async #claim(): Promise<void> {
+  /**
+   * Take the turn out of the record before a tool runs, so that it runs only once.
+   *
+   * Throws AgentError: `not_waiting` if the session has ended, `session_conflict` if it changed,
+   * and what the store throws.
+   */
+  async #claim(waiting: Waiting): Promise<void> {
     const [taken, last] = this.#committed()
+    if (this.#isClaimed) {
+      CLAIMS.delete(`${this.id} ${last.claim}`)
+      return
+    }
     // Else the same claim by another process looks like one of this process.
     const claim = randomUUID()
-    await this.save(taken, { ...last, claim } as LastTurn)
+    try {
+      await this.save(taken, { ...last, claim } as LastTurn)
+    } catch (error) {
+      const isUnknown = error instanceof AgentError && error.type === 'store_unavailable'
+      if (isUnknown) CLAIMS.set(`${this.id} ${claim}`, waiting) // the store can still save it later
+      throw error
+    }
     const claimed = await this.sessions.store.load(this.id)
-    const found = claimed && JSON.parse(claimed.snapshot).app_data.claim
+    if (!claimed?.snapshot) throw new AgentError('not_waiting')
+    const found = JSON.parse(claimed.snapshot).app_data.claim
     if (found !== claim) throw new AgentError('session_conflict')
     this.stored = claimed
   }
@@ -159,10 +184,6 @@ export class WaitingSession extends Session {
     if (this.#drops) Object.assign(last, { dropped: true })
     return super.save(taken, last, saved)
   }
-}
-
-function replay(turn: Turn, number: number, reply: string): void {
-  Object.assign(turn, { number, outcome: 'replayed', reply })
 }
 
 function isEqual(some: Set<string>, others: Set<string>): boolean {

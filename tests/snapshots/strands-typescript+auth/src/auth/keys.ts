@@ -3,11 +3,12 @@
 import { createLocalJWKSet, errors, importJWK, type JWK, type JWTVerifyGetKey } from 'jose'
 
 import { describe, log } from '../log.ts'
+import { LOOPBACK, PUBLIC } from './settings.ts'
 
 export const ALGORITHMS = ['RS256', 'ES256', 'EdDSA'] // neither "none" nor a shared secret
 const SECONDS = 5 // for each of the two requests
 const FRESH_SECONDS = 600 // then the keys are read again, beside the turns
-const COOLDOWN_SECONDS = 5 // between two tries
+const COOLDOWN_SECONDS = 5 // from the end of a try to the next
 const MAX_BYTES = 1_000_000
 const MAX_KEYS = 100
 
@@ -49,7 +50,11 @@ export class Keys {
     const place = `${this.#issuer.replace(/\/+$/, '')}/.well-known/openid-configuration`
     const found = await get(place)
     if (found.issuer !== this.#issuer) throw new IssuerUnavailable(`${place} is of another issuer`)
-    const { keys: listed } = await get(String(found.jwks_uri))
+    const uri = String(found.jwks_uri)
+    if (!this.#isAllowed(uri)) {
+      throw new IssuerUnavailable(`${place}: jwks_uri must be an https address`)
+    }
+    const { keys: listed } = await get(uri)
     const keys: JWK[] = []
     for (const key of Array.isArray(listed) ? listed.slice(0, MAX_KEYS) : []) {
       if (await isUsable(key)) keys.push(key)
@@ -61,16 +66,25 @@ export class Keys {
     this.#readAt = seconds()
   }
 
-  /** Read the keys, unless it was just tried. */
+  /** Whether keys may be read there: as AUTH_ISSUER, but also with a query. */
+  #isAllowed(uri: string): boolean {
+    const [address = ''] = uri.split('?')
+    const isHere = this.#issuer.startsWith('http:') && new RegExp(LOOPBACK).test(address)
+    return (isHere || new RegExp(PUBLIC).test(address)) && !/[\s#]/.test(uri)
+  }
+
+  /** Read the keys, unless it was just tried. All callers wait for the same try. */
   async #refresh(): Promise<void> {
     if (this.#refreshing) return await this.#refreshing
     if (seconds() - this.#triedAt < COOLDOWN_SECONDS) return
-    this.#triedAt = seconds()
     this.#refreshing = this.read().catch((error) => {
       if (!(error instanceof IssuerUnavailable)) throw error
       log('WARNING', `the keys of AUTH_ISSUER were not read: ${error.message}`)
     })
-    await this.#refreshing.finally(() => (this.#refreshing = null))
+    await this.#refreshing.finally(() => {
+      this.#triedAt = seconds()
+      this.#refreshing = null
+    })
   }
 }
 

@@ -2,12 +2,13 @@
 
 import { type CoreSettings, integer, type SettingsOf, text } from '../settings.ts'
 
-const URL_FORM = 'https://[^ ?#]+|http://(localhost|127(\\.\\d+){3}|\\[::1\\])(:\\d+)?[^ ?#]*'
+export const PUBLIC = '^https://[^\\s/?#@]+(/[^\\s?#]*)?$'
+export const LOOPBACK = '^http://(localhost|127(\\.\\d+){3}|\\[::1\\])(:\\d+)?(/[^\\s?#]*)?$'
 const NO_LIMIT = 1_000_000_000
 
 export const AUTH_SETTINGS = {
-  authIssuer: text('', `|${URL_FORM}`, 'an https address'),
-  authAudience: text(''), // with commas
+  authIssuer: text('', `|${PUBLIC}|${LOOPBACK}`, 'an https address'),
+  authAudience: text('', '|[ ,]*[^ ,].*', 'names with commas between them'),
   authActorClaim: text('sub', '[!-~]{1,64}', 'the name of a claim'),
   // 0 is no limit.
   actorTurnsPerMinute: integer(0, 0, NO_LIMIT),

@@ -4,8 +4,9 @@ import { createHash } from 'node:crypto'
 
 import { LRUCache } from 'lru-cache'
 
-import { ask } from '../ask.ts'
+import { type Answer, ask } from '../ask.ts'
 import { Capability, findSessionClass } from '../capability.ts'
+import { isTooLong } from '../context_length.ts'
 import { isBlank, type Turn } from '../contract.ts'
 import { withinTime } from '../deadline.ts'
 import { diagnostic, type Finding } from '../findings.ts'
@@ -17,7 +18,7 @@ import * as adapter from './adapter.ts'
 import { compacted } from './session.ts'
 import type { COMPACTION_SETTINGS } from './settings.ts'
 import { INSTRUCTIONS, LONGEST, mark, offlineSummary, REPLY } from './summary.ts'
-import { transcript, unmark } from './summary.ts'
+import { type Said, SIZES, transcript, unmark } from './summary.ts'
 
 type Settings = CoreSettings & SettingsOf<typeof COMPACTION_SETTINGS>
 
@@ -138,13 +139,12 @@ export class Compaction extends Capability<Settings> {
     const said = [...adapter.read(messages)]
     const model = await this.#open()
     if (!model) return [offlineSummary(earlier, said), '']
-    const asked = transcript(earlier, said)
     const { compactionTimeoutSeconds: seconds } = this.settings
     const late = `it took longer than COMPACTION_TIMEOUT_SECONDS=${seconds}`
     const answer = await withinTime(
       seconds,
       signal,
-      (stop) => ask(model, INSTRUCTIONS, asked, LONGEST, stop),
+      (stop) => askShorter(model, earlier, said, stop),
       () => new NoSummaryError(late),
     )
     const { inputTokens, outputTokens, isWhole } = answer
@@ -166,4 +166,24 @@ export class Compaction extends Capability<Settings> {
     }
     return this.model
   }
+}
+
+/** Return the answer to a transcript, a shorter one if the model cannot read it all. */
+async function askShorter(
+  model: Runtime['model'],
+  earlier: string,
+  said: Said[],
+  signal: AbortSignal,
+): Promise<Answer> {
+  const about = (size: number) => {
+    return ask(model, INSTRUCTIONS, transcript(earlier, said, size), LONGEST, signal)
+  }
+  for (const size of SIZES.slice(0, -1)) {
+    try {
+      return await about(size)
+    } catch (error) {
+      if (!isTooLong(error)) throw error
+    }
+  }
+  return about(SIZES.at(-1) ?? 0)
 }

@@ -18,9 +18,16 @@ export type Compact = (
 /** Return a class of sessions whose summary stands in front of their turns: the first is at 2. */
 export function compacted(Base: typeof Session, compact: Compact): typeof Session {
   return class Compacted extends Base {
-    /** Return where the first turn that fits begins; if none does, all become the summary. */
+    /**
+     * Return where the first turn that fits begins; if none does, all become the summary.
+     *
+     * A single turn that is too large stays: each of its kind would need a summary.
+     */
     protected override findCut(fits: (at: number) => boolean): number {
-      return this.turns.find(({ at }) => fits(at))?.at ?? this.data.messages.length
+      const starts = this.turns.map(({ at }) => at)
+      const [only = 0] = starts
+      const end = starts.length === 1 ? only : this.data.messages.length
+      return starts.find(fits) ?? end
     }
 
     /** Drop the oldest turns, and put a summary of them in front of the others. */

@@ -12,7 +12,9 @@ Write plain text in the language of the conversation, at most 600 words, and not
 
 /** Characters of a summary. */
 export const LONGEST = 16_000
-const [TEXT, TRANSCRIPT] = [4_000, 200_000] // characters of one text, and of all together
+/** Characters of all texts; the later ones are for a smaller model. */
+export const SIZES = [200_000, 50_000, 12_500]
+const TEXT = 4_000 // characters of one text
 const [QUOTE, OFFLINE] = [60, 4_000] // the same of an offline summary
 
 export const REPLY = 'Understood.'
@@ -38,8 +40,8 @@ export function unmark(message: string): string {
 }
 
 /** Return what the model summarizes: a line for each text, and for each call with its result. */
-export function transcript(earlier: string, said: Said[]): string {
-  const most = Math.min(TEXT, Math.max(QUOTE, Math.floor(TRANSCRIPT / Math.max(said.length, 1))))
+export function transcript(earlier: string, said: Said[], size: number): string {
+  const most = Math.min(TEXT, Math.max(QUOTE, Math.floor(size / Math.max(said.length, 1))))
   const lines = earlier ? [`Earlier summary: ${quote(earlier, LONGEST)}`] : []
   // The lines of calls by their ids: models may number the calls of each turn anew.
   const calls = new Map<string, number>()

@@ -8,6 +8,7 @@ import { stringify } from 'yaml'
 import { makeCapabilities, SETTINGS } from '../capabilities.ts'
 import { checkAll, checkModel } from '../capability.ts'
 import { CommandError, refuseErrors } from '../findings.ts'
+import { surviveLateErrors } from '../log.ts'
 import { Runtime } from '../runtime.ts'
 import { readSettings } from '../settings.ts'
 import { type Case, readCases } from './cases.ts'
@@ -76,6 +77,7 @@ async function run(cases: readonly Case[], repeat: number, jobs: number): Promis
   const real = isReal ? new Runtime(settings, capabilities) : runtime
   const stop = new AbortController()
   process.once('SIGINT', () => stop.abort()) // what is done is kept
+  surviveLateErrors()
   const opened = [...new Set([runtime, real])]
   try {
     for (const one of opened) await one.open()

@@ -1,6 +1,7 @@
 // When the second model takes over a call, and what the log says about it.
 
 import type { Turn } from '../contract.ts'
+import { startTimer } from '../deadline.ts'
 import { describe, log, TEMPORARY_KINDS } from '../log.ts'
 import type { Runtime } from '../runtime.ts'
 
@@ -68,14 +69,14 @@ export class Second {
     const signal = outer ? AbortSignal.any([own.signal, outer]) : own.signal
     const call = { signal, hasAnswered: false }
     const { promise: late, reject } = Promise.withResolvers<never>()
-    const timer = setTimeout(() => reject(LATE), this.seconds * 1000)
+    const stopTimer = startTimer(this.seconds, () => reject(LATE))
     try {
       return [await Promise.race([begin(call), late]), null]
     } catch (error) {
       own.abort(REPLACED)
       return [undefined, await this.#takeOver(error, call.hasAnswered)]
     } finally {
-      clearTimeout(timer)
+      stopTimer()
     }
   }
 

@@ -31,7 +31,7 @@ export class McpServers extends Capability<McpSettings> {
   #ajv: InstanceType<typeof Ajv> | null = null
   #isOpen = false
   readonly #counts = new Map<string, string>() // by server: how many tools it lists and are offered
-  readonly #names = new Map<string, string>() // by server and tool; a name never changes
+  readonly #names = new Map<string, string>() // by server and tool, as long as it is listed
   readonly #warned = new Set<string>()
 
   get #servers(): Server[] {
@@ -162,6 +162,9 @@ export class McpServers extends Capability<McpSettings> {
 
   /** Name the tools that have no name yet: a taken name is prefixed with the server's. */
   #name(offered: readonly Offered[]): void {
+    const keys = this.#servers.flatMap((server) => server.tools.map((tool) => keyOf(server, tool)))
+    const current = new Set(keys)
+    for (const key of this.#names.keys()) if (!current.has(key)) this.#names.delete(key)
     const listed = this.#servers.map(({ tools }) => new Set(tools.map(({ name }) => folded(name))))
     const own = new Set([...namesOf(TOOLS), ...RESERVED].map(folded))
     // The tools whose names providers accept come first: they keep them.

@@ -8,6 +8,7 @@ import type {
   Transport,
 } from '@modelcontextprotocol/client'
 
+import { startTimer, withinTime } from '../deadline.ts'
 import { describe, log } from '../log.ts'
 import { isObject, type Schema } from '../tool_schemas.ts'
 import { type Declaration, find } from './file.ts'
@@ -18,7 +19,7 @@ const MAX_PAGES = 1000
 const MAX_LISTED = 10_000 // tools of a server
 const MAX_WORDS = 200 // characters of a server's own words
 const MAX_RESPONSE_BYTES = 67_108_864
-const MAX_RESULT_CHARS = 100_000
+const MAX_TEXT_CHARS = 100_000 // of a result, before the limit of all tools
 // A process behind a proxy or a CA of its own reaches nothing without these, in either case.
 const PROXIES = ['HTTP_PROXY', 'HTTPS_PROXY', 'ALL_PROXY', 'NO_PROXY']
 const CERTIFICATES = ['SSL_CERT_FILE', 'SSL_CERT_DIR', 'REQUESTS_CA_BUNDLE', 'NODE_EXTRA_CA_CERTS']
@@ -53,7 +54,8 @@ export class Tool {
       return new Repaired(isDescribed ? description : this.name, inputSchema) // none may be empty
     } catch (error) {
       if (error instanceof NotRepairableError) return error
-      throw error
+      log('WARNING', `MCP: the repair of a tool failed: ${describe(error)}`)
+      return new NotRepairableError('its declaration cannot be read')
     }
   }
 }
@@ -249,9 +251,9 @@ export class Server {
   async call(name: string, args: unknown, signal: AbortSignal): Promise<string> {
     const who = `MCP server ${this.declared.name}`
     const late = `${who} did not answer within ${this.#seconds} seconds.`
-    const work = this.#call(name, Object(args), signal)
+    const work = (stop: AbortSignal) => this.#call(name, Object(args), stop)
     const expired = () => named('ETIMEDOUT', late)
-    const result = await within(this.#seconds, work, expired).catch((error) => {
+    const result = await withinTime(this.#seconds, signal, work, expired).catch((error) => {
       signal.throwIfAborted()
       if (error.code === 'REQUEST_TIMEOUT') throw named('ETIMEDOUT', late)
       if (error.code === 'ETIMEDOUT') throw error
@@ -282,7 +284,8 @@ export class Server {
   ): Promise<CallToolResult> {
     for (let attempt = 0; attempt < 2; attempt++) {
       const connection = await this.connect()
-      const result = await connection.call(name, args, this.#seconds * 1000, signal)
+      // The client's own timer, which would count the time of a blocked event loop, is too late.
+      const result = await connection.call(name, args, this.#seconds * 2000, signal)
       if (result) return result
     }
     throw new ServerDown('it does not keep its session')
@@ -376,9 +379,9 @@ function textOf({ content, structuredContent }: CallToolResult): string {
 }
 
 function cut(text: string): string {
-  const note = `\n[cut: ${text.length} characters, ${MAX_RESULT_CHARS} are allowed]`
-  const isLong = text.length > MAX_RESULT_CHARS
-  return (isLong ? text.slice(0, MAX_RESULT_CHARS) + note : text).toWellFormed()
+  const note = `\n[cut: ${text.length} characters, ${MAX_TEXT_CHARS} are allowed]`
+  const isLong = text.length > MAX_TEXT_CHARS
+  return (isLong ? text.slice(0, MAX_TEXT_CHARS) + note : text).toWellFormed()
 }
 
 function named(code: string, message: string): Error {
@@ -386,13 +389,11 @@ function named(code: string, message: string): Error {
 }
 
 async function within<T>(seconds: number, work: Promise<T>, late: () => Error): Promise<T> {
-  let timer
-  const expiry = new Promise<never>((_, reject) => {
-    timer = setTimeout(() => reject(late()), seconds * 1000)
-  })
+  const expiry = Promise.withResolvers<never>()
+  const stopTimer = startTimer(seconds, () => expiry.reject(late()))
   try {
-    return await Promise.race([work, expiry])
+    return await Promise.race([work, expiry.promise])
   } finally {
-    clearTimeout(timer)
+    stopTimer()
   }
 }

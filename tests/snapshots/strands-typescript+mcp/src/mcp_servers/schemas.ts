@@ -88,7 +88,13 @@ export class Repaired {
     if (Object.hasOwn(merged, 'type') && !isObjectType(merged.type)) {
       throw new NotRepairableError('its schema is not of type object')
     }
-    const schema = this.#cleaned({ ...merged, type: 'object' }, 0)
+    // Each `$ref` is one of the root, also where a part of it has definitions of its own.
+    const { $defs, definitions } = this.#root
+    const shared = {
+      ...(isObject($defs) && { $defs }),
+      ...(isObject(definitions) && { definitions }),
+    }
+    const schema = this.#cleaned({ ...merged, ...shared, type: 'object' }, 0)
     if (this.#hoisted.size === 0) return schema
     return { ...schema, $defs: { ...mapOf(schema.$defs), ...Object.fromEntries(this.#hoisted) } }
   }

@@ -1,18 +1,21 @@
 // A cache in front of a durable store: conflicts become 409, lost replies are detected, unreadable
 // data is quarantined.
 
+import { isDeepStrictEqual } from 'node:util'
+
 import { LRUCache } from 'lru-cache'
-import { v7 as uuid7 } from 'uuid'
 
 import { AgentError } from '../contract.ts'
 import { log } from '../log.ts'
 import { InProcess, type SessionStore, type Stored } from '../session_store.ts'
-import { Conflict, type DurableStore, StoreUnavailable } from './base.ts'
+import { Conflict, type DurableStore, idAfter, isOlder, StoreUnavailable } from './base.ts'
 import type { StoreSettings } from './settings.ts'
-import { isSame, readSnapshot } from './snapshot.ts'
+import { foreignFormat, isSame, readSnapshot } from './snapshot.ts'
 
 /** Markers that `forget` leaves; no caller may use them. */
 const FORGOTTEN = /^forgotten-[0-9a-f]{64}$/
+
+const TOO_LARGE = 'The session is too large, even without its turns. It is unchanged.'
 
 /** A session that was cached here, and that the store no longer has. */
 const GONE: Stored = { revision: null, snapshot: '' }
@@ -54,8 +57,9 @@ export class CachedStore implements SessionStore {
   }
 
   /**
-   * See SessionStore. Throws `store_unavailable`, `session_corrupt`, `session_conflict`, and
-   * `session_forbidden` for what `forget` leaves.
+   * See SessionStore. Throws `store_unavailable`, `session_corrupt`, `session_conflict`,
+   * `session_foreign` and `session_too_large` for what stays as it is, and `session_forbidden` for
+   * what `forget` leaves.
    */
   async load(sessionId: string): Promise<Stored | null> {
     if (FORGOTTEN.test(sessionId)) throw new AgentError('session_forbidden')
@@ -78,8 +82,16 @@ export class CachedStore implements SessionStore {
       unknown.saved()
     }
     const snapshot = readSnapshot(stored.snapshot, this.maxBytes)
-    if (snapshot === null) throw await this.#quarantine(sessionId, stored.revision)
-    const read = { revision: stored.revision, snapshot }
+    const found =
+      snapshot === null ? await this.#readAgain(sessionId, stored) : { ...stored, snapshot }
+    const size = Buffer.byteLength(found.snapshot)
+    if (size > this.maxBytes) throw new AgentError('session_too_large', TOO_LARGE, `${size} bytes`)
+    const isRolledBack = known !== null && isOlder(found.revision, known.revision)
+    if (isRolledBack) {
+      // Such as in a failover.
+      log('WARNING', `session ${sessionId}: the store has lost turns that this process has seen`)
+    }
+    const read = { ...found, isRolledBack }
     this.#cache.set(sessionId, read)
     return read
   }
@@ -129,6 +141,31 @@ export class CachedStore implements SessionStore {
     return fail(error)
   }
 
+  /**
+   * Return what a second read finds; quarantine what is unreadable in both.
+   *
+   * The second read may be readable, as the first one was cut or changed on its way.
+   */
+  async #readAgain(sessionId: string, first: Stored): Promise<Stored> {
+    const reason = foreignFormat(first.snapshot)
+    if (reason !== null) {
+      const message = `This session cannot be continued: ${reason}. It is unchanged.`
+      throw new AgentError('session_foreign', message)
+    }
+    const again = await this.#store.load(sessionId).catch(fail)
+    if (again === null) throw new AgentError('session_conflict')
+    const { revision } = again
+    const snapshot = readSnapshot(again.snapshot, this.maxBytes)
+    if (snapshot !== null) {
+      log('WARNING', `session ${sessionId}: only its second read was readable`)
+      return { revision, snapshot }
+    }
+    if (!isDeepStrictEqual(again, first)) {
+      throw new AgentError('store_unavailable', '', 'two unreadable reads differ')
+    }
+    throw await this.#quarantine(sessionId, revision)
+  }
+
   /** Quarantine what cannot be read, and return the error of the turn. */
   async #quarantine(sessionId: string, revision: string | null): Promise<AgentError> {
     try {
@@ -143,15 +180,6 @@ export class CachedStore implements SessionStore {
       return new AgentError('store_unavailable', '', `${what}: ${error.message}`)
     }
   }
-}
-
-/** Return an id that sorts after `ids`, even if this process's clock is slow. */
-function idAfter(ids: string[]): string {
-  const [id, last] = [uuid7(), ids.toSorted().at(-1) ?? '']
-  if (id > last) return id
-  const milliseconds = parseInt(last.slice(0, 13).replace('-', ''), 16) + 1
-  const text = milliseconds.toString(16).padStart(12, '0')
-  return `${text.slice(0, 8)}-${text.slice(8)}${id.slice(13)}`
 }
 
 /** Throw the AgentError for an error of the store. */

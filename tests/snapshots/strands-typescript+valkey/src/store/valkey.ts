@@ -10,15 +10,19 @@ import { readAddress, secretRefs, type ValkeyConfig } from '../collections/sessi
 import { SESSION_ID } from '../contract.ts'
 import { log } from '../log.ts'
 import type { Stored } from '../session_store.ts'
-import { Conflict, decode, type DurableStore, StoreUnavailable } from './base.ts'
-import { unavailable, type Warning, withinSeconds } from './base.ts'
+import { Conflict, decode, type DurableStore, idAfter, StoreUnavailable } from './base.ts'
+import { LARGEST, unavailable, type Warning, withinSeconds } from './base.ts'
 import type { StoreSettings } from './settings.ts'
 
 // Fields of a hash: `latest` and its revision `rev`, `h:<uuid7>` for each checkpoint,
-// `aside:<uuid7>` for each quarantined snapshot. '' is the revision where there is no `latest`.
+// `aside:<uuid7>` for each quarantined snapshot. '' is the revision where there is no `latest`. A
+// key of another type counts as an unreadable snapshot.
 const REVISION = `
-local is_there = redis.call('HEXISTS', KEYS[1], 'latest') == 1
-local revision = is_there and (redis.call('HGET', KEYS[1], 'rev') or '-') or ''
+local found = redis.pcall('HEXISTS', KEYS[1], 'latest')
+local is_foreign = type(found) == 'table'
+if is_foreign and not string.find(found.err, 'WRONGTYPE') then return found end
+local revision = found == 1 and (redis.call('HGET', KEYS[1], 'rev') or '-') or ''
+if is_foreign then revision = 'foreign' end
 `
 const EXPIRE = `
 if tonumber(ARGV[1]) > 0 then redis.call('EXPIRE', KEYS[1], ARGV[1])
@@ -26,6 +30,7 @@ else redis.call('PERSIST', KEYS[1]) end
 return 1`
 // ARGV: field, known revision, most bytes. A longer snapshot is returned as '', which is invalid.
 const LOAD = `${REVISION}
+if is_foreign then return ARGV[1] == 'latest' and {revision, ''} end
 if redis.call('HEXISTS', KEYS[1], ARGV[1]) == 0 then return false end
 if revision == ARGV[2] then return {revision} end
 if redis.call('HSTRLEN', KEYS[1], ARGV[1]) > tonumber(ARGV[3]) then return {revision, ''} end
@@ -33,7 +38,7 @@ return {revision, redis.call('HGET', KEYS[1], ARGV[1])}`
 // ARGV: seconds to live or 0, expected revision, new one or '' to keep the latest snapshot,
 // snapshot, field of the checkpoint or '', number of checkpoints to keep.
 const SAVE = `${REVISION}
-if revision == '' and ARGV[3] == '' then return 0 end
+if is_foreign or revision == '' and ARGV[3] == '' then return 0 end
 if ARGV[3] ~= '' then
   if revision ~= ARGV[2] then return 0 end
   redis.call('HSET', KEYS[1], 'latest', ARGV[4], 'rev', ARGV[3])
@@ -48,12 +53,24 @@ if ARGV[5] ~= '' then
   for i = 1, #kept - tonumber(ARGV[6]) do redis.call('HDEL', KEYS[1], kept[i]) end
 end
 ${EXPIRE}`
-// ARGV: seconds to live or 0, expected revision, field to move the snapshot to.
+// ARGV: seconds to live or 0, expected revision, field to move the snapshot to. RESTORE brings back
+// what DUMP returns.
 const QUARANTINE = `${REVISION}
 if revision ~= ARGV[2] then return 0 end
-redis.call('HSET', KEYS[1], ARGV[3], redis.call('HGET', KEYS[1], 'latest'))
-redis.call('HDEL', KEYS[1], 'latest', 'rev')
+local value
+if is_foreign then
+  value = redis.call('DUMP', KEYS[1])
+  redis.call('DEL', KEYS[1])
+else
+  value = redis.call('HGET', KEYS[1], 'latest')
+  redis.call('HDEL', KEYS[1], 'latest', 'rev')
+end
+redis.call('HSET', KEYS[1], ARGV[3], value)
 ${EXPIRE}`
+const FIELDS = `
+local fields = redis.pcall('HKEYS', KEYS[1])
+if fields.err and string.find(fields.err, 'WRONGTYPE') then return {} end
+return fields`
 
 /** The hashes `<key_prefix>:<session_id>:agent:<agent_id>`. */
 export class ValkeyStore implements DurableStore {
@@ -62,7 +79,8 @@ export class ValkeyStore implements DurableStore {
   readonly #suffix: string
   readonly #secondsToLive: number
   readonly #settings: StoreSettings
-  readonly #maxBytes: number
+  readonly #replicas: number
+  readonly #waitSeconds: number
   readonly #connection: Connection
 
   constructor(collection: Collection, agentId: string, settings: StoreSettings, secrets: Secrets) {
@@ -71,14 +89,15 @@ export class ValkeyStore implements DurableStore {
     this.#suffix = `:agent:${agentId}`
     this.#secondsToLive = declared.ttl_seconds ?? 0
     this.#settings = settings
-    this.#maxBytes = settings.maxSnapshotBytes
+    this.#replicas = settings.valkeyWaitReplicas
+    this.#waitSeconds = settings.storeTimeoutSeconds / 3
     this.#connection = new Connection(declared, settings.storeTimeoutSeconds, secrets)
     this.contact = `the server of secret '${declared.endpoint_secret}'`
   }
 
   async load(sessionId: string, known: Stored | null = null): Promise<Stored | null> {
     const revision = known?.revision ?? '?'
-    const found = await this.#eval(LOAD, sessionId, 'latest', revision, this.#maxBytes)
+    const found = await this.#eval(LOAD, sessionId, 'latest', revision, LARGEST)
     if (!found) return null
     const [current, snapshot] = found as [Buffer, Buffer?]
     return snapshot ? { revision: current.toString(), snapshot: decode(snapshot) } : known
@@ -90,11 +109,11 @@ export class ValkeyStore implements DurableStore {
     expected: string | null,
     checkpoint: string | null = null,
   ): Promise<string> {
-    const revision = uuid7()
+    const revision = idAfter([expected])
     const field = checkpoint ? `h:${checkpoint}` : ''
     const values = [revision, snapshot, field, this.#settings.checkpoints]
-    const first = [this.#secondsToLive, expected ?? '']
-    if (!(await this.#eval(SAVE, sessionId, ...first, ...values))) throw new Conflict()
+    const first = [SAVE, 1, this.#key(sessionId), this.#secondsToLive, expected ?? '']
+    if (!(await this.#write(sessionId, 'eval', ...first, ...values))) throw new Conflict()
     return revision
   }
 
@@ -107,7 +126,7 @@ export class ValkeyStore implements DurableStore {
   }
 
   async loadCheckpoint(sessionId: string, checkpoint: string): Promise<string | null> {
-    const found = await this.#eval(LOAD, sessionId, `h:${checkpoint}`, '?', this.#maxBytes)
+    const found = await this.#eval(LOAD, sessionId, `h:${checkpoint}`, '?', LARGEST)
     const [, snapshot] = (found ?? []) as [Buffer?, Buffer?]
     return snapshot ? decode(snapshot) : null
   }
@@ -129,7 +148,7 @@ export class ValkeyStore implements DurableStore {
   }
 
   async end(sessionId: string): Promise<void> {
-    await this.#connection.run((client) => client.unlink(this.#key(sessionId)))
+    await this.#write(sessionId, 'unlink', this.#key(sessionId))
   }
 
   async sessions(): Promise<string[]> {
@@ -157,6 +176,16 @@ export class ValkeyStore implements DurableStore {
     }
     if (value('aof_enabled') === '0' && value('save') === '')
       found.push('The server saves nothing to disk: its restart ends all sessions.')
+    const [isPrimary, count] = [value('role') === 'master', Number(value('connected_slaves'))]
+    // INFO has this field if min-replicas-to-write is set.
+    if (isPrimary && count > 0 && value('min_slaves_good_slaves') === '') {
+      const what = 'The server has replicas and min-replicas-to-write is 0'
+      found.push(`${what}: a primary without them goes on, and a failover drops its turns.`)
+    }
+    if (isPrimary && count < this.#replicas) {
+      const what = `VALKEY_WAIT_REPLICAS is ${this.#replicas}, and the server has ${count}`
+      found.push(`${what}: each turn waits ${this.#waitSeconds.toFixed(1)} s in vain.`)
+    }
     return found.map((message) => ['AML-W161', message])
   }
 
@@ -178,23 +207,69 @@ export class ValkeyStore implements DurableStore {
     return this.evaluate(script, this.#key(sessionId), ...values)
   }
 
+  /** Return the reply to a command that changes a session, once enough replicas have it. */
+  async #write(sessionId: string, ...command: Command): Promise<unknown> {
+    const asked = this.#replicas
+    if (asked === 0) return await this.#connection.run((client) => client.callBuffer(...command))
+    const milliseconds = Math.round(this.#waitSeconds * 1000)
+    const [reply, confirmed] = await this.#connection.run((client) =>
+      writeAlone(client, command, asked, milliseconds),
+    )
+    if (reply && confirmed < asked) {
+      const what = `only ${confirmed} of ${asked} replicas confirmed it`
+      log('WARNING', `session ${sessionId}: changed, but ${what}: a failover may undo it`)
+    }
+    return reply
+  }
+
   async #fields(sessionId: string, start: string): Promise<string[]> {
-    const fields = await this.#connection.run((client) => client.hkeys(this.#key(sessionId)))
+    const found = (await this.#eval(FIELDS, sessionId)) as Buffer[]
+    const fields = found.map((field) => field.toString())
     return fields.filter((field) => field.startsWith(start)).sort()
   }
 }
 
 type Client = Redis | Cluster
+type Command = [name: string, ...values: (string | number)[]]
+type Result = [error: Error | null, reply: unknown]
 
 /** Return how a server, or one of a cluster, keeps its data. */
 async function readInfo(client: Client): Promise<string> {
-  const info = [await client.info('memory'), await client.info('persistence')]
+  const info: string[] = []
+  for (const part of ['memory', 'persistence', 'replication']) info.push(await client.info(part))
   const config = client.call('config', 'get', 'save') as Promise<string[]>
   const save = await config.then(
     ([, value]) => value,
     () => 'unknown', // as many clouds forbid it
   )
   return `${info.join('\n')}\nsave:${save}\n`
+}
+
+/**
+ * Return the reply to a command, and how many replicas confirmed it.
+ *
+ * WAIT is about the writes of its connection, and holds up everything else there.
+ */
+async function writeAlone(
+  client: Client,
+  command: Command,
+  replicas: number,
+  milliseconds: number,
+): Promise<[reply: unknown, confirmed: number]> {
+  const own = client.duplicate()
+  own.on('error', () => {}) // the call reports it
+  try {
+    await own.connect()
+    const pipeline = own
+      .pipeline()
+      .callBuffer(...command)
+      .call('wait', replicas, milliseconds)
+    const [[error, reply], [, confirmed]] = (await pipeline.exec()) as [Result, Result]
+    if (error) throw error
+    return [reply, Number(confirmed ?? 0)]
+  } finally {
+    own.disconnect()
+  }
 }
 
 /** A connection that is open or being opened; `end` is aborted when it breaks. */

@@ -7,7 +7,14 @@ from typing import Any
 import ai
 from ai.providers.ai_gateway.client.errors import GatewayError, create_gateway_error
 
-STATUSES = {"authentication_error": 401, "invalid_request_error": 400, "model_not_found": 404}
+STATUSES = {
+    "authentication_error": 401,
+    "internal_server_error": 500,
+    "invalid_request_error": 400,
+    "model_not_found": 404,
+    "rate_limit_exceeded": 429,
+    "timeout_error": 408,
+}
 OWN = "call"  # the key of this module in `provider_metadata`
 
 

@@ -7,6 +7,7 @@ from typing import Any
 import ai
 from ai.providers.ai_gateway.protocol import GatewayV4Protocol
 
+from .context_length import is_too_long
 from .findings import diagnostic
 from .gateway_calls import GatewayCalls
 from .messages import mark, shown_to
@@ -35,7 +36,7 @@ class GatewayProtocol(GatewayV4Protocol):
                     yield event
                 return
             except ai.errors.ProviderAPIError as error:
-                if has_answered or not error.is_retryable:
+                if has_answered or not error.is_retryable or is_too_long(error):
                     raise
             await asyncio.sleep(wait)
         async for event in self._try(client, model, messages, **kwargs):

@@ -5,6 +5,7 @@ Gemini signs a call in `extra_content`. The AI SDK drops the names or the values
 """
 
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from itertools import chain
 from typing import Any
 
 import ai
@@ -18,7 +19,7 @@ class Extras:
     """The further fields of one answer."""
 
     def __init__(self) -> None:
-        self.of_message: dict[str, Any] = {}
+        self._parts: dict[str, list[Any]] = {}  # of the message, by the name of the field
         self.of_calls: dict[str, Any] = {}  # by id
 
     async def taken_from(self, chunks: AsyncIterator[Any]) -> AsyncGenerator[Any]:
@@ -31,7 +32,7 @@ class Extras:
         async for chunk in chunks:
             for choice in chunk.choices[:1]:
                 self._take(choice.delta)
-                if self.of_message and not has_begun:
+                if self._parts and not has_begun:
                     has_begun = True
                     choice.delta.model_extra["reasoning_content"] = BEGUN
                 for call in choice.delta.tool_calls or []:
@@ -53,24 +54,35 @@ class Extras:
         fields = delta.model_extra or {}
         for name in FIELDS:
             value = fields.pop(name, None)
-            before: Any = self.of_message.get(name)
-            goes_on = isinstance(value, str | list) and type(value) is type(before)
-            if value and goes_on:
-                self.of_message[name] = before + value
-            elif value:
-                self.of_message[name] = value
+            parts = self._parts.get(name)
+            if not value:
+                continue
+            if parts and isinstance(value, str | list) and type(value) is type(parts[0]):
+                parts.append(value)
+            else:
+                self._parts[name] = [value]
+
+    def _of_message(self) -> dict[str, Any]:
+        return {name: _joined(parts) for name, parts in self._parts.items()}
 
     def added_to(self, event: ai.events.Event) -> ai.events.Event:
         """Return the event with the fields as metadata of the message or of the call."""
         fields: Any = None
         if isinstance(event, ai.events.StreamEnd):
-            fields = self.of_message
+            fields = self._of_message()
         elif isinstance(event, ai.events.ToolEnd):
             fields = self.of_calls.get(event.tool_call_id)
         if not fields:
             return event
         metadata = {**(event.provider_metadata or {}), OWN: fields}
         return event.model_copy(update={"provider_metadata": metadata})
+
+
+def _joined(parts: list[Any]) -> Any:
+    """Return a value that came in parts: a text, a list, or a value of another kind."""
+    if isinstance(parts[0], str):
+        return "".join(parts)
+    return [*chain.from_iterable(parts)] if isinstance(parts[0], list) else parts[0]
 
 
 def give_back(messages: Sequence[ai.messages.Message], request: Sequence[dict[str, Any]]) -> None:

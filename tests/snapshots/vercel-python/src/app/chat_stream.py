@@ -5,6 +5,7 @@ rewrites the bytes of an answer before a client parses them. A stream that break
 without a finish reason, and the arguments of tool calls pass as the model sent them.
 """
 
+import asyncio
 import json
 import re
 from codecs import getincrementaldecoder
@@ -18,6 +19,7 @@ from .contract import AgentError
 from .settings import CoreSettings
 
 LINE_END = re.compile("\r\n|\n|\r")
+JSON_MARK = re.compile(r'\\.?|["{}]', re.DOTALL)  # with what a backslash escapes
 SURROGATE = re.compile("[\ud800-\udfff]")
 # In a request: within a JSON string the quotes would be escaped.
 STREAMED = re.compile(rb'"stream"\s*:\s*true')
@@ -37,6 +39,9 @@ REASONS = {word: reason for reason, words in WORDS.items() for word in words.spl
 
 # The names of a call's arguments; the first is that of Chat Completions.
 ARGUMENTS = ("arguments", "parameters", "input")
+REASONING = ("reasoning", "reasoning_content", "reasoning_details")
+
+PIECE = 4_096  # bytes that the client parses at a time
 
 NO_ANSWER = "The answer is not one of Chat Completions."
 MIXED = "The server mixed the arguments of its tool calls."
@@ -57,7 +62,10 @@ def event_hooks(settings: CoreSettings) -> dict[str, Any]:
 
         async def strict(chunk_size: int | None = None) -> Any:
             async for data in read(chunk_size):
-                yield stream.read(data)
+                for start in range(0, len(data), PIECE):
+                    yield stream.read(data[start : start + PIECE])
+                    # A client parses all that has arrived, and other requests would wait for it.
+                    await asyncio.sleep(0)
             yield stream.end()
 
         response.aiter_bytes = strict
@@ -67,10 +75,21 @@ def event_hooks(settings: CoreSettings) -> dict[str, Any]:
     return {**hooks, "response": [*hooks["response"], rewrite]}
 
 
+def untouched(request: Json) -> Json:
+    """Return a request whose messages the client sends without a look at each field.
+
+    The client takes 0.2 seconds for those of a thousand tool calls, and no other request is
+    answered meanwhile.
+    """
+    body = {**(request.get("extra_body") or {}), "messages": request["messages"]}
+    return {**request, "messages": [], "extra_body": body}
+
+
 class ChatStream:
     """A streamed answer: `read` and `end` return the bytes that the client gets.
 
-    Both raise AgentError for an event, or for arguments of tool calls, over the limit.
+    Both raise AgentError for an event over the limit, and for an answer whose reasoning and
+    arguments of tool calls are over it.
     """
 
     def __init__(self, settings: CoreSettings) -> None:
@@ -158,8 +177,9 @@ class Answer:
     The finish reason and the usage are sent once, at the end.
     """
 
-    def __init__(self, max_arguments: int) -> None:
-        self._calls = ToolCalls(max_arguments)
+    def __init__(self, max_size: int) -> None:
+        self._size = SizeLimit(max_size)  # of what the clients keep until the end
+        self._calls = ToolCalls(self._size)
         self._base: Json = {}
         self._reason: str | None = None
         self._usage: Json | None = None
@@ -231,6 +251,9 @@ class Answer:
             return {}
         if "role" in delta:
             delta["role"] = "assistant"
+        for name in REASONING:
+            if reasoning := delta.get(name):
+                self._size.add(text_of_arguments(reasoning))
         content = delta.get("content")
         if not isinstance(content, str | None):
             delta["content"] = text_of(content)
@@ -268,6 +291,56 @@ class Answer:
         yield None
 
 
+class SizeLimit:
+    """The size of texts, in characters. `add` raises AgentError over the limit."""
+
+    def __init__(self, max_size: int) -> None:
+        self._max_size = max_size
+        self._size = 0
+
+    def add(self, text: str) -> None:
+        """Count a text."""
+        self._size += len(text)
+        if self._size > self._max_size:
+            raise AgentError("reply_incomplete", detail="MAX_REPLY_BYTES")
+
+
+class JsonObject:
+    """Finds the end of a JSON object that comes in parts, and reads each part once."""
+
+    def __init__(self) -> None:
+        self.is_whole = False  # nothing but white space follows the last brace
+        self._has_ended = False
+        self._count = 0  # of the parts that were read
+        self._depth = 0
+        self._is_in_string = False
+        self._rest = ""  # a backslash that ends a part
+
+    def read(self, parts: list[str]) -> None:
+        """Read the parts that were added."""
+        for text in parts[self._count :]:
+            if self._has_ended:
+                self.is_whole = self.is_whole and not text.strip()
+            else:
+                self._read(self._rest + text)
+        self._count = len(parts)
+
+    def _read(self, text: str) -> None:
+        self._rest = ""
+        for found in JSON_MARK.finditer(text):
+            mark = found[0]
+            if mark == "\\":
+                self._rest = mark
+            elif mark == '"':
+                self._is_in_string = not self._is_in_string
+            elif not self._is_in_string and mark in {"{", "}"}:
+                self._depth += 1 if mark == "{" else -1
+                if self._depth <= 0:
+                    self._has_ended = True
+                    self.is_whole = not text[found.end() :].strip()
+                    return
+
+
 @dataclass
 class Call:
     """A tool call, under the id of its server, and what its parts said so far."""
@@ -279,9 +352,16 @@ class Call:
     server_id: str = ""
     name: str = ""
     arguments: list[str] = field(default_factory=list)
+    object: JsonObject = field(default_factory=JsonObject)
     # Further fields of a call that has no name yet, and was not sent.
     fields: Json = field(default_factory=dict)
     is_sent: bool = False
+
+    def is_whole(self) -> bool:
+        """Whether the arguments are an object with content: `{}` may come before the real ones."""
+        self.object.read(self.arguments)
+        value = parse("".join(self.arguments)) if self.object.is_whole else None
+        return isinstance(value, dict) and bool(value)
 
 
 class ToolCalls:
@@ -290,14 +370,13 @@ class ToolCalls:
     Servers leave them out, or give different calls the same.
     """
 
-    def __init__(self, max_size: int) -> None:
+    def __init__(self, size: SizeLimit) -> None:
         self._calls: list[Call] = []
         self._ids: set[str] = set()
         # By what the server calls them: an index, and an index with an id.
         self._latest: dict[int | None, Call] = {}
         self._known: dict[tuple[int | None, str], Call] = {}
-        self._max_size = max_size
-        self._size = 0
+        self._size = size
 
     def __len__(self) -> int:
         return len(self._calls)
@@ -316,9 +395,7 @@ class ToolCalls:
             name = name if isinstance(name, str) else ""
             given = [function.pop(key, None) for key in ARGUMENTS]
             arguments = text_of_arguments(next((it for it in given if it is not None), None))
-            self._size += len(arguments)
-            if self._size > self._max_size:
-                raise AgentError("reply_incomplete", detail="MAX_REPLY_BYTES")
+            self._size.add(arguments)
             index = index_of(part.pop("index", None))
             server_id = text_or(part.pop("id", None), "")
             part.pop("type", None)
@@ -369,7 +446,7 @@ class ToolCalls:
         if server_id and call.server_id:
             return None
         # An id that comes late, or a name that is repeated; after whole arguments it is a new call.
-        return None if name and arguments.strip() and are_whole(call.arguments) else call
+        return None if name and arguments.strip() and call.is_whole() else call
 
     def _add(self, index: int | None, server_id: str) -> Call:
         is_new = server_id and server_id not in self._ids
@@ -477,13 +554,6 @@ def text_of_arguments(arguments: Any) -> str:
     if arguments is None:
         return ""
     return json.dumps(arguments, ensure_ascii=False, separators=(",", ":"))
-
-
-def are_whole(arguments: list[str]) -> bool:
-    """Whether the parts are an object with content: `{}` may come before the real arguments."""
-    text = "".join(arguments)
-    value = parse(text) if text.rstrip().endswith("}") else None
-    return isinstance(value, dict) and bool(value)
 
 
 def are_citations(annotations: Any) -> bool:

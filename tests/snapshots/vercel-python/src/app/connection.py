@@ -8,8 +8,10 @@ from http import HTTPStatus
 from typing import cast
 
 from httptools import HttpParserError, HttpParserUpgrade, HttpRequestParser
+from starlette.datastructures import Headers
 from starlette.responses import JSONResponse
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from starlette.types import Message, Send
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from .contract import AgentError
 
@@ -27,6 +29,22 @@ def max_connections(max_turns: int) -> int:
         descriptors, _ = getrlimit(RLIMIT_NOFILE)
         return most if descriptors < 0 else min(most, descriptors // 2)
     return most
+
+
+def _without_chunks(cycle: RequestResponseCycle) -> Send:
+    """Return a `send` for HTTP/1.0, which has no chunks: a stream ends with its connection."""
+    send, is_stream = cycle.send, False
+
+    async def send_plainly(message: Message) -> None:
+        nonlocal is_stream
+        if message["type"] == "http.response.start":
+            is_stream = "content-length" not in Headers(raw=message["headers"])
+        if is_stream:
+            cycle.chunked_encoding = False
+            cycle.expected_content_length = len(message.get("body", b""))  # of this part
+        await send(message)  # type: ignore[arg-type]
+
+    return send_plainly
 
 
 class Connection(HttpToolsProtocol):
@@ -89,6 +107,9 @@ class Connection(HttpToolsProtocol):
         self.headers[:] = [(name, value.rstrip(b" \t")) for name, value in self.headers]
         if not self.parser.should_upgrade():
             super().on_headers_complete()
+            if self.parser.get_http_version() == "1.0":
+                send = _without_chunks(self.cycle)
+                self.cycle.send = send  # type: ignore[assignment,method-assign]
 
     def on_body(self, body: bytes) -> None:
         self.overhead = max(0, self.overhead - len(body) - CHUNK_FRAME)
@@ -107,7 +128,8 @@ class Connection(HttpToolsProtocol):
 
     def _without_upgrade(self, rest: bytes) -> bytes:
         # httptools skips the body after an Upgrade header, which Java and curl send.
-        head = [b"%s %s HTTP/1.1" % (self.parser.get_method(), self.url)]
+        version = self.parser.get_http_version().encode()
+        head = [b"%s %s HTTP/%s" % (self.parser.get_method(), self.url, version)]
         head += [b"%s: %s" % header for header in self.headers if header[0] != b"upgrade"]
         self.parser = HttpRequestParser(self)
         return b"\r\n".join([*head, b"", rest])

@@ -11,6 +11,7 @@ from typing import Any
 PREFIX = "X-Amzn-Bedrock-AgentCore-Runtime-"
 SESSION_HEADER = PREFIX + "Session-Id"
 ACTOR_HEADERS = (PREFIX + "User-Id", PREFIX + "Custom-Actor-Id")
+TOKEN_HEADER = "X-API-Token"  # instead of Authorization
 NO_SNIFF = {"X-Content-Type-Options": "nosniff"}  # JSON is JSON, also for a browser
 KEY_HEADERS = ("Idempotency-Key", PREFIX + "Custom-Idempotency-Key")
 
@@ -47,6 +48,7 @@ ERRORS = {
         409,
         "The stored session was unreadable and has been quarantined; send the prompt again.",
     ),
+    "session_foreign": (409, "This session has a format that the agent does not read."),
     "payload_too_large": (413, "The body is too large."),
     "session_too_large": (413, "The turn is too large for a session; it was not kept."),
     "prompt_too_long": (413, "The prompt is too long for the model. Send a shorter one."),
@@ -63,8 +65,26 @@ ERRORS = {
     "turn_timeout": (504, "The turn timed out; it was not kept."),
 }
 
-# A provider that has reached a limit or has too much to do, as `describe` shows it.
-IS_BUSY = "HTTP (429|503|529)|[Tt]hrottl"
+# A provider that has reached a limit or has too much to do: its statuses, and its names for that.
+BUSY_STATUSES = {"429", "503", "529"}
+BUSY_KINDS = {
+    "engine_overloaded",
+    "insufficient_quota",
+    "overloaded",
+    "overloaded_error",
+    "rate_limit",
+    "rate_limit_error",
+    "rate_limit_exceeded",
+    "resource_exhausted",
+    "server_is_overloaded",
+    "service_unavailable",
+    "service_unavailable_error",
+    "slow_down",
+    "too_many_requests",
+    "unavailable",
+}
+BUSY = rf"[Tt]hrottl|[Ss]erviceUnavailable|\b({'|'.join(sorted(BUSY_KINDS))})\b"
+MADE_UP = {"500", "502"}  # by clients, for an error in a stream
 
 
 class AgentError(Exception):
@@ -76,12 +96,23 @@ class AgentError(Exception):
     def __init__(self, type: str, message: str = "", detail: str = "") -> None:
         self.type, self.detail = type, detail
         self.status, general = ERRORS[type]
-        self.retry_after = 1 if type in {"rate_limited", "server_busy"} else None
-        if type == "model_failed" and re.search(IS_BUSY, detail):
+        self.retry_after = 1 if type in {"rate_limited", "server_busy", "draining"} else None
+        if type == "model_failed" and is_busy(detail):
             self.retry_after = 10
             general = "The model is overloaded or at a limit; this turn was not kept: retry later."
         self.body = {"error": {"type": type, "message": message or general}}
         super().__init__(message or general)
+
+
+def is_busy(description: str) -> bool:
+    """Whether an error of a provider, as `describe` shows it, says to try again later.
+
+    Its status decides; in a stream it has none.
+    """
+    status = re.search(r"HTTP ([45]\d\d)", description)
+    if status and status[1] not in MADE_UP:
+        return status[1] in BUSY_STATUSES or "hrottl" in description
+    return re.search(BUSY, description) is not None
 
 
 @dataclass
@@ -92,6 +123,7 @@ class Change:
     actor: str | None
     fork: str = ""
     turns: int = 0
+    key: str | None = None  # for idempotency
 
 
 @dataclass(frozen=True)
@@ -142,6 +174,7 @@ class Turn:
     waiting: list[ToolCall] = field(default_factory=list, repr=False)  # for an approval
     answers: Any = field(default=None, repr=False)  # to them, in the framework's form
     texts: list[str] = field(default_factory=list, repr=False)  # of the reply, so far
+    has_begun: bool = False  # it has passed limits, queue, owner and store: the model is next
     number: int = 0
     outcome: str = "committed"  # or replayed, cancelled, or a type in ERRORS
     detail: str = ""  # for the log only
@@ -159,13 +192,19 @@ class Turn:
         """Return how many of the turns that the session holds stay before this one."""
         return len(session.turns) if self.replaces is None else int(session.find(self.replaces))
 
+    def replay(self, number: int, reply: str) -> None:
+        """Take the reply of an earlier turn in place of a new one."""
+        self.number, self.outcome, self.texts = number, "replayed", [reply]
+
     def fail(self, error: BaseException) -> None:
         """Note the error that ends the turn."""
         if isinstance(error, AgentError):
             self.outcome, self.detail = error.type, error.detail
         else:
             is_cancel = isinstance(error, asyncio.CancelledError)
-            self.outcome = "cancelled" if is_cancel else "internal_error"
+            # The end of the process cancels turns with this message.
+            outcome = "draining" if error.args == ("draining",) else "cancelled"
+            self.outcome = outcome if is_cancel else "internal_error"
 
 
 RUNNING: ContextVar[Turn] = ContextVar("RUNNING")

@@ -14,7 +14,7 @@ from uuid import uuid4
 
 import ai
 
-from .context_length import CUT, CuttableResult, cut_result
+from .context_length import CuttableResult, cut_result, cut_texts
 from .contract import AgentError, is_blank, well_formed, well_formed_value
 from .tool_schemas import (
     CALL_ID,
@@ -112,21 +112,18 @@ def bounded(part: ResultPart, most: int) -> ResultPart:
 def _cut(value: Any, most: int) -> Any:
     if not isinstance(value, ai.messages.ContentOutput):
         text = value if isinstance(value, str) else _as_text(value)
-        note = CUT.format(len(text))
-        return value if len(text) <= most else text[: most - len(note)] + note
-    size = sum(len(part.text) for part in value.value if part.kind == "text")
-    if size <= most:
+        (short,) = cut_texts([text], most)
+        return value if short == text else short
+    texts = [part.text if part.kind == "text" else "" for part in value.value]
+    shorter = cut_texts(texts, most)
+    if shorter == texts:
         return value
-    note, parts, last = CUT.format(size), list[Any](), 0
-    left = most - len(note)
-    for part in value.value:
+    parts = list[Any]()
+    for part, short in zip(value.value, shorter, strict=True):
         if part.kind != "text":
             parts.append(part)
-        elif left > 0:
-            last = len(parts)
-            parts.append(part.model_copy(update={"text": part.text[:left]}))
-            left -= len(part.text)
-    parts[last] = parts[last].model_copy(update={"text": parts[last].text + note})
+        elif short:
+            parts.append(part.model_copy(update={"text": short}))
     return value.model_copy(update={"value": parts})
 
 

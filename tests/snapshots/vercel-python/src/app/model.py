@@ -4,6 +4,7 @@ import os
 import re
 from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack
+from importlib import import_module
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,7 +12,7 @@ import ai
 from ai.providers.openai import OpenAIChatCompletionsProtocol
 
 from .chat_extras import Extras, give_back, images_after_results
-from .chat_stream import event_hooks
+from .chat_stream import event_hooks, untouched
 from .findings import diagnostic
 from .messages import mark, shown_to
 from .offline_model import OfflineModel
@@ -34,7 +35,7 @@ class ChatProtocol(OpenAIChatCompletionsProtocol):
             async def create(**request: Any) -> Any:
                 give_back(messages, request["messages"])
                 request["messages"] = images_after_results(request["messages"])
-                response = await client.chat.completions.create(**request)
+                response = await client.chat.completions.create(**untouched(request))
                 return extras.taken_from(await stack.enter_async_context(response))
 
             closing: Any = SimpleNamespace(
@@ -53,6 +54,8 @@ def build_model(settings: CoreSettings) -> ai.Model:
         return OfflineModel()
     from openai import DefaultAsyncHttpxClient  # takes a second
 
+    # The client would load it in the first turn, and hold up all others.
+    import_module("openai.resources.chat.chat")
     # A server of your own may want no key, but the client requires a key.
     key = os.environ.get("OPENAI_API_KEY") or "none"
     client = DefaultAsyncHttpxClient(event_hooks=event_hooks(settings))

@@ -66,7 +66,7 @@ class Turns:
         while self.tasks:
             await asyncio.wait(self.tasks, timeout=grace_seconds)
             for task in self.tasks:
-                task.cancel()
+                task.cancel("draining")
 
 
 async def _client_left(request: Request) -> None:

@@ -7,7 +7,6 @@ import os
 import socket
 import sys
 import threading
-from contextlib import suppress
 from types import FrameType
 from typing import Any
 
@@ -35,8 +34,10 @@ def run_server() -> None:
         serving = runner.get_loop().create_task(_serve(runtime))
         try:
             while not serving.done():
-                with suppress(SystemExit):  # of a task that a tool began; asyncio stops for it
+                try:
                     runner.get_loop().run_until_complete(serving)
+                except SystemExit as error:  # of a task that a tool began; asyncio stops for it
+                    log_unexpected(error)
             serving.result()
         except BaseException:
             runner.run(runtime.close())
@@ -44,8 +45,8 @@ def run_server() -> None:
 
 
 def _log_thread(failure: threading.ExceptHookArgs) -> None:
-    """Log the kind of what a thread raised; SystemExit only ends the thread, as in Python."""
-    if failure.exc_value and failure.exc_type is not SystemExit:
+    """Log the kind of what a thread raised."""
+    if failure.exc_value:
         log_unexpected(failure.exc_value)
 
 

@@ -18,6 +18,7 @@ class Stored:
 
     revision: str | None
     snapshot: bytes
+    is_rolled_back: bool = False  # older than a state that this process has seen
 
 
 class SessionStore(Protocol):

@@ -13,6 +13,7 @@ from urllib.parse import unquote
 
 from .contract import is_blank, well_formed_value
 from .findings import Finding, diagnostic
+from .log import causes_of
 
 CALL_ID = "[a-zA-Z0-9_-]{1,40}"  # OpenAI accepts at most 40 characters
 NAME = "[a-zA-Z0-9_-]{1,64}"
@@ -139,15 +140,11 @@ def refused_tool(error: BaseException, names: list[str]) -> str:
 
     Providers write `tools[3]`, `tools.3.custom.name` or `Invalid schema for function 'name'`.
     """
-    cause: BaseException | None = error
-    for _ in range(10):
-        if cause is None:
-            break
+    for cause in causes_of(error):
         text = str(cause)
         if found := re.search(r"\btools?(?:\[|\.)(\d{1,4})\b", text):
             at = int(found[1])
             return names[at] if at < len(names) else ""
         if found := re.search(rf"function '({NAME})'", text):
             return found[1] if found[1] in names else ""
-        cause = cause.__cause__ or cause.__context__
     return ""

@@ -1,21 +1,17 @@
 // Two models as one model of the AI SDK.
 
-import { setTimeout as delay } from 'node:timers/promises'
-
 import { type LanguageModel, type LanguageModelMiddleware, wrapLanguageModel } from 'ai'
 
 import type { Options } from '../capability.ts'
 import { ownPrompt } from '../messages.ts'
 import type { Call, Part } from '../offline_model.ts'
-import { asError } from '../streaming.ts'
+import { asError, tried } from '../streaming.ts'
 import type { FirstCall, Second } from './second.ts'
 
 type Model = Extract<LanguageModel, { specificationVersion: 'v4' }>
 type Answer = Awaited<ReturnType<Model['doStream']>>
 
-// Of each model, with the waits of the SDK, which would try the first one again after the second.
-const WAITS = [2000, 4000]
-const MAX_WAIT = 60_000
+const MAX_RETRIES = 2
 
 // The parts that come in front of the content; Anthropic's client has one of its own.
 const OPENING = 'stream-start response-metadata raw custom text-start reasoning-start'.split(' ')
@@ -27,13 +23,13 @@ export function withFallback(options: Options, second: Second): void {
   const middleware: LanguageModelMiddleware = {
     wrapStream: async ({ model, params }) => {
       const begin = async (call: FirstCall) => {
-        const answer = await tried(model, { ...params, abortSignal: call.signal })
+        const answer = await answerOf(model, { ...params, abortSignal: call.signal })
         call.hasAnswered = true
         return begun(answer, call.signal)
       }
       const [answer, other] = await second.replace(params.abortSignal, begin)
       const answering = (other ?? model) as Model
-      const result = answer ?? (await tried(answering, params))
+      const result = answer ?? (await answerOf(answering, params))
       producer = answering.modelId
       if (other) second.answers()
       return result
@@ -41,31 +37,13 @@ export function withFallback(options: Options, second: Second): void {
   }
   options.model = wrapLanguageModel({ model: first, middleware })
   options.producer = () => producer
-  options.maxRetries = 0
+  options.maxRetries = 0 // each of both is tried again, not both together
 }
 
-/** Call a model, and again after failures that may be temporary. */
-async function tried(model: Model, params: Call): Promise<Answer> {
+/** Call a model with its own reasoning only, and again after failures that may be temporary. */
+function answerOf(model: Model, params: Call): Promise<Answer> {
   const prompt = ownPrompt(params.prompt, model.modelId)
-  for (const wait of WAITS) {
-    try {
-      return await model.doStream({ ...params, prompt })
-    } catch (error) {
-      if (!Object(error).isRetryable) throw error
-      const { abortSignal: signal } = params
-      await delay(askedWait(error) ?? wait, undefined, signal && { signal })
-    }
-  }
-  return model.doStream({ ...params, prompt })
-}
-
-/** Return how many milliseconds a provider asks to wait, if that is reasonable. */
-function askedWait(error: unknown): number | undefined {
-  const headers = Object(Object(error).responseHeaders ?? Object(error).cause?.responseHeaders)
-  const seconds = headers['retry-after']
-  const until = Number.isNaN(Number(seconds)) ? Date.parse(seconds) - Date.now() : seconds * 1000
-  const wait = Number.parseFloat(headers['retry-after-ms'] ?? until)
-  return wait >= 0 && wait < MAX_WAIT ? wait : undefined
+  return tried(model, { ...params, prompt }, MAX_RETRIES)
 }
 
 /** Return an answer that has sent content. Throws the error that came in its place. */

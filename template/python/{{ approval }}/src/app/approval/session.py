@@ -98,7 +98,10 @@ class WaitingSession(Session):
         await super().begin(turn)
         self.start["key"], turn.key = waiting.prompt_key, key
         if None in turn.reasons.values():
+            # No stream begins until the claim is saved: the store can still refuse it.
+            turn.has_begun = False
             await self._claim(waiting)
+            turn.has_begun = True
         turn.reasons = {_call_id(id): reason for id, reason in turn.reasons.items()}
         turn.texts, turn.answers = [waiting.reply], adapter.answers(waiting.other, turn.reasons)
         self.data = {**waiting.other, "messages": [*self.data["messages"], *waiting.messages]}

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import logging
+import re
 import time
 from typing import Any
 
@@ -10,13 +11,15 @@ import httpx
 from jwt import PyJWK
 from jwt.exceptions import PyJWTError
 
+from ..deadline import time_limit
 from ..log import describe
+from .settings import LOOPBACK, PUBLIC
 
 log = logging.getLogger(__name__)
 ALGORITHMS = ("RS256", "ES256", "EdDSA")  # and no other: neither "none" nor a shared secret
 SECONDS = 5  # for each of the two requests
 FRESH_SECONDS = 600  # then the keys are read again, beside the turns
-COOLDOWN_SECONDS = 5  # between two tries
+COOLDOWN_SECONDS = 5  # from the end of a try to the next
 MAX_BYTES, MAX_KEYS = 1_000_000, 100
 
 
@@ -31,7 +34,6 @@ class Keys:
         self._issuer = issuer
         self._keys: list[PyJWK] = []
         self._read_at = self._tried_at = -float("inf")
-        self._lock = asyncio.Lock()
         self._refreshing: asyncio.Task[None] | None = None
 
     async def find(self, id: str | None, algorithm: str) -> PyJWK | None:
@@ -43,8 +45,8 @@ class Keys:
         if found is None:
             await self._refresh()
             found = self._find(id, algorithm)
-        elif time.monotonic() - self._read_at > FRESH_SECONDS and self._refreshing is None:
-            self._refreshing = asyncio.create_task(self._refresh_beside())
+        elif time.monotonic() - self._read_at > FRESH_SECONDS:
+            self._start()
         return found
 
     async def read(self) -> None:
@@ -54,7 +56,10 @@ class Keys:
             found = await _get(client, place)
             if found.get("issuer") != self._issuer:
                 raise IssuerUnavailable(f"{place} is of another issuer")
-            listed = (await _get(client, str(found.get("jwks_uri")))).get("keys")
+            uri = str(found.get("jwks_uri"))
+            if not self._is_allowed(uri):
+                raise IssuerUnavailable(f"{place}: jwks_uri must be an https address")
+            listed = (await _get(client, uri)).get("keys")
         keys: list[PyJWK] = []
         for value in listed[:MAX_KEYS] if isinstance(listed, list) else []:
             try:
@@ -77,29 +82,38 @@ class Keys:
             found = [key for key in found if key.key_id == id]
         return found[0] if len(found) == 1 else None
 
+    def _is_allowed(self, uri: str) -> bool:
+        """Whether keys may be read there: as AUTH_ISSUER, but also with a query."""
+        address = uri.partition("?")[0]
+        is_here = self._issuer.startswith("http:") and re.fullmatch(LOOPBACK, address)
+        return bool(is_here or re.fullmatch(PUBLIC, address)) and not re.search(r"[\s#]", uri)
+
     async def _refresh(self) -> None:
-        """Read the keys, unless it was just tried."""
-        async with self._lock:
-            if time.monotonic() - self._tried_at > COOLDOWN_SECONDS:
-                self._tried_at = time.monotonic()
-                try:
-                    await self.read()
-                except IssuerUnavailable as error:
-                    log.warning("the keys of AUTH_ISSUER were not read: %s", error)
+        """Read the keys, unless it was just tried. All callers wait for the same try."""
+        self._start()
+        if self._refreshing:
+            await asyncio.shield(self._refreshing)
         if not self._keys:
             raise IssuerUnavailable("its keys were never read")
 
-    async def _refresh_beside(self) -> None:
+    def _start(self) -> None:
+        is_due = time.monotonic() - self._tried_at > COOLDOWN_SECONDS
+        if self._refreshing is None and is_due:
+            self._refreshing = asyncio.create_task(self._try())
+
+    async def _try(self) -> None:
         try:
-            await self._refresh()
+            await self.read()
+        except IssuerUnavailable as error:
+            log.warning("the keys of AUTH_ISSUER were not read: %s", error)
         finally:
-            self._refreshing = None
+            self._tried_at, self._refreshing = time.monotonic(), None
 
 
 async def _get(client: httpx.AsyncClient, url: str) -> dict[str, Any]:
     """Return the JSON object at an address. Raises IssuerUnavailable."""
     try:
-        async with asyncio.timeout(SECONDS), client.stream("GET", url) as answer:
+        async with time_limit(SECONDS), client.stream("GET", url) as answer:
             if answer.status_code != 200:
                 raise IssuerUnavailable(f"{url}: HTTP {answer.status_code}")
             body = b""

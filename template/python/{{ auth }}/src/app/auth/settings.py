@@ -4,7 +4,9 @@ from dataclasses import dataclass
 
 from ..settings import CoreSettings, integer, string
 
-URL = r"https://[^ ?#]+|http://(localhost|127(\.\d+){3}|\[::1\])(:\d+)?[^ ?#]*"
+PUBLIC = r"https://[^\s/?#@]+(/[^\s?#]*)?"
+LOOPBACK = r"http://(localhost|127(\.\d+){3}|\[::1\])(:\d+)?(/[^\s?#]*)?"
+AUDIENCES = "|[ ,]*[^ ,].*"
 NO_LIMIT = 1_000_000_000
 
 
@@ -12,8 +14,8 @@ NO_LIMIT = 1_000_000_000
 class AuthSettings(CoreSettings):
     """Whose tokens are accepted, which of them, and what an actor may use; 0 is no limit."""
 
-    auth_issuer: str = string(URL, "an https address")
-    auth_audience: str = ""  # with commas
+    auth_issuer: str = string(f"{PUBLIC}|{LOOPBACK}", "an https address")
+    auth_audience: str = string(AUDIENCES, "names with commas between them", "")
     auth_actor_claim: str = string("[!-~]{1,64}", "the name of a claim", "sub")
     actor_turns_per_minute: int = integer(0, 0, NO_LIMIT)
     actor_turns_per_day: int = integer(0, 0, NO_LIMIT)

@@ -1,6 +1,5 @@
 """Summaries of what a long session no longer holds, as a capability."""
 
-import asyncio
 import logging
 import time
 from collections.abc import Sequence
@@ -16,6 +15,7 @@ from ..ask import Answer, ask
 from ..capability import Capability, find_session_class
 from ..context_length import is_too_long
 from ..contract import Turn, is_blank, well_formed
+from ..deadline import time_limit
 from ..findings import Finding, diagnostic
 from ..log import describe
 from ..model import build_model
@@ -130,7 +130,7 @@ class Compaction(Capability):
         """Return a summary, and what it cost in words. Raises NoSummaryError."""
         seconds = self.settings.compaction_timeout_seconds
         try:
-            async with asyncio.timeout(seconds) as limit:
+            async with time_limit(seconds) as limit:
                 earlier = unmark(next((str(chunk) for _, chunk in adapter.read(before)), ""))
                 said = list(adapter.read(messages))
                 if self.model is None:

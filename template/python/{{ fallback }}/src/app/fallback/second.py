@@ -1,6 +1,5 @@
 """When the second model takes over a call, and what the log says about it."""
 
-import asyncio
 import logging
 import re
 from collections.abc import AsyncGenerator, Callable
@@ -8,6 +7,7 @@ from contextlib import aclosing
 from typing import Any
 
 from ..contract import Turn
+from ..deadline import time_limit
 from ..log import TEMPORARY_KINDS, describe
 
 # Failures that may be temporary, as `describe` shows them: by their status, or else their names.
@@ -47,7 +47,7 @@ class Second:
         async with aclosing(first) as events:
             before = list[Any]()
             try:
-                async with asyncio.timeout(self.seconds):
+                async with time_limit(self.seconds):
                     async for event in events:
                         before.append(event)
                         if is_content(event):

@@ -1,6 +1,5 @@
 """Extraction of facts, as a capability."""
 
-import asyncio
 import json
 import logging
 import re
@@ -13,6 +12,7 @@ from typing import Any
 from ..ask import ask
 from ..capability import Capability
 from ..contract import is_blank, well_formed
+from ..deadline import time_limit
 from ..findings import Finding, diagnostic
 from ..log import describe
 from ..memory.base import MemoryUnavailable, Metadata, Turns, Utterance
@@ -87,7 +87,7 @@ class Extraction(Capability):
         if self.model is None:
             return offline_facts([text.text for text in talk if text.role == "USER"])
         try:
-            async with asyncio.timeout(seconds):
+            async with time_limit(seconds):
                 answer = await ask(self.model, INSTRUCTIONS, _transcript(talk), LONGEST)
         except TimeoutError:
             what = f"no facts within EXTRACTION_TIMEOUT_SECONDS={seconds}"

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 import anyio
 
 from ..contract import well_formed, well_formed_value
+from ..deadline import time_limit
 from ..log import describe
 from .file import Declaration
 from .schemas import NotRepairableError, Repaired
@@ -154,7 +155,7 @@ class Connection:
         await asyncio.sleep(0.3)  # notifications may come in bursts
         self._is_listing = False
         with suppress(Exception):
-            async with asyncio.timeout(self._seconds):
+            async with time_limit(self._seconds):
                 self._listed(await _list_tools(self._client))
 
     @asynccontextmanager
@@ -302,7 +303,7 @@ class Server:
 
         server = f"MCP server {self.declared.name}"
         try:
-            async with asyncio.timeout(self._seconds):
+            async with time_limit(self._seconds):
                 result = await (await self.connect()).call(name, arguments)
                 if result is None:
                     result = await (await self.connect()).call(name, arguments)

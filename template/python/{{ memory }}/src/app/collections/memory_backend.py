@@ -41,6 +41,14 @@ def metadata_problem(metadata: Mapping[str, Any], most: int = MAX_KEYS) -> str:
     return ""
 
 
+def filter_problem(metadata: Mapping[str, Any]) -> str:
+    """Return which rule for the metadata of a search is broken, or ""."""
+    for key, value in metadata.items():
+        if value == "":
+            return f"the value of {key} is empty, and no search accepts that"
+    return metadata_problem(metadata, MAX_FILTERS)
+
+
 def check_retrieval(
     document: Document,
     retrieval_config: RetrievalConfig | None,
@@ -54,7 +62,7 @@ def check_retrieval(
         if config.top_k > MAX_RECORDS:
             message = f"top_k {config.top_k} is reduced to the service's maximum, {MAX_RECORDS}."
             yield document.finding("AML-W220", message, *path, "top_k")
-        if problem := metadata_problem(config.metadata, MAX_FILTERS):
+        if problem := filter_problem(config.metadata):
             yield document.finding("AML-E05C", f"Metadata: {problem}.", *path, "metadata")
 
 

@@ -1,6 +1,5 @@
 """Calls of AWS that long-term memory makes: in threads, each with a time limit."""
 
-import asyncio
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
@@ -11,6 +10,7 @@ import anyio.to_thread
 
 from ..collections.fields import SecretRef
 from ..collections.secrets import SecretError, Secrets
+from ..deadline import time_limit
 from ..log import describe
 from .base import MemoryRefused, MemoryUnavailable
 from .settings import MemorySettings
@@ -41,7 +41,7 @@ class Clients:
         run = partial(anyio.to_thread.run_sync, self._run, call, region, use)
         seconds = self._seconds.get(call, SECONDS) + 1
         try:
-            async with asyncio.timeout(seconds):
+            async with time_limit(seconds):
                 return await run(abandon_on_cancel=True, limiter=self._limiters[call])
         except TimeoutError:
             raise MemoryUnavailable(f"{self.name}: no answer within {seconds} s") from None

@@ -1,7 +1,9 @@
 """A long-term memory in a file, for trials: user messages, found by the words of a query."""
 
+import errno
 import json
 import logging
+import os
 import re
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
@@ -128,10 +130,15 @@ class LocalMemory:
             FOLDER.mkdir(exist_ok=True)
             (FOLDER / ".gitignore").write_text("*\n", "utf-8")
             self._path.touch(0o600)
-            is_torn = self._path.read_bytes()[-1:] not in (b"", b"\n")
+            before = self._path.read_bytes()
+            is_torn = before[-1:] not in (b"", b"\n")
+            text = (b"\n" if is_torn else b"") + _lines(rows)
             with self._path.open("ab", buffering=0) as file:
                 # In one write, so that no other process writes in between.
-                file.write((b"\n" if is_torn else b"") + _lines(rows))
+                if file.write(text) < len(text):
+                    # Otherwise the token of a part would pass for that of the whole event.
+                    file.truncate(len(before))
+                    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     def _delete(self, kind: str, ids: set[str]) -> list[str]:
         with self._alone():
@@ -140,8 +147,11 @@ class LocalMemory:
             if deleted:
                 beside = self._path.with_suffix(".tmp")
                 beside.touch(0o600)
-                beside.write_bytes(_lines(row for row in rows if row.get(kind) not in ids))
-                beside.replace(self._path)
+                try:
+                    beside.write_bytes(_lines(row for row in rows if row.get(kind) not in ids))
+                    beside.replace(self._path)
+                finally:
+                    beside.unlink(missing_ok=True)
         return deleted
 
     @contextmanager

@@ -6,6 +6,7 @@ import os
 import re
 import time
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from email.utils import parsedate_to_datetime
@@ -22,9 +23,10 @@ from ..collections.models import Collection
 from ..collections.secrets import SecretError, Secrets
 from ..collections.session_backend import S3Config
 from ..contract import SESSION_ID
+from ..deadline import time_limit
 from ..log import describe
 from ..session_store import Stored
-from .base import Conflict, StoreUnavailable, Warned
+from .base import LARGEST, Conflict, StoreUnavailable, Warned
 from .settings import StoreSettings
 
 log = logging.getLogger(__name__)
@@ -38,6 +40,12 @@ UNSENT = (
     exceptions.CredentialRetrievalError,
     exceptions.EndpointConnectionError,
     exceptions.ConnectTimeoutError,
+)
+# Bodies that were cut off or changed on their way.
+SPOILT = (
+    exceptions.IncompleteReadError,
+    exceptions.ResponseStreamingError,
+    exceptions.FlexibleChecksumError,
 )
 
 KEPT = "The bucket keeps old versions, also of sessions that ended or were forgotten: "
@@ -69,8 +77,8 @@ class S3Store:
         self.contact = f"the bucket of secret {self._ref.reference!r} in {config.region}"
 
     async def load(self, session_id: str, known: Stored | None = None) -> Stored | None:
-        key, max_bytes = self._folder(session_id) + LATEST, self._settings.max_snapshot_bytes
-        return await self.run(lambda bucket: bucket.get(key, known, max_bytes))
+        key = self._folder(session_id) + LATEST
+        return await self.run(lambda bucket: bucket.get(key, known, LARGEST))
 
     async def save(
         self, session_id: str, snapshot: bytes, expected: str | None, checkpoint: str | None = None
@@ -108,8 +116,7 @@ class S3Store:
 
     async def load_checkpoint(self, session_id: str, checkpoint: str) -> bytes | None:
         key = f"{self._folder(session_id)}{HISTORY}snapshot_{checkpoint}.json"
-        max_bytes = self._settings.max_snapshot_bytes
-        found = await self.run(lambda bucket: bucket.get(key, None, max_bytes))
+        found = await self.run(lambda bucket: bucket.get(key, None, LARGEST))
         return found.snapshot if found else None
 
     async def checkpoints(self, session_id: str) -> list[str]:
@@ -181,7 +188,7 @@ class S3Store:
         """Return the result of `use` in a thread, within a time limit; raise StoreUnavailable."""
         where = f"secret {self._ref.reference!r}"
         try:
-            async with asyncio.timeout(self._seconds):
+            async with time_limit(self._seconds):
                 name = await self._secrets.get(self._ref)
                 where = f"bucket {name!r} in {self._region}"
                 async with self._lock:
@@ -227,6 +234,12 @@ class Bucket:
 
     def get(self, key: str, known: Stored | None, max_bytes: int) -> Stored | None:
         """Return the object, or None; `known` itself if unchanged; empty if larger than allowed."""
+        try:
+            return self._get(key, known, max_bytes)
+        except SPOILT:
+            return self._get(key, known, max_bytes)
+
+    def _get(self, key: str, known: Stored | None, max_bytes: int) -> Stored | None:
         condition = {"IfNoneMatch": known.revision} if known else {}
         try:
             found = self.s3.get_object(Bucket=self.name, Key=key, **condition)
@@ -237,9 +250,10 @@ class Bucket:
                 raise
             reply = error.response
             if self.days and "last-modified" not in reply["ResponseMetadata"]["HTTPHeaders"]:
-                reply = self.s3.head_object(Bucket=self.name, Key=key)  # some servers omit it
-            return None if self.is_expired(reply) else known
-        with found["Body"] as body:
+                reply = self._head(key)  # some servers omit it
+            return known if reply and not self.is_expired(reply) else None
+        # Not `with found["Body"]`, whose `read` checks neither the length nor the checksum.
+        with closing(found["Body"]) as body:
             snapshot = body.read() if found["ContentLength"] <= max_bytes else b""
         return None if self.is_expired(found) else Stored(found["ETag"], snapshot)
 
@@ -261,10 +275,19 @@ class Bucket:
         try:
             return self.put(key, body, IfNoneMatch="*")
         except Conflict:
-            found = self.s3.head_object(Bucket=self.name, Key=key)
-            if not self.is_expired(found):
+            found = self._head(key)
+            if not found or not self.is_expired(found):
                 raise
         return self.put(key, body, IfMatch=found["ETag"])
+
+    def _head(self, key: str) -> Any:
+        """Return the facts of an object, or None if it has been deleted."""
+        try:
+            return self.s3.head_object(Bucket=self.name, Key=key)
+        except exceptions.ClientError as error:
+            if _status(error) == 404:
+                return None
+            raise
 
     def move(self, old: str, new: str, revision: str) -> None:
         """Move the object; a failure halfway leaves both. Raises Conflict."""

@@ -1,6 +1,7 @@
 """The session store that a collection declares, as a capability."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from functools import cached_property
 from typing import Any
 from uuid import uuid4
@@ -11,15 +12,33 @@ from ..collections.check import Project
 from ..collections.models import Collection
 from ..collections.secrets import unset_variables
 from ..findings import Finding, diagnostic
-from ..session_store import InProcess, SessionStore
+from ..session_store import InProcess, SessionStore, Stored
 from .base import Conflict, DurableStore, StoreUnavailable
 from .cached import CachedStore
 from .settings import StoreSettings
+from .snapshot import parse
 
-SNAPSHOT = (
-    b'{"scope":"agent","schema_version":"1.0","created_at":"1970-01-01T00:00:00Z",'
-    b'"data":{"messages":[]},"app_data":{"actor":null,"turn":1,"key":null,"reply":""}}'
-)
+SNAPSHOT = {
+    "scope": "agent",
+    "schema_version": "1.0",
+    "created_at": "1970-01-01T00:00:00Z",
+    "data": {
+        "messages": [
+            {"role": "user", "content": [{"text": "Grüße 😀"}]},
+            {"role": "assistant", "content": [{"tool": {"input": [{}, [], "", True, 2.5, None]}}]},
+        ],
+        "state": {"name": "value"},
+    },
+    "app_data": {
+        "actor": "check",
+        "turn": 1,
+        "key": None,
+        "reply": "",
+        "turns": [{"at": 0, "key": None}],
+    },
+}
+MISSING = object()
+SHOWN = 5  # of the parts that came back changed
 
 
 class Store(Capability):
@@ -104,7 +123,7 @@ class Store(Capability):
 async def check_store(
     store: DurableStore, collection: Collection, is_writable: bool
 ) -> AsyncIterator[Finding]:
-    """Load, save and end a session of no caller, and yield findings."""
+    """Load, save, compare and end a session of no caller, and yield findings."""
     file, session = f"collections/{collection.collection_id}.collection.md", f"check-{uuid4()}"
     step = "loaded"
     try:
@@ -114,10 +133,35 @@ async def check_store(
         if is_writable:
             step = "saved"
             try:
-                await store.save(session, SNAPSHOT, None)
+                await store.save(session, json.dumps(SNAPSHOT).encode(), None)
+                step = "loaded"
+                stored = await store.load(session)
+                if message := _changes(stored):
+                    yield diagnostic("AML-E160", message, file=file, line=1)
                 step = "ended"
             finally:  # also after a lost reply or Ctrl+C: nothing is left behind
                 await store.end(session)
     except (Conflict, StoreUnavailable) as error:
         message = f"No session can be {step}: {str(error) or 'a conflict'}."
         yield diagnostic("AML-E160", message, file=file, line=1)
+
+
+def _changes(stored: Stored | None) -> str:
+    """Return how a session differs from what was saved; an empty text if it does not."""
+    if stored is None:
+        return "A session that was saved cannot be found again."
+    paths = list(_changed(SNAPSHOT, parse(stored.snapshot), ""))
+    names = ", ".join(paths[:SHOWN]) + (", ..." if paths[SHOWN:] else "")
+    return f"A session that was saved comes back changed or without: {names}." if paths else ""
+
+
+def _changed(saved: Any, loaded: Any, path: str) -> Iterator[str]:
+    """Yield the paths of values that differ. What a store adds to an object does not count."""
+    if isinstance(saved, dict) and isinstance(loaded, dict):
+        for name, value in saved.items():
+            yield from _changed(value, loaded.get(name, MISSING), f"{path}.{name}".strip("."))
+    elif isinstance(saved, list) and isinstance(loaded, list) and len(saved) == len(loaded):
+        for index, (value, found) in enumerate(zip(saved, loaded, strict=True)):
+            yield from _changed(value, found, f"{path}[{index}]")
+    elif saved != loaded:
+        yield path or "everything"

@@ -97,3 +97,6 @@ class SessionFiles:
             new.replace(path)
         except OSError as error:
             raise StoreUnavailable(f"{path} cannot be written ({error.strerror})") from None
+        finally:
+            with suppress(OSError):  # it holds the text of a conversation
+                new.unlink(missing_ok=True)

@@ -5,7 +5,7 @@ import os
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from copy import copy
-from threading import Thread
+from importlib import import_module
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -35,8 +35,8 @@ class ChatModel(OpenAIModel):
         key = os.environ.get("OPENAI_API_KEY") or "none"
         http = DefaultAsyncHttpxClient(event_hooks=event_hooks(settings))
         self._openai = AsyncOpenAI(api_key=key, http_client=http)
-        # What a call needs is loaded while the server starts, and not in the first turn.
-        Thread(target=lambda: self._openai.chat.completions, daemon=True).start()
+        # The client would load it in the first turn, and hold up all others.
+        import_module("openai.resources.chat.chat")
         self._max_bytes = settings.max_reply_bytes
         self._reasoning = Reasoning()
 

@@ -5,7 +5,7 @@ import logging
 import re
 import socket
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from typing import Any, cast
 from urllib.parse import urlsplit
 
@@ -18,12 +18,14 @@ from ..collections.models import Collection
 from ..collections.secrets import SecretError, Secrets
 from ..collections.session_backend import ValkeyConfig, url_of
 from ..contract import SESSION_ID
+from ..deadline import time_limit
 from ..log import describe
 from ..session_store import Stored
-from .base import Conflict, StoreUnavailable, Warned
+from .base import LARGEST, Conflict, StoreUnavailable, Warned, id_after
 from .settings import StoreSettings
 
 log = logging.getLogger(__name__)
+CONNECTIONS = 32
 # Errors that prove that the server changed nothing.
 REFUSALS = (
     exceptions.ResponseError,
@@ -33,10 +35,14 @@ REFUSALS = (
 )
 
 # Fields of a hash: `latest` and its revision `rev`, `h:<uuid7>` for each checkpoint,
-# `aside:<uuid7>` for each quarantined snapshot. Without `latest` the revision is ''.
+# `aside:<uuid7>` for each quarantined snapshot. Without `latest` the revision is ''. A key of
+# another type counts as an unreadable snapshot.
 REVISION = """
-local is_there = redis.call('HEXISTS', KEYS[1], 'latest') == 1
-local revision = is_there and (redis.call('HGET', KEYS[1], 'rev') or '-') or ''
+local found = redis.pcall('HEXISTS', KEYS[1], 'latest')
+local is_foreign = type(found) == 'table'
+if is_foreign and not string.find(found.err, 'WRONGTYPE') then return found end
+local revision = found == 1 and (redis.call('HGET', KEYS[1], 'rev') or '-') or ''
+if is_foreign then revision = 'foreign' end
 """
 LIVE = """
 if tonumber(ARGV[1]) > 0 then redis.call('EXPIRE', KEYS[1], ARGV[1])
@@ -45,6 +51,7 @@ return 1
 """
 # ARGV: field, known revision, maximum of bytes. A larger snapshot is returned empty.
 LOAD = f"""{REVISION}
+if is_foreign then return ARGV[1] == 'latest' and {{revision, ''}} end
 if redis.call('HEXISTS', KEYS[1], ARGV[1]) == 0 then return false end
 if revision == ARGV[2] then return {{revision}} end
 if redis.call('HSTRLEN', KEYS[1], ARGV[1]) > tonumber(ARGV[3]) then return {{revision, ''}} end
@@ -53,7 +60,7 @@ return {{revision, redis.call('HGET', KEYS[1], ARGV[1])}}
 # ARGV: seconds to live or 0, expected revision, new revision or '' to keep the latest snapshot,
 # snapshot, field of the checkpoint or '', how many checkpoints to keep.
 SAVE = f"""{REVISION}
-if revision == '' and ARGV[3] == '' then return 0 end
+if is_foreign or revision == '' and ARGV[3] == '' then return 0 end
 if ARGV[3] ~= '' then
   if revision ~= ARGV[2] then return 0 end
   redis.call('HSET', KEYS[1], 'latest', ARGV[4], 'rev', ARGV[3])
@@ -68,12 +75,25 @@ if ARGV[5] ~= '' then
   for i = 1, #kept - tonumber(ARGV[6]) do redis.call('HDEL', KEYS[1], kept[i]) end
 end
 {LIVE}"""
-# ARGV: seconds to live or 0, expected revision, field to move it to.
+# ARGV: seconds to live or 0, expected revision, field to move it to. RESTORE brings back what DUMP
+# returns.
 QUARANTINE = f"""{REVISION}
 if revision ~= ARGV[2] then return 0 end
-redis.call('HSET', KEYS[1], ARGV[3], redis.call('HGET', KEYS[1], 'latest'))
-redis.call('HDEL', KEYS[1], 'latest', 'rev')
+local value
+if is_foreign then
+  value = redis.call('DUMP', KEYS[1])
+  redis.call('DEL', KEYS[1])
+else
+  value = redis.call('HGET', KEYS[1], 'latest')
+  redis.call('HDEL', KEYS[1], 'latest', 'rev')
+end
+redis.call('HSET', KEYS[1], ARGV[3], value)
 {LIVE}"""
+FIELDS = """
+local fields = redis.pcall('HKEYS', KEYS[1])
+if fields.err and string.find(fields.err, 'WRONGTYPE') then return {} end
+return fields
+"""
 
 
 class ValkeyStore:
@@ -89,6 +109,9 @@ class ValkeyStore:
         config = cast(ValkeyConfig, collection.backend)
         self._prefix, self._suffix = f"{config.key_prefix}:", f":agent:{agent_id}"
         self._live, self._settings = config.ttl_seconds or 0, settings
+        self._replicas = settings.valkey_wait_replicas
+        # A turn that waits in vain keeps its connection: two in a row must fit into a call's time.
+        self._wait_seconds = settings.store_timeout_seconds / 3
         self._connection = _Connection(config, settings.store_timeout_seconds, secrets)
         self.contact = f"the server of secret {config.endpoint_secret!r}"
 
@@ -102,10 +125,12 @@ class ValkeyStore:
     async def save(
         self, session_id: str, snapshot: bytes, expected: str | None, checkpoint: str | None = None
     ) -> str:
-        revision = str(uuid7())
+        revision = id_after([expected])
         field = f"h:{checkpoint}" if checkpoint else ""
         values = (revision, snapshot, field, self._settings.checkpoints)
-        if not await self._run(SAVE, session_id, self._live, expected or "", *values):
+        key = self._key(session_id)
+        first = (SAVE, 1, key, self._live, expected or "")
+        if not await self._write(session_id, "EVAL", *first, *values):
             raise Conflict
         return revision
 
@@ -138,17 +163,19 @@ class ValkeyStore:
         pattern = "*".join(re.sub(r"([][*?\\])", r"\\\1", end) for end in ends)
 
         async def scan(client: Any) -> set[str]:
-            pages = client.scan_iter(match=pattern, count=1000)
-            return {key.decode("utf-8", "replace") async for key in pages}
+            keys, found = set[str](), client.scan_iter(match=pattern, count=1000)
+            while True:
+                async with time_limit(self._settings.store_timeout_seconds):  # of each call
+                    if (key := await anext(found, None)) is None:
+                        return keys
+                keys.add(key.decode("utf-8", "replace"))
 
-        # Each call of the scan has a time limit of its own.
         keys = await self._connection.run(scan, is_bounded=False)
         ids = [key.removeprefix(self._prefix).removesuffix(self._suffix) for key in keys]
         return sorted(id for id in ids if re.fullmatch(SESSION_ID, id))
 
     async def end(self, session_id: str) -> None:
-        key = self._key(session_id)
-        await self._connection.run(lambda client: client.execute_command("UNLINK", key))
+        await self._write(session_id, "UNLINK", self._key(session_id))
 
     async def warnings(self) -> list[Warned]:
         try:
@@ -163,6 +190,14 @@ class ValkeyStore:
             found.append(f"{what}. Set noeviction.")
         if info.get("aof_enabled") == 0 and info.get("save") == "":
             found.append("The server saves nothing to disk: its restart ends all sessions.")
+        count, is_primary = info.get("connected_slaves", 0), info.get("role") == "master"
+        # INFO has this field if min-replicas-to-write is set.
+        if is_primary and count and "min_slaves_good_slaves" not in info:
+            what = "The server has replicas and min-replicas-to-write is 0"
+            found.append(f"{what}: a primary without them goes on, and a failover drops its turns.")
+        if is_primary and count < self._replicas:
+            what = f"VALKEY_WAIT_REPLICAS is {self._replicas}, and the server has {count}"
+            found.append(f"{what}: each turn waits {self._wait_seconds:.1f} s in vain.")
         return [("AML-W161", message) for message in found]
 
     async def close(self) -> None:
@@ -172,8 +207,7 @@ class ValkeyStore:
         return f"{self._prefix}{session_id}{self._suffix}"
 
     async def _load(self, session_id: str, field: str, known: str | None = None) -> Any:
-        max_bytes = self._settings.max_snapshot_bytes
-        return await self._run(LOAD, session_id, field, known or "?", max_bytes)
+        return await self._run(LOAD, session_id, field, known or "?", LARGEST)
 
     async def evaluate(self, script: str, key: str, *values: Any) -> Any:
         """Return the result of a script on one key. Raises StoreUnavailable."""
@@ -182,8 +216,34 @@ class ValkeyStore:
     async def _run(self, script: str, session_id: str, *values: Any) -> Any:
         return await self.evaluate(script, self._key(session_id), *values)
 
+    async def _write(self, session_id: str, *command: Any) -> Any:
+        """Return the reply to a command that changes a session, once enough replicas have it."""
+        if not self._replicas:
+            return await self._connection.run(lambda client: client.execute_command(*command))
+        wait = ("WAIT", self._replicas, round(1000 * self._wait_seconds))
+
+        async def write(client: Any) -> tuple[Any, Any]:
+            node: dict[str, Any] = {}
+            if isinstance(client, ValkeyCluster):
+                node["target_nodes"] = client.get_node_from_key(self._key(session_id))
+            # Both on one connection, as WAIT is about the writes of its connection.
+            pipeline = client.pipeline(transaction=False)
+            pipeline.execute_command(*command, **node)
+            pipeline.execute_command(*wait, **node)
+            reply, confirmed = await pipeline.execute(raise_on_error=False)
+            if isinstance(reply, Exception):
+                raise reply
+            return reply, confirmed
+
+        reply, confirmed = await self._connection.run(write)
+        count = 0 if isinstance(confirmed, Exception) else confirmed
+        if reply and count < self._replicas:
+            what = f"only {count} of {self._replicas} replicas confirmed it"
+            log.warning("session %s: changed, but %s: a failover may undo it", session_id, what)
+        return reply
+
     async def _fields(self, session_id: str, start: str) -> list[str]:
-        keys = await self._connection.run(lambda client: client.hkeys(self._key(session_id)))
+        keys = await self._run(FIELDS, session_id)
         fields = (key.decode("utf-8", "replace") for key in keys)
         return sorted(field for field in fields if field.startswith(start))
 
@@ -192,6 +252,7 @@ async def _read_info(client: Any) -> dict[str, Any]:
     """Return the settings of a server, or of a node, that decide what is lost."""
     info: dict[str, Any] = await client.info("memory")
     info |= await client.info("persistence")
+    info |= await client.info("replication")
     with suppress(exceptions.ResponseError):  # many clouds forbid CONFIG
         info |= await client.config_get("save")
     return info
@@ -209,6 +270,8 @@ class _Connection:
         (self._ref,) = config.secret_refs()
         self._port, self._seconds = config.port, seconds
         self._secrets, self._lock = secrets, asyncio.Lock()
+        # Connecting takes several round trips: few connections answer sooner than many.
+        self._slots = asyncio.Semaphore(CONNECTIONS)
         self._client: Any = None
         self._secret, self._closing = "", set[asyncio.Task[None]]()
         self._name, self._was_replica = f"valkey of secret {self._ref.reference!r}", False
@@ -221,7 +284,8 @@ class _Connection:
         """
         client: Any = None
         try:
-            async with asyncio.timeout(self._seconds if is_bounded else None):
+            limit = time_limit(self._seconds) if is_bounded else nullcontext()
+            async with limit, self._slots:
                 for is_last in (False, True):
                     client = None
                     try:
@@ -274,14 +338,14 @@ class _Connection:
             parts = urlsplit(url)
             host = f"[{parts.hostname}]" if ":" in (parts.hostname or "") else parts.hostname
             self._name = f"valkey at {host}:{parts.port or self._port}"
-        limits: Any = {"socket_timeout": self._seconds, "socket_connect_timeout": self._seconds}
         try:
-            client = Valkey.from_url(url, port=self._port, **limits)
+            client = Valkey.from_url(url, port=self._port)  # `run` limits the time
         except ValueError:
             what = f"secret {self._ref.reference!r} has an option that is not valid"
             raise StoreUnavailable(what, indeterminate=False) from None
         try:
-            info: dict[str, Any] = await client.info()
+            async with time_limit(self._seconds):
+                info: dict[str, Any] = await client.info()
         except exceptions.NoPermissionError:
             info = {}
         except BaseException:
@@ -293,7 +357,7 @@ class _Connection:
                 raise StoreUnavailable(f"{self._name}: a read-only replica", indeterminate=False)
             return client
         await client.aclose()
-        limits["cluster_error_retry_attempts"] = 1
+        limits: Any = {"socket_timeout": None, "cluster_error_retry_attempts": 1}
         return ValkeyCluster.from_url(url, port=self._port, **limits)
 
     def _retire(self, client: Any, seconds: float) -> None:

@@ -4,6 +4,7 @@ import os
 import re
 from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack
+from importlib import import_module
 from types import SimpleNamespace
 from typing import Any
 
@@ -53,6 +54,8 @@ def build_model(settings: CoreSettings) -> ai.Model:
         return OfflineModel()
     from openai import DefaultAsyncHttpxClient  # takes a second
 
+    # The client would load it in the first turn, and hold up all others.
+    import_module("openai.resources.chat.chat")
     # A server of your own may want no key, but the client requires a key.
     key = os.environ.get("OPENAI_API_KEY") or "none"
     client = DefaultAsyncHttpxClient(event_hooks=event_hooks(settings))

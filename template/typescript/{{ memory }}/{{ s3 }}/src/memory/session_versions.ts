@@ -42,7 +42,10 @@ async function purge(given: DurableStore, report: Report): Promise<void> {
     const what = 'old versions that the bucket may keep were not deleted'
     report.notes.push(`${what}: ${error.message}`)
   }
-  if (count > 0) report.notes.push(`what was kept of ${count} sessions that ended or expired was deleted`)
+  if (count > 0) {
+    const what = `${count} sessions that ended or expired`
+    report.notes.push(`what was kept of ${what} was deleted`)
+  }
 }
 
 /** Yield the versions of all objects of each session, newest first. */
@@ -55,7 +58,10 @@ async function* sessionsIn(store: S3Store): AsyncGenerator<Session> {
     // Each page is a call with its own time limit.
     let versions: Version[] = []
     page = await store.run(async (bucket) => {
-      const found = await bucket.s3.listObjectVersions({ Bucket: bucket.Bucket, ...asked }, bucket.stop)
+      const found = await bucket.s3.listObjectVersions(
+        { Bucket: bucket.Bucket, ...asked },
+        bucket.stop,
+      )
       versions = versionsOf(found, bucket)
       return found
     })

@@ -15,6 +15,7 @@ import type { SearchOptions, StreamOptions, Tool } from '@strands-agents/sdk'
 
 import type { Options } from '../capability.ts'
 import { isBlank } from '../contract.ts'
+import { startTimer } from '../deadline.ts'
 import { log } from '../log.ts'
 import { OfflineModel } from '../offline_model.ts'
 import { bounded, describeFailure, type MemoryCollection } from './base.ts'
@@ -141,9 +142,10 @@ export class GuardedStore implements MemoryStore {
   async #search(query: string, options: SearchOptions, failures: Failures): Promise<MemoryEntry[]> {
     const { maxSearchResults: wanted = this.maxSearchResults } = options
     const given = { maxSearchResults: Math.min(this.maxSearchResults, wanted) }
-    const stop = AbortSignal.timeout(this.#seconds * 1000)
+    const stop = new AbortController()
+    const stopTimer = startTimer(this.#seconds, () => stop.abort())
     try {
-      return await bounded(stop, `no answer within ${this.#seconds} s`, async () => {
+      return await bounded(stop.signal, `no answer within ${this.#seconds} s`, async () => {
         await this.#initialize()
         return await this.store.search(query.slice(-MAX_QUERY_CHARS), given)
       })
@@ -151,6 +153,8 @@ export class GuardedStore implements MemoryStore {
       failures[this.name] = describeFailure(error)
       log('WARNING', `nothing recalled from store ${this.name}: ${failures[this.name]}`)
       return []
+    } finally {
+      stopTimer()
     }
   }
 

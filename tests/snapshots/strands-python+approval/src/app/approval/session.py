@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, NotRequired, cast
 from uuid import uuid4
 
+from cachetools import LRUCache
 from pydantic import BaseModel, ValidationError
 
 from ..contract import AgentError, Turn
@@ -53,12 +54,19 @@ class Kept(LastTurn):
     claim: NotRequired[str]
 
 
+# Turns of which it is unknown whether this process has claimed them, by session and claim.
+CLAIMS: LRUCache[tuple[str, str], Waiting] = LRUCache(1000)
+
+
 class WaitingSession(Session):
     """A session in which a turn can wait for a person, and go on in another process."""
 
     def __init__(self, sessions: Sessions, id: str, actor: str | None, loaded: Loaded) -> None:
         super().__init__(sessions, id, actor, loaded)
-        self.waiting: Waiting | None = _read(cast(Kept | None, self.last))
+        last = cast(Kept | None, self.last)
+        late = CLAIMS.get((id, last.get("claim", ""))) if last else None
+        self._is_claimed = late is not None
+        self.waiting: Waiting | None = _in_time(late) if late else _read(last)
         self._drops = False
 
     async def begin(self, turn: Turn) -> LastTurn | None:
@@ -71,13 +79,10 @@ class WaitingSession(Session):
         if waiting and isinstance(turn, Answers) and turn.reasons.keys() == {*ids}:
             await self._go_on(turn, waiting)
             return None
-        # Without a key of the last turn, as in a fork, that of its prompt is none either.
-        keys = {self.last["key"], self.turns[-1]["key"]} if self.last and self.last["key"] else {}
-        if self.last and key is not None and key in keys:
-            _replay(turn, self.number, self.last["reply"])
-            return self.last
+        if repeated := self.find_repeated(turn):
+            return repeated
         if waiting and key is not None and key in {waiting.key, waiting.prompt_key}:
-            _replay(turn, waiting.turn, waiting.reply)
+            turn.replay(waiting.turn, waiting.reply)
             return self._result(waiting)
         if isinstance(turn, Answers):
             what = f"These tool calls wait, and all must be answered: {', '.join(ids)}."
@@ -93,20 +98,36 @@ class WaitingSession(Session):
         await super().begin(turn)
         self.start["key"], turn.key = waiting.prompt_key, key
         if None in turn.reasons.values():
-            await self._claim()
+            # No stream begins until the claim is saved: the store can still refuse it.
+            turn.has_begun = False
+            await self._claim(waiting)
+            turn.has_begun = True
         turn.reasons = {_call_id(id): reason for id, reason in turn.reasons.items()}
         turn.texts, turn.answers = [waiting.reply], adapter.answers(waiting.other, turn.reasons)
         self.data = {**waiting.other, "messages": [*self.data["messages"], *waiting.messages]}
 
-    async def _claim(self) -> None:
-        """Take the turn out of the record before a tool runs, so that it runs only once."""
+    async def _claim(self, waiting: Waiting) -> None:
+        """Take the turn out of the record before a tool runs, so that it runs only once.
+
+        Raises AgentError: `not_waiting` if the session has ended, `session_conflict` if it changed,
+        and what the store raises.
+        """
         snapshot, last = self._committed()
+        if self._is_claimed:
+            del CLAIMS[self._id, last["claim"]]
+            return
         # Else the same claim by another process looks like one of this process.
         last["claim"] = uuid4().hex
-        await self.save(snapshot, last)
+        try:
+            await self.save(snapshot, last)
+        except AgentError as error:
+            if error.type == "store_unavailable":  # which can still save the claim later
+                CLAIMS[self._id, last["claim"]] = waiting
+            raise
         claimed = await self._sessions.store.load(self._id)
-        found = json.loads(claimed.snapshot)["app_data"].get("claim") if claimed else None
-        if found != last["claim"]:
+        if not claimed or not claimed.snapshot:
+            raise AgentError("not_waiting")
+        if json.loads(claimed.snapshot)["app_data"].get("claim") != last["claim"]:
             raise AgentError("session_conflict")
         self._stored = claimed
 
@@ -161,10 +182,6 @@ class WaitingSession(Session):
         return cast(LastTurn, {"turn": waiting.turn, "waiting": calls, "dropped": self._drops})
 
 
-def _replay(turn: Turn, number: int, reply: str) -> None:
-    turn.number, turn.outcome, turn.texts = number, "replayed", [reply]
-
-
 def _call_id(id: str) -> str:
     """Return the id that the model gave to a call, without the mark of the wait."""
     return id.rpartition(".")[0]
@@ -173,7 +190,10 @@ def _call_id(id: str) -> str:
 def _read(last: Kept | None) -> Waiting | None:
     """Return the turn that waits, if it is readable and its time is not over."""
     try:
-        waiting = Waiting.model_validate(last["pending"]) if last else None
+        return _in_time(Waiting.model_validate(last["pending"])) if last else None
     except (KeyError, ValidationError):
         return None
-    return waiting if waiting and time.time() < waiting.until else None
+
+
+def _in_time(waiting: Waiting) -> Waiting | None:
+    return waiting if time.time() < waiting.until else None

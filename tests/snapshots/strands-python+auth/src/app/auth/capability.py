@@ -15,7 +15,7 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ..capability import Capability
-from ..contract import ACTOR_HEADERS, AgentError, Turn
+from ..contract import ACTOR_HEADERS, TOKEN_HEADER, AgentError, Turn
 from ..findings import Finding, diagnostic
 from .keys import IssuerUnavailable, Keys
 from .limits import Limits
@@ -24,7 +24,7 @@ from .token import InvalidToken, Tokens
 
 log = logging.getLogger(__name__)
 NAMES = [name.lower() for name in ACTOR_HEADERS]
-REPLACED = {"authorization", *NAMES}
+REPLACED = {"authorization", TOKEN_HEADER.lower(), *NAMES}
 UNSET = "AUTH_ISSUER is not set: with a model, `serve` needs it, or API_TOKEN."
 ALONE = "Tokens of AUTH_ISSUER take the place of API_TOKEN: unset one of them."
 NO_AUDIENCE = "AUTH_AUDIENCE is not set: tokens for other services would be accepted."
@@ -100,7 +100,8 @@ class Auth(Capability):
         if scope["type"] != "http":
             return scope, receive, send
         sent, own = Headers(scope=scope), dict[str, str]()
-        values = sent.getlist("authorization")
+        tokens = [f"Bearer {token}" for token in sent.getlist(TOKEN_HEADER)]
+        values = tokens or sent.getlist("authorization")
         given = re.fullmatch("(?i:bearer) +([!-~]+) *", values[0]) if len(values) == 1 else None
         try:
             if given:

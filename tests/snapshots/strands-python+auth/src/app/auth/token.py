@@ -13,8 +13,7 @@ from .settings import AuthSettings
 
 LEEWAY_SECONDS = 60  # by how much clocks may differ
 HASHED = "sha256-"
-# Only the claim of the actor has to be a text.
-IGNORED = {"verify_aud": False, "verify_jti": False, "verify_sub": False}
+FORM = re.compile(r"([A-Za-z0-9_-]+\.){2}[A-Za-z0-9_-]*")  # without padding
 
 
 class InvalidToken(Exception):
@@ -38,6 +37,8 @@ class Tokens:
         return actor_id(value)
 
     async def _verify(self, token: str) -> dict[str, Any]:
+        if not FORM.fullmatch(token):
+            raise InvalidToken("it is not valid")
         try:
             head = jwt.get_unverified_header(token)
             algorithm, id = head.get("alg"), head.get("kid")
@@ -46,13 +47,19 @@ class Tokens:
             key = await self._keys.find(id, algorithm)
             if key is None:
                 raise InvalidToken("its key is not one of the issuer")
+            # Only the claim of the actor has to be a text.
             claims: dict[str, Any] = jwt.decode(
                 token,
                 key,
                 algorithms=[algorithm],
                 issuer=self._settings.auth_issuer,
                 leeway=LEEWAY_SECONDS,
-                options={"require": ["exp", "iss"], **IGNORED},
+                options={
+                    "require": ["exp", "iss"],
+                    "verify_aud": False,
+                    "verify_jti": False,
+                    "verify_sub": False,
+                },
             )
         except PyJWTError as error:
             raise InvalidToken(WHY.get(type(error).__name__, "it is not valid")) from None

@@ -30,6 +30,7 @@ from ..collections.models import Collection
 from ..collections.secrets import SecretError, Secrets
 from ..collections.session_backend import CustomConfig, RestTransport, resolve
 from ..contract import well_formed
+from ..deadline import time_limit
 from ..log import describe
 from ..session_store import Stored
 from .base import UUID7, Conflict, StoreUnavailable, Unsupported, Warned
@@ -38,6 +39,7 @@ from .snapshot import parse
 
 log = logging.getLogger(__name__)
 LATEST, PAGE, MAX_PAGES = "latest", 1000, 100
+LEAST_READ = 67_108_864  # bytes of an answer
 ETAG = "(?![*]$)[!-~]{1,256}"
 UNREADABLE = object()  # the value of a stored snapshot that is not JSON
 UNSENT = httpx.ConnectError | httpx.ConnectTimeout
@@ -51,6 +53,10 @@ ROUTES = {
 }
 NO_ETAG = "%s sends no ETag: when two processes continue a session, the last save wins"
 NO_LIST = "The contract of a custom backend has no operation that lists sessions."
+# The fields that the specification shows; an endpoint may drop all others.
+FIELDS, DATA_FIELDS = {"schema_version", "created_at"}, {"messages", "state", "system_prompt"}
+RECORD = "_session"  # the key in `data.state` of what has no field in the specification
+NOT_MARKED = "the endpoint did not store the mark of a quarantined snapshot in `data.state`"
 # The `app_data` of another runtime's snapshot, which counts no turns.
 NOBODY = {"actor": None, "turn": 1, "key": None, "reply": ""}
 
@@ -123,10 +129,11 @@ class EndpointStore:
         found = await self._endpoint.load_snapshot(session_id, self._agent, LATEST)
         if found.value is None or found.etag != revision:
             raise Conflict
-        name = str(uuid7())
-        kept = _quarantined(found.raw)
-        await self._endpoint.save_snapshot(session_id, self._aside, name, kept)
-        await self._replace(session_id, _wire({}, name), revision)
+        name = await self._set_aside(session_id, _quarantined(found.raw))
+        await self._replace(session_id, _marker(name), revision)
+        found = await self._endpoint.load_snapshot(session_id, self._agent, LATEST)
+        if found.value is not None and not _is_marker(found.value):
+            raise StoreUnavailable(NOT_MARKED)
         return name
 
     async def quarantined(self, session_id: str) -> list[str]:
@@ -143,6 +150,17 @@ class EndpointStore:
 
     async def close(self) -> None:
         await self._endpoint.close()
+
+    async def _set_aside(self, session_id: str, state: dict[str, Any]) -> str:
+        """Store what is quarantined, unless the last attempt did, and return its name."""
+        names = await self.quarantined(session_id)
+        if names:
+            last = await self._endpoint.load_snapshot(session_id, self._aside, names[-1])
+            if _state_of(last.value) == state:
+                return names[-1]
+        name = str(uuid7())
+        await self._endpoint.save_snapshot(session_id, self._aside, name, _wire({"state": state}))
+        return name
 
     async def _replace(self, session_id: str, wire: Any, expected: str | None) -> str | None:
         # Without ETags a condition would always fail.
@@ -179,7 +197,8 @@ class EndpointClient:
             raise ValueError("the collection has no transport")
         self._transport, self._secrets = config.transport, secrets
         self._seconds = config.transport.timeout_ms / 1000
-        self._max_bytes = 8 * settings.max_snapshot_bytes
+        # Escapes make JSON longer, and MAX_SNAPSHOT_BYTES may have been larger at the last save.
+        self._max_bytes = max(8 * settings.max_snapshot_bytes, LEAST_READ)
         self._http: httpx.AsyncClient | None = None
         given = next(iter(config.transport.addresses().values()))
         self._address = resolve(given)
@@ -278,7 +297,7 @@ class EndpointClient:
 
         async def attempt() -> Answer:
             try:
-                async with asyncio.timeout_at(min(time() + self._seconds, end)):
+                async with time_limit(min(self._seconds, end - time())):
                     return await self._send(request, if_match, if_none_match)
             except TimeoutError:
                 failures.append(_Failed(f"no answer within {self._seconds:g} s"))
@@ -446,7 +465,7 @@ def _answer(response: httpx.Response, body: bytes) -> Answer:
     etag = headers.get("ETag") or None
     if etag and not re.fullmatch(ETAG, etag):
         raise _Failed("an ETag that is not 1 to 256 visible characters, or is *")
-    value = parse(body)
+    value = _parse(body)
     if value is not None or body.strip() == b"null":
         return Answer(status, value, etag, body)
     # Without a length the connection may have been cut.
@@ -462,23 +481,41 @@ def _request(operation: str, session_id: str, scope_id: str) -> dict[str, Any]:
     return {"operation": operation, "session_id": session_id, "scope": scope}
 
 
+def _parse(text: bytes) -> Any:
+    """Return the value of a JSON text, or None; a database may have made 1.0 of the integer 1."""
+    return parse(text, parse_float=_number)
+
+
+def _number(digits: str) -> float:
+    number = float(digits)
+    is_integer = number.is_integer() and abs(number) < 2**53
+    return int(number) if is_integer else number
+
+
 def _to_wire(snapshot: bytes) -> dict[str, Any]:
-    """Return a committed snapshot with every field that the contract requires in `data`."""
+    """Return a committed snapshot with every field that the contract requires in `data`.
+
+    What the specification does not show is in `data.state` too. Earlier releases read it where it
+    was, and so does this one if the endpoint keeps it there.
+    """
     value: dict[str, Any] = json.loads(snapshot)
-    value["data"].setdefault("state", {})
-    value["data"].setdefault("system_prompt", None)
+    data = value["data"]
+    record = {name: value[name] for name in value if name not in {"data", *FIELDS}}
+    record["data"] = {name: data[name] for name in data if name not in DATA_FIELDS}
+    data["state"] = {**(data.get("state") or {}), RECORD: record}
+    data.setdefault("system_prompt", None)
     return value
 
 
 def _snapshot_in(answer: Answer, manifest: Any = None) -> bytes | None:
-    """Return the committed snapshot; a foreign version in the manifest makes it unreadable."""
+    """Return the committed snapshot; a foreign version in the manifest is that of the snapshot."""
     value = answer.value
     if value is None or value is UNREADABLE:
         return None if value is None else answer.raw
     if _is_marker(value):
         return None
     if isinstance(value.get("data"), dict):
-        value["data"].pop("system_prompt", None)  # the prompt in the code applies
+        value = _with_record(value)
     if value.get("schema_version") == "1":
         value = {"app_data": NOBODY} | value
     version = "1.0" if manifest is None else manifest.get("schema_version")
@@ -487,20 +524,62 @@ def _snapshot_in(answer: Answer, manifest: Any = None) -> bytes | None:
     return well_formed(json.dumps(value, ensure_ascii=False)).encode()
 
 
+def _with_record(value: dict[str, Any]) -> dict[str, Any]:
+    """Return a snapshot with what `_to_wire` put into its state, if the endpoint dropped that."""
+    # The prompt in the code applies.
+    data = {name: value["data"][name] for name in value["data"] if name != "system_prompt"}
+    record = _record_in(value)
+    if record is not None:
+        data["state"] = {name: data["state"][name] for name in data["state"] if name != RECORD}
+    app_data = value.get("app_data")
+    if record is None or (app_data and app_data != record.get("app_data")):
+        return value | {"data": data}  # an earlier release saved it
+    present = {name: value[name] for name in value if value[name] is not None}
+    others = record.get("data")
+    if isinstance(others, dict):
+        data = others | data
+    return record | present | {"data": data}
+
+
+def _record_in(value: Any) -> dict[str, Any] | None:
+    record = _state_of(value).get(RECORD)
+    return record if isinstance(record, dict) else None
+
+
+def _state_of(value: Any) -> dict[str, Any]:
+    """Return the `data.state` of a snapshot."""
+    data = value.get("data") if isinstance(value, dict) else None
+    state = data.get("state") if isinstance(data, dict) else None
+    return state if isinstance(state, dict) else {}
+
+
 def _quarantined(raw: bytes) -> dict[str, Any]:
-    """Return a snapshot that contains unreadable bytes."""
+    """Return the state of a snapshot that contains unreadable bytes."""
     try:
-        return _wire({"set_aside": raw.decode()}, LATEST)
+        return {"set_aside": raw.decode()}
     except UnicodeDecodeError:
-        return _wire({"set_aside_base64": base64.b64encode(raw).decode()}, LATEST)
+        return {"set_aside_base64": base64.b64encode(raw).decode()}
 
 
-def _wire(data: dict[str, Any], aside: str) -> dict[str, Any]:
-    """Return a quarantined snapshot, or the marker of the one that is named `aside`."""
-    snapshot = {"data": data, "schema_version": "1.0", "created_at": now(), "scope": "agent"}
-    return snapshot | {"app_data": {"set_aside": aside}}
+def _marker(name: str) -> dict[str, Any]:
+    """Return the snapshot that takes the place of a quarantined one."""
+    app_data = {"set_aside": name}  # where earlier releases look for it
+    return _wire({"state": {RECORD: {"app_data": app_data}}}) | {"app_data": app_data}
+
+
+def _wire(data: dict[str, Any]) -> dict[str, Any]:
+    """Return a snapshot without messages."""
+    data = {"messages": [], "system_prompt": None} | data
+    return {"data": data, "schema_version": "1.0", "created_at": now(), "scope": "agent"}
 
 
 def _is_marker(value: Any) -> bool:
-    app_data = value.get("app_data") if isinstance(value, dict) else None
-    return isinstance(app_data, dict) and "set_aside" in app_data
+    """Whether a snapshot is a marker, or has nothing at all in its data."""
+    if not isinstance(value, dict) or not isinstance(value.get("data"), dict):
+        return False
+    record, app_data = _record_in(value), value.get("app_data")
+    if not app_data and record is not None:
+        app_data = record.get("app_data")
+    if app_data:
+        return isinstance(app_data, dict) and "set_aside" in app_data
+    return not any(value["data"].values())

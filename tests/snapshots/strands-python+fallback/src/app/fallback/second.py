@@ -1,6 +1,5 @@
 """When the second model takes over a call, and what the log says about it."""
 
-import asyncio
 import logging
 import re
 from collections.abc import AsyncGenerator, Callable
@@ -8,13 +7,17 @@ from contextlib import aclosing
 from typing import Any
 
 from ..contract import Turn
+from ..deadline import time_limit
 from ..log import TEMPORARY_KINDS, describe
 
-# Failures that may be temporary, as `describe` shows them; a connection, only until it answers.
+# Failures that may be temporary, as `describe` shows them: by their status, or else their names.
+STATUS = r"HTTP ([45]\d\d)"
+TEMPORARY_STATUS = r"408|409|429|5\d\d"
 TEMPORARY = (
-    r"HTTP (408|409|429|5\d\d)|[Tt]hrottl|[Tt]imeout|[Uu]navailable|internalServer|NotReady"
+    r"[Tt]hrottl|[Tt]imeout|[Uu]navailable|[Ii]nternalServer|NotReady"
     rf"|\b({'|'.join(TEMPORARY_KINDS)})\b"
 )
+# Those of a connection, only until it answers.
 DISCONNECTED = r"Connect(ion)?(Closed|Reset|Refused|Aborted)?Error|RemoteProtocolError"
 LASTING = "AgentError|ContextWindowOverflow"
 
@@ -44,7 +47,7 @@ class Second:
         async with aclosing(first) as events:
             before = list[Any]()
             try:
-                async with asyncio.timeout(self.seconds):
+                async with time_limit(self.seconds):
                     async for event in events:
                         before.append(event)
                         if is_content(event):
@@ -68,7 +71,7 @@ class Second:
         `error` is why the first model sent no content; it may have begun an answer.
         """
         why = describe(error)
-        is_temporary = re.search(TEMPORARY, why) is not None
+        is_temporary = _is_temporary(why)
         if re.search(DISCONNECTED, why):  # a client may show it as a status
             is_temporary = not has_answered
         if re.search(LASTING, why) or not is_temporary:
@@ -80,3 +83,9 @@ class Second:
     def answers(self) -> None:
         """Note for the log line of the turn that the second model answers."""
         self.turn.detail = f"answered by {self.name}"
+
+
+def _is_temporary(why: str) -> bool:
+    if status := re.search(STATUS, why):
+        return re.fullmatch(TEMPORARY_STATUS, status[1]) is not None
+    return re.search(TEMPORARY, why) is not None

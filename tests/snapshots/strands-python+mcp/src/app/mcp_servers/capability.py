@@ -27,6 +27,7 @@ from .settings import McpSettings
 log = logging.getLogger(__name__)
 START_SECONDS = 10  # how long a start waits for all servers
 MAX_TOOLS = 128  # of OpenAI, with the agent's own
+MAX_NAMES = 10 * MAX_TOOLS  # of tools, also those that no server lists any more
 MAX_WARNINGS = 100
 RESERVED = {"add_memory", "search_memory"}  # tools of long-term memory
 
@@ -127,6 +128,7 @@ class McpServers(Capability):
         if not self._is_open:
             return
         offered = self._select()
+        self._forget_names()
         self._name(offered)
         self._tools = []
         for server, tool, repaired in offered:
@@ -167,6 +169,12 @@ class McpServers(Capability):
                     known.add(tool.name)
                     offered.append((server, tool, repaired))
         return offered
+
+    def _forget_names(self) -> None:
+        """Bound the names in a process whose servers list other tools again and again."""
+        if len(self._names) > MAX_NAMES:
+            listed = {(s.declared.name, tool.name) for s in self.servers for tool in s.tools}
+            self._names = {key: name for key, name in self._names.items() if key in listed}
 
     def _name(self, offered: list[tuple[Server, Tool, Repaired]]) -> None:
         """Name the tools that have no name yet: a taken name is prefixed with the server's."""
@@ -210,6 +218,6 @@ def _problem_of(name: str, repaired: Repaired) -> str:
 
     try:
         jsonschema.Draft202012Validator.check_schema(repaired.schema)
-    except (jsonschema.SchemaError, RecursionError):
+        return next(iter(problems_of(name, repaired.description, repaired.schema)), "")
+    except Exception:  # noqa: BLE001 (it must not cost the other tools)
         return "its schema is not valid"
-    return next(iter(problems_of(name, repaired.description, repaired.schema)), "")

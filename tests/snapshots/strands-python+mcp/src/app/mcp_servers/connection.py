@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, Any
 
 import anyio
 
-from ..contract import well_formed
+from ..contract import well_formed, well_formed_value
+from ..deadline import time_limit
 from ..log import describe
 from .file import Declaration
 from .schemas import NotRepairableError, Repaired
@@ -32,7 +33,8 @@ RETRY_SECONDS = 5  # turns try a server at most this often
 CLOSE_SECONDS = 7  # the SDK kills a process that does not end 4 seconds after its input
 MAX_LISTED = 10_000  # tools of a server
 MAX_WORDS = 200  # characters of a server's own words
-MAX_RESULT_CHARS = 100_000
+MAX_RECEIVED_CHARS = 100_000  # of a result, before MAX_RESULT_CHARS cuts it
+SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")  # perhaps one of a pair
 # A process behind a proxy or a CA of its own reaches nothing without these, in either case.
 PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY")
 CERTIFICATES = ("SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "NODE_EXTRA_CA_CERTS")
@@ -62,6 +64,9 @@ class Tool:
             return Repaired(text, self.declared.get("inputSchema"))
         except NotRepairableError as error:
             return error
+        except Exception as error:  # noqa: BLE001 (it must not cost the other tools)
+            log.debug("a declaration cannot be repaired: %s", describe(error))
+            return NotRepairableError("its schema is not valid")
 
 
 Listed = Callable[[list[Tool]], None]
@@ -150,7 +155,7 @@ class Connection:
         await asyncio.sleep(0.3)  # notifications may come in bursts
         self._is_listing = False
         with suppress(Exception):
-            async with asyncio.timeout(self._seconds):
+            async with time_limit(self._seconds):
                 self._listed(await _list_tools(self._client))
 
     @asynccontextmanager
@@ -200,7 +205,8 @@ class Connection:
     async def _relay(self, source: Any, sender: Any) -> None:
         with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
             async with sender:
-                async for message in source:
+                async for received in source:
+                    message = _recovered(received)
                     _loosen(message)
                     await sender.send(message)
         self.over.set()
@@ -214,9 +220,19 @@ class Connection:
             raise ConnectionError("a redirect to another host")
 
     async def _inspect(self, response: "httpx2.Response") -> None:
-        """Note the status of a refused request."""
+        """Note the status of a refused request, and replace the lone surrogates of a JSON body."""
         if response.request.method == "POST" and response.status_code >= 300:
             self._status = response.status_code
+        read = response.aread
+
+        async def well_formed_body() -> bytes:
+            body = await read()
+            with suppress(ValueError, RecursionError):
+                if SURROGATE.search(body):
+                    return json.dumps(well_formed_value(json.loads(body))).encode()
+            return body
+
+        response.aread = well_formed_body  # type: ignore[method-assign]
 
     def _end_group(self) -> None:
         """Kill the processes that a server has left behind."""
@@ -287,7 +303,7 @@ class Server:
 
         server = f"MCP server {self.declared.name}"
         try:
-            async with asyncio.timeout(self._seconds):
+            async with time_limit(self._seconds):
                 result = await (await self.connect()).call(name, arguments)
                 if result is None:
                     result = await (await self.connect()).call(name, arguments)
@@ -362,6 +378,21 @@ async def _list_tools(client: Any) -> list[Tool]:
     return tools[:MAX_LISTED]
 
 
+def _recovered(message: Any) -> Any:
+    """Return a message whose JSON has lone surrogates, which the SDK refuses, without them."""
+    from mcp.shared.message import SessionMessage
+    from mcp_types import jsonrpc_message_adapter
+    from pydantic import ValidationError
+
+    if not isinstance(message, ValidationError):
+        return message
+    try:
+        value = well_formed_value(json.loads(message.errors()[0]["input"]))
+        return SessionMessage(jsonrpc_message_adapter.validate_python(value, by_name=False))
+    except (ValueError, TypeError, RecursionError):
+        return message
+
+
 def _loosen(message: Any) -> None:
     """Let the SDK accept a list of tools, whatever it declares of each.
 
@@ -413,5 +444,5 @@ def _text(result: "mcp_types.CallToolResult") -> str:
 
 def _cut(text: str) -> str:
     size = len(text)
-    note = f"\n[cut: {size} characters, {MAX_RESULT_CHARS} are allowed]"
-    return well_formed(text if size <= MAX_RESULT_CHARS else text[:MAX_RESULT_CHARS] + note)
+    note = f"\n[cut: {size} characters, {MAX_RECEIVED_CHARS} are allowed]"
+    return well_formed(text if size <= MAX_RECEIVED_CHARS else text[:MAX_RECEIVED_CHARS] + note)

@@ -84,6 +84,9 @@ class Repaired:
             raise NotRepairableError("its schema is not an object")
         self._rename()
         merged = self._merged(self._root, ())
+        for key in ("$defs", "definitions"):  # each `$ref` leads to those of the root
+            if key in self._root:
+                merged[key] = self._root[key]
         if "type" in merged and not _is_object(merged["type"]):
             raise NotRepairableError("its schema is not of type object")
         schema = self._cleaned(merged | {"type": "object"}, 0)

@@ -28,15 +28,36 @@ export function element(tag, className = '', ...children) {
   return node
 }
 
-/** Return a button that copies a text; browsers let it on HTTPS and on their own machine. */
+/** Return a button that copies a text. */
 export function copyButton(label, textOf) {
   const button = element('button', 'copy', 'Copy')
   button.onclick = async () => {
-    await navigator.clipboard.writeText(textOf())
-    button.textContent = 'Copied'
+    const isCopied = await copy(textOf())
+    button.textContent = isCopied ? 'Copied' : 'Not copied'
     setTimeout(() => (button.textContent = 'Copy'), 2000)
   }
-  return Object.assign(button, { type: 'button', title: label, hidden: !navigator.clipboard })
+  return Object.assign(button, { type: 'button', title: label })
+}
+
+/** Copy a text; return whether the browser did. */
+async function copy(text) {
+  // Browsers have no clipboard on a page that came over HTTP from another machine.
+  if (!navigator.clipboard) return copyFromField(text)
+  return navigator.clipboard.writeText(text).then(
+    () => true,
+    () => false,
+  )
+}
+
+function copyFromField(text) {
+  const focused = document.activeElement
+  const field = Object.assign(element('textarea', 'unseen'), { value: text, readOnly: true })
+  document.body.append(field)
+  field.select()
+  const isCopied = document.execCommand('copy')
+  field.remove()
+  focused.focus()
+  return isCopied
 }
 
 /** Show a Markdown text in `container`; blocks that did not change stay as they are. */
@@ -86,7 +107,7 @@ class Walker {
     if (items ?? CONTAINERS.includes(type)) this.showBlocks(block, items ?? tokens, depth)
     else if (type === 'code') showCode(block, token)
     else if (type === 'table') this.showTable(block, token)
-    else if (type !== 'hr') block.replaceChildren(...this.nodesOf(token))
+    else if (type !== 'hr') update(block, this.nodesOf(token))
   }
 
   showTable(block, { header, rows }) {
@@ -98,7 +119,7 @@ class Walker {
     const row = (tag, cells) => element('tr', '', ...cells.map(cell(tag)))
     const body = element('tbody', '', ...rows.map((cells) => row('td', cells)))
     block.className = 'wide'
-    block.replaceChildren(element('table', '', element('thead', '', row('th', header)), body))
+    update(block, [element('table', '', element('thead', '', row('th', header)), body)])
   }
 
   /** Return the nodes of a token in a text, or of all of a block. */
@@ -125,6 +146,29 @@ class Walker {
     this.unread.delete(tokens)
     return this.lexer.inlineTokens(source, tokens)
   }
+}
+
+/** Show nodes in `parent`; nodes that did not change stay, and with them a selection. */
+function update(parent, nodes) {
+  if (!parent.firstChild) {
+    parent.append(...nodes)
+    return parent.normalize()
+  }
+  const wanted = element('div', '', ...nodes)
+  wanted.normalize()
+  const before = [...parent.childNodes]
+  const after = [...wanted.childNodes]
+  for (const [index, node] of after.entries()) {
+    const shown = before[index]
+    if (!shown) parent.append(node)
+    else if (shown.isEqualNode(node)) continue
+    else if (shown.cloneNode(false).isEqualNode(node.cloneNode(false))) {
+      update(shown, node.childNodes)
+    } else if (shown.nodeType === Node.TEXT_NODE && node.data?.startsWith(shown.data)) {
+      shown.appendData(node.data.slice(shown.data.length))
+    } else shown.replaceWith(node)
+  }
+  for (const node of before.slice(after.length)) node.remove()
 }
 
 /** Show a block of code; what arrives is added, so that it can be scrolled and selected. */

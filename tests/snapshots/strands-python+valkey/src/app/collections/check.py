@@ -134,7 +134,8 @@ def _read_files(folder: Path) -> Files:
 def _read_folder(folder: Path, suffix: str, model: type[BaseModel]) -> dict[str, File]:
     files = {}
     for path in sorted(folder.iterdir()) if _is_folder(folder) else []:
-        if path.name.endswith(suffix):
+        # Editors and macOS keep files of their own there, such as .#x and ._x.
+        if path.name.endswith(suffix) and not path.name.startswith("."):
             document = read_document(path, f"{folder.name}/{path.name}")
             files[path.name.removesuffix(suffix)] = _validate(document, model)
     return files

@@ -1,10 +1,15 @@
 """The protocol of a durable session store, and its failures."""
 
-from typing import Protocol
+import re
+from collections.abc import Iterable
+from typing import Protocol, TypeGuard
+
+from uuid_utils import uuid7
 
 from ..session_store import Stored
 
 Warned = tuple[str, str]  # the id of a finding, and its message
+LARGEST = 1_000_000_000  # of MAX_SNAPSHOT_BYTES, which may have been larger at the last save
 UUID7 = "[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}"
 
 
@@ -39,7 +44,7 @@ class DurableStore(Protocol):
     async def load(self, session_id: str, known: Stored | None = None) -> Stored | None:
         """Return the latest snapshot, or None; `known` itself if it is still the latest.
 
-        A snapshot of more than MAX_SNAPSHOT_BYTES may be returned empty.
+        A snapshot of more than LARGEST bytes may be returned empty.
         """
 
     async def save(
@@ -47,7 +52,9 @@ class DurableStore(Protocol):
     ) -> str | None:
         """Save if the stored revision is `expected` (None: nothing is stored); return the new one.
 
-        With `checkpoint`, also save a copy under that id. Raises Conflict.
+        A revision that is a UUIDv7 sorts after `expected`: then a store that has gone back to an
+        earlier state is noticed. With `checkpoint`, also save a copy under that id. Raises
+        Conflict.
         """
 
     async def save_checkpoint(self, session_id: str, snapshot: bytes, checkpoint: str) -> None:
@@ -79,3 +86,21 @@ class DurableStore(Protocol):
 
     async def close(self) -> None:
         """Finish background work, and disconnect."""
+
+
+def id_after(ids: Iterable[str | None]) -> str:
+    """Return a UUIDv7 that sorts after those in `ids`, even if this process has a slow clock."""
+    id, last = str(uuid7()), max(filter(_is_uuid7, ids), default="")
+    if id > last:
+        return id
+    milliseconds = f"{int(last[:13].replace('-', ''), 16) + 1:012x}"
+    return f"{milliseconds[:8]}-{milliseconds[8:]}{id[13:]}"
+
+
+def is_older(revision: str | None, known: str | None) -> bool:
+    """Whether a revision was saved before another; False if the store does not order them."""
+    return _is_uuid7(revision) and _is_uuid7(known) and revision < known
+
+
+def _is_uuid7(id: str | None) -> TypeGuard[str]:
+    return re.fullmatch(UUID7, id or "") is not None

@@ -7,19 +7,19 @@ from collections.abc import Callable, Coroutine
 from typing import Any, cast
 
 from cachetools import LRUCache
-from uuid_utils import uuid7
 
 from ..contract import AgentError
 from ..session_store import InProcess, SnapshotCache, Stored
-from .base import Conflict, DurableStore, StoreUnavailable
+from .base import Conflict, DurableStore, StoreUnavailable, id_after, is_older
 from .settings import StoreSettings
-from .snapshot import is_same, read_snapshot
+from .snapshot import foreign_format, is_same, read_snapshot
 
 log = logging.getLogger(__name__)
 Saved = Callable[[], None]
 FORGOTTEN = "forgotten-[0-9a-f]{64}"  # the markers of `forget`, which no caller may use
 KEPT = "Its turns are kept: continue with --session."
 READ_ONLY = "Its turns were not kept: the session store is read-only."
+TOO_LARGE = "The session is too large, even without its turns. It is unchanged."
 GONE = Stored(None, b"")  # of a session that was cached here and is missing from the store
 
 
@@ -44,8 +44,9 @@ class CachedStore:
         """Return the committed snapshot, or None, or GONE.
 
         Raises AgentError: `store_unavailable`; `session_corrupt` after a quarantine;
-        `session_conflict` when another process changed the snapshot meanwhile;
-        `session_forbidden` for the markers of `forget`.
+        `session_foreign` and `session_too_large` for what stays as it is; `session_conflict` when
+        another process changed the snapshot meanwhile; `session_forbidden` for the markers of
+        `forget`.
         """
         if re.fullmatch(FORGOTTEN, session_id):
             raise AgentError("session_forbidden")
@@ -53,10 +54,7 @@ class CachedStore:
         if own:
             return own if own.snapshot else None  # without a snapshot: ended in this process
         known = self._known.get(session_id)
-        try:
-            stored = await self._store.load(session_id, None if known == GONE else known)
-        except StoreUnavailable as error:
-            raise AgentError("store_unavailable", detail=str(error)) from None
+        stored = await self._load(session_id, None if known == GONE else known)
         if stored is None:
             if known not in (None, GONE):  # expired, evicted, lost in a restart or ended elsewhere
                 log.warning("session %s: its turns vanished from the store", session_id)
@@ -70,8 +68,14 @@ class CachedStore:
         if stored is not known:
             snapshot = read_snapshot(stored.snapshot, self.max_bytes)
             if snapshot is None:
-                raise await _uncancelled(self._quarantine(session_id, stored.revision))
-            stored = Stored(stored.revision, snapshot)
+                stored, snapshot = await self._read_again(session_id, stored)
+            if len(snapshot) > self.max_bytes:
+                raise AgentError("session_too_large", TOO_LARGE, f"{len(snapshot)} bytes")
+            is_rolled_back = known is not None and is_older(stored.revision, known.revision)
+            if is_rolled_back:  # such as in a failover
+                what = "the store has lost turns that this process has seen"
+                log.warning("session %s: %s", session_id, what)
+            stored = Stored(stored.revision, snapshot, is_rolled_back)
         self._known.put(session_id, stored)
         return stored
 
@@ -106,7 +110,7 @@ class CachedStore:
         checkpoint = None
         try:
             if self._settings.checkpoints:
-                checkpoint = _id_after(await self._store.checkpoints(session_id))
+                checkpoint = id_after(await self._store.checkpoints(session_id))
             revision = await self._store.save(session_id, snapshot, expected, checkpoint)
         except (Conflict, StoreUnavailable) as error:
             self._unknown[session_id] = snapshot, saved
@@ -140,6 +144,31 @@ class CachedStore:
             raise AgentError("store_unavailable", detail=str(last)) from None
         return stored.revision
 
+    async def _load(self, session_id: str, known: Stored | None = None) -> Stored | None:
+        try:
+            return await self._store.load(session_id, known)
+        except StoreUnavailable as error:
+            raise AgentError("store_unavailable", detail=str(error)) from None
+
+    async def _read_again(self, session_id: str, first: Stored) -> tuple[Stored, bytes]:
+        """Return what a second read finds; quarantine what is unreadable in both.
+
+        The second read may be readable, as the first one was cut or changed on its way.
+        """
+        if reason := foreign_format(first.snapshot):
+            message = f"This session cannot be continued: {reason}. It is unchanged."
+            raise AgentError("session_foreign", message)
+        again = await self._load(session_id)
+        if again is None:
+            raise AgentError("session_conflict")
+        snapshot = read_snapshot(again.snapshot, self.max_bytes)
+        if snapshot is not None:
+            log.warning("session %s: only its second read was readable", session_id)
+            return again, snapshot
+        if again != first:
+            raise AgentError("store_unavailable", detail="two unreadable reads differ")
+        raise await _uncancelled(self._quarantine(session_id, again.revision))
+
     async def _quarantine(self, session_id: str, revision: str | None) -> AgentError:
         try:
             if self._local:
@@ -152,15 +181,6 @@ class CachedStore:
             return AgentError("store_unavailable", detail=detail)
         log.error("session %s: its stored snapshot is unreadable, and now at %s", session_id, where)
         return AgentError("session_corrupt", detail=where)
-
-
-def _id_after(ids: list[str]) -> str:
-    """Return an id that sorts after `ids`, even if the clock of this process is slow."""
-    id, last = str(uuid7()), max(ids, default="")
-    if id > last:
-        return id
-    milliseconds = f"{int(last[:13].replace('-', ''), 16) + 1:012x}"
-    return f"{milliseconds[:8]}-{milliseconds[8:]}{id[13:]}"
 
 
 async def _uncancelled(work: Coroutine[Any, Any, Any]) -> Any:

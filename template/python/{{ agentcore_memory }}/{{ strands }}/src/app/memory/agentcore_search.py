@@ -64,5 +64,5 @@ def _record(text: str, known: Any) -> Record:
         text=text,
         score=known.get("_score", 0.0),
         namespace=next(iter(known.get("_namespaces", [])), ""),
-        created_at=known.get("_createdAt", ""),
+        created_at=str(known.get("_createdAt", "")),
     )

@@ -1,5 +1,7 @@
 """The search of AgentCore memories, by the AWS client."""
 
+from datetime import UTC
+
 from .agentcore import AgentCore, AgentCoreClients, filters
 from .base import Metadata, Record
 from .namespaces import Namespace, Who
@@ -22,7 +24,7 @@ class AgentCoreMemory(AgentCore):
                 text=summary["content"].get("text", ""),
                 score=summary.get("score", 0.0),
                 namespace=next(iter(summary["namespaces"]), ""),
-                created_at=summary["createdAt"].isoformat(),
+                created_at=summary["createdAt"].astimezone(UTC).isoformat(),
             )
             for summary in reply["memoryRecordSummaries"]
         ]

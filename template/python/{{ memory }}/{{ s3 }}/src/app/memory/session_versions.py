@@ -42,7 +42,8 @@ class SessionVersions(Capability):
         except StoreUnavailable as error:
             report.notes.append(f"{LEFT}: {error}")
         if count:
-            report.notes.append(f"what was kept of {count} sessions that ended or expired was deleted")
+            what = f"{count} sessions that ended or expired"
+            report.notes.append(f"what was kept of {what} was deleted")
 
 
 async def _sessions(store: S3Store) -> AsyncIterator[Versions]:

@@ -16,6 +16,7 @@ from strands.types.streaming import StreamEvent
 from strands.types.tools import AgentTool
 
 from ..contract import is_blank
+from ..deadline import time_limit
 from ..log import describe
 from ..offline_model import OfflineModel
 from ..sessions import serialize
@@ -90,7 +91,7 @@ class GuardedStore(sdk.MemoryStore):
         most = self.max_search_results or DEFAULT_RESULTS
         most = min(most, (options or {}).get("max_search_results") or most)
         try:
-            async with asyncio.timeout(self._seconds):
+            async with time_limit(self._seconds):
                 await self._prepare()
                 given = sdk.SearchOptions(max_search_results=most)
                 return await self.store.search(query[-MAX_QUERY_CHARS:], given)
@@ -246,6 +247,6 @@ def _hit(entry: sdk.MemoryEntry, collection: str) -> Hit:
         score=known.get("_score", 0.0),
         namespace=next(iter(known.get("_namespaces", [])), ""),
         collection=collection,
-        created_at=known.get("_createdAt", ""),
+        created_at=str(known.get("_createdAt", "")),
         id=known.get("_id", ""),
     )

@@ -1,0 +1,335 @@
+"""The page behind proxies, under other names, on paper, and with a browser that stores nothing."""
+
+# ruff: noqa: F401, F811 (what pytest looks for)
+
+import json
+import threading
+from collections.abc import Iterator
+from http.client import HTTPConnection
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from playwright.sync_api import APIResponse, Browser, Route, expect
+
+from tests.conformance.provider import Provider
+from tests.conformance.server import Fleet, Server
+from tests.conformance.steps import Hold, Refuse
+from tests.conformance.targets import Target
+from tests.ui.chat_page import unique
+from tests.ui.test_page import marks_of, pytest_generate_tests, server
+from tests.ui.test_page_changes import edit, said, talk
+from tests.ui.visitor import Visitor
+
+NAME = "agent.test"
+
+
+@pytest.fixture
+def named(fleet: Fleet) -> Server:
+    """A server that is called by a name, whose origin its ALLOWED_ORIGINS does not list."""
+    return fleet.fresh(UI=1, ALLOWED_HOSTS=NAME)
+
+
+def origin_of(server: Server) -> str:
+    return f"http://{NAME}:{server.address[1]}"
+
+
+def test_a_page_by_another_name_says_which_setting_lists_it(
+    browser: Browser, named: Server, provider: Provider
+) -> None:
+    visitor = Visitor(browser, named, provider)
+    origin = origin_of(named)
+    visitor.page.goto(origin)
+    visitor.say("Is anyone there?")
+    refusal = f'ALLOWED_ORIGINS does not list the Origin "{origin}".'
+    expect(visitor.failed("origin_forbidden")).to_contain_text(refusal)
+    provider.wait("the log", lambda: refusal in named.log)
+    assert named.get("/agent.json", {"Origin": origin}).error == "origin_forbidden"
+    assert named.get("/page.js", {"Host": "evil.example"}).error == "origin_forbidden"
+    refusal = 'ALLOWED_HOSTS does not list the Host "evil.example".'
+    provider.wait("the log", lambda: refusal in named.log)
+    visitor.context.close()
+
+
+@pytest.mark.page_only
+def test_a_page_whose_script_is_blocked_says_so(visitor: Visitor) -> None:
+    late = visitor.page.get_by_text("This page did not start.")
+    expect(late).to_have_count(0)
+    visitor.page.route("**/page.js", lambda route: route.fulfill(status=403))
+    visitor.page.reload()
+    expect(late).to_be_visible()
+
+
+def answer_as_gateway(route: Route) -> None:
+    route.fulfill(status=504, content_type="text/html", body="<h1>504 Gateway Time-out</h1>")
+
+
+@pytest.mark.page_only
+def test_a_turn_that_a_gateway_gave_up_is_unknown_until_the_server_says_so(
+    visitor: Visitor, server: Server, provider: Provider
+) -> None:
+    """The server goes on after the gateway has answered."""
+    gate, passed = threading.Event(), []
+    prompt = unique("slow")
+    provider.script(prompt, ["Late ", Hold(gate), "but kept."])
+
+    def give_up(route: Route) -> None:
+        passed.append(server.send(json.loads(route.request.post_data or ""), path="/api/chat"))
+        answer_as_gateway(route)
+
+    visitor.page.route("**/api/chat", give_up)
+    visitor.type(prompt)
+    visitor.sees("It is unknown whether this turn was kept. Try again")
+    visitor.sees("The page asks the server again")
+    expect(visitor.page.get_by_text("this session is unchanged")).to_have_count(0)
+    gate.set()
+    visitor.committed(1)
+    expect(visitor.page.locator(".failure")).to_have_count(0)
+    assert said(visitor.page) == [prompt, "Late but kept."]
+
+
+@pytest.mark.page_only
+@pytest.mark.parametrize("how", ["redirect", "page", "status"])
+def test_an_expired_sign_on_says_so(visitor: Visitor, how: str) -> None:
+    def ask(route: Route) -> None:
+        if how == "redirect":
+            route.fulfill(status=302, headers={"Location": "/sign-in"})
+        else:
+            status = 200 if how == "page" else 401
+            route.fulfill(status=status, content_type="text/html", body="<form>Sign in</form>")
+
+    visitor.page.route("**/api/chat*", ask)
+    visitor.type("Let me in.")
+    expect(visitor.failed("signed_out")).to_contain_text("reload this page to sign in")
+    expect(visitor.page.get_by_role("dialog")).to_be_hidden()
+    visitor.page.unroute("**/api/chat*")
+    visitor.page.reload()
+    visitor.failed("signed_out")
+    visitor.try_again()
+    visitor.committed(1)
+
+
+BASIC = "Basic YWRhOnNlY3JldA=="  # ada:secret
+
+
+class Proxy(BaseHTTPRequestHandler):
+    """A proxy that asks for a password, and sends the request on with all of its headers."""
+
+    upstream: tuple[str, int]
+
+    def do_GET(self) -> None:
+        if self.headers.get_all("Authorization") != [BASIC]:
+            self.send_response(401)
+            self.send_header("WWW-Authenticate", 'Basic realm="proxy"')
+            self.end_headers()
+            return
+        body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        connection = HTTPConnection(*self.upstream)
+        connection.request(self.command, self.path, body, dict(self.headers.items()))
+        reply = connection.getresponse()
+        self.send_response(reply.status)
+        for name in ("Content-Type", "WWW-Authenticate"):
+            if value := reply.getheader(name):
+                self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(reply.read())
+        connection.close()
+
+    do_POST = do_GET  # noqa: N815 (the names of the standard library)
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+def test_a_token_goes_beside_the_password_of_a_proxy(
+    browser: Browser, fleet: Fleet, provider: Provider
+) -> None:
+    """A browser sends the password itself, unless the page sets Authorization."""
+    server = fleet.fresh(UI=1, API_TOKEN="sesame")
+    handler = cast("Any", type("Bound", (Proxy,), {"upstream": server.address}))
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as proxy:
+        threading.Thread(target=proxy.serve_forever).start()
+        front = cast("Any", SimpleNamespace(address=proxy.server_address))
+        password = {"username": "ada", "password": "secret"}
+        visitor = Visitor(browser, front, provider, http_credentials=password)
+        visitor.type("Let me in.")
+        visitor.page.get_by_role("dialog").get_by_label("API_TOKEN").fill("sesame")
+        visitor.page.keyboard.press("Enter")
+        visitor.committed(1)
+        visitor.leave()
+        proxy.shutdown()
+    basic = {"Authorization": BASIC}
+    assert server.get("/agent.json", basic).error == "unauthorized"
+    assert server.get("/agent.json", {**basic, "X-API-Token": "sesam"}).error == "unauthorized"
+    assert server.get("/agent.json", {**basic, "X-API-Token": "sesame"}).status == 200
+
+
+@pytest.mark.page_only
+def test_a_session_that_another_tab_ends_while_it_streams_stays_ended(
+    visitor: Visitor, server: Server
+) -> None:
+    replies: list[tuple[Route, APIResponse]] = []
+    talk(visitor, "First.")
+    session = visitor.session
+    other = visitor.context.new_page()
+    other.goto(visitor.page.url)
+    expect(other.locator(".outcome")).to_contain_text("committed as turn 1")
+    visitor.page.route("**/api/chat", lambda route: replies.append((route, route.fetch())))
+    visitor.say("Go on.")
+    while not replies:
+        visitor.page.wait_for_timeout(20)
+    other.get_by_role("button", name="End session").click()
+    other.get_by_role("dialog").get_by_role("button", name="End session").click()
+    expect(other.locator("#sessions a")).to_have_count(0)
+    ((route, response),) = replies
+    route.fulfill(response=response)
+    expect(visitor.page.locator("#status")).to_have_text("The session was ended in another tab.")
+    expect(visitor.page.locator("#sessions a")).to_have_count(0)
+    expect(other.locator("#sessions a")).to_have_count(0)
+    assert server.get(f"/api/chat?id={session}").json == []
+
+
+LAYOUT = """() => {
+    const isShown = (name) => document.querySelector(name).getClientRects().length > 0
+    const wide = [...document.querySelectorAll('pre, .wide, #transcript')]
+    const last = [...document.querySelectorAll('.outcome')].at(-1).getBoundingClientRect()
+    return {
+        shown: ['#composer', 'nav', '#keys', '.copy', '.change'].filter(isShown),
+        cut: wide.filter(({ scrollWidth, clientWidth }) => scrollWidth > clientWidth).length,
+        isWhole: document.documentElement.scrollHeight >= last.bottom + scrollY,
+        scrolls: document.querySelector('#transcript').scrollHeight >
+            document.querySelector('#transcript').clientHeight,
+    }
+}"""
+
+
+@pytest.mark.page_only
+def test_a_printed_conversation_is_whole_and_nothing_lies_across_it(visitor: Visitor) -> None:
+    wide = f"| {'name ' * 9}| {'x' * 90} |\n|---|---|\n| {'y' * 90} | b |"
+    visitor.say("Print.", [f"```\n{'z' * 300}\n```\n\n{wide}\n\n" + "word\n\n" * 60])
+    visitor.committed(1)
+    visitor.page.emulate_media(media="print")
+    visitor.page.set_viewport_size({"width": 700, "height": 900})
+    found = visitor.page.evaluate(LAYOUT)
+    assert found == {"shown": [], "cut": 0, "isWhole": True, "scrolls": False}
+
+
+@pytest.mark.page_only
+def test_a_browser_that_stores_nothing_is_no_secret(
+    browser: Browser, server: Server, provider: Provider
+) -> None:
+    visitor = Visitor(browser, server, provider)
+    full = "Storage.prototype.setItem = () => { throw new DOMException('full') }"
+    visitor.context.add_init_script(full)
+    visitor.page.goto(f"{visitor.origin}/?full")
+    talk(visitor, "One.", "Two.")
+    expect(visitor.page.get_by_text("This browser stores nothing for this page")).to_have_count(1)
+    visitor.leave()
+
+
+@pytest.mark.page_only
+def test_two_agents_of_one_name_keep_their_sessions_apart(visitor: Visitor) -> None:
+    def forward(route: Route) -> None:
+        route.continue_(url=route.request.url.replace("/other/", "/"))
+
+    talk(visitor, "At the root.")
+    page = visitor.context.new_page()
+    page.route("**/other/**", forward)
+    page.goto(f"{visitor.origin}/other/")
+    expect(page.locator("#agent")).not_to_be_empty()
+    expect(page.locator("#sessions a")).to_have_count(0)
+    page.get_by_label("Message").fill("In a folder.")
+    page.keyboard.press("Enter")
+    expect(page.locator(".outcome")).to_contain_text("committed as turn 1")
+    expect(page.locator("#sessions a span")).to_have_text(["In a folder."])
+    expect(visitor.page.locator("#sessions a span")).to_have_text(["At the root."])
+
+
+@pytest.mark.page_only
+def test_an_open_edit_survives_the_turn_of_another_tab(visitor: Visitor) -> None:
+    talk(visitor, "Mine.")
+    other = visitor.context.new_page()
+    other.goto(visitor.page.url)
+    other.get_by_role("button", name="Edit").click()
+    other.get_by_label("Edited message").fill("Half a thought")
+    visitor.say("Yours.")
+    visitor.committed(2)
+    expect(other.locator(".outcome")).to_have_count(2)
+    expect(other.get_by_label("Edited message")).to_have_value("Half a thought")
+    assert other.evaluate("document.activeElement.ariaLabel") == "Edited message"
+
+
+@pytest.mark.page_only
+def test_text_is_copied_where_the_browser_has_no_clipboard(
+    browser: Browser, fleet: Fleet, provider: Provider
+) -> None:
+    """As on HTTP by name."""
+    probe = fleet.fresh(UI=1, ALLOWED_HOSTS=NAME)
+    port = probe.address[1]
+    probe.stop()
+    named = fleet.fresh(
+        UI=1, PORT=port, ALLOWED_HOSTS=NAME, ALLOWED_ORIGINS=f"http://{NAME}:{port}"
+    )
+    visitor = Visitor(browser, named, provider)
+    visitor.page.goto(origin_of(named))
+    assert visitor.page.evaluate("navigator.clipboard") is None
+    visitor.say("Show me.", ["Copied text."])
+    visitor.committed(1)
+    button = visitor.page.get_by_title("Copy this reply")
+    button.click()
+    expect(button).to_have_text("Copied")
+    prompt = visitor.page.get_by_label("Message")
+    prompt.focus()
+    visitor.page.keyboard.press("Control+V")
+    expect(prompt).to_have_value("Copied text.")
+    visitor.context.close()
+
+
+SELECT = """() => {
+    const text = document.querySelector('.markdown p').firstChild
+    getSelection().setBaseAndExtent(text, 0, text, 8)
+}"""
+
+
+@pytest.mark.page_only
+def test_a_selection_in_a_paragraph_that_arrives_is_kept(visitor: Visitor) -> None:
+    gate = threading.Event()
+    visitor.say("Slowly.", ["Selected words **and** more", Hold(gate), " and more, `code` too."])
+    visitor.sees("Selected words")
+    visitor.page.evaluate(SELECT)
+    gate.set()
+    visitor.committed(1)
+    assert visitor.page.evaluate("String(getSelection())") == "Selected"
+    assert visitor.page.locator(".markdown").inner_text() == (
+        "Selected words and more and more, code too."
+    )
+
+
+@pytest.mark.page_only
+def test_a_comment_of_the_stream_is_no_event(visitor: Visitor) -> None:
+    events: list[dict[str, object]] = [
+        {"type": "text-start", "id": "t"},
+        {"type": "text-delta", "id": "t", "delta": "Said after a silence."},
+        {"type": "finish", "messageMetadata": {"turn": 1}},
+    ]
+    parts = [": keep-alive\n\n", *(f": keep-alive\ndata: {json.dumps(it)}\n\n" for it in events)]
+
+    def answer(route: Route) -> None:
+        route.fulfill(body="".join(parts), content_type="text/event-stream")
+
+    visitor.page.route("**/api/chat", answer)
+    visitor.type("Wait.")
+    visitor.sees("Said after a silence.")
+    visitor.committed(1)
+
+
+@pytest.mark.page_only
+def test_enter_that_confirms_an_input_method_sends_nothing(visitor: Visitor) -> None:
+    prompt = visitor.page.get_by_label("Message")
+    prompt.fill("にほん")
+    enter = "new KeyboardEvent('keydown', {key: 'Enter', keyCode: 229, cancelable: true})"
+    assert prompt.evaluate(f"(prompt) => prompt.dispatchEvent({enter})")
+    expect(visitor.page.locator(".user")).to_have_count(0)
+    visitor.page.keyboard.press("Enter")
+    visitor.committed(1)
