@@ -1,6 +1,6 @@
 // The log, and words for errors that quote nothing.
 
-import { AgentError, ERRORS, type Turn } from './contract.ts'
+import { AgentError, BUSY_KINDS, ERRORS, type Turn } from './contract.ts'
 
 type Failure = Error & { [field: string]: unknown; $metadata?: { httpStatusCode?: number } }
 
@@ -9,12 +9,17 @@ type Failure = Error & { [field: string]: unknown; $metadata?: { httpStatusCode?
  * logged: they may quote a prompt.
  */
 export const TEMPORARY_KINDS: readonly string[] = [
-  'api_error deadline_exceeded engine_overloaded insufficient_quota internal internal_error',
-  'internal_server_error internalservererror overloaded overloaded_error rate_limit',
-  'rate_limit_error rate_limit_exceeded resource_exhausted server_error server_is_overloaded',
-  'service_unavailable service_unavailable_error slow_down timeout timeout_error',
-  'too_many_requests unavailable',
-].flatMap((kinds) => kinds.split(' '))
+  ...BUSY_KINDS,
+  'api_error',
+  'deadline_exceeded',
+  'internal',
+  'internal_error',
+  'internal_server_error',
+  'internalservererror',
+  'server_error',
+  'timeout',
+  'timeout_error',
+]
 
 const MAX_CAUSES = 20
 const MODULES = new URL('.', import.meta.url).href

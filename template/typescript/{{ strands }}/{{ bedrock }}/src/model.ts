@@ -11,7 +11,7 @@ import { NodeHttpHandler } from '@smithy/node-http-handler'
 import { Message, type Model } from '@strands-agents/sdk'
 import { BedrockModel } from '@strands-agents/sdk/models/bedrock'
 
-import { AgentError } from './contract.ts'
+import { AgentError, isBlank } from './contract.ts'
 import { diagnostic, type Finding } from './findings.ts'
 import { OfflineModel } from './offline_model.ts'
 import type { CoreSettings } from './settings.ts'
@@ -58,16 +58,26 @@ async function* checked(
   events: AsyncIterable<ConverseStreamOutput>,
 ): AsyncGenerator<ConverseStreamOutput> {
   const open = new Set<unknown>()
+  const withoutArguments = new Set<unknown>() // the indexes of such calls
   const others = new Set<unknown>() // blocks of Bedrock's tools
   for await (const event of events) {
     const { contentBlockStart: start, contentBlockDelta: part, contentBlockStop: stop } = event
     const index = (start ?? part ?? stop)?.contentBlockIndex
     const use = start?.start?.toolUse
     if (use) open.add(index)
-    if (use?.type === 'server_tool_use') others.add(index)
-    if (part?.delta?.toolUse?.input && !open.has(index)) {
+    if (use?.type === 'server_tool_use') {
+      others.add(index)
+    } else if (use) {
+      // Its arguments may follow, mixed with those of this call.
+      const isUnclear = withoutArguments.has(index)
+      if (isUnclear) throw new AgentError('model_failed', '', 'two calls have one index')
+      withoutArguments.add(index)
+    }
+    const text = part?.delta?.toolUse?.input ?? ''
+    if (text && !open.has(index)) {
       throw new AgentError('model_failed', '', 'arguments outside of a call')
     }
+    if (!isBlank(text)) withoutArguments.delete(index)
     if (!others.has(index)) yield event
     if (stop) {
       open.delete(index)

@@ -5,7 +5,7 @@ import { fromNodeProviderChain } from '@aws-sdk/credential-providers'
 import { defaultSettingsMiddleware, type LanguageModel } from 'ai'
 import { type LanguageModelMiddleware, wrapLanguageModel } from 'ai'
 
-import { AgentError } from './contract.ts'
+import { AgentError, isBlank } from './contract.ts'
 import { diagnostic, type Finding } from './findings.ts'
 import { OfflineModel, type Part } from './offline_model.ts'
 import { boundedFetch } from './provider.ts'
@@ -65,16 +65,27 @@ class RawCalls {
   /** Those of Bedrock's own tools: the client mistakes them for yours. */
   readonly serverIds = new Set<unknown>()
   readonly #open = new Set<unknown>()
+  readonly #withoutArguments = new Set<unknown>() // the indexes of such calls
 
   /** Throws AgentError. */
   read({ contentBlockStart: start, contentBlockDelta: part, contentBlockStop: stop }: Raw): void {
     const use = start?.start?.toolUse
-    if (use) this.#open.add(start?.contentBlockIndex)
-    if (use?.type === 'server_tool_use') this.serverIds.add(use.toolUseId)
-    if (stop) this.#open.delete(stop.contentBlockIndex)
-    if (part?.delta?.toolUse?.input && !this.#open.has(part.contentBlockIndex)) {
+    const index = (start ?? part ?? stop)?.contentBlockIndex
+    if (use) this.#open.add(index)
+    if (use?.type === 'server_tool_use') {
+      this.serverIds.add(use.toolUseId)
+    } else if (use) {
+      // Its arguments may follow, mixed with those of this call.
+      const isUnclear = this.#withoutArguments.has(index)
+      if (isUnclear) throw new AgentError('model_failed', '', 'two calls have one index')
+      this.#withoutArguments.add(index)
+    }
+    if (stop) this.#open.delete(index)
+    const text = part?.delta?.toolUse?.input ?? ''
+    if (text && !this.#open.has(index)) {
       throw new AgentError('model_failed', '', 'arguments outside of a call')
     }
+    if (!isBlank(text)) this.#withoutArguments.delete(index)
   }
 }
 
