@@ -72,7 +72,12 @@ FAULTS = [
         "if (!this.last || key === null) return null",
         "if (!this.last) return null",
     ),
-    Fault("a replay needs no key that matches", SESSIONS, "(key === this.last.key)", "(this.last.key)"),
+    Fault(
+        "a replay needs no key that matches",
+        SESSIONS,
+        "(key === this.last.key)",
+        "(this.last.key)",
+    ),
     Fault(
         "the keys of older turns are forgotten",
         SESSIONS,
