@@ -10,7 +10,6 @@ from tests.conformance.chat import Chat
 from tests.conformance.client import JSON, Reply
 from tests.conformance.provider import Provider
 from tests.conformance.server import Fleet, Server
-from tests.conformance.steps import HANG
 from tests.conformance.targets import Target
 from tests.stores.agents import Home
 from tests.stores.stores import Backing
@@ -42,22 +41,27 @@ def test_turns_and_tokens_are_limited_for_each_actor(
     assert_limited(say(tokens, provider, issuer, "ada"), "1 tokens per day", 86_400)
     assert say(tokens, provider, issuer, "bob").turn == 1
 
-    # Who leaves before the model says what it cost has used it all the same.
-    tokens = fleet.fresh(**issuer.environment, ACTOR_TOKENS_PER_DAY=100)
-    chat = Chat(tokens, provider)
-    leaver = chat.start("Long.", ["~" * 1000, HANG], headers=bearer(issuer.token("eve")))
-    assert leaver.event()[0] == "message"
-    leaver.leave()
-    chat.gone("Long.")
-    tokens.settle()
-    assert_limited(say(tokens, provider, issuer, "eve"), "100 tokens per day", 86_400)
-
     minute = fleet.fresh(**issuer.environment, ACTOR_TURNS_PER_MINUTE=1)
     replies = [say(minute, provider, issuer, "ada") for _ in range(3)]
     limited = [reply for reply in replies if reply.status != 200]
     assert limited, "three turns within two minutes"
     for reply in limited:
         assert_limited(reply, "1 turns per minute", 60)
+
+
+def test_forks_count_as_turns(fleet: Fleet, provider: Provider, issuer: Issuer) -> None:
+    server = fleet.fresh(**issuer.environment, ACTOR_TURNS_PER_DAY=3)
+    ada, chat = {**bearer(issuer.token("ada")), **JSON}, Chat(server, provider)
+    assert chat.say("Hello", headers=ada).turn == 1
+    for number in range(100):
+        reply = chat.post({"fork": f"{chat.session}-{number}", "at_turn": 1}, ada)
+        if number < 2:
+            assert reply.json["fork"] == f"{chat.session}-{number}"
+        else:
+            assert_limited(reply, "3 turns per day", 86_400)
+    assert chat.elsewhere(session=f"{chat.session}-2").end(ada).status == 200
+    assert_limited(chat.say("Next", headers=ada), "3 turns per day", 86_400)
+    assert chat.end(ada).status == 200, "an actor can always end its sessions"
 
 
 def test_replicas_share_the_limits_in_valkey(
