@@ -10,13 +10,14 @@ from tests.conformance.chat import Chat
 from tests.conformance.client import JSON, Reply
 from tests.conformance.provider import Provider
 from tests.conformance.server import Fleet, Server
+from tests.conformance.steps import HANG
 from tests.conformance.targets import Target
 from tests.stores.agents import Home
 from tests.stores.stores import Backing
 
 
-def say(server: Server, provider: Provider, issuer: Issuer, who: str) -> Reply:
-    return Chat(server, provider).say("Hello", headers={**bearer(issuer.token(who)), **JSON})
+def say(server: Server, provider: Provider, issuer: Issuer, who: str, text: str = "Hello") -> Reply:
+    return Chat(server, provider).say(text, headers={**bearer(issuer.token(who)), **JSON})
 
 
 def assert_limited(reply: Reply, what: str, most_seconds: int) -> None:
@@ -62,6 +63,22 @@ def test_forks_count_as_turns(fleet: Fleet, provider: Provider, issuer: Issuer) 
     assert chat.elsewhere(session=f"{chat.session}-2").end(ada).status == 200
     assert_limited(chat.say("Next", headers=ada), "3 turns per day", 86_400)
     assert chat.end(ada).status == 200, "an actor can always end its sessions"
+
+
+def test_forks_count_against_the_limits_of_the_process_and_the_session(
+    fleet: Fleet, provider: Provider, issuer: Issuer
+) -> None:
+    ada = bearer(issuer.token("ada"))
+    limits = {"MAX_TURNS": (1, "server_busy"), "SESSION_QUEUE": (0, "session_busy")}
+    for name, (most, error) in limits.items():
+        server = fleet.fresh(**issuer.environment, **{name: most})
+        chat = Chat(server, provider)
+        assert chat.say("Hello", headers=ada).status == 200
+        running = chat.start("Wait.", ["Well, ", HANG], headers=ada)
+        assert running.event() == ("message", "Well, ")
+        fork = {"fork": f"{chat.session}-1", "at_turn": 1}
+        assert chat.post(fork, ada).error == error
+        running.leave()
 
 
 def test_replicas_share_the_limits_in_valkey(

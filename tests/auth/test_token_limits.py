@@ -11,6 +11,7 @@ from tests.auth.conftest import with_auth
 from tests.auth.issuer import Issuer
 from tests.auth.test_limits import assert_limited, say
 from tests.auth.test_tokens import bearer
+from tests.bedrock.agents import Agent, sentences, with_knowledge_base
 from tests.conformance.chat import Chat
 from tests.conformance.client import JSON
 from tests.conformance.prompt_cache import Usage
@@ -18,6 +19,7 @@ from tests.conformance.provider import Provider
 from tests.conformance.server import Fleet, Server
 from tests.conformance.steps import CUT, HANG, Refuse
 from tests.conformance.targets import TARGETS, Target
+from tests.memory.provider import MemoryProvider
 from tests.stores.agents import Home
 from tests.stores.stores import Backing
 
@@ -103,11 +105,16 @@ def test_turns_that_fail_count(fleet: Fleet, provider: Provider, issuer: Issuer)
     assert say(server, provider, issuer, "bob").turn == 1
 
 
+def base_of(target: Target) -> Target:
+    """The target before it was given tokens."""
+    return next(one for one in TARGETS if target.name.startswith(one.name))
+
+
+@pytest.mark.full
 def test_other_calls_of_a_turn_count(
     target: Target, provider: Provider, issuer: Issuer, usage: int, tmp_path: Path, stack: ExitStack
 ) -> None:
-    base = next(one for one in TARGETS if target.name.startswith(one.name))
-    both = with_auth(base, "compaction", "fallback")
+    both = with_auth(base_of(target), "compaction", "fallback")
     settings = {
         **issuer.environment,
         "ACTOR_TOKENS_PER_DAY": 5 * usage,
@@ -127,6 +134,28 @@ def test_other_calls_of_a_turn_count(
     provider.script(f"test-model: {LONG}{chat.tag}", [Refuse(503)])
     assert chat.say(LONG, headers=bob).status == 200
     assert_limited(chat.say("Next.", headers={**bob, **JSON}), limit, DAY)
+
+
+@pytest.mark.full
+def test_the_extraction_of_facts_counts(
+    target: Target, issuer: Issuer, tmp_path: Path, stack: ExitStack
+) -> None:
+    provider = MemoryProvider()
+    stack.callback(provider.close)
+    provider.summarize, provider.usage = sentences, Usage(plain=99)
+    usage = provider.usage.total + OUTPUT
+    answers = {"model": "openai-compatible", "extras": "[auth]"}
+    remembering = with_knowledge_base(base_of(target), **answers)
+    variant = remembering.variant.partition("+")[0]
+    agent = Agent(replace(remembering, variant=variant), tmp_path, provider)
+    stack.callback(agent.stop)
+    server = agent.fresh(**issuer.environment, ACTOR_TOKENS_PER_DAY=3 * usage)
+    for text in ("My cat is Tom.", "My dog is Rex."):
+        assert say(server, provider, issuer, "ada", text).turn == 1
+        agent.idle(server)
+    assert len(agent.kept("ada")) == 2
+    limit = f"{3 * usage} tokens per day"
+    assert_limited(say(server, provider, issuer, "ada"), limit, DAY)
 
 
 @pytest.mark.usefixtures("usage")
