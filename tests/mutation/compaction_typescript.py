@@ -48,8 +48,8 @@ FAULTS = [
     Fault(
         "a summary may take as long as it likes",
         CAPABILITY,
-        "      seconds,\n      signal,",
-        "      86_400,\n      signal,",
+        "      seconds,\n      turn.signal,",
+        "      86_400,\n      turn.signal,",
     ),
     Fault(
         "the log quotes the error of a model",
