@@ -4,6 +4,8 @@ from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 from tests.auth.issuer import Issuer
 from tests.auth.test_tokens import bearer
 from tests.conformance.chat import Chat
@@ -65,13 +67,15 @@ def test_forks_count_as_turns(fleet: Fleet, provider: Provider, issuer: Issuer) 
     assert chat.end(ada).status == 200, "an actor can always end its sessions"
 
 
+@pytest.mark.full
 def test_forks_count_against_the_limits_of_the_process_and_the_session(
     fleet: Fleet, provider: Provider, issuer: Issuer
 ) -> None:
     ada = bearer(issuer.token("ada"))
     limits = {"MAX_TURNS": (1, "server_busy"), "SESSION_QUEUE": (0, "session_busy")}
     for name, (most, error) in limits.items():
-        server = fleet.fresh(**issuer.environment, **{name: most})
+        settings = {**issuer.environment, name: most}
+        server = fleet.fresh(**settings)
         chat = Chat(server, provider)
         assert chat.say("Hello", headers=ada).status == 200
         running = chat.start("Wait.", ["Well, ", HANG], headers=ada)

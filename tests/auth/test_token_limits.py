@@ -13,14 +13,15 @@ from tests.auth.test_limits import assert_limited, say
 from tests.auth.test_tokens import bearer
 from tests.bedrock.agents import Agent, sentences, with_knowledge_base
 from tests.conformance.chat import Chat
-from tests.conformance.client import JSON
+from tests.conformance.client import JSON, Exchange
 from tests.conformance.prompt_cache import Usage
 from tests.conformance.provider import Provider
 from tests.conformance.server import Fleet, Server
-from tests.conformance.steps import CUT, HANG, Refuse
+from tests.conformance.steps import CUT, HANG, Refuse, Step
 from tests.conformance.targets import TARGETS, Target
 from tests.memory.provider import MemoryProvider
 from tests.stores.agents import Home
+from tests.stores.servers import wait_for
 from tests.stores.stores import Backing
 
 DAY = 86_400
@@ -73,13 +74,17 @@ def test_what_was_sent_for_callers_who_leave_is_counted(
     eve, first = bearer(issuer.token("eve")), len(provider.calls)
     chats = [Chat(server, provider) for _ in range(20)]
     started = [one.start(LONG, [HANG], headers={**eve, **JSON}) for one in chats]
-    server.settle()
-    refused = [exchange.reply() for exchange in started if exchange.answered(within=1)]
+
+    def refused() -> list[Exchange]:
+        return [exchange for exchange in started if exchange.answered(within=0)]
+
+    wait_for("an end of each", lambda: len(refused()) + len(provider.calls) - first == 20)
+    replies = [exchange.reply() for exchange in refused()]
     for exchange in started:
         exchange.leave()
-    for reply in refused:
+    for reply in replies:
         assert_limited(reply, f"{LIMIT} tokens per day", DAY)
-    assert len(refused) >= 20 - LIMIT // ESTIMATE - 1
+    assert len(replies) >= 20 - LIMIT // ESTIMATE - 1
     assert tokens_sent(provider, first) < LIMIT + 2 * ESTIMATE
 
 
@@ -94,10 +99,15 @@ def test_a_turn_counts_as_its_usage_says(
         assert_limited(say(server, provider, issuer, "ada"), f"{limit} tokens per day", DAY)
 
 
+@pytest.mark.full
 def test_turns_that_fail_count(fleet: Fleet, provider: Provider, issuer: Issuer) -> None:
     settings = {**issuer.environment, "ACTOR_TOKENS_PER_DAY": ESTIMATE, "TURN_TIMEOUT_SECONDS": 2}
     server = fleet.fresh(**settings)
-    failing = {"cut": ["Well, ", CUT], "refused": [Refuse(400)], "late": ["Well, ", HANG]}
+    failing: dict[str, Step] = {
+        "cut": ["Well, ", CUT],
+        "refused": [Refuse(400)],
+        "late": ["Well, ", HANG],
+    }
     for name, step in failing.items():
         headers = {**bearer(issuer.token(name)), **JSON}
         assert Chat(server, provider).say(LONG, step, headers=headers).status >= 500, name
@@ -158,6 +168,7 @@ def test_the_extraction_of_facts_counts(
     assert_limited(say(server, provider, issuer, "ada"), limit, DAY)
 
 
+@pytest.mark.full
 @pytest.mark.usefixtures("usage")
 def test_a_prompt_that_is_sent_again_counts_again(
     fleet: Fleet, provider: Provider, issuer: Issuer
@@ -177,7 +188,11 @@ def test_a_prompt_that_is_sent_again_counts_again(
 
 
 def replicas(
-    target: Target, provider: Provider, folder: Path, stack: ExitStack, settings: dict[str, object]
+    target: Target,
+    provider: Provider,
+    folder: Path,
+    stack: ExitStack,
+    settings: dict[str, int | str],
 ) -> Sequence[Server]:
     """Two servers on one Valkey."""
     home = Home(replace(target, store="valkey"), Backing(folder, stack), folder, "valkey")
@@ -188,6 +203,7 @@ def replicas(
     return servers
 
 
+@pytest.mark.full
 @pytest.mark.usefixtures("usage")
 def test_replicas_share_the_count_of_tokens(
     target: Target, provider: Provider, issuer: Issuer, tmp_path: Path, stack: ExitStack
