@@ -4,6 +4,8 @@ from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 from tests.auth.issuer import Issuer
 from tests.auth.test_tokens import bearer
 from tests.conformance.chat import Chat
@@ -16,8 +18,8 @@ from tests.stores.agents import Home
 from tests.stores.stores import Backing
 
 
-def say(server: Server, provider: Provider, issuer: Issuer, who: str) -> Reply:
-    return Chat(server, provider).say("Hello", headers={**bearer(issuer.token(who)), **JSON})
+def say(server: Server, provider: Provider, issuer: Issuer, who: str, text: str = "Hello") -> Reply:
+    return Chat(server, provider).say(text, headers={**bearer(issuer.token(who)), **JSON})
 
 
 def assert_limited(reply: Reply, what: str, most_seconds: int) -> None:
@@ -42,22 +44,45 @@ def test_turns_and_tokens_are_limited_for_each_actor(
     assert_limited(say(tokens, provider, issuer, "ada"), "1 tokens per day", 86_400)
     assert say(tokens, provider, issuer, "bob").turn == 1
 
-    # Who leaves before the model says what it cost has used it all the same.
-    tokens = fleet.fresh(**issuer.environment, ACTOR_TOKENS_PER_DAY=100)
-    chat = Chat(tokens, provider)
-    leaver = chat.start("Long.", ["~" * 1000, HANG], headers=bearer(issuer.token("eve")))
-    assert leaver.event()[0] == "message"
-    leaver.leave()
-    chat.gone("Long.")
-    tokens.settle()
-    assert_limited(say(tokens, provider, issuer, "eve"), "100 tokens per day", 86_400)
-
     minute = fleet.fresh(**issuer.environment, ACTOR_TURNS_PER_MINUTE=1)
     replies = [say(minute, provider, issuer, "ada") for _ in range(3)]
     limited = [reply for reply in replies if reply.status != 200]
     assert limited, "three turns within two minutes"
     for reply in limited:
         assert_limited(reply, "1 turns per minute", 60)
+
+
+def test_forks_count_as_turns(fleet: Fleet, provider: Provider, issuer: Issuer) -> None:
+    server = fleet.fresh(**issuer.environment, ACTOR_TURNS_PER_DAY=3)
+    ada, chat = {**bearer(issuer.token("ada")), **JSON}, Chat(server, provider)
+    assert chat.say("Hello", headers=ada).turn == 1
+    for number in range(100):
+        reply = chat.post({"fork": f"{chat.session}-{number}", "at_turn": 1}, ada)
+        if number < 2:
+            assert reply.json["fork"] == f"{chat.session}-{number}"
+        else:
+            assert_limited(reply, "3 turns per day", 86_400)
+    assert chat.elsewhere(session=f"{chat.session}-2").end(ada).status == 200
+    assert_limited(chat.say("Next", headers=ada), "3 turns per day", 86_400)
+    assert chat.end(ada).status == 200, "an actor can always end its sessions"
+
+
+@pytest.mark.full
+def test_forks_count_against_the_limits_of_the_process_and_the_session(
+    fleet: Fleet, provider: Provider, issuer: Issuer
+) -> None:
+    ada = bearer(issuer.token("ada"))
+    limits = {"MAX_TURNS": (1, "server_busy"), "SESSION_QUEUE": (0, "session_busy")}
+    for name, (most, error) in limits.items():
+        settings = {**issuer.environment, name: most}
+        server = fleet.fresh(**settings)
+        chat = Chat(server, provider)
+        assert chat.say("Hello", headers=ada).status == 200
+        running = chat.start("Wait.", ["Well, ", HANG], headers=ada)
+        assert running.event() == ("message", "Well, ")
+        fork = {"fork": f"{chat.session}-1", "at_turn": 1}
+        assert chat.post(fork, ada).error == error
+        running.leave()
 
 
 def test_replicas_share_the_limits_in_valkey(

@@ -22,14 +22,14 @@ FAULTS = [
     Fault(
         "an earlier summary is summarized as what a user said",
         CAPABILITY,
-        "self._summarize(dropped[:at], dropped[at:])",
-        "self._summarize([], dropped)",
+        "self._summarize(turn, dropped[:at], dropped[at:])",
+        "self._summarize(turn, [], dropped)",
     ),
     Fault(
         "the earlier summary is forgotten",
         CAPABILITY,
-        "self._summarize(dropped[:at], dropped[at:])",
-        "self._summarize([], dropped[at:])",
+        "self._summarize(turn, dropped[:at], dropped[at:])",
+        "self._summarize(turn, [], dropped[at:])",
     ),
     Fault(
         "a turn that fails pays again", CAPABILITY, "if text is None:", "if text is None or digest:"

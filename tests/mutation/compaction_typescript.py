@@ -22,14 +22,14 @@ FAULTS = [
     Fault(
         "an earlier summary is summarized as what a user said",
         CAPABILITY,
-        "this.#summarize(dropped.slice(0, at), dropped.slice(at), signal)",
-        "this.#summarize([], dropped, signal)",
+        "this.#summarize(turn, dropped.slice(0, at), dropped.slice(at))",
+        "this.#summarize(turn, [], dropped)",
     ),
     Fault(
         "the earlier summary is forgotten",
         CAPABILITY,
-        "this.#summarize(dropped.slice(0, at), dropped.slice(at), signal)",
-        "this.#summarize([], dropped.slice(at), signal)",
+        "this.#summarize(turn, dropped.slice(0, at), dropped.slice(at))",
+        "this.#summarize(turn, [], dropped.slice(at))",
     ),
     Fault(
         "a turn that fails pays again",
@@ -48,8 +48,8 @@ FAULTS = [
     Fault(
         "a summary may take as long as it likes",
         CAPABILITY,
-        "      seconds,\n      signal,",
-        "      86_400,\n      signal,",
+        "      seconds,\n      turn.signal,",
+        "      86_400,\n      turn.signal,",
     ),
     Fault(
         "the log quotes the error of a model",

@@ -11,8 +11,8 @@ from typing import Any
 import click
 
 from .agent import TOOLS
-from .capability import Capability, check_all, find_session_class
-from .contract import RUNNING, AgentError, Turn
+from .capability import Capability, check_all, find_session_class, wrap_model
+from .contract import RUNNING, AgentError, Change, Turn
 from .findings import Finding, refuse_errors
 from .log import log_unexpected
 from .model import build_model, check_model, model_endpoint
@@ -116,10 +116,16 @@ class Runtime:
 
     def prepare(self, turn: Turn) -> dict[str, Any]:
         """Return the model, the tools and further options of the agent of one turn."""
-        options = {"model": self.model, "tools": self.tools()}
+        model = wrap_model(self.capabilities, self.model, turn.actor, turn)
+        options = {"model": model, "tools": self.tools()}
         for capability in self.overriding("prepare"):
             capability.prepare(turn, options)
         return options
+
+    async def before_change(self, change: Change) -> None:
+        """Let all capabilities refuse a change. Raises AgentError."""
+        for capability in self.overriding("before_change"):
+            await capability.before_change(change)
 
     def committed(self, turn: Turn, messages: list[Any]) -> None:
         """Pass on the messages of a committed turn."""

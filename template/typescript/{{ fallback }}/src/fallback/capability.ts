@@ -1,6 +1,6 @@
 // A second model, as a capability.
 
-import { Capability, type Options } from '../capability.ts'
+import { Capability, type Options, wrapModel } from '../capability.ts'
 import type { Turn } from '../contract.ts'
 import { diagnostic, type Finding } from '../findings.ts'
 import type { Runtime } from '../runtime.ts'
@@ -15,6 +15,12 @@ type Settings = CoreSettings & SettingsOf<typeof FALLBACK_SETTINGS>
 export class Fallback extends Capability<Settings> {
   /** The second model; it is made when it is needed. */
   model: Promise<Runtime['model']> | undefined
+  readonly #before: readonly Capability[]
+
+  constructor(settings: Settings, before: readonly Capability[]) {
+    super(settings, before)
+    this.#before = before
+  }
 
   /** Return a finding unless there are two models. */
   override check(): Finding[] {
@@ -48,7 +54,10 @@ export class Fallback extends Capability<Settings> {
   override prepare(turn: Turn, options: Options): void {
     const { modelFallback: name, fallbackSeconds } = this.settings
     if (!name) return
-    const build = () => (this.model ??= this.#build())
+    const build = async () => {
+      this.model ??= this.#build()
+      return wrapModel(this.#before, await this.model, turn.actor, turn)
+    }
     adapter.withFallback(options, new Second(turn, name, build, fallbackSeconds))
   }
 

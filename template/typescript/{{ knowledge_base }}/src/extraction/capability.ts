@@ -3,7 +3,7 @@
 import { isDeepStrictEqual } from 'node:util'
 
 import { ask } from '../ask.ts'
-import { Capability } from '../capability.ts'
+import { Capability, wrapModel } from '../capability.ts'
 import { isBlank } from '../contract.ts'
 import { withinTime } from '../deadline.ts'
 import { diagnostic, type Finding } from '../findings.ts'
@@ -23,14 +23,16 @@ const [MAX_TEXT_CHARS, MAX_TRANSCRIPT_CHARS] = [8_000, 200_000]
 
 /** Turns what was said into facts, for the memories whose files say `extraction: "model"`. */
 export class Extraction extends Capability<Settings> {
+  readonly #before: readonly Capability[]
   readonly #longTerm: LongTermMemory
   /** The client of the model; offline there is none. */
   model: Runtime['model'] | undefined
 
   constructor(settings: Settings, before: readonly Capability[]) {
     super(settings, before)
+    this.#before = before
     this.#longTerm = before.find((capability) => capability instanceof LongTermMemory)!
-    this.#longTerm.extract = (turns) => this.extract(turns)
+    this.#longTerm.extract = (actor, turns) => this.extract(actor, turns)
   }
 
   /** The model that finds facts. */
@@ -58,12 +60,12 @@ export class Extraction extends Capability<Settings> {
   }
 
   /**
-   * Return the facts of turns, and what was added to the memory as it is.
+   * Return the facts of an actor's turns, and what was added to the memory as it is.
    *
    * Turns whose texts of the user have the same metadata are read together. Throws
    * MemoryUnavailable.
    */
-  async extract(turns: readonly Texts[]): Promise<Utterance[]> {
+  async extract(actor: string, turns: readonly Texts[]): Promise<Utterance[]> {
     const groups: { metadata: Metadata; said: Utterance[] }[] = []
     for (const texts of turns) {
       const metadata = texts.find(([role]) => role === 'USER')?.[2] ?? {}
@@ -74,18 +76,19 @@ export class Extraction extends Capability<Settings> {
     const found: Utterance[] = []
     for (const { metadata, said } of groups) {
       const talk = said.filter(([, , , , isFact]) => !isFact)
-      const facts = talk.length > 0 ? await this.#facts(talk) : []
+      const facts = talk.length > 0 ? await this.#facts(actor, talk) : []
       found.push(...facts.map((fact): Utterance => ['USER', fact, metadata]))
       found.push(...said.filter(([, , , , isFact]) => isFact))
     }
     return found
   }
 
-  async #facts(talk: Texts): Promise<string[]> {
-    const model = await this.#open()
-    if (!model) {
+  async #facts(actor: string, talk: Texts): Promise<string[]> {
+    const found = await this.#open()
+    if (!found) {
       return offlineFacts(talk.flatMap(([role, text]) => (role === 'USER' ? [text] : [])))
     }
+    const model = wrapModel(this.#before, found, actor)
     const { extractionTimeoutSeconds: seconds } = this.settings
     const late = `no facts within EXTRACTION_TIMEOUT_SECONDS=${seconds}`
     try {

@@ -13,8 +13,8 @@ import { isRecorded, MAX_WAIT_SECONDS, TRIGGER } from './recording.ts'
 import { MAX_BYTES, MAX_TURNS, OUTSIDE, RetryQueue } from './retry_queue.ts'
 import type { Waiting, Work } from './retry_queue.ts'
 
-/** Returns the facts that a model finds in the texts of turns. */
-export type Extract = (turns: Turns) => Promise<Utterance[]>
+/** Returns the facts that a model finds in the texts of an actor's turns. */
+export type Extract = (actor: string, turns: Turns) => Promise<Utterance[]>
 
 const MAX_TEXT_CHARS = 100_000 // UTF-16 units, as the service counts
 const MAX_UTTERANCES = 100 // of one event
@@ -185,7 +185,7 @@ function nextEvent(
       waiting.splice(waiting.indexOf(other), 1)
     }
     let events: MemoryEvent[] | null = null
-    const textsOf = extracting(collection, recorder)
+    const textsOf = extracting(collection, recorder, identity.actor)
     const attempt = async (stop: AbortSignal): Promise<void> => {
       while (!events || events.length > 0) {
         const left = turns.slice()
@@ -218,12 +218,13 @@ function nextEvent(
 function extracting(
   { extracts }: MemoryCollection,
   { extract }: Recorder,
+  actor: string,
 ): (turns: readonly Turn[]) => Promise<Utterance[]> {
   const found = new Map<number, Promise<Utterance[]>>()
   return async (turns) => {
     const said = turns.map(({ utterances }) => utterances)
     if (!extracts || !extract || said.length === 0) return said.flat()
-    const facts = found.get(said.length) ?? extract(said)
+    const facts = found.get(said.length) ?? extract(actor, said)
     found.set(said.length, facts)
     facts.catch(() => found.delete(said.length))
     return await facts

@@ -10,7 +10,7 @@ from itertools import groupby
 from typing import Any
 
 from ..ask import ask
-from ..capability import Capability
+from ..capability import Capability, wrap_model
 from ..contract import is_blank, well_formed
 from ..deadline import time_limit
 from ..findings import Finding, diagnostic
@@ -33,7 +33,7 @@ class Extraction(Capability):
 
     def __init__(self, settings: ExtractionSettings, before: Sequence[Capability]) -> None:
         super().__init__(settings, before)
-        self._long_term = LongTermMemory.find(before)
+        self._before, self._long_term = before, LongTermMemory.find(before)
         self._long_term.extract = self.extract
 
     @property
@@ -67,8 +67,8 @@ class Extraction(Capability):
         how = "what users say, until MODEL is set" if offline else f"found by {self.model_name}"
         return [f"Facts for {', '.join(names)}: {how}"]
 
-    async def extract(self, turns: Turns) -> list[Utterance]:
-        """Return the facts of turns, and what was added to the memory as it is.
+    async def extract(self, actor: str, turns: Turns) -> list[Utterance]:
+        """Return the facts of an actor's turns, and what was added to the memory as it is.
 
         Turns whose texts of the user have the same metadata are read together. Raises
         MemoryUnavailable.
@@ -77,18 +77,19 @@ class Extraction(Capability):
         for metadata, group in groupby(turns, key=_metadata_of):
             said = [text for texts in group for text in texts]
             talk = [text for text in said if not text.is_fact]
-            facts = await self._facts(talk) if talk else []
+            facts = await self._facts(actor, talk) if talk else []
             found += [Utterance("USER", fact, metadata) for fact in facts]
             found += [text for text in said if text.is_fact]
         return found
 
-    async def _facts(self, talk: Sequence[Utterance]) -> list[str]:
+    async def _facts(self, actor: str, talk: Sequence[Utterance]) -> list[str]:
         seconds = self.settings.extraction_timeout_seconds
         if self.model is None:
             return offline_facts([text.text for text in talk if text.role == "USER"])
+        model = wrap_model(self._before, self.model, actor)
         try:
             async with time_limit(seconds):
-                answer = await ask(self.model, INSTRUCTIONS, _transcript(talk), LONGEST)
+                answer = await ask(model, INSTRUCTIONS, _transcript(talk), LONGEST)
         except TimeoutError:
             what = f"no facts within EXTRACTION_TIMEOUT_SECONDS={seconds}"
             raise MemoryUnavailable(what) from None

@@ -26,8 +26,8 @@ MAX_UTTERANCES = 100  # of one event
 Said = tuple[list[Utterance], datetime]  # the texts of a turn, and its start
 # Whether `forget` erased an actor after a turn began; only a session store has the answer.
 IsForgotten = Callable[[str, datetime], Awaitable[bool]]
-# Returns the facts that a model finds in the texts of turns.
-Extract = Callable[[Turns], Awaitable[list[Utterance]]]
+# Returns the facts that a model finds in the texts of an actor's turns.
+Extract = Callable[[str, Turns], Awaitable[list[Utterance]]]
 
 
 class Recorder:
@@ -125,7 +125,7 @@ class Recorder:
             count += len(more)
             waiting.remove(other)
         events: deque[Event] | None = None
-        facts_of = self._extracting(writer)
+        facts_of = self._extracting(writer, who.actor)
 
         async def attempt() -> None:
             nonlocal turns, events
@@ -144,7 +144,9 @@ class Recorder:
 
         return Work(attempt, len(turns))
 
-    def _extracting(self, writer: MemoryCollection) -> Extract:
+    def _extracting(
+        self, writer: MemoryCollection, actor: str
+    ) -> Callable[[Turns], Awaitable[list[Utterance]]]:
         """Return what makes the texts to send of those of turns.
 
         A model that is late is awaited, and not asked again.
@@ -156,7 +158,7 @@ class Recorder:
                 return [text for texts in turns for text in texts]
             task = tasks.get(len(turns))
             if task is None or (task.done() and task.exception()):
-                task = tasks[len(turns)] = asyncio.create_task(_run(self._extract(turns)))
+                task = tasks[len(turns)] = asyncio.create_task(_run(self._extract(actor, turns)))
             return await asyncio.shield(task)
 
         return texts_of
