@@ -61,7 +61,8 @@ class Runner:
 
     async def run(self, case: Case) -> Run:
         """Run a case once; return its turns, and its failures."""
-        run: Run = {"name": case.name, "place": case.place, "turns": [], "failures": [*case.errors]}
+        run: Run = {"name": case.name, "place": case.place, "model": self.settings.model}
+        run |= {"turns": [], "failures": [*case.errors]}
         seconds, began = case.data.get("seconds", SECONDS), time.monotonic()
         is_offline = self.settings.model == "offline"
         if is_offline and not all("offline" in turn for turn in case.data.get("turns", [])):
