@@ -13,7 +13,7 @@ export function passed(runs: readonly Run[]): number {
   return runs.filter(({ failures }) => failures.length === 0).length
 }
 
-/** Return the result of a case, compared with an earlier one. */
+/** Return the result of a case, compared with earlier runs. */
 export function verdict(runs: readonly Run[], before: readonly Run[] = []): string {
   if (runs[0]?.skipped) return 'skipped'
   const [count, number] = [passed(runs), runs.length]
@@ -112,8 +112,8 @@ export function junit(all: Runs): string {
 
 /** Return Markdown: the table, and examples of each case that changed, failed cases first. */
 export function summary(all: Runs, before: Runs): string {
-  const rows = rowsOf(all, before).toSorted(([, one], [, other]) => {
-    return Number(passed(one) === one.length) - Number(passed(other) === other.length)
+  const rows = rowsOf(all, before).toSorted(([, left], [, right]) => {
+    return Number(passed(left) === left.length) - Number(passed(right) === right.length)
   })
   const lines = ['### Evals', '', '| case | result |', '|---|---|']
   for (const [name, , result] of rows.slice(0, SUMMARY_ROWS)) lines.push(`| ${name} | ${result} |`)
@@ -125,7 +125,7 @@ export function summary(all: Runs, before: Runs): string {
     if (!Object.hasOwn(all, name)) continue
     const [earlier, now] = [example(before[name] ?? []), example(runs)]
     if (now === earlier || (!earlier && passed(runs) === runs.length)) continue
-    const cells = [earlier, now].map((one) => `<td><pre>${plain(one)}</pre></td>`)
+    const cells = [earlier, now].map((shown) => `<td><pre>${plain(shown)}</pre></td>`)
     const details = [
       '',
       `<details><summary>${escape(name)}</summary><table>`,

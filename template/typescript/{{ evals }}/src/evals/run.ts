@@ -46,7 +46,7 @@ export class Runner {
     this.#real = real
   }
 
-  /** Run all cases so often, so many at a time; when `stop` aborts, return those that are done. */
+  /** Run all cases `repeat` times, `jobs` at a time; when `stop` aborts, return the finished runs. */
   async runAll(
     cases: readonly Case[],
     options: { repeat: number; jobs: number; stop: AbortSignal; done: (run: Run) => void },

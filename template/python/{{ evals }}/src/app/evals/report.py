@@ -18,7 +18,7 @@ def passed(runs: list[Run]) -> int:
 
 
 def verdict(runs: list[Run], before: list[Run] | None = None) -> str:
-    """Return the result of a case, compared with an earlier one."""
+    """Return the result of a case, compared with earlier runs."""
     if "skipped" in runs[0]:
         return "skipped"
     count, number = passed(runs), len(runs)

@@ -41,7 +41,7 @@ class Runner:
     async def run_all(
         self, cases: list[Case], repeat: int, jobs: int, done: Callable[[Run], None]
     ) -> dict[str, list[Run]]:
-        """Run all cases so often; if this is cancelled, return those that are done."""
+        """Run each case `repeat` times; if this is cancelled, return the finished runs."""
         places, runs = asyncio.Semaphore(jobs), dict[str, list[Run]]()
 
         async def run_one(case: Case) -> None:
