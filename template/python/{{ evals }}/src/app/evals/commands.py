@@ -20,7 +20,7 @@ def _set_model(_: Any, __: Any, model: str | None) -> None:
 @click.command("eval")
 @click.argument("names", nargs=-1)
 @click.option("--model", callback=_set_model, expose_value=False, help="Replaces MODEL.")
-@click.option("--repeat", default=1, type=click.IntRange(1, 1000), help="Number of runs of each case.")
+@click.option("--repeat", default=1, type=click.IntRange(1, 1000), help="Runs of each case.")
 @click.option("--jobs", default=4, type=click.IntRange(1, 100), help="Maximum of cases at a time.")
 @click.option("--against", type=TEXT, help="Compare with an earlier --json.")
 @click.option("--json", "as_json", type=TEXT, help="Write the results.")
