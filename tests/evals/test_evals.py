@@ -6,11 +6,13 @@ import re
 import shutil
 import signal
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
 from dataclasses import replace
+from math import comb
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -72,6 +74,9 @@ class Evals:
 
     def declare(self, text: str, name: str = "first") -> None:
         (self.folder / "evals" / f"{name}.yaml").write_text(text)
+
+    def remember(self, before: dict[str, Any]) -> None:
+        (self.folder / "before.json").write_text(json.dumps({"cases": before}))
 
     def start(self, *words: str, real: bool = False, **variables: str) -> subprocess.Popen[str]:
         given = {"PATH": os.environ["PATH"], "HOME": str(self.folder), "PYTHONUNBUFFERED": "1"}
@@ -199,6 +204,44 @@ def test_each_bad_case_is_a_line_and_the_others_run(evals: Evals) -> None:
     assert "never" in names
 
 
+def test_an_offline_break_is_not_left_to_chance(evals: Evals) -> None:
+    case = "  - {name: NAME, turns: [{prompt: hi, offline: [Hi.], expect: {never: [TOOL]}}]}\n"
+    passes, fails = case, case.replace("offline: [Hi.]", "offline: [{tool: word_count}, Hi.]")
+    lines = [passes.replace("NAME", "passes"), fails.replace("NAME", "fails")]
+    evals.declare("cases:\n" + "".join(lines).replace("TOOL", "word_count"))
+    before = {"passes": results("offline", 0, 2), "fails": results("offline", 2, 2)}
+    evals.remember(before)
+    _, output = evals.run("--repeat", "2", "--against", "before.json")
+    assert verdicts(output) == {
+        "passes": "passed 2/2, before 0/2: fixed",
+        "fails": "FAILED 0/2, before 2/2: broken",
+    }
+
+
+def results(model: str, passed: int, runs: int) -> list[dict[str, Any]]:
+    """Runs as --json writes them, of which the first ones passed."""
+    run = {"place": "", "model": model, "turns": [], "failures": []}
+    return [run] * passed + [{**run, "failures": ["it failed"]}] * (runs - passed)
+
+
+def test_a_summary_shows_failed_cases_and_fits_a_comment(evals: Evals) -> None:
+    case = "  - {name: case-NUMBER, turns: [{prompt: hi, offline: [REPLY], expect: EXPECT}]}\n"
+    cases = [
+        case.replace("NUMBER", str(number))
+        .replace("REPLY", "<>&@" * (1 if number < 200 else 2000))
+        .replace("EXPECT", "{never: [word_count]}" if number < 200 else "{tokens: -1}")
+        for number in range(205)
+    ]
+    evals.declare("cases:\n" + "".join(cases))
+    evals.run("--summary", "summary.md", "--jobs", "20")
+    summary = (evals.folder / "summary.md").read_text()
+    assert len(summary) < 65_536, "GitHub refuses a longer comment"
+    assert summary.index("| case-200 | FAILED |") < summary.index("| case-0 | passed |")
+    assert "<summary>case-200</summary>" in summary
+    assert "- it took 0 tokens, more than -1" in summary
+    assert re.search(r"^\d+ more examples do not fit here\.$", summary, re.MULTILINE)
+
+
 @pytest.mark.full
 def test_a_thousand_cases_run_at_once(evals: Evals) -> None:
     case = "  - {name: case-NUMBER, turns: [{prompt: hi, offline: [Hi.]}]}\n"
@@ -251,7 +294,7 @@ def test_a_real_model_answers_and_is_judged(evals: Evals, provider: Provider) ->
     words = ("judged", "--repeat", "10", "--against", "before.json", "--summary", "summary.md")
     code, output = evals.run(*words, real=True, JUDGE_MODEL=model)
     assert code == 0, output
-    result = "passed 10/10 (72% to 100%), before 0/1, by chance in 9%"
+    result = "passed 10/10 (72% to 100%), before 0/1: too few runs to compare"
     assert verdicts(output) == {"judged": result}
     summary = (evals.folder / "summary.md").read_text()
     assert f"| judged | {result} |" in summary
@@ -261,6 +304,28 @@ def test_a_real_model_answers_and_is_judged(evals: Evals, provider: Provider) ->
     code, output = evals.run("judged", real=True)
     assert code == 1
     assert "    - it has a judge, and JUDGE_MODEL is not set" in output
+
+
+def test_a_decline_is_significant_with_enough_runs(evals: Evals, provider: Provider) -> None:
+    prompts = {name: f"{name} {uuid4()}" for name in ("often", "seldom")}
+    case = "  - {name: NAME, turns: [{prompt: PROMPT, expect: {reply: {contains: [Yes]}}}]}\n"
+    lines = [case.replace("NAME", it).replace("PROMPT", prompts[it]) for it in prompts]
+    evals.declare("cases:\n" + "".join(lines))
+    provider.script(prompts["often"], ["Yes, first."], *[["No, later."]] * 2)
+    provider.script(prompts["seldom"], *[["No."]] * 3)
+    evals.remember({"often": results("m", 20, 20), "seldom": results("m", 3, 3)})
+    words = ("--repeat", "3", "--jobs", "1", "--summary", "summary.md", "--against", "before.json")
+    _, output = evals.run(*words, real=True)
+    assert verdicts(output) == {
+        "often": "FAILED 1/3 (6% to 79%), before 20/20: significantly worse (p = 0.012)",
+        "seldom": "FAILED 0/3 (0% to 56%), before 3/3: too few runs to compare",
+    }
+    both = "FAILED 1/6 (3% to 56%), before 23/23: significantly worse (p < 0.001)"
+    assert re.search(rf"^all 2 cases .* {re.escape(both)}$", output, re.MULTILINE), output
+    summary = (evals.folder / "summary.md").read_text()
+    assert f"| all 2 cases | {both} |" in summary
+    assert "agent: No, later.&#10;- the reply lacks &quot;Yes&quot;" in summary
+    assert "Yes, first." not in summary, "that run passed"
 
 
 def test_a_model_that_fails_is_an_outcome_and_nothing_quotes_it(
@@ -367,6 +432,99 @@ def test_the_store_is_left_alone_and_a_stored_session_becomes_a_case(
         turns: list[Any] = runs[0]["turns"]
         assert [call["answer"] for call in turns[0]["calls"]] == ["2"]
         assert "Now you said:" in turns[1]["reply"]
+
+
+# The part of GitHub's CLI that the workflow uses: comments.json has the comments of issue 7.
+GH = """\
+import json, os, subprocess, sys
+args = sys.argv[1:]
+assert args.pop(0) == "api"
+options = {}
+for name in ("--method", "--field", "--jq"):
+    if name in args:
+        at = args.index(name)
+        options[name] = args[at + 1]
+        del args[at : at + 2]
+pages = "--paginate" in args and not args.remove("--paginate")
+(path,) = args
+with open("comments.json") as file:
+    comments = json.load(file)
+if "--field" not in options:
+    assert path == "repos/o/r/issues/7/comments"
+    assert pages, "the first page has 30 comments"
+    for start in range(0, len(comments), 30):
+        page = json.dumps(comments[start : start + 30])
+        subprocess.run(["jq", "-r", options["--jq"]], input=page, text=True, check=True)
+    sys.exit()
+name, _, source = options["--field"].partition("=@")
+assert name == "body"
+with open(source) as file:
+    body = file.read()
+if options.get("--method", "POST") == "POST":
+    assert path == "repos/o/r/issues/7/comments"
+    bot = {"login": "github-actions[bot]"}
+    comments.append({"id": len(comments) + 100, "user": bot, "body": body})
+else:
+    assert options["--method"] == "PATCH"
+    (comment,) = [it for it in comments if path == f"repos/o/r/issues/comments/{it['id']}"]
+    comment["body"] = body
+with open("comments.json", "w") as file:
+    json.dump(comments, file)
+"""
+
+
+def workflow(target: Target) -> dict[str, Any]:
+    source = target.project() / ".github" / "workflows" / "evals.yml"
+    found: dict[str, Any] = yaml.safe_load(source.read_text())
+    return found
+
+
+@pytest.mark.skipif(not shutil.which("jq"), reason="there is no jq")
+def test_the_workflow_edits_only_its_own_comment(target: Target, tmp_path: Path) -> None:
+    (step,) = [it for it in workflow(target)["jobs"]["real"]["steps"] if "comment" in str(it)][-1:]
+    gh = tmp_path / "bin" / "gh"
+    gh.parent.mkdir()
+    gh.write_text(f"#!{sys.executable}\n{GH}")
+    gh.chmod(0o755)
+    ref = "o/r/.github/workflows/evals.yml@refs/pull/7/merge"
+    variables = {
+        "PATH": f"{gh.parent}:{os.environ['PATH']}",
+        "GH_REPO": "o/r",
+        "NUMBER": "7",
+        "GITHUB_WORKFLOW_REF": ref,
+    }
+    bot = {"login": "github-actions[bot]"}
+    others: list[dict[str, Any]] = [
+        {"id": number, "user": bot, "body": "coverage"} for number in range(40)
+    ]
+    marker = f"<!-- {ref.partition('@')[0]} -->"
+    others.append({"id": 40, "user": {"login": "somebody"}, "body": f"{marker}\nquoted"})
+    others.append({"id": 41, "user": bot, "body": marker.replace("evals.yml", "evals-2.yml")})
+    stored = tmp_path / "comments.json"
+    stored.write_text(json.dumps(others))
+    comment = tmp_path / "comment.md"
+    for text in ("first", "second", "The evals did not run"):
+        comment.write_text(text)
+        if text == "The evals did not run":
+            comment.unlink()  # the workflow says so
+        ran = subprocess.run(
+            ["bash", "-e", "-c", step["run"]],
+            cwd=tmp_path,
+            env=variables,
+            capture_output=True,
+            text=True,
+        )
+        assert ran.returncode == 0, ran.stderr
+        *before, own = json.loads(stored.read_text())
+        assert before == others
+        assert text in own["body"]
+
+
+def test_the_workflow_runs_each_case_often_enough(target: Target) -> None:
+    commands = " ".join(it.get("run", "") for it in workflow(target)["jobs"]["real"]["steps"])
+    before, after = map(int, re.findall(r"--repeat (\d+)", commands))
+    # The smallest p-value of Fisher's exact test, two sides: all passed before, and none now.
+    assert 2 / comb(before + after, before) < 0.05
 
 
 def test_promptfoo_gets_each_turn(evals: Evals) -> None:
