@@ -64,11 +64,21 @@ def test_the_key_of_each_turn_that_the_session_holds_replays_its_reply(chat: Cha
     assert chat.say("Four.").turn == 4
 
 
-def test_a_replacement_with_the_key_of_an_older_turn_runs(chat: Chat) -> None:
+def test_a_replacement_is_not_repeated_when_another_turn_has_followed(chat: Chat) -> None:
+    chat.say("One.")
+    assert chat.replace(1, "First.", headers={KEY: "key-1"}).turn == 1
+    chat.say("Two.")
+    again = chat.replace(1, "First.", headers={KEY: "key-1"})
+    assert_done(again, ["You said: First."], 1, chat.session)
+    assert chat.recalled() == echoed("First.", "Two.")
+
+
+def test_a_replacement_of_another_turn_runs(chat: Chat) -> None:
     chat.say("One.", headers={KEY: "key-1"})
     chat.say("Two.")
-    assert chat.replace(1, "First.", headers={KEY: "key-1"}).turn == 1
-    assert chat.recalled() == echoed("First.")
+    chat.say("Three.")
+    assert chat.replace(2, "Second.", headers={KEY: "key-1"}).turn == 2
+    assert chat.recalled() == echoed("One.", "Second.")
 
 
 def test_the_key_of_a_turn_that_was_replaced_runs_again(chat: Chat) -> None:
