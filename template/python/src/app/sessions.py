@@ -101,10 +101,10 @@ class Session:
             return self.last
         if turn.replaces is not None:
             return None
-        ends = [*(start["at"] for start in self.turns[1:]), len(self.data["messages"])]
+        places = [*(start["at"] for start in self.turns), len(self.data["messages"])]
         first = self.number - len(self.turns) + 1
         copied = self.fork["turn"] if self.fork else 0
-        for number, (start, end) in enumerate(zip(self.turns, ends, strict=True), first):
+        for number, (start, end) in enumerate(zip(self.turns, places[1:], strict=True), first):
             if number > copied and start["key"] == turn.key:
                 reply = _reply_of(self.data["messages"][start["at"] : end])
                 turn.replay(number, reply)
