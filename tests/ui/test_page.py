@@ -275,12 +275,14 @@ def test_whoever_runs_the_agent_is_told_why_the_model_failed(
     browser: Browser, visitor: Visitor, fleet: Fleet, provider: Provider
 ) -> None:
     seen = []
-    steps: list[Step] = [[Refuse(401)], [Refuse(429)], ["Well, ", CUT]]
+    refusal = "This key's project has no credit."
+    steps: list[Step] = [[Refuse(401, text=refusal)], [Refuse(429)], ["Well, ", CUT]]
     for number, step in enumerate(steps):
         visitor.say(f"Why not {number}?", step)
         expect(visitor.page.locator(".failure")).to_have_count(number + 1)
         seen.append(visitor.page.locator(".failure p").nth(2 * number).inner_text())
     assert len({*seen}) == 3
+    assert f"({refusal})" in seen[0]
     assert "401" in seen[0]
     assert ": look at OPENAI_API_KEY." in seen[0]
     other = Visitor(browser, fleet.fresh(UI=1, ALLOWED_HOSTS="agent.example"), provider)
