@@ -27,7 +27,7 @@ CONVERSATIONS = {
     "the first actor owns a session": "s@a=1 s@b=session_forbidden s=session_forbidden s@a=2",
     "nobody is an actor too": "s=1 s@a=session_forbidden s@a!=session_forbidden s!=end s@a=1",
     "a session that nobody knows can be ended": "t!=end",
-    "the key of the last turn repeats it": "s=1 s=2 s#k=3 s#k=3 s#l=4 s#k=5 s=6 s#k=7",
+    "the key of a turn repeats it": "s=1 s=2 s#k=3 s#k=3 s#l=4 s#k=3 s=5 s#l=4",
 }
 
 

@@ -133,12 +133,13 @@ class Walker {
   fill(block, token, depth) {
     const { type, items, tokens, ordered, start } = token
     if (type === 'list' && ordered) block.start = start
-    // The markers of a list, and the line of a quote, are on the side where its text begins.
-    if (type === 'list' || type === 'blockquote') block.dir = 'auto'
     if (items ?? CONTAINERS.includes(type)) this.showBlocks(block, items ?? tokens, depth)
     else if (type === 'code') showCode(block, token)
     else if (type === 'table') this.showTable(block, token)
     else if (type !== 'hr') update(block, this.nodesOf(token))
+    // The markers of a list, and the line of a quote, are on the side where its text begins. The
+    // browser looks for it after each change, so that a long list is filled before.
+    if (type === 'list' || type === 'blockquote') block.dir = 'auto'
   }
 
   showTable(block, { header, rows }) {
