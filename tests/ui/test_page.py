@@ -275,12 +275,14 @@ def test_whoever_runs_the_agent_is_told_why_the_model_failed(
     browser: Browser, visitor: Visitor, fleet: Fleet, provider: Provider
 ) -> None:
     seen = []
-    steps: list[Step] = [[Refuse(401)], [Refuse(429)], ["Well, ", CUT]]
+    refusal = "This key's project has no credit."
+    steps: list[Step] = [[Refuse(401, text=refusal)], [Refuse(429)], ["Well, ", CUT]]
     for number, step in enumerate(steps):
         visitor.say(f"Why not {number}?", step)
         expect(visitor.page.locator(".failure")).to_have_count(number + 1)
         seen.append(visitor.page.locator(".failure p").nth(2 * number).inner_text())
     assert len({*seen}) == 3
+    assert f"({refusal})" in seen[0]
     assert "401" in seen[0]
     assert ": look at OPENAI_API_KEY." in seen[0]
     other = Visitor(browser, fleet.fresh(UI=1, ALLOWED_HOSTS="agent.example"), provider)
@@ -652,9 +654,16 @@ def test_who_approves_a_call_sees_all_of_it(visitor: Visitor) -> None:
 
 LINK = '<a href="{0}" title="{0}" target="_blank" rel="noopener">{1}</a>'
 CODE = (
-    '<figure><pre tabindex="0" role="group" aria-label="{0}"><code>{1}</code></pre>'
+    "<figure><figcaption>{0}</figcaption>"
+    '<pre tabindex="0" role="group" aria-label="{1}"><code>{2}</code></pre>'
     '<button class="copy" type="button" title="Copy this code">Copy</button></figure>'
 )
+
+
+def figure(language: str, text: str) -> str:
+    return CODE.format(language, f"Code {language}".strip(), text)
+
+
 MARKDOWN = {
     "a\n\nb `<c>` __d__ *e* f_g_h i__j__ ~~k~~": (
         "<p>a</p><p>b <code>&lt;c&gt;</code> <strong>d</strong> <em>e</em> f_g_h i__j__ "
@@ -682,23 +691,23 @@ MARKDOWN = {
     ),
     "1. a\n\n   ```yaml\n   b:\n     - c: d\n       e: f\n   ```\n2. g": (
         '<ol start="1"><li><p>a</p>'
-        + CODE.format("Code yaml", "b:\n  - c: d\n    e: f")
+        + figure("yaml", "b:\n  - c: d\n    e: f")
         + "</li><li><p>g</p></li></ol>"
     ),
     "- [x] a\n- [ ] b": (
         "<ul><li><span>☑ </span><span>a</span></li><li><span>☐ </span><span>b</span></li></ul>"
     ),
     "```html title=x\n<b>**a**</b>\n\n- b\n```\nc": (
-        CODE.format("Code html", "&lt;b&gt;**a**&lt;/b&gt;\n\n- b") + "<p>c</p>"
+        figure("html", "&lt;b&gt;**a**&lt;/b&gt;\n\n- b") + "<p>c</p>"
     ),
-    "~~~\na\n```\n\n    b\n~~~": CODE.format("Code", "a\n```\n\n    b"),
-    "a\n\n    b\n      c": "<p>a</p>" + CODE.format("Code", "b\n  c"),
-    "```py\nprint()": CODE.format("Code py", "print()"),
+    "~~~\na\n```\n\n    b\n~~~": figure("", "a\n```\n\n    b"),
+    "a\n\n    b\n      c": "<p>a</p>" + figure("", "b\n  c"),
+    "```py\nprint()": figure("py", "print()"),
     "a <b>c</b>\n\n<div>\n*d*\n</div>": (
         "<p>a &lt;b&gt;c&lt;/b&gt;</p><p>&lt;div&gt;\n*d*\n&lt;/div&gt;</p>"
     ),
-    "&lt;a&gt; &amp; &#65;&#x42;&nbsp;&copy; `&lt;`": (
-        "<p>&lt;a&gt; &amp; AB&nbsp;&amp;copy; <code>&amp;lt;</code></p>"
+    "&lt;a&gt; &amp; &#65;&#x42;&nbsp;&copy;&Eacute;&rarr;&none; `&lt;`": (
+        "<p>&lt;a&gt; &amp; AB&nbsp;©É→&amp;none; <code>&amp;lt;</code></p>"
     ),
     "a [b](data:text/html,c) [d](JAVASCRIPT:e) [f](/g) \\*h\\*": (
         "<p>a [b](data:text/html,c) [d](JAVASCRIPT:e) [f](/g) *h*</p>"
@@ -706,7 +715,7 @@ MARKDOWN = {
     '(https://example.com/a_b.) [**c**](http://example.com "d") ![e](https://example.com/f)': (
         f"<p>({LINK.format('https://example.com/a_b', 'https://example.com/a_b')}.) "
         f"{LINK.format('http://example.com', '<strong>c</strong>')} "
-        f"{LINK.format('https://example.com/f', 'e')}</p>"
+        f"{LINK.format('https://example.com/f', 'Image: e')}</p>"
     ),
     "[a][b] [c]\n\n[b]: https://example.com/d": (
         f"<p>{LINK.format('https://example.com/d', 'a')} [c]</p>"
@@ -724,6 +733,18 @@ MARKDOWN = {
         "<blockquote><p>a</p><blockquote><p>b</p></blockquote></blockquote><p>c</p>"
         "<blockquote><p>d</p></blockquote>"
     ),
+    "[![a](https://b.example/c)](https://d.example/e) ![[f](http://g)](https://h.example/i)": (
+        f"<p>{LINK.format('https://d.example/e', 'Image: a')} "
+        f"{LINK.format('https://h.example/i', 'Image: f')}</p>"
+    ),
+    "a<br>b<BR/>c <br x>\n\n| d |\n|-|\n| e<br>f |": (
+        '<p>a<br>b<br>c &lt;br x&gt;</p><div class="wide"><table><thead><tr><th>d</th></tr></thead>'
+        "<tbody><tr><td>e<br>f</td></tr></tbody></table></div>"
+    ),
+    "\\(a_1*b*\\) $x_1 *y* z_2$ \\[*c*\\] $5 *to* $6\n\n$$\na\n+ *b*\n$$\n\n\\[\n- c\n\\]": (
+        "<p>\\(a_1*b*\\) $x_1 *y* z_2$ \\[*c*\\] $5 <em>to</em> $6</p>"
+        "<p>$$\na\n+ *b*\n$$</p><p>\\[\n- c\n\\]</p>"
+    ),
 }
 SHOW = """async (texts) => {
     const { showMarkdown } = await import('./markdown.js')
@@ -732,7 +753,7 @@ SHOW = """async (texts) => {
         showMarkdown(whole, text)
         for (let end = 0; end <= text.length; end++) showMarkdown(container, text.slice(0, end))
         if (container.innerHTML !== whole.innerHTML) return `as it arrives ${container.innerHTML}`
-        return whole.innerHTML
+        return whole.innerHTML.replaceAll(' dir="auto"', '')
     })
 }"""
 
@@ -750,6 +771,7 @@ PIECES = [
     *("===\n", "```\n", "[a](", "[a](b", "[a](<b", "![a](", "[a][", "[a]: b\n", "[[", "[]"),
     *("<a ", '<a b="', "</", "<a>", "<!--", "<?", "http://a ", "www.a ", "a@b.c ", "&lt;"),
     *("\\*", "[ ] ", "- [ ] ", "`a ``", "*a ", "**a ", "_a ", "~~a ", "*a **b ", "a*", "a**"),
+    *("$", "$$", "$a ", "$$a\n\n", "\\(", "\\[", "\\[a\n\n", "$a$"),
     *("**_a", "~_1", "~a&", "_*a", "1=*", "*~[", "~<*11"),
 ]
 # Short blocks, of which a reply can have many.

@@ -53,20 +53,21 @@ def type_errors(folder: Path, page: str) -> str:
 
 def test_the_page_of_the_readme_has_the_right_types(rendered: Rendered, tmp_path: Path) -> None:
     (page,) = {page_of(rendered(f"{target}+ai-sdk-ui")) for target in TARGETS}
-    assert len(page.splitlines()) <= 42
+    assert len(page.splitlines()) <= 43
     assert type_errors(tmp_path, page) == ""
 
 
 def test_the_page_shows_the_message_of_an_error(rendered: Rendered) -> None:
     page = page_of(rendered(f"{TARGETS[0]}+ai-sdk-ui"))
     (function,) = re.findall(r"^const textOf = .*$", page, re.MULTILINE)
-    refusal = '{"error":{"type":"session_forbidden","message":"This session is another\'s."}}'
+    message = 'ALLOWED_ORIGINS does not list the Origin "http://localhost:3000".'
+    refusal = json.dumps({"error": {"type": "origin_forbidden", "message": message}})
     failure = "model_failed: The model failed; this turn was not kept."
     calls = f"[{json.dumps(refusal)}, {json.dumps(failure)}].map((it) => textOf(Error(it)))"
     script = f"{function}\nconsole.log(JSON.stringify({calls}))"
     command = [str(NODE), "--input-type=module-typescript", "-e", script]
     shown = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    assert json.loads(shown) == ["This session is another's.", failure]
+    assert json.loads(shown) == [message, failure]
     assert "{textOf(chat.error)}" in page
 
 

@@ -1,12 +1,11 @@
 // Why a turn failed, for the operator.
 
 import type { AgentError } from './contract.ts'
-import { CONTROL } from './log.ts'
+import { causesOf, CONTROL } from './log.ts'
 
 /** Return why a turn failed, with a line of advice if the model failed. */
 export async function explain({ cause, detail, type }: AgentError): Promise<string> {
-  const message = cause instanceof Error ? cause.message : ''
-  const why = `(${(message || detail || type).replace(CONTROL, '')})\n`
+  const why = `(${(messageOf(cause) || detail || type).replace(CONTROL, '')})\n`
   if (type !== 'model_failed') return why
   const { ADDRESS, CREDENTIALS } = await import('./model.ts')
   const hints: [RegExp, string][] = [
@@ -18,4 +17,20 @@ export async function explain({ cause, detail, type }: AgentError): Promise<stri
   ]
   const [, advice] = hints.find(([form]) => form.test(detail)) ?? []
   return advice ? `${why}${detail}: ${advice}.\n` : why
+}
+
+interface Answer {
+  message?: unknown
+  error?: Answer
+}
+
+/** Return a provider's message; the client of OpenAI or Anthropic puts the status in front. */
+function messageOf(cause: unknown): string {
+  if (!(cause instanceof Error)) return ''
+  for (const error of causesOf(cause)) {
+    const body = (error as { error?: Answer }).error
+    const message = body?.error?.message ?? body?.message
+    if (typeof message === 'string') return message
+  }
+  return cause.message
 }

@@ -3,6 +3,7 @@
 import re
 
 from .contract import CONTROL, AgentError
+from .log import causes_of
 from .model import ADDRESS, CREDENTIALS
 
 HINTS = {
@@ -16,10 +17,27 @@ HINTS = {
 
 def explain(error: AgentError) -> str:
     """Return why a turn failed, with a line of advice if the model failed."""
-    why = str(error.__cause__ or error.detail or error.type)
+    cause = error.__cause__
+    message = _provider_message(cause) if cause else ""
+    why = message or str(cause or error.detail or error.type)
     lines = [f"({re.sub(CONTROL, '', why)})"]
     for form, advice in HINTS.items():
         if error.type == "model_failed" and re.search(form, error.detail):
             lines.append(f"{error.detail}: {advice}.")
             break
     return "\n".join([*lines, ""])
+
+
+def _provider_message(error: BaseException) -> str:
+    """Return the message in a provider's answer, without the words of the client around it."""
+    for cause in causes_of(error):
+        response = getattr(cause, "response", None)  # a mapping if it is of an AWS client
+        body = response if isinstance(response, dict) else getattr(cause, "body", None)
+        if not isinstance(body, dict):
+            continue
+        inner = body.get("error") or body.get("Error")
+        fields = inner if isinstance(inner, dict) else body
+        message = fields.get("message") or fields.get("Message")
+        if isinstance(message, str):
+            return message
+    return ""
