@@ -471,6 +471,136 @@ def test_check_refuses_what_serve_refuses(target: str) -> None:
     assert refused[0] in run(project, "serve", **settings)
 
 
+@pytest.fixture(scope="module", params=TARGETS)
+def own(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A project with the last lines of each agent replaced; the tests change it again."""
+    project = tmp_path_factory.mktemp(request.param) / "my-agent"
+    shutil.copytree(rendered(request.param), project)
+    link_environment(project, environment(request.param))
+    return project
+
+
+MEANINGLESS = """\ufeffPORT=70000
+# A comment = 'with
+export MAX_TURNS="none"  # a comment
+
+no sign
+MAX STEPS=3
+HOST
+QUOTED="of two
+lines"
+AFTER="a" b
+HISTORY_MESSAGES=0
+"""
+
+
+def test_check_reads_env_from_a_subfolder_and_names_the_lines_that_set_nothing(own: Path) -> None:
+    (own / ".env").write_text(MEANINGLESS, "utf-8")
+    command = [*command_of(own, "check")]
+    if "node" in command[0]:
+        command[1] = "main.ts"
+    result = forks.run(command, own / "src", clean_environment())
+    (own / ".env").unlink()
+    said = result.stdout
+    for name in ("PORT", "MAX_TURNS", "HISTORY_MESSAGES"):
+        assert f"environment:0 SET-{name} " in said
+    lines = re.findall(r"(?m)^\.env:(\d+) SET-ENV-LINE ", said)
+    assert lines == ["5", "6", "7", "10"]
+    assert "3 errors, 4 warnings" in said
+    assert "no sign" not in said
+
+
+@pytest.mark.parametrize("name", ["SYSTEM_PROMPT", "TOOLS"])
+def test_check_names_what_the_agent_lacks(own: Path, name: str) -> None:
+    path = own / ("src/agent.ts" if (own / "package.json").exists() else "src/app/agent.py")
+    text = path.read_text()
+    path.write_text(text.replace(name, f"MY_{name}"))
+    # Python would take the bytecode of another text of this size and second.
+    said = run(own, "check", PYTHONDONTWRITEBYTECODE="1")
+    path.write_text(text)
+    assert re.search(rf"(?m)^{path.relative_to(own)}:0 AGENT {name} is not ", said), said
+    assert said.endswith("1 errors, 0 warnings\n")
+
+
+def test_check_names_tools_without_a_description_and_of_one_name(own: Path) -> None:
+    is_node = (own / "package.json").exists()
+    path = own / ("src/agent.ts" if is_node else "src/app/agent.py")
+    text = path.read_text()
+    bare = re.sub(r'    """Count.*\n|  description: .*\n', "", text)
+    same = re.sub(r"(?<=\[)(word_count|wordCount)(?=\])", r"\1, \1", bare)
+    path.write_text(same)
+    said = run(own, "check", PYTHONDONTWRITEBYTECODE="1")
+    path.write_text(text)
+    assert bare != text
+    assert "TOOL Tool word_count: it has no description" in said
+    if same != bare:  # in the AI SDK for TypeScript, two tools of a name are no TypeScript
+        assert said.count("TOOL Tool word_count: only one tool of this name is used.") == 1
+
+
+SOCKS = [
+    pytest.param(
+        f"{target}+openai-compatible", marks=[] if "strands" in target else pytest.mark.full
+    )
+    for target in TARGETS
+    if target.endswith("-python")
+]
+
+
+@pytest.mark.parametrize("variant", SOCKS)
+def test_a_proxy_that_cannot_be_used_is_one_line(variant: str, tmp_path: Path) -> None:
+    """Node uses proxies only with NODE_USE_ENV_PROXY, and SOCKS without another package."""
+    command = str(installed(variant) / ".venv" / "bin" / "my-agent")
+    variables = {**clean_environment(), "OPENAI_API_KEY": "key", "MODEL": "model", "PORT": "0"}
+    for proxy, kind in (("socks5://me:secret@127.0.0.1:1", "ImportError"), ("x::", "InvalidURL")):
+        given = variables | {"ALL_PROXY": proxy}
+        for words in (["check"], ["chat", "Hello"], ["serve"]):
+            result = subprocess.run(
+                [command, *words],
+                cwd=tmp_path,
+                env=given,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+            )
+            assert result.returncode == 1
+            what = rf"Cannot create the client of the model \({kind}\b.*\): look at ALL_PROXY\."
+            assert re.search(what, result.stdout), result.stdout
+            assert ("uv add socksio" in result.stdout) is (kind == "ImportError")
+            assert len(result.stdout.splitlines()) <= 2, result.stdout
+            assert "secret" not in result.stdout
+        result = subprocess.run(
+            [command, "chat", "Hello"],
+            cwd=tmp_path,
+            env={**clean_environment(), "ALL_PROXY": proxy},
+            capture_output=True,
+            text=True,
+        )
+        assert result.returncode == 0, "the offline model needs no proxy"
+
+
+@pytest.mark.parametrize(
+    "variant",
+    ["strands-python+openai-compatible", "vercel-typescript+openai-compatible"],
+)
+def test_a_dead_proxy_is_named(variant: str, tmp_path: Path) -> None:
+    with socket.socket() as nobody:
+        nobody.bind(("127.0.0.1", 0))
+        proxy = f"http://127.0.0.1:{nobody.getsockname()[1]}"
+        variables = {
+            **clean_environment(),
+            "OPENAI_BASE_URL": "https://models.example/v1",
+            "OPENAI_API_KEY": "key",
+            "MODEL": "model",
+            "HTTPS_PROXY": proxy,
+            "NODE_USE_ENV_PROXY": "1",
+        }
+        command = command_of(installed(variant), "chat")
+        if "node" in command[0]:
+            command[1] = str(installed(variant) / "src" / "main.ts")
+        said = forks.run(command, tmp_path, variables, typed="Hello.\n").stdout
+    assert "look at OPENAI_BASE_URL, HTTPS_PROXY and the network." in said
+
+
 @pytest.mark.parametrize("target", ["strands-python", "vercel-python"])
 def test_no_python_is_taken_that_was_not_tried(target: str) -> None:
     manifest = tomllib.loads((rendered(target) / "pyproject.toml").read_text())
