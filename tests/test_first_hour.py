@@ -12,7 +12,7 @@ import textwrap
 import threading
 import time
 import tomllib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -42,7 +42,6 @@ from tests.stores import forks
 pytestmark = pytest.mark.slow
 ORDERS = {"ORDERS_URL": "http://orders.example"}  # what the capability of README requires
 BLOCK = re.compile(r"```(?:python|ts)\n(.*?)```", re.DOTALL)
-IMPORTS = re.compile(r"(?ms)^(?:import|from) .*^(?:import|from) [^\n]*\n")
 
 
 def command_of(project: Path, *arguments: str) -> list[str]:
@@ -57,34 +56,68 @@ def run(project: Path, *arguments: str, typed: str = "", **settings: str) -> str
     return forks.run(command, project, environment, typed=typed).stdout
 
 
-def in_order(imports: str) -> str:
-    """The import lines of two files as those of one: each module once, in three groups."""
-    names: dict[str, set[str]] = {}
-    for line in imports.split("\n"):
-        if found := re.fullmatch(r"import \{ (.*) \} from '(.*)'|from (\S+) import (.*)", line):
-            names.setdefault(found[2] or found[3], set()).update((found[1] or found[4]).split(", "))
-        elif line:
-            names[line.removeprefix("import ")] = set()
-    groups: list[list[str]] = [[], [], []]
-    for module, group in sorted(names.items()):
-        listed, is_ts = ", ".join(sorted(group, key=str.lower)), "from '" in imports
-        script = f"import {{ {listed} }} from '{module}'"
-        line = script if is_ts else f"from {module} import {listed}"
-        is_standard = module.startswith("node:") or module in sys.stdlib_module_names
-        at = 2 if module.startswith(".") else 0 if is_standard else 1
-        groups[at].append(line if group else f"import {module}")
-    return "\n\n".join("\n".join(lines) for lines in groups if lines) + "\n"
+# The files that README's blocks are, in their order.
+FILES = {
+    "python": (
+        "src/app/orders.py",
+        "tests/test_orders.py",
+        "src/app/payments.py",
+        "src/app/summary.py",
+        "src/app/version.py",
+        "tests/test_version.py",
+        "src/app/own_capabilities.py",
+    ),
+    "typescript": (
+        "src/orders.ts",
+        "tests/orders.test.ts",
+        "src/payments.ts",
+        "src/summary.ts",
+        "src/version.ts",
+        "tests/version.test.ts",
+        "src/own_capabilities.ts",
+    ),
+}
 
 
-def add_tool(path: Path, block: str, name: str) -> None:
-    """Write what an owner would: its imports to the imports, the tool before TOOLS and into it."""
-    code = IMPORTS.sub("", block).strip("\n")
-    imports = "".join(found[0] for found in map(IMPORTS.search, (path.read_text(), block)) if found)
-    text = IMPORTS.sub(lambda _: in_order(imports), path.read_text())
-    gap = "\n\n\n" if path.suffix == ".py" else "\n\n"
-    text = re.sub(r"^(export const )?TOOLS", lambda m: code + gap + m[0], text, flags=re.MULTILINE)
-    listed = re.compile(r"^((?:export const )?TOOLS.*?)( ?[\]}])$", re.MULTILINE)
-    path.write_text(listed.sub(rf"\1, {name}\2", text))
+def paste(project: Path, names: Iterable[str]) -> None:
+    """Write blocks of README, word by word, to the files that it names."""
+    readme = (project / "README.md").read_text()
+    language = "typescript" if (project / "package.json").exists() else "python"
+    blocks = dict(zip(FILES[language], BLOCK.findall(readme), strict=True))
+    for file in FILES[language]:
+        name = Path(file).name.partition(".")[0]
+        if name in names:
+            assert f"`{file}`" in readme
+            (project / file).write_text(blocks[file])
+
+
+def edit(path: Path, listed: str, added: dict[str, str], last: str) -> None:
+    """Import names in a file, and list them, as README says."""
+    if path.suffix == ".py":
+        lines = [f"from .{module} import {name}\n" for name, module in added.items()]
+    else:
+        lines = [f"import {{ {name} }} from './{module}.ts'\n" for name, module in added.items()]
+    text = path.read_text()
+    assert text.count(last) == 1
+    text = text.replace(last, last + "".join(lines))
+    empty = re.compile(r"(?m)^((?:export const )?(?:TOOLS|ROUTES).*)[\]}]$")
+    (line,) = [found[0] for found in empty.finditer(text)]
+    end = line[-1]
+    separator = "" if line[-2] in "{[" else ", "
+    filled = f"{line[:-1].rstrip()}{separator}{listed}{end}"
+    path.write_text(text.replace(line, filled))
+
+
+def add_route(project: Path, route: str) -> None:
+    """Paste the route of README and its test, and list it."""
+    paste(project, ["version", "test_version"])
+    if (project / "package.json").exists():
+        last = "import type { Runtime } from './runtime.ts'\n"
+        edit(project / "src" / "routes.ts", f"'{route}': version", {"version": "version"}, last)
+    else:
+        routes = project / "src" / "app" / "routes.py"
+        last = "from .runtime import Runtime\n"
+        edit(routes, f'"{route}": version', {"version": "version"}, last)
 
 
 @pytest.fixture
@@ -107,27 +140,27 @@ def project(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     project = tmp_path_factory.mktemp(target) / "my-agent"
     shutil.copytree(rendered(target), project)
     link_environment(project, environment(target))
-    blocks = BLOCK.findall((project / "README.md").read_text())
-    tool, payment, model, route, capability = blocks
     python = (project / "src" / "app" / "agent.py").exists()
     agent = project / "src" / ("app/agent.py" if python else "agent.ts")
-    routes = agent.with_stem("routes")
-    names = ("lookup_order", "pay_my_order", "summarize")
-    if target == "strands-typescript":
-        names = ("lookupOrder", "payMyOrder", "summarize")
-    elif target == "vercel-typescript":
-        names = ("lookup_order: lookupOrder", "pay_my_order: payMyOrder", "summarize")
-    for block, name in zip((tool, payment, model), names, strict=True):
-        add_tool(agent, block, name)
+    tools = ("lookup_order", "pay_my_order", "summarize")
+    listed = ", ".join(tools)
+    if not python:
+        tools = ("lookupOrder", "payMyOrder", "summarize")
+        listed = ", ".join(tools)
+        if target == "vercel-typescript":
+            listed = "lookup_order: lookupOrder, pay_my_order: payMyOrder, summarize"
+    added = dict(zip(tools, ("orders", "payments", "summary"), strict=True))
+    paste(project, [*added.values(), "test_orders", "own_capabilities"])
+    framework = {
+        "strands-python": "from strands import tool\n\n",
+        "vercel-python": "import ai\n\n",
+    }
+    edit(agent, listed, added, framework.get(target, "import { z } from 'zod'\n"))
+    add_route(project, "GET /version")
     if not python:  # four tools are longer than a line
         prettier = project / "node_modules" / "prettier" / "bin" / "prettier.cjs"
-        subprocess.run([NODE, prettier, "--write", agent], cwd=project, check=True)
-    own, _, listed = route.rpartition("\n\n\n")
-    text = re.sub(r"(?m)^(export const )?ROUTES.*\n", lambda _: listed, routes.read_text())
-    routes.write_text(re.sub(r"(?m)^(?=# By method)", lambda _: f"\n{own}\n\n\n", text))
-    capabilities = agent.with_stem("own_capabilities")
-    first = capabilities.read_text().partition("\n")[0]
-    capabilities.write_text(f"{first}\n\n{capability}")
+        files = [agent, agent.with_stem("routes")]
+        subprocess.run([NODE, prettier, "--write", *files], cwd=project, check=True)
     return project
 
 
@@ -267,11 +300,13 @@ def orders_service() -> Iterator[str]:
 def test_the_tests_of_the_template_pass_with_the_capability_of_the_readme(project: Path) -> None:
     """They start without its setting and send no actor: an owner changes none of them."""
     if (project / "package.json").exists():
-        command = [str(NODE), "--test", "tests/server.test.ts"]
+        files = ["tests/server.test.ts", "tests/orders.test.ts", "tests/version.test.ts"]
+        command = [str(NODE), "--test", *files]
     else:
-        command = [".venv/bin/python", "-m", "pytest", "-q", "tests/test_server.py"]
+        files = ["tests/test_server.py", "tests/test_orders.py", "tests/test_version.py"]
+        command = [".venv/bin/python", "-m", "pytest", "-q", *files]
     result = subprocess.run(
-        command, cwd=project, env=clean_environment(), capture_output=True, text=True
+        command, cwd=project, env=clean_environment() | ORDERS, capture_output=True, text=True
     )
     assert result.returncode == 0, result.stdout
 
@@ -303,10 +338,7 @@ def test_an_own_route_is_served_in_place_of_the_page(target: str, tmp_path: Path
     project = tmp_path / "my-agent"
     shutil.copytree(rendered(f"{target}+ui"), project)
     link_environment(project, environment(target))
-    route = BLOCK.findall((project / "README.md").read_text())[3]
-    routes = next(project.glob("src/**/routes.*"))
-    text = re.sub(r"^(export const )?ROUTES[^\n]*\n", "", routes.read_text(), flags=re.MULTILINE)
-    routes.write_text(text + route.replace("GET /version", "GET /"))
+    add_route(project, "GET /")
     command = command_of(project, "serve", "--ui")
     variables = {**clean_environment(), "PORT": "0"}
     server = forks.start(command, cwd=project, env=variables, stdout=subprocess.PIPE, text=True)

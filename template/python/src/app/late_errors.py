@@ -14,7 +14,7 @@ def survive_late_errors(loop: asyncio.AbstractEventLoop) -> None:
     loop.set_exception_handler(_log_failure)
 
 
-def run_to_end[T](runner: asyncio.Runner, coroutine: Coroutine[Any, Any, T]) -> T:
+def run_to_end(runner: asyncio.Runner, coroutine: Coroutine[Any, Any, Any]) -> Any:
     """Run a coroutine; a SystemExit of another task, for which asyncio stops, is logged."""
     task = runner.get_loop().create_task(coroutine)
     while not task.done():
