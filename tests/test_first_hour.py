@@ -99,7 +99,8 @@ def edit(path: Path, listed: str, added: dict[str, str], last: str) -> None:
         lines = [f"import {{ {name} }} from './{module}.ts'\n" for name, module in added.items()]
     text = path.read_text()
     assert text.count(last) == 1
-    text = text.replace(last, last + "".join(lines))
+    gap = "" if ("from ." in last or "./" in last) else "\n"
+    text = text.replace(last, last + gap + "".join(lines))
     empty = re.compile(r"(?m)^((?:export const )?(?:TOOLS|ROUTES).*)[\]}]$")
     (line,) = [found[0] for found in empty.finditer(text)]
     end = line[-1]
@@ -152,8 +153,8 @@ def project(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     added = dict(zip(tools, ("orders", "payments", "summary"), strict=True))
     paste(project, [*added.values(), "test_orders", "own_capabilities"])
     framework = {
-        "strands-python": "from strands import tool\n\n",
-        "vercel-python": "import ai\n\n",
+        "strands-python": "from strands import tool\n",
+        "vercel-python": "import ai\n",
     }
     edit(agent, listed, added, framework.get(target, "import { z } from 'zod'\n"))
     add_route(project, "GET /version")

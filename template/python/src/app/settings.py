@@ -64,7 +64,7 @@ class CoreSettings:
     def read(cls) -> tuple[Self, list[Finding]]:
         """Read the environment and .env; return settings and findings. Blank means unset."""
         values: dict[str, Any] = {}
-        findings = read_env_file()
+        findings = [*read_env_file()]
         for setting in fields(cls):
             name, text = setting.name.upper(), os.environ.get(setting.name.upper(), "").strip()
             low, high = setting.metadata.get("range", (0, 0))
