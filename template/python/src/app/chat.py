@@ -48,8 +48,9 @@ def chat(question: str | None, session: str, actor: str | None) -> None:
     screen = Screen(settings.project_name, is_once)
     if screen.is_live and not is_once:  # at once: a framework takes seconds to load
         model = "offline model" if settings.model == "offline" else settings.model
-        title = screen.style(f"{settings.project_name}, {model}", BOLD)
-        click.echo(f"{title}. /help lists the commands; Ctrl-D leaves.")
+        title = f"{settings.project_name}, {model}"
+        line = screen.wrap(f"{title}. /help lists the commands; Ctrl-D leaves.")
+        click.echo(line.replace(title, screen.style(title, BOLD), 1))
     from .advice import explain
     from .runtime import start_runtime
     from .turn import take_turn
@@ -66,7 +67,7 @@ def chat(question: str | None, session: str, actor: str | None) -> None:
             if command in {"/quit", "exit", "quit"} and not is_once:
                 break
             if command == "/help":
-                click.echo(HELP)
+                click.echo(screen.wrap(HELP))
             elif command == "/new":
                 session, before, done = str(uuid4()), session, 0
                 click.echo(f"Started session {session} (previous: {before}).")
