@@ -153,7 +153,12 @@ def test_a_late_error_of_a_tool_does_not_end_chat(target: Target) -> None:
         text=True,
     )
     assert 'you said: "Hello."' in done.stdout, done
-    assert sorted(re.findall(r" ERROR (.+)\n", done.stderr)) == logged, done
+    found = sorted(re.findall(r" ERROR (.+)\n", done.stderr))
+    if target.is_node:  # the conversation from a pipe may end before the last error
+        assert found, done
+        assert {*found} <= {*logged}, done
+    else:
+        assert found == logged, done
     assert done.returncode == 0
 
 
