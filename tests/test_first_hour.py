@@ -12,7 +12,7 @@ import textwrap
 import threading
 import time
 import tomllib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -42,7 +42,6 @@ from tests.stores import forks
 pytestmark = pytest.mark.slow
 ORDERS = {"ORDERS_URL": "http://orders.example"}  # what the capability of README requires
 BLOCK = re.compile(r"```(?:python|ts)\n(.*?)```", re.DOTALL)
-IMPORTS = re.compile(r"(?ms)^(?:import|from) .*^(?:import|from) [^\n]*\n")
 
 
 def command_of(project: Path, *arguments: str) -> list[str]:
@@ -57,34 +56,69 @@ def run(project: Path, *arguments: str, typed: str = "", **settings: str) -> str
     return forks.run(command, project, environment, typed=typed).stdout
 
 
-def in_order(imports: str) -> str:
-    """The import lines of two files as those of one: each module once, in three groups."""
-    names: dict[str, set[str]] = {}
-    for line in imports.split("\n"):
-        if found := re.fullmatch(r"import \{ (.*) \} from '(.*)'|from (\S+) import (.*)", line):
-            names.setdefault(found[2] or found[3], set()).update((found[1] or found[4]).split(", "))
-        elif line:
-            names[line.removeprefix("import ")] = set()
-    groups: list[list[str]] = [[], [], []]
-    for module, group in sorted(names.items()):
-        listed, is_ts = ", ".join(sorted(group, key=str.lower)), "from '" in imports
-        script = f"import {{ {listed} }} from '{module}'"
-        line = script if is_ts else f"from {module} import {listed}"
-        is_standard = module.startswith("node:") or module in sys.stdlib_module_names
-        at = 2 if module.startswith(".") else 0 if is_standard else 1
-        groups[at].append(line if group else f"import {module}")
-    return "\n\n".join("\n".join(lines) for lines in groups if lines) + "\n"
+# The files that README's blocks are, in their order.
+FILES = {
+    "python": (
+        "src/app/orders.py",
+        "tests/test_orders.py",
+        "src/app/payments.py",
+        "src/app/summary.py",
+        "src/app/version.py",
+        "tests/test_version.py",
+        "src/app/own_capabilities.py",
+    ),
+    "typescript": (
+        "src/orders.ts",
+        "tests/orders.test.ts",
+        "src/payments.ts",
+        "src/summary.ts",
+        "src/version.ts",
+        "tests/version.test.ts",
+        "src/own_capabilities.ts",
+    ),
+}
 
 
-def add_tool(path: Path, block: str, name: str) -> None:
-    """Write what an owner would: its imports to the imports, the tool before TOOLS and into it."""
-    code = IMPORTS.sub("", block).strip("\n")
-    imports = "".join(found[0] for found in map(IMPORTS.search, (path.read_text(), block)) if found)
-    text = IMPORTS.sub(lambda _: in_order(imports), path.read_text())
-    gap = "\n\n\n" if path.suffix == ".py" else "\n\n"
-    text = re.sub(r"^(export const )?TOOLS", lambda m: code + gap + m[0], text, flags=re.MULTILINE)
-    listed = re.compile(r"^((?:export const )?TOOLS.*?)( ?[\]}])$", re.MULTILINE)
-    path.write_text(listed.sub(rf"\1, {name}\2", text))
+def paste(project: Path, names: Iterable[str]) -> None:
+    """Write blocks of README, word by word, to the files that it names."""
+    readme = (project / "README.md").read_text()
+    language = "typescript" if (project / "package.json").exists() else "python"
+    blocks = dict(zip(FILES[language], BLOCK.findall(readme), strict=True))
+    for file in FILES[language]:
+        name = Path(file).name.partition(".")[0]
+        if name in names:
+            assert f"`{file}`" in readme
+            (project / file).write_text(blocks[file])
+
+
+def edit(path: Path, listed: str, added: dict[str, str], last: str) -> None:
+    """Import names in a file, and list them, as README says."""
+    if path.suffix == ".py":
+        lines = [f"from .{module} import {name}\n" for name, module in added.items()]
+    else:
+        lines = [f"import {{ {name} }} from './{module}.ts'\n" for name, module in added.items()]
+    text = path.read_text()
+    assert text.count(last) == 1
+    gap = "" if ("from ." in last or "./" in last) else "\n"
+    text = text.replace(last, last + gap + "".join(lines))
+    empty = re.compile(r"(?m)^((?:export const )?(?:TOOLS|ROUTES).*)[\]}]$")
+    (line,) = [found[0] for found in empty.finditer(text)]
+    end = line[-1]
+    separator = "" if line[-2] in "{[" else ", "
+    filled = f"{line[:-1].rstrip()}{separator}{listed}{end}"
+    path.write_text(text.replace(line, filled))
+
+
+def add_route(project: Path, route: str) -> None:
+    """Paste the route of README and its test, and list it."""
+    paste(project, ["version", "test_version"])
+    if (project / "package.json").exists():
+        last = "import type { Runtime } from './runtime.ts'\n"
+        edit(project / "src" / "routes.ts", f"'{route}': version", {"version": "version"}, last)
+    else:
+        routes = project / "src" / "app" / "routes.py"
+        last = "from .runtime import Runtime\n"
+        edit(routes, f'"{route}": version', {"version": "version"}, last)
 
 
 @pytest.fixture
@@ -107,27 +141,27 @@ def project(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     project = tmp_path_factory.mktemp(target) / "my-agent"
     shutil.copytree(rendered(target), project)
     link_environment(project, environment(target))
-    blocks = BLOCK.findall((project / "README.md").read_text())
-    tool, payment, model, route, capability = blocks
     python = (project / "src" / "app" / "agent.py").exists()
     agent = project / "src" / ("app/agent.py" if python else "agent.ts")
-    routes = agent.with_stem("routes")
-    names = ("lookup_order", "pay_my_order", "summarize")
-    if target == "strands-typescript":
-        names = ("lookupOrder", "payMyOrder", "summarize")
-    elif target == "vercel-typescript":
-        names = ("lookup_order: lookupOrder", "pay_my_order: payMyOrder", "summarize")
-    for block, name in zip((tool, payment, model), names, strict=True):
-        add_tool(agent, block, name)
+    tools = ("lookup_order", "pay_my_order", "summarize")
+    listed = ", ".join(tools)
+    if not python:
+        tools = ("lookupOrder", "payMyOrder", "summarize")
+        listed = ", ".join(tools)
+        if target == "vercel-typescript":
+            listed = "lookup_order: lookupOrder, pay_my_order: payMyOrder, summarize"
+    added = dict(zip(tools, ("orders", "payments", "summary"), strict=True))
+    paste(project, [*added.values(), "test_orders", "own_capabilities"])
+    framework = {
+        "strands-python": "from strands import tool\n",
+        "vercel-python": "import ai\n",
+    }
+    edit(agent, listed, added, framework.get(target, "import { z } from 'zod'\n"))
+    add_route(project, "GET /version")
     if not python:  # four tools are longer than a line
         prettier = project / "node_modules" / "prettier" / "bin" / "prettier.cjs"
-        subprocess.run([NODE, prettier, "--write", agent], cwd=project, check=True)
-    own, _, listed = route.rpartition("\n\n\n")
-    text = re.sub(r"(?m)^(export const )?ROUTES.*\n", lambda _: listed, routes.read_text())
-    routes.write_text(re.sub(r"(?m)^(?=# By method)", lambda _: f"\n{own}\n\n\n", text))
-    capabilities = agent.with_stem("own_capabilities")
-    first = capabilities.read_text().partition("\n")[0]
-    capabilities.write_text(f"{first}\n\n{capability}")
+        files = [agent, agent.with_stem("routes")]
+        subprocess.run([NODE, prettier, "--write", *files], cwd=project, check=True)
     return project
 
 
@@ -267,11 +301,13 @@ def orders_service() -> Iterator[str]:
 def test_the_tests_of_the_template_pass_with_the_capability_of_the_readme(project: Path) -> None:
     """They start without its setting and send no actor: an owner changes none of them."""
     if (project / "package.json").exists():
-        command = [str(NODE), "--test", "tests/server.test.ts"]
+        files = ["tests/server.test.ts", "tests/orders.test.ts", "tests/version.test.ts"]
+        command = [str(NODE), "--test", *files]
     else:
-        command = [".venv/bin/python", "-m", "pytest", "-q", "tests/test_server.py"]
+        files = ["tests/test_server.py", "tests/test_orders.py", "tests/test_version.py"]
+        command = [".venv/bin/python", "-m", "pytest", "-q", *files]
     result = subprocess.run(
-        command, cwd=project, env=clean_environment(), capture_output=True, text=True
+        command, cwd=project, env=clean_environment() | ORDERS, capture_output=True, text=True
     )
     assert result.returncode == 0, result.stdout
 
@@ -303,10 +339,7 @@ def test_an_own_route_is_served_in_place_of_the_page(target: str, tmp_path: Path
     project = tmp_path / "my-agent"
     shutil.copytree(rendered(f"{target}+ui"), project)
     link_environment(project, environment(target))
-    route = BLOCK.findall((project / "README.md").read_text())[3]
-    routes = next(project.glob("src/**/routes.*"))
-    text = re.sub(r"^(export const )?ROUTES[^\n]*\n", "", routes.read_text(), flags=re.MULTILINE)
-    routes.write_text(text + route.replace("GET /version", "GET /"))
+    add_route(project, "GET /")
     command = command_of(project, "serve", "--ui")
     variables = {**clean_environment(), "PORT": "0"}
     server = forks.start(command, cwd=project, env=variables, stdout=subprocess.PIPE, text=True)
@@ -469,6 +502,136 @@ def test_check_refuses_what_serve_refuses(target: str) -> None:
     refused = re.search(r"Cannot listen on .*", said)
     assert refused
     assert refused[0] in run(project, "serve", **settings)
+
+
+@pytest.fixture(scope="module", params=TARGETS)
+def own(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A project with the last lines of each agent replaced; the tests change it again."""
+    project = tmp_path_factory.mktemp(request.param) / "my-agent"
+    shutil.copytree(rendered(request.param), project)
+    link_environment(project, environment(request.param))
+    return project
+
+
+MEANINGLESS = """\ufeffPORT=70000
+# A comment = 'with
+export MAX_TURNS="none"  # a comment
+
+no sign
+MAX STEPS=3
+HOST
+QUOTED="of two
+lines"
+AFTER="a" b
+HISTORY_MESSAGES=0
+"""
+
+
+def test_check_reads_env_from_a_subfolder_and_names_the_lines_that_set_nothing(own: Path) -> None:
+    (own / ".env").write_text(MEANINGLESS, "utf-8")
+    command = [*command_of(own, "check")]
+    if "node" in command[0]:
+        command[1] = "main.ts"
+    result = forks.run(command, own / "src", clean_environment())
+    (own / ".env").unlink()
+    said = result.stdout
+    for name in ("PORT", "MAX_TURNS", "HISTORY_MESSAGES"):
+        assert f"environment:0 SET-{name} " in said
+    lines = re.findall(r"(?m)^\.env:(\d+) SET-ENV-LINE ", said)
+    assert lines == ["5", "6", "7", "10"]
+    assert "3 errors, 4 warnings" in said
+    assert "no sign" not in said
+
+
+@pytest.mark.parametrize("name", ["SYSTEM_PROMPT", "TOOLS"])
+def test_check_names_what_the_agent_lacks(own: Path, name: str) -> None:
+    path = own / ("src/agent.ts" if (own / "package.json").exists() else "src/app/agent.py")
+    text = path.read_text()
+    path.write_text(text.replace(name, f"MY_{name}"))
+    # Python would take the bytecode of another text of this size and second.
+    said = run(own, "check", PYTHONDONTWRITEBYTECODE="1")
+    path.write_text(text)
+    assert re.search(rf"(?m)^{path.relative_to(own)}:0 AGENT {name} is not ", said), said
+    assert said.endswith("1 errors, 0 warnings\n")
+
+
+def test_check_names_tools_without_a_description_and_of_one_name(own: Path) -> None:
+    is_node = (own / "package.json").exists()
+    path = own / ("src/agent.ts" if is_node else "src/app/agent.py")
+    text = path.read_text()
+    bare = re.sub(r'    """Count.*\n|  description: .*\n', "", text)
+    same = re.sub(r"(?<=\[)(word_count|wordCount)(?=\])", r"\1, \1", bare)
+    path.write_text(same)
+    said = run(own, "check", PYTHONDONTWRITEBYTECODE="1")
+    path.write_text(text)
+    assert bare != text
+    assert "TOOL Tool word_count: it has no description" in said
+    if same != bare:  # in the AI SDK for TypeScript, two tools of a name are no TypeScript
+        assert said.count("TOOL Tool word_count: only one tool of this name is used.") == 1
+
+
+SOCKS = [
+    pytest.param(
+        f"{target}+openai-compatible", marks=[] if "strands" in target else pytest.mark.full
+    )
+    for target in TARGETS
+    if target.endswith("-python")
+]
+
+
+@pytest.mark.parametrize("variant", SOCKS)
+def test_a_proxy_that_cannot_be_used_is_one_line(variant: str, tmp_path: Path) -> None:
+    """Node uses proxies only with NODE_USE_ENV_PROXY, and SOCKS without another package."""
+    command = str(installed(variant) / ".venv" / "bin" / "my-agent")
+    variables = {**clean_environment(), "OPENAI_API_KEY": "key", "MODEL": "model", "PORT": "0"}
+    for proxy, kind in (("socks5://me:secret@127.0.0.1:1", "ImportError"), ("x::", "InvalidURL")):
+        given = variables | {"ALL_PROXY": proxy}
+        for words in (["check"], ["chat", "Hello"], ["serve"]):
+            result = subprocess.run(
+                [command, *words],
+                cwd=tmp_path,
+                env=given,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+            )
+            assert result.returncode == 1
+            what = rf"Cannot create the client of the model \({kind}\b.*\): look at ALL_PROXY\."
+            assert re.search(what, result.stdout), result.stdout
+            assert ("uv add socksio" in result.stdout) is (kind == "ImportError")
+            assert len(result.stdout.splitlines()) <= 2, result.stdout
+            assert "secret" not in result.stdout
+        result = subprocess.run(
+            [command, "chat", "Hello"],
+            cwd=tmp_path,
+            env={**clean_environment(), "ALL_PROXY": proxy},
+            capture_output=True,
+            text=True,
+        )
+        assert result.returncode == 0, "the offline model needs no proxy"
+
+
+@pytest.mark.parametrize(
+    "variant",
+    ["strands-python+openai-compatible", "vercel-typescript+openai-compatible"],
+)
+def test_a_dead_proxy_is_named(variant: str, tmp_path: Path) -> None:
+    with socket.socket() as nobody:
+        nobody.bind(("127.0.0.1", 0))
+        proxy = f"http://127.0.0.1:{nobody.getsockname()[1]}"
+        variables = {
+            **clean_environment(),
+            "OPENAI_BASE_URL": "https://models.example/v1",
+            "OPENAI_API_KEY": "key",
+            "MODEL": "model",
+            "HTTPS_PROXY": proxy,
+            "NODE_USE_ENV_PROXY": "1",
+        }
+        command = command_of(installed(variant), "chat")
+        if "node" in command[0]:
+            command[1] = str(installed(variant) / "src" / "main.ts")
+        said = forks.run(command, tmp_path, variables, typed="Hello.\n").stdout
+    assert "look at OPENAI_BASE_URL, HTTPS_PROXY and the network." in said
 
 
 @pytest.mark.parametrize("target", ["strands-python", "vercel-python"])

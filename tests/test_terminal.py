@@ -123,6 +123,16 @@ def test_who_speaks_is_seen(chat: PseudoTerminal) -> None:
     assert "You said: Hello." in chat.expect(PROMPT)
 
 
+def test_the_words_of_the_help_are_whole_in_40_columns(talk: Talk) -> None:
+    chat = talk()
+    chat.resize(40)
+    chat.type(f"/help{ENTER}")
+    lines = re.split("[\r\n]+", chat.expect(r"\bline\.\r\n"))
+    assert max(map(len, lines)) <= 40
+    words = "Ctrl-C cancels the running turn, clears a half-typed line, or exits on an empty line."
+    assert words in " ".join(" ".join(lines).split())
+
+
 def test_a_call_of_a_tool_is_one_dim_line(chat: PseudoTerminal, provider: Provider) -> None:
     call = Call("word_count", {"text": "a \x1b[2J\n b" + "c" * 99})
     wrong = Call("word_count", {"wrong": 1})

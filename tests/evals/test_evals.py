@@ -133,6 +133,42 @@ def test_a_mutation_of_the_agent_is_found(evals: Evals, tmp_path: Path) -> None:
     assert "-> 19, not word_count" in output
 
 
+LEAVING_LATER = """
+import asyncio, threading
+
+TASKS = []
+
+
+async def leave() -> None:
+    raise SystemExit(2)
+
+
+def later(text: str) -> None:
+    TASKS.append(asyncio.get_running_loop().create_task(leave()))
+    threading.Thread(target=leave_thread).start()
+
+
+def leave_thread() -> None:
+    raise SystemExit(3)
+"""
+
+
+def test_a_late_exit_of_a_tool_ends_no_case(evals: Evals, tmp_path: Path) -> None:
+    """In TypeScript a tool cannot leave a task behind that ends the process."""
+    if "typescript" in evals.target.name:
+        pytest.skip("a Python tool")
+    source = evals.project / "src" / "app" / "agent.py"
+    text = re.sub(r"(?m)^def word_count", "async def word_count", source.read_text())
+    text = text.replace("    return len", "    later(text)\n    return len")
+    mutant = tmp_path / "agent.py"
+    mutant.write_text(text + LEAVING_LATER)
+    evals.project = replace(evals.target, agent=mutant).project()
+    code, output = evals.run()
+    assert code == 0, output
+    assert "5 cases, 0 failed" in output
+    assert "ERROR SystemExit" in output
+
+
 BAD = """
 cases:
   - name: no-turns

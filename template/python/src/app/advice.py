@@ -5,6 +5,7 @@ import re
 from .contract import CONTROL, AgentError
 from .log import causes_of
 from .model import ADDRESS, CREDENTIALS
+from .settings import proxy_variables
 
 HINTS = {
     "HTTP 40[13]|Credential": f"look at {CREDENTIALS}",
@@ -23,6 +24,8 @@ def explain(error: AgentError) -> str:
     lines = [f"({re.sub(CONTROL, '', why)})"]
     for form, advice in HINTS.items():
         if error.type == "model_failed" and re.search(form, error.detail):
+            if names := proxy_variables():
+                advice = advice.replace(" and the network", f", {names} and the network")
             lines.append(f"{error.detail}: {advice}.")
             break
     return "\n".join([*lines, ""])

@@ -8,6 +8,7 @@ import json
 import logging
 import os
 import sys
+from pathlib import Path
 from typing import Any
 
 import click
@@ -25,6 +26,7 @@ from .log import Formatter, describe
 @click.pass_context
 def cli(context: click.Context) -> None:
     """Talk to the agent here, serve it over HTTP, or check its settings."""
+    enter_project()
     for name in ("stdin", "stdout", "stderr"):
         open_stream(name)
     handler = logging.StreamHandler()
@@ -34,6 +36,13 @@ def cli(context: click.Context) -> None:
     for name in ("ai", "asyncio", "opentelemetry", "strands", "uvicorn"):
         logging.getLogger(name).setLevel("CRITICAL")
     context.obj = load_capabilities
+
+
+def enter_project() -> None:
+    """Work in the folder of the project, with its .env, also when started in a folder of it."""
+    project = Path(__file__).resolve().parents[2]
+    if project in Path.cwd().parents and not Path(".env").exists():
+        os.chdir(project)
 
 
 def open_stream(name: str) -> None:
@@ -72,18 +81,14 @@ def load_capabilities() -> list[Capability]:
 def check(as_json: bool, connect: bool) -> None:
     """Report errors in the settings and files; exit with 1 if there is one."""
     from .model import check_model
-    from .serve import listen
 
     settings, findings = Settings.read()
     capabilities = make_capabilities(settings)
-    findings += [*check_model(settings, connect), *check_all(capabilities), *check_tools()]
+    findings += [*check_model(settings, connect), *check_all(capabilities)]
+    missing = check_agent()
+    findings += missing or [*check_own_tools(), *check_runtime(settings)]
     if connect and not errors_of(findings):
         findings += asyncio.run(ping_all(capabilities))
-    try:
-        listen(settings).close()
-    except click.ClickException as error:
-        if getattr(error.__cause__, "errno", None) != errno.EADDRINUSE:  # perhaps by this agent
-            findings.append(diagnostic("SET-HOST", error.message))
     errors = len(errors_of(findings))
     warnings = len(findings) - errors
     if as_json:
@@ -95,15 +100,44 @@ def check(as_json: bool, connect: bool) -> None:
     sys.exit(min(errors, 1))
 
 
-def check_tools() -> list[Finding]:
+def check_agent() -> list[Finding]:
+    """Return findings about names that the agent lacks: without them no other module loads."""
+    from . import agent
+
+    return [
+        diagnostic("AGENT", f"{name} is not defined.", file="src/app/agent.py")
+        for name in ("SYSTEM_PROMPT", "TOOLS")
+        if not hasattr(agent, name)
+    ]
+
+
+def check_runtime(settings: Settings) -> list[Finding]:
+    """Return findings about the address of the server and the client of the model."""
+    from .runtime import make_model
+    from .serve import listen
+
+    findings = list[Finding]()
+    try:
+        listen(settings).close()
+    except click.ClickException as error:
+        if getattr(error.__cause__, "errno", None) != errno.EADDRINUSE:  # perhaps by this agent
+            findings.append(diagnostic("SET-HOST", error.message))
+    try:
+        make_model(settings)
+    except click.ClickException as error:
+        findings.append(diagnostic("SET-PROXY", error.message))
+    return findings
+
+
+def check_own_tools() -> list[Finding]:
     """Return findings about the agent's own tools."""
-    from .tool_schemas import check_tool, report
+    from .agent import TOOLS
+    from .tool_schemas import check_tools, report
 
     try:
-        from .agent import TOOLS
         from .turn import declaration_of
 
-        return [finding for tool in TOOLS for finding in check_tool(*declaration_of(tool))]
+        return check_tools([declaration_of(tool) for tool in TOOLS])
     except Exception as error:  # noqa: BLE001 (whatever an owner's module may cause)
         return [report(f"The tools cannot be checked: {describe(error)}.")]
 

@@ -14,12 +14,12 @@ from .agent import TOOLS
 from .capability import Capability, check_all, find_session_class, wrap_model
 from .contract import RUNNING, AgentError, Change, Turn
 from .findings import Finding, refuse_errors
-from .log import log_unexpected
+from .log import describe, log_unexpected
 from .model import build_model, check_model, model_endpoint
 from .running_turns import Turns
 from .session_store import InProcess
 from .sessions import LastTurn, Sessions
-from .settings import CoreSettings, without_password
+from .settings import CoreSettings, proxy_variables, without_password
 from .tool_schemas import refused_tool
 
 log = logging.getLogger(__name__)
@@ -30,7 +30,7 @@ class Runtime:
 
     def __init__(self, settings: CoreSettings, capabilities: Sequence[Capability] = ()) -> None:
         """Callers run `check_all` first: with invalid files this raises arbitrary errors."""
-        self.settings, self.model, self.capabilities = settings, build_model(settings), capabilities
+        self.settings, self.model, self.capabilities = settings, make_model(settings), capabilities
         self.turns, self._opened = Turns(settings.max_turns), list[Capability]()
         for method in (m for c in capabilities for m in (c.prepare, c.committed)):
             if iscoroutinefunction(method):
@@ -174,6 +174,18 @@ async def _leave(context: AbstractAsyncContextManager[None], *failure: Any) -> N
         log_unexpected(error)
         if (task := asyncio.current_task()) and isinstance(error, asyncio.CancelledError):
             task.uncancel()  # the turn was complete before it was cancelled
+
+
+def make_model(settings: CoreSettings) -> Any:
+    """Return the model. Raises ClickException if a proxy keeps its client from being created."""
+    try:
+        return build_model(settings)
+    except Exception as error:
+        if not (names := proxy_variables()):
+            raise
+        hint = " A SOCKS proxy needs `uv add socksio`." if isinstance(error, ImportError) else ""
+        why = f"Cannot create the client of the model ({describe(error)})"
+        raise click.ClickException(f"{why}: look at {names}.{hint}") from None
 
 
 def start_runtime(

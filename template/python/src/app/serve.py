@@ -6,9 +6,7 @@ import logging
 import os
 import socket
 import sys
-import threading
 from types import FrameType
-from typing import Any
 
 import click
 import uvicorn
@@ -16,6 +14,7 @@ from starlette.types import ASGIApp
 
 from .capabilities import Settings, make_capabilities
 from .connection import Connection, max_connections
+from .late_errors import survive_late_errors
 from .log import log_unexpected
 from .reload import take_over
 from .runtime import Runtime, start_runtime
@@ -28,9 +27,8 @@ def run_server() -> None:
     logging.getLogger("app").setLevel("INFO")
     settings, findings = Settings.read()
     runtime = start_runtime(settings, findings, make_capabilities(settings))
-    threading.excepthook = _log_thread
     with asyncio.Runner() as runner:
-        runner.get_loop().set_exception_handler(_log_failure)
+        survive_late_errors(runner.get_loop())
         serving = runner.get_loop().create_task(_serve(runtime))
         try:
             while not serving.done():
@@ -42,19 +40,6 @@ def run_server() -> None:
         except BaseException:
             runner.run(runtime.close())
             raise
-
-
-def _log_thread(failure: threading.ExceptHookArgs) -> None:
-    """Log the kind of what a thread raised."""
-    if failure.exc_value:
-        log_unexpected(failure.exc_value)
-
-
-def _log_failure(_: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-    """Log the kind of what a task or a callback raised; not that a client left."""
-    error = context.get("exception")
-    if error and not isinstance(error, OSError):
-        log_unexpected(error)
 
 
 def listen(settings: CoreSettings) -> socket.socket:

@@ -44,6 +44,7 @@ def evaluate(
     promptfoo: bool,
 ) -> None:
     """Run all cases in evals/, or only NAMES; exit with 1 if a case fails."""
+    from ..late_errors import run_to_end, survive_late_errors
     from . import report
     from .cases import read_cases
 
@@ -54,7 +55,8 @@ def evaluate(
         return _write_promptfoo(cases)
     before = _read_results(against) if against else {}
     with asyncio.Runner() as runner:
-        runs = runner.run(_run(cases, repeat, jobs))
+        survive_late_errors(runner.get_loop())
+        runs = run_to_end(runner, _run(cases, repeat, jobs))
         click.echo("\n\n" + report.table(runs, before))
         if shown := report.failures(runs):
             click.echo("\n" + shown)
