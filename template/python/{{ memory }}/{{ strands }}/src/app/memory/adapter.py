@@ -20,10 +20,10 @@ from ..deadline import time_limit
 from ..log import describe
 from ..offline_model import OfflineModel
 from ..sessions import serialize
-from .base import MemoryCollection, Utterance
+from .base import MemoryCollection, MemoryRefused, Utterance
 from .own_stores import own_stores
 from .recall import MAX_QUERY_CHARS, Hit, MemoryTurn, best, current
-from .record import Recorder
+from .record import MAX_CALLS, Recorder
 from .settings import MemorySettings
 from .show import show
 
@@ -126,16 +126,23 @@ class GuardedStore(sdk.MemoryStore):
         texts = [m for m in messages if any("text" in block for block in m["content"])]
         facts: deque[Any] | None = None
         task: asyncio.Task[None] | None = None
+        calls = 0
 
         async def send() -> None:
-            nonlocal facts
+            nonlocal calls, facts
             await self._prepare()
             if extractor is None:
                 await self.store.add_messages(messages, sdk.AddMessagesContext(numbers))
                 return
             if facts is None:
+                calls += 1
                 context = sdk.ExtractorContext(default_model=model)
-                facts = deque(await extractor.extract(texts, context))
+                try:
+                    facts = deque(await extractor.extract(texts, context))
+                except Exception as error:
+                    if calls < MAX_CALLS:
+                        raise
+                    raise MemoryRefused(describe(error)) from None
             while facts:
                 await self.store.add(facts[0].content, facts[0].metadata)
                 facts.popleft()
@@ -231,8 +238,8 @@ def record(recorder: Recorder, turn: MemoryTurn, messages: list[Message]) -> Non
     recorder.record(turn.who, [*texts, *turn.end()], turn.began)
     for guarded in turn.stores:
         if getattr(guarded.store, "writable", False):
-            size = len(serialize(messages))
-            recorder.put(f"store {guarded.name}", guarded.recording(messages, turn.model), size)
+            work, size = guarded.recording(messages, turn.model), len(serialize(messages))
+            recorder.put(f"store {guarded.name}", turn.who, work, size)
 
 
 def _text(message: Message) -> str:
