@@ -21,6 +21,7 @@ import { OfflineModel } from '../offline_model.ts'
 import { bounded, describeFailure, MemoryRefused } from './base.ts'
 import type { MemoryCollection, Metadata, Utterance } from './base.ts'
 import type { LongTermMemory } from './long_term.ts'
+import type { Who } from './namespaces.ts'
 import { ownStores } from './own_stores.ts'
 import { type Failures, type Hit, linesOf, MAX_QUERY_CHARS, type MemoryTurn } from './recall.ts'
 import { MAX_CALLS } from './record.ts'
@@ -75,15 +76,22 @@ function utterancesOf(messages: readonly Message[]): Utterance[] {
   )
 }
 
+/** Return the owner's stores; those with a function `erase` erase an actor. */
+export function storesOf(who: Who): (MemoryStore & { erase?: (actor: string) => unknown })[] {
+  return ownStores(who)
+}
+
 /** A collection as a store of the SDK; texts that it is given wait for the commit. */
 class CollectionStore implements MemoryStore {
   readonly name: string
+  readonly description: string
   readonly writable: boolean
   readonly #turn: MemoryTurn
   readonly #collections: MemoryCollection[]
 
   constructor(collection: MemoryCollection, turn: MemoryTurn, writable: boolean) {
     this.name = collection.id
+    this.description = collection.description
     this.writable = writable
     this.#turn = turn
     this.#collections = collection.isRead ? [collection] : []

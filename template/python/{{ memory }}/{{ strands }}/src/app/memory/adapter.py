@@ -21,6 +21,7 @@ from ..log import describe
 from ..offline_model import OfflineModel
 from ..sessions import serialize
 from .base import MemoryCollection, MemoryRefused, Utterance
+from .namespaces import Who
 from .own_stores import own_stores
 from .recall import MAX_QUERY_CHARS, Hit, MemoryTurn, best, current
 from .record import MAX_CALLS, Recorder
@@ -36,12 +37,13 @@ SEQUENCE = count()  # numbers messages uniquely, as turns may share a store
 class CollectionStore(sdk.MemoryStore):
     """A collection as a store of the memory manager; its file limits the results."""
 
-    description, max_search_results, extraction = None, None, None
+    max_search_results, extraction = None, None
 
     def __init__(
         self, name: str, turn: MemoryTurn, readers: list[MemoryCollection], *, writable: bool
     ) -> None:
         self.name, self.writable, self._turn, self._readers = name, writable, turn, readers
+        self.description = turn.descriptions.get(name)
 
     async def search(
         self, query: str, options: sdk.SearchOptions | None = None
@@ -240,6 +242,11 @@ def record(recorder: Recorder, turn: MemoryTurn, messages: list[Message]) -> Non
         if getattr(guarded.store, "writable", False):
             work, size = guarded.recording(messages, turn.model), len(serialize(messages))
             recorder.put(f"store {guarded.name}", turn.who, work, size)
+
+
+def stores_of(who: Who) -> list[Any]:
+    """Return the owner's stores; those with a function `erase` erase an actor."""
+    return [*own_stores(who)]
 
 
 def _text(message: Message) -> str:
