@@ -65,9 +65,9 @@ class Recorder:
 
     @property
     def waiting(self) -> dict[str, int]:
-        """How many turns are still to be sent, by the collection or store."""
+        """How many turns are still to be sent, by the collection or store; from any thread."""
         turns = {queue.name: queue.turns for queue in self._queues}
-        for (name, _), held in self._held.items():
+        for (name, _), held in [*self._held.items()]:
             turns[name] += len(held)
         return turns
 

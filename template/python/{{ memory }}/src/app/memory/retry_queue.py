@@ -150,8 +150,8 @@ class RetryQueue:
 
     @property
     def turns(self) -> int:
-        """How many turns are not done yet."""
-        return sum(lane.turns for lane in self._lanes.values())
+        """How many turns are not done yet; other threads may ask."""
+        return sum(lane.turns for lane in [*self._lanes.values()])
 
     @property
     def is_waiting(self) -> bool:
