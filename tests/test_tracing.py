@@ -89,6 +89,7 @@ class Receiver:
             for scope in resource.scope_metrics:
                 for metric in scope.metrics:
                     points = metric.histogram.data_points or metric.sum.data_points
+                    points = points or metric.gauge.data_points
                     sent = self.metrics.setdefault(metric.name, {})
                     sent[instance] = [point_of(one) for one in points]
 
@@ -358,8 +359,10 @@ def test_recall_is_in_the_turn_and_recording_links_to_it(
     environment = {"OTEL_EXPORTER_OTLP_ENDPOINT": receiver.origin, **QUICK}
     server = Server(target, tmp_path, None, environment)
     try:
+        counted = Counts(receiver)
         chat = Chat(server, provider, actor="ada")
         assert chat.say("My name is Ada.").status == 200
+        counted.wait("agent.memory.waiting", 0, **{"agent.memory.store": "memories"})
         turn, _ = receiver.turn(chat.session)
 
         def recalls() -> list[Span]:  # one that was late ends after its turn

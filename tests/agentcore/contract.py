@@ -24,7 +24,8 @@ KNOWLEDGE_BASES = {
     "bedrock-agent-runtime": ("Retrieve",),
     "bedrock-agent": (
         *("IngestKnowledgeBaseDocuments", "ListKnowledgeBaseDocuments"),
-        *("DeleteKnowledgeBaseDocuments", "GetKnowledgeBase", "GetDataSource"),
+        *("GetKnowledgeBaseDocuments", "DeleteKnowledgeBaseDocuments"),
+        *("GetKnowledgeBase", "GetDataSource"),
     ),
 }
 OPERATIONS = frozenset(

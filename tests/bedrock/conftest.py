@@ -60,7 +60,7 @@ def agent(shared_agent: Agent) -> Iterator[Agent]:
     bedrock.calls.clear()
     yield shared_agent
     bedrock.faults.clear()
-    bedrock.service.leaks = False
+    bedrock.service.leaks, bedrock.service.refused = False, None
     bedrock.service.ingestion_delay = bedrock.service.deletion_delay = 0
     shared_agent.idle()
     assert bedrock.take_violations() == []

@@ -29,6 +29,7 @@ class Document:
     attributes: dict[str, Any]
     indexed: float  # when it is found
     gone: float = float("inf")  # when it is no longer listed
+    refused: tuple[str, str] | None = None  # the status, and its reason, in place of INDEXED
 
 
 @dataclass
@@ -47,6 +48,7 @@ class KnowledgeBases:
         self.lock, self.clock = threading.RLock(), Clock()
         self.bases: dict[str, Base] = {}
         self.ingestion_delay = self.deletion_delay = 0.0  # seconds
+        self.refused: tuple[str, str] | None = None  # what becomes of new documents
         self.leaks = False  # whether a search ignores its filter
 
     def call(self, operation: str, given: Given) -> Given:
@@ -63,7 +65,7 @@ class KnowledgeBases:
         found = [
             (_score(query, document.text), id, document)
             for id, document in base.documents.items()
-            if document.indexed <= now and document.gone == float("inf")
+            if document.indexed <= now and document.gone == float("inf") and not document.refused
             if self.leaks or _passes(search.get("filter"), document.attributes)
         ]
         found.sort(key=lambda one: (-one[0], one[1]))
@@ -92,7 +94,8 @@ class KnowledgeBases:
                 for one in document["metadata"]["inlineAttributes"]
             }
             text = custom["inlineContent"]["textContent"]["data"]
-            base.documents[id] = Document(text, attributes, now + self.ingestion_delay)
+            indexed = now + self.ingestion_delay
+            base.documents[id] = Document(text, attributes, indexed, refused=self.refused)
             details.append(self._detail(given, id, "STARTING"))
         return {"documentDetails": details}
 
@@ -102,8 +105,13 @@ class KnowledgeBases:
             del base.documents[id]
         ids = sorted(id for id in base.documents if id > given.get("nextToken", ""))
         shown = ids[: given.get("maxResults", 100)]
-        details = [self._detail(given, id, _status(base.documents[id], now)) for id in shown]
+        details = [self._known(given, base, id, now) for id in shown]
         return {"documentDetails": details} | ({"nextToken": shown[-1]} if ids != shown else {})
+
+    def get_knowledge_base_documents(self, given: Given) -> Given:
+        base, now = self._source(given), self.clock.now()
+        ids = [it["custom"]["id"] for it in given["documentIdentifiers"]]
+        return {"documentDetails": [self._known(given, base, id, now) for id in ids]}
 
     def delete_knowledge_base_documents(self, given: Given) -> Given:
         base, details = self._source(given), []
@@ -162,6 +170,16 @@ class KnowledgeBases:
         if given["dataSourceId"] != source_of(given["knowledgeBaseId"]):
             raise ServiceError("ResourceNotFoundException", "The data source does not exist")
         return base
+
+    def _known(self, given: Given, base: Base, id: str, now: float) -> Given:
+        document = base.documents.get(id)
+        if document is None:
+            return self._detail(given, id, "NOT_FOUND")
+        status = _status(document, now)
+        if document.refused is None or status != "INDEXED":
+            return self._detail(given, id, status)
+        status, reason = document.refused
+        return self._detail(given, id, status) | {"statusReason": reason}
 
     def _detail(self, given: Given, id: str, status: str) -> Given:
         identifier = {"dataSourceType": "CUSTOM", "custom": {"id": id}}

@@ -10,7 +10,7 @@ import pytest
 from tests.bedrock.agents import SETTINGS, Agent, declared, shown, variables
 from tests.conformance.chat import Chat
 from tests.conformance.server import Server
-from tests.conformance.steps import Call
+from tests.conformance.steps import CUT, Call, End, Refuse, Step
 from tests.conformance.targets import Target
 from tests.memory.agents import Home
 from tests.stores.servers import wait_for
@@ -165,6 +165,128 @@ def test_check_compares_the_knowledge_base_with_the_file(agent: Agent) -> None:
     assert "AML-E112" in output
 
 
+@pytest.mark.usual("strands-python", "vercel-typescript")
+def test_check_lists_documents_that_were_accepted_and_not_indexed(agent: Agent, who: str) -> None:
+    base = agent.bedrock.add_base()
+    for number in range(13):
+        agent.bedrock.remember(base, f"/users/{who}{number:02}/facts/", "Fact.")
+    kept, *refused = agent.bedrock.service.bases[base].documents.values()
+    for document in refused:
+        document.refused = ("FAILED", "The embedding model is not available")
+    refused[0].refused = ("IGNORED", "")
+    given = variables(agent.bedrock, notes=base)
+    done = agent.run("check", "--connect", "--json", **given)
+    found = [it for it in json.loads(done.stdout)["diagnostics"] if it["id"] == "AML-W241"]
+    assert len(found) == 11, done
+    reasons = [it["message"].partition(" is ")[2] for it in found]
+    assert reasons[:2] == ["IGNORED: no reason.", "FAILED: The embedding model is not available."]
+    assert found[-1]["message"] == "2 more documents are not indexed."
+    assert kept.refused is None
+
+
+@pytest.mark.usual("strands-python", "vercel-typescript")
+def test_a_document_that_fails_after_it_was_accepted_is_in_the_log(agent: Agent, who: str) -> None:
+    agent.bedrock.service.refused = ("FAILED", f"Not this text: {CAT}")
+    server = agent.fresh()
+    try:
+        for text in (CAT, "My dog is called Rex."):
+            assert agent.chat(who, server).say(text).turn == 1
+            agent.idle(server)
+        assert server.log.count("1 of 1 documents are not indexed: `check --connect` says") == 1
+        assert agent.bedrock.calls.count("GetKnowledgeBaseDocuments") == 1
+        assert CAT not in server.log
+    finally:
+        server.signal()
+        server.stop()
+
+
+@pytest.mark.usual("vercel-python", "strands-typescript")
+def test_forget_names_documents_below_a_namespace_that_was_renamed(agent: Agent, who: str) -> None:
+    agent.bedrock.remember(agent.base, f"/users/{who}2/facts/", "A fact.")
+    done = agent.run("forget", "--actor", "facts", "--json")
+    assert (done.returncode, json.loads(done.stdout)["could_not"]) == (0, []), "it is no actor"
+    old = f"/people/{who}/facts/"
+    for namespace in (old, f"/users/{who}/facts/", f"/people/{who}2/facts/"):
+        agent.bedrock.remember(agent.base, namespace, "A fact.")
+    done = agent.run("forget", "--actor", who, "--json")
+    report = json.loads(done.stdout)
+    assert (done.returncode, report["records"]) == (1, 1), done
+    (found,) = report["could_not"]
+    assert f"records in {old} of collection notes" in found
+    assert len(agent.bedrock.service.texts(agent.base, old)) == 1
+
+
+@pytest.mark.usual("strands-python", "vercel-python", "strands-typescript", "vercel-typescript")
+def test_the_tools_name_the_stores_and_what_they_are_for(agent: Agent, who: str) -> None:
+    chat = agent.chat(who)
+    chat.say(QUESTION)
+    offered = json.dumps(chat.calls(QUESTION)[0].request)
+    line = "- notes: Facts of what people said. They last beyond sessions."
+    assert offered.count(line) == 2, offered
+
+
+def test_facts_are_plain_lines(agent: Agent, who: str) -> None:
+    usual = agent.provider.summarize
+    ends = ["\r\n", "\r", "\u2028", "\x85", "\x0b", "\n"]
+    facts = [f"Fact {number}\x00 is{chr(27)}\ufeffplain." for number in range(6)]
+    answer = "".join(f"- {fact}{end}" for fact, end in zip(facts, ends, strict=True))
+    agent.provider.summarize = lambda _: [f"{answer}-\n1.\n*\nNONE\n"]
+    try:
+        agent.chat(who).say(CAT)
+        agent.idle()
+    finally:
+        agent.provider.summarize = usual
+    assert agent.kept(who) == [f"Fact {number}  is  plain." for number in range(6)]
+
+
+@pytest.mark.parametrize(
+    ("step", "calls"),
+    [
+        (["My cat is", End("length")], 1),
+        ([End("filter")], 1),
+        ([Refuse(400)], 1),
+        ([50_000 * "x", "y"], 1),
+        (["My cat is", CUT], 3),
+    ],
+)
+def test_the_model_is_paid_a_few_times_for_a_turn(
+    agent: Agent, who: str, step: Step, calls: int
+) -> None:
+    usual, before = agent.provider.summarize, len(agent.provider.summaries())
+    agent.provider.summarize = lambda _: step
+    add = [Call("add_memory", {"entries": ["She likes tea."]})]
+    try:
+        assert agent.chat(who).say(CAT, add, ["Noted."]).turn == 1
+        agent.idle()
+    finally:
+        agent.provider.summarize = usual
+    assert len(agent.provider.summaries()) == before + calls
+    assert agent.kept(who) == ["She likes tea."], "what needs no model is recorded"
+    assert "notes: turns not recorded: 1 (the model " in agent.server.log
+
+
+@pytest.mark.usual("strands-python", "vercel-typescript")
+def test_a_model_that_is_busy_is_asked_again(agent: Agent, who: str) -> None:
+    usual, busy = agent.provider.summarize, [Refuse(429, stays=False)] * 5
+    agent.provider.summarize = lambda prompt: [busy.pop()] if busy else usual(prompt)
+    try:
+        assert agent.chat(who).say(CAT).turn == 1
+        agent.idle()
+    finally:
+        agent.provider.summarize = usual
+    assert agent.kept(who) == [CAT]
+
+
+@pytest.mark.usual("vercel-python", "vercel-typescript")
+def test_a_namespace_that_is_never_written_is_a_warning(target: Target, tmp_path: Path) -> None:
+    home = Home(target, tmp_path)
+    home.declare(declared("notes", more='    "/users/{actorId}/old": {top_k: 3}\n'))
+    found = json.loads(home.run("check", "--json").stdout)["diagnostics"]
+    (warning,) = [it for it in found if it["id"] == "AML-W223"]
+    assert "/users/{actorId}/old" in warning["message"]
+    assert warning["severity"] == "warning"
+
+
 @pytest.mark.usual("vercel-python", "vercel-typescript")
 def test_the_policy_allows_what_is_used(agent: Agent) -> None:
     policy = json.loads(agent.run("iam").stdout)
@@ -179,6 +301,7 @@ def test_the_policy_allows_what_is_used(agent: Agent) -> None:
     assert found["RecordNotes"]["Action"] == [
         "bedrock:IngestKnowledgeBaseDocuments",
         "bedrock:StartIngestionJob",
+        "bedrock:GetKnowledgeBaseDocuments",
     ]
 
 

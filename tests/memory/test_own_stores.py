@@ -1,8 +1,11 @@
 """The seam of Strands renders: stores that an owner adds are searched, and told what is kept."""
 
 import json
+import os
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -10,7 +13,8 @@ from tests.conformance.chat import Chat, echoed
 from tests.conformance.client import JSON
 from tests.conformance.server import Server
 from tests.conformance.steps import CUT
-from tests.memory.agents import RECALL, Agent, of_owner, ping, unique
+from tests.memory.agents import PROJECT, RECALL, Agent, of_owner, ping, unique
+from tests.stores.agents import command
 from tests.stores.servers import wait_for
 
 PYTHON = '''\
@@ -58,6 +62,9 @@ class Facts(Store):
             raise ConnectionError("later")
         self.note(content)
 
+    async def erase(self, actor):
+        self.note("erased")
+
 
 def own_stores(who: Who) -> list[MemoryStore]:
     of = who.actor
@@ -102,7 +109,8 @@ function facts(name: string, who: string): MemoryStore {
     }
     note(content)
   }
-  return { ...base, add }
+  const erase = async (_actor: string) => note('erased')
+  return Object.assign(base, { add, erase })
 }
 
 export function ownStores({ actor }: Who): MemoryStore[] {
@@ -112,6 +120,34 @@ export function ownStores({ actor }: Who): MemoryStore[] {
 """
 FACTS = [json.dumps([{"content": "Robin likes tea."}, {"content": "Robin has a cat."}])]
 TRANSCRIPT = "Extract facts from the following transcript:\n\nuser: {0}\nassistant: {1}"
+
+
+def forget(agent: Agent, folder: Path, who: str) -> tuple[int, dict[str, Any]]:
+    """The exit code and the report of `forget`, with the files of an owner in `folder`."""
+    words, code = ("forget", "--actor", who, "--json"), "from app.main import cli; cli()"
+    run = [str(agent.home.project / ".venv" / "bin" / "python"), "-c", code, *words]
+    if (folder / "package.json").exists():
+        run = command(folder, *words)
+    own = {"PATH": os.environ["PATH"], "PYTHONPATH": str(folder / "src")}
+    own |= {"NOTEBOOK": str(folder / "notebook"), "PROJECT_ID": PROJECT, **agent.variables}
+    home = agent.home.folder
+    done = subprocess.run(run, cwd=home, env=own, capture_output=True, text=True, check=False)
+    return done.returncode, json.loads(done.stdout)
+
+
+@pytest.mark.usefixtures("bookshop")
+@pytest.mark.usual("strands-python-alone", "strands-typescript-valkey")
+@pytest.mark.only("strands-python", "strands-typescript")
+def test_forget_erases_from_stores_that_can_and_names_the_others(
+    resting: Agent, tmp_path: Path, who: str
+) -> None:
+    code, report = forget(resting, tmp_path, who)
+    assert code == 1
+    assert notes(tmp_path, who) == [["facts", "erased"]]
+    assert [it["where"] for it in report["places"]][-1] == "store facts"
+    (failure,) = report["could_not"]
+    assert failure.startswith("store whole: it has no erase(actor)")
+    assert "store manual was not looked at: turns are not recorded there" in report["notes"]
 
 
 @pytest.fixture

@@ -4,11 +4,12 @@ import { isDeepStrictEqual } from 'node:util'
 
 import { ask } from '../ask.ts'
 import { Capability, wrapModel } from '../capability.ts'
-import { isBlank } from '../contract.ts'
+import { AgentError, isBlank } from '../contract.ts'
 import { withinTime } from '../deadline.ts'
 import { diagnostic, type Finding } from '../findings.ts'
 import { describe, log } from '../log.ts'
-import { type Metadata, MemoryUnavailable, type Utterance } from '../memory/base.ts'
+import { MemoryRefused, MemoryUnavailable } from '../memory/base.ts'
+import type { Metadata, Utterance } from '../memory/base.ts'
 import { LongTermMemory } from '../memory/long_term.ts'
 import type { Runtime } from '../runtime.ts'
 import type { CoreSettings, SettingsOf } from '../settings.ts'
@@ -20,6 +21,8 @@ type Texts = readonly Utterance[]
 
 const LONGEST = 40_000 // characters of an answer
 const [MAX_TEXT_CHARS, MAX_TRANSCRIPT_CHARS] = [8_000, 200_000]
+const REFUSED = /HTTP 4(00|13|22)\b/
+const NOT_REACHED = /\b(ECONNREFUSED|ENOTFOUND|EAI_AGAIN|UND_ERR_CONNECT_TIMEOUT)\b/
 
 /** Turns what was said into facts, for the memories whose files say `extraction: "model"`. */
 export class Extraction extends Capability<Settings> {
@@ -62,8 +65,9 @@ export class Extraction extends Capability<Settings> {
   /**
    * Return the facts of an actor's turns, and what was added to the memory as it is.
    *
-   * Turns whose texts of the user have the same metadata are read together. Throws
-   * MemoryUnavailable.
+   * Turns whose texts of the user have the same metadata are read together. Throws MemoryRefused
+   * if another call would fail, too, and MemoryUnavailable: a transient one if the model did no
+   * work.
    */
   async extract(actor: string, turns: readonly Texts[]): Promise<Utterance[]> {
     const groups: { metadata: Metadata; said: Utterance[] }[] = []
@@ -96,16 +100,20 @@ export class Extraction extends Capability<Settings> {
         seconds,
         new AbortController().signal,
         (stop) => ask(model, INSTRUCTIONS, transcriptOf(talk), LONGEST, stop),
-        () => new MemoryUnavailable(late),
+        () => new MemoryUnavailable(late, { isTransient: false }),
       )
-      if (!answer.isWhole) throw new MemoryUnavailable('the model did not finish the facts')
+      if (!answer.isWhole) throw new MemoryRefused('the model did not finish the facts')
       const facts = factsIn(answer.text).filter((fact) => !isBlank(fact))
       const tokens = `${answer.inputTokens} tokens in, ${answer.outputTokens} out`
       log('INFO', `found ${facts.length} facts in ${talk.length} texts (${tokens})`)
       return facts
     } catch (error) {
       if (error instanceof MemoryUnavailable) throw error
-      throw new MemoryUnavailable(`the model found no facts: ${describe(error)}`)
+      const why = describe(error)
+      const Failure = REFUSED.test(why) ? MemoryRefused : MemoryUnavailable
+      const { retryAfter } = new AgentError('model_failed', '', why)
+      const isTransient = retryAfter !== null || NOT_REACHED.test(why)
+      throw new Failure(`the model found no facts: ${why}`, { isTransient })
     }
   }
 

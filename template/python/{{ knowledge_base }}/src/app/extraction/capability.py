@@ -11,11 +11,11 @@ from typing import Any
 
 from ..ask import ask
 from ..capability import Capability, wrap_model
-from ..contract import is_blank, well_formed
+from ..contract import is_blank, is_busy, well_formed
 from ..deadline import time_limit
 from ..findings import Finding, diagnostic
 from ..log import describe
-from ..memory.base import MemoryUnavailable, Metadata, Turns, Utterance
+from ..memory.base import MemoryRefused, MemoryUnavailable, Metadata, Turns, Utterance
 from ..memory.long_term import LongTermMemory
 from ..model import build_model
 from .facts import INSTRUCTIONS, facts_in, offline_facts
@@ -24,6 +24,8 @@ from .settings import ExtractionSettings
 log = logging.getLogger(__name__)
 LONGEST = 40_000  # characters of an answer
 MAX_TEXT_CHARS, MAX_TRANSCRIPT_CHARS = 8_000, 200_000
+REFUSED = r"HTTP 4(00|13|22)\b"
+NOT_REACHED = r"\bConnect(Error|Timeout)\b|Connection refused|\b(Client|Endpoint)Connect"
 
 
 class Extraction(Capability):
@@ -71,7 +73,8 @@ class Extraction(Capability):
         """Return the facts of an actor's turns, and what was added to the memory as it is.
 
         Turns whose texts of the user have the same metadata are read together. Raises
-        MemoryUnavailable.
+        MemoryRefused if another call would fail, too, and MemoryUnavailable: a transient one if
+        the model did no work.
         """
         found: list[Utterance] = []
         for metadata, group in groupby(turns, key=_metadata_of):
@@ -92,11 +95,14 @@ class Extraction(Capability):
                 answer = await ask(model, INSTRUCTIONS, _transcript(talk), LONGEST)
         except TimeoutError:
             what = f"no facts within EXTRACTION_TIMEOUT_SECONDS={seconds}"
-            raise MemoryUnavailable(what) from None
+            raise MemoryUnavailable(what, transient=False) from None
         except Exception as error:
-            raise MemoryUnavailable(f"the model found no facts: {describe(error)}") from error
+            why = describe(error)
+            failure = MemoryRefused if re.search(REFUSED, why) else MemoryUnavailable
+            is_free = is_busy(why) or re.search(NOT_REACHED, why) is not None
+            raise failure(f"the model found no facts: {why}", transient=is_free) from error
         if not answer.is_whole:
-            raise MemoryUnavailable("the model did not finish the facts")
+            raise MemoryRefused("the model did not finish the facts", transient=False)
         facts = [fact for fact in facts_in(well_formed(answer.text)) if not is_blank(fact)]
         tokens = f"{answer.input_tokens} tokens in, {answer.output_tokens} out"
         log.info("found %s facts in %s texts (%s)", len(facts), len(talk), tokens)

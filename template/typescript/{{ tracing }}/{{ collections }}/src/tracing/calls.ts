@@ -1,6 +1,6 @@
 // A span for each call of the session store and of long-term memory.
 
-import { type SpanContext, SpanKind, trace } from '@opentelemetry/api'
+import { metrics, type SpanContext, SpanKind, trace } from '@opentelemetry/api'
 
 import { Capability } from '../capability.ts'
 import type { Turn } from '../contract.ts'
@@ -10,6 +10,11 @@ import { inSpan } from './spans.ts'
 /** The spans of turns, by the starts of the turns. */
 type Turns = WeakMap<Date, SpanContext>
 
+/** Long-term memory, by what is measured of it. */
+interface Recording {
+  readonly recorder: { readonly waiting: ReadonlyMap<string, number> }
+}
+
 const CALLS: Record<string, string[]> = {
   session_store: ['load', 'save', 'end'],
   memory: ['retrieve', 'createEvent'],
@@ -18,14 +23,29 @@ const CALLS: Record<string, string[]> = {
 /** Decorates what earlier capabilities call. */
 export class TracedCalls extends Capability {
   readonly #turns: Turns = new WeakMap()
+  readonly #memories: Recording[] = []
 
   constructor(settings: CoreSettings, before: readonly Capability[]) {
     super(settings, before)
     for (const capability of before) {
       if (!('tracedAs' in capability)) continue
       const name = String(capability.tracedAs)
+      if (name === 'memory') this.#memories.push(capability as unknown as Recording)
       Object.assign(capability, { decorate: (target: object) => traced(target, name, this.#turns) })
     }
+  }
+
+  /** Measure how many turns wait to be recorded. */
+  override async open(): Promise<void> {
+    const meter = metrics.getMeter('app')
+    const gauge = meter.createObservableGauge('agent.memory.waiting', { unit: '{turn}' })
+    gauge.addCallback((result) => {
+      for (const { recorder } of this.#memories) {
+        for (const [name, turns] of recorder.waiting) {
+          result.observe(turns, { 'agent.memory.store': name })
+        }
+      }
+    })
   }
 
   override committed(turn: Turn): void {

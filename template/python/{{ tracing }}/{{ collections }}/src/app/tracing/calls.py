@@ -1,12 +1,13 @@
 """A span for each call of the session store and of long-term memory."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from functools import partial
 from typing import Any
 
 from cachetools import LRUCache
-from opentelemetry import trace
+from opentelemetry import metrics, trace
+from opentelemetry.metrics import CallbackOptions, Observation
 from opentelemetry.trace import Link, SpanContext, SpanKind
 
 from ..capability import Capability
@@ -24,10 +25,22 @@ class TracedCalls(Capability):
     def __init__(self, settings: CoreSettings, before: Sequence[Capability]) -> None:
         super().__init__(settings, before)
         self._turns = LRUCache[datetime, SpanContext](MAX_TURNS)  # by their starts
+        self._memories = [it for it in before if getattr(it, "traced_as", None) == "memory"]
         for capability in before:
             decorated: Any = capability
             if name := getattr(capability, "traced_as", None):
                 decorated.decorate = partial(Traced, name, self._turns)
+
+    async def open(self) -> None:
+        """Measure how many turns wait to be recorded."""
+        meter = metrics.get_meter("app")
+        meter.create_observable_gauge("agent.memory.waiting", [self._observe], unit="{turn}")
+
+    def _observe(self, _: CallbackOptions) -> Iterator[Observation]:
+        for capability in self._memories:
+            memory: Any = capability
+            for name, turns in memory.recorder.waiting.items():
+                yield Observation(turns, {"agent.memory.store": name})
 
     def committed(self, turn: Turn, messages: list[Any]) -> None:
         if memory := turn.notes.get("memory"):
