@@ -86,6 +86,8 @@ class Provider:
         self.summarize: Callable[[str], Step] = facts_of
         self.window: int | None = None  # characters of a request that the models can read
         self.too_long: Step = [TOO_LONG]  # what longer ones get
+        self.key: str | None = None  # the only valid one; None: each wire looks itself
+        self.models: set[str] | None = None  # the only ones that exist
         self._scripts: dict[str, deque[Step]] = {}
         self._endless: dict[str, Step] = {}
         self._changed = threading.Condition()
@@ -208,6 +210,11 @@ class _Handler(BaseHTTPRequestHandler):
             return self._answer(404, b"{}")
         try:
             headers = {name.lower(): value for name, value in self.headers.items()}
+            if provider.key:
+                sent = headers.get("x-api-key") or headers.get("authorization", "")
+                if not re.search(rf"(^|[ =]){provider.key}(/|$)", sent):
+                    wrong = wire.refusal(f"Invalid key: {sent}", None)
+                    return self._answer(403 if wire.api == "bedrock" else 401, wrong)
             history = wire.read(headers, body)
             reasons = refusals(wire.api, json.loads(body))
             if reasons:
@@ -219,6 +226,8 @@ class _Handler(BaseHTTPRequestHandler):
         model = self.headers.get("ai-language-model-id") or self.path
         call, step = provider.begin(history, {"model": model, **json.loads(body)})
         step = provider.step_of(call, step)
+        if provider.models and call.model not in provider.models:
+            step = [Refuse(404, text=f"The model {call.model} does not exist.")]
         wire.tokens = call.usage
         self.started = False
         outcome = "broken"

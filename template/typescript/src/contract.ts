@@ -61,6 +61,7 @@ const RETRY_SOON = ['rate_limited', 'server_busy', 'draining']
 
 /** A failure of a type in ERRORS; `detail` is for the log only. */
 export class AgentError extends Error {
+  override readonly name = 'AgentError'
   readonly type: keyof typeof ERRORS
   readonly status: number
   readonly detail: string

@@ -1,4 +1,4 @@
-"""Why a turn failed, for those who run this agent, and what to look at."""
+"""Why a call of the model failed, and what to look at, for those who run this agent."""
 
 import re
 
@@ -18,8 +18,18 @@ def explain(error: AgentError) -> str:
     """Return why a turn failed, with a line of advice if the model failed."""
     why = str(error.__cause__ or error.detail or error.type)
     lines = [f"({re.sub(CONTROL, '', why)})"]
-    for form, advice in HINTS.items():
-        if error.type == "model_failed" and re.search(form, error.detail):
-            lines.append(f"{error.detail}: {advice}.")
-            break
+    advice = advise(error.detail) if error.type == "model_failed" else ""
+    if advice:
+        lines.append(f"{error.detail}: {advice}.")
     return "\n".join([*lines, ""])
+
+
+def advise(kind: str, variable: str = "MODEL") -> str:
+    """Return advice for a failure, as `describe` names it, or "".
+
+    `variable` is the setting that names the model.
+    """
+    for form, advice in HINTS.items():
+        if re.search(form, kind):
+            return advice.replace("MODEL", variable)
+    return ""
