@@ -394,7 +394,7 @@ def test_calls_of_the_session_store_are_below_the_turn(
         proxy = Proxy(home.store.address)
         stack.callback(proxy.refuse)
         address = ("127.0.0.1", proxy.port)
-        server = fleet.start(home, address, STORE_TIMEOUT_SECONDS=1, **variables)
+        server = fleet.start(home, address, offline=False, STORE_TIMEOUT_SECONDS=1, **variables)
         chat = Chat(server, provider)
         assert chat.say("Hello.", ["Hi."]).status == 200
         turn, below = receiver.turn(chat.session)

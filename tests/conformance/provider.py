@@ -275,7 +275,7 @@ class _Handler(BaseHTTPRequestHandler):
                     return "refused"
                 case Refuse():
                     body = wire.refusal(part.text or quote, part.code)
-                    self._answer(part.status, body, part.after_ms)
+                    self._answer(part.status, body, part.after_ms, part.after)
                     return "refused"
                 case Intervene():
                     vars(wire)["trace"] = part.trace
@@ -325,11 +325,12 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(b"0\r\n\r\n")
         return "finished"
 
-    def _answer(self, status: int, body: bytes, after_ms: int = 20) -> None:
+    def _answer(self, status: int, body: bytes, after_ms: int = 20, after: int = 0) -> None:
         self.send_response(status)
         self.send_header("Content-Type", "application/json")
         self.send_header("Content-Length", str(len(body)))
-        self.send_header("Retry-After-Ms", str(after_ms))
+        name, wait = ("Retry-After", after) if after else ("Retry-After-Ms", after_ms)
+        self.send_header(name, str(wait))
         self.end_headers()
         self.wfile.write(body)
 
