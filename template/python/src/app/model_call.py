@@ -9,7 +9,7 @@ from .ask import ask
 from .contract import CONTROL, AgentError
 from .deadline import time_limit
 from .findings import Finding, diagnostic
-from .log import causes_of, describe
+from .log import describe
 from .model import ADDRESS, CREDENTIALS, build_model
 from .settings import CoreSettings
 

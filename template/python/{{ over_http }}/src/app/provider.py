@@ -7,7 +7,6 @@ from typing import Any
 from .contract import RUNNING, AgentError
 from .settings import CoreSettings
 
-
 WAIT = 10  # seconds, if a busy provider does not say how long
 
 
