@@ -31,7 +31,8 @@ from tests.conformance.targets import TARGETS, Target, chat_completions, convers
 from tests.conformance.wires import DETAIL
 from tests.installed import NODE
 from tests.rows import collected
-from tests.stores.agents import StoreFleet, command
+from tests.stores.agents import Home, StoreFleet, command
+from tests.stores.proxy import Proxy
 from tests.stores.servers import wait_for
 from tests.stores.stores import Backing
 
@@ -392,11 +393,22 @@ def test_calls_of_the_session_store_are_below_the_turn(
             "OTEL_EXPORTER_OTLP_ENDPOINT": receiver.origin,
             "OTEL_BSP_SCHEDULE_DELAY": 50,
         }
-        chat = Chat(fleet.fresh(offline=False, **variables), provider)
+        home = Home(target, backing, tmp_path, "valkey")
+        proxy = Proxy(home.store.address)
+        stack.callback(proxy.refuse)
+        address = ("127.0.0.1", proxy.port)
+        server = fleet.start(home, address, offline=False, STORE_TIMEOUT_SECONDS=1, **variables)
+        chat = Chat(server, provider)
         assert chat.say("Hello.", ["Hi."]).status == 200
         turn, below = receiver.turn(chat.session)
         calls = {one.name: one.parent for one in below if one.name.startswith("session_store.")}
         assert calls == {"session_store.load": turn.id, "session_store.save": turn.id}
+        proxy.refuse()
+        lost = Chat(server, provider)
+        assert lost.say("Hello.").status == 503
+        turn, _ = receiver.turn(lost.session)
+        assert turn.failed
+        assert "turn.number" not in turn.attributes  # nobody has read it
 
 
 def test_a_failed_turn_has_the_type_of_its_error(
@@ -407,7 +419,9 @@ def test_a_failed_turn_has_the_type_of_its_error(
     turn, below = receiver.turn(chat.session)
     assert turn.failed
     assert turn.attributes["error.type"] == turn.attributes["turn.outcome"] == "model_failed"
-    assert any(one.failed for one in below)
+    kinds = {one.attributes["error.type"] for one in below if one.failed}
+    assert kinds
+    assert kinds & {"Object", "Error", "Exception"} == set()  # the class of each is known
     for one in [turn, *below]:
         assert CANARY not in one.text
         assert DETAIL not in one.text

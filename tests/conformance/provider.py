@@ -86,6 +86,8 @@ class Provider:
         self.summarize: Callable[[str], Step] = facts_of
         self.window: int | None = None  # characters of a request that the models can read
         self.too_long: Step = [TOO_LONG]  # what longer ones get
+        self.key: str | None = None  # the only valid one; None: each wire looks itself
+        self.models: set[str] | None = None  # the only ones that exist
         self._scripts: dict[str, deque[Step]] = {}
         self._endless: dict[str, Step] = {}
         self._changed = threading.Condition()
@@ -208,6 +210,11 @@ class _Handler(BaseHTTPRequestHandler):
             return self._answer(404, b"{}")
         try:
             headers = {name.lower(): value for name, value in self.headers.items()}
+            if provider.key:
+                sent = headers.get("x-api-key") or headers.get("authorization", "")
+                if not re.search(rf"(^|[ =]){provider.key}(/|$)", sent):
+                    wrong = wire.refusal(f"Invalid key: {sent}", None)
+                    return self._answer(403 if wire.api == "bedrock" else 401, wrong)
             history = wire.read(headers, body)
             reasons = refusals(wire.api, json.loads(body))
             if reasons:
@@ -219,6 +226,8 @@ class _Handler(BaseHTTPRequestHandler):
         model = self.headers.get("ai-language-model-id") or self.path
         call, step = provider.begin(history, {"model": model, **json.loads(body)})
         step = provider.step_of(call, step)
+        if provider.models and call.model not in provider.models:
+            step = [Refuse(404, text=f"The model {call.model} does not exist.")]
         wire.tokens = call.usage
         self.started = False
         outcome = "broken"
@@ -266,7 +275,7 @@ class _Handler(BaseHTTPRequestHandler):
                     return "refused"
                 case Refuse():
                     body = wire.refusal(part.text or quote, part.code)
-                    self._answer(part.status, body, part.after_ms)
+                    self._answer(part.status, body, part.after_ms, part.after)
                     return "refused"
                 case Intervene():
                     vars(wire)["trace"] = part.trace
@@ -316,11 +325,12 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(b"0\r\n\r\n")
         return "finished"
 
-    def _answer(self, status: int, body: bytes, after_ms: int = 20) -> None:
+    def _answer(self, status: int, body: bytes, after_ms: int = 20, after: int = 0) -> None:
         self.send_response(status)
         self.send_header("Content-Type", "application/json")
         self.send_header("Content-Length", str(len(body)))
-        self.send_header("Retry-After-Ms", str(after_ms))
+        name, wait = ("Retry-After", after) if after else ("Retry-After-Ms", after_ms)
+        self.send_header(name, str(wait))
         self.end_headers()
         self.wfile.write(body)
 

@@ -18,7 +18,7 @@ from tests.conformance.client import Exchange, Headers, Reply
 from tests.conformance.provider import PATIENCE
 from tests.conformance.targets import Target
 
-ADDRESS = re.compile(rb"Listening on http://[0-9.]+:(\d+)\s*$")
+ADDRESS = re.compile(rb'Listening on http://[0-9.]+:(\d+)("})?\s*$')
 
 
 class Server:

@@ -57,6 +57,7 @@ class Refuse:
     stays: bool = True
     text: str = ""  # in place of one that quotes the prompt
     after_ms: int = 20  # the wait that it asks for; vendor clients need not wait long here
+    after: int = 0  # the same in seconds, as most providers say it
 
 
 @dataclass(frozen=True)

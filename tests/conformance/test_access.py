@@ -188,6 +188,7 @@ BAD = {
     "API_TOKEN": [f"{CANARY} with blanks", f"{CANARY}\u00e9"],
     "HISTORY_CHARS": ["0", "999", "1000000001", "many"],
     "KEEP_ALIVE_SECONDS": ["0", "86401", "never"],
+    "LOG_FORMAT": ["JSON", "xml"],
     "MAX_RESULT_CHARS": ["999", "-1", "many"],
     "MAX_TOOLS_AT_ONCE": ["0", "1001"],
     "MAX_TOOL_CALLS": ["0", "10001"],

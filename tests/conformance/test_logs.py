@@ -1,5 +1,6 @@
 """What is logged, and what never is."""
 
+import json
 import os
 import re
 import signal
@@ -11,7 +12,7 @@ import pytest
 
 from tests.conformance.chat import CANARY, Chat
 from tests.conformance.client import KEY, Exchange
-from tests.conformance.provider import PATIENCE
+from tests.conformance.provider import PATIENCE, Provider
 from tests.conformance.server import ADDRESS, Fleet, Server
 from tests.conformance.steps import CUT, ERROR, HANG, Call, End, Refuse, Step
 from tests.conformance.targets import Target
@@ -69,6 +70,31 @@ def test_each_turn_is_one_line_of_the_log(chat: Chat) -> None:
     assert "401" in failed
     assert re.fullmatch("WARNING turn=3 outcome=empty_reply ms=N( tokens_.*)?", empty)
     assert left == "INFO turn=3 outcome=cancelled ms=N"
+
+
+def test_each_line_of_a_log_in_json_is_one_object(fleet: Fleet, provider: Provider) -> None:
+    server = fleet.fresh(LOG_FORMAT="json", TURN_TIMEOUT_SECONDS="2")
+    chat = Chat(server, provider)
+    chat.say("Hello.", ["Hi."])
+    chat.say("Hello.", [Refuse(401)])
+    chat.say(f"Hello {CANARY}.", [Call("word_count", {"wrong": CANARY})], ["I see."])
+    server.settle()
+    assert CANARY not in server.log
+    entries = [json.loads(line) for line in server.log.splitlines()]
+    for entry in entries:
+        assert re.fullmatch(r"2[0-9]{3}-[0-9-]{5}T[0-9:]{8}\.[0-9]{3}Z", entry["time"])
+        assert entry["level"] in {"INFO", "WARNING", "ERROR"}
+        assert entry["message"]
+    assert any("Listening on" in entry["message"] for entry in entries)
+    first, failed, last = (entry for entry in entries if entry.get("session") == chat.session)
+    assert first["message"].startswith(f"session {chat.session}: turn=1 outcome=committed ms=")
+    known = {"turn": 1, "outcome": "committed", "tokens_in": 3, "tokens_out": 1}
+    assert {name: first[name] for name in known} == known
+    assert isinstance(first["ms"], int)
+    assert "detail" not in first
+    assert (failed["level"], failed["outcome"], failed["turn"]) == ("WARNING", "model_failed", 2)
+    assert "401" in failed["detail"]
+    assert last["turn"] == 2
 
 
 def test_the_server_says_where_it_listens_and_whom_it_asks(server: Server) -> None:

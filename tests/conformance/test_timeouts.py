@@ -1,11 +1,15 @@
 """TURN_TIMEOUT_SECONDS: it counts from the lock, and a turn that runs out of it leaves no trace."""
 
+import re
+import time
+
 import pytest
 
 from tests.conformance.chat import Chat, assert_done, assert_failed, echoed
 from tests.conformance.client import JSON
-from tests.conformance.server import Server
-from tests.conformance.steps import HANG, Call, Drip
+from tests.conformance.provider import PATIENCE, Provider
+from tests.conformance.server import Fleet, Server
+from tests.conformance.steps import HANG, Call, Drip, Refuse
 
 pytestmark = pytest.mark.about("turns")
 
@@ -47,3 +51,19 @@ def test_json_has_a_status_also_when_there_was_text(chat: Chat) -> None:
     assert_failed(reply, 504, "turn_timeout", chat.session)
     chat.gone("Two.")
     assert chat.recalled() == []
+
+
+def test_a_turn_that_ends_while_the_client_waits_for_a_busy_provider_says_so(
+    fleet: Fleet, provider: Provider
+) -> None:
+    chat = Chat(fleet.shared(TURN_TIMEOUT_SECONDS=2), provider)
+    reply = chat.say("One.", [Refuse(429, after=40)], headers=JSON)
+    assert_failed(reply, 504, "turn_timeout", chat.session)
+    assert 10 < int(reply.headers["Retry-After"]) <= 40
+    deadline = time.monotonic() + PATIENCE
+    while f"session {chat.session}: " not in chat.server.log:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    (line,) = re.findall(rf"session {chat.session}: (.*)", chat.server.log)
+    assert line.endswith("detail=after HTTP 429")
+    assert chat.say("Two.").status == 200

@@ -35,6 +35,8 @@ name, words = os.path.basename(sys.argv[0]), sys.argv[1:]
 typed = sys.stdin.read() if "fileb:///dev/stdin" in words or "--password-stdin" in words else ""
 with open(os.environ["TAKEN_DOWN"], "a") as file:
     file.write(json.dumps([[name, *words], typed]) + "\\n")
+if " ".join([name, *words]).startswith(os.environ["FAILS"]):
+    sys.exit(1)
 reply = json.loads(os.environ["REPLIES"]).get(" ".join(words[:2]))
 if "--query" in words:
     reply = jmespath.search(words[words.index("--query") + 1], reply)
@@ -81,8 +83,13 @@ def block(project: Path) -> str:
     return textwrap.dedent("\n".join(lines)) + "\n"
 
 
-def run(script: str, folder: Path, replies: dict[str, Any], **variables: str) -> list[Command]:
-    """Let a shell run a script in a folder; return what it called."""
+def run(
+    script: str, folder: Path, replies: dict[str, Any], fails: str = "", **variables: str
+) -> list[Command]:
+    """Let a shell run a script in a folder; return what it called.
+
+    The command that begins like `fails` fails, and then the shell goes on, as a terminal does.
+    """
     (folder / "bin").mkdir()
     for name in ("aws", "docker", "curl"):
         stub = folder / "bin" / name
@@ -90,13 +97,14 @@ def run(script: str, folder: Path, replies: dict[str, Any], **variables: str) ->
         stub.chmod(0o755)
     taken_down = folder / "taken_down"
     subprocess.run(
-        ["bash", "-euo", "pipefail", "-c", script],
+        ["bash", *([] if fails else ["-euo", "pipefail"]), "-c", script],
         cwd=folder,
-        check=True,
+        check=not fails,
         env={
             "PATH": f"{folder / 'bin'}{os.pathsep}{os.environ['PATH']}",
             "TAKEN_DOWN": str(taken_down),
             "REPLIES": json.dumps(replies),
+            "FAILS": fails or "none",
             **variables,
         },
     )

@@ -189,6 +189,14 @@ def test_cloudformation_has_nothing_to_say_about_the_files() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("name", ["bedrock"])
+def test_a_step_of_the_readme_that_fails_is_the_last(name: str, tmp_path: Path) -> None:
+    steps, end, _ = commands.block(project_of(name)).partition("\n)\n")
+    calls = commands.run(steps + end, tmp_path, {}, fails="docker buildx", **SHELL)
+    assert calls[-1].words[:2] == ["docker", "buildx"]
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("name", RENDERS)
 def test_aws_accepts_the_resources(name: str) -> None:
     stack = stack_of(project_of(name))
@@ -236,9 +244,10 @@ def test_parameters_bring_a_vpc_and_an_endpoint_that_stays() -> None:
 def test_the_workflow_deploys_without_a_key(tmp_path: Path) -> None:
     project = project_of("bedrock")
     workflow = yaml.safe_load((project / ".github" / "workflows" / "deploy.yml").read_text())
-    assert workflow["permissions"] == {"contents": "read", "id-token": "write"}
+    assert workflow["permissions"] == {"contents": "read"}
     assert "secrets." not in json.dumps(workflow)
     (job,) = workflow["jobs"].values()
+    assert job["permissions"] == {"contents": "read", "id-token": "write"}
     steps = [step["run"] for step in job["steps"] if "run" in step]
     script = "\n".join([*steps[:2], f"source {tmp_path / 'github'}", steps[2]])
     replies = {

@@ -24,6 +24,7 @@ SCHEMAS: dict[str, dict[str, object]] = {
     },
     "many": {f"tool_{number}": OBJECT for number in range(500)},
     "grows": {"grow": OBJECT, "a-b": OBJECT},
+    "noisy": dict.fromkeys(("flood", "bytes", "sound"), OBJECT),
     "list": {"sound": OBJECT, "flat": {"type": "string"}},
 }
 
@@ -44,6 +45,14 @@ def call(id: object, name: str) -> None:
         print('{"jsonrpc": "2.0", "id": ', end="", flush=True)
         os._exit(1)
     if name == "never":
+        return
+    if name == "flood":
+        line = b'{"jsonrpc": "2.0", "method": "notifications/progress", "params": {}}\n'
+        while True:
+            os.write(1, line * 100)
+    if name == "bytes":
+        answer = json.dumps({"jsonrpc": "2.0", "id": id, "result": text("caf~")})
+        os.write(1, b"\xff\xfe no message\n" + answer.encode().replace(b"~", b"\xe9") + b"\n")
         return
     if name == "grow":
         SCHEMAS["grows"] = {"grown": OBJECT, "a_b": OBJECT}

@@ -314,6 +314,27 @@ def test_a_hostile_server_costs_one_clear_line_and_no_turn(target: Target, tmp_p
         server.stop()
 
 
+@pytest.mark.parametrize("target", ROWS)
+def test_a_flood_ends_with_its_call_and_bad_bytes_cost_nothing(
+    target: Target, tmp_path: Path
+) -> None:
+    declare(tmp_path, noisy=hostile("noisy", tmp_path))
+    server = Server(target, tmp_path, None, {"MCP_TIMEOUT_SECONDS": 6})
+    try:
+        talk = Conversation(server)
+        assert talk.use("bytes") == "caf\ufffd"
+        (first,) = (path.stem for path in tmp_path.glob("*.pid"))
+        assert talk.use("flood").endswith("did not answer within 6 seconds.")
+        deadline = time.monotonic() + 60
+        while is_running(first):
+            assert time.monotonic() < deadline, "the flood goes on"
+            time.sleep(0.1)
+        assert "noisy: it sent more than 1000 messages during a call" in server.log
+        assert talk.use_soon("sound") == "this is sound"
+    finally:
+        server.stop()
+
+
 @pytest.mark.parametrize(("target", "sdk"), EACH_SDK, indirect=["sdk"])
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
 def test_no_redirect_takes_headers_or_arguments_to_another_host(

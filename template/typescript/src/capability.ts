@@ -114,10 +114,10 @@ export interface Command {
 }
 
 /** Return the findings about the model. */
-export async function checkModel(settings: CoreSettings, connect = false): Promise<Finding[]> {
+export async function checkModel(settings: CoreSettings): Promise<Finding[]> {
   if (settings.model === 'offline') return []
   const model = await import('./model.ts') // it loads the vendor's client
-  return model.checkModel(settings, connect)
+  return model.checkModel(settings)
 }
 
 /** Return the findings of all capabilities: those of `check`, or of `ping` over the network. */

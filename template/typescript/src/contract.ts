@@ -68,11 +68,12 @@ const RETRY_SOON = ['rate_limited', 'server_busy', 'draining']
 
 /** A failure of a type in ERRORS; `detail` is for the log only. */
 export class AgentError extends Error {
+  override readonly name = 'AgentError'
   readonly type: keyof typeof ERRORS
   readonly status: number
-  readonly detail: string
+  detail: string
   /** In how many seconds to try again; null where that may not help. */
-  readonly retryAfter: number | null
+  retryAfter: number | null
 
   constructor(type: keyof typeof ERRORS, message = '', detail = '', options?: ErrorOptions) {
     const [status, general] = ERRORS[type]
@@ -83,6 +84,19 @@ export class AgentError extends Error {
     this.status = status
     this.detail = detail
   }
+
+  /** Use what the provider said last, if the turn ended for that. */
+  followRefusal({ status, until }: Refusal): void {
+    if (this.type === 'turn_timeout') this.detail ||= `after HTTP ${status}`
+    else if (!this.retryAfter) return
+    this.retryAfter = Math.max(1, Math.ceil((until - performance.now()) / 1000))
+  }
+}
+
+/** An answer of a busy provider; `until` is when it wants the next call. */
+export interface Refusal {
+  readonly status: number
+  readonly until: number
 }
 
 /**
@@ -140,6 +154,8 @@ export class Turn {
   inputTokens = 0
   /** Of those, read from the cache of the provider. */
   cachedTokens = 0
+  /** What the provider answered last, if it was busy. */
+  refusal: Refusal | null = null
   outputTokens = 0
   milliseconds = 0
 
@@ -171,7 +187,9 @@ export class Turn {
 
   /** Note the error that ends the turn, which `signal` cancels. */
   fail(error: unknown, signal: AbortSignal): void {
-    const { type, detail } = error instanceof AgentError ? error : new AgentError('internal_error')
+    const failure = error instanceof AgentError ? error : new AgentError('internal_error')
+    if (this.refusal) failure.followRefusal(this.refusal)
+    const { type, detail } = failure
     this.outcome = signal.aborted ? outcomeOf(signal.reason) : type
     this.detail = detail
   }

@@ -50,9 +50,11 @@ async function check(args: string[]): Promise<void> {
   const { json, connect } = readOptions('check', ['json', 'connect'], args)
   const [settings, findings] = readSettings(SETTINGS)
   const capabilities = await makeCapabilities(settings)
-  findings.push(...(await checkModel(settings, !!connect)), ...(await checkAll(capabilities)))
+  findings.push(...(await checkModel(settings)), ...(await checkAll(capabilities)))
   findings.push(...(await checkAgent()))
   if (connect && errorsOf(findings).length === 0) {
+    const { callModel } = await import('./model_call.ts')
+    findings.push(...(await callModel(settings, 'MODEL', settings.model)))
     findings.push(...(await checkAll(capabilities, 'ping')))
   }
   const probe = createServer()

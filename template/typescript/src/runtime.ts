@@ -9,7 +9,7 @@ import { type Options, type Read, wrapModel } from './capability.ts'
 import { AgentError, type Change, RUNNING, type Turn } from './contract.ts'
 import { abortOf } from './deadline.ts'
 import { CommandError, refuseErrors } from './findings.ts'
-import { log, logUnexpected } from './log.ts'
+import { announce, log, logging, logUnexpected } from './log.ts'
 import type { buildModel } from './model.ts'
 import { OfflineModel } from './offline_model.ts'
 import { Turns } from './running_turns.ts'
@@ -181,10 +181,11 @@ export class Runtime {
 /** Return the runtime of this process, or end the command with the reason. */
 export async function startRuntime(): Promise<Runtime> {
   const [settings, findings] = readSettings(SETTINGS)
+  logging.isJson = logging.isVerbose && settings.logFormat === 'json' // not in a terminal
   const capabilities = await makeCapabilities(settings)
   refuseErrors([...findings, ...(await checkModel(settings)), ...(await checkAll(capabilities))])
   if (settings.model === 'offline') {
-    console.log('MODEL is not set: the offline model only echoes. See README.md to choose one.')
+    announce('MODEL is not set: the offline model only echoes. See README.md to choose one.')
   }
   const runtime = new Runtime(settings, capabilities)
   await runtime.open()

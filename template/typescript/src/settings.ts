@@ -69,6 +69,7 @@ const CORE_SETTINGS = {
   shutdownGraceSeconds: integer(8, 0, 86_400),
   allowedHosts: text('', `${HOST}( *, *${HOST})*`, 'a list like agent.example.com,10.0.0.5:80'),
   allowedOrigins: text('', `${ORIGIN}( *, *${ORIGIN})*`, 'a list like https://www.example.com'),
+  logFormat: text('text', 'text|json', 'text or json'),
   apiToken: text('', '[!-~]{1,4096}', 'a text of visible ASCII characters'),
 }
 

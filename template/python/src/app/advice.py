@@ -1,4 +1,4 @@
-"""Why a turn failed, for those who run this agent, and what to look at."""
+"""Why a call of the model failed, and what to look at, for those who run this agent."""
 
 import re
 
@@ -22,13 +22,23 @@ def explain(error: AgentError) -> str:
     message = _provider_message(cause) if cause else ""
     why = message or str(cause or error.detail or error.type)
     lines = [f"({re.sub(CONTROL, '', why)})"]
+    advice = advise(error.detail) if error.type == "model_failed" else ""
+    if advice:
+        lines.append(f"{error.detail}: {advice}.")
+    return "\n".join([*lines, ""])
+
+
+def advise(kind: str, variable: str = "MODEL") -> str:
+    """Return advice for a failure, as `describe` names it, or "".
+
+    `variable` is the setting that names the model.
+    """
     for form, advice in HINTS.items():
-        if error.type == "model_failed" and re.search(form, error.detail):
+        if re.search(form, kind):
             if names := proxy_variables():
                 advice = advice.replace(" and the network", f", {names} and the network")
-            lines.append(f"{error.detail}: {advice}.")
-            break
-    return "\n".join([*lines, ""])
+            return advice.replace("MODEL", variable)
+    return ""
 
 
 def _provider_message(error: BaseException) -> str:

@@ -18,6 +18,7 @@ from .capability import Capability, check_all, ping_all
 from .chat import chat
 from .findings import Finding, diagnostic, errors_of, format_finding, refuse_errors
 from .log import Formatter, describe
+from .settings import CoreSettings
 
 # A command imports what loads a framework or a client when it runs, so that --help stays quick.
 
@@ -77,18 +78,18 @@ def load_capabilities() -> list[Capability]:
 
 @cli.command()
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-@click.option("--connect", is_flag=True, help="Also call each store and service in use.")
+@click.option("--connect", is_flag=True, help="Also call each model, store and service in use.")
 def check(as_json: bool, connect: bool) -> None:
     """Report errors in the settings and files; exit with 1 if there is one."""
     from .model import check_model
 
     settings, findings = Settings.read()
     capabilities = make_capabilities(settings)
-    findings += [*check_model(settings, connect), *check_all(capabilities)]
+    findings += [*check_model(settings), *check_all(capabilities)]
     missing = check_agent()
     findings += missing or [*check_own_tools(), *check_runtime(settings)]
     if connect and not errors_of(findings):
-        findings += asyncio.run(ping_all(capabilities))
+        findings += asyncio.run(call_all(settings, capabilities))
     errors = len(errors_of(findings))
     warnings = len(findings) - errors
     if as_json:
@@ -98,6 +99,14 @@ def check(as_json: bool, connect: bool) -> None:
         lines = [*map(format_finding, findings), f"{errors} errors, {warnings} warnings"]
         click.echo("\n".join(lines))
     sys.exit(min(errors, 1))
+
+
+async def call_all(settings: CoreSettings, capabilities: list[Capability]) -> list[Finding]:
+    """Return findings about the model and the services that the capabilities depend on."""
+    from .model_call import call_model
+
+    findings = await call_model(settings, "MODEL", settings.model)
+    return [*findings, *await ping_all(capabilities)]
 
 
 def check_agent() -> list[Finding]:

@@ -14,7 +14,7 @@ from .agent import TOOLS
 from .capability import Capability, check_all, find_session_class, wrap_model
 from .contract import RUNNING, AgentError, Change, Turn
 from .findings import Finding, refuse_errors
-from .log import describe, log_unexpected
+from .log import announce, describe, log_unexpected
 from .model import build_model, check_model, model_endpoint
 from .running_turns import Turns
 from .session_store import InProcess
@@ -194,5 +194,5 @@ def start_runtime(
     """Return the runtime for turns. Raises ClickException if `check` would find an error."""
     refuse_errors([*findings, *check_model(settings), *check_all(capabilities)])
     if settings.model == "offline":
-        click.echo("MODEL is not set: the offline model only echoes. See README.md to choose one.")
+        announce("MODEL is not set: the offline model only echoes. See README.md to choose one.")
     return Runtime(settings, capabilities)

@@ -15,7 +15,7 @@ from starlette.types import ASGIApp
 from .capabilities import Settings, make_capabilities
 from .connection import Connection, max_connections
 from .late_errors import survive_late_errors
-from .log import log_unexpected
+from .log import announce, log_as
 from .reload import take_over
 from .runtime import Runtime, start_runtime
 from .server import create_app
@@ -26,6 +26,7 @@ def run_server() -> None:
     """Serve until a signal ends it."""
     logging.getLogger("app").setLevel("INFO")
     settings, findings = Settings.read()
+    log_as(settings.log_format)
     runtime = start_runtime(settings, findings, make_capabilities(settings))
     with asyncio.Runner() as runner:
         survive_late_errors(runner.get_loop())
@@ -85,10 +86,11 @@ async def _serve(runtime: Runtime) -> None:
     running = asyncio.create_task(server.serve([listener]))
     if not settings.is_loopback and not settings.api_token:
         place = f"{settings.host} is reachable from other machines"
-        click.echo(f"Warning: {place}, and callers are not authenticated.")
+        announce(f"Warning: {place}, and callers are not authenticated.")
     host = f"[{settings.host}]" if ":" in settings.host else settings.host
     address = f"http://{host}:{listener.getsockname()[1]}"
-    click.echo("\n".join([*runtime.describe(address), f"Listening on {address}"]))
+    for line in (*runtime.describe(address), f"Listening on {address}"):
+        announce(line)
     gc.freeze()  # a collection leaves out what was loaded, and stops the turns for 5 ms, not for 35
     gc.enable()
     await server.signalled.wait()

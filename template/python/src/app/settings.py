@@ -58,6 +58,7 @@ class CoreSettings:
     allowed_origins: str = string(
         f"https?://{HOST_FORM}( *, *https?://{HOST_FORM})*", "a list like https://www.example.com"
     )
+    log_format: str = string("text|json", "text or json", "text")
     api_token: str = string("[!-~]{1,4096}", "a text of visible ASCII characters")
 
     @classmethod

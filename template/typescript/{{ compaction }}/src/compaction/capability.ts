@@ -11,6 +11,7 @@ import { isBlank, type Turn } from '../contract.ts'
 import { withinTime } from '../deadline.ts'
 import { diagnostic, type Finding } from '../findings.ts'
 import { describe, log } from '../log.ts'
+import { callModel } from '../model_call.ts'
 import type { Runtime } from '../runtime.ts'
 import { serialize, type Session } from '../sessions.ts'
 import type { CoreSettings, SettingsOf } from '../settings.ts'
@@ -71,6 +72,10 @@ export class Compaction extends Capability<Settings> {
       findings.push(diagnostic('SET-COMPACTION_TIMEOUT_SECONDS', what, 'warning'))
     }
     return findings
+  }
+
+  override ping(): Promise<Finding[]> {
+    return callModel(this.settings, 'COMPACTION_MODEL', this.settings.compactionModel)
   }
 
   override describe(): string[] {

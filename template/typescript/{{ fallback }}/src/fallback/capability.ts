@@ -3,6 +3,7 @@
 import { Capability, type Options, wrapModel } from '../capability.ts'
 import type { Turn } from '../contract.ts'
 import { diagnostic, type Finding } from '../findings.ts'
+import { callModel } from '../model_call.ts'
 import type { Runtime } from '../runtime.ts'
 import type { CoreSettings, SettingsOf } from '../settings.ts'
 import * as adapter from './adapter.ts'
@@ -42,6 +43,11 @@ export class Fallback extends Capability<Settings> {
       `FALLBACK_SECONDS is ${seconds}, not below TURN_TIMEOUT_SECONDS=${most}: ` +
       'a turn in which MODEL hangs ends before the other model is asked.'
     return seconds < most ? [] : [diagnostic('SET-FALLBACK_SECONDS', hint, 'warning')]
+  }
+
+  /** Call the second model. */
+  override ping(): Promise<Finding[]> {
+    return callModel(this.settings, 'MODEL_FALLBACK', this.settings.modelFallback)
   }
 
   /** Return which model answers when the first one fails. */

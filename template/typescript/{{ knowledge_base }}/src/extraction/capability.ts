@@ -11,6 +11,7 @@ import { describe, log } from '../log.ts'
 import { MemoryRefused, MemoryUnavailable } from '../memory/base.ts'
 import type { Metadata, Utterance } from '../memory/base.ts'
 import { LongTermMemory } from '../memory/long_term.ts'
+import { callModel } from '../model_call.ts'
 import type { Runtime } from '../runtime.ts'
 import type { CoreSettings, SettingsOf } from '../settings.ts'
 import { factsIn, INSTRUCTIONS, offlineFacts } from './facts.ts'
@@ -52,6 +53,10 @@ export class Extraction extends Capability<Settings> {
         ? 'EXTRACTION_MODEL has no effect while MODEL is not set.'
         : 'EXTRACTION_MODEL is the same as MODEL: it can be left out.'
     return [diagnostic('SET-EXTRACTION_MODEL', what, 'warning')]
+  }
+
+  override ping(): Promise<Finding[]> {
+    return callModel(this.settings, 'EXTRACTION_MODEL', this.settings.extractionModel)
   }
 
   override describe(): string[] {

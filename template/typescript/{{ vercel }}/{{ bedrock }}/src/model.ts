@@ -116,15 +116,12 @@ function converse(settings: CoreSettings) {
   return wrapLanguageModel({ model: bedrock(settings.model), middleware })
 }
 
-/** Return findings about model settings; `connect` tries the guardrail. */
-export async function checkModel(settings: CoreSettings, connect = false): Promise<Finding[]> {
+/** Return findings about missing or invalid model settings. */
+export function checkModel(settings: CoreSettings): Finding[] {
   const hint = 'AWS_REGION is not set: MODEL needs it, as in us-east-1.'
   if (!region()) return [diagnostic('SET-AWS_REGION', hint)]
   try {
-    const model = converse(settings)
-    const content = [{ type: 'text' as const, text: 'Hello' }]
-    const prompt = [{ role: 'user' as const, content }]
-    if (connect && process.env.GUARDRAIL_ID) await model.doStream({ prompt })
+    converse(settings)
     return []
   } catch (error) {
     return [diagnostic('SET-AWS', `MODEL cannot use Bedrock: ${(error as Error).message}`)]

@@ -19,6 +19,7 @@ from ..deadline import time_limit
 from ..findings import Finding, diagnostic
 from ..log import describe
 from ..model import build_model
+from ..model_call import call_model
 from ..sessions import Session, serialize
 from . import adapter
 from .session import CompactedSession
@@ -87,6 +88,10 @@ class Compaction(Capability):
             what += ": a turn with a summary can take more than twice as long as others."
             findings.append(diagnostic("SET-COMPACTION_TIMEOUT_SECONDS", what, "warning"))
         return findings
+
+    async def ping(self) -> list[Finding]:
+        name = self.settings.compaction_model
+        return await call_model(self.settings, "COMPACTION_MODEL", name)
 
     def describe(self, address: str) -> list[str]:
         if self.model_name == "offline":

@@ -48,6 +48,12 @@ class Fallback(Capability):
             return [diagnostic("SET-FALLBACK_SECONDS", hint, "warning")]
         return []
 
+    async def ping(self) -> list[Finding]:
+        """Call the second model."""
+        from ..model_call import call_model
+
+        return await call_model(self.settings, "MODEL_FALLBACK", self.settings.model_fallback)
+
     def describe(self, address: str) -> list[str]:
         """Return which model answers when the first one fails."""
         second = self.settings.model_fallback

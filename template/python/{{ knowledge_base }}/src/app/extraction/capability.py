@@ -18,6 +18,7 @@ from ..log import describe
 from ..memory.base import MemoryRefused, MemoryUnavailable, Metadata, Turns, Utterance
 from ..memory.long_term import LongTermMemory
 from ..model import build_model
+from ..model_call import call_model
 from .facts import INSTRUCTIONS, facts_in, offline_facts
 from .settings import ExtractionSettings
 
@@ -60,6 +61,10 @@ class Extraction(Capability):
         else:
             return []
         return [diagnostic("SET-EXTRACTION_MODEL", what, "warning")]
+
+    async def ping(self) -> list[Finding]:
+        name = self.settings.extraction_model
+        return await call_model(self.settings, "EXTRACTION_MODEL", name)
 
     def describe(self, address: str) -> list[str]:
         names = [writer.id for writer in self._long_term.writers if writer.extracts]
