@@ -15,7 +15,7 @@ from starlette.types import ASGIApp
 from .capabilities import Settings, make_capabilities
 from .connection import Connection, max_connections
 from .late_errors import survive_late_errors
-from .log import announce, log_as
+from .log import announce, log_as, log_unexpected
 from .reload import take_over
 from .runtime import Runtime, start_runtime
 from .server import create_app

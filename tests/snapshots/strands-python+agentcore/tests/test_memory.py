@@ -258,13 +258,18 @@ async def test_a_failed_event_is_sent_again_until_it_is_refused(caplog: Any) -> 
 
 async def test_a_full_queue_drops_the_oldest_turns(caplog: Any, monkeypatch: Any) -> None:
     monkeypatch.setattr(retry_queue, "MAX_TURNS", 2)
+    monkeypatch.setattr(retry_queue, "BACKLOG", 2)
     target: Any = Scripted()
     recorder = Recorder([writer("facts", target)])
+    recorder.record(Who("bob", "s"), [Utterance("USER", "of another")], datetime.now(UTC))
     for text in "abc":
         recorder.record(ADA, [Utterance("USER", text)], datetime.now(UTC))
     await done(recorder)
-    assert target.texts == ["b", "c"]
-    assert caplog.messages == ["facts: turns not recorded: 1 (too many wait)"]
+    assert target.texts == ["of another", "b", "c"]
+    assert caplog.messages == [
+        "facts: 2 turns wait to be recorded",
+        "facts: turns not recorded: 1 (too many wait)",
+    ]
 
 
 async def test_a_close_tries_again_at_once_and_ends_in_time(caplog: Any, monkeypatch: Any) -> None:

@@ -8,6 +8,7 @@ from strands.memory import MemoryEntry, MemoryStore
 from test_memory import Chat, project
 
 from app.memory import adapter
+from app.memory.erase import Erasure
 from app.offline_model import OfflineModel
 
 __all__ = ["project"]  # a fixture
@@ -50,3 +51,22 @@ async def test_a_store_is_searched_and_gets_committed_turns(
     await asyncio.gather(attempt(), attempt())
     assert recorded[2:] == ["Late."], "work that is late is not repeated"
     assert "nothing recalled from store slow: no answer within 1 s" in caplog.messages
+
+
+async def test_forgetting_erases_what_a_store_offers_and_names_the_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    erased: list[str] = []
+    stores: list[Any] = [Store(name, []) for name in ("own", "diary", "manuals")]
+
+    async def erase(actor: str) -> None:
+        erased.append(actor)
+
+    stores[0].erase, stores[2].writable = erase, False
+    monkeypatch.setattr(adapter, "own_stores", lambda who: stores)
+    report = await Erasure(Chat(["fine"]).long_term, "ada").erase()
+    assert erased == ["ada"]
+    assert [place.where for place in report.places][-1] == "store own"
+    (failure,) = report.could_not
+    assert failure.startswith("store diary: it has no erase(actor)")
+    assert "store manuals was not looked at: turns are not recorded there" in report.notes

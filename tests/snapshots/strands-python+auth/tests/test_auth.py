@@ -59,3 +59,10 @@ async def test_an_actor_that_has_used_up_its_turns_waits() -> None:
     assert await ask(client, token("ada")) == (200, None)
     assert await ask(client, token("ada")) == (429, "rate_limited")
     assert await ask(client, token("bob")) == (200, None)
+
+
+async def test_an_actor_that_has_used_up_its_tokens_waits() -> None:
+    client = client_of(actor_tokens_per_day=1)
+    assert await ask(client, token("ada")) == (200, None)
+    assert await ask(client, token("ada")) == (429, "rate_limited")
+    assert len(client.model.calls) == 1

@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from app.evals import cases
-from app.evals.statistics import by_chance, interval
+from app.evals.statistics import describe_change, fisher_p, interval
 from app.main import cli
 
 CASES = """\
@@ -38,7 +38,9 @@ def test_a_case_that_fails_or_is_wrong_leaves_the_others(
     assert run["failures"] == []
 
 
-def test_a_share_has_an_interval_and_a_difference_a_probability() -> None:
+def test_a_share_has_an_interval_and_a_difference_a_p_value() -> None:
     assert [round(end, 2) for end in interval(7, 10)] == [0.4, 0.89]
-    assert round(by_chance(7, 10, 10, 10), 2) == 0.21
-    assert by_chance(0, 10, 10, 10) < 0.001
+    assert round(fisher_p(7, 10, 10, 10), 2) == 0.21
+    assert fisher_p(0, 10, 10, 10) < 0.001
+    assert describe_change(0, 3, 3, 3) == "too few runs to compare"
+    assert describe_change(1, 5, 5, 5) == "significantly worse (p = 0.048)"

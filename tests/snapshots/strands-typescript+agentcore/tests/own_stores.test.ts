@@ -32,7 +32,8 @@ test('a store of the owner gets a turn until it succeeds, and only once', async 
   const store = new GuardedStore(own, 1)
   assert.ok(!store.writable, 'the SDK itself does not write to it')
   const recorder = new Recorder([])
-  recorder.put('store own', store.recording([...MESSAGES] as never, new OfflineModel()), 1)
+  const work = store.recording([...MESSAGES] as never, new OfflineModel())
+  recorder.put('store own', { actor: 'ada', sessionId: 's', projectId: null }, work, 1)
   await sleep(20)
   isDown = false
   await recorder.close(5)

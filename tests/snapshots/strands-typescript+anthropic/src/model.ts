@@ -6,7 +6,7 @@ import Anthropic from '@anthropic-ai/sdk'
 import type { Message, Model, ModelStreamEvent, StreamOptions } from '@strands-agents/sdk'
 import { AnthropicModel } from '@strands-agents/sdk/models/anthropic'
 
-import { AgentError } from './contract.ts'
+import { AgentError, isBlank } from './contract.ts'
 import { diagnostic, type Finding } from './findings.ts'
 import { OfflineModel } from './offline_model.ts'
 import { boundedFetch } from './provider.ts'
@@ -66,6 +66,7 @@ async function* completed(events: AsyncIterable<Event>): AsyncGenerator<Event> {
   let reason: string | null = null
   let hasStopped = false
   const open = new Set<number>()
+  const withoutArguments = new Set<number>() // the indexes of such calls
   for await (const event of events) {
     if (event.type === 'message_start') {
       event.message.usage ??= { input_tokens: 0, output_tokens: 0 } as Anthropic.Usage
@@ -74,17 +75,24 @@ async function* completed(events: AsyncIterable<Event>): AsyncGenerator<Event> {
       open.add(event.index)
       first = block.type === 'tool_use' ? JSON.stringify(block.input ?? {}) : '{}'
       others = ''
+      if (block.type === 'tool_use') {
+        // Its arguments may follow, mixed with those of this call.
+        const isUnclear = withoutArguments.has(event.index)
+        if (isUnclear) throw new AgentError('model_failed', '', 'two calls have one index')
+        if (isNone(first)) withoutArguments.add(event.index)
+      }
     } else if (event.type === 'content_block_delta') {
       const text = event.delta.type === 'input_json_delta' ? event.delta.partial_json : ''
       // The SDK would take it for arguments of another call.
       const isLate = text && !open.has(event.index)
       if (isLate) throw new AgentError('model_failed', '', 'arguments outside of a call')
       others += text
+      if (!isBlank(text)) withoutArguments.delete(event.index)
     } else if (event.type === 'content_block_stop') {
       // If both differ, together they are not one JSON object.
       const delta = { type: 'input_json_delta' as const, partial_json: first }
       const { index } = event
-      const isNew = first !== '{}' && first !== '""' && !isSame(first, others)
+      const isNew = !isNone(first) && !isSame(first, others)
       if (isNew) yield { type: 'content_block_delta', index, delta }
       first = '{}'
       open.delete(index)
@@ -97,6 +105,11 @@ async function* completed(events: AsyncIterable<Event>): AsyncGenerator<Event> {
     yield event
   }
   if (reason && !hasStopped) yield { type: 'message_stop' }
+}
+
+/** Whether what came with the start of a call is none of its arguments. */
+function isNone(json: string): boolean {
+  return json === '{}' || json === '""'
 }
 
 function isSame(json: string, text: string): boolean {
@@ -114,7 +127,7 @@ export function buildModel(settings: CoreSettings): Model {
 }
 
 /** Return findings about missing or invalid model settings. */
-export function checkModel(settings: CoreSettings, _connect = false): Finding[] {
+export function checkModel(settings: CoreSettings): Finding[] {
   if (!/^https?:\/\//i.test(modelEndpoint(settings))) {
     const hint = 'ANTHROPIC_BASE_URL must be an http address, as in https://api.anthropic.com.'
     return [diagnostic('SET-ANTHROPIC_BASE_URL', hint)]

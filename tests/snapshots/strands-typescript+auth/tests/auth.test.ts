@@ -67,3 +67,10 @@ test('an actor that has used up its turns waits', async () => {
   assert.deepEqual(await ask(client, await token('ada')), [429, 'rate_limited'])
   assert.deepEqual(await ask(client, await token('bob')), [200, undefined])
 })
+
+test('an actor that has used up its tokens waits', async () => {
+  const client = clientOf({ actorTokensPerDay: 1 })
+  assert.deepEqual(await ask(client, await token('ada')), [200, undefined])
+  assert.deepEqual(await ask(client, await token('ada')), [429, 'rate_limited'])
+  assert.equal(client.model.calls.length, 1)
+})

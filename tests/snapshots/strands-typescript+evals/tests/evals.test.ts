@@ -10,7 +10,7 @@ import { SETTINGS } from '../src/capabilities.ts'
 import { readCases } from '../src/evals/cases.ts'
 import { failures, table } from '../src/evals/report.ts'
 import { Runner } from '../src/evals/run.ts'
-import { byChance, interval } from '../src/evals/statistics.ts'
+import { describeChange, fisherP, interval } from '../src/evals/statistics.ts'
 import { Stubs } from '../src/evals/stubs.ts'
 import { Runtime } from '../src/runtime.ts'
 import { createSettings } from '../src/settings.ts'
@@ -40,11 +40,13 @@ test('a case that fails or is wrong leaves the others', async () => {
   assert.equal(runs.greets?.[0]?.turns[0]?.reply, 'Hi.')
 })
 
-test('a share has an interval, and a difference a probability', () => {
+test('a share has an interval, and a difference a p-value', () => {
   assert.deepEqual(
     interval(7, 10).map((end) => end.toFixed(2)),
     ['0.40', '0.89'],
   )
-  assert.equal(byChance(7, 10, 10, 10).toFixed(2), '0.21')
-  assert.ok(byChance(0, 10, 10, 10) < 0.001)
+  assert.equal(fisherP(7, 10, 10, 10).toFixed(2), '0.21')
+  assert.ok(fisherP(0, 10, 10, 10) < 0.001)
+  assert.equal(describeChange(0, 3, 3, 3), 'too few runs to compare')
+  assert.equal(describeChange(1, 5, 5, 5), 'significantly worse (p = 0.048)')
 })

@@ -213,8 +213,9 @@ test('a queue is bounded, and a close sends what it can in time', async () => {
     }
     return { attempt, turns: 1 }
   })
-  for (let turn = 0; turn < 1002; turn++) queue.put({ what: `turn ${turn}`, size: 1 })
-  queue.put({ what: 'never', size: 1 })
+  queue.put({ ...ALICE, actor: 'bob' }, { what: 'of another', size: 1 })
+  for (let turn = 0; turn < 1002; turn++) queue.put(ALICE, { what: `turn ${turn}`, size: 1 })
+  queue.put(ALICE, { what: 'never', size: 1 })
   await sleep(50)
   assert.match(lines(), /notes: turns not recorded: 1 \(too many wait\)/)
   isDown = false
@@ -222,6 +223,8 @@ test('a queue is bounded, and a close sends what it can in time', async () => {
   await queue.close(1)
   assert.ok(performance.now() - start < 1500)
   assert.equal(done.length, 1000)
+  assert.ok(done.includes('of another'))
+  assert.match(lines(), /WARNING notes: 50 turns wait to be recorded\n.*: 100 turns wait/)
   assert.match(lines(), /notes: turns not recorded: 1 \(down\)/)
   assert.ok(!queue.isWaiting)
 })

@@ -191,7 +191,7 @@ export function buildModel(settings: CoreSettings): Model {
 }
 
 /** Return findings about missing or invalid model settings. */
-export function checkModel(settings: CoreSettings, _connect = false): Finding[] {
+export function checkModel(settings: CoreSettings): Finding[] {
   const { OPENAI_API_KEY: key, OPENAI_BASE_URL: url } = process.env
   if (!/^https?:\/\//i.test(modelEndpoint(settings))) {
     const hint = 'OPENAI_BASE_URL must be an http address, as in http://localhost:11434/v1.'

@@ -2,7 +2,7 @@
 
 import type { RequestListener } from 'node:http'
 
-import type { Turn } from './contract.ts'
+import type { Change, Turn } from './contract.ts'
 import { TimeoutError, withinTime } from './deadline.ts'
 import { diagnostic, type Finding } from './findings.ts'
 import { describe } from './log.ts'
@@ -81,6 +81,13 @@ export class Capability<S extends CoreSettings = CoreSettings> {
    * ends as `run` does, whatever this returns; what it throws later is only logged.
    */
   around?(turn: Turn, run: () => Promise<unknown>): Promise<unknown>
+  /**
+   * Return a model wrapped in your own, for requests on behalf of an actor. `turn` is undefined if
+   * no turn waits for the answers. `prepare` comes later. Not async.
+   */
+  wrapModel?(model: Runtime['model'], actor: string | null, turn?: Turn): Runtime['model']
+  /** Throw AgentError to refuse to fork or end a session. */
+  beforeChange?(change: Change): Promise<void>
   /** Change the options of the turn's agent. AgentError refuses the turn. Must not be async. */
   prepare?(turn: Turn, options: Options): void
   /** Use the messages that a committed turn added, in the framework's form. Not async. */
@@ -107,10 +114,10 @@ export interface Command {
 }
 
 /** Return the findings about the model. */
-export async function checkModel(settings: CoreSettings, connect = false): Promise<Finding[]> {
+export async function checkModel(settings: CoreSettings): Promise<Finding[]> {
   if (settings.model === 'offline') return []
   const model = await import('./model.ts') // it loads the vendor's client
-  return model.checkModel(settings, connect)
+  return model.checkModel(settings)
 }
 
 /** Return the findings of all capabilities: those of `check`, or of `ping` over the network. */
@@ -130,6 +137,20 @@ export async function checkAll(
   }
   if (method === 'check') findings.push(...checkSessionClasses(capabilities))
   return findings
+}
+
+/** Return a model for requests on behalf of an actor, wrapped by all capabilities. */
+export function wrapModel(
+  capabilities: readonly Capability[],
+  model: Runtime['model'],
+  actor: string | null,
+  turn?: Turn,
+): Runtime['model'] {
+  let wrapped = model
+  for (const capability of capabilities) {
+    wrapped = capability.wrapModel?.(wrapped, actor, turn) ?? wrapped
+  }
+  return wrapped
 }
 
 /** Return the class of sessions on which these capabilities decide. */

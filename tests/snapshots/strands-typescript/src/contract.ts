@@ -53,29 +53,61 @@ export const ERRORS = {
   turn_timeout: [504, 'The turn timed out; it was not kept.'],
 } as const
 
-// A provider that has reached a limit or has too much to do, as `describe` shows it.
-const IS_BUSY = /HTTP (429|503|529)|[Tt]hrottl/
+// A provider that has reached a limit or has too much to do: its statuses, and its names for that.
+const BUSY_STATUSES = ['429', '503', '529']
+export const BUSY_KINDS: readonly string[] = [
+  'engine_overloaded insufficient_quota overloaded overloaded_error rate_limit rate_limit_error',
+  'rate_limit_exceeded resource_exhausted server_is_overloaded service_unavailable',
+  'service_unavailable_error slow_down too_many_requests unavailable',
+].flatMap((kinds) => kinds.split(' '))
+const BUSY_NAME = new RegExp(`[Tt]hrottl|[Ss]erviceUnavailable|\\b(${BUSY_KINDS.join('|')})\\b`)
+const MADE_UP = ['500', '502'] // by clients, for an error in a stream
 const BUSY = 'The model is overloaded or at a limit; this turn was not kept: retry later.'
 
 const RETRY_SOON = ['rate_limited', 'server_busy', 'draining']
 
 /** A failure of a type in ERRORS; `detail` is for the log only. */
 export class AgentError extends Error {
+  override readonly name = 'AgentError'
   readonly type: keyof typeof ERRORS
   readonly status: number
-  readonly detail: string
+  detail: string
   /** In how many seconds to try again; null where that may not help. */
-  readonly retryAfter: number | null
+  retryAfter: number | null
 
   constructor(type: keyof typeof ERRORS, message = '', detail = '', options?: ErrorOptions) {
     const [status, general] = ERRORS[type]
-    const isBusy = type === 'model_failed' && IS_BUSY.test(detail)
+    const isBusy = type === 'model_failed' && isBusyError(detail)
     super(message || (isBusy ? BUSY : general), options)
     this.retryAfter = isBusy ? 10 : RETRY_SOON.includes(type) ? 1 : null
     this.type = type
     this.status = status
     this.detail = detail
   }
+
+  /** Use what the provider said last, if the turn ended for that. */
+  followRefusal({ status, until }: Refusal): void {
+    if (this.type === 'turn_timeout') this.detail ||= `after HTTP ${status}`
+    else if (!this.retryAfter) return
+    this.retryAfter = Math.max(1, Math.ceil((until - performance.now()) / 1000))
+  }
+}
+
+/** An answer of a busy provider; `until` is when it wants the next call. */
+export interface Refusal {
+  readonly status: number
+  readonly until: number
+}
+
+/**
+ * Whether an error of a provider, as `describe` shows it, says to try again later.
+ *
+ * Its status decides; in a stream it has none.
+ */
+function isBusyError(description: string): boolean {
+  const [, status] = /HTTP ([45]\d\d)/.exec(description) ?? []
+  if (!status || MADE_UP.includes(status)) return BUSY_NAME.test(description)
+  return BUSY_STATUSES.includes(status) || description.includes('hrottl')
 }
 
 /** A request to delete a session, or to copy its first `turns` to the new session `fork`. */
@@ -122,6 +154,8 @@ export class Turn {
   inputTokens = 0
   /** Of those, read from the cache of the provider. */
   cachedTokens = 0
+  /** What the provider answered last, if it was busy. */
+  refusal: Refusal | null = null
   outputTokens = 0
   milliseconds = 0
 
@@ -153,7 +187,9 @@ export class Turn {
 
   /** Note the error that ends the turn, which `signal` cancels. */
   fail(error: unknown, signal: AbortSignal): void {
-    const { type, detail } = error instanceof AgentError ? error : new AgentError('internal_error')
+    const failure = error instanceof AgentError ? error : new AgentError('internal_error')
+    if (this.refusal) failure.followRefusal(this.refusal)
+    const { type, detail } = failure
     this.outcome = signal.aborted ? outcomeOf(signal.reason) : type
     this.detail = detail
   }

@@ -1,7 +1,9 @@
 // The command line of the agent.
 
+import { existsSync } from 'node:fs'
 import { enableCompileCache } from 'node:module'
 import { createServer } from 'node:net'
+import { dirname, sep } from 'node:path'
 import { exit } from 'node:process'
 import { parseArgs } from 'node:util'
 
@@ -48,9 +50,11 @@ async function check(args: string[]): Promise<void> {
   const { json, connect } = readOptions('check', ['json', 'connect'], args)
   const [settings, findings] = readSettings(SETTINGS)
   const capabilities = await makeCapabilities(settings)
-  findings.push(...(await checkModel(settings, !!connect)), ...(await checkAll(capabilities)))
-  findings.push(...(await checkTools()))
+  findings.push(...(await checkModel(settings)), ...(await checkAll(capabilities)))
+  findings.push(...(await checkAgent()))
   if (connect && errorsOf(findings).length === 0) {
+    const { callModel } = await import('./model_call.ts')
+    findings.push(...(await callModel(settings, 'MODEL', settings.model)))
     findings.push(...(await checkAll(capabilities, 'ping')))
   }
   const probe = createServer()
@@ -71,14 +75,19 @@ async function check(args: string[]): Promise<void> {
   setTimeout(exit, 1000).unref() // a `ping` that hangs would keep the process alive
 }
 
-/** Return findings about the agent's own tools. */
-async function checkTools(): Promise<Finding[]> {
-  const { checkTool, report } = await import('./tool_schemas.ts')
+/** Return findings about the agent: names that other modules import, and its tools. */
+async function checkAgent(): Promise<Finding[]> {
+  const { checkTools, report } = await import('./tool_schemas.ts')
+  const agent = await import('./agent.ts')
+  const missing = ['SYSTEM_PROMPT', 'TOOLS'].filter((name) => !Object.hasOwn(agent, name))
+  if (missing.length > 0) {
+    return missing.map((name) => {
+      return diagnostic('AGENT', `${name} is not exported.`, 'error', 'src/agent.ts')
+    })
+  }
   try {
-    const { TOOLS } = await import('./agent.ts')
-    const { declarationsOf, mergeTools } = await import('./turn.ts')
-    const declarations = await declarationsOf(mergeTools(TOOLS, []))
-    return declarations.flatMap((declared) => checkTool(...declared))
+    const { declarationsOf } = await import('./turn.ts')
+    return checkTools(await declarationsOf(agent.TOOLS))
   } catch (error) {
     return [report(`The tools cannot be checked: ${describe(error)}.`)]
   }
@@ -110,6 +119,14 @@ function usage(): string {
   return ['Usage: node src/main.ts COMMAND\n', ...table].join('\n')
 }
 
+/** Work in the folder of the project, with its .env, also when started in a folder of it. */
+function enterProject(): void {
+  const project = dirname(import.meta.dirname)
+  const isInside = process.cwd().startsWith(project + sep)
+  if (isInside && !existsSync('.env')) process.chdir(project)
+}
+
+enterProject()
 enableCompileCache() // later starts reuse the compiled code
 const [name = '', ...rest] = process.argv.slice(2)
 try {

@@ -8,10 +8,10 @@ import type {
   ServiceOutputTypes,
 } from '@aws-sdk/client-bedrock-runtime'
 import { NodeHttpHandler } from '@smithy/node-http-handler'
-import { Message, type Model } from '@strands-agents/sdk'
+import type { Model } from '@strands-agents/sdk'
 import { BedrockModel } from '@strands-agents/sdk/models/bedrock'
 
-import { AgentError } from './contract.ts'
+import { AgentError, isBlank } from './contract.ts'
 import { diagnostic, type Finding } from './findings.ts'
 import { OfflineModel } from './offline_model.ts'
 import type { CoreSettings } from './settings.ts'
@@ -58,16 +58,26 @@ async function* checked(
   events: AsyncIterable<ConverseStreamOutput>,
 ): AsyncGenerator<ConverseStreamOutput> {
   const open = new Set<unknown>()
+  const withoutArguments = new Set<unknown>() // the indexes of such calls
   const others = new Set<unknown>() // blocks of Bedrock's tools
   for await (const event of events) {
     const { contentBlockStart: start, contentBlockDelta: part, contentBlockStop: stop } = event
     const index = (start ?? part ?? stop)?.contentBlockIndex
     const use = start?.start?.toolUse
     if (use) open.add(index)
-    if (use?.type === 'server_tool_use') others.add(index)
-    if (part?.delta?.toolUse?.input && !open.has(index)) {
+    if (use?.type === 'server_tool_use') {
+      others.add(index)
+    } else if (use) {
+      // Its arguments may follow, mixed with those of this call.
+      const isUnclear = withoutArguments.has(index)
+      if (isUnclear) throw new AgentError('model_failed', '', 'two calls have one index')
+      withoutArguments.add(index)
+    }
+    const text = part?.delta?.toolUse?.input ?? ''
+    if (text && !open.has(index)) {
       throw new AgentError('model_failed', '', 'arguments outside of a call')
     }
+    if (!isBlank(text)) withoutArguments.delete(index)
     if (!others.has(index)) yield event
     if (stop) {
       open.delete(index)
@@ -76,14 +86,12 @@ async function* checked(
   }
 }
 
-/** Return findings about model settings; `connect` tries the guardrail. */
-export async function checkModel(settings: CoreSettings, connect = false): Promise<Finding[]> {
+/** Return findings about missing or invalid model settings. */
+export async function checkModel(settings: CoreSettings): Promise<Finding[]> {
   const what = 'AWS_REGION is not set: MODEL needs it, as in us-east-1.'
   if (!(await region().catch(() => ''))) return [diagnostic('SET-AWS_REGION', what)]
   try {
-    const model = buildModel({ ...settings, promptCache: 0 }) // the SDK warns for some models
-    const hello = Message.fromMessageData({ role: 'user', content: [{ text: 'Hello' }] })
-    if (connect && process.env.GUARDRAIL_ID) for await (const _event of model.stream([hello])) break
+    buildModel({ ...settings, promptCache: 0 }) // the SDK warns for some models
     return []
   } catch (error) {
     return [diagnostic('SET-AWS', `MODEL cannot use Bedrock: ${(error as Error).message}`)]

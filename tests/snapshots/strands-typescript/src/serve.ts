@@ -7,7 +7,7 @@ import { exit } from 'node:process'
 import { setTimeout as sleep } from 'node:timers/promises'
 
 import { createHttpServer, listen } from './connection.ts'
-import { logging, surviveLateErrors } from './log.ts'
+import { announce, logging, surviveLateErrors } from './log.ts'
 import { takeOver } from './reload.ts'
 import { type Runtime, startRuntime } from './runtime.ts'
 import { createApp } from './server.ts'
@@ -36,11 +36,12 @@ async function run(runtime: Runtime): Promise<void> {
   const handOver = takeOver(runtime.sessions.store) // before the first request is read
   if (!isLoopback(settings) && !apiToken) {
     const place = `${host} is reachable from other machines`
-    console.log(`Warning: ${place}, and callers are not authenticated.`)
+    announce(`Warning: ${place}, and callers are not authenticated.`)
   }
   const name = host.includes(':') ? `[${host}]` : host
   const address = `http://${name}:${(server.address() as AddressInfo).port}`
-  console.log([...(await runtime.describe(address)), `Listening on ${address}`].join('\n'))
+  const lines = [...(await runtime.describe(address)), `Listening on ${address}`]
+  lines.forEach(announce)
   flushCompileCache() // a process that is killed writes none, and the next start is as slow
   // If nobody reads the log, the agent goes on: logging that error would fail again.
   for (const stream of [process.stdout, process.stderr]) stream.on('error', () => {})

@@ -69,6 +69,7 @@ const CORE_SETTINGS = {
   shutdownGraceSeconds: integer(8, 0, 86_400),
   allowedHosts: text('', `${HOST}( *, *${HOST})*`, 'a list like agent.example.com,10.0.0.5:80'),
   allowedOrigins: text('', `${ORIGIN}( *, *${ORIGIN})*`, 'a list like https://www.example.com'),
+  logFormat: text('text', 'text|json', 'text or json'),
   apiToken: text('', '[!-~]{1,4096}', 'a text of visible ASCII characters'),
 }
 
@@ -90,15 +91,7 @@ export function readSettings<K extends Kind = {}>(
   kind?: K,
 ): [CoreSettings & SettingsOf<K>, Finding[]] {
   const values: Record<string, unknown> = {}
-  const findings: Finding[] = []
-  try {
-    const content = existsSync('.env') ? readFileSync('.env') : undefined
-    const text = new TextDecoder('utf-8', { fatal: true }).decode(content)
-    Object.assign(process.env, { ...parseEnv(text), ...process.env })
-  } catch (error) {
-    const message = `Cannot read the file .env: ${(error as Error).message}.`
-    findings.push(diagnostic('SET-ENV-FILE', message))
-  }
+  const findings = readEnvFile()
   for (const [setting, { allowed, read }] of Object.entries({ ...CORE_SETTINGS, ...kind })) {
     const name = setting.replace(/[A-Z]/g, '_$&').toUpperCase()
     const given = process.env[name]?.trim()
@@ -113,6 +106,35 @@ export function readSettings<K extends Kind = {}>(
     findings.push(diagnostic(`SET-${name}`, `${name} is ${shown}: allowed is ${allowed}.`))
   }
   return [createSettings<K>(values as Partial<CoreSettings & SettingsOf<K>>, kind), findings]
+}
+
+// A comment or NAME=value; a value in quotes may have several lines.
+const NAME = String.raw`[ \t]*(?:export[ \t]+)?[\w.-]+[ \t]*`
+const VALUE = String.raw`(?:'[^']*'|"[^"]*"|\x60[^\x60]*\x60|[^'"\x60\s].*|)[ \t]*(?:#.*)?`
+const ENV_LINE = new RegExp(`^(?:[ \\t]*#.*|${NAME}=[ \\t]*${VALUE})$`, 'gm')
+
+/** Set the variables of .env that the environment lacks; return findings about the file. */
+function readEnvFile(): Finding[] {
+  let text = ''
+  try {
+    const content = existsSync('.env') ? readFileSync('.env') : undefined
+    text = new TextDecoder('utf-8', { fatal: true }).decode(content).replaceAll('\r\n', '\n')
+  } catch (error) {
+    const message = `Cannot read the file .env: ${(error as Error).message}.`
+    return [diagnostic('SET-ENV-FILE', message)]
+  }
+  Object.assign(process.env, { ...parseEnv(text), ...process.env })
+  const remaining = text.replace(ENV_LINE, (found) => found.replace(/[^\n]/g, ''))
+  const message = 'This line sets nothing: it is not NAME=value.' // it may quote a secret
+  return remaining.split('\n').flatMap((line, at) => {
+    return line.trim() ? diagnostic('SET-ENV-LINE', message, 'warning', '.env', at + 1) : []
+  })
+}
+
+/** Return the names of the variables that direct HTTP clients to a proxy. */
+export function proxyVariables(): string {
+  const isKnown = (name: string) => /^(all|https?)_proxy$/i.test(name) && process.env[name]
+  return Object.keys(process.env).filter(isKnown).sort().join(', ')
 }
 
 /** Whether only programs of this machine can reach the server. */

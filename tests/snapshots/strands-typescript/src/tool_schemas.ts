@@ -31,9 +31,25 @@ export const SCHEMAS = [
 export const LISTS = ['allOf', 'anyOf', 'oneOf', 'prefixItems']
 export const MAPS = ['$defs', 'definitions', 'dependentSchemas', 'patternProperties', 'properties']
 
-/** Return findings about a tool of the agent that a provider may refuse. */
-export function checkTool(...declared: Declared): Finding[] {
-  return problemsOf(...declared).map((problem) => report(`Tool ${declared[0]}: ${problem}.`))
+/** Return findings about the agent's own tools: what a provider or a model cannot use. */
+export function checkTools(declarations: readonly Declared[]): Finding[] {
+  const findings: Finding[] = []
+  const names = new Set<string>()
+  const repeated = new Set<string>()
+  for (const declared of declarations) {
+    const [name, description] = declared
+    const problems = problemsOf(...declared)
+    if (!description.trim()) {
+      problems.push('it has no description, so the model cannot know when to call it')
+    }
+    findings.push(...problems.map((problem) => report(`Tool ${name}: ${problem}.`)))
+    if (names.has(name)) repeated.add(name)
+    names.add(name)
+  }
+  for (const name of repeated) {
+    findings.push(report(`Tool ${name}: only one tool of this name is used.`))
+  }
+  return findings
 }
 
 /** Return a finding about the agent's own tools. */

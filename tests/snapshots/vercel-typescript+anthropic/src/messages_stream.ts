@@ -2,7 +2,7 @@
 
 import { type LanguageModelMiddleware, TypeValidationError } from 'ai'
 
-import { AgentError } from './contract.ts'
+import { AgentError, isBlank } from './contract.ts'
 import type { Part } from './offline_model.ts'
 
 type Event = {
@@ -15,7 +15,13 @@ type Event = {
     signature?: string
     partial_json?: string
   }
-  content_block?: { type?: string; text?: string; thinking?: string; signature?: string }
+  content_block?: {
+    type?: string
+    text?: string
+    thinking?: string
+    signature?: string
+    input?: unknown
+  }
   usage?: object | null
 }
 
@@ -78,14 +84,24 @@ function completing(): TransformStream<string, string> {
 /** The blocks of an answer: the client drops what comes for a block that is not open. */
 class Blocks {
   readonly #open = new Set<unknown>()
+  readonly #withoutArguments = new Set<unknown>() // the indexes of such calls
 
   /** Throws AgentError. */
-  check({ type, index, delta }: Event): void {
+  check({ type, index, delta, content_block: block }: Event): void {
     if (type === 'content_block_start') this.#open.add(index)
     if (type === 'content_block_stop') this.#open.delete(index)
-    if (delta?.partial_json && !this.#open.has(index)) {
+    if (block?.type === 'tool_use') {
+      // Its arguments may follow, mixed with those of this call.
+      const isUnclear = this.#withoutArguments.has(index)
+      if (isUnclear) throw new AgentError('model_failed', '', 'two calls have one index')
+      const hasNone = Object.keys(Object(block.input)).length === 0
+      if (hasNone) this.#withoutArguments.add(index)
+    }
+    const text = delta?.partial_json ?? ''
+    if (text && !this.#open.has(index)) {
       throw new AgentError('model_failed', '', 'arguments outside of a call')
     }
+    if (!isBlank(text)) this.#withoutArguments.delete(index)
   }
 }
 

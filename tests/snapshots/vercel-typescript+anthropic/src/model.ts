@@ -41,7 +41,7 @@ export function buildModel(settings: CoreSettings): LanguageModel {
 }
 
 /** Return findings about missing or invalid model settings. */
-export function checkModel(settings: CoreSettings, _connect = false): Finding[] {
+export function checkModel(settings: CoreSettings): Finding[] {
   if (!/^https?:\/\//i.test(modelEndpoint(settings))) {
     const hint = 'ANTHROPIC_BASE_URL must be an http address, as in https://api.anthropic.com.'
     return [diagnostic('SET-ANTHROPIC_BASE_URL', hint)]

@@ -5,7 +5,7 @@ import { fromNodeProviderChain } from '@aws-sdk/credential-providers'
 import { defaultSettingsMiddleware, type LanguageModel } from 'ai'
 import { type LanguageModelMiddleware, wrapLanguageModel } from 'ai'
 
-import { AgentError } from './contract.ts'
+import { AgentError, isBlank } from './contract.ts'
 import { diagnostic, type Finding } from './findings.ts'
 import { OfflineModel, type Part } from './offline_model.ts'
 import { boundedFetch } from './provider.ts'
@@ -65,16 +65,27 @@ class RawCalls {
   /** Those of Bedrock's own tools: the client mistakes them for yours. */
   readonly serverIds = new Set<unknown>()
   readonly #open = new Set<unknown>()
+  readonly #withoutArguments = new Set<unknown>() // the indexes of such calls
 
   /** Throws AgentError. */
   read({ contentBlockStart: start, contentBlockDelta: part, contentBlockStop: stop }: Raw): void {
     const use = start?.start?.toolUse
-    if (use) this.#open.add(start?.contentBlockIndex)
-    if (use?.type === 'server_tool_use') this.serverIds.add(use.toolUseId)
-    if (stop) this.#open.delete(stop.contentBlockIndex)
-    if (part?.delta?.toolUse?.input && !this.#open.has(part.contentBlockIndex)) {
+    const index = (start ?? part ?? stop)?.contentBlockIndex
+    if (use) this.#open.add(index)
+    if (use?.type === 'server_tool_use') {
+      this.serverIds.add(use.toolUseId)
+    } else if (use) {
+      // Its arguments may follow, mixed with those of this call.
+      const isUnclear = this.#withoutArguments.has(index)
+      if (isUnclear) throw new AgentError('model_failed', '', 'two calls have one index')
+      this.#withoutArguments.add(index)
+    }
+    if (stop) this.#open.delete(index)
+    const text = part?.delta?.toolUse?.input ?? ''
+    if (text && !this.#open.has(index)) {
       throw new AgentError('model_failed', '', 'arguments outside of a call')
     }
+    if (!isBlank(text)) this.#withoutArguments.delete(index)
   }
 }
 
@@ -105,15 +116,12 @@ function converse(settings: CoreSettings) {
   return wrapLanguageModel({ model: bedrock(settings.model), middleware })
 }
 
-/** Return findings about model settings; `connect` tries the guardrail. */
-export async function checkModel(settings: CoreSettings, connect = false): Promise<Finding[]> {
+/** Return findings about missing or invalid model settings. */
+export function checkModel(settings: CoreSettings): Finding[] {
   const hint = 'AWS_REGION is not set: MODEL needs it, as in us-east-1.'
   if (!region()) return [diagnostic('SET-AWS_REGION', hint)]
   try {
-    const model = converse(settings)
-    const content = [{ type: 'text' as const, text: 'Hello' }]
-    const prompt = [{ role: 'user' as const, content }]
-    if (connect && process.env.GUARDRAIL_ID) await model.doStream({ prompt })
+    converse(settings)
     return []
   } catch (error) {
     return [diagnostic('SET-AWS', `MODEL cannot use Bedrock: ${(error as Error).message}`)]

@@ -24,7 +24,7 @@ export function buildModel(settings: CoreSettings): LanguageModel {
 }
 
 /** Return findings about missing or invalid model settings. */
-export function checkModel(_settings: CoreSettings, _connect = false): Finding[] {
+export function checkModel(_settings: CoreSettings): Finding[] {
   if (process.env.AI_GATEWAY_API_KEY) return []
   return [diagnostic('SET-AI_GATEWAY_API_KEY', 'AI_GATEWAY_API_KEY is not set: MODEL needs it.')]
 }

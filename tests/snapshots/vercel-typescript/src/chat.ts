@@ -40,7 +40,8 @@ export async function chat(args: string[]): Promise<void> {
   if (screen.isLive && !isOnce) {
     const [{ model }] = readSettings() // at once: a framework takes seconds to load
     const who = `${PROJECT}, ${model === 'offline' ? 'offline model' : model}`
-    console.log(`${screen.style(who, BOLD)}. /help lists the commands; Ctrl-D leaves.`)
+    const line = screen.wrap(`${who}. /help lists the commands; Ctrl-D leaves.`)
+    console.log(line.replace(who, () => screen.style(who, BOLD)))
   }
   const { startRuntime } = await import('./runtime.ts')
   const [runtime, { takeTurn }] = [await startRuntime(), await import('./turn.ts')]
@@ -56,7 +57,7 @@ export async function chat(args: string[]): Promise<void> {
     const command = line.trim()
     if (['/quit', 'exit', 'quit'].includes(command) && !isOnce) break
     if (command === '/help') {
-      console.log(HELP)
+      console.log(screen.wrap(HELP))
     } else if (command === '/new') {
       const before = sessionId
       ;[sessionId, done] = [randomUUID(), 0]

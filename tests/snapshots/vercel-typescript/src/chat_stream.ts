@@ -11,6 +11,7 @@ import { boundedFetch } from './provider.ts'
 import type { CoreSettings } from './settings.ts'
 
 const LINE_END = /\r\n|\n|\r/
+const JSON_MARK = /\\.?|["{}]/gs // with what a backslash escapes
 // In a request: within a JSON string the quotes would be escaped.
 const STREAMED = /"stream"\s*:\s*true/
 // Arguments that are no string.
@@ -35,6 +36,8 @@ const REASONS = new Map(
     words.split(' ').map((word) => [word, reason] as const),
   ),
 )
+
+const REASONING = ['reasoning', 'reasoning_content', 'reasoning_details']
 
 const NO_ANSWER = 'The answer is not one of Chat Completions.'
 const MIXED = 'The server mixed the arguments of its tool calls.'
@@ -78,7 +81,8 @@ function* pieces(bytes: Uint8Array): Generator<Uint8Array> {
 /**
  * A streamed answer: `read` and `end` return the bytes that the client gets.
  *
- * Both throw AgentError for an event, or for arguments of tool calls, over the limit.
+ * Both throw AgentError for an event over the limit, and for an answer whose reasoning and
+ * arguments of tool calls are over it.
  */
 export class ChatStream {
   readonly #events: EventReader
@@ -182,6 +186,7 @@ class EventReader {
  * The finish reason and the usage are sent once, at the end.
  */
 class Answer {
+  readonly #size: SizeLimit // of what the clients keep until the end
   readonly #calls: ToolCalls
   #base: Json | undefined
   #reason: string | undefined
@@ -189,8 +194,9 @@ class Answer {
   #hasDeltas = false
   #hasEnded = false
 
-  constructor(maxArguments: number) {
-    this.#calls = new ToolCalls(maxArguments)
+  constructor(maxSize: number) {
+    this.#size = new SizeLimit(maxSize)
+    this.#calls = new ToolCalls(this.#size)
   }
 
   /** Yield the chunks that an event stands for; null is the end of the stream. */
@@ -257,6 +263,7 @@ class Answer {
     }
     if (!isObject(delta)) return {}
     if ('role' in delta) delta.role = 'assistant'
+    for (const name of REASONING) this.#size.add(textOfArguments(delta[name]))
     if (typeof delta.content !== 'string' && !isMissing(delta.content)) {
       delta.content = textOf(delta.content)
     }
@@ -294,6 +301,59 @@ class Answer {
   }
 }
 
+/** The size of texts, in characters. `add` throws AgentError over the limit. */
+class SizeLimit {
+  readonly #maxSize: number
+  #size = 0
+
+  constructor(maxSize: number) {
+    this.#maxSize = maxSize
+  }
+
+  /** Count a text. */
+  add(text: string): void {
+    this.#size += text.length
+    if (this.#size > this.#maxSize) throw new AgentError('reply_incomplete', '', 'MAX_REPLY_BYTES')
+  }
+}
+
+/** Finds the end of a JSON object that comes in parts, and reads each part once. */
+class JsonObject {
+  /** Nothing but white space follows the last brace. */
+  isWhole = false
+  #hasEnded = false
+  #count = 0 // of the parts that were read
+  #depth = 0
+  #isInString = false
+  #rest = '' // a backslash that ends a part
+
+  /** Read the parts that were added. */
+  read(parts: string[]): void {
+    for (const text of parts.slice(this.#count)) {
+      if (this.#hasEnded) this.isWhole &&= !text.trim()
+      else this.#read(this.#rest + text)
+    }
+    this.#count = parts.length
+  }
+
+  #read(text: string): void {
+    this.#rest = ''
+    for (const { 0: mark, index } of text.matchAll(JSON_MARK)) {
+      if (mark === '\\') {
+        this.#rest = mark
+      } else if (mark === '"') {
+        this.#isInString = !this.#isInString
+      } else if (!this.#isInString && (mark === '{' || mark === '}')) {
+        this.#depth += mark === '{' ? 1 : -1
+        if (this.#depth > 0) continue
+        this.#hasEnded = true
+        this.isWhole = !text.slice(index + 1).trim()
+        return
+      }
+    }
+  }
+}
+
 /** A tool call, under the id of its server, and what its parts said so far. */
 interface Call {
   index: number
@@ -303,6 +363,7 @@ interface Call {
   serverId: string
   name: string
   arguments: string[]
+  object: JsonObject
   /** Further fields of a call that has no name yet, and was not sent. */
   fields: Json
   isSent: boolean
@@ -319,11 +380,10 @@ class ToolCalls {
   // By what the server calls them: an index, and an index with an id.
   readonly #latest = new Map<number | null, Call>()
   readonly #known = new Map<string, Call>()
-  readonly #maxSize: number
-  #size = 0
+  readonly #size: SizeLimit
 
-  constructor(maxSize: number) {
-    this.#maxSize = maxSize
+  constructor(size: SizeLimit) {
+    this.#size = size
   }
 
   get count(): number {
@@ -340,10 +400,7 @@ class ToolCalls {
       const { name: givenName, ...more } = isObject(given) ? given : takeFunction(fields)
       const text = textOfArguments(takeArguments(more))
       const name = typeof givenName === 'string' ? givenName : ''
-      this.#size += text.length
-      if (this.#size > this.#maxSize) {
-        throw new AgentError('reply_incomplete', '', 'MAX_REPLY_BYTES')
-      }
+      this.#size.add(text)
       const index = indexOf(givenIndex)
       const serverId = textOr(id, '')
       let call = isBody ? undefined : this.#find(index, serverId, name, text)
@@ -389,7 +446,7 @@ class ToolCalls {
     if (same || !(serverId || name)) return call
     if (serverId && call.serverId) return undefined
     // An id that comes late, or a name that is repeated; after whole arguments it is a new call.
-    return name && text.trim() && areWhole(call.arguments) ? undefined : call
+    return name && text.trim() && isWhole(call) ? undefined : call
   }
 
   #add(index: number | null, serverId: string): Call {
@@ -403,6 +460,7 @@ class ToolCalls {
       serverId: '',
       name: '',
       arguments: [],
+      object: new JsonObject(),
       fields: {},
       isSent: false,
     }
@@ -536,10 +594,10 @@ function textOfArguments(value: unknown): string {
   return isMissing(value) ? '' : stringify(value)
 }
 
-/** Whether the parts are an object with content: `{}` may come before the real arguments. */
-function areWhole(parts: string[]): boolean {
-  const text = parts.join('')
-  const value = text.trimEnd().endsWith('}') ? parse(text) : undefined
+/** Whether the arguments are an object with content: `{}` may come before the real ones. */
+function isWhole({ object, arguments: parts }: Call): boolean {
+  object.read(parts)
+  const value = object.isWhole ? parse(parts.join('')) : undefined
   return isObject(value) && !isEmpty(value)
 }
 

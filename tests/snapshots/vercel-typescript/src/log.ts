@@ -1,6 +1,6 @@
 // The log, and words for errors that quote nothing.
 
-import { AgentError, ERRORS, type Turn } from './contract.ts'
+import { AgentError, BUSY_KINDS, ERRORS, type Turn } from './contract.ts'
 
 type Failure = Error & { [field: string]: unknown; $metadata?: { httpStatusCode?: number } }
 
@@ -9,12 +9,17 @@ type Failure = Error & { [field: string]: unknown; $metadata?: { httpStatusCode?
  * logged: they may quote a prompt.
  */
 export const TEMPORARY_KINDS: readonly string[] = [
-  'api_error deadline_exceeded engine_overloaded insufficient_quota internal internal_error',
-  'internal_server_error internalservererror overloaded overloaded_error rate_limit',
-  'rate_limit_error rate_limit_exceeded resource_exhausted server_error server_is_overloaded',
-  'service_unavailable service_unavailable_error slow_down timeout timeout_error',
-  'too_many_requests unavailable',
-].flatMap((kinds) => kinds.split(' '))
+  ...BUSY_KINDS,
+  'api_error',
+  'deadline_exceeded',
+  'internal',
+  'internal_error',
+  'internal_server_error',
+  'internalservererror',
+  'server_error',
+  'timeout',
+  'timeout_error',
+]
 
 const MAX_CAUSES = 20
 const MODULES = new URL('.', import.meta.url).href
@@ -35,19 +40,39 @@ export function visible(text: string): string {
   return text.replace(INVISIBLE, (character) => character.split('').map(escape).join(''))
 }
 
-/** The log goes to stderr; only `serve` logs INFO. */
+/** Fields of an entry of the log. */
+export type Fields = Record<string, string | number>
+
+/** The log goes to stderr; only `serve` logs INFO, and JSON where LOG_FORMAT says so. */
 export const logging = {
   isVerbose: false,
-  suffix: () => '',
+  isJson: false,
+  labels: (): Fields => ({}), // of the running turn
   print: (line: string): void => console.error(line),
 }
 
-/** Write a line to the log. It must contain no prompt and no reply. */
-export function log(level: 'INFO' | 'WARNING' | 'ERROR', line: string): void {
+/** Write a line to the log. It must contain no prompt and no reply; `facts` are fields of JSON. */
+export function log(level: 'INFO' | 'WARNING' | 'ERROR', line: string, facts: Fields = {}): void {
   if (!logging.isVerbose && level === 'INFO') return
+  if (logging.isJson) return logging.print(jsonEntry(level, line, facts))
   // Continuation lines are indented, so that no text can fake an entry.
   const text = line.replace(CONTROL, '\ufffd').replaceAll('\n', '\n  ')
-  logging.print(`${new Date().toISOString()} ${level} ${text}${logging.suffix()}`)
+  const labels = joined(logging.labels())
+  logging.print([`${new Date().toISOString()} ${level} ${text}`, ...labels].join(' '))
+}
+
+/** Print a line of the start of a command, in the form of the log if that is JSON. */
+export function announce(line: string): void {
+  console.log(logging.isJson ? jsonEntry('INFO', line, {}) : line)
+}
+
+function jsonEntry(level: string, message: string, facts: Fields): string {
+  const time = new Date().toISOString()
+  return visible(JSON.stringify({ time, level, message, ...facts, ...logging.labels() }))
+}
+
+function joined(fields: Fields): string[] {
+  return Object.entries(fields).map((field) => field.join('='))
 }
 
 /**
@@ -59,15 +84,17 @@ export function logTurn(turn: Turn): void {
   const facts = {
     turn: turn.number,
     outcome: turn.outcome,
-    ms: String(turn.milliseconds),
+    ms: turn.milliseconds,
     tokens_in: turn.inputTokens,
     tokens_cached: turn.cachedTokens,
     tokens_out: turn.outputTokens,
     detail: turn.detail,
   }
-  const known = Object.entries(facts).filter(([, value]) => value)
-  const line = known.map((fact) => fact.join('=')).join(' ')
-  log(turn.outcome in ERRORS ? 'WARNING' : 'INFO', `session ${turn.sessionId}: ${line}`)
+  const isKnown = ([name, value]: [string, unknown]) => value || name === 'ms'
+  const known: Fields = Object.fromEntries(Object.entries(facts).filter(isKnown))
+  const line = `session ${turn.sessionId}: ${joined(known).join(' ')}`
+  const level = turn.outcome in ERRORS ? 'WARNING' : 'INFO'
+  log(level, line, { session: turn.sessionId, ...known })
 }
 
 /** Log the kind and the place of an unexpected error; not its text, which may quote a prompt. */

@@ -5,11 +5,11 @@ import { types } from 'node:util'
 import { TOOLS } from './agent.ts'
 import { makeCapabilities, SETTINGS } from './capabilities.ts'
 import { call, type Capability, checkAll, checkModel, findSessionClass } from './capability.ts'
-import type { Options, Read } from './capability.ts'
-import { AgentError, RUNNING, type Turn } from './contract.ts'
+import { type Options, type Read, wrapModel } from './capability.ts'
+import { AgentError, type Change, RUNNING, type Turn } from './contract.ts'
 import { abortOf } from './deadline.ts'
 import { CommandError, refuseErrors } from './findings.ts'
-import { log, logUnexpected } from './log.ts'
+import { announce, log, logging, logUnexpected } from './log.ts'
 import type { buildModel } from './model.ts'
 import { OfflineModel } from './offline_model.ts'
 import { Turns } from './running_turns.ts'
@@ -115,12 +115,18 @@ export class Runtime {
 
   /** Return what the agent of a turn is made with. Throws AgentError to refuse the turn. */
   prepare(turn: Turn): Options {
-    const options: Options = { model: this.model, tools: this.tools() }
+    const model = wrapModel(this.capabilities, this.model, turn.actor, turn)
+    const options: Options = { model, tools: this.tools() }
     for (const capability of this.capabilities) {
       const result: unknown = capability.prepare?.(turn, options)
       Promise.resolve(result).catch(logUnexpected) // the turn does not wait for a promise
     }
     return options
+  }
+
+  /** Let all capabilities refuse a change. Throws AgentError. */
+  async beforeChange(change: Change): Promise<void> {
+    for (const capability of this.capabilities) await capability.beforeChange?.(change)
   }
 
   /** Pass on the messages of a committed turn. */
@@ -175,10 +181,11 @@ export class Runtime {
 /** Return the runtime of this process, or end the command with the reason. */
 export async function startRuntime(): Promise<Runtime> {
   const [settings, findings] = readSettings(SETTINGS)
+  logging.isJson = logging.isVerbose && settings.logFormat === 'json' // not in a terminal
   const capabilities = await makeCapabilities(settings)
   refuseErrors([...findings, ...(await checkModel(settings)), ...(await checkAll(capabilities))])
   if (settings.model === 'offline') {
-    console.log('MODEL is not set: the offline model only echoes. See README.md to choose one.')
+    announce('MODEL is not set: the offline model only echoes. See README.md to choose one.')
   }
   const runtime = new Runtime(settings, capabilities)
   await runtime.open()

@@ -213,9 +213,11 @@ async function run(runtime: Runtime, turn: Turn, signal: AbortSignal): Promise<R
   }
 }
 
-async function change({ sessions }: Runtime, call: Change, signal: AbortSignal): Promise<object> {
+async function change(runtime: Runtime, call: Change, signal: AbortSignal): Promise<object> {
+  const { sessions } = runtime
   const { sessionId, actor, fork, turns } = call
   try {
+    await runtime.beforeChange(call)
     if (fork) {
       await sessions.fork(call, signal)
       return { session_id: sessionId, fork, turn: turns }

@@ -114,7 +114,8 @@ export class Session {
   /**
    * Return the turn that this one repeats, by its key, and fill this one from it.
    *
-   * Turns that a fork copied do not count. A turn that replaces others can only repeat the last.
+   * Turns that a fork copied do not count. A turn that replaces another one can repeat only the
+   * last, or the one that stands in that place by now.
    */
   protected findRepeated(turn: Turn): LastTurn | null {
     const { key } = turn
@@ -123,10 +124,12 @@ export class Session {
       turn.replay(this.number, this.last.reply)
       return this.last
     }
-    if (turn.replaces !== null) return null
     const copied = this.fork?.turn ?? 0
     const first = this.number - this.turns.length + 1
-    const index = this.turns.findIndex((start, at) => start.key === key && first + at > copied)
+    const index = this.turns.findIndex((start, at) => {
+      const isInPlace = turn.replaces === null || turn.replaces === first + at
+      return start.key === key && first + at > copied && isInPlace
+    })
     if (index < 0) return null
     const messages = this.data.messages.slice(this.turns[index]?.at, this.turns[index + 1]?.at)
     turn.replay(first + index, replyOf(messages as Message[]))
@@ -343,6 +346,7 @@ export class Sessions {
       return [{ ...session.snapshot!, data: session.data }, last] as const
     })
     await this.open(fork, actor, signal, async (copy) => {
+      if (key !== null && copy.fork?.key === key) return // made while this request waited
       if (copy.last) throw new AgentError('session_conflict', `The session ${fork} exists already.`)
       await copy.save(...copied)
     })

@@ -51,6 +51,13 @@ export class Screen {
     process.stdout.write(text)
   }
 
+  /** Return a text with its words wrapped whole, where a terminal shows it. */
+  wrap(text: string): string {
+    if (!this.isLive) return text
+    const markdown = new Markdown(() => this.columns)
+    return markdown.feed(text) + markdown.end()
+  }
+
   /** Return a text in a style, where that can be shown. */
   readonly style = (text: string, code: string): string =>
     this.isPlain || !code ? text : `\x1b[${code}m${text}\x1b[0m`

@@ -100,7 +100,7 @@ export class WaitingSession extends Session {
     await super.begin(Object.assign(turn, { key: null, replaces, prompt: waiting.prompt }))
     this.start.key = waiting.prompt_key
     if ([...turn.reasons.values()].includes(null)) {
-      // No stream begins until the claim is saved: the store can still refuse it.
+      // No stream begins while the claim is saved: the store can still refuse it.
       turn.hasBegun = false
       await this.#claim(waiting)
       turn.hasBegun = true
@@ -126,14 +126,19 @@ export class WaitingSession extends Session {
     const [taken, last] = this.#committed()
     // Else the same claim by another process looks like one of this process.
     const claim = randomUUID()
+    const name = `${this.id} ${claim}`
+    CLAIMS.set(name, waiting)
+    let claimed
     try {
       await this.save(taken, { ...last, claim } as LastTurn)
+      claimed = await this.sessions.store.load(this.id)
     } catch (error) {
+      // If the store has failed, the claim may be saved, now or later.
       const isUnknown = error instanceof AgentError && error.type === 'store_unavailable'
-      if (isUnknown) CLAIMS.set(`${this.id} ${claim}`, waiting) // the store can still save it later
+      if (!isUnknown) CLAIMS.delete(name)
       throw error
     }
-    const claimed = await this.sessions.store.load(this.id)
+    CLAIMS.delete(name)
     if (!claimed?.snapshot) throw new AgentError('not_waiting')
     const found = JSON.parse(claimed.snapshot).app_data.claim
     if (found !== claim) throw new AgentError('session_conflict')

@@ -43,7 +43,8 @@ class ClaudeModel(AnthropicModel):
         if block.get("type") == "tool_use":  # the base class drops the input
             names = {"name": "name", "toolUseId": "id", "input": "input"}
             use: Any = {key: block.get(name) for key, name in names.items()}
-            return {"contentBlockStart": {"start": {"toolUse": use}}}
+            start: Any = {"contentBlockIndex": event["index"], "start": {"toolUse": use}}
+            return {"contentBlockStart": start}
         delta = event.get("delta") or {}
         if delta.get("type") == "redacted_thinking":
             reasoning: Any = {"redactedContent": delta["data"].encode()}

@@ -25,7 +25,7 @@ def build_model(settings: CoreSettings) -> Model:
     return ClaudeModel(settings, MAX_TOKENS)
 
 
-def check_model(settings: CoreSettings, connect: bool = False) -> list[dict[str, Any]]:
+def check_model(settings: CoreSettings) -> list[dict[str, Any]]:
     """Return findings about missing or invalid model settings."""
     if settings.model == "offline":
         return []

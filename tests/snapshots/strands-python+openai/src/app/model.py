@@ -23,7 +23,7 @@ def build_model(settings: CoreSettings) -> Model:
     return ChatModel(settings)
 
 
-def check_model(settings: CoreSettings, connect: bool = False) -> list[dict[str, Any]]:
+def check_model(settings: CoreSettings) -> list[dict[str, Any]]:
     """Return findings about missing or invalid model settings."""
     key = os.environ.get("OPENAI_API_KEY")
     if settings.model == "offline":

@@ -1,7 +1,9 @@
 """The vocabulary of the agent: headers, errors, valid input, and what a turn takes and emits."""
 
 import asyncio
+import math
 import re
+import time
 from collections.abc import Awaitable, Callable, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -103,6 +105,14 @@ class AgentError(Exception):
         self.body = {"error": {"type": type, "message": message or general}}
         super().__init__(message or general)
 
+    def follow_refusal(self, status: int, until: float) -> None:
+        """Use what the provider said last, if the turn ended for that; `until`: monotonic time."""
+        if self.type == "turn_timeout":
+            self.detail = self.detail or f"after HTTP {status}"
+        elif not self.retry_after:
+            return
+        self.retry_after = max(1, math.ceil(until - time.monotonic()))
+
 
 def is_busy(description: str) -> bool:
     """Whether an error of a provider, as `describe` shows it, says to try again later.
@@ -199,6 +209,8 @@ class Turn:
     def fail(self, error: BaseException) -> None:
         """Note the error that ends the turn."""
         if isinstance(error, AgentError):
+            if refusal := self.notes.get("refusal"):
+                error.follow_refusal(*refusal)
             self.outcome, self.detail = error.type, error.detail
         else:
             is_cancel = isinstance(error, asyncio.CancelledError)

@@ -1,5 +1,6 @@
 """What may appear in the log: the kinds of errors, and lines that no text can forge."""
 
+import json
 import logging
 import os
 import re
@@ -8,6 +9,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from traceback import format_tb, walk_tb
 from typing import Any
+
+import click
 
 from .contract import BUSY_KINDS, CONTROL, ERRORS, AgentError, Turn
 
@@ -37,7 +40,38 @@ class Formatter(logging.Formatter):
     default_time_format, default_msec_format = "%Y-%m-%dT%H:%M:%S", "%s.%03dZ"
 
     def format(self, record: logging.LogRecord) -> str:
-        return re.sub(CONTROL, "\ufffd", super().format(record)).replace("\n", "\n  ")
+        labels = getattr(record, "labels", {})
+        text = " ".join([super().format(record), *(f"{key}={labels[key]}" for key in labels)])
+        return re.sub(CONTROL, "\ufffd", text).replace("\n", "\n  ")
+
+
+class JsonFormatter(Formatter):
+    """Makes each entry of the log one line: a JSON object with the facts of a turn as fields."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        entry = {
+            "time": self.formatTime(record),
+            "level": record.levelname,
+            "message": logging.Formatter.format(self, record),
+            **getattr(record, "facts", {}),
+            **getattr(record, "labels", {}),
+        }
+        return json.dumps(entry, separators=(",", ":"))
+
+
+def log_as(form: str) -> None:
+    """Let the log be of a form of LOG_FORMAT."""
+    for handler in logging.getLogger().handlers if form == "json" else []:
+        handler.setFormatter(JsonFormatter())
+
+
+def announce(text: str) -> None:
+    """Print a line of the start of a command, in the form of the log if that is JSON."""
+    formatters = [handler.formatter for handler in logging.getLogger().handlers]
+    if any(isinstance(formatter, JsonFormatter) for formatter in formatters):
+        record = logging.makeLogRecord({"levelname": "INFO", "msg": text})
+        text = JsonFormatter().format(record)
+    click.echo(text)
 
 
 def log_turn(turn: Turn) -> None:
@@ -48,15 +82,17 @@ def log_turn(turn: Turn) -> None:
     facts = {
         "turn": turn.number,
         "outcome": turn.outcome,
-        "ms": str(turn.milliseconds),
+        "ms": turn.milliseconds,
         "tokens_in": turn.input_tokens,
         "tokens_cached": turn.cached_tokens,
         "tokens_out": turn.output_tokens,
         "detail": turn.detail,
     }
-    known = (f"{name}={value}" for name, value in facts.items() if value)
+    known = {name: value for name, value in facts.items() if value or name == "ms"}
     level = logging.WARNING if turn.outcome in ERRORS else logging.INFO
-    log.log(level, "session %s: %s", turn.session_id, " ".join(known))
+    text = " ".join(f"{name}={value}" for name, value in known.items())
+    fields = {"facts": {"session": turn.session_id, **known}}
+    log.log(level, "session %s: %s", turn.session_id, text, extra=fields)
 
 
 def describe(error: BaseException) -> str:

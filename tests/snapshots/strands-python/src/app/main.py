@@ -8,6 +8,7 @@ import json
 import logging
 import os
 import sys
+from pathlib import Path
 from typing import Any
 
 import click
@@ -17,6 +18,7 @@ from .capability import Capability, check_all, ping_all
 from .chat import chat
 from .findings import Finding, diagnostic, errors_of, format_finding, refuse_errors
 from .log import Formatter, describe
+from .settings import CoreSettings
 
 # A command imports what loads a framework or a client when it runs, so that --help stays quick.
 
@@ -25,6 +27,7 @@ from .log import Formatter, describe
 @click.pass_context
 def cli(context: click.Context) -> None:
     """Talk to the agent here, serve it over HTTP, or check its settings."""
+    enter_project()
     for name in ("stdin", "stdout", "stderr"):
         open_stream(name)
     handler = logging.StreamHandler()
@@ -34,6 +37,13 @@ def cli(context: click.Context) -> None:
     for name in ("ai", "asyncio", "opentelemetry", "strands", "uvicorn"):
         logging.getLogger(name).setLevel("CRITICAL")
     context.obj = load_capabilities
+
+
+def enter_project() -> None:
+    """Work in the folder of the project, with its .env, also when started in a folder of it."""
+    project = Path(__file__).resolve().parents[2]
+    if project in Path.cwd().parents and not Path(".env").exists():
+        os.chdir(project)
 
 
 def open_stream(name: str) -> None:
@@ -68,22 +78,18 @@ def load_capabilities() -> list[Capability]:
 
 @cli.command()
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-@click.option("--connect", is_flag=True, help="Also call each store and service in use.")
+@click.option("--connect", is_flag=True, help="Also call each model, store and service in use.")
 def check(as_json: bool, connect: bool) -> None:
     """Report errors in the settings and files; exit with 1 if there is one."""
     from .model import check_model
-    from .serve import listen
 
     settings, findings = Settings.read()
     capabilities = make_capabilities(settings)
-    findings += [*check_model(settings, connect), *check_all(capabilities), *check_tools()]
+    findings += [*check_model(settings), *check_all(capabilities)]
+    missing = check_agent()
+    findings += missing or [*check_own_tools(), *check_runtime(settings)]
     if connect and not errors_of(findings):
-        findings += asyncio.run(ping_all(capabilities))
-    try:
-        listen(settings).close()
-    except click.ClickException as error:
-        if getattr(error.__cause__, "errno", None) != errno.EADDRINUSE:  # perhaps by this agent
-            findings.append(diagnostic("SET-HOST", error.message))
+        findings += asyncio.run(call_all(settings, capabilities))
     errors = len(errors_of(findings))
     warnings = len(findings) - errors
     if as_json:
@@ -95,15 +101,52 @@ def check(as_json: bool, connect: bool) -> None:
     sys.exit(min(errors, 1))
 
 
-def check_tools() -> list[Finding]:
+async def call_all(settings: CoreSettings, capabilities: list[Capability]) -> list[Finding]:
+    """Return findings about the model and the services that the capabilities depend on."""
+    from .model_call import call_model
+
+    findings = await call_model(settings, "MODEL", settings.model)
+    return [*findings, *await ping_all(capabilities)]
+
+
+def check_agent() -> list[Finding]:
+    """Return findings about names that the agent lacks: without them no other module loads."""
+    from . import agent
+
+    return [
+        diagnostic("AGENT", f"{name} is not defined.", file="src/app/agent.py")
+        for name in ("SYSTEM_PROMPT", "TOOLS")
+        if not hasattr(agent, name)
+    ]
+
+
+def check_runtime(settings: Settings) -> list[Finding]:
+    """Return findings about the address of the server and the client of the model."""
+    from .runtime import make_model
+    from .serve import listen
+
+    findings = list[Finding]()
+    try:
+        listen(settings).close()
+    except click.ClickException as error:
+        if getattr(error.__cause__, "errno", None) != errno.EADDRINUSE:  # perhaps by this agent
+            findings.append(diagnostic("SET-HOST", error.message))
+    try:
+        make_model(settings)
+    except click.ClickException as error:
+        findings.append(diagnostic("SET-PROXY", error.message))
+    return findings
+
+
+def check_own_tools() -> list[Finding]:
     """Return findings about the agent's own tools."""
-    from .tool_schemas import check_tool, report
+    from .agent import TOOLS
+    from .tool_schemas import check_tools, report
 
     try:
-        from .agent import TOOLS
         from .turn import declaration_of
 
-        return [finding for tool in TOOLS for finding in check_tool(*declaration_of(tool))]
+        return check_tools([declaration_of(tool) for tool in TOOLS])
     except Exception as error:  # noqa: BLE001 (whatever an owner's module may cause)
         return [report(f"The tools cannot be checked: {describe(error)}.")]
 

@@ -153,12 +153,14 @@ class Repairs:
     async def repair(self, chunks: AsyncIterable[Any]) -> AsyncGenerator[Any, None]:
         """Yield the chunks of an answer; those of a tool call once it is complete."""
         call: _Call | None = None
+        without_arguments = set[Any]()  # the indexes of such calls
         is_providers = False  # whether the provider itself runs the call of this block
         try:
             async for chunk in chunks:
                 if not chunk.keys().isdisjoint({"contentBlockStart", "contentBlockDelta"}):
                     self._has_begun = True
                 start = chunk.get("contentBlockStart", {}).get("start", {}).get("toolUse")
+                index = _index_of(chunk)
                 delta = chunk.get("contentBlockDelta", {}).get("delta", {}).get("toolUse")
                 if is_providers and (delta is not None or "contentBlockStop" in chunk):
                     is_providers = delta is not None
@@ -172,16 +174,21 @@ class Repairs:
                         raise AgentError("model_failed", detail="a call has no end")
                     for part in self._repair_call(call):
                         yield part
+                    if call.index is not None and is_blank(call.raw):
+                        without_arguments.add(call.index)
                     call = None
                     if "contentBlockStop" in chunk:
                         continue
                 if start:
-                    call = _Call(start)
+                    if index in without_arguments:  # they may follow, mixed with those of this call
+                        raise AgentError("model_failed", detail="two calls have one index")
+                    call = _Call(start, index)
                     yield HELD_BACK
                 elif delta is not None:
-                    if call is None:
+                    if call is not None and call.index in {None, index}:
+                        call.add(delta, self._settings.max_reply_bytes)
+                    elif delta.get("input"):
                         raise AgentError("model_failed", detail="arguments outside of a call")
-                    call.add(delta, self._settings.max_reply_bytes)
                 else:
                     yield chunk
         finally:
@@ -289,6 +296,13 @@ def _as_text(block: Any) -> str:
     return str(block.get("text", ""))
 
 
+def _index_of(chunk: dict[str, Any]) -> int | None:
+    """Return the index of the block that a chunk is about; some models give none."""
+    block = chunk.get("contentBlockStart") or chunk.get("contentBlockDelta") or {}
+    index: int | None = block.get("contentBlockIndex")
+    return index
+
+
 class _Repaired:
     """A model whose answers are repaired; in all else the model itself."""
 
@@ -305,8 +319,8 @@ class _Repaired:
 class _Call:
     """A tool call as a model sends it, in parts."""
 
-    def __init__(self, start: dict[str, Any]) -> None:
-        self.id, self.name = start.get("toolUseId"), start.get("name")
+    def __init__(self, start: dict[str, Any], index: int | None) -> None:
+        self.id, self.name, self.index = start.get("toolUseId"), start.get("name"), index
         self._input = start.get("input")
         self._parts, self._size = list[str](), 0
 

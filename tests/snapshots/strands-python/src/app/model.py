@@ -9,7 +9,7 @@ from typing import Any
 
 import boto3
 from botocore.config import Config
-from botocore.exceptions import BotoCoreError, ClientError
+from botocore.exceptions import BotoCoreError
 from strands.models import CacheConfig, Model
 from strands.models.bedrock import BedrockModel
 
@@ -42,19 +42,15 @@ def build_model(settings: CoreSettings) -> Model:
     return OfflineModel() if settings.model == "offline" else _bedrock(settings)
 
 
-def check_model(settings: CoreSettings, connect: bool = False) -> list[dict[str, Any]]:
-    """Return findings about model settings; `connect` tries the guardrail."""
+def check_model(settings: CoreSettings) -> list[dict[str, Any]]:
+    """Return findings about missing or invalid model settings."""
     if settings.model == "offline":
         return []
     try:
         if _region():
-            model = _bedrock(settings)
-            if connect and model.config.get("guardrail_id"):
-                model.update_config(cache_config=None)  # of which the SDK warns for some models
-                request = model.format_request([{"role": "user", "content": [{"text": "Hello"}]}])
-                model.client.converse_stream(**request)["stream"].close()
+            _bedrock(settings)
             return []
-    except (BotoCoreError, ClientError, ValueError) as error:
+    except (BotoCoreError, ValueError) as error:
         return [diagnostic("SET-AWS", f"MODEL cannot use Bedrock: {error}")]
     return [diagnostic("SET-AWS_REGION", "AWS_REGION is not set: MODEL needs it, as in us-east-1.")]
 

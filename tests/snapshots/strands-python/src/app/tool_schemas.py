@@ -7,6 +7,7 @@ A provider that refuses one tool refuses the whole request, and so every turn.
 import json
 import math
 import re
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 from urllib.parse import unquote
@@ -36,10 +37,16 @@ LISTS = ("allOf", "anyOf", "oneOf", "prefixItems")
 MAPS = ("$defs", "definitions", "dependentSchemas", "patternProperties", "properties")
 
 
-def check_tool(name: str, description: str, schema: Any) -> list[Finding]:
-    """Return findings about a tool of the agent that a provider may refuse."""
-    problems = problems_of(name, description, schema)
-    return [report(f"Tool {name}: {problem}.") for problem in problems]
+def check_tools(declarations: list[tuple[str, str, Any]]) -> list[Finding]:
+    """Return findings about the agent's own tools: what a provider or a model cannot use."""
+    findings, names = list[Finding](), Counter(name for name, _, _ in declarations)
+    for name, description, schema in declarations:
+        problems = problems_of(name, description, schema)
+        if description.strip() in {"", name}:  # Strands describes a tool by its name
+            problems.append("it has no description, so the model cannot know when to call it")
+        findings += [report(f"Tool {name}: {problem}.") for problem in problems]
+    same = [name for name, number in names.items() if number > 1]
+    return findings + [report(f"Tool {name}: only one tool of this name is used.") for name in same]
 
 
 def report(message: str) -> Finding:

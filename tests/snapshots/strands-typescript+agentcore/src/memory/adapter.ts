@@ -16,13 +16,15 @@ import type { SearchOptions, StreamOptions, Tool } from '@strands-agents/sdk'
 import type { Options } from '../capability.ts'
 import { isBlank } from '../contract.ts'
 import { startTimer } from '../deadline.ts'
-import { log } from '../log.ts'
+import { describe, log } from '../log.ts'
 import { OfflineModel } from '../offline_model.ts'
-import { bounded, describeFailure, type MemoryCollection } from './base.ts'
-import type { Metadata, Utterance } from './base.ts'
+import { bounded, describeFailure, MemoryRefused } from './base.ts'
+import type { MemoryCollection, Metadata, Utterance } from './base.ts'
 import type { LongTermMemory } from './long_term.ts'
+import type { Who } from './namespaces.ts'
 import { ownStores } from './own_stores.ts'
 import { type Failures, type Hit, linesOf, MAX_QUERY_CHARS, type MemoryTurn } from './recall.ts'
+import { MAX_CALLS } from './record.ts'
 import { show } from './show.ts'
 
 const MAX_ENTRIES = 10_000 // to show: the files say how many there are
@@ -60,7 +62,7 @@ export function record(longTerm: LongTermMemory, turn: MemoryTurn, added: unknow
   const { stores, model } = guarded.get(turn)!
   for (const own of stores.filter(({ store }) => store.writable)) {
     const size = Buffer.byteLength(JSON.stringify(all))
-    longTerm.recorder.put(`store ${own.name}`, own.recording(all, model), size)
+    longTerm.recorder.put(`store ${own.name}`, turn.identity, own.recording(all, model), size)
   }
 }
 
@@ -74,15 +76,22 @@ function utterancesOf(messages: readonly Message[]): Utterance[] {
   )
 }
 
+/** Return the owner's stores; those with a function `erase` erase an actor. */
+export function storesOf(who: Who): (MemoryStore & { erase?: (actor: string) => unknown })[] {
+  return ownStores(who)
+}
+
 /** A collection as a store of the SDK; texts that it is given wait for the commit. */
 class CollectionStore implements MemoryStore {
   readonly name: string
+  readonly description: string
   readonly writable: boolean
   readonly #turn: MemoryTurn
   readonly #collections: MemoryCollection[]
 
   constructor(collection: MemoryCollection, turn: MemoryTurn, writable: boolean) {
     this.name = collection.id
+    this.description = collection.description
     this.writable = writable
     this.#turn = turn
     this.#collections = collection.isRead ? [collection] : []
@@ -180,10 +189,19 @@ export class GuardedStore implements MemoryStore {
     const sequenceNumbers = messages.map(() => sequence++)
     let facts: ExtractionResult[] | null = null
     let task: Promise<unknown> | null = null
+    let calls = 0
     const send = async () => {
       await this.#initialize()
       if (!extractor) return await this.store.addMessages!(messages, { sequenceNumbers })
-      facts ??= await extractor.extract(messages, { defaultModel: model })
+      if (!facts) {
+        calls++
+        try {
+          facts = await extractor.extract(messages, { defaultModel: model })
+        } catch (error) {
+          if (calls < MAX_CALLS) throw error
+          throw new MemoryRefused(describe(error))
+        }
+      }
       for (let fact = facts[0]; fact; fact = facts[0]) {
         await this.store.add!(fact.content, fact.metadata)
         facts.shift()

@@ -164,6 +164,10 @@ export class AgentCore implements Omit<Memory, 'retrieve'> {
     }
   }
 
+  async paths(): Promise<string[]> {
+    return []
+  }
+
   async deleteRecords(ids: readonly string[]): Promise<string[]> {
     const records = ids.map((id) => ({ memoryRecordId: id }))
     const { successfulRecords: deleted = [] } = await this.#retry((client, memoryId, stop) =>

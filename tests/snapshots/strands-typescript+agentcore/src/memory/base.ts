@@ -112,6 +112,13 @@ export interface Memory {
   /** Yield the ids of all records in a namespace, page by page. */
   records(namespace: Namespace): AsyncIterable<string[]>
 
+  /**
+   * Return the namespaces of records that name an actor.
+   *
+   * None where the memory cannot list records of unknown namespaces.
+   */
+  paths(actor: string): Promise<string[]>
+
   /** Delete a page of records, and return the ids that the memory reports as deleted. */
   deleteRecords(ids: readonly string[]): Promise<string[]>
 }
@@ -119,6 +126,8 @@ export interface Memory {
 /** A collection of long-term memory as this agent uses it. */
 export interface MemoryCollection {
   readonly id: string
+  /** Of its file, for models. */
+  readonly description: string
   readonly lifetime: string
   readonly memory: Memory
   readonly isRead: boolean

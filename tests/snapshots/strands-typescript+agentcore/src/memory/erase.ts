@@ -1,5 +1,7 @@
 // Erases one actor's data from the memories, and nothing that may belong to another.
 
+import { describe } from '../log.ts'
+import { storesOf } from './adapter.ts'
 import { type Memory, type MemoryCollection, MemoryUnavailable } from './base.ts'
 import { LocalMemory } from './local.ts'
 import type { LongTermMemory } from './long_term.ts'
@@ -8,6 +10,9 @@ import { Namespace, resolve, segmentsOf, type Who } from './namespaces.ts'
 const PLACEHOLDER = /\{(\w+)\}/
 export const LATER =
   'turns that run or wait to be recorded now are recorded after this: run this again then'
+const RENAMED = 'its file does not name this namespace: add it, and run this again'
+const READ_ONLY = 'was not looked at: turns are not recorded there'
+const NO_ERASE = 'it has no erase(actor): erase there what it keeps of the actor'
 const MAX_LISTS = 10 // how often one list is read from its start without a deletion
 
 const COUNTED = ['sessions', 'events', 'records'] as const
@@ -87,6 +92,7 @@ export class Erasure {
     for (const [collection, memory, sessions] of this.#memories) {
       await this.#eraseMemory(collection, memory, sessions)
     }
+    await this.#eraseOwnStores()
     this.report.notes = [...new Set(this.report.notes)]
     return this.report
   }
@@ -97,9 +103,17 @@ export class Erasure {
     sessions: string[],
   ): Promise<void> {
     const [report, where] = [this.report, `of collection ${collection.id}`]
-    const scope = erasureScope(await this.#templates(collection, memory), this.#identity, sessions)
+    const { actor } = this.#identity
+    const templates = await this.#templates(collection, memory)
+    const scope = erasureScope(templates, this.#identity, sessions)
     report.could_not.push(...scope.missing.map((what) => `${what} (${where})`))
     report.notes.push(...scope.shared.map((what) => `${what} (${where})`))
+    await this.#attempt(`records ${where} in namespaces that its file does not name`, async () => {
+      for (const path of (await memory.paths(actor)).toSorted()) {
+        if (!isStray(path, scope.namespaces, templates, actor)) continue
+        report.could_not.push(`records in ${path} ${where}: ${RENAMED}`)
+      }
+    })
     if (!collection.isErasable) {
       await this.#attempt(`events ${where}`, async () => {
         if (!(await this.#hasAny(memory, sessions, scope.namespaces))) return
@@ -143,6 +157,27 @@ export class Erasure {
         return deleted
       },
     )
+  }
+
+  /** Erase from the owner's stores, as far as they can: no protocol of theirs says how. */
+  async #eraseOwnStores(): Promise<void> {
+    const { could_not: failures, notes, actor } = this.report
+    try {
+      for (const store of storesOf(this.#identity)) {
+        const where = `store ${store.name}`
+        try {
+          if (store.erase) {
+            await store.erase(actor)
+            addPlace(this.report, where, 'memory/own_stores')
+          } else if (store.writable) failures.push(`${where}: ${NO_ERASE}`)
+          else notes.push(`${where} ${READ_ONLY}`)
+        } catch (error) {
+          failures.push(`${where}: ${describe(error)}`)
+        }
+      }
+    } catch (error) {
+      failures.push(`the stores of memory/own_stores: ${describe(error)}`)
+    }
   }
 
   #note({ afterErasure }: Memory): void {
@@ -262,6 +297,18 @@ export function erasureScope(
     }
   }
   return { namespaces: [...namespaces.values()], missing, shared }
+}
+
+/** Whether no template says whose the records at a path are, which names the actor. */
+function isStray(
+  path: string,
+  namespaces: readonly Namespace[],
+  templates: readonly string[],
+  actor: string,
+): boolean {
+  if (namespaces.some((namespace) => namespace.holds(path))) return false
+  const place = new Namespace(path, false)
+  return !templates.some((template) => mayBeOfOthers(place, template, actor))
 }
 
 /** Return the template up to its segment with {actorId}, and all below; or ''. */

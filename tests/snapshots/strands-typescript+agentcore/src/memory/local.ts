@@ -145,6 +145,12 @@ export class LocalMemory implements Memory {
     yield records.filter((row) => namespace.holds(row.namespace)).map(({ record }) => record)
   }
 
+  async paths(actor: string): Promise<string[]> {
+    const { records } = await this.#alone(() => this.#read())
+    const paths = new Set(records.map(({ namespace }) => namespace))
+    return [...paths].filter((path) => path.split('/').includes(actor))
+  }
+
   async deleteRecords(ids: readonly string[]): Promise<string[]> {
     return await this.#delete('record', ids)
   }

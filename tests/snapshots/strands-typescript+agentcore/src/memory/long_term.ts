@@ -169,7 +169,7 @@ export class LongTermMemory extends Capability<MemorySettings> {
 
   #build(collection: Collection): MemoryCollection | null {
     const { project, secrets } = this.declarations
-    const { collection_id: id, scope, writeback } = collection
+    const { collection_id: id, meta, scope, writeback } = collection
     const kind = KINDS[collection.backend.type]
     if (!kind) return null
     const backend = collection.backend as MemoryConfig
@@ -184,6 +184,7 @@ export class LongTermMemory extends Capability<MemorySettings> {
       : kind.open(collection, secrets, this.#clients)
     return {
       id,
+      description: meta.description.trim().replace(/\s+/g, ' '),
       lifetime: scope.lifetime,
       memory: this.decorate(memory),
       isRead: project.reads.includes(id),

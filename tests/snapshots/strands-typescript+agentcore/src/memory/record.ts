@@ -6,6 +6,7 @@ import { isDeepStrictEqual } from 'node:util'
 import { metadataProblem } from '../collections/memory_backend.ts'
 import { isBlank } from '../contract.ts'
 import { describe, log } from '../log.ts'
+import { describeFailure, MemoryRefused, MemoryUnavailable } from './base.ts'
 import type { MemoryCollection, MemoryEvent, Turns, Utterance } from './base.ts'
 import { metadataOf } from './metadata.ts'
 import type { Who } from './namespaces.ts'
@@ -13,11 +14,18 @@ import { isRecorded, MAX_WAIT_SECONDS, TRIGGER } from './recording.ts'
 import { MAX_BYTES, MAX_TURNS, OUTSIDE, RetryQueue } from './retry_queue.ts'
 import type { Waiting, Work } from './retry_queue.ts'
 
-/** Returns the facts that a model finds in the texts of turns. */
-export type Extract = (turns: Turns) => Promise<Utterance[]>
+/**
+ * Returns the facts that a model finds in the texts of an actor's turns.
+ *
+ * Throws MemoryRefused if a repetition would fail, too, and MemoryUnavailable: a transient one if
+ * the model was not billed.
+ */
+export type Extract = (actor: string, turns: Turns) => Promise<Utterance[]>
 
 const MAX_TEXT_CHARS = 100_000 // UTF-16 units, as the service counts
 const MAX_UTTERANCES = 100 // of one event
+/** Calls of a model for the facts of a turn; it may bill each, also if it fails. */
+export const MAX_CALLS = 3
 
 type Turn = { readonly utterances: readonly Utterance[]; readonly at: Date }
 type Said = Turn & { readonly identity: Who }
@@ -57,6 +65,15 @@ export class Recorder {
     return this.#held.size > 0 || this.#queues.some((queue) => queue.isWaiting)
   }
 
+  /** How many turns are still to be recorded, by the collection or store. */
+  get waiting(): Map<string, number> {
+    const turns = new Map(this.#queues.map((queue) => [queue.name, queue.turns]))
+    for (const { name, items } of this.#held.values()) {
+      turns.set(name, (turns.get(name) ?? 0) + items.length)
+    }
+    return turns
+  }
+
   /** Record the texts of a turn that began `at` this time, in order, without blank ones. */
   record(identity: Who, utterances: readonly Utterance[], at: Date): void {
     const prepared = toRecord(identity, utterances)
@@ -75,15 +92,15 @@ export class Recorder {
     }
   }
 
-  /** Do something else for one turn until it succeeds, after what waits under that name. */
-  put(name: string, attempt: Attempt, size: number): void {
+  /** Do something else for one turn until it succeeds, in the order of the session. */
+  put(name: string, who: Who, attempt: Attempt, size: number): void {
     for (const [one, queue] of this.#others) {
       if (!queue.isWaiting) this.#others.delete(one) // their names may be endless
     }
     const take = (waiting: Waiting<Attempt>[]) => ({ attempt: waiting.shift()!.what, turns: 1 })
     const queue = this.#others.get(name) ?? new RetryQueue(name, take)
     this.#others.set(name, queue)
-    queue.put({ what: attempt, size })
+    queue.put(who, { what: attempt, size })
   }
 
   /** Record what waits within this time; what cannot be is lost, with a line in the log. */
@@ -114,7 +131,7 @@ export class Recorder {
     this.#held.delete(key)
     clearTimeout(held.timer)
     const items = held.items.map(({ what, size }) => ({ what, size, group: held }))
-    this.#events.get(held.name)!.put(...items)
+    this.#events.get(held.name)!.put(held.identity, ...items)
   }
 
   #releaseAll(): void {
@@ -168,7 +185,7 @@ function split(text: string): string[] {
   return pieces
 }
 
-/** Make one event of the first turn that waits, and of more turns of the same session. */
+/** Make one event of the first turns that wait in a session. */
 function nextEvent(
   collection: MemoryCollection,
   recorder: Recorder,
@@ -178,14 +195,14 @@ function nextEvent(
     const { identity, ...first } = what
     let turns: Turn[] = [first]
     let count = first.utterances.length
-    for (const other of waiting.filter(({ what }) => isSame(what.identity, identity))) {
+    for (const other of waiting.slice()) {
       count += other.what.utterances.length
       if (other.group !== group && count > collection.batchSize) break
       turns.push(other.what)
       waiting.splice(waiting.indexOf(other), 1)
     }
     let events: MemoryEvent[] | null = null
-    const textsOf = extracting(collection, recorder)
+    const textsOf = extracting(collection, recorder, identity.actor)
     const attempt = async (stop: AbortSignal): Promise<void> => {
       while (!events || events.length > 0) {
         const left = turns.slice()
@@ -216,14 +233,26 @@ function nextEvent(
  * A model that is late is awaited, and not asked again.
  */
 function extracting(
-  { extracts }: MemoryCollection,
+  { id, extracts }: MemoryCollection,
   { extract }: Recorder,
+  actor: string,
 ): (turns: readonly Turn[]) => Promise<Utterance[]> {
   const found = new Map<number, Promise<Utterance[]>>()
+  let calls = 0
+  const find = async (ask: Extract, said: Turns): Promise<Utterance[]> => {
+    try {
+      return await ask(actor, said)
+    } catch (error) {
+      if (!(error instanceof MemoryUnavailable && error.isTransient)) calls++
+      if (calls < MAX_CALLS && !(error instanceof MemoryRefused)) throw error
+      log('ERROR', `${id}: turns not recorded: ${said.length} (${describeFailure(error)})`)
+      return said.flat().filter(([, , , , isFact]) => isFact)
+    }
+  }
   return async (turns) => {
     const said = turns.map(({ utterances }) => utterances)
     if (!extracts || !extract || said.length === 0) return said.flat()
-    const facts = found.get(said.length) ?? extract(said)
+    const facts = found.get(said.length) ?? find(extract, said)
     found.set(said.length, facts)
     facts.catch(() => found.delete(said.length))
     return await facts
@@ -256,10 +285,6 @@ export function eventsOf(
     const at = began[0]!
     return { identity, utterances, metadata, token, at, began, projectId: of.projectId }
   })
-}
-
-function isSame(one: Who, other: Who): boolean {
-  return one.actor === other.actor && one.sessionId === other.sessionId
 }
 
 function isDue(name: string, identity: Who, turns: Turns): boolean {

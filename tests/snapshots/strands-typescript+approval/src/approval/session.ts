@@ -41,8 +41,14 @@ export type Waiting = z.infer<typeof WAITING>
 /** The `app_data` of a snapshot, with the turn that waits. */
 export type Kept = LastTurn & { pending?: Waiting; dropped?: boolean; claim?: string }
 
-/** Turns of which it is unknown whether this process has claimed them, by session and claim. */
-const CLAIMS = new LRUCache<string, Waiting>({ max: 1000 })
+/**
+ * Turns of which it is unknown whether this process has claimed them, by session and claim; at
+ * most 64 MiB of them.
+ */
+const CLAIMS = new LRUCache<string, Waiting>({
+  maxSize: 64 * 1024 * 1024,
+  sizeCalculation: (waiting) => JSON.stringify(waiting).length,
+})
 
 /** A session in which a turn can wait for a person, and go on in another process. */
 export class WaitingSession extends Session {
@@ -53,9 +59,10 @@ export class WaitingSession extends Session {
   constructor(sessions: Sessions, id: string, actor: string | null, loaded: Loaded) {
     super(sessions, id, actor, loaded)
     const last = this.last as Kept | null
-    const late = CLAIMS.get(`${id} ${last?.claim}`)
-    const waiting = late ?? WAITING.safeParse(last?.pending).data
-    this.#isClaimed = late !== undefined
+    const stored = WAITING.safeParse(last?.pending).data
+    const claimed = stored ? undefined : CLAIMS.get(`${id} ${last?.claim}`)
+    const waiting = stored ?? claimed
+    this.#isClaimed = claimed !== undefined
     this.waiting = waiting && Date.now() / 1000 < waiting.until ? waiting : undefined
   }
 
@@ -93,7 +100,7 @@ export class WaitingSession extends Session {
     await super.begin(Object.assign(turn, { key: null, replaces, prompt: waiting.prompt }))
     this.start.key = waiting.prompt_key
     if ([...turn.reasons.values()].includes(null)) {
-      // No stream begins until the claim is saved: the store can still refuse it.
+      // No stream begins while the claim is saved: the store can still refuse it.
       turn.hasBegun = false
       await this.#claim(waiting)
       turn.hasBegun = true
@@ -112,30 +119,36 @@ export class WaitingSession extends Session {
    * and what the store throws.
    */
   async #claim(waiting: Waiting): Promise<void> {
-    const [taken, last] = this.#committed()
     if (this.#isClaimed) {
-      CLAIMS.delete(`${this.id} ${last.claim}`)
+      CLAIMS.delete(`${this.id} ${(this.last as Kept).claim}`)
       return
     }
+    const [taken, last] = this.#committed()
     // Else the same claim by another process looks like one of this process.
     const claim = randomUUID()
+    const name = `${this.id} ${claim}`
+    CLAIMS.set(name, waiting)
+    let claimed
     try {
       await this.save(taken, { ...last, claim } as LastTurn)
+      claimed = await this.sessions.store.load(this.id)
     } catch (error) {
+      // If the store has failed, the claim may be saved, now or later.
       const isUnknown = error instanceof AgentError && error.type === 'store_unavailable'
-      if (isUnknown) CLAIMS.set(`${this.id} ${claim}`, waiting) // the store can still save it later
+      if (!isUnknown) CLAIMS.delete(name)
       throw error
     }
-    const claimed = await this.sessions.store.load(this.id)
+    CLAIMS.delete(name)
     if (!claimed?.snapshot) throw new AgentError('not_waiting')
     const found = JSON.parse(claimed.snapshot).app_data.claim
     if (found !== claim) throw new AgentError('session_conflict')
-    this.stored = claimed
+    this.stored = { ...claimed, isRolledBack: this.stored?.isRolledBack }
   }
 
+  /** Return what is committed, without the turn that waits and its claim. */
   #committed(): [Taken, Kept] {
     const { app_data: last, ...taken } = this.snapshot!
-    return [taken, { ...last, pending: undefined } as LastTurn]
+    return [taken, { ...last, pending: undefined, claim: undefined } as LastTurn]
   }
 
   /** Commit a turn; or keep it beside what is committed, if its tool calls wait. */
@@ -176,7 +189,9 @@ export class WaitingSession extends Session {
   }
 
   #result({ turn, calls }: Waiting): LastTurn {
-    return { turn, waiting: calls, dropped: this.#drops } as unknown as LastTurn
+    const dropped = this.#drops
+    const rolled_back = this.stored?.isRolledBack
+    return { turn, waiting: calls, dropped, rolled_back } as unknown as LastTurn
   }
 
   /** Save; note in a turn that it took the place of the one that waited. */

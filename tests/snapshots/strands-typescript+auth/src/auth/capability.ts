@@ -7,13 +7,19 @@ import { randomUUID } from 'node:crypto'
 import type { IncomingMessage, RequestListener, ServerResponse } from 'node:http'
 
 import { Capability } from '../capability.ts'
-import { ACTOR_HEADERS, AgentError, TOKEN_HEADER, type Turn } from '../contract.ts'
+import { ACTOR_HEADERS, AgentError, type Change, TOKEN_HEADER, type Turn } from '../contract.ts'
 import { CommandError, diagnostic, type Finding } from '../findings.ts'
 import { log } from '../log.ts'
+import { OfflineModel } from '../offline_model.ts'
+import type { Runtime } from '../runtime.ts'
+import * as adapter from './adapter.ts'
 import { IssuerUnavailable, Keys } from './keys.ts'
 import { Limits } from './limits.ts'
+import { Meter } from './metering.ts'
 import type { AuthSettings } from './settings.ts'
 import { InvalidToken, Tokens } from './token.ts'
+
+type Model = Runtime['model']
 
 const NAMES = ACTOR_HEADERS.map((name) => name.toLowerCase())
 const TOKEN_NAME = TOKEN_HEADER.toLowerCase()
@@ -71,15 +77,17 @@ export class Auth extends Capability<AuthSettings> {
   }
 
   override async around(turn: Turn, run: () => Promise<unknown>): Promise<unknown> {
-    const { actor } = turn
-    if (actor === null) return await run()
-    const used = await this.limits.begin(actor)
-    if (used) {
-      const [what, retryAfter] = used
-      const error = new AgentError('rate_limited', `This actor has used up ${what}.`)
-      throw Object.assign(error, { retryAfter })
-    }
-    return await run().finally(() => this.limits.end(actor, tokensOf(turn)))
+    if (turn.actor !== null) await this.limits.begin(turn.actor)
+    return run()
+  }
+
+  override async beforeChange({ actor, fork }: Change): Promise<void> {
+    if (fork && actor !== null) await this.limits.begin(actor)
+  }
+
+  override wrapModel(model: Model, actor: string | null, turn?: Turn): Model {
+    if (actor === null || !this.limits.hasTokens || model.constructor === OfflineModel) return model
+    return adapter.metered(model, new Meter(this.limits, actor, turn))
   }
 
   /** Make a request one of its token's actor, or one without a token. Throws AgentError. */
@@ -112,13 +120,6 @@ export class Auth extends Capability<AuthSettings> {
       sent[name] = [value]
     }
   }
-}
-
-/** Return how many tokens a turn used; if it ended before the model said it, an estimate. */
-function tokensOf({ inputTokens, outputTokens, prompt, reply, outcome }: Turn): number {
-  const isCut = reply !== '' && outcome !== 'replayed'
-  const estimate = isCut ? Math.floor((prompt.length + reply.length) / 4) + 1 : 0
-  return inputTokens + outputTokens || estimate
 }
 
 /** Return why the settings cannot work; '' if they can. */

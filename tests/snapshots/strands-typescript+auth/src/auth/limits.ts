@@ -2,6 +2,7 @@
 
 import { LRUCache } from 'lru-cache'
 
+import { AgentError, type Turn } from '../contract.ts'
 import { log } from '../log.ts'
 import type { AuthSettings } from './settings.ts'
 
@@ -12,8 +13,6 @@ const PERIODS = new Map([
 const MAX_COUNTERS = 100_000 // of one process; then those that were used least recently start again
 
 type Kind = 'turns' | 'tokens'
-/** What an actor has used up, and for how many seconds. */
-type Used = [what: string, seconds: number]
 
 /** The counters did not answer; the message says why, without secrets. */
 export class CountersUnavailable extends Error {}
@@ -42,6 +41,8 @@ class InProcess implements Counters {
 /** The limits of every actor. Without their counters, turns run all the same. */
 export class Limits {
   counters: Counters = new InProcess()
+  /** The turns that have sent a request to a model. */
+  readonly admitted = new WeakSet<Turn>()
   readonly #turns: readonly [seconds: number, most: number][]
   readonly #tokens: readonly [seconds: number, most: number][]
 
@@ -54,26 +55,34 @@ export class Limits {
     this.#tokens = limits(settings.actorTokensPerMinute, settings.actorTokensPerDay)
   }
 
-  /** Count a turn, or return what the actor has used up. */
-  async begin(actor: string): Promise<Used | null> {
-    const now = Date.now() / 1000
-    for (const [seconds, most] of this.#tokens) {
-      const sum = await this.#add(actor, 'tokens', 0, seconds, now)
-      if (sum >= most) return used('tokens', most, seconds, now)
-    }
-    for (const [seconds, most] of this.#turns) {
-      const sum = await this.#add(actor, 'turns', 1, seconds, now)
-      if (sum > most) return used('turns', most, seconds, now)
-    }
-    return null
+  /** Whether tokens are limited. */
+  get hasTokens(): boolean {
+    return this.#tokens.length > 0
   }
 
-  /** Count the tokens of a turn, also of one that failed. */
-  async end(actor: string, tokens: number): Promise<void> {
+  /** Count a turn, or a fork. Throws AgentError if the actor has used up a limit. */
+  async begin(actor: string): Promise<void> {
     const now = Date.now() / 1000
-    for (const [seconds] of tokens > 0 ? this.#tokens : []) {
-      await this.#add(actor, 'tokens', tokens, seconds, now)
+    const error = await this.spend(actor, 0, now)
+    if (error) throw error
+    for (const [seconds, most] of this.#turns) {
+      const sum = await this.#add(actor, 'turns', 1, seconds, now)
+      if (sum > most) throw usedUp('turns', most, seconds, now)
     }
+  }
+
+  /**
+   * Count tokens; return an error if the actor had used up a limit before.
+   *
+   * A negative number takes back tokens that were counted at the same time `now`, in seconds.
+   */
+  async spend(actor: string, tokens: number, now: number): Promise<AgentError | null> {
+    let error: AgentError | null = null
+    for (const [seconds, most] of this.#tokens) {
+      const sum = await this.#add(actor, 'tokens', tokens, seconds, now)
+      if (sum - tokens >= most) error ??= usedUp('tokens', most, seconds, now)
+    }
+    return error
   }
 
   async #add(
@@ -94,6 +103,8 @@ export class Limits {
   }
 }
 
-function used(what: Kind, most: number, seconds: number, now: number): Used {
-  return [`${most} ${what} per ${PERIODS.get(seconds)}`, Math.floor(seconds - (now % seconds)) + 1]
+function usedUp(what: Kind, most: number, seconds: number, now: number): AgentError {
+  const limit = `${most} ${what} per ${PERIODS.get(seconds)}`
+  const error = new AgentError('rate_limited', `This actor has used up ${limit}.`)
+  return Object.assign(error, { retryAfter: Math.floor(seconds - (now % seconds)) + 1 })
 }

@@ -5,12 +5,13 @@ import { createHash } from 'node:crypto'
 import { LRUCache } from 'lru-cache'
 
 import { type Answer, ask } from '../ask.ts'
-import { Capability, findSessionClass } from '../capability.ts'
+import { Capability, findSessionClass, wrapModel } from '../capability.ts'
 import { isTooLong } from '../context_length.ts'
 import { isBlank, type Turn } from '../contract.ts'
 import { withinTime } from '../deadline.ts'
 import { diagnostic, type Finding } from '../findings.ts'
 import { describe, log } from '../log.ts'
+import { callModel } from '../model_call.ts'
 import type { Runtime } from '../runtime.ts'
 import { serialize, type Session } from '../sessions.ts'
 import type { CoreSettings, SettingsOf } from '../settings.ts'
@@ -30,6 +31,7 @@ class NoSummaryError extends Error {}
 
 /** Summarizes the messages that are cut from a full history; if it fails, they are just cut. */
 export class Compaction extends Capability<Settings> {
+  readonly #before: readonly Capability[]
   readonly #sessionClass: typeof Session
   /** By digest, so that the next try of a turn that fails does not pay again. */
   readonly #summaries = new LRUCache<string, string>({ max: 64 })
@@ -42,6 +44,7 @@ export class Compaction extends Capability<Settings> {
 
   constructor(settings: Settings, before: readonly Capability[]) {
     super(settings, before)
+    this.#before = before
     this.#sessionClass = compacted(findSessionClass(before), this.compact.bind(this))
   }
 
@@ -71,6 +74,10 @@ export class Compaction extends Capability<Settings> {
     return findings
   }
 
+  override ping(): Promise<Finding[]> {
+    return callModel(this.settings, 'COMPACTION_MODEL', this.settings.compactionModel)
+  }
+
   override describe(): string[] {
     if (this.modelName === 'offline') return ['Compaction: summaries quote the user']
     const { compactionTimeoutSeconds: seconds } = this.settings
@@ -94,7 +101,7 @@ export class Compaction extends Capability<Settings> {
       const [began, count] = [performance.now(), dropped.length - at]
       try {
         this.#checkPause(sessionId)
-        const asked = await this.#summarize(dropped.slice(0, at), dropped.slice(at), signal)
+        const asked = await this.#summarize(turn, dropped.slice(0, at), dropped.slice(at))
         const [text, tokens] = asked
         const milliseconds = Math.round(performance.now() - began)
         const what = `summarized ${count} messages in ${milliseconds} ms${tokens}`
@@ -130,20 +137,21 @@ export class Compaction extends Capability<Settings> {
 
   /** Return a summary, and what it cost in words. */
   async #summarize(
+    turn: Turn,
     before: unknown[],
     messages: unknown[],
-    signal: AbortSignal,
   ): Promise<[text: string, tokens: string]> {
     const [first] = adapter.read(before)
     const earlier = unmark(typeof first?.[1] === 'string' ? first[1] : '')
     const said = [...adapter.read(messages)]
-    const model = await this.#open()
-    if (!model) return [offlineSummary(earlier, said), '']
+    const found = await this.#open()
+    if (!found) return [offlineSummary(earlier, said), '']
+    const model = wrapModel(this.#before, found, turn.actor, turn)
     const { compactionTimeoutSeconds: seconds } = this.settings
     const late = `it took longer than COMPACTION_TIMEOUT_SECONDS=${seconds}`
     const answer = await withinTime(
       seconds,
-      signal,
+      turn.signal,
       (stop) => askShorter(model, earlier, said, stop),
       () => new NoSummaryError(late),
     )

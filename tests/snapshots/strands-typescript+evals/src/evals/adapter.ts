@@ -1,4 +1,4 @@
-// The tools of Strands with other answers, and a model that says what it is told to.
+// The tools of Strands with other answers, and a model that follows a script.
 
 import { FunctionTool, Message, type ModelStreamEvent, type Tool } from '@strands-agents/sdk'
 import type { MessageData } from '@strands-agents/sdk'

@@ -74,7 +74,7 @@ export function readCases(names: readonly string[], folder = 'evals'): Case[] {
     known.set(name, { name, place: '', data: {}, errors })
   }
   return [...known.values()].filter(({ name, errors }) => {
-    // One that is not found may be one with an error.
+    // A case that is not found may be a case with an error.
     const isSuspect = unknown.length > 0 && errors.length > 0
     return names.length === 0 || names.includes(name) || isSuspect
   })

@@ -32,7 +32,7 @@ const OPTIONS = {
 } as const
 const PROMPTFOO = 'evals/promptfooconfig.yaml'
 
-/** Try the cases in evals/; exit with 1 if one fails. */
+/** Run the cases in evals/; exit with 1 if a case fails. */
 export async function evaluate(args: string[]): Promise<void> {
   const { values, positionals } = parseArgs({ args, allowPositionals: true, options: OPTIONS })
   if (values.model) process.env.MODEL = values.model
@@ -76,7 +76,7 @@ async function run(cases: readonly Case[], repeat: number, jobs: number): Promis
   const runtime = new Runtime(settings, unconnected)
   const real = isReal ? new Runtime(settings, capabilities) : runtime
   const stop = new AbortController()
-  process.once('SIGINT', () => stop.abort()) // what is done is kept
+  process.once('SIGINT', () => stop.abort()) // finished runs are kept
   surviveLateErrors()
   const opened = [...new Set([runtime, real])]
   try {

@@ -1,4 +1,4 @@
-// Compares what a turn did with what is expected of it.
+// Compares a turn with its expectations.
 
 import { isDeepStrictEqual } from 'node:util'
 

@@ -1,8 +1,11 @@
-// Tells the results: a table, transcripts, and files for CI.
+// Reports the results: a table, transcripts, and files for CI.
 
 import { type Run, type Runs, transcript } from './run.ts'
-import { byChance, interval, SURE } from './statistics.ts'
+import { describeChange, interval } from './statistics.ts'
 
+const SUMMARY_ROWS = 200
+const SUMMARY_LIMIT = 60_000 // characters; a comment on GitHub has at most 65,536
+const EXAMPLE_LIMIT = 4_000 // characters of an example in a summary
 const ESCAPES: Record<string, string> = { '&': '&amp;', '<': '&lt;', '>': '&gt;', '"': '&quot;' }
 
 /** Return how many runs passed. */
@@ -10,35 +13,62 @@ export function passed(runs: readonly Run[]): number {
   return runs.filter(({ failures }) => failures.length === 0).length
 }
 
-/** Return the result of a case in words, compared with an earlier one. */
+/** Return the result of a case, compared with earlier runs. */
 export function verdict(runs: readonly Run[], before: readonly Run[] = []): string {
   if (runs[0]?.skipped) return 'skipped'
   const [count, number] = [passed(runs), runs.length]
   let text = count === number ? 'passed' : 'FAILED'
-  if (number > 1) {
-    const [low, high] = interval(count, number).map(percent)
-    text += ` ${count}/${number} (${low} to ${high})`
+  if (number > 1) text += ` ${count}/${number}`
+  if (number > 1 && !isOffline(runs)) {
+    const [low, high] = interval(count, number).map((share) => `${Math.round(share * 100)}%`)
+    text += ` (${low} to ${high})`
   }
-  const [earlier, numberBefore] = [passed(before), before.length]
-  if (before.length > 0 && !before[0]?.skipped && earlier * number !== count * numberBefore) {
-    const chance = byChance(count, number, earlier, numberBefore)
-    const sure = chance < SURE ? 'more than chance' : `by chance in ${percent(chance)}`
-    text += `, before ${earlier}/${numberBefore}, ${sure}`
+  const [countBefore, numberBefore] = [passed(before), before.length]
+  const isSame = countBefore * number === count * numberBefore
+  if (!areComparable(runs, before) || isSame) return text
+  text += `, before ${countBefore}/${numberBefore}`
+  if (!isOffline(runs)) {
+    return `${text}: ${describeChange(count, number, countBefore, numberBefore)}`
   }
-  return text
+  // A script answers, so nothing is left to chance.
+  if (countBefore === numberBefore) return `${text}: broken`
+  return count === number ? `${text}: fixed` : text
 }
 
-function percent(share: number): string {
-  return `${Math.round(share * 100)}%`
+function isOffline(runs: readonly Run[]): boolean {
+  return runs[0]?.model === 'offline'
+}
+
+function areComparable(runs: readonly Run[], before: readonly Run[] = []): boolean {
+  const isSkipped = runs[0]?.skipped || before[0]?.skipped
+  return before.length > 0 && !isSkipped && isOffline(runs) === isOffline(before)
+}
+
+type Row = readonly [name: string, runs: readonly Run[], result: string]
+
+/** Return name, runs and verdict of all cases that a model answered, and of each case. */
+function rowsOf(all: Runs, before: Runs): Row[] {
+  const rows = Object.entries(all).map(([name, runs]): Row => {
+    return [name, runs, verdict(runs, before[name])]
+  })
+  const shared = Object.entries(all).filter(([name, runs]) => {
+    return areComparable(runs, before[name]) && !isOffline(runs)
+  })
+  if (shared.length < 2) return rows
+  // A small decline in many cases is significant only in their sum.
+  const now = shared.flatMap(([, runs]) => runs)
+  const earlier = shared.flatMap(([name]) => before[name] ?? [])
+  return [[`all ${shared.length} cases`, now, verdict(now, earlier)], ...rows]
 }
 
 /** Return a line for each case: its result, tokens and time. */
 export function table(all: Runs, before: Runs): string {
-  const width = Math.max(4, ...Object.keys(all).map((name) => name.length))
-  const lines = Object.entries(all).map(([name, runs]) => {
+  const rows = rowsOf(all, before)
+  const width = Math.max(4, ...rows.map(([name]) => name.length))
+  const lines = rows.map(([name, runs, result]) => {
     const seconds = sum(runs, 'seconds').toFixed(1).padStart(7)
     const tokens = String(sum(runs, 'tokens')).padStart(6)
-    return `${name.padEnd(width)}  ${tokens}  ${seconds}  ${verdict(runs, before[name])}`
+    return `${name.padEnd(width)}  ${tokens}  ${seconds}  ${result}`
   })
   return [`${'case'.padEnd(width)}  tokens  seconds  result`, ...lines].join('\n')
 }
@@ -50,15 +80,20 @@ export function sum(runs: readonly Run[], what: 'seconds' | 'tokens'): number {
 
 /** Return the first run of each case that failed: its transcript, and why. */
 export function failures(all: Runs): string {
-  const shown = Object.entries(all).flatMap(([name, runs]) => {
-    const run = runs.find(({ failures }) => failures.length > 0)
-    if (!run) return []
-    const why = run.failures.map((failure) => `- ${failure}`)
-    const place = run.place && run.place !== name ? ` (${run.place})` : ''
-    const lines = [`${name}${place}`, ...transcript(run.turns).split('\n'), ...why]
-    return [lines.filter(Boolean).join('\n    ')]
+  const failed = Object.entries(all).filter(([, runs]) => passed(runs) < runs.length)
+  const shown = failed.map(([name, runs]) => {
+    const place = runs[0]?.place
+    const head = place && place !== name ? `${name} (${place})` : name
+    return [head, ...example(runs).split('\n')].filter(Boolean).join('\n    ')
   })
   return shown.join('\n\n')
+}
+
+/** Return the first run that failed, and why, or the first run if none failed. */
+function example(runs: readonly Run[]): string {
+  const run = runs.find(({ failures }) => failures.length > 0) ?? runs[0]
+  if (!run) return ''
+  return [transcript(run.turns), ...run.failures.map((failure) => `- ${failure}`)].join('\n')
 }
 
 /** Return the results as JUnit XML. */
@@ -75,29 +110,43 @@ export function junit(all: Runs): string {
   return `<testsuite name="evals" tests="${cases.length}">${cases.join('')}</testsuite>\n`
 }
 
-/** Return Markdown: the table, and for each case that changed both transcripts. */
+/** Return Markdown: the table, and examples of each case that changed, failed cases first. */
 export function summary(all: Runs, before: Runs): string {
-  const rows = Object.entries(all).map(([name, runs]) => {
-    return `| ${name} | ${verdict(runs, before[name])} |`
+  const rows = rowsOf(all, before).toSorted(([, left], [, right]) => {
+    return Number(passed(left) === left.length) - Number(passed(right) === right.length)
   })
+  const lines = ['### Evals', '', '| case | result |', '|---|---|']
+  for (const [name, , result] of rows.slice(0, SUMMARY_ROWS)) lines.push(`| ${name} | ${result} |`)
+  if (rows.length > SUMMARY_ROWS) lines.push(`| ${rows.length - SUMMARY_ROWS} more | |`)
   const tokens = sum(Object.values(all).flat(), 'tokens')
-  const head = ['### Evals', '', '| case | result |', '|---|---|']
-  const lines = [...head, ...rows, '', `${tokens} tokens.`]
-  for (const [name, runs] of Object.entries(all)) {
-    const said = transcript(runs[0]?.turns ?? [])
-    const earlier = transcript(before[name]?.[0]?.turns ?? [])
-    if (said === earlier || (!earlier && passed(runs) === runs.length)) continue
-    const cells = [earlier, said].map((text) => `<td><pre>${plain(text.slice(0, 4000))}</pre></td>`)
-    lines.push('', `<details><summary>${escape(name)}</summary><table>`)
-    lines.push('<tr><th>before</th><th>now</th></tr>', `<tr>${cells.join('')}</tr>`)
-    lines.push('</table></details>')
+  let text = [...lines, '', `${tokens} tokens.`, ''].join('\n')
+  let omitted = 0
+  for (const [name, runs] of rows) {
+    if (!Object.hasOwn(all, name)) continue
+    const [earlier, now] = [example(before[name] ?? []), example(runs)]
+    if (now === earlier || (!earlier && passed(runs) === runs.length)) continue
+    const cells = [earlier, now].map((shown) => `<td><pre>${plain(shown)}</pre></td>`)
+    const details = [
+      '',
+      `<details><summary>${escape(name)}</summary><table>`,
+      `<tr><th>before</th><th>now</th></tr>`,
+      `<tr>${cells.join('')}</tr>`,
+      '</table></details>',
+      '',
+    ].join('\n')
+    if (text.length + details.length > SUMMARY_LIMIT) omitted += 1
+    else text += details
   }
-  return `${lines.join('\n')}\n`
+  return omitted > 0 ? `${text}\n${omitted} more examples do not fit here.\n` : text
 }
 
 /** Return a text for HTML in Markdown: a blank line would end the HTML, and @ tell somebody. */
 function plain(text: string): string {
-  return escape(text).replaceAll('\n', '&#10;').replaceAll('@', '&#64;')
+  const half = EXAMPLE_LIMIT / 2
+  // The end has the reasons.
+  const short =
+    text.length > EXAMPLE_LIMIT ? `${text.slice(0, half)}\n...\n${text.slice(-half)}` : text
+  return escape(short).replaceAll('\n', '&#10;').replaceAll('@', '&#64;')
 }
 
 /** Return a text for XML, without the characters that it does not allow. */

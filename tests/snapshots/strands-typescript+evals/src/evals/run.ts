@@ -23,6 +23,7 @@ const JUDGE =
 export interface Run {
   readonly name: string
   readonly place: string
+  readonly model: string
   readonly turns: Seen[]
   readonly failures: string[]
   skipped?: string
@@ -45,7 +46,7 @@ export class Runner {
     this.#real = real
   }
 
-  /** Run all cases so often, so many at a time; when `stop` aborts, return those that are done. */
+  /** Run all cases `repeat` times, `jobs` at a time; when `stop` aborts, return the finished runs. */
   async runAll(
     cases: readonly Case[],
     options: { repeat: number; jobs: number; stop: AbortSignal; done: (run: Run) => void },
@@ -68,9 +69,10 @@ export class Runner {
 
   /** Run a case once; return its turns, and its failures. */
   async run({ name, place, data, errors }: Case, stop: AbortSignal): Promise<Run> {
-    const run: Run = { name, place, turns: [], failures: [...errors] }
+    const { model } = this.#settings
+    const run: Run = { name, place, model, turns: [], failures: [...errors] }
     const { turns = [], seconds = SECONDS } = data
-    if (this.#settings.model === 'offline' && !turns.every(({ offline }) => offline)) {
+    if (model === 'offline' && !turns.every(({ offline }) => offline)) {
       return { ...run, skipped: 'MODEL is not set, and the case has no line `offline`' }
     }
     const began = performance.now()

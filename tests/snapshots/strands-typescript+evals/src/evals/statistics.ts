@@ -1,7 +1,6 @@
 // How sure a count of passed runs is.
 
-/** A difference is more than chance if its probability by chance is below. */
-export const SURE = 0.05
+const SIGNIFICANCE = 0.05 // a difference with a smaller p-value is significant
 
 /** Return the Wilson interval of 95 % for a share of passed runs, from 0 to 1. */
 export function interval(passed: number, runs: number): [number, number] {
@@ -12,8 +11,8 @@ export function interval(passed: number, runs: number): [number, number] {
   return [Math.max(0, (middle - half) / scale), Math.min(1, (middle + half) / scale)]
 }
 
-/** Return how probable so great a difference is by chance: Fisher's exact test, two sides. */
-export function byChance(passed: number, runs: number, before: number, runsBefore: number): number {
+/** Return the two-sided p-value of Fisher's exact test. */
+export function fisherP(passed: number, runs: number, before: number, runsBefore: number): number {
   const all = passed + before
   const weight = (count: number) => choose(runs, count) * choose(runsBefore, all - count)
   const [low, high] = [Math.max(0, all - runsBefore), Math.min(runs, all)]
@@ -21,6 +20,22 @@ export function byChance(passed: number, runs: number, before: number, runsBefor
   const asRare = weights.filter((one) => one <= weight(passed))
   const rare = asRare.reduce((sum, one) => sum + one, 0n)
   return Number((rare * 1_000_000n) / choose(runs + runsBefore, all)) / 1_000_000
+}
+
+/** Return whether a difference between shares of passed runs is significant. */
+export function describeChange(
+  passed: number,
+  runs: number,
+  before: number,
+  runsBefore: number,
+): string {
+  // With few runs not even a change from all to none is significant.
+  if (fisherP(0, runs, runsBefore, runsBefore) >= SIGNIFICANCE) return 'too few runs to compare'
+  const p = fisherP(passed, runs, before, runsBefore)
+  const value = p >= 0.001 ? `p = ${p.toFixed(3)}` : 'p < 0.001'
+  if (p >= SIGNIFICANCE) return `not significant (${value})`
+  const isWorse = passed / runs < before / runsBefore
+  return `significantly ${isWorse ? 'worse' : 'better'} (${value})`
 }
 
 function choose(from: number, count: number): bigint {

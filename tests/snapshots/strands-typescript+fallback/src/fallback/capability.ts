@@ -1,8 +1,9 @@
 // A second model, as a capability.
 
-import { Capability, type Options } from '../capability.ts'
+import { Capability, type Options, wrapModel } from '../capability.ts'
 import type { Turn } from '../contract.ts'
 import { diagnostic, type Finding } from '../findings.ts'
+import { callModel } from '../model_call.ts'
 import type { Runtime } from '../runtime.ts'
 import type { CoreSettings, SettingsOf } from '../settings.ts'
 import * as adapter from './adapter.ts'
@@ -15,6 +16,12 @@ type Settings = CoreSettings & SettingsOf<typeof FALLBACK_SETTINGS>
 export class Fallback extends Capability<Settings> {
   /** The second model; it is made when it is needed. */
   model: Promise<Runtime['model']> | undefined
+  readonly #before: readonly Capability[]
+
+  constructor(settings: Settings, before: readonly Capability[]) {
+    super(settings, before)
+    this.#before = before
+  }
 
   /** Return a finding unless there are two models. */
   override check(): Finding[] {
@@ -38,6 +45,11 @@ export class Fallback extends Capability<Settings> {
     return seconds < most ? [] : [diagnostic('SET-FALLBACK_SECONDS', hint, 'warning')]
   }
 
+  /** Call the second model. */
+  override ping(): Promise<Finding[]> {
+    return callModel(this.settings, 'MODEL_FALLBACK', this.settings.modelFallback)
+  }
+
   /** Return which model answers when the first one fails. */
   override describe(): string[] {
     const { model: first, modelFallback: second } = this.settings
@@ -48,7 +60,10 @@ export class Fallback extends Capability<Settings> {
   override prepare(turn: Turn, options: Options): void {
     const { modelFallback: name, fallbackSeconds } = this.settings
     if (!name) return
-    const build = () => (this.model ??= this.#build())
+    const build = async () => {
+      this.model ??= this.#build()
+      return wrapModel(this.#before, await this.model, turn.actor, turn)
+    }
     adapter.withFallback(options, new Second(turn, name, build, fallbackSeconds))
   }
 

@@ -61,6 +61,11 @@ function* backendFindings(
     const message = 'A knowledge base finds a namespace by its whole name: remove /*.'
     yield document.finding('AML-E052', message, ...place, namespace)
   }
+  const [, ...unwritten] = Object.keys(config.retrieval_config ?? {})
+  for (const namespace of isWritten(document) ? unwritten : []) {
+    const message = `No turn is recorded in ${namespace}: only the first namespace is written to.`
+    yield document.finding('AML-W223', message, ...place, namespace)
+  }
   yield* checkRetrieval(document, config.retrieval_config, lifetime)
 }
 

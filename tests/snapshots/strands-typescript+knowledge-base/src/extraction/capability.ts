@@ -3,13 +3,15 @@
 import { isDeepStrictEqual } from 'node:util'
 
 import { ask } from '../ask.ts'
-import { Capability } from '../capability.ts'
-import { isBlank } from '../contract.ts'
+import { Capability, wrapModel } from '../capability.ts'
+import { AgentError, isBlank } from '../contract.ts'
 import { withinTime } from '../deadline.ts'
 import { diagnostic, type Finding } from '../findings.ts'
 import { describe, log } from '../log.ts'
-import { type Metadata, MemoryUnavailable, type Utterance } from '../memory/base.ts'
+import { MemoryRefused, MemoryUnavailable } from '../memory/base.ts'
+import type { Metadata, Utterance } from '../memory/base.ts'
 import { LongTermMemory } from '../memory/long_term.ts'
+import { callModel } from '../model_call.ts'
 import type { Runtime } from '../runtime.ts'
 import type { CoreSettings, SettingsOf } from '../settings.ts'
 import { factsIn, INSTRUCTIONS, offlineFacts } from './facts.ts'
@@ -20,17 +22,21 @@ type Texts = readonly Utterance[]
 
 const LONGEST = 40_000 // characters of an answer
 const [MAX_TEXT_CHARS, MAX_TRANSCRIPT_CHARS] = [8_000, 200_000]
+const REFUSED = /HTTP 4(00|13|22)\b/
+const NOT_REACHED = /\b(ECONNREFUSED|ENOTFOUND|EAI_AGAIN|UND_ERR_CONNECT_TIMEOUT)\b/
 
 /** Turns what was said into facts, for the memories whose files say `extraction: "model"`. */
 export class Extraction extends Capability<Settings> {
+  readonly #before: readonly Capability[]
   readonly #longTerm: LongTermMemory
   /** The client of the model; offline there is none. */
   model: Runtime['model'] | undefined
 
   constructor(settings: Settings, before: readonly Capability[]) {
     super(settings, before)
+    this.#before = before
     this.#longTerm = before.find((capability) => capability instanceof LongTermMemory)!
-    this.#longTerm.extract = (turns) => this.extract(turns)
+    this.#longTerm.extract = (actor, turns) => this.extract(actor, turns)
   }
 
   /** The model that finds facts. */
@@ -49,6 +55,10 @@ export class Extraction extends Capability<Settings> {
     return [diagnostic('SET-EXTRACTION_MODEL', what, 'warning')]
   }
 
+  override ping(): Promise<Finding[]> {
+    return callModel(this.settings, 'EXTRACTION_MODEL', this.settings.extractionModel)
+  }
+
   override describe(): string[] {
     const names = this.#longTerm.writers.filter(({ extracts }) => extracts).map(({ id }) => id)
     if (names.length === 0) return []
@@ -58,12 +68,13 @@ export class Extraction extends Capability<Settings> {
   }
 
   /**
-   * Return the facts of turns, and what was added to the memory as it is.
+   * Return the facts of an actor's turns, and what was added to the memory as it is.
    *
-   * Turns whose texts of the user have the same metadata are read together. Throws
-   * MemoryUnavailable.
+   * Turns whose texts of the user have the same metadata are read together. Throws MemoryRefused
+   * if another call would fail, too, and MemoryUnavailable: a transient one if the model did no
+   * work.
    */
-  async extract(turns: readonly Texts[]): Promise<Utterance[]> {
+  async extract(actor: string, turns: readonly Texts[]): Promise<Utterance[]> {
     const groups: { metadata: Metadata; said: Utterance[] }[] = []
     for (const texts of turns) {
       const metadata = texts.find(([role]) => role === 'USER')?.[2] ?? {}
@@ -74,18 +85,19 @@ export class Extraction extends Capability<Settings> {
     const found: Utterance[] = []
     for (const { metadata, said } of groups) {
       const talk = said.filter(([, , , , isFact]) => !isFact)
-      const facts = talk.length > 0 ? await this.#facts(talk) : []
+      const facts = talk.length > 0 ? await this.#facts(actor, talk) : []
       found.push(...facts.map((fact): Utterance => ['USER', fact, metadata]))
       found.push(...said.filter(([, , , , isFact]) => isFact))
     }
     return found
   }
 
-  async #facts(talk: Texts): Promise<string[]> {
-    const model = await this.#open()
-    if (!model) {
+  async #facts(actor: string, talk: Texts): Promise<string[]> {
+    const found = await this.#open()
+    if (!found) {
       return offlineFacts(talk.flatMap(([role, text]) => (role === 'USER' ? [text] : [])))
     }
+    const model = wrapModel(this.#before, found, actor)
     const { extractionTimeoutSeconds: seconds } = this.settings
     const late = `no facts within EXTRACTION_TIMEOUT_SECONDS=${seconds}`
     try {
@@ -93,16 +105,20 @@ export class Extraction extends Capability<Settings> {
         seconds,
         new AbortController().signal,
         (stop) => ask(model, INSTRUCTIONS, transcriptOf(talk), LONGEST, stop),
-        () => new MemoryUnavailable(late),
+        () => new MemoryUnavailable(late, { isTransient: false }),
       )
-      if (!answer.isWhole) throw new MemoryUnavailable('the model did not finish the facts')
+      if (!answer.isWhole) throw new MemoryRefused('the model did not finish the facts')
       const facts = factsIn(answer.text).filter((fact) => !isBlank(fact))
       const tokens = `${answer.inputTokens} tokens in, ${answer.outputTokens} out`
       log('INFO', `found ${facts.length} facts in ${talk.length} texts (${tokens})`)
       return facts
     } catch (error) {
       if (error instanceof MemoryUnavailable) throw error
-      throw new MemoryUnavailable(`the model found no facts: ${describe(error)}`)
+      const why = describe(error)
+      const Failure = REFUSED.test(why) ? MemoryRefused : MemoryUnavailable
+      const { retryAfter } = new AgentError('model_failed', '', why)
+      const isTransient = retryAfter !== null || NOT_REACHED.test(why)
+      throw new Failure(`the model found no facts: ${why}`, { isTransient })
     }
   }
 

@@ -9,11 +9,15 @@ this conversation needs, guesses, and what the agent said if the user did not ag
 If there is nothing to remember, write NONE.`
 
 const [MAX_FACTS, MAX_FACT_CHARS] = [20, 1_000] // of the turns that are recorded together
-const BULLET = /^([-*•]|[0-9]{1,2}[.)])\s+/
+const LINE_END = /\r\n?|[\n\v\f\x1c-\x1e\x85\u2028\u2029]/
+const CONTROLS = /[\x00-\x1f\x7f-\x9f\ufeff]/g
+const BULLET = /^([-*•]|[0-9]{1,2}[.)])(\s+|$)/
 
 /** Return the facts of a model's answer: each line is one. */
 export function factsIn(answer: string): string[] {
-  const lines = answer.split('\n').map((line) => line.trim().replace(BULLET, ''))
+  const lines = answer.split(LINE_END).map((line) => {
+    return line.replace(CONTROLS, ' ').trim().replace(BULLET, '')
+  })
   const facts = [...new Set(lines)].filter((line) => line && line !== 'NONE')
   return facts.slice(0, MAX_FACTS).map((fact) => fact.slice(0, MAX_FACT_CHARS).toWellFormed())
 }

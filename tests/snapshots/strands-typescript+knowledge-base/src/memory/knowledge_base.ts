@@ -17,6 +17,7 @@ import type {
 
 import { backend, type KnowledgeBaseConfig } from '../collections/knowledge_base_backend.ts'
 import type { Secrets } from '../collections/secrets.ts'
+import { log } from '../log.ts'
 import { type Call, type Clients, configOf, secretOf, type Stop } from './aws.ts'
 import {
   type Memory,
@@ -34,7 +35,16 @@ const [PAGE, DOCUMENTS] = [1000, 10] // the most that the service lists, and tak
 const MAX_KEY_CHARS = 100 // of what a search can filter by
 // Of documents that are gone, and of those that the service did not take.
 const GONE: DocumentStatus[] = ['DELETING', 'DELETE_IN_PROGRESS', 'NOT_FOUND']
-const REFUSED: DocumentStatus[] = ['FAILED', 'IGNORED']
+export const REFUSED: DocumentStatus[] = ['FAILED', 'IGNORED']
+const PENDING: DocumentStatus[] = ['STARTING', 'PENDING', 'IN_PROGRESS']
+const LOOK_PAUSE = 5000 // milliseconds
+
+/** A document of the data source; the reason is of its status. */
+export interface DocumentDetail {
+  readonly id: string
+  readonly status: DocumentStatus
+  readonly reason: string | undefined
+}
 
 type Place = { knowledgeBaseId: string; dataSourceId: string }
 type Client = { recall: BedrockAgentRuntime; record: BedrockAgent; control: BedrockAgent }
@@ -47,6 +57,8 @@ export class KnowledgeBase implements Memory {
   readonly #template: string
   readonly #secrets: Secrets
   readonly #clients: Clients
+  #unknown: string[] = [] // documents whose fate is not known
+  #nextLook = 0
 
   constructor(config: KnowledgeBaseConfig, lifetime: string, secrets: Secrets, clients: Clients) {
     this.#config = config
@@ -114,6 +126,42 @@ export class KnowledgeBase implements Memory {
         if (!status || !REFUSED.includes(status)) continue
         throw new MemoryUnavailable(`Knowledge Bases: a document is ${status}`)
       }
+      await this.#look()
+      if (this.#unknown.length === 0) {
+        this.#unknown = some.map(({ content }) => content!.custom!.customDocumentIdentifier!.id!)
+      }
+    }
+  }
+
+  /** Log what became of documents that were accepted earlier. It does not throw. */
+  async #look(): Promise<void> {
+    const [ids, now] = [this.#unknown, performance.now()]
+    if (ids.length === 0 || now < this.#nextLook) return
+    this.#unknown = []
+    this.#nextLook = now + LOOK_PAUSE
+    const documentIdentifiers = ids.map((id) => ({
+      dataSourceType: 'CUSTOM' as const,
+      custom: { id },
+    }))
+    const place = await this.#place()
+    try {
+      const { documentDetails = [] } = await this.#call('record', (client, stop) =>
+        client.getKnowledgeBaseDocuments({ ...place, documentIdentifiers }, stop),
+      )
+      const details = documentDetails.map(({ identifier, status }) => ({
+        id: identifier?.custom?.id ?? '',
+        status: status!,
+      }))
+      const refused = details.filter(({ status }) => REFUSED.includes(status)).length
+      if (refused > 0) {
+        const what = 'documents are not indexed: `check --connect` says why'
+        log('ERROR', `${this.contact}: ${refused} of ${details.length} ${what}`)
+      }
+      const pending = details.filter(({ status }) => PENDING.includes(status)).map(({ id }) => id)
+      if (this.#unknown.length === 0) this.#unknown = pending
+    } catch (error) {
+      if (!(error instanceof MemoryUnavailable)) throw error
+      log('WARNING', `it is not known whether texts are indexed: ${error.message}`)
     }
   }
 
@@ -144,7 +192,8 @@ export class KnowledgeBase implements Memory {
 
   async deleteEvent(): Promise<void> {}
 
-  async *records(namespace: Namespace): AsyncGenerator<string[]> {
+  /** Yield the ids, statuses and reasons of all documents of the data source, page by page. */
+  async *documents(): AsyncGenerator<DocumentDetail[]> {
     const place = await this.#place()
     let nextToken: string | undefined
     do {
@@ -152,13 +201,26 @@ export class KnowledgeBase implements Memory {
       const reply = await withRetries(() =>
         this.#call('record', (client, stop) => client.listKnowledgeBaseDocuments(asked, stop)),
       )
-      yield (reply.documentDetails ?? []).flatMap(({ identifier, status }) => {
-        const id = identifier?.custom?.id ?? ''
-        const isHere = namespace.holds(id.slice(0, id.lastIndexOf('/')))
-        return status && !GONE.includes(status) && isHere ? [id] : []
+      yield (reply.documentDetails ?? []).flatMap(({ identifier, status, statusReason }) => {
+        const id = identifier?.custom?.id
+        return id && status && !GONE.includes(status) ? [{ id, status, reason: statusReason }] : []
       })
       nextToken = reply.nextToken
     } while (nextToken)
+  }
+
+  async *records(namespace: Namespace): AsyncGenerator<string[]> {
+    for await (const page of this.documents()) {
+      yield page.map(({ id }) => id).filter((id) => namespace.holds(pathOf(id)))
+    }
+  }
+
+  async paths(actor: string): Promise<string[]> {
+    const found = new Set<string>()
+    for await (const page of this.documents()) {
+      for (const { id } of page) found.add(pathOf(id))
+    }
+    return [...found].filter((path) => path.split('/').includes(actor))
   }
 
   async deleteRecords(ids: readonly string[]): Promise<string[]> {
@@ -220,6 +282,10 @@ export class KnowledgeBase implements Memory {
       use(await this.#client(call), stop),
     )
   }
+}
+
+function pathOf(id: string): string {
+  return id.slice(0, id.lastIndexOf('/') + 1)
 }
 
 function partsOf<T>(items: readonly T[]): T[][] {

@@ -3,8 +3,9 @@
 import type { Document } from '../collections/reader.ts'
 import type { Finding } from '../findings.ts'
 import type { MemoryCollection } from './base.ts'
-import type { KnowledgeBase } from './knowledge_base.ts'
+import { type KnowledgeBase, REFUSED } from './knowledge_base.ts'
 
+const MAX_SHOWN = 10 // documents
 const TYPES = { VECTOR: 'vector', MANAGED: 'managed' } as const
 
 /** Return where a knowledge base does not match the file of its collection. Calls Bedrock. */
@@ -12,7 +13,8 @@ export async function checkKnowledgeBase(
   { memory }: MemoryCollection,
   document: Document,
 ): Promise<Finding[]> {
-  const { base, source, search } = await (memory as unknown as KnowledgeBase).describe()
+  const knowledgeBase = memory as unknown as KnowledgeBase
+  const { base, source, search } = await knowledgeBase.describe()
   const found: Finding[] = []
   const note = (id: string, message: string, field: string) =>
     found.push(document.finding(id, message, 'backend', field))
@@ -33,6 +35,25 @@ export async function checkKnowledgeBase(
   } else if (source && source.status !== 'AVAILABLE') {
     const message = `The data source is ${source.status}: it takes no texts until it is AVAILABLE.`
     note('AML-W243', message, 'data_source_id_secret')
+  } else if (source) {
+    for (const message of await refusedIn(knowledgeBase)) {
+      note('AML-W241', message, 'data_source_id_secret')
+    }
   }
   return found
+}
+
+/** Return the documents that the knowledge base accepted, and did not index. */
+async function refusedIn(memory: KnowledgeBase): Promise<string[]> {
+  const found: string[] = []
+  for await (const page of memory.documents()) {
+    for (const { id, status, reason } of page) {
+      if (REFUSED.includes(status)) {
+        found.push(`Document ${id} is ${status}: ${reason || 'no reason'}.`)
+      }
+    }
+  }
+  if (found.length <= MAX_SHOWN) return found
+  const more = found.length - MAX_SHOWN
+  return [...found.slice(0, MAX_SHOWN), `${more} more documents are not indexed.`]
 }

@@ -21,6 +21,7 @@ export const knowledgeBase: Kind = {
     if (project.isWritable(collection)) {
       // AWS also asks for the right to start an ingestion job.
       const verbs = ['IngestKnowledgeBaseDocuments', 'StartIngestionJob']
+      verbs.push('GetKnowledgeBaseDocuments') // whether they were indexed
       named.push(['Record', allow('bedrock', verbs, base)])
     }
     return named

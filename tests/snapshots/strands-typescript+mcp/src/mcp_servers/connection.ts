@@ -17,6 +17,7 @@ import { NotRepairableError, Repaired } from './schemas.ts'
 const RETRY_MS = 5000 // turns try a server at most this often
 const MAX_PAGES = 1000
 const MAX_LISTED = 10_000 // tools of a server
+const MAX_MESSAGES = 1000 // during a call that fails
 const MAX_WORDS = 200 // characters of a server's own words
 const MAX_RESPONSE_BYTES = 67_108_864
 const MAX_TEXT_CHARS = 100_000 // of a result, before the limit of all tools
@@ -66,16 +67,18 @@ class Connection {
   isOver = false
   isReady = false
   readonly #declared: Declaration
-  readonly #lost: () => void
+  readonly #lost: (problem: string) => void
   readonly #changed: (tools: Tool[]) => void
   #client: Client | null = null
   #words = ''
+  #received = 0 // messages
+  #problem = 'the connection was lost' // why, when it is over
   #group: number | null = null
 
   constructor(
     declared: Declaration,
     seconds: number,
-    lost: () => void,
+    lost: (problem: string) => void,
     changed: (tools: Tool[]) => void,
   ) {
     this.#declared = declared
@@ -99,6 +102,7 @@ class Connection {
     timeout: number,
     signal: AbortSignal,
   ): Promise<CallToolResult | null> {
+    const received = this.#received
     try {
       const params = { name, arguments: args }
       return (await this.#client?.callTool(params, { timeout, signal })) ?? null
@@ -108,7 +112,13 @@ class Connection {
       const isLost = error instanceof TypeError || status === 404
       if (!this.isOver && isLost) await this.close()
       if (status === 404) return null
-      throw isLost || this.isOver ? new ServerDown('the connection was lost') : error
+      const isDown = isLost || this.isOver
+      if (!isDown && this.#received - received > MAX_MESSAGES) {
+        // They would go on, and take a processor.
+        this.#problem = `it sent more than ${MAX_MESSAGES} messages during a call`
+        void this.close()
+      }
+      throw isDown ? new ServerDown('the connection was lost') : error
     }
   }
 
@@ -131,12 +141,13 @@ class Connection {
       this.#end()
       this.#endGroup()
     }
-    client.onerror = () => {} // a call that fails says so itself
+    client.onerror = () => this.#received++ // no message; a call that fails says so itself
     if (url) {
       const transport = new mcp.StreamableHTTPClientTransport(new URL(url), {
         requestInit: { headers },
       })
       this.#watch(transport)
+      this.#count(transport)
       loosen(transport)
       await client.connect(transport, { timeout: seconds * 1000 })
     } else {
@@ -156,6 +167,7 @@ class Connection {
         this.#group = setsid ? transport.pid : null
       }
       transport.stderr?.on('data', (chunk: Buffer) => this.#read(chunk))
+      this.#count(transport)
       loosen(transport)
       await client.connect(transport, { timeout: seconds * 1000 })
     }
@@ -182,6 +194,14 @@ class Connection {
     }
   }
 
+  #count(transport: Transport): void {
+    const receive = transport.onmessage
+    transport.onmessage = (message, extra) => {
+      this.#received++
+      receive?.(message, extra)
+    }
+  }
+
   /** Keep the last line that a process writes before it answers; drop what it logs later. */
   #read(chunk: Buffer): void {
     const words = chunk.toString().trim().split('\n').at(-1)?.slice(0, 200)
@@ -189,7 +209,7 @@ class Connection {
   }
 
   #end(): void {
-    if (!this.isOver && this.isReady) this.#lost()
+    if (!this.isOver && this.isReady) this.#lost(this.#problem)
     this.isOver = true
   }
 
@@ -293,7 +313,7 @@ export class Server {
 
   #begin(): Connection {
     this.#tried = performance.now()
-    const lost = () => this.#note('the connection was lost')
+    const lost = (problem: string) => this.#note(problem)
     const changed = (tools: Tool[]) => {
       this.tools = tools
       this.#listed()

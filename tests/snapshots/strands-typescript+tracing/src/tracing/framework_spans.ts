@@ -5,6 +5,7 @@ import type { Attributes, Context, Span, SpanOptions, Tracer } from '@openteleme
 import { AgentError, RUNNING } from '../contract.ts'
 import { ToolNames } from './adapter.ts'
 import type { Metrics } from './metrics.ts'
+import { classOf } from './spans.ts'
 
 // What a span of the framework may have without the switch: nothing that quotes prompts or replies.
 const SAFE = RegExp(
@@ -48,7 +49,7 @@ export function adapt(tracer: Tracer, agent: string, metrics: Metrics, hasConten
       addEvent: (...event) => (hasContent ? addEvent(...event) : span),
       recordException: (error, time) => {
         if (hasLeft()) return
-        setAttributes({ 'error.type': Object(error).constructor.name })
+        setAttributes({ 'error.type': classOf(error) })
         if (hasContent) recordException(error, time)
       },
       end: (time) => {

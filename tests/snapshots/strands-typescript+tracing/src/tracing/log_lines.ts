@@ -10,9 +10,9 @@ const ofTurn = new AsyncLocalStorage<string>()
 
 /** Let each line of the log end in the trace that it belongs to. */
 export function nameTraces(): void {
-  logging.suffix = () => {
-    const id = currentTrace()
-    return id && ` trace=${id}`
+  logging.labels = () => {
+    const trace = currentTrace()
+    return trace ? { trace } : {}
   }
 }
 

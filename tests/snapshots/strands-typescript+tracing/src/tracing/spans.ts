@@ -17,14 +17,20 @@ export async function inSpan<T>(
     try {
       return await run(span)
     } catch (error) {
-      const { name } = Object(error).constructor
-      span.setAttribute('error.type', error instanceof AgentError ? error.type : name)
+      span.setAttribute('error.type', error instanceof AgentError ? error.type : classOf(error))
       span.setStatus({ code: SpanStatusCode.ERROR })
       throw error
     } finally {
       span.end()
     }
   })
+}
+
+/** Return the class of an error; of a copy, such as the AI SDK's tracer gets, its name. */
+export function classOf(error: unknown): string {
+  if (error instanceof Error) return error.constructor.name
+  const { name } = Object(error)
+  return typeof name === 'string' ? name : typeof error
 }
 
 /** Run a turn in its span. It is of kind SERVER, unless another span contains it. */
@@ -37,7 +43,8 @@ export function turnSpan<T>(turn: Turn, run: () => Promise<T>): Promise<T> {
       const isHashed = actor && span.isRecording()
       const digest = isHashed && createHash('sha256').update(actor).digest('hex')
       if (digest) span.setAttribute('enduser.pseudo.id', digest)
-      span.setAttributes({ 'turn.number': turn.number, 'turn.outcome': turn.outcome })
+      if (turn.number) span.setAttribute('turn.number', turn.number) // known after a read
+      span.setAttribute('turn.outcome', turn.outcome)
       span.setAttribute('turn.tokens_cached', turn.cachedTokens)
     })
   })

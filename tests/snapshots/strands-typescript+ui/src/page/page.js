@@ -9,6 +9,7 @@ const FOLDER = new URL('.', location).pathname
 const NAME = FOLDER === '/' ? document.title : `${document.title} ${FOLDER}`
 const SESSIONS = `${NAME}: sessions`
 const TOKEN = `${NAME}: token`
+const SHARED = 200 // turns of a session whose times and tokens the browser keeps
 const find = (id) => document.getElementById(id)
 const [transcript, prompt, actor, dialog] = ['transcript', 'prompt', 'actor', 'dialog'].map(find)
 const conversations = new Map() // by session id, those that were selected since the page was loaded
@@ -24,6 +25,11 @@ const GENTLE = { stopped: 'Stopped', interrupted: 'Interrupted' }
 const SIGNED_OUT =
   'A proxy answered in place of the agent. If it asks for a sign-on, yours has expired: ' +
   'reload this page to sign in.'
+const KEYS = find('keys').textContent
+const RUNNING = 'Not sent yet: wait for the reply, or stop it.'
+const NO_FILES = 'Files cannot be sent. Paste their text.'
+// The server refuses a prompt before it runs; sent again as it is, it would be refused again.
+const REFUSED = ['invalid_request', 'payload_too_large', 'session_too_large']
 const UNSTORED =
   'This browser stores nothing for this page: its storage is full or blocked. ' +
   'If you reload or close the page, you cannot open this session again.'
@@ -65,6 +71,13 @@ function write(storage, key, value) {
   } catch {
     unkept.set(key, text)
   }
+}
+
+function remove(storage, key) {
+  unkept.delete(key)
+  try {
+    window[storage].removeItem(key)
+  } catch {} // the browser has blocked it
 }
 
 // The sessions of this browser ----------------------------------------------------------------
@@ -131,8 +144,7 @@ function newId() {
   return Array.from(bytes, (byte) => byte.toString(16).padStart(2, '0')).join('')
 }
 
-function startSession() {
-  const id = newId()
+function startSession(id = newId()) {
   const name = current ? current.session.actor : actor.defaultValue
   const session = { id, began: Date.now(), title: '', actor: name, turns: 0 }
   conversations.set(id, new Conversation(session))
@@ -145,14 +157,24 @@ function startSession() {
 function selectSession() {
   const id = location.hash.slice(1)
   const session = readSessions().find((saved) => saved.id === id)
-  if (!conversations.has(id) && !session) return startSession()
+  // A new session has an entry in the list after its first prompt only.
+  const isOwn = typeof read('sessionStorage', draftKey(id)) === 'string'
+  if (!conversations.has(id) && !session) return startSession(isOwn ? id : undefined)
   if (!conversations.has(id)) conversations.set(id, new Conversation(session).load())
   current = conversations.get(id)
   transcript.replaceChildren(current.log)
   scrollDown(true)
   toggleSidebar(false)
   show()
+  compose(read('sessionStorage', draftKey(id)) ?? '')
   prompt.focus()
+}
+
+/** Start a session that takes over the text in the composer from an ended one. */
+function replaceSession() {
+  const text = prompt.value
+  startSession()
+  compose(text)
 }
 
 /** Follow what another tab did. */
@@ -169,7 +191,7 @@ function follow() {
     } else conversations.delete(id)
   }
   if (conversations.has(current.session.id)) return show()
-  startSession()
+  replaceSession()
   say('The session was ended in another tab.')
 }
 
@@ -185,11 +207,11 @@ async function endSession() {
   } catch (error) {
     return conversations.get(session.id).note(`Not ended: ${asFailure(error).message}`)
   }
-  conversations.get(session.id).remember(null)
+  conversations.get(session.id).forget()
   conversations.delete(session.id)
   saveSession(session, true)
   say('The session was ended.')
-  if (current.session === session) startSession()
+  if (current.session === session) replaceSession()
 }
 
 // A conversation --------------------------------------------------------------------------------
@@ -234,7 +256,11 @@ class Conversation {
       this.log.append(element('p', 'notice', `${which} gone: ${why}`))
     }
     const isGone = last === 0 && this.session.turns > 0
-    if (last < this.session.turns) this.remember({ turns: {} })
+    if (last < this.session.turns) {
+      this.remember({ turns: {} })
+      this.share({})
+    }
+    const shared = this.shared
     let prompt
     for (const { id, role, parts, metadata } of messages) {
       if (role === 'system') {
@@ -245,7 +271,7 @@ class Conversation {
         prompt = { id, text: textOf(parts) }
         continue
       }
-      const known = this.known.turns?.[metadata.turn] ?? {}
+      const known = { ...this.known.turns?.[metadata.turn], ...shared[metadata.turn] }
       if (known.cut) this.log.append(element('p', 'note cut', known.cut))
       const said = this.addPrompt(prompt.text)
       const reply = new Reply(this.log)
@@ -277,8 +303,7 @@ class Conversation {
       this.draft.field.value = field.value
       if (!isFocused) focused.focus()
     } else if (this === current && !prompt.value) {
-      prompt.value = field.value
-      grow()
+      compose(field.value)
     }
   }
 
@@ -338,6 +363,7 @@ class Conversation {
     const cut = [prompt.how ?? (gone && 'Tried again'), what].filter(Boolean).join(': ')
     while (said.nextSibling) said.nextSibling.remove()
     said.querySelector('p').textContent = prompt.text
+    find('prompt').focus() // the button that had it is gone
     this.takeTurn({ ...prompt, cut: cut && `${cut}.` }, said)
   }
 
@@ -366,6 +392,10 @@ class Conversation {
       consequence,
       () =>
         replaces ? this.replace({ id, text, replaces, how }) : this.takeTurn({ id, text }, said),
+      () => {
+        said.remove()
+        this.recompose({ id, text, replaces })
+      },
     )
     if (failure && isUnknown(failure.type)) this.askAgain(shown, messages)
   }
@@ -394,14 +424,43 @@ class Conversation {
     write('sessionStorage', this.key, change && { ...this.known, ...change })
   }
 
+  /** The times and tokens of the turns, by their numbers, for all tabs. */
+  get shared() {
+    return read('localStorage', this.key) ?? {}
+  }
+
+  share(turns) {
+    write('localStorage', this.key, Object.fromEntries(Object.entries(turns).slice(-SHARED)))
+  }
+
+  /** Remove the facts about a session that was ended. */
+  forget() {
+    for (const [storage, key] of [
+      ['sessionStorage', this.key],
+      ['sessionStorage', draftKey(this.session.id)],
+      ['localStorage', this.key],
+    ]) {
+      remove(storage, key)
+    }
+  }
+
   /** Save facts of the session, unless it was ended meanwhile. */
   save(change) {
     Object.assign(this.session, change)
     if (isListed(this.session)) saveSession(this.session)
   }
 
+  /** Offer the text of a prompt that failed for changes: where it was written. */
+  recompose({ id, text, replaces }) {
+    this.remember({ unfinished: null })
+    const said = this.said.get(replaces)
+    if (said) return this.edit(said, { id, text, replaces })
+    compose([text, prompt.value].filter(Boolean).join('\n\n'))
+    prompt.focus()
+  }
+
   addPrompt(text) {
-    this.log.querySelector('.failure button')?.remove() // a later prompt makes a retry impossible
+    this.log.querySelector('.failure .buttons')?.remove() // a later prompt prevents a retry
     const about = element('h2', 'unseen', 'You')
     const said = element('article', 'user', about, element('p', '', text))
     this.log.append(said)
@@ -413,20 +472,26 @@ class Conversation {
     say(text)
   }
 
-  /** Show a failure below what it is about, with one button to try again. */
-  fail({ type, message }, consequence, retry) {
-    const again = element('button', '', 'Try again')
+  /** Show a failure below its turn, with a button to try again, and one to edit the prompt. */
+  fail({ type, message }, consequence, retry, edit) {
+    const [again, change] = [element('button', '', 'Try again'), element('button', '', 'Edit')]
     const gentle = GENTLE[type]
     const title = gentle ?? 'Failed: '
     const kind = gentle ? '' : element('code', '', type)
     const failure = element('div', 'failure', element('strong', '', title, kind))
     if (message) failure.append(element('p', '', message))
-    failure.append(element('p', '', consequence), again)
+    const buttons = element('div', 'buttons', again)
+    if (edit) buttons.append(change)
+    failure.append(element('p', '', consequence), buttons)
     failure.classList.toggle('stopped', Boolean(gentle))
     again.onclick = () => {
       failure.remove()
       prompt.focus()
       retry()
+    }
+    change.onclick = () => {
+      failure.remove()
+      edit()
     }
     this.log.append(failure)
     say(`${title}${kind && type}. ${message} ${consequence}`)
@@ -475,6 +540,7 @@ class Conversation {
     reply.node.ariaBusy = 'false'
     this.log.classList.remove('busy')
     this.stop = null
+    if (this === current && find('keys').textContent === RUNNING) hint('')
     if (isListed(this.session)) show()
     else follow() // another tab has ended it
   }
@@ -501,8 +567,9 @@ class Conversation {
     if (prompt.cut) said.before(element('p', 'note cut', prompt.cut))
     this.seen = turn
     this.offerChanges(said, reply, { id: prompt.id, text: prompt.text })
-    const others = Object.entries(this.known.turns ?? {}).filter(([number]) => number < turn)
-    this.remember({ turns: { ...Object.fromEntries(others), [turn]: reply.facts } })
+    const { recalled, ...facts } = reply.facts
+    this.remember({ turns: { ...factsBefore(this.known.turns, turn), [turn]: { recalled } } })
+    this.share({ ...factsBefore(this.shared, turn), [turn]: facts })
     this.save(change)
     if (unkept.has(SESSIONS) && !isWarned) this.note(UNSTORED)
     isWarned ||= unkept.has(SESSIONS)
@@ -535,14 +602,31 @@ class Conversation {
       return
     }
     reply.finish()
+    if (REFUSED.includes(type) && !isShort && this === current) {
+      said.remove()
+      reply.node.remove()
+      this.recompose(prompt)
+      return hint(`Not sent: ${message}`)
+    }
     reply.node.classList.add('failed')
-    const shown = this.fail(failure, consequence, () => {
+    const retry = () => {
       reply.node.remove()
       if (isShort) this.load()
       else this.takeTurn(prompt, said)
-    })
+    }
+    const edit = () => {
+      reply.node.remove()
+      said.remove()
+      this.recompose(prompt)
+    }
+    const shown = this.fail(failure, consequence, retry, isShort ? undefined : edit)
     if (asks) this.askAgain(shown, messages)
   }
+}
+
+/** Return the facts about the turns before one. */
+function factsBefore(turns, turn) {
+  return Object.fromEntries(Object.entries(turns ?? {}).filter(([number]) => number < turn))
 }
 
 function textOf(parts) {
@@ -655,6 +739,31 @@ function scrollDown(always = false) {
   find('latest').hidden = isAtEnd
 }
 
+/** Show why a message was not sent below the composer, until its text is changed. */
+function hint(text) {
+  find('keys').textContent = text || KEYS
+  find('keys').classList.toggle('reason', Boolean(text))
+  if (text) say(text)
+}
+
+function draftKey(id) {
+  return `${NAME}: ${id}: draft`
+}
+
+/** Put a text into the composer, which keeps it for this session over a reload. */
+function compose(text) {
+  prompt.value = text
+  keepDraft()
+}
+
+function keepDraft() {
+  hint('')
+  grow()
+  const key = draftKey(current.session.id)
+  if (prompt.value) write('sessionStorage', key, prompt.value)
+  else remove('sessionStorage', key)
+}
+
 /** Make the composer as high as its text: not all browsers do. */
 function grow() {
   prompt.style.height = 'auto'
@@ -680,12 +789,12 @@ function isComposing({ isComposing, keyCode }) {
 
 async function send() {
   const conversation = current
-  const text = prompt.value
-  if (!text.trim() || conversation.stop || !actor.reportValidity()) return
+  if (!prompt.value.trim() || !actor.reportValidity()) return
   await conversation.ready
-  if (conversation.stop) return
-  prompt.value = ''
-  grow()
+  const text = prompt.value
+  if (conversation !== current || !text.trim()) return
+  if (conversation.stop) return hint(RUNNING)
+  compose('')
   prompt.focus()
   const { session } = conversation
   const title = session.title || text.trim().replace(/\s+/g, ' ').slice(0, 80)
@@ -703,7 +812,21 @@ prompt.onkeydown = (event) => {
   event.preventDefault()
   send()
 }
-prompt.oninput = grow
+prompt.oninput = keepDraft
+prompt.onpaste = (event) => {
+  const { files, types } = event.clipboardData
+  if (files.length === 0 || types.includes('text/plain')) return // of a table there is a picture, too
+  event.preventDefault()
+  hint(NO_FILES)
+}
+document.ondragover = (event) => {
+  if (event.dataTransfer.types.includes('Files')) event.preventDefault() // or there is no drop
+}
+document.ondrop = (event) => {
+  if (!event.dataTransfer.types.includes('Files')) return
+  event.preventDefault() // the browser would open the file in place of the page
+  hint(NO_FILES)
+}
 document.onkeydown = (event) => {
   if (event.key !== 'Escape' || isComposing(event) || dialog.open) return
   if (find('menu').ariaExpanded === 'true') {
@@ -738,7 +861,7 @@ find('latest').onclick = () => {
   scrollDown(true)
   prompt.focus()
 }
-find('new').onclick = startSession
+find('new').onclick = () => startSession()
 find('end').onclick = endSession
 find('menu').onclick = () => toggleSidebar(find('menu').ariaExpanded === 'false')
 window.onhashchange = selectSession

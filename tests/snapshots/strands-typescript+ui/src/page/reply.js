@@ -128,8 +128,10 @@ export class Reply {
       state.textContent = approved ? 'approved' : 'denied'
       form.remove()
       const isLast = [...this.asked.values()].every(Boolean)
+      // The button that had the focus is gone.
+      const next = isLast ? node.firstChild : this.body.querySelector('.approval button')
+      next.focus()
       if (isLast) this.onAnswered([...this.asked.values()])
-      else this.body.querySelector('.approval button').focus()
     }
     approve.onclick = () => answer(true)
     form.onsubmit = (event) => {
@@ -140,6 +142,8 @@ export class Reply {
 
   /** Go on after the answers. */
   goOn() {
+    for (const id of this.asked.keys()) this.shown.get(id).began = performance.now()
+    this.known = null // what follows is new, also to a tab that was loaded again
     this.asked.clear()
     this.metadata = null
     this.rounds++

@@ -8,7 +8,10 @@ from collections.abc import AsyncGenerator, Iterator
 from types import SimpleNamespace
 from typing import Any, Self
 
+from .contract import AgentError, is_blank
+
 REDACTED = "redacted:"  # stands in a signature before the data of redacted thinking
+NO_INPUT: Any = (None, "", {})  # of a call, at its start
 
 
 class Snapshot:
@@ -51,6 +54,8 @@ class MessagesStream:
         self._inputs: dict[int, Any] = {}  # arguments that came with the start of a call
         self._texts: dict[int, str] = {}  # those that followed it
         self._ids: set[str] = set()
+        self._open: set[int] = set()  # the indexes of blocks
+        self._without_arguments: set[int] = set()  # those of calls
         self.current_message_snapshot = Snapshot()
 
     async def __aenter__(self) -> Self:
@@ -62,7 +67,11 @@ class MessagesStream:
 
     async def __aiter__(self) -> AsyncGenerator[Any]:
         async for event in self._raw:
+            self._check(event)
             if event.type == "content_block_start":
+                for delta in self._late_inputs(event.index):  # of an earlier call without an end
+                    yield delta
+                self._texts.pop(event.index, None)
                 parts = [*self._start(event)]
                 yield event
                 for part in parts:
@@ -76,6 +85,24 @@ class MessagesStream:
                     yield delta
             self._note(event)
             yield event
+
+    def _check(self, event: Any) -> None:
+        """Raise AgentError for arguments of which it is not certain which call they belong to."""
+        if event.type == "content_block_start":
+            self._open.add(event.index)
+            if event.content_block.type == "tool_use":
+                if event.index in self._without_arguments:
+                    raise AgentError("model_failed", detail="two calls have one index")
+                if event.content_block.input in NO_INPUT:
+                    self._without_arguments.add(event.index)
+        elif event.type == "content_block_stop":
+            self._open.discard(event.index)
+        elif event.type == "content_block_delta" and event.delta.type == "input_json_delta":
+            text = event.delta.partial_json
+            if text and event.index not in self._open:
+                raise AgentError("model_failed", detail="arguments outside of a call")
+            if not is_blank(text):
+                self._without_arguments.discard(event.index)
 
     def _start(self, event: Any) -> Iterator[Any]:
         """Yield as deltas what a block has from its start."""
@@ -96,7 +123,7 @@ class MessagesStream:
             if not block.id or block.id in self._ids:
                 block.id = f"{block.id}.{index}"  # tells the calls apart; `repair` renames it
             self._ids.add(block.id)
-            if block.input not in (None, "", {}):
+            if block.input not in NO_INPUT:
                 self._inputs[index] = block.input
 
     def _late_inputs(self, index: int | None) -> Iterator[Any]:

@@ -72,7 +72,7 @@ def build_model(settings: CoreSettings) -> ai.Model:
     return ai.Model(id=settings.model, provider=provider)
 
 
-def check_model(settings: CoreSettings, connect: bool = False) -> list[dict[str, Any]]:
+def check_model(settings: CoreSettings) -> list[dict[str, Any]]:
     """Return findings about missing or invalid model settings."""
     if settings.model == "offline":
         return []

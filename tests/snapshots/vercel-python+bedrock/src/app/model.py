@@ -25,21 +25,18 @@ def build_model(settings: CoreSettings) -> ai.Model:
     return ai.Model(id=settings.model, provider=provider)
 
 
-def check_model(settings: CoreSettings, connect: bool = False) -> list[dict[str, Any]]:
-    """Return findings about model settings; `connect` tries the guardrail."""
+def check_model(settings: CoreSettings) -> list[dict[str, Any]]:
+    """Return findings about missing or invalid model settings."""
     if settings.model == "offline":
         return []
-    from botocore.exceptions import BotoCoreError, ClientError
+    from botocore.exceptions import BotoCoreError
 
     try:
         if _region():
-            client, guardrail = _client(), _guardrail()
-            if connect and guardrail:
-                messages = [{"role": "user", "content": [{"text": "Hello"}]}]
-                request = {"modelId": settings.model, "messages": messages, **guardrail}
-                client.converse_stream(**request)["stream"].close()
+            _client()
+            _guardrail()
             return []
-    except (BotoCoreError, ClientError, ValueError) as error:
+    except (BotoCoreError, ValueError) as error:
         return [diagnostic("SET-AWS", f"MODEL cannot use Bedrock: {error}")]
     return [diagnostic("SET-AWS_REGION", "AWS_REGION is not set: MODEL needs it, as in us-east-1.")]
 

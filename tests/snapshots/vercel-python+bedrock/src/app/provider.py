@@ -14,6 +14,7 @@ from ai.providers import history_utils
 from ai.types.usage import Usage
 
 from .aws_call import Call
+from .contract import AgentError, is_blank
 from .messages import mark, shown_to
 
 REASONS = {
@@ -138,21 +139,25 @@ class Blocks:
     """The content blocks of one answer."""
 
     def __init__(self) -> None:
-        self._calls: dict[int, str] = {}  # ids
+        self._calls: dict[int, str] = {}  # the id of the latest call of each index
+        self._ids: set[str] = set()
+        self._open: set[int] = set()  # the indexes of calls, also of Bedrock's own
+        self._without_arguments: set[int] = set()  # those of calls
         self._texts: set[int] = set()
         self._reasoning: dict[int, dict[str, str]] = {}  # signature, or redacted content
 
     def read(self, chunk: dict[str, Any]) -> Iterator[events.Event]:
-        """Yield the events of a chunk."""
+        """Yield the events of a chunk.
+
+        Raises AgentError for arguments of which it is not certain which call they belong to.
+        """
         [(kind, value)] = chunk.items()
         index = value.get("contentBlockIndex", 0)
+        if kind == "contentBlockStop":
+            self._open.discard(index)
         tool = value.get("start", {}).get("toolUse")
-        if kind == "contentBlockStart" and tool and tool.get("type") != "server_tool_use":
-            id = tool.get("toolUseId", "")
-            if not id or id in self._calls.values():
-                id = f"{id}.{index}"  # tells the calls apart; `repair` renames it
-            self._calls[index] = id
-            yield events.ToolStart(tool_call_id=id, tool_name=tool.get("name", ""))
+        if kind == "contentBlockStart" and tool:
+            yield from self._start(index, tool)
         elif kind == "contentBlockDelta":
             yield from self._delta(index, value.get("delta", {}))
         elif kind == "contentBlockStop" and index in self._calls:
@@ -163,10 +168,24 @@ class Blocks:
             metadata = {"bedrock": known} if known else None
             yield events.ReasoningEnd(block_id=str(index), provider_metadata=metadata)
 
+    def _start(self, index: int, tool: dict[str, Any]) -> Iterator[events.Event]:
+        self._open.add(index)
+        if tool.get("type") == "server_tool_use":
+            self._calls.pop(index, None)
+            return
+        if index in self._without_arguments:
+            raise AgentError("model_failed", detail="two calls have one index")
+        self._without_arguments.add(index)
+        id = tool.get("toolUseId", "")
+        if not id or id in self._ids:
+            id = f"{id}.{len(self._ids)}"  # tells the calls apart; `repair` renames it
+        self._ids.add(id)
+        self._calls[index] = id
+        yield events.ToolStart(tool_call_id=id, tool_name=tool.get("name", ""))
+
     def _delta(self, index: int, delta: dict[str, Any]) -> Iterator[events.Event]:
-        if "toolUse" in delta and index in self._calls:
-            text = delta["toolUse"].get("input", "")
-            yield events.ToolDelta(tool_call_id=self._calls[index], chunk=text)
+        if "toolUse" in delta:
+            yield from self._arguments(index, delta["toolUse"].get("input", ""))
         elif "text" in delta:
             if index not in self._texts:
                 self._texts.add(index)
@@ -184,6 +203,14 @@ class Blocks:
                 known["redacted"] = b64encode(before + redacted).decode()
             if text := reasoning.get("text"):
                 yield events.ReasoningDelta(block_id=str(index), chunk=text)
+
+    def _arguments(self, index: int, text: str) -> Iterator[events.Event]:
+        if text and index not in self._open:
+            raise AgentError("model_failed", detail="arguments outside of a call")
+        if not is_blank(text):
+            self._without_arguments.discard(index)
+        if index in self._calls:
+            yield events.ToolDelta(tool_call_id=self._calls[index], chunk=text)
 
 
 def _usage(known: dict[str, int]) -> Usage:

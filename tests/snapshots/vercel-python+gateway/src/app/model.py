@@ -64,7 +64,7 @@ def build_model(settings: CoreSettings) -> ai.Model:
     return ai.Model(id=settings.model, provider=ai.get_provider("gateway", protocol=protocol))
 
 
-def check_model(settings: CoreSettings, connect: bool = False) -> list[dict[str, Any]]:
+def check_model(settings: CoreSettings) -> list[dict[str, Any]]:
     """Return findings about missing or invalid model settings."""
     if settings.model == "offline" or ai.get_provider("gateway").is_configured():
         return []

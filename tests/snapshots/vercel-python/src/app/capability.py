@@ -7,7 +7,7 @@ from typing import Any, Self
 
 from starlette.types import ASGIApp
 
-from .contract import Turn
+from .contract import Change, Turn
 from .deadline import time_limit
 from .findings import Finding, diagnostic
 from .log import describe
@@ -116,6 +116,16 @@ class Capability:
         """Surround a turn. AgentError before the `yield` refuses it; later errors are logged."""
         yield
 
+    def wrap_model(self, model: Any, actor: str | None, turn: Turn | None) -> Any:
+        """Return a model wrapped in your own, for requests on behalf of an actor.
+
+        `turn` is None if no turn waits for the answers. `prepare` comes later.
+        """
+        return model
+
+    async def before_change(self, change: Change) -> None:
+        """Raise AgentError to refuse to fork or end a session."""
+
     def prepare(self, turn: Turn, options: dict[str, Any]) -> None:
         """Change the arguments of the turn's agent: "model", "tools", and those you add.
 
@@ -142,6 +152,15 @@ def check_all(capabilities: Iterable[Capability]) -> list[Finding]:
                 what += f"so {other} would not work: derive it from that class."
                 findings.append(diagnostic("CAPABILITY", what))
     return findings
+
+
+def wrap_model(
+    capabilities: Iterable[Capability], model: Any, actor: str | None, turn: Turn | None = None
+) -> Any:
+    """Return a model for requests on behalf of an actor, wrapped by all capabilities."""
+    for capability in capabilities:
+        model = capability.wrap_model(model, actor, turn)
+    return model
 
 
 def find_session_class(capabilities: Iterable[Capability]) -> type[Session]:

@@ -12,6 +12,7 @@ import click
 from . import contract
 from .capabilities import Settings, make_capabilities
 from .contract import Turn, check_prompt
+from .late_errors import run_to_end, survive_late_errors
 from .log import as_agent_error
 from .markdown import BOLD
 from .sessions import text_of
@@ -47,8 +48,9 @@ def chat(question: str | None, session: str, actor: str | None) -> None:
     screen = Screen(settings.project_name, is_once)
     if screen.is_live and not is_once:  # at once: a framework takes seconds to load
         model = "offline model" if settings.model == "offline" else settings.model
-        title = screen.style(f"{settings.project_name}, {model}", BOLD)
-        click.echo(f"{title}. /help lists the commands; Ctrl-D leaves.")
+        title = f"{settings.project_name}, {model}"
+        line = screen.wrap(f"{title}. /help lists the commands; Ctrl-D leaves.")
+        click.echo(line.replace(title, screen.style(title, BOLD), 1))
     from .advice import explain
     from .runtime import start_runtime
     from .turn import take_turn
@@ -58,13 +60,14 @@ def chat(question: str | None, session: str, actor: str | None) -> None:
         actor = "local-user"
         click.echo(f"You are {actor}; choose another with `--actor ID`.")
     with asyncio.Runner() as runner:
+        survive_late_errors(runner.get_loop())
         runner.run(runtime.open())
         for line in iter(screen.read_prompt, None) if question is None else [question]:
             command = line.strip()
             if command in {"/quit", "exit", "quit"} and not is_once:
                 break
             if command == "/help":
-                click.echo(HELP)
+                click.echo(screen.wrap(HELP))
             elif command == "/new":
                 session, before, done = str(uuid4()), session, 0
                 click.echo(f"Started session {session} (previous: {before}).")
@@ -78,20 +81,20 @@ def chat(question: str | None, session: str, actor: str | None) -> None:
                 turns = [Turn(session, actor, None, "", reply.show)]
                 try:
                     if command == "/undo":
-                        number = runner.run(_take_back(runtime, turns[0]))
+                        number = run_to_end(runner, _take_back(runtime, turns[0]))
                         click.echo(f"Turn {number} was deleted.")
                         continue
                     if command in {"/history", "/model", "/tools"}:
-                        screen.print(runner.run(_look_up(command, runtime, turns[0])))
+                        screen.print(run_to_end(runner, _look_up(command, runtime, turns[0])))
                         continue
                     if command == "/retry":
                         turns[0].replaces = 0
                     else:
                         turns[0].prompt = check_prompt(line, settings.max_prompt_chars)
-                    last = runner.run(reply.follow(take_turn(runtime, turns[0])))
+                    last = run_to_end(runner, reply.follow(take_turn(runtime, turns[0])))
                     while last and (answers := runtime.ask(last, turns[-1], screen.read)):
                         turns.append(answers)
-                        last = runner.run(reply.follow(take_turn(runtime, answers)))
+                        last = run_to_end(runner, reply.follow(take_turn(runtime, answers)))
                     if last:
                         done += 1
                         reply.end(turns)
@@ -109,7 +112,7 @@ def chat(question: str | None, session: str, actor: str | None) -> None:
                 except KeyboardInterrupt:  # the second one in a turn
                     reply.end_line()
                     break
-        runner.run(runtime.close())
+        run_to_end(runner, runtime.close())
         if not is_once:
             notice = runtime.retention_notice if done else "Nothing was added to it."
             click.echo(f"\nThis was session {session}. {notice}")

@@ -1,10 +1,13 @@
 """HTTP to the provider of the model, with a limit for the size of responses."""
 
+import time
 from codecs import getincrementaldecoder
 from typing import Any
 
-from .contract import AgentError
+from .contract import RUNNING, AgentError
 from .settings import CoreSettings
+
+WAIT = 10  # seconds, if a busy provider does not say how long
 
 
 def event_hooks(settings: CoreSettings) -> dict[str, Any]:
@@ -15,6 +18,7 @@ def event_hooks(settings: CoreSettings) -> dict[str, Any]:
     longest, most = 6 * settings.max_reply_bytes + 65_536, 64 * settings.max_reply_bytes + 65_536
 
     async def limit(response: Any) -> None:
+        _note_refusal(response)
         read = response.aiter_bytes
 
         async def bounded(chunk_size: int | None = None) -> Any:
@@ -30,3 +34,15 @@ def event_hooks(settings: CoreSettings) -> dict[str, Any]:
         response.aiter_bytes = bounded
 
     return {"response": [limit]}
+
+
+def _note_refusal(response: Any) -> None:
+    """Note in the running turn that the provider is busy, and until when."""
+    turn = RUNNING.get(None)
+    if turn is None:
+        return
+    turn.notes.pop("refusal", None)
+    if response.status_code in {429, 503, 529}:
+        text = response.headers.get("retry-after", "")
+        wait = int(text) if text.isascii() and text.isdigit() else WAIT
+        turn.notes["refusal"] = (response.status_code, time.monotonic() + wait)

@@ -11,15 +11,15 @@ from typing import Any
 import click
 
 from .agent import TOOLS
-from .capability import Capability, check_all, find_session_class
-from .contract import RUNNING, AgentError, Turn
+from .capability import Capability, check_all, find_session_class, wrap_model
+from .contract import RUNNING, AgentError, Change, Turn
 from .findings import Finding, refuse_errors
-from .log import log_unexpected
+from .log import announce, describe, log_unexpected
 from .model import build_model, check_model, model_endpoint
 from .running_turns import Turns
 from .session_store import InProcess
 from .sessions import LastTurn, Sessions
-from .settings import CoreSettings, without_password
+from .settings import CoreSettings, proxy_variables, without_password
 from .tool_schemas import refused_tool
 
 log = logging.getLogger(__name__)
@@ -30,7 +30,7 @@ class Runtime:
 
     def __init__(self, settings: CoreSettings, capabilities: Sequence[Capability] = ()) -> None:
         """Callers run `check_all` first: with invalid files this raises arbitrary errors."""
-        self.settings, self.model, self.capabilities = settings, build_model(settings), capabilities
+        self.settings, self.model, self.capabilities = settings, make_model(settings), capabilities
         self.turns, self._opened = Turns(settings.max_turns), list[Capability]()
         for method in (m for c in capabilities for m in (c.prepare, c.committed)):
             if iscoroutinefunction(method):
@@ -116,10 +116,16 @@ class Runtime:
 
     def prepare(self, turn: Turn) -> dict[str, Any]:
         """Return the model, the tools and further options of the agent of one turn."""
-        options = {"model": self.model, "tools": self.tools()}
+        model = wrap_model(self.capabilities, self.model, turn.actor, turn)
+        options = {"model": model, "tools": self.tools()}
         for capability in self.overriding("prepare"):
             capability.prepare(turn, options)
         return options
+
+    async def before_change(self, change: Change) -> None:
+        """Let all capabilities refuse a change. Raises AgentError."""
+        for capability in self.overriding("before_change"):
+            await capability.before_change(change)
 
     def committed(self, turn: Turn, messages: list[Any]) -> None:
         """Pass on the messages of a committed turn."""
@@ -170,11 +176,23 @@ async def _leave(context: AbstractAsyncContextManager[None], *failure: Any) -> N
             task.uncancel()  # the turn was complete before it was cancelled
 
 
+def make_model(settings: CoreSettings) -> Any:
+    """Return the model. Raises ClickException if a proxy keeps its client from being created."""
+    try:
+        return build_model(settings)
+    except Exception as error:
+        if not (names := proxy_variables()):
+            raise
+        hint = " A SOCKS proxy needs `uv add socksio`." if isinstance(error, ImportError) else ""
+        why = f"Cannot create the client of the model ({describe(error)})"
+        raise click.ClickException(f"{why}: look at {names}.{hint}") from None
+
+
 def start_runtime(
     settings: CoreSettings, findings: list[Finding], capabilities: Sequence[Capability]
 ) -> Runtime:
     """Return the runtime for turns. Raises ClickException if `check` would find an error."""
     refuse_errors([*findings, *check_model(settings), *check_all(capabilities)])
     if settings.model == "offline":
-        click.echo("MODEL is not set: the offline model only echoes. See README.md to choose one.")
+        announce("MODEL is not set: the offline model only echoes. See README.md to choose one.")
     return Runtime(settings, capabilities)

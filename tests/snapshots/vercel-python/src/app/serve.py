@@ -6,9 +6,7 @@ import logging
 import os
 import socket
 import sys
-import threading
 from types import FrameType
-from typing import Any
 
 import click
 import uvicorn
@@ -16,7 +14,8 @@ from starlette.types import ASGIApp
 
 from .capabilities import Settings, make_capabilities
 from .connection import Connection, max_connections
-from .log import log_unexpected
+from .late_errors import survive_late_errors
+from .log import announce, log_as, log_unexpected
 from .reload import take_over
 from .runtime import Runtime, start_runtime
 from .server import create_app
@@ -27,10 +26,10 @@ def run_server() -> None:
     """Serve until a signal ends it."""
     logging.getLogger("app").setLevel("INFO")
     settings, findings = Settings.read()
+    log_as(settings.log_format)
     runtime = start_runtime(settings, findings, make_capabilities(settings))
-    threading.excepthook = _log_thread
     with asyncio.Runner() as runner:
-        runner.get_loop().set_exception_handler(_log_failure)
+        survive_late_errors(runner.get_loop())
         serving = runner.get_loop().create_task(_serve(runtime))
         try:
             while not serving.done():
@@ -42,19 +41,6 @@ def run_server() -> None:
         except BaseException:
             runner.run(runtime.close())
             raise
-
-
-def _log_thread(failure: threading.ExceptHookArgs) -> None:
-    """Log the kind of what a thread raised."""
-    if failure.exc_value:
-        log_unexpected(failure.exc_value)
-
-
-def _log_failure(_: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-    """Log the kind of what a task or a callback raised; not that a client left."""
-    error = context.get("exception")
-    if error and not isinstance(error, OSError):
-        log_unexpected(error)
 
 
 def listen(settings: CoreSettings) -> socket.socket:
@@ -100,10 +86,11 @@ async def _serve(runtime: Runtime) -> None:
     running = asyncio.create_task(server.serve([listener]))
     if not settings.is_loopback and not settings.api_token:
         place = f"{settings.host} is reachable from other machines"
-        click.echo(f"Warning: {place}, and callers are not authenticated.")
+        announce(f"Warning: {place}, and callers are not authenticated.")
     host = f"[{settings.host}]" if ":" in settings.host else settings.host
     address = f"http://{host}:{listener.getsockname()[1]}"
-    click.echo("\n".join([*runtime.describe(address), f"Listening on {address}"]))
+    for line in (*runtime.describe(address), f"Listening on {address}"):
+        announce(line)
     gc.freeze()  # a collection leaves out what was loaded, and stops the turns for 5 ms, not for 35
     gc.enable()
     await server.signalled.wait()

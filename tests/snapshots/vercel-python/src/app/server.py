@@ -207,6 +207,7 @@ async def _run(runtime: Runtime, turn: Turn) -> dict[str, Any]:
 async def _change(runtime: Runtime, call: Change) -> dict[str, Any]:
     id, actor = call.session_id, call.actor
     try:
+        await runtime.before_change(call)
         if call.fork:
             await runtime.sessions.fork(call)
             return {"session_id": id, "fork": call.fork, "turn": call.turns}

@@ -92,21 +92,21 @@ class Session:
     def find_repeated(self, turn: Turn) -> LastTurn | None:
         """Return the turn that this one repeats, by its key, and fill this one from it.
 
-        Turns that a fork copied do not count. A turn that replaces others can only repeat the last.
+        Turns that a fork copied do not count. A turn that replaces another one can repeat only the
+        last, or the one that stands in that place by now.
         """
         if not self.last or turn.key is None:
             return None
         if turn.key == self.last["key"]:
             turn.replay(self.number, self.last["reply"])
             return self.last
-        if turn.replaces is not None:
-            return None
         bounds = [*(start["at"] for start in self.turns), len(self.data["messages"])]
         first = self.number - len(self.turns) + 1
         copied = self.fork["turn"] if self.fork else 0
         for index, start in enumerate(self.turns):
             number = first + index
-            if number > copied and start["key"] == turn.key:
+            is_in_place = turn.replaces is None or turn.replaces == number
+            if number > copied and is_in_place and start["key"] == turn.key:
                 messages = self.data["messages"][bounds[index] : bounds[index + 1]]
                 reply = _reply_of(messages)
                 turn.replay(number, reply)
@@ -293,6 +293,8 @@ class Sessions:
         # Without a unique key, the same copy by another process looks like this one.
         last["fork"] = Fork(key=key or uuid4().hex, turn=change.turns)
         async with self.open(to, actor) as copy:
+            if key and copy.fork and copy.fork["key"] == key:  # made while this request waited
+                return
             if copy.last:
                 raise AgentError("session_conflict", f"The session {to} exists already.")
             await copy.save((session.snapshot or {}) | {"data": session.data}, last)

@@ -4,9 +4,11 @@ import os
 import re
 from dataclasses import dataclass, field, fields
 from functools import cached_property
+from io import StringIO
+from pathlib import Path
 from typing import Any, ClassVar, Self
 
-from dotenv import dotenv_values
+from dotenv.parser import parse_stream
 
 from .findings import Finding, diagnostic
 
@@ -56,18 +58,14 @@ class CoreSettings:
     allowed_origins: str = string(
         f"https?://{HOST_FORM}( *, *https?://{HOST_FORM})*", "a list like https://www.example.com"
     )
+    log_format: str = string("text|json", "text or json", "text")
     api_token: str = string("[!-~]{1,4096}", "a text of visible ASCII characters")
 
     @classmethod
     def read(cls) -> tuple[Self, list[Finding]]:
         """Read the environment and .env; return settings and findings. Blank means unset."""
         values: dict[str, Any] = {}
-        findings: list[Finding] = []
-        try:
-            for name, value in dotenv_values(".env", interpolate=False).items():
-                os.environ.setdefault(name, value or "")
-        except (OSError, ValueError) as error:
-            findings.append(diagnostic("SET-ENV-FILE", f"Cannot read the file .env: {error}."))
+        findings = [*read_env_file()]
         for setting in fields(cls):
             name, text = setting.name.upper(), os.environ.get(setting.name.upper(), "").strip()
             low, high = setting.metadata.get("range", (0, 0))
@@ -99,6 +97,33 @@ def is_plain_http(url: str) -> bool:
 def without_password(url: str) -> str:
     """Return a URL to show, without its user and password."""
     return re.sub("//[^/]*@", "//", url)
+
+
+def read_env_file() -> list[Finding]:
+    """Set the variables of .env that the environment lacks; return findings about the file."""
+    path, findings, variables = Path(".env"), list[Finding](), dict[str, str]()
+    try:
+        text = path.read_text("utf-8-sig") if path.exists() else ""
+    except (OSError, ValueError) as error:
+        return [diagnostic("SET-ENV-FILE", f"Cannot read the file .env: {error}.")]
+    for binding in parse_stream(StringIO(text)):
+        if binding.key and binding.value is not None:
+            variables[binding.key] = binding.value
+        elif binding.error or binding.key:
+            blank = re.match(r"\s*", binding.original.string)
+            line = binding.original.line + (blank[0].count("\n") if blank else 0)
+            message = "This line sets nothing: it is not NAME=value."  # it may quote a secret
+            findings.append(diagnostic("SET-ENV-LINE", message, "warning", ".env", line))
+    for name, value in variables.items():
+        os.environ.setdefault(name, value)
+    return findings
+
+
+def proxy_variables() -> str:
+    """Return the names of the variables that direct HTTP clients to a proxy."""
+    names = (name for name, value in os.environ.items() if value)
+    known = [name for name in names if name.upper() in {"ALL_PROXY", "HTTP_PROXY", "HTTPS_PROXY"}]
+    return ", ".join(sorted(known))
 
 
 def read_settings() -> tuple[CoreSettings, list[Finding]]:

@@ -89,6 +89,13 @@ class Screen:
             self._is_replying = is_reply and self.is_live
             click.echo(text, self.out, nl=False)
 
+    def wrap(self, text: str) -> str:
+        """Return a text with its words wrapped whole, where a terminal shows it."""
+        if not self.is_live:
+            return text
+        markdown = Markdown(columns, None)
+        return markdown.feed(text) + markdown.end()
+
     def style(self, text: str, code: str) -> str:
         """Return a text in a style, where that can be shown."""
         return text if self.is_plain or not code else f"\x1b[{code}m{text}\x1b[0m"

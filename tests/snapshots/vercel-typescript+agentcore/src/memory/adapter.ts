@@ -7,8 +7,9 @@ import { z } from 'zod'
 import type { Options } from '../capability.ts'
 import { isBlank } from '../contract.ts'
 import { type Call, OfflineModel, type Part } from '../offline_model.ts'
-import type { Utterance } from './base.ts'
+import type { MemoryCollection, Utterance } from './base.ts'
 import type { LongTermMemory } from './long_term.ts'
+import type { Who } from './namespaces.ts'
 import { type Hit, linesOf, type MemoryTurn, type Shown } from './recall.ts'
 import { show } from './show.ts'
 
@@ -30,6 +31,13 @@ const ADD_INPUT = asSchema(
   }),
 )
 
+/** A store of the owner. */
+interface OwnStore {
+  readonly name: string
+  readonly writable?: boolean
+  readonly erase?: (actor: string) => unknown
+}
+
 type Wrapped = Parameters<typeof wrapLanguageModel>[0]['model']
 
 /** Let the agent of a turn recall, and add memories. */
@@ -37,14 +45,19 @@ export function addMemory(longTerm: LongTermMemory, turn: MemoryTurn, options: O
   const { readers, settings, writers } = longTerm
   const adds = settings.addMemoryTool > 0 && writers.length > 0
   if (readers.length === 0 && !adds) return
-  if (readers.length > 0) options.tools.search_memory = searchTool(turn)
-  if (adds) options.tools.add_memory = addTool(turn)
+  if (readers.length > 0) options.tools.search_memory = searchTool(turn, readers)
+  if (adds) options.tools.add_memory = addTool(turn, writers)
   options.model = withMemory(options.model, turn)
 }
 
 /** Record the messages of a committed turn. */
 export function record(longTerm: LongTermMemory, turn: MemoryTurn, messages: unknown[]): void {
   longTerm.record(turn, utterancesOf(messages as ModelMessage[]))
+}
+
+/** Return the owner's stores: the AI SDK has none. */
+export function storesOf(_who: Who): OwnStore[] {
+  return []
 }
 
 /** The texts of messages, without those of tools. */
@@ -123,17 +136,23 @@ function withText({ prompt }: Call, added: string): Call['prompt'] {
   })
 }
 
-function searchTool(turn: MemoryTurn) {
+/** Return the description of a tool with those of its stores. */
+function withStores(description: string, stores: readonly MemoryCollection[]): string {
+  const lines = stores.map((store) => `- ${store.id}: ${store.description}`)
+  return `${description}\n\nStores:\n${lines.join('\n')}`
+}
+
+function searchTool(turn: MemoryTurn, readers: readonly MemoryCollection[]) {
   return tool({
-    description: SEARCH,
+    description: withStores(SEARCH, readers),
     inputSchema: SEARCH_INPUT,
     execute: async ({ query, ...options }) => (await turn.find(query, options)).map(entryOf),
   })
 }
 
-function addTool(turn: MemoryTurn) {
+function addTool(turn: MemoryTurn, writers: readonly MemoryCollection[]) {
   return tool({
-    description: ADD,
+    description: withStores(ADD, writers),
     inputSchema: ADD_INPUT,
     execute: ({ entries, stores }) => {
       for (const text of entries) turn.add(text, { stores })

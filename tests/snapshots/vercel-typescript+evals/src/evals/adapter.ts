@@ -1,4 +1,4 @@
-// The tools of the AI SDK with other answers, and a model that says what it is told to.
+// The tools of the AI SDK with other answers, and a model that follows a script.
 
 import type { ModelMessage, Tool } from 'ai'
 

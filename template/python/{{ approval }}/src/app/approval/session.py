@@ -103,7 +103,7 @@ class WaitingSession(Session):
         await super().begin(turn)
         self.start["key"], turn.key = waiting.prompt_key, key
         if None in turn.reasons.values():
-            # No stream begins until the claim is saved: the store can still refuse it.
+            # No stream begins while the claim is saved: the store can still refuse it.
             turn.has_begun = False
             await self._claim(waiting)
             turn.has_begun = True
@@ -118,22 +118,24 @@ class WaitingSession(Session):
         and what the store raises.
         """
         if self._is_claimed:
-            del CLAIMS[self._id, cast(Kept, self.last)["claim"]]
+            CLAIMS.pop((self._id, cast(Kept, self.last)["claim"]), None)
             return
         snapshot, last = self._committed()
         # Else the same claim by another process looks like one of this process.
-        last["claim"] = uuid4().hex
+        claim = last["claim"] = uuid4().hex
+        with suppress(ValueError):  # it is too large to be remembered
+            CLAIMS[self._id, claim] = waiting
         try:
             await self.save(snapshot, last)
+            claimed = await self._sessions.store.load(self._id)
         except AgentError as error:
-            if error.type == "store_unavailable":  # which can still save the claim later
-                with suppress(ValueError):  # it is too large to be remembered
-                    CLAIMS[self._id, last["claim"]] = waiting
+            if error.type != "store_unavailable":  # else the claim may be saved, now or later
+                CLAIMS.pop((self._id, claim), None)
             raise
-        claimed = await self._sessions.store.load(self._id)
+        CLAIMS.pop((self._id, claim), None)
         if not claimed or not claimed.snapshot:
             raise AgentError("not_waiting")
-        if json.loads(claimed.snapshot)["app_data"].get("claim") != last["claim"]:
+        if json.loads(claimed.snapshot)["app_data"].get("claim") != claim:
             raise AgentError("session_conflict")
         is_rolled_back = self._stored is not None and self._stored.is_rolled_back
         self._stored = replace(claimed, is_rolled_back=is_rolled_back)

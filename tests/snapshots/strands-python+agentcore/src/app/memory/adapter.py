@@ -20,10 +20,11 @@ from ..deadline import time_limit
 from ..log import describe
 from ..offline_model import OfflineModel
 from ..sessions import serialize
-from .base import MemoryCollection, Utterance
+from .base import MemoryCollection, MemoryRefused, Utterance
+from .namespaces import Who
 from .own_stores import own_stores
 from .recall import MAX_QUERY_CHARS, Hit, MemoryTurn, best, current
-from .record import Recorder
+from .record import MAX_CALLS, Recorder
 from .settings import MemorySettings
 from .show import show
 
@@ -36,12 +37,13 @@ SEQUENCE = count()  # numbers messages uniquely, as turns may share a store
 class CollectionStore(sdk.MemoryStore):
     """A collection as a store of the memory manager; its file limits the results."""
 
-    description, max_search_results, extraction = None, None, None
+    max_search_results, extraction = None, None
 
     def __init__(
         self, name: str, turn: MemoryTurn, readers: list[MemoryCollection], *, writable: bool
     ) -> None:
         self.name, self.writable, self._turn, self._readers = name, writable, turn, readers
+        self.description = turn.descriptions.get(name)
 
     async def search(
         self, query: str, options: sdk.SearchOptions | None = None
@@ -126,16 +128,23 @@ class GuardedStore(sdk.MemoryStore):
         texts = [m for m in messages if any("text" in block for block in m["content"])]
         facts: deque[Any] | None = None
         task: asyncio.Task[None] | None = None
+        calls = 0
 
         async def send() -> None:
-            nonlocal facts
+            nonlocal calls, facts
             await self._prepare()
             if extractor is None:
                 await self.store.add_messages(messages, sdk.AddMessagesContext(numbers))
                 return
             if facts is None:
+                calls += 1
                 context = sdk.ExtractorContext(default_model=model)
-                facts = deque(await extractor.extract(texts, context))
+                try:
+                    facts = deque(await extractor.extract(texts, context))
+                except Exception as error:
+                    if calls < MAX_CALLS:
+                        raise
+                    raise MemoryRefused(describe(error)) from None
             while facts:
                 await self.store.add(facts[0].content, facts[0].metadata)
                 facts.popleft()
@@ -231,8 +240,13 @@ def record(recorder: Recorder, turn: MemoryTurn, messages: list[Message]) -> Non
     recorder.record(turn.who, [*texts, *turn.end()], turn.began)
     for guarded in turn.stores:
         if getattr(guarded.store, "writable", False):
-            size = len(serialize(messages))
-            recorder.put(f"store {guarded.name}", guarded.recording(messages, turn.model), size)
+            work, size = guarded.recording(messages, turn.model), len(serialize(messages))
+            recorder.put(f"store {guarded.name}", turn.who, work, size)
+
+
+def stores_of(who: Who) -> list[Any]:
+    """Return the owner's stores; those with a function `erase` erase an actor."""
+    return [*own_stores(who)]
 
 
 def _text(message: Message) -> str:

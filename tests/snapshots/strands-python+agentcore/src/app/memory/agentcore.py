@@ -134,6 +134,9 @@ class AgentCore:
             records = [record for record in page if any(map(namespace.holds, record["namespaces"]))]
             yield [record["memoryRecordId"] for record in records]
 
+    async def paths(self, actor: str) -> list[str]:
+        return []
+
     async def delete_records(self, ids: list[str]) -> list[str]:
         records = [{"memoryRecordId": id} for id in ids]
         call = partial(self.call, "record", "batch_delete_memory_records", records=records)

@@ -18,7 +18,7 @@ from .settings import MemorySettings
 Result = TypeVar("Result")
 Call = Literal["recall", "record", "control"]
 SECONDS = 10  # for calls that no turn waits for
-THREADS = {"recall": 32, "record": 8, "control": 8}  # hanging calls must not delay other kinds
+THREADS = {"recall": 32, "record": 32, "control": 8}  # hanging calls must not delay other kinds
 REFUSED = {"ValidationException", "InvalidInputException"}
 BUSY = {409, 429}
 

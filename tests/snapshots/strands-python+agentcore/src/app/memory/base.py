@@ -117,6 +117,12 @@ class Memory(Protocol):
     def records(self, namespace: Namespace) -> AsyncIterator[list[str]]:
         """Yield the ids of all records in a namespace, page by page."""
 
+    async def paths(self, actor: str) -> list[str]:
+        """Return the namespaces of records that name an actor, in no order.
+
+        None where the memory cannot list records of unknown namespaces.
+        """
+
     async def delete_records(self, ids: list[str]) -> list[str]:
         """Delete a page of records, and return the ids that the memory reports as deleted."""
 
@@ -129,6 +135,7 @@ class MemoryCollection:
     lifetime: str
     memory: Memory
     traced: Memory  # the same, with spans for the calls of turns
+    description: str = ""  # of its file, for models
     is_read: bool = True
     is_writable: bool = True
     is_erasable: bool = True

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
 
+from ..log import describe
+from .adapter import stores_of
 from .base import Memory, MemoryCollection, MemoryUnavailable
 from .local import LocalMemory
 from .long_term import LongTermMemory
@@ -14,6 +16,9 @@ from .namespaces import PLACEHOLDER, Namespace, Who, resolve
 
 NO_STORE = "no session store was searched: sessions live in the process"
 LATER = "turns that run or wait to be recorded now are recorded after this: run this again then"
+RENAMED = "its file does not name this namespace: add it, and run this again"
+READ_ONLY = "was not looked at: turns are not recorded there"
+NO_ERASE = "it has no erase(actor): erase there what it keeps of the actor"
 MAX_LISTS = 10  # restarts of a list in which nothing was deleted
 
 
@@ -100,6 +105,7 @@ class Erasure:
             self.report.notes += [NO_STORE, LATER]
         for (collection, memory), sessions in zip(self._memories, self._sessions, strict=True):
             await self._erase_memory(collection, memory, sessions)
+        await self._erase_own_stores()
         self.report.notes[:] = dict.fromkeys(self.report.notes)
         return self.report
 
@@ -107,10 +113,16 @@ class Erasure:
         self, collection: MemoryCollection, memory: Memory, sessions: list[str]
     ) -> None:
         report, where = self.report, f"of collection {collection.id}"
-        scope = erasure_scope(await self._templates(collection, memory), self._who, sessions)
+        templates = await self._templates(collection, memory)
+        scope = erasure_scope(templates, self._who, sessions)
         report.could_not += [f"{what} ({where})" for what in scope.missing]
         report.notes += [f"{what} ({where})" for what in scope.shared]
         namespaces = list(scope.namespaces.values())
+        with self._attempt(f"records {where} in namespaces that its file does not name"):
+            for path in sorted(await memory.paths(self.report.actor)):
+                if _is_stray(path, namespaces, templates, self.report.actor):
+                    what = f"records in {path} {where}"
+                    report.could_not.append(f"{what}: {RENAMED}")
         if not collection.is_erasable:
             with self._attempt(f"events {where}"):
                 if await self._has_any(memory, sessions, namespaces):
@@ -144,6 +156,27 @@ class Erasure:
             return deleted
 
         await erase_all(partial(memory.records, namespace), delete)
+
+    async def _erase_own_stores(self) -> None:
+        """Erase from the owner's stores, as far as they can: no protocol of theirs says how."""
+        report = self.report
+        try:
+            stores = stores_of(self._who)
+        except Exception as error:  # noqa: BLE001 (of the owner)
+            report.could_not.append(f"the stores of memory/own_stores: {describe(error)}")
+            return
+        for store in stores:
+            where, erase = f"store {store.name}", getattr(store, "erase", None)
+            try:
+                if erase is not None:
+                    await erase(report.actor)
+                    report.add(where, "memory/own_stores")
+                elif getattr(store, "writable", False):
+                    report.could_not.append(f"{where}: {NO_ERASE}")
+                else:
+                    report.notes.append(f"{where} {READ_ONLY}")
+            except Exception as error:  # noqa: BLE001 (of the owner)
+                report.could_not.append(f"{where}: {describe(error)}")
 
     def _note(self, memory: Memory) -> None:
         if memory.after_erasure:
@@ -231,6 +264,16 @@ def erasure_scope(templates: Iterable[str], who: Who, sessions: list[str]) -> Sc
             else:
                 scope.namespaces[namespace.path] = namespace
     return scope
+
+
+def _is_stray(
+    path: str, namespaces: Iterable[Namespace], templates: Iterable[str], actor: str
+) -> bool:
+    """Whether no template says whose the records at a path are, which names the actor."""
+    place = Namespace(path)
+    if any(namespace.holds(path) for namespace in namespaces):
+        return False
+    return not any(_may_be_of_others(place, template, actor) for template in templates)
 
 
 def _actors_part(template: str) -> str:

@@ -106,6 +106,11 @@ class LocalMemory:
     async def records(self, namespace: Namespace) -> AsyncIterator[list[str]]:
         yield [row["record"] for row in await self._rows(lambda row: _is_in(namespace, row))]
 
+    async def paths(self, actor: str) -> list[str]:
+        rows = await self._rows(lambda row: "record" in row)
+        paths = {row["namespace"] for row in rows}
+        return [path for path in paths if actor in path.split("/")]
+
     async def delete_records(self, ids: list[str]) -> list[str]:
         return await anyio.to_thread.run_sync(self._delete, "record", set(ids))
 

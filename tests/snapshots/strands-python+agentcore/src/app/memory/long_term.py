@@ -76,6 +76,7 @@ class LongTermMemory(Capability):
             lifetime=lifetime,
             memory=memory,
             traced=self.decorate(memory),
+            description=" ".join(collection.meta.description.split()),
             is_read=id in self.project.reads,
             is_writable=self.project.is_writable(collection),
             is_erasable=collection.writeback.enabled,
@@ -185,6 +186,7 @@ class LongTermMemory(Capability):
             warming=self._warming,
             seconds=self.settings.recall_timeout_seconds,
             writers=[writer.id for writer in self.writers],
+            descriptions={it.id: it.description for it in self.collections},
         )
 
     def prepare(self, turn: Turn, options: dict[str, Any]) -> None:

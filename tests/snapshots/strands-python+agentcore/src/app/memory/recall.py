@@ -4,11 +4,12 @@ import asyncio
 import logging
 import re
 from collections import Counter
-from collections.abc import AsyncIterator, Collection, Sequence
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from types import MappingProxyType
 from typing import Any
 
 from ..collections.memory_backend import (
@@ -95,6 +96,7 @@ class MemoryTurn:
         warming: Sequence[asyncio.Task[None]] = (),
         seconds: float,
         writers: Sequence[str] = (),
+        descriptions: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         self.who, self.readers, self.began = who, readers, datetime.now(UTC)
         self.added: list[Utterance] = []
@@ -106,6 +108,7 @@ class MemoryTurn:
         self.is_over = False
         self.model: Any = None  # of the turn
         self._warming, self._seconds, self.writers = warming, seconds, writers
+        self.descriptions = descriptions  # of all collections, for models
 
     @property
     def is_writable(self) -> bool:

@@ -14,7 +14,15 @@ from ..collections.memory_backend import metadata_problem
 from ..contract import is_blank, well_formed
 from ..log import describe
 from . import recording
-from .base import Event, MemoryCollection, Turns, Utterance
+from .base import (
+    Event,
+    MemoryCollection,
+    MemoryRefused,
+    MemoryUnavailable,
+    Turns,
+    Utterance,
+    describe_failure,
+)
 from .metadata import metadata_of
 from .namespaces import Who
 from .retry_queue import MAX_BYTES, MAX_TURNS, RetryQueue, Waiting, Work
@@ -22,12 +30,14 @@ from .retry_queue import MAX_BYTES, MAX_TURNS, RetryQueue, Waiting, Work
 log = logging.getLogger(__name__)
 MAX_TEXT_CHARS = 100_000  # UTF-16 units, as the service counts
 MAX_UTTERANCES = 100  # of one event
+MAX_CALLS = 3  # of a model for the facts of a turn; it may bill each, also if it fails
 
 Said = tuple[list[Utterance], datetime]  # the texts of a turn, and its start
 # Whether `forget` erased an actor after a turn began; only a session store has the answer.
 IsForgotten = Callable[[str, datetime], Awaitable[bool]]
-# Returns the facts that a model finds in the texts of turns.
-Extract = Callable[[Turns], Awaitable[list[Utterance]]]
+# Returns the facts that a model finds in the texts of an actor's turns. Raises MemoryRefused if a
+# repetition would fail, too, and MemoryUnavailable: a transient one if the model was not billed.
+Extract = Callable[[str, Turns], Awaitable[list[Utterance]]]
 
 
 class Recorder:
@@ -53,6 +63,14 @@ class Recorder:
         """Whether some turns are still to be sent."""
         return bool(self._held) or any(queue.is_waiting for queue in self._queues)
 
+    @property
+    def waiting(self) -> dict[str, int]:
+        """How many turns are still to be sent, by the collection or store; from any thread."""
+        turns = {queue.name: queue.turns for queue in self._queues}
+        for (name, _), held in [*self._held.items()]:
+            turns[name] += len(held)
+        return turns
+
     def record(self, who: Who, utterances: Sequence[Utterance], began: datetime) -> None:
         """Send the texts of a turn, in order, without blank texts; `began` is its start."""
         texts = to_record(who, utterances)
@@ -68,13 +86,13 @@ class Recorder:
             if who.session_id == session_id:
                 self._release(name, who)
 
-    def put(self, name: str, attempt: Callable[[], Awaitable[object]], size: int) -> None:
-        """Repeat other work of a turn until it succeeds; work of the same name is in order."""
+    def put(self, name: str, who: Who, attempt: Callable[[], Awaitable[object]], size: int) -> None:
+        """Repeat other work of a turn until it succeeds, in the order of the session."""
         self._others = {name: queue for name, queue in self._others.items() if queue.is_waiting}
         queue = self._others.setdefault(
             name, RetryQueue(name, lambda waiting: Work(waiting.popleft().what))
         )
-        queue.put(Waiting(attempt, size))
+        queue.put(who, Waiting(attempt, size))
 
     async def close(self, seconds: float) -> None:
         """Send waiting turns within `seconds`; the rest is lost, with an error in the log."""
@@ -106,18 +124,18 @@ class Recorder:
         held = self._held.pop((name, who), [])
         for waiting in held:
             waiting.group = held
-            self._events[name].put(waiting)
+            self._events[name].put(who, waiting)
 
     def _release_all(self) -> None:
         for name, who in [*self._held]:
             self._release(name, who)
 
     def _next_event(self, writer: MemoryCollection, waiting: deque[Waiting]) -> Work:
-        """Make an event of the first waiting turn and of further turns of its session."""
+        """Make an event of the first turns that wait in a session."""
         first = waiting.popleft()
         who, texts, began = first.what
         turns, count = [(texts, began)], len(texts)
-        for other in [item for item in waiting if item.what[0] == who]:
+        for other in [*waiting]:
             _, more, began = other.what
             if other.group is not first.group and count + len(more) > writer.batch_size:
                 break
@@ -125,7 +143,7 @@ class Recorder:
             count += len(more)
             waiting.remove(other)
         events: deque[Event] | None = None
-        facts_of = self._extracting(writer)
+        facts_of = self._extracting(writer, who.actor)
 
         async def attempt() -> None:
             nonlocal turns, events
@@ -144,19 +162,35 @@ class Recorder:
 
         return Work(attempt, len(turns))
 
-    def _extracting(self, writer: MemoryCollection) -> Extract:
+    def _extracting(
+        self, writer: MemoryCollection, actor: str
+    ) -> Callable[[Turns], Awaitable[list[Utterance]]]:
         """Return what makes the texts to send of those of turns.
 
         A model that is late is awaited, and not asked again.
         """
         tasks: dict[int, asyncio.Task[list[Utterance]]] = {}
+        calls = 0
+
+        async def find(extract: Extract, turns: Turns) -> list[Utterance]:
+            nonlocal calls
+            try:
+                return await extract(actor, turns)
+            except Exception as error:
+                calls += not (isinstance(error, MemoryUnavailable) and error.transient)
+                if calls < MAX_CALLS and not isinstance(error, MemoryRefused):
+                    raise
+                why = describe_failure(error)
+            log.error("%s: turns not recorded: %d (%s)", writer.id, len(turns), why)
+            return [text for texts in turns for text in texts if text.is_fact]
 
         async def texts_of(turns: Turns) -> list[Utterance]:
             if self._extract is None or not writer.extracts or not turns:
                 return [text for texts in turns for text in texts]
             task = tasks.get(len(turns))
             if task is None or (task.done() and task.exception()):
-                task = tasks[len(turns)] = asyncio.create_task(_run(self._extract(turns)))
+                task = asyncio.create_task(find(self._extract, turns))
+                tasks[len(turns)] = task
             return await asyncio.shield(task)
 
         return texts_of
@@ -166,10 +200,6 @@ class Recorder:
         if self._is_forgotten and turns and await self._is_forgotten(actor, turns[0][1]):
             return await self._not_forgotten(actor, turns[1:])
         return turns
-
-
-async def _run(work: Awaitable[list[Utterance]]) -> list[Utterance]:
-    return await work
 
 
 def to_record(who: Who, utterances: Sequence[Utterance]) -> list[Utterance]:

@@ -3,7 +3,8 @@
 import json
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from typing import Any, NotRequired, cast
 from uuid import uuid4
 
@@ -54,8 +55,11 @@ class Kept(LastTurn):
     claim: NotRequired[str]
 
 
-# Turns of which it is unknown whether this process has claimed them, by session and claim.
-CLAIMS: LRUCache[tuple[str, str], Waiting] = LRUCache(1000)
+# Turns of which it is unknown whether this process has claimed them, by session and claim; at most
+# 64 MiB of them.
+CLAIMS: LRUCache[tuple[str, str], Waiting] = LRUCache(
+    64 << 20, getsizeof=lambda waiting: len(waiting.model_dump_json())
+)
 
 
 class WaitingSession(Session):
@@ -64,9 +68,10 @@ class WaitingSession(Session):
     def __init__(self, sessions: Sessions, id: str, actor: str | None, loaded: Loaded) -> None:
         super().__init__(sessions, id, actor, loaded)
         last = cast(Kept | None, self.last)
-        late = CLAIMS.get((id, last.get("claim", ""))) if last else None
-        self._is_claimed = late is not None
-        self.waiting: Waiting | None = _in_time(late) if late else _read(last)
+        waiting = _read(last)
+        claimed = CLAIMS.get((id, last.get("claim", ""))) if last and not waiting else None
+        self._is_claimed = claimed is not None
+        self.waiting: Waiting | None = _in_time(claimed) if claimed else waiting
         self._drops = False
 
     async def begin(self, turn: Turn) -> LastTurn | None:
@@ -98,7 +103,7 @@ class WaitingSession(Session):
         await super().begin(turn)
         self.start["key"], turn.key = waiting.prompt_key, key
         if None in turn.reasons.values():
-            # No stream begins until the claim is saved: the store can still refuse it.
+            # No stream begins while the claim is saved: the store can still refuse it.
             turn.has_begun = False
             await self._claim(waiting)
             turn.has_begun = True
@@ -112,27 +117,35 @@ class WaitingSession(Session):
         Raises AgentError: `not_waiting` if the session has ended, `session_conflict` if it changed,
         and what the store raises.
         """
-        snapshot, last = self._committed()
         if self._is_claimed:
-            del CLAIMS[self._id, last["claim"]]
+            CLAIMS.pop((self._id, cast(Kept, self.last)["claim"]), None)
             return
+        snapshot, last = self._committed()
         # Else the same claim by another process looks like one of this process.
-        last["claim"] = uuid4().hex
+        claim = last["claim"] = uuid4().hex
+        with suppress(ValueError):  # it is too large to be remembered
+            CLAIMS[self._id, claim] = waiting
         try:
             await self.save(snapshot, last)
+            claimed = await self._sessions.store.load(self._id)
         except AgentError as error:
-            if error.type == "store_unavailable":  # which can still save the claim later
-                CLAIMS[self._id, last["claim"]] = waiting
+            if error.type != "store_unavailable":  # else the claim may be saved, now or later
+                CLAIMS.pop((self._id, claim), None)
             raise
-        claimed = await self._sessions.store.load(self._id)
+        CLAIMS.pop((self._id, claim), None)
         if not claimed or not claimed.snapshot:
             raise AgentError("not_waiting")
-        if json.loads(claimed.snapshot)["app_data"].get("claim") != last["claim"]:
+        if json.loads(claimed.snapshot)["app_data"].get("claim") != claim:
             raise AgentError("session_conflict")
-        self._stored = claimed
+        is_rolled_back = self._stored is not None and self._stored.is_rolled_back
+        self._stored = replace(claimed, is_rolled_back=is_rolled_back)
 
     def _committed(self) -> tuple[Snapshot, Kept]:
-        committed = {name: value for name, value in (self.last or {}).items() if name != "pending"}
+        """Return what is committed, without the turn that waits and its claim."""
+        of_waiting = {"pending", "claim"}
+        committed = {
+            name: value for name, value in (self.last or {}).items() if name not in of_waiting
+        }
         return cast(Snapshot, self.snapshot), cast(Kept, committed)
 
     async def commit(self, turn: Turn, snapshot: Snapshot, saved: Callable[[], None]) -> LastTurn:
@@ -178,8 +191,15 @@ class WaitingSession(Session):
         return await super().save(snapshot, last, saved)
 
     def _result(self, waiting: Waiting) -> LastTurn:
-        calls = [call.model_dump() for call in waiting.calls]
-        return cast(LastTurn, {"turn": waiting.turn, "waiting": calls, "dropped": self._drops})
+        return cast(
+            LastTurn,
+            {
+                "turn": waiting.turn,
+                "waiting": [call.model_dump() for call in waiting.calls],
+                "dropped": self._drops,
+                "rolled_back": self._stored is not None and self._stored.is_rolled_back,
+            },
+        )
 
 
 def _call_id(id: str) -> str:

@@ -9,16 +9,20 @@ import re
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from secrets import token_urlsafe
+from typing import Any
 
 import click
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ..capability import Capability
-from ..contract import ACTOR_HEADERS, TOKEN_HEADER, AgentError, Turn
+from ..contract import ACTOR_HEADERS, TOKEN_HEADER, AgentError, Change, Turn
 from ..findings import Finding, diagnostic
+from ..offline_model import OfflineModel
+from . import adapter
 from .keys import IssuerUnavailable, Keys
 from .limits import Limits
+from .metering import Meter
 from .settings import AuthSettings
 from .token import InvalidToken, Tokens
 
@@ -76,16 +80,18 @@ class Auth(Capability):
 
     @asynccontextmanager
     async def around(self, turn: Turn) -> AsyncIterator[None]:
-        used = await self.limits.begin(turn.actor) if turn.actor else None
-        if used:
-            error = AgentError("rate_limited", f"This actor has used up {used[0]}.")
-            error.retry_after = used[1]
-            raise error
-        try:
-            yield
-        finally:
-            if turn.actor:
-                await self.limits.end(turn.actor, _tokens_of(turn))
+        if turn.actor:
+            await self.limits.begin(turn.actor)
+        yield
+
+    async def before_change(self, change: Change) -> None:
+        if change.fork and change.actor:
+            await self.limits.begin(change.actor)
+
+    def wrap_model(self, model: Any, actor: str | None, turn: Turn | None) -> Any:
+        if actor is None or not self.limits.has_tokens or type(model) is OfflineModel:
+            return model
+        return adapter.metered(model, Meter(self.limits, actor, turn))
 
     async def close(self) -> None:
         await self.keys.close()
@@ -120,13 +126,6 @@ class Auth(Capability):
         others = [pair for pair in sent.raw if pair[0].decode("latin-1") not in REPLACED]
         raw = [(name.encode(), value.encode()) for name, value in own.items()]
         return {**scope, "headers": [*others, *raw]}, receive, send
-
-
-def _tokens_of(turn: Turn) -> int:
-    """Return how many tokens a turn used; if it ended before the model said it, an estimate."""
-    is_cut = turn.texts and turn.outcome != "replayed"
-    estimate = (len(turn.prompt) + len(turn.reply)) // 4 + 1 if is_cut else 0
-    return turn.input_tokens + turn.output_tokens or estimate
 
 
 def _problem(settings: AuthSettings) -> str:

@@ -3,9 +3,11 @@
 import logging
 import time
 from typing import Protocol
+from weakref import WeakSet
 
 from cachetools import TTLCache
 
+from ..contract import AgentError, Turn
 from .settings import AuthSettings
 
 log = logging.getLogger(__name__)
@@ -51,23 +53,33 @@ class Limits:
         tokens = {MINUTE: settings.actor_tokens_per_minute, DAY: settings.actor_tokens_per_day}
         self._turns = {seconds: most for seconds, most in turns.items() if most}
         self._tokens = {seconds: most for seconds, most in tokens.items() if most}
+        self.admitted = WeakSet[Turn]()  # those that have sent a request to a model
 
-    async def begin(self, actor: str) -> tuple[str, int] | None:
-        """Count a turn, or return what the actor has used up, and for how many seconds."""
+    @property
+    def has_tokens(self) -> bool:
+        """Whether tokens are limited."""
+        return bool(self._tokens)
+
+    async def begin(self, actor: str) -> None:
+        """Count a turn, or a fork. Raises AgentError if the actor has used up a limit."""
         now = time.time()
-        for seconds, most in self._tokens.items():
-            if await self._add(actor, "tokens", 0, seconds, now) >= most:
-                return _used("tokens", most, seconds, now)
+        if error := await self.spend(actor, 0, now):
+            raise error
         for seconds, most in self._turns.items():
             if await self._add(actor, "turns", 1, seconds, now) > most:
-                return _used("turns", most, seconds, now)
-        return None
+                raise _used_up("turns", most, seconds, now)
 
-    async def end(self, actor: str, tokens: int) -> None:
-        """Count the tokens of a turn, also of one that failed."""
-        now = time.time()
-        for seconds in self._tokens if tokens else {}:
-            await self._add(actor, "tokens", tokens, seconds, now)
+    async def spend(self, actor: str, tokens: int, now: float) -> AgentError | None:
+        """Count tokens; return an error if the actor had used up a limit before.
+
+        A negative number takes back tokens that were counted at the same time `now`.
+        """
+        error = None
+        for seconds, most in self._tokens.items():
+            before = await self._add(actor, "tokens", tokens, seconds, now) - tokens
+            if before >= most and not error:
+                error = _used_up("tokens", most, seconds, now)
+        return error
 
     async def _add(self, actor: str, what: str, number: int, seconds: int, now: float) -> int:
         name = f"{what}:{seconds}:{int(now // seconds)}:{actor}"
@@ -78,5 +90,8 @@ class Limits:
             return 0
 
 
-def _used(what: str, most: int, seconds: int, now: float) -> tuple[str, int]:
-    return f"{most} {what} per {PERIODS[seconds]}", int(seconds - now % seconds) + 1
+def _used_up(what: str, most: int, seconds: int, now: float) -> AgentError:
+    limit = f"{most} {what} per {PERIODS[seconds]}"
+    error = AgentError("rate_limited", f"This actor has used up {limit}.")
+    error.retry_after = int(seconds - now % seconds) + 1
+    return error

@@ -12,13 +12,14 @@ from typing import Any
 from cachetools import LRUCache
 
 from ..ask import Answer, ask
-from ..capability import Capability, find_session_class
+from ..capability import Capability, find_session_class, wrap_model
 from ..context_length import is_too_long
 from ..contract import Turn, is_blank, well_formed
 from ..deadline import time_limit
 from ..findings import Finding, diagnostic
 from ..log import describe
 from ..model import build_model
+from ..model_call import call_model
 from ..sessions import Session, serialize
 from . import adapter
 from .session import CompactedSession
@@ -52,7 +53,7 @@ class Compaction(Capability):
 
     def __init__(self, settings: CompactionSettings, before: Sequence[Capability]) -> None:
         super().__init__(settings, before)
-        base = find_session_class(before)
+        self._before, base = before, find_session_class(before)
         self._session_class = type("Compacted", (CompactedSession, base), {"compactor": self})
         # By session and messages, so that the next try of a turn that fails does not pay again.
         self._summaries: LRUCache[bytes, str] = LRUCache(64)
@@ -88,6 +89,10 @@ class Compaction(Capability):
             findings.append(diagnostic("SET-COMPACTION_TIMEOUT_SECONDS", what, "warning"))
         return findings
 
+    async def ping(self) -> list[Finding]:
+        name = self.settings.compaction_model
+        return await call_model(self.settings, "COMPACTION_MODEL", name)
+
     def describe(self, address: str) -> list[str]:
         if self.model_name == "offline":
             return ["Compaction: summaries quote the user"]
@@ -109,7 +114,7 @@ class Compaction(Capability):
             try:
                 if began - self._failures.get(turn.session_id, -inf) < PAUSE:
                     raise NoSummaryError(RECENT)
-                text, tokens = await self._summarize(dropped[:at], dropped[at:])
+                text, tokens = await self._summarize(turn, dropped[:at], dropped[at:])
             except NoSummaryError as error:
                 if error.args != (RECENT,):
                     self._failures[turn.session_id] = self.now()
@@ -126,7 +131,9 @@ class Compaction(Capability):
         """Try again for the next summary: it is of other messages."""
         self._failures.pop(turn.session_id, None)
 
-    async def _summarize(self, before: list[Any], messages: list[Any]) -> tuple[str, str]:
+    async def _summarize(
+        self, turn: Turn, before: list[Any], messages: list[Any]
+    ) -> tuple[str, str]:
         """Return a summary, and what it cost in words. Raises NoSummaryError."""
         seconds = self.settings.compaction_timeout_seconds
         try:
@@ -135,7 +142,8 @@ class Compaction(Capability):
                 said = list(adapter.read(messages))
                 if self.model is None:
                     return offline_summary(earlier, said), ""
-                answer = await self._ask(earlier, said)
+                model = wrap_model(self._before, self.model, turn.actor, turn)
+                answer = await _ask(model, earlier, said)
         except Exception as error:
             if isinstance(error, TimeoutError) and limit.expired():
                 what = f"it took longer than COMPACTION_TIMEOUT_SECONDS={seconds}"
@@ -151,12 +159,13 @@ class Compaction(Capability):
         tokens = f" ({answer.input_tokens} tokens in, {answer.output_tokens} out)"
         return text, tokens if answer.input_tokens or answer.output_tokens else ""
 
-    async def _ask(self, earlier: str, said: list[Said]) -> Answer:
-        """Return the answer to a transcript, a shorter one if the model cannot read it all."""
-        for size in SIZES[:-1]:
-            try:
-                return await ask(self.model, INSTRUCTIONS, transcript(earlier, said, size), LONGEST)
-            except Exception as error:
-                if not is_too_long(error):
-                    raise
-        return await ask(self.model, INSTRUCTIONS, transcript(earlier, said, SIZES[-1]), LONGEST)
+
+async def _ask(model: Any, earlier: str, said: list[Said]) -> Answer:
+    """Return the answer to a transcript, a shorter one if the model cannot read it all."""
+    for size in SIZES[:-1]:
+        try:
+            return await ask(model, INSTRUCTIONS, transcript(earlier, said, size), LONGEST)
+        except Exception as error:
+            if not is_too_long(error):
+                raise
+    return await ask(model, INSTRUCTIONS, transcript(earlier, said, SIZES[-1]), LONGEST)

@@ -1,1 +1,1 @@
-"""Evals: cases that say what the agent is expected to do, and the command that tries them."""
+"""Evals: the cases in evals/, and the command that runs them."""

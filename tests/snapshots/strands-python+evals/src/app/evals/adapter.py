@@ -1,4 +1,4 @@
-"""The tools of Strands with other answers, and a model that says what it is told to."""
+"""The tools of Strands with other answers, and a model that follows a script."""
 
 import json
 from collections.abc import AsyncIterable, Awaitable, Callable, Iterable

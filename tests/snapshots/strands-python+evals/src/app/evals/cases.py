@@ -37,7 +37,7 @@ def read_cases(names: tuple[str, ...]) -> list[Case]:
     unknown = [name for name in names if name not in known]
     for name in unknown:
         known[name] = Case(name, "", errors=[f"there is no case {name} in {FOLDER}/*.yaml"])
-    # One that is not found may be one with an error.
+    # A case that is not found may be a case with an error.
     return [
         case
         for case in known.values()

@@ -19,9 +19,9 @@ def _set_model(_: Any, __: Any, model: str | None) -> None:
 
 @click.command("eval")
 @click.argument("names", nargs=-1)
-@click.option("--model", callback=_set_model, expose_value=False, help="In place of MODEL.")
-@click.option("--repeat", default=1, type=click.IntRange(1, 1000), help="Run each case so often.")
-@click.option("--jobs", default=4, type=click.IntRange(1, 100), help="Run so many at a time.")
+@click.option("--model", callback=_set_model, expose_value=False, help="Replaces MODEL.")
+@click.option("--repeat", default=1, type=click.IntRange(1, 1000), help="Runs of each case.")
+@click.option("--jobs", default=4, type=click.IntRange(1, 100), help="Maximum of cases at a time.")
 @click.option("--against", type=TEXT, help="Compare with an earlier --json.")
 @click.option("--json", "as_json", type=TEXT, help="Write the results.")
 @click.option("--junit", type=TEXT, help="Write the results as JUnit XML.")
@@ -43,7 +43,8 @@ def evaluate(
     session: str | None,
     promptfoo: bool,
 ) -> None:
-    """Try the cases in evals/, or those NAMES; exit with 1 if one fails."""
+    """Run all cases in evals/, or only NAMES; exit with 1 if a case fails."""
+    from ..late_errors import run_to_end, survive_late_errors
     from . import report
     from .cases import read_cases
 
@@ -54,7 +55,8 @@ def evaluate(
         return _write_promptfoo(cases)
     before = _read_results(against) if against else {}
     with asyncio.Runner() as runner:
-        runs = runner.run(_run(cases, repeat, jobs))
+        survive_late_errors(runner.get_loop())
+        runs = run_to_end(runner, _run(cases, repeat, jobs))
         click.echo("\n\n" + report.table(runs, before))
         if shown := report.failures(runs):
             click.echo("\n" + shown)

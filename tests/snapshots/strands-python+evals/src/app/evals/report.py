@@ -1,46 +1,80 @@
-"""Tells the results: a table, transcripts, and files for CI."""
+"""Reports the results: a table, transcripts, and files for CI."""
 
 from html import escape
-from typing import Any
 from xml.etree import ElementTree
 
-from .run import transcript
-from .statistics import SURE, by_chance, interval
+from .run import Run, transcript
+from .statistics import describe_change, interval
 
-Runs = dict[str, list[dict[str, Any]]]
+Runs = dict[str, list[Run]]
+SUMMARY_ROWS = 200
+SUMMARY_LIMIT = 60_000  # characters; a comment on GitHub has at most 65,536
+EXAMPLE_LIMIT = 4_000  # characters of an example in a summary
 
 
-def passed(runs: list[dict[str, Any]]) -> int:
+def passed(runs: list[Run]) -> int:
     """Return how many runs passed."""
     return sum(not run["failures"] for run in runs)
 
 
-def verdict(runs: list[dict[str, Any]], before: list[dict[str, Any]] | None = None) -> str:
-    """Return the result of a case in words, compared with an earlier one."""
+def verdict(runs: list[Run], before: list[Run] | None = None) -> str:
+    """Return the result of a case, compared with earlier runs."""
     if "skipped" in runs[0]:
         return "skipped"
     count, number = passed(runs), len(runs)
     text = "passed" if count == number else "FAILED"
     if number > 1:
-        low, high = interval(count, number)
-        text = f"{text} {count}/{number} ({low:.0%} to {high:.0%})"
-    if before and "skipped" not in before[0]:
-        earlier, number_before = passed(before), len(before)
-        if earlier * number != count * number_before:
-            chance = by_chance(count, number, earlier, number_before)
-            sure = "more than chance" if chance < SURE else f"by chance in {chance:.0%}"
-            text += f", before {earlier}/{number_before}, {sure}"
-    return text
+        text += f" {count}/{number}"
+        if not _is_offline(runs):
+            low, high = interval(count, number)
+            text += f" ({low:.0%} to {high:.0%})"
+    if not before or not _are_comparable(runs, before):
+        return text
+    count_before, number_before = passed(before), len(before)
+    if count_before * number == count * number_before:
+        return text
+    text += f", before {count_before}/{number_before}"
+    if not _is_offline(runs):
+        return f"{text}: {describe_change(count, number, count_before, number_before)}"
+    # A script answers, so nothing is left to chance.
+    if count_before == number_before:
+        return f"{text}: broken"
+    return f"{text}: fixed" if count == number else text
+
+
+def _is_offline(runs: list[Run]) -> bool:
+    return runs[0].get("model") == "offline"
+
+
+def _are_comparable(runs: list[Run], before: list[Run]) -> bool:
+    is_skipped = "skipped" in runs[0] or "skipped" in before[0]
+    return not is_skipped and _is_offline(runs) == _is_offline(before)
+
+
+def _rows(all_runs: Runs, before: Runs) -> list[tuple[str, list[Run], str]]:
+    """Return name, runs and verdict of all cases that a model answered, and of each case."""
+    rows = [(name, runs, verdict(runs, before.get(name))) for name, runs in all_runs.items()]
+    shared = [
+        name
+        for name, runs in all_runs.items()
+        if name in before and _are_comparable(runs, before[name]) and not _is_offline(runs)
+    ]
+    if len(shared) > 1:
+        # A small decline in many cases is significant only in their sum.
+        now = [run for name in shared for run in all_runs[name]]
+        earlier = [run for name in shared for run in before[name]]
+        rows.insert(0, (f"all {len(shared)} cases", now, verdict(now, earlier)))
+    return rows
 
 
 def table(all_runs: Runs, before: Runs) -> str:
     """Return a line for each case: its result, tokens and time."""
-    width = max([len(name) for name in all_runs] + [4])
+    rows = _rows(all_runs, before)
+    width = max([len(name) for name, _, _ in rows] + [4])
     lines = [f"{'case':<{width}}  tokens  seconds  result"]
-    for name, runs in all_runs.items():
+    for name, runs, result in rows:
         tokens = sum(run.get("tokens", 0) for run in runs)
         seconds = sum(run.get("seconds", 0) for run in runs)
-        result = verdict(runs, before.get(name))
         lines.append(f"{name:<{width}}  {tokens:>6}  {seconds:>7.1f}  {result}")
     return "\n".join(lines)
 
@@ -49,12 +83,18 @@ def failures(all_runs: Runs) -> str:
     """Return the first run of each case that failed: its transcript, and why."""
     shown: list[str] = []
     for name, runs in all_runs.items():
-        for run in [run for run in runs if run["failures"]][:1]:
-            place = f" ({run['place']})" if run["place"] not in {"", name} else ""
-            lines = [f"{name}{place}", *transcript(run["turns"]).splitlines()]
-            lines += [f"- {why}" for why in run["failures"]]
+        if passed(runs) < len(runs):
+            place = runs[0]["place"]
+            head = f"{name} ({place})" if place not in {"", name} else name
+            lines = [head, *_example(runs).splitlines()]
             shown.append("\n    ".join(line for line in lines if line))
     return "\n\n".join(shown)
+
+
+def _example(runs: list[Run]) -> str:
+    """Return the first run that failed, and why, or the first run if none failed."""
+    run = next((run for run in runs if run["failures"]), runs[0])
+    return "\n".join([transcript(run["turns"]), *(f"- {why}" for why in run["failures"])])
 
 
 def junit(all_runs: Runs) -> str:
@@ -72,23 +112,35 @@ def junit(all_runs: Runs) -> str:
 
 
 def summary(all_runs: Runs, before: Runs) -> str:
-    """Return Markdown: the table, and for each case that changed both transcripts."""
+    """Return Markdown: the table, and examples of each case that changed, failed cases first."""
     total = sum(run.get("tokens", 0) for runs in all_runs.values() for run in runs)
+    rows = sorted(_rows(all_runs, before), key=lambda row: passed(row[1]) == len(row[1]))
     lines = ["### Evals", "", "| case | result |", "|---|---|"]
-    lines += [f"| {name} | {verdict(runs, before.get(name))} |" for name, runs in all_runs.items()]
-    lines += ["", f"{total} tokens."]
-    for name, runs in all_runs.items():
-        said, earlier = (
-            transcript(it[0]["turns"]) if it else "" for it in (runs, before.get(name))
-        )
-        if said != earlier and (earlier or passed(runs) < len(runs)):
-            cells = [f"<td><pre>{_plain(text[:4000])}</pre></td>" for text in (earlier, said)]
-            lines += ["", f"<details><summary>{escape(name)}</summary><table>"]
-            lines += ["<tr><th>before</th><th>now</th></tr>", f"<tr>{''.join(cells)}</tr>"]
-            lines += ["</table></details>"]
-    return "\n".join(lines) + "\n"
+    lines += [f"| {name} | {result} |" for name, _, result in rows[:SUMMARY_ROWS]]
+    if len(rows) > SUMMARY_ROWS:
+        lines.append(f"| {len(rows) - SUMMARY_ROWS} more | |")
+    text = "\n".join([*lines, "", f"{total} tokens."]) + "\n"
+    omitted = 0
+    for name, runs, _ in rows:
+        if name not in all_runs:
+            continue
+        now, earlier = (_example(it) if it else "" for it in (runs, before.get(name)))
+        if now == earlier or (not earlier and passed(runs) == len(runs)):
+            continue
+        cells = [f"<td><pre>{_plain(it)}</pre></td>" for it in (earlier, now)]
+        lines = ["", f"<details><summary>{escape(name)}</summary><table>"]
+        lines += ["<tr><th>before</th><th>now</th></tr>", f"<tr>{''.join(cells)}</tr>"]
+        details = "\n".join([*lines, "</table></details>"]) + "\n"
+        if len(text) + len(details) > SUMMARY_LIMIT:
+            omitted += 1
+        else:
+            text += details
+    return f"{text}\n{omitted} more examples do not fit here.\n" if omitted else text
 
 
 def _plain(text: str) -> str:
     """Return a text for HTML in Markdown: a blank line would end the HTML, and @ tell somebody."""
+    if len(text) > EXAMPLE_LIMIT:
+        # The end has the reasons.
+        text = f"{text[: EXAMPLE_LIMIT // 2]}\n...\n{text[-EXAMPLE_LIMIT // 2 :]}"
     return escape(text).replace("\n", "&#10;").replace("@", "&#64;")

@@ -41,7 +41,7 @@ class Runner:
     async def run_all(
         self, cases: list[Case], repeat: int, jobs: int, done: Callable[[Run], None]
     ) -> dict[str, list[Run]]:
-        """Run all cases so often; if this is cancelled, return those that are done."""
+        """Run each case `repeat` times; if this is cancelled, return the finished runs."""
         places, runs = asyncio.Semaphore(jobs), dict[str, list[Run]]()
 
         async def run_one(case: Case) -> None:
@@ -61,7 +61,8 @@ class Runner:
 
     async def run(self, case: Case) -> Run:
         """Run a case once; return its turns, and its failures."""
-        run: Run = {"name": case.name, "place": case.place, "turns": [], "failures": [*case.errors]}
+        run: Run = {"name": case.name, "place": case.place, "model": self.settings.model}
+        run |= {"turns": [], "failures": [*case.errors]}
         seconds, began = case.data.get("seconds", SECONDS), time.monotonic()
         is_offline = self.settings.model == "offline"
         if is_offline and not all("offline" in turn for turn in case.data.get("turns", [])):

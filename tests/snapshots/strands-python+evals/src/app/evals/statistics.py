@@ -2,7 +2,7 @@
 
 from math import comb, sqrt
 
-SURE = 0.05  # a difference is more than chance if its probability by chance is below
+SIGNIFICANCE = 0.05  # a difference with a smaller p-value is significant
 
 
 def interval(passed: int, runs: int) -> tuple[float, float]:
@@ -14,8 +14,8 @@ def interval(passed: int, runs: int) -> tuple[float, float]:
     return max(0.0, (middle - half) / scale), min(1.0, (middle + half) / scale)
 
 
-def by_chance(passed: int, runs: int, passed_before: int, runs_before: int) -> float:
-    """Return how probable so great a difference is by chance: Fisher's exact test, two sides."""
+def fisher_p(passed: int, runs: int, passed_before: int, runs_before: int) -> float:
+    """Return the two-sided p-value of Fisher's exact test."""
     total, all_passed = runs + runs_before, passed + passed_before
 
     def weight(count: int) -> int:
@@ -24,3 +24,16 @@ def by_chance(passed: int, runs: int, passed_before: int, runs_before: int) -> f
     low, high = max(0, all_passed - runs_before), min(runs, all_passed)
     as_rare = [w for w in map(weight, range(low, high + 1)) if w <= weight(passed)]
     return sum(as_rare) / comb(total, all_passed)
+
+
+def describe_change(passed: int, runs: int, passed_before: int, runs_before: int) -> str:
+    """Return whether a difference between shares of passed runs is significant."""
+    # With few runs not even a change from all to none is significant.
+    if fisher_p(0, runs, runs_before, runs_before) >= SIGNIFICANCE:
+        return "too few runs to compare"
+    p = fisher_p(passed, runs, passed_before, runs_before)
+    value = f"p = {p:.3f}" if p >= 0.001 else "p < 0.001"
+    if p >= SIGNIFICANCE:
+        return f"not significant ({value})"
+    is_worse = passed / runs < passed_before / runs_before
+    return f"significantly {'worse' if is_worse else 'better'} ({value})"

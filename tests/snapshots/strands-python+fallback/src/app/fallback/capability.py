@@ -1,10 +1,11 @@
 """A second model, as a capability."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
-from ..capability import Capability
+from ..capability import Capability, wrap_model
 from ..contract import Turn
 from ..findings import Finding, diagnostic
 from . import adapter
@@ -16,6 +17,10 @@ class Fallback(Capability):
     """Lets MODEL_FALLBACK answer a call that MODEL fails before its first content."""
 
     settings: FallbackSettings
+
+    def __init__(self, settings: FallbackSettings, before: Sequence[Capability]) -> None:
+        super().__init__(settings, before)
+        self._before = before
 
     @cached_property
     def model(self) -> Any:
@@ -43,6 +48,12 @@ class Fallback(Capability):
             return [diagnostic("SET-FALLBACK_SECONDS", hint, "warning")]
         return []
 
+    async def ping(self) -> list[Finding]:
+        """Call the second model."""
+        from ..model_call import call_model
+
+        return await call_model(self.settings, "MODEL_FALLBACK", self.settings.model_fallback)
+
     def describe(self, address: str) -> list[str]:
         """Return which model answers when the first one fails."""
         second = self.settings.model_fallback
@@ -52,4 +63,7 @@ class Fallback(Capability):
         """Give the turn both models."""
         if name := self.settings.model_fallback:
             seconds = self.settings.fallback_seconds
-            adapter.prepare(Second(turn, name, lambda: self.model, seconds), options)
+            adapter.prepare(Second(turn, name, lambda: self._model_of(turn), seconds), options)
+
+    def _model_of(self, turn: Turn) -> Any:
+        return wrap_model(self._before, self.model, turn.actor, turn)

@@ -45,4 +45,8 @@ class KnowledgeBaseConfig(Strict):
                 message = "A knowledge base finds a namespace by its whole name: remove /*."
                 path = ("backend", "retrieval_config", namespace)
                 yield document.finding("AML-E052", message, *path)
+        for namespace in [*(self.retrieval_config or {})][1:] if is_written else []:
+            message = f"No turn is recorded in {namespace}: only the first namespace is written to."
+            path = ("backend", "retrieval_config", namespace)
+            yield document.finding("AML-W223", message, *path)
         yield from check_retrieval(document, self.retrieval_config, lifetime)

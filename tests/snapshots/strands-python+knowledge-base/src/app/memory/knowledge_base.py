@@ -5,6 +5,8 @@ is, and its id begins with the namespace, because a list of documents shows no a
 """
 
 import asyncio
+import logging
+import time
 from collections.abc import AsyncIterator
 from functools import partial
 from typing import Any
@@ -16,9 +18,11 @@ from .base import Event, MemoryCollection, MemoryUnavailable, Metadata, Namespac
 from .namespaces import Namespace, Who, default_template, resolve
 from .retry_queue import with_retries
 
+log = logging.getLogger(__name__)
 PAGE, DOCUMENTS = 1000, 10  # the most that the service lists, and takes, at once
 MAX_KEY_CHARS = 100  # of what a search can filter by
 # Of documents that are gone, and of those that the service did not take.
+PENDING, LOOK_PAUSE = ("STARTING", "PENDING", "IN_PROGRESS"), 5  # seconds
 GONE, REFUSED = ("DELETING", "DELETE_IN_PROGRESS", "NOT_FOUND"), ("FAILED", "IGNORED")
 
 
@@ -38,6 +42,7 @@ class KnowledgeBase:
         self.config, self._secrets, self._clients = config, secrets, clients
         # The first namespace is the one that is written to.
         self._template = next(iter(config.retrieval_config or [default_template(lifetime)]))
+        self._unknown, self._next_look = list[str](), 0.0  # documents whose fate is not known
         ref, *_ = config.secret_refs()
         self.contact = f"the knowledge base of secret {ref.reference!r} in {config.region}"
 
@@ -80,11 +85,36 @@ class KnowledgeBase:
             if utterance.role == "USER"
         ]
         for some in _parts(documents):
+            ids = [it["content"]["custom"]["customDocumentIdentifier"]["id"] for it in some]
             given = {**await self._place(), "documents": some}
             reply = await self._call("record", "ingest_knowledge_base_documents", **given)
             for detail in reply.get("documentDetails", []):
                 if detail["status"] in REFUSED:
                     raise MemoryUnavailable(f"Knowledge Bases: a document is {detail['status']}")
+            await self._look()
+            self._unknown = self._unknown or ids
+
+    async def _look(self) -> None:
+        """Log what became of documents that were accepted earlier. Never raises."""
+        ids, now = self._unknown, time.monotonic()
+        if not ids or now < self._next_look:
+            return
+        self._unknown, self._next_look = [], now + LOOK_PAUSE
+        given: dict[str, Any] = await self._place()
+        given["documentIdentifiers"] = [
+            {"dataSourceType": "CUSTOM", "custom": {"id": id}} for id in ids
+        ]
+        try:
+            reply = await self._call("record", "get_knowledge_base_documents", **given)
+        except MemoryUnavailable as error:
+            log.warning("it is not known whether texts are indexed: %s", error)
+            return
+        details = reply.get("documentDetails", [])
+        if refused := sum(detail["status"] in REFUSED for detail in details):
+            what = "documents are not indexed: `check --connect` says why"
+            log.error("%s: %d of %d %s", self.contact, refused, len(details), what)
+        pending = [it["identifier"]["custom"]["id"] for it in details if it["status"] in PENDING]
+        self._unknown = self._unknown or pending
 
     async def describe(self) -> tuple[dict[str, Any], dict[str, Any] | None]:
         """Return the knowledge base, and the data source if the file names one."""
@@ -106,20 +136,32 @@ class KnowledgeBase:
     async def delete_event(self, actor: str, session: str, event: str) -> None:
         pass
 
-    async def records(self, namespace: Namespace) -> AsyncIterator[list[str]]:
+    async def documents(self) -> AsyncIterator[list[dict[str, Any]]]:
+        """Yield the details of all documents of the data source, page by page."""
         given: dict[str, Any] = {**await self._place(), "maxResults": PAGE}
         while True:
             call = partial(self._call, "record", "list_knowledge_base_documents", **given)
             reply = await with_retries(call)
-            found = [
-                detail["identifier"]["custom"]["id"]
+            yield [
+                detail
                 for detail in reply["documentDetails"]
                 if detail["status"] not in GONE and "custom" in detail["identifier"]
             ]
-            yield [id for id in found if namespace.holds(id.rpartition("/")[0])]
             if not reply.get("nextToken"):
                 return
             given["nextToken"] = reply["nextToken"]
+
+    async def records(self, namespace: Namespace) -> AsyncIterator[list[str]]:
+        async for page in self.documents():
+            ids = [detail["identifier"]["custom"]["id"] for detail in page]
+            yield [id for id in ids if namespace.holds(id.rpartition("/")[0])]
+
+    async def paths(self, actor: str) -> list[str]:
+        found = set[str]()
+        async for page in self.documents():
+            ids = [detail["identifier"]["custom"]["id"] for detail in page]
+            found.update(f"{id.rpartition('/')[0]}/" for id in ids)
+        return [path for path in found if actor in path.split("/")]
 
     async def delete_records(self, ids: list[str]) -> list[str]:
         deleted: list[str] = []

@@ -3,8 +3,9 @@
 from ..collections.reader import Document
 from ..findings import Finding
 from .base import MemoryCollection
-from .knowledge_base import KnowledgeBase
+from .knowledge_base import REFUSED, KnowledgeBase
 
+MAX_SHOWN = 10  # documents
 TYPES = {"vector": "VECTOR", "managed": "MANAGED"}
 
 
@@ -33,4 +34,20 @@ async def check_knowledge_base(collection: MemoryCollection, document: Document)
     elif source and source["status"] != "AVAILABLE":
         message = f"The data source is {source['status']}: it takes no texts until it is AVAILABLE."
         note("AML-W243", message, "data_source_id_secret")
+    elif source:
+        for message in await _refused(memory):
+            note("AML-W241", message, "data_source_id_secret")
     return found
+
+
+async def _refused(memory: KnowledgeBase) -> list[str]:
+    """Return the documents that the knowledge base accepted, and did not index."""
+    found = list[str]()
+    async for page in memory.documents():
+        for detail in page:
+            if detail["status"] in REFUSED:
+                id, reason = detail["identifier"]["custom"]["id"], detail.get("statusReason")
+                found.append(f"Document {id} is {detail['status']}: {reason or 'no reason'}.")
+    if len(found) <= MAX_SHOWN:
+        return found
+    return [*found[:MAX_SHOWN], f"{len(found) - MAX_SHOWN} more documents are not indexed."]

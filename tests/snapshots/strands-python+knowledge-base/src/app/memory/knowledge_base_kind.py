@@ -48,5 +48,6 @@ class KnowledgeBaseKind:
         if project.is_writable(collection):
             # AWS also asks for the right to start an ingestion job.
             verbs = ["IngestKnowledgeBaseDocuments", "StartIngestionJob"]
+            verbs.append("GetKnowledgeBaseDocuments")  # whether they were indexed
             found.append(("Record", allow("bedrock", verbs, base)))
         return found

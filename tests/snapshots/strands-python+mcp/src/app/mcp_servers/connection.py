@@ -32,6 +32,7 @@ log = logging.getLogger(__name__)
 RETRY_SECONDS = 5  # turns try a server at most this often
 CLOSE_SECONDS = 7  # the SDK kills a process that does not end 4 seconds after its input
 MAX_LISTED = 10_000  # tools of a server
+MAX_MESSAGES = 1000  # during a call that is given up
 MAX_WORDS = 200  # characters of a server's own words
 MAX_RECEIVED_CHARS = 100_000  # of a result, before MAX_RESULT_CHARS cuts it
 SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")  # perhaps one of a pair
@@ -87,6 +88,8 @@ class Connection:
         self._declared, self._status, self._last_line, self._reader = declared, 0, "", Thread()
         self._seconds, self._listed, self._is_listing = seconds, listed, False
         self._group = 0  # of a process and all that it starts
+        self._received = 0  # messages
+        self.problem = "the connection was lost"  # why, when it is over
         self.over = asyncio.Event()
         loop = asyncio.get_running_loop()
         self.tools: asyncio.Future[list[Tool]] = loop.create_future()
@@ -95,13 +98,18 @@ class Connection:
 
     async def call(self, name: str, arguments: dict[str, Any]) -> "mcp_types.CallToolResult | None":
         """Call a tool; None: the server lost the session, and did not run the call."""
-        self._status = 0
+        self._status, received = 0, self._received
         work = asyncio.create_task(self._client.call_tool(name, arguments))
         try:
             await asyncio.wait({work, self.task}, return_when=asyncio.FIRST_COMPLETED)
             if not work.done():
                 raise ServerDown("the connection was lost")
             return work.result()
+        except asyncio.CancelledError:
+            if self._received - received > MAX_MESSAGES:  # it would go on, and take a processor
+                self.problem = f"it sent more than {MAX_MESSAGES} messages during a call"
+                self.over.set()
+            raise
         except Exception:
             if self._status != 404:
                 raise
@@ -188,6 +196,7 @@ class Connection:
                     args=line[1:],
                     env=passed | declared.env,
                     cwd=declared.cwd,
+                    encoding_error_handler="replace",  # else one bad byte ends the reading
                 )
                 errors, stderr = os.pipe()
                 arguments = (errors, bool(shell))
@@ -206,6 +215,7 @@ class Connection:
         with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
             async with sender:
                 async for received in source:
+                    self._received += 1
                     message = _recovered(received)
                     _loosen(message)
                     await sender.send(message)
@@ -336,7 +346,7 @@ class Server:
         self._connection = connection = Connection(self.declared, self._seconds, self._change)
         self._tasks.add(connection.task)
         connection.task.add_done_callback(self._tasks.discard)
-        connection.task.add_done_callback(lambda _: self._note("the connection was lost"))
+        connection.task.add_done_callback(lambda _: self._note(connection.problem))
         connection.tools.add_done_callback(self._connected)
         return connection
 

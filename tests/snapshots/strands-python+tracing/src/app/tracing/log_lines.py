@@ -28,5 +28,5 @@ def _trace() -> str:
 def _record(*args: Any, **kwargs: Any) -> logging.LogRecord:
     record = _make(*args, **kwargs)
     if id := _trace():
-        record.msg = f"{record.msg} trace={id}"
+        record.labels = {"trace": id}
     return record

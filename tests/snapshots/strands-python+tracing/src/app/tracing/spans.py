@@ -40,6 +40,7 @@ def turn_span(turn: Turn) -> Iterator[None]:
             if turn.actor and span.is_recording():
                 digest = hashlib.sha256(turn.actor.encode()).hexdigest()
                 span.set_attribute("enduser.pseudo.id", digest)
-            span.set_attribute("turn.number", turn.number)
+            if turn.number:  # it is unknown until the session is read
+                span.set_attribute("turn.number", turn.number)
             span.set_attribute("turn.outcome", turn.outcome)
             span.set_attribute("turn.tokens_cached", turn.cached_tokens)

@@ -1,13 +1,27 @@
 // Markdown as DOM nodes: every text becomes a text node, so nothing in it can run.
 
-import { Lexer } from './marked.min.js'
+import { ENTITIES } from './entities.js'
+import { Lexer, Marked } from './marked.min.js'
 
 const DEPTH = 9 // of lists and quotes
 // A text with emphasis and links costs up to its length times its punctuation.
 const COST = 3e6
 const COST_OF_ALL = 2e7
 const SAFE = /^(https?:\/\/|mailto:)/i // another kind of address could run something
-const ENTITY = /&(?:#(\d{1,7})|#x([\da-f]{1,6})|(amp|lt|gt|quot|apos|nbsp));/gi
+const ENTITY = /&(?:#(\d{1,7})|#x([\da-f]{1,6})|([a-z]\w{1,7}));/gi
+const BREAK = /^<br\s*\/?>$/i
+// Of limited length, or a text that begins many formulas would take too long.
+const BLOCK_FORMULAS = [
+  /^\$\$[^]{1,2000}?\$\$[ \t]*(?:\n|$)/,
+  /^\\\[[^]{1,2000}?\\\][ \t]*(?:\n|$)/,
+]
+const FORMULAS = [
+  /^\$\$[^]{1,2000}?\$\$/,
+  /^\\\[[^]{1,2000}?\\\]/,
+  /^\\\([^]{1,2000}?\\\)/,
+  // Not the prices in "from $5 to $6" and "$5-$6".
+  /^\$(?![\s$])(?:\\.|[^$\n\\]){0,200}?[^\s$\\]\$(?![\d$])/,
+]
 const CONTAINERS = ['blockquote', 'list_item']
 const TAGS = {
   blockquote: 'blockquote',
@@ -18,7 +32,22 @@ const TAGS = {
   table: 'div',
   text: 'span',
 }
-const NAMED = { amp: '&', lt: '<', gt: '>', quot: '"', apos: "'", nbsp: '\u00a0' }
+// Formulas are shown as they came: Markdown would take their signs for its own.
+const { defaults: OPTIONS } = new Marked({
+  extensions: [
+    {
+      name: 'formula',
+      level: 'block',
+      tokenizer: (source) => formula(source, BLOCK_FORMULAS),
+    },
+    {
+      name: 'inlineFormula',
+      level: 'inline',
+      start: (source) => source.match(/\$|\\[([]/)?.index,
+      tokenizer: (source) => formula(source, FORMULAS),
+    },
+  ],
+})
 
 /** Create an element of this class with these children; strings become text. */
 export function element(tag, className = '', ...children) {
@@ -71,7 +100,7 @@ export function showMarkdown(container, text) {
 
 class Walker {
   constructor(container, text) {
-    this.lexer = new Lexer()
+    this.lexer = new Lexer(OPTIONS)
     this.cost = 0
     const blocks = this.lexer.blockTokens(text, this.lexer.tokens)
     // The texts in blocks are read when they are shown, as most blocks are there already.
@@ -108,6 +137,9 @@ class Walker {
     else if (type === 'code') showCode(block, token)
     else if (type === 'table') this.showTable(block, token)
     else if (type !== 'hr') update(block, this.nodesOf(token))
+    // The markers of a list, and the line of a quote, are on the side where its text begins. The
+    // browser looks for it after each change, so that a long list is filled before.
+    if (type === 'list' || type === 'blockquote') block.dir = 'auto'
   }
 
   showTable(block, { header, rows }) {
@@ -123,16 +155,20 @@ class Walker {
   }
 
   /** Return the nodes of a token in a text, or of all of a block. */
-  nodesOf(token) {
+  nodesOf(token, isInLink = false) {
     const { type, text, raw, href, checked } = token
-    if (type === 'html') return [raw.trimEnd()]
+    if (type === 'html') return [BREAK.test(raw.trim()) ? element('br') : raw.trimEnd()]
+    if (type === 'formula') return [raw.trimEnd()]
     if (type === 'escape') return [text]
     if (type === 'codespan') return [element('code', '', text)]
     if (type === 'br') return [element('br')]
     if (type === 'checkbox') return [checked ? '☑ ' : '☐ ']
     if (href && !SAFE.test(href)) return [raw]
-    const nodes = this.read(token)?.flatMap((child) => this.nodesOf(child)) ?? [decode(text)]
-    if (href) return [link(decode(href), nodes)]
+    const isLinked = isInLink || Boolean(href)
+    const read = this.read(token)
+    const nodes = read?.flatMap((child) => this.nodesOf(child, isLinked)) ?? [decode(text)]
+    if (type === 'image') nodes.unshift(text ? 'Image: ' : 'Image')
+    if (href && !isInLink) return [link(decode(href), nodes)]
     return ['strong', 'em', 'del'].includes(type) ? [element(type, '', ...nodes)] : nodes
   }
 
@@ -174,18 +210,27 @@ function update(parent, nodes) {
 /** Show a block of code; what arrives is added, so that it can be scrolled and selected. */
 function showCode(block, { lang, text }) {
   // Wide code is scrolled by keyboard, too.
-  const label = `Code ${lang?.match(/\S*/)[0] ?? ''}`.trim()
+  const language = lang?.match(/\S*/)[0] ?? ''
   if (!block.firstChild) {
     const shown = document.createTextNode('')
     const code = element('pre', '', element('code', '', shown))
     block.append(
+      element('figcaption'),
       Object.assign(code, { tabIndex: 0, role: 'group', shown }),
       copyButton('Copy this code', () => shown.data),
     )
   }
-  const { shown } = Object.assign(block.firstChild, { ariaLabel: label })
+  const [caption, code] = block.children
+  const { shown } = Object.assign(code, { ariaLabel: `Code ${language}`.trim() })
+  caption.textContent = language
   if (text.startsWith(shown.data)) shown.appendData(text.slice(shown.data.length))
   else shown.data = text
+}
+
+/** Return the token of the formula with which a text begins, if there is one. */
+function formula(source, forms) {
+  const found = forms.map((form) => form.exec(source)).find(Boolean)
+  return found && { type: 'formula', raw: found[0] }
 }
 
 function tagOf({ type, depth, ordered }) {
@@ -200,7 +245,7 @@ function link(address, nodes) {
 
 function decode(text) {
   return text.replace(ENTITY, (whole, decimal, hex, name) => {
-    if (name) return NAMED[name.toLowerCase()]
+    if (name) return ENTITIES.get(name) ?? whole
     const code = Number(decimal ?? `0x${hex}`)
     return code > 0 && code <= 0x10ffff ? String.fromCodePoint(code) : '\ufffd'
   })

@@ -3,6 +3,7 @@
 import json
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
+from dataclasses import replace
 from typing import Any, Literal
 
 import ai
@@ -13,6 +14,7 @@ from .. import memory
 from ..contract import is_blank
 from ..offline_model import OfflineModel
 from .base import Utterance
+from .namespaces import Who
 from .recall import Hit, MemoryTurn, Shown, current
 from .record import Recorder
 from .settings import MemorySettings
@@ -93,8 +95,11 @@ def with_memory(model: ai.Model) -> ai.Model:
 
 def prepare(turn: MemoryTurn, options: dict[str, Any], settings: MemorySettings) -> None:
     """Add memories and their tools to the options of the agent of a turn."""
-    tools = [search_memory] if turn.readers else []
-    tools += [add_memory] if settings.add_memory_tool and turn.is_writable else []
+    tools = list[Any]()
+    if turn.readers:
+        tools.append(_with_stores(search_memory, [reader.id for reader in turn.readers], turn))
+    if settings.add_memory_tool and turn.is_writable:
+        tools.append(_with_stores(add_memory, turn.writers, turn))
     if tools:
         options["tools"] += tools
         options["model"] = with_memory(options["model"])
@@ -109,6 +114,19 @@ def record(recorder: Recorder, turn: MemoryTurn, messages: Sequence[ai.messages.
         if part.kind == "text" and not is_blank(part.text)
     ]
     recorder.record(turn.who, [*texts, *turn.end()], turn.began)
+
+
+def _with_stores(tool: Any, names: Sequence[str], turn: MemoryTurn) -> Any:
+    """Return a tool whose description lists its stores."""
+    lines = [f"- {name}: {turn.descriptions.get(name, '')}" for name in names]
+    text = "\n".join([tool.tool.spec.description, "", "Stores:", *lines])
+    spec = tool.tool.spec.model_copy(update={"description": text})
+    return replace(tool, tool=tool.tool.model_copy(update={"spec": spec}))
+
+
+def stores_of(who: Who) -> list[Any]:
+    """Return the owner's stores: the AI SDK has none."""
+    return []
 
 
 def _entry(hit: Hit) -> dict[str, Any]:

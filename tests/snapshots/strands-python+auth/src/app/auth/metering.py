@@ -1,0 +1,50 @@
+"""The tokens of requests to models: estimated when a request is sent, then those of its usage."""
+
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from ..contract import Turn
+from .limits import Limits
+
+CHARS_PER_TOKEN = 4
+
+
+class Request:
+    """A request to a model, with its answer."""
+
+    def __init__(self, chars: int) -> None:
+        self.chars = chars  # sent and received
+        self.usage = 0  # tokens, as the provider counts them; 0 means unknown
+
+    @property
+    def tokens(self) -> int:
+        """The usage, or an estimate."""
+        return self.usage or self.chars // CHARS_PER_TOKEN + 1
+
+
+class Meter:
+    """Counts the requests of an actor."""
+
+    def __init__(self, limits: Limits, actor: str, turn: Turn | None) -> None:
+        self._limits, self._actor, self._turn = limits, actor, turn
+
+    @asynccontextmanager
+    async def request(self, chars: int) -> AsyncIterator[Request]:
+        """Count a request of so many characters, and at its end the answer that was added to it.
+
+        The first request of a turn is refused if the tokens of the actor are used up: another turn
+        may have used them since this one began. Raises AgentError.
+        """
+        request, now = Request(chars), time.time()
+        estimate = request.tokens
+        error = await self._limits.spend(self._actor, estimate, now)
+        if error and self._turn and self._turn not in self._limits.admitted:
+            await self._limits.spend(self._actor, -estimate, now)
+            raise error
+        if self._turn:
+            self._limits.admitted.add(self._turn)
+        try:
+            yield request
+        finally:
+            await self._limits.spend(self._actor, request.tokens - estimate, now)

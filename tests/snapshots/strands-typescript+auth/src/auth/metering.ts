@@ -1,0 +1,72 @@
+// The tokens of requests to models: estimated when a request is sent, then those of its usage.
+
+import type { Turn } from '../contract.ts'
+import type { Limits } from './limits.ts'
+
+const CHARS_PER_TOKEN = 4
+
+/** A request to a model, with its answer. */
+export class Request {
+  /** Sent and received. */
+  chars: number
+  /** Tokens, as the provider counts them; 0 means unknown. */
+  usage = 0
+  readonly #limits: Limits
+  readonly #actor: string
+  readonly #seconds = Date.now() / 1000
+  #counted = 0
+
+  constructor(limits: Limits, actor: string, chars: number) {
+    this.#limits = limits
+    this.#actor = actor
+    this.chars = chars
+  }
+
+  /** Count the usage, or an estimate; return an error if a limit was used up before. */
+  count(): ReturnType<Limits['spend']> {
+    return this.#count(this.usage || Math.floor(this.chars / CHARS_PER_TOKEN) + 1)
+  }
+
+  /** Count nothing for a request that is not sent. */
+  async cancel(): Promise<void> {
+    await this.#count(0)
+  }
+
+  #count(tokens: number): ReturnType<Limits['spend']> {
+    const added = tokens - this.#counted
+    this.#counted = tokens
+    return this.#limits.spend(this.#actor, added, this.#seconds)
+  }
+}
+
+/** Counts the requests of an actor. */
+export class Meter {
+  readonly #limits: Limits
+  readonly #actor: string
+  readonly #turn: Turn | undefined
+
+  constructor(limits: Limits, actor: string, turn?: Turn) {
+    this.#limits = limits
+    this.#actor = actor
+    this.#turn = turn
+  }
+
+  /**
+   * Count a request of so many characters, and return it: at its end it is counted again.
+   *
+   * The first request of a turn is refused if the tokens of the actor are used up: another turn
+   * may have used them since this one began. Throws AgentError.
+   */
+  async begin(chars: number): Promise<Request> {
+    const request = new Request(this.#limits, this.#actor, chars)
+    const error = await request.count()
+    const turn = this.#turn
+    if (!turn) return request
+    if (error && !this.#limits.admitted.has(turn)) {
+      await request.cancel()
+      throw error
+    }
+    this.#limits.admitted.add(turn)
+    return request
+  }
+}
