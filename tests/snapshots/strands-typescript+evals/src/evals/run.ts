@@ -46,7 +46,7 @@ export class Runner {
     this.#real = real
   }
 
-  /** Run all cases `repeat` times, `jobs` at a time; when `stop` aborts, return the finished runs. */
+  /** Run all cases `repeat` times, `jobs` at once; when `stop` aborts, return finished runs. */
   async runAll(
     cases: readonly Case[],
     options: { repeat: number; jobs: number; stop: AbortSignal; done: (run: Run) => void },
