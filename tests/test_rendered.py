@@ -131,7 +131,7 @@ def test_the_readme_and_the_guidance_are_short(project: Path) -> None:
     lines = {title: len(text.splitlines()) + 1 for title, text in sections.items()}
     for title, most in SECTIONS.items():
         assert lines.pop(title, 0) <= most, title
-    assert sum(lines.values()) <= 280
+    assert sum(lines.values()) <= 310
     assert len((project / "AGENTS.md").read_text("utf-8").splitlines()) <= 15
 
 
