@@ -15,7 +15,7 @@ from playwright.sync_api import APIResponse, Browser, Route, expect
 
 from tests.conformance.provider import Provider
 from tests.conformance.server import Fleet, Server
-from tests.conformance.steps import Hold, Refuse
+from tests.conformance.steps import HANG, Hold, Refuse
 from tests.conformance.targets import Target
 from tests.ui.chat_page import unique
 from tests.ui.test_page import marks_of, pytest_generate_tests, server
@@ -162,7 +162,36 @@ def test_nobody_asks_about_a_session_that_was_ended(visitor: Visitor) -> None:
     visitor.page.clock.fast_forward(13_000)
     visitor.page.evaluate("fetch('agent.json').then((response) => response.text())")
     assert [one.url for one in visitor.requests[asked:] if ended in one.url] == []
-    assert visitor.page.evaluate("JSON.stringify([sessionStorage, localStorage])").count(ended) == 0
+    assert ended not in stored(visitor)
+
+
+@pytest.mark.page_only
+@pytest.mark.parametrize("where", ["here", "elsewhere"])
+def test_nothing_is_stored_of_a_session_that_is_ended_while_a_turn_runs(
+    visitor: Visitor, where: str
+) -> None:
+    late: list[Route] = []
+    visitor.page.route("**/api/chat?id=*", lambda route: late.append(route))
+    visitor.say("Half.", ["It beg", HANG])
+    visitor.sees("It beg")
+    ended, page = visitor.session, visitor.page
+    assert ended in stored(visitor)
+    if where == "elsewhere":
+        page = visitor.context.new_page()
+        page.goto(visitor.page.url)
+        with visitor.page.expect_request("**/api/chat?id=*"):
+            visitor.page.get_by_role("button", name="Stop").click()
+    page.get_by_role("button", name="End session").click()
+    page.locator("#confirm").click()
+    expect(visitor.page.locator("#sessions a")).to_have_count(0)
+    with visitor.page.expect_event("requestfinished", lambda it: "chat?id=" in it.url):
+        late[0].continue_()
+    visitor.page.evaluate("new Promise((resolve) => setTimeout(resolve, 100))")
+    assert ended not in stored(visitor)
+
+
+def stored(visitor: Visitor) -> str:
+    return str(visitor.page.evaluate("JSON.stringify([sessionStorage, localStorage])"))
 
 
 @pytest.mark.page_only

@@ -188,7 +188,10 @@ function follow() {
     if (session && conversation === current) {
       Object.assign(conversation.session, session)
       conversation.load()
-    } else conversations.delete(id)
+    } else {
+      if (!session) conversation.forget()
+      conversations.delete(id)
+    }
   }
   if (conversations.has(current.session.id)) return show()
   replaceSession()
@@ -444,6 +447,7 @@ class Conversation {
   }
 
   remember(change) {
+    if (!this.isOpen) return
     write('sessionStorage', this.key, change && { ...this.known, ...change })
   }
 
@@ -453,6 +457,7 @@ class Conversation {
   }
 
   share(turns) {
+    if (!this.isOpen) return
     write('localStorage', this.key, Object.fromEntries(Object.entries(turns).slice(-SHARED)))
   }
 
@@ -707,7 +712,7 @@ async function describeAgent() {
 
 /** Ask for the token, unless it was given meanwhile; return whether there is one to try. */
 async function askToken(refused) {
-  if (dialog.open) await new Promise((resolve) => dialog.addEventListener('close', resolve))
+  if (dialog.open) await new Promise((resolve) => dialog.addEventListener('close', resolve, { once: true }))
   if (read('sessionStorage', TOKEN) !== refused) return true
   const what = refused ? 'The server does not accept this token.' : 'This server asks for a token.'
   const token = (await ask(what, 'Continue', 'API_TOKEN'))?.trim()
