@@ -712,7 +712,9 @@ async function describeAgent() {
 
 /** Ask for the token, unless it was given meanwhile; return whether there is one to try. */
 async function askToken(refused) {
-  if (dialog.open) await new Promise((resolve) => dialog.addEventListener('close', resolve, { once: true }))
+  if (dialog.open) {
+    await new Promise((resolve) => dialog.addEventListener('close', resolve, { once: true }))
+  }
   if (read('sessionStorage', TOKEN) !== refused) return true
   const what = refused ? 'The server does not accept this token.' : 'This server asks for a token.'
   const token = (await ask(what, 'Continue', 'API_TOKEN'))?.trim()
