@@ -28,6 +28,7 @@ CREATED = {
     "KnowledgeBase.KnowledgeBaseArn": (
         f"arn:aws:bedrock:{REGION}:{ACCOUNT}:knowledge-base/KB12345678"
     ),
+    "KnowledgeBaseRole": "my-agent-KnowledgeBaseRole-0123456789",
     "KnowledgeBaseRole.Arn": f"arn:aws:iam::{ACCOUNT}:role/my-agent-KnowledgeBaseRole-0123456789",
     "Sessions": BUCKET,
     "Sessions.Arn": f"arn:aws:s3:::{BUCKET}",

@@ -90,14 +90,22 @@ KNOWLEDGE_BASE = [
     ("bedrock-agent", "CreateDataSource", "DataSource"),
 ]
 NAMED = {"VectorIndex": {"IndexName": "facts"}, "KnowledgeBase": {}, "DataSource": {}}
-# The physical ids of the resources with records, which are the values of these attributes.
+# The physical ids of the resources that remain, which are the values of these attributes.
 PHYSICAL = {
     "Memory": "Memory.MemoryArn",
     "KnowledgeBase": "KnowledgeBase",
+    "KnowledgeBaseRole": "KnowledgeBaseRole",
     "VectorIndex": "VectorIndex.IndexArn",
     "Vectors": "Vectors.VectorBucketArn",
 }
-RECORDS = {*PHYSICAL, "DataSource", "KnowledgeBaseRole", "Sessions"}
+UNTIL_THE_ROLE = [
+    "bedrock-agent delete-knowledge-base",
+    "bedrock-agent get-knowledge-base",
+    "s3vectors delete-index",
+    "iam delete-role-policy",
+    "iam delete-role",
+]
+RECORDS = {*PHYSICAL, "DataSource", "Sessions"}
 CONTROL = botocore.session.get_session().get_service_model("bedrock-agentcore-control")
 
 
@@ -297,6 +305,7 @@ def test_the_commands_of_the_readme_are_those_of_aws(name: str, tmp_path: Path) 
             "bedrock-agent delete-knowledge-base",
             {"knowledgeBaseId": CREATED["KnowledgeBase"]},
         ),
+        "KnowledgeBaseRole": ("iam delete-role", {"RoleName": CREATED["KnowledgeBaseRole"]}),
         "VectorIndex": ("s3vectors delete-index", {"indexArn": CREATED["VectorIndex.IndexArn"]}),
         "Vectors": (
             "s3vectors delete-vector-bucket",
@@ -306,6 +315,12 @@ def test_the_commands_of_the_readme_are_those_of_aws(name: str, tmp_path: Path) 
     assert {resource: named.get(erased[resource][0]) for resource in made} == {
         resource: erased[resource][1] for resource in made
     }, "the records remain"
+    if "KnowledgeBaseRole" in made:
+        (policy,) = stack_of(project).properties("KnowledgeBaseRole")["Policies"]
+        role = {"RoleName": CREATED["KnowledgeBaseRole"], "PolicyName": policy["PolicyName"]}
+        assert named["iam delete-role-policy"] == role
+        # The knowledge base deletes its vectors from the index, as that role.
+        assert [of for of, _ in given if of in UNTIL_THE_ROLE] == UNTIL_THE_ROLE
     deleted = {it["SecretId"] for of, it in given if of == "secretsmanager delete-secret"}
     created = {it["Name"] for of, it in given if of == "secretsmanager create-secret"}
     assert deleted == created, "something remains"

@@ -3,14 +3,15 @@
 # ruff: noqa: F401, F811 (what pytest looks for)
 
 import json
+import threading
 from collections.abc import Iterator
 
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, Page, Route, expect
 
 from tests.conformance.provider import Provider
 from tests.conformance.server import Fleet, Server
-from tests.conformance.steps import CUT, HANG, Call
+from tests.conformance.steps import CUT, HANG, Call, Hold
 from tests.conformance.targets import Target
 from tests.installed import packages
 from tests.ui.chat_page import unique
@@ -32,6 +33,13 @@ def talk(visitor: Visitor, *prompts: str) -> None:
     for turn, prompt in enumerate(prompts, 1):
         visitor.say(prompt)
         visitor.committed(turn)
+
+
+def hasten(visitor: Visitor) -> None:
+    """Let the page ask at once what it would ask in some seconds, and await the answer."""
+    with visitor.page.expect_event("requestfinished", lambda it: "chat?id=" in it.url):
+        visitor.page.clock.fast_forward(13_000)
+    visitor.page.evaluate("new Promise((resolve) => requestAnimationFrame(resolve))")
 
 
 def edit(page: Page, at: int, text: str) -> None:
@@ -288,6 +296,35 @@ def test_an_answer_whose_turn_fails(waiting: Waiting) -> None:
     waiting.visitor.sees("Second time.")
     waiting.visitor.committed(1)
     assert waiting.kept() == [prompt, "Second time."]
+
+
+@pytest.mark.page_only
+def test_an_answer_without_a_reply_is_unknown_until_the_server_says_so(waiting: Waiting) -> None:
+    """While its turn runs, the server has the calls that waited."""
+    gate, passed = threading.Event(), []
+    prompt, number = unique("Delete"), order()
+    call = Call("delete_order", {"order_id": number})
+    waiting.page.clock.install()
+    waiting.visitor.say(prompt, ["Wait. ", call], ["All ", Hold(gate), "done."])
+    waiting.waits(number)
+
+    def give_up(route: Route) -> None:
+        body = json.loads(route.request.post_data or "")
+        passed.append(waiting.server.send(body, path="/api/chat"))
+        route.abort()
+
+    waiting.page.route("**/api/chat", give_up)
+    waiting.page.get_by_role("button", name="Approve").click()
+    for _ in range(2):
+        waiting.visitor.sees("It is unknown whether this turn was kept. The page asks")
+        hasten(waiting.visitor)
+    expect(waiting.page.locator(".user p")).to_have_text([prompt])
+    gate.set()
+    waiting.provider.wait("the turn", lambda: "Wait. All done." in waiting.kept())
+    hasten(waiting.visitor)
+    waiting.visitor.committed(1)
+    expect(waiting.page.locator(".failure, .notice")).to_have_count(0)
+    assert waiting.ran(number) == 1
 
 
 def test_an_edit_that_waits(waiting: Waiting) -> None:

@@ -15,11 +15,11 @@ from playwright.sync_api import APIResponse, Browser, Route, expect
 
 from tests.conformance.provider import Provider
 from tests.conformance.server import Fleet, Server
-from tests.conformance.steps import Hold, Refuse
+from tests.conformance.steps import HANG, Hold, Refuse
 from tests.conformance.targets import Target
 from tests.ui.chat_page import unique
 from tests.ui.test_page import marks_of, pytest_generate_tests, server
-from tests.ui.test_page_changes import edit, said, talk
+from tests.ui.test_page_changes import edit, hasten, said, talk
 from tests.ui.visitor import Visitor
 
 NAME = "agent.test"
@@ -87,6 +87,111 @@ def test_a_turn_that_a_gateway_gave_up_is_unknown_until_the_server_says_so(
     visitor.committed(1)
     expect(visitor.page.locator(".failure")).to_have_count(0)
     assert said(visitor.page) == [prompt, "Late but kept."]
+
+
+@pytest.mark.page_only
+def test_a_page_asks_on_after_a_short_outage(
+    visitor: Visitor, server: Server, provider: Provider
+) -> None:
+    gate, passed = threading.Event(), []
+    prompt = unique("outage")
+    provider.script(prompt, ["Late ", Hold(gate), "but kept."])
+
+    def lose(route: Route) -> None:
+        if route.request.method == "POST":
+            passed.append(server.send(json.loads(route.request.post_data or ""), path="/api/chat"))
+        route.abort()
+
+    visitor.page.clock.install()
+    talk(visitor, "Before.")
+    visitor.page.route("**/api/chat*", lose, times=2)
+    visitor.type(prompt)
+    visitor.sees("It is unknown whether this turn was kept.")
+    for _ in range(2):
+        hasten(visitor)
+        visitor.sees("The page asks the server again")
+        expect(visitor.page.get_by_text("Interrupted")).to_have_count(0)
+    gate.set()
+    provider.wait("the turn", lambda: len(visitor.kept(server)) == 4)
+    hasten(visitor)
+    visitor.committed(2)
+    expect(visitor.page.locator(".failure")).to_have_count(0)
+    assert said(visitor.page)[-2:] == [prompt, "Late but kept."]
+
+
+@pytest.mark.page_only
+def test_a_retry_without_an_answer_is_unknown_until_the_server_says_so(
+    visitor: Visitor, server: Server, provider: Provider
+) -> None:
+    """While it runs, the server has the turn that it replaces."""
+    gate, passed = threading.Event(), []
+    prompt = unique("again")
+    provider.script(prompt, ["First."], ["Late ", Hold(gate), "but kept."])
+
+    def give_up(route: Route) -> None:
+        passed.append(server.send(json.loads(route.request.post_data or ""), path="/api/chat"))
+        answer_as_gateway(route)
+
+    visitor.page.clock.install()
+    talk(visitor, prompt)
+    visitor.page.route("**/api/chat", give_up)
+    visitor.page.get_by_role("button", name="Retry").click()
+    visitor.sees("It is unknown whether this turn was kept.")
+    hasten(visitor)
+    visitor.sees("The page asks the server again")
+    gate.set()
+    provider.wait("the turn", lambda: "Late but kept." in visitor.kept(server))
+    hasten(visitor)
+    visitor.committed(1)
+    expect(visitor.page.locator(".failure, .notice")).to_have_count(0)
+    assert said(visitor.page) == [prompt, "Late but kept."]
+
+
+@pytest.mark.page_only
+def test_nobody_asks_about_a_session_that_was_ended(visitor: Visitor) -> None:
+    visitor.page.clock.install()
+    talk(visitor, "Kept.")
+    ended = visitor.session
+    visitor.page.route("**/api/chat*", lambda route: route.abort(), times=2)
+    visitor.type("Lost.")
+    visitor.sees("It is unknown whether this turn was kept.")
+    visitor.page.get_by_role("button", name="End session").click()
+    visitor.page.locator("#confirm").click()
+    expect(visitor.page.locator("#sessions a")).to_have_count(0)
+    asked = len(visitor.requests)
+    visitor.page.clock.fast_forward(13_000)
+    visitor.page.evaluate("fetch('agent.json').then((response) => response.text())")
+    assert [one.url for one in visitor.requests[asked:] if ended in one.url] == []
+    assert ended not in stored(visitor)
+
+
+@pytest.mark.page_only
+@pytest.mark.parametrize("where", ["here", "elsewhere"])
+def test_nothing_is_stored_of_a_session_that_is_ended_while_a_turn_runs(
+    visitor: Visitor, where: str
+) -> None:
+    late: list[Route] = []
+    visitor.page.route("**/api/chat?id=*", lambda route: late.append(route))
+    visitor.say("Half.", ["It beg", HANG])
+    visitor.sees("It beg")
+    ended, page = visitor.session, visitor.page
+    assert ended in stored(visitor)
+    if where == "elsewhere":
+        page = visitor.context.new_page()
+        page.goto(visitor.page.url)
+        with visitor.page.expect_request("**/api/chat?id=*"):
+            visitor.page.get_by_role("button", name="Stop").click()
+    page.get_by_role("button", name="End session").click()
+    page.locator("#confirm").click()
+    expect(visitor.page.locator("#sessions a")).to_have_count(0)
+    with visitor.page.expect_event("requestfinished", lambda it: "chat?id=" in it.url):
+        late[0].continue_()
+    visitor.page.evaluate("new Promise((resolve) => setTimeout(resolve, 100))")
+    assert ended not in stored(visitor)
+
+
+def stored(visitor: Visitor) -> str:
+    return str(visitor.page.evaluate("JSON.stringify([sessionStorage, localStorage])"))
 
 
 @pytest.mark.page_only
