@@ -164,9 +164,7 @@ def test_memory_is_limited(language: str, rendered: Rendered) -> None:
 
 
 @pytest.mark.parametrize("language", ["python", "typescript"])
-def test_reasoning_counts_once_and_without_its_structure(
-    language: str, rendered: Rendered
-) -> None:
+def test_reasoning_counts_once_and_without_its_structure(language: str, rendered: Rendered) -> None:
     text = "x" * 10
     fields = {"format": "anthropic-claude-v1", "index": 0, "id": "reasoning-1", "text": text}
     detail = {"type": "reasoning.text", **fields, "signature": None}
