@@ -151,7 +151,8 @@ export class EndpointStore implements DurableStore {
     const found = await this.#client.loadSnapshot(sessionId, this.#agent, LATEST)
     // With another ETag it is a session that another process began in between.
     const isNew = mark !== null && ![null, mark, revision].includes(found.etag ?? null)
-    if (found.value !== null && !isMarker(found.value) && !isNew) throw new StoreUnavailable(NOT_MARKED)
+    if (found.value !== null && !isMarker(found.value) && !isNew)
+      throw new StoreUnavailable(NOT_MARKED)
     return name
   }
 
