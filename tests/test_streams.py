@@ -81,3 +81,28 @@ def test_a_server_goes_on_when_the_reader_of_its_output_has_left(
         reserved.close()
         server.kill()
         server.wait()
+
+
+FULL_OUTPUT = """
+import io, os, threading, time
+from app.main import OutputWithoutReader
+reader, writer = os.pipe()
+os.set_blocking(writer, False)
+room = os.write(writer, bytes(1 << 20))
+output = io.BufferedWriter(OutputWithoutReader(os.fdopen(writer, "wb", 0)))
+threading.Timer(1, lambda: os.read(reader, room)).start()
+begin = time.monotonic(), time.process_time()
+output.write(b"line")
+output.flush()
+waited, used = time.monotonic() - begin[0], time.process_time() - begin[1]
+print(os.read(reader, room).decode(), used < waited / 4)
+"""
+
+
+@pytest.mark.parametrize("target", [target for target in TARGETS if "python" in target])
+def test_a_full_output_that_does_not_block_is_waited_for(target: str, tmp_path: Path) -> None:
+    python = installed(target) / ".venv" / "bin" / "python"
+    done = subprocess.run(
+        [python, "-c", FULL_OUTPUT], cwd=tmp_path, capture_output=True, text=True, timeout=PATIENCE
+    )
+    assert done.stdout == "line True\n", done

@@ -164,6 +164,28 @@ def test_memory_is_limited(language: str, rendered: Rendered) -> None:
 
 
 @pytest.mark.parametrize("language", ["python", "typescript"])
+def test_reasoning_counts_once_and_without_its_structure(language: str, rendered: Rendered) -> None:
+    text = "x" * 10
+    fields = {"format": "anthropic-claude-v1", "index": 0, "id": "reasoning-1", "text": text}
+    detail = {"type": "reasoning.text", **fields, "signature": None}
+    both = {"reasoning": text, "reasoning_content": text, "reasoning_details": [detail]}
+    encrypted = {"type": "reasoning.encrypted", "format": "unknown", "index": 0, "data": text}
+    parts = [
+        chunk(both),
+        chunk({"reasoning": "", "reasoning_details": [{**detail, "text": "", "signature": text}]}),
+        chunk({"reasoning_details": [encrypted]}),
+    ]
+    count = MAX_REPLY_BYTES // len(text)
+    streams = [[part] * count + [b"data: [DONE]"] for part in parts]
+    longer = [[part] * (count + 1) for part in parts]
+    outputs = rewrite(language, rendered, [*streams, *longer])
+    for output in outputs[: len(streams)]:
+        assert seen(output)[-2:] == [{"finish": "stop"}, "[DONE]"]
+    for output in outputs[len(streams) :]:
+        assert output.endswith("reply_incomplete: MAX_REPLY_BYTES")
+
+
+@pytest.mark.parametrize("language", ["python", "typescript"])
 def test_a_name_in_each_part_costs_no_more_in_a_longer_call(
     language: str, rendered: Rendered
 ) -> None:

@@ -91,6 +91,11 @@ class Proxy:
         for connection in connections:
             connection.close()
 
+    def connections(self) -> int:
+        """The number of connections that are open."""
+        with self._lock:
+            return len(self._connections)
+
     def wait_held(self) -> None:
         assert self.held.wait(PATIENCE), "there was no save"
 

@@ -25,8 +25,8 @@ UUID7 = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9
 def test_a_session_is_taken_back_to_an_earlier_turn(chat: Chat, one: Replica) -> None:
     home = one.home
     texts = ["One.", "Two.", "Three.", "Four.", "Five."]
-    for text in texts:
-        assert chat.say(text).turn
+    for number, text in enumerate(texts):
+        assert chat.say(text, headers={KEY: f"key-{number}"}).turn
     if not home.store.name.startswith("custom"):  # there the endpoint bounds them
         checkpoints = partial(home.store.checkpoints, chat.session)
         # Those that are too many may be deleted after the turn.
@@ -42,6 +42,8 @@ def test_a_session_is_taken_back_to_an_earlier_turn(chat: Chat, one: Replica) ->
     restored = home.run("sessions", "restore", chat.session, third)
     assert restored.returncode == 0, restored
     assert home.store.turns(chat.session) == 3
+    replayed = chat.say(texts[2], headers={KEY: "key-2", **JSON})
+    assert (replayed.json["turn"], replayed.json["reply"]) == (3, f"You said: {texts[2]}")
     assert chat.recalled() == echoed(*texts[:3])
 
     refused = home.run("sessions", "restore", chat.session, "0" * 8 + third[8:])
@@ -107,6 +109,30 @@ def test_a_session_that_no_turn_can_read_is_shown(chat: Chat, one: Replica) -> N
         shown = one.home.run("sessions", "show", chat.session)
         assert shown.returncode == 0, shown
         assert shown.stdout.startswith(f"session {chat.session}: unreadable, "), shown
+        assert "so the next turn quarantines it" in shown.stdout
+
+
+@pytest.mark.one_each
+def test_a_session_that_turns_refuse_is_shown_with_the_reason(chat: Chat, one: Replica) -> None:
+    chat.say("One.")
+    snapshot = json.loads(one.home.store.read(chat.session) or b"")
+    stored = json.dumps({**snapshot, "schema_version": "2.0"}).encode()
+    one.home.store.write(chat.session, stored)
+    shown = one.home.run("sessions", "show", chat.session)
+    reason = "its schema version is not 1.0, so turns are refused"
+    assert shown.stdout.splitlines()[0].endswith(f" bytes: {reason}"), shown
+    shown = one.home.run("sessions", "show", chat.session, "--json")
+    assert json.loads(shown.stdout)["foreign_format"] == "its schema version is not 1.0"
+
+
+@pytest.mark.one_each
+@pytest.mark.stores("valkey", "s3")
+def test_an_object_that_is_too_large_for_a_session_is_not_read(chat: Chat, one: Replica) -> None:
+    large = b'{"schema_version":"2.0","data":"%s"}' % (b"x" * (65 << 20))
+    one.home.store.write(chat.session, large)
+    shown = one.home.run("sessions", "show", chat.session)
+    assert "unreadable, no snapshot, or too large to read" in shown.stdout, shown
+    assert one.home.run("sessions", "end", chat.session).returncode == 0
 
 
 @pytest.mark.one_each

@@ -189,6 +189,7 @@ def test_a_snapshot_that_is_too_large_is_not_saved_and_loses_old_turns_when_it_i
     store.write(chat.session, stored := json.dumps(snapshot).encode())
     reply = chat.say("Too much.", headers=JSON)
     assert_failed(reply, 413, "session_too_large", chat.session)
+    assert "`sessions end`" in reply.json["error"]["message"]
     assert chat.calls("Too much.") == []
     assert store.read(chat.session) == stored
 

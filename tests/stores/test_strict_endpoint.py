@@ -53,6 +53,7 @@ class Between:
     address: Address
     keep: Callable[[Snapshot], Snapshot | None] = documented  # None: acknowledged, not kept
     show: list[Callable[[str], str]] = field(default_factory=list)  # for each load once
+    after_mark: list[Callable[[], object]] = field(default_factory=list)  # of a quarantine
 
 
 @pytest.fixture(scope="module")
@@ -64,6 +65,7 @@ def between(backing: Backing) -> Iterator[Between]:
         def do_GET(self) -> None:
             body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
             is_snapshot = self.path.partition("?")[0] == "/snapshots"
+            is_mark = False
             if is_snapshot and self.command == "POST":
                 request = json.loads(body)
                 kept = hooks.keep(request["snapshot"])
@@ -71,10 +73,13 @@ def between(backing: Backing) -> Iterator[Between]:
                     self.answer(200, '{"ok": true}', {})
                     return
                 body = json.dumps({**request, "snapshot": kept}).encode()
+                is_mark = "set_aside" in body.decode() and request["is_latest"]
             sent = {name: self.headers[name] for name in HEADERS if name in self.headers}
             url = f"http://{host}:{port}{self.path}"
             found = httpx.request(self.command, url, headers=sent, content=body)
             text = found.text
+            if is_mark and hooks.after_mark:
+                hooks.after_mark.pop()()
             if is_snapshot and self.command == "GET" and found.content and hooks.show:
                 text = hooks.show.pop(0)(text)
             self.answer(found.status_code, text, {"ETag": found.headers.get("ETag", "")})
@@ -184,6 +189,35 @@ def test_the_mark_of_a_quarantine_lasts_or_the_turn_fails(pair: Pair, provider: 
     assert store.quarantined(chat.session) == [damaged]
     assert chat.say("Two.").turn == 1
     assert on(pair.two, chat).say("Three.").turn == 2
+
+
+@pytest.mark.slow
+def test_a_session_that_begins_in_a_quarantine_is_no_failure_of_the_endpoint(
+    pair: Pair, provider: Provider
+) -> None:
+    chat, store = Chat(pair.one, provider), pair.home.store
+    assert chat.say("One.").turn == 1
+    damaged = (store.read(chat.session) or b"")[:-9]
+    store.write(chat.session, damaged)
+    beside = on(pair.two, chat)
+    pair.between.after_mark = [lambda: beside.say("Other.")]
+    assert_failed(chat.say("Two.", headers=JSON), 409, "session_corrupt", chat.session)
+    assert chat.recalled("Three.") == echoed("Other.")
+    assert store.quarantined(chat.session) == [damaged]
+
+
+@pytest.mark.slow
+def test_a_key_of_the_state_of_an_agent_lasts(pair: Pair, provider: Provider) -> None:
+    if not pair.home.target.name.startswith("strands"):
+        pytest.skip("The agents of this framework have no state.")
+    chat, store = Chat(pair.one, provider), pair.home.store
+    assert chat.say("One.").turn == 1
+    snapshot = json.loads(store.read(chat.session) or b"")
+    snapshot["data"]["state"]["_session"] = {"basket": 3}
+    store.write(chat.session, json.dumps(snapshot).encode())
+    assert on(pair.two, chat).say("Two.").turn == 2
+    stored = json.loads(store.read(chat.session) or b"")
+    assert stored["data"]["state"]["_session"] == {"basket": 3}
 
 
 @pytest.mark.slow

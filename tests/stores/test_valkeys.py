@@ -14,7 +14,7 @@ from tests.conformance.chat import Chat, assert_failed, echoed
 from tests.conformance.client import JSON
 from tests.conformance.provider import Provider
 from tests.conformance.steps import Hold
-from tests.stores.agents import Agents, Replica, on
+from tests.stores.agents import HASTY, Agents, Replica, on
 from tests.stores.proxy import Proxy
 from tests.stores.servers import (
     Address,
@@ -25,6 +25,7 @@ from tests.stores.servers import (
     wait_for,
 )
 from tests.stores.stores import SENTINEL, ValkeyStore
+from tests.stores.test_swap import in_secrets_manager, secrets_manager
 
 pytestmark = pytest.mark.stores("valkey")
 
@@ -263,6 +264,41 @@ def test_a_cluster_without_replicas_confirms_nothing(
         assert [chat.say("One.").turn, chat.say("Two.").turn] == [1, 2]
         assert chat.recalled() == echoed("One.", "Two.")
         assert f"session {chat.session}: changed, but only 0 of 1" in server.log
+
+
+@pytest.mark.full
+@pytest.mark.slow
+def test_a_secret_of_a_cluster_may_be_rotated_in_a_turn_that_waits_for_replicas(
+    agents: Agents, provider: Provider, cluster: Address
+) -> None:
+    home, port = agents.home(), cluster[1]
+    prefix, gate = f"{home.agent_id}/", threading.Event()
+    name, first = "secrets/valkey/sessions", f"valkey://127.0.0.1:{port}"
+    rotate = in_secrets_manager(agents, home, name, first, prefix)
+    wanted = {**secrets_manager(agents), "SECRETS_PREFIX": prefix, "SECRET_CACHE_SECONDS": "0"}
+    wanted |= {"VALKEY_WAIT_REPLICAS": "1", "SECRETS_VALKEY_SESSIONS": ""}
+    chat = Chat(agents.fresh(home, **wanted).server, provider)
+    assert chat.say("One.").turn == 1
+    running = chat.start("Two.", [Hold(gate), "Two."])
+    chat.call("Two.")
+    rotate(f"valkey://localhost:{port}")
+    gate.set()
+    assert running.reply().turn == 2
+
+
+@pytest.mark.full
+@pytest.mark.slow
+def test_a_save_that_waits_for_replicas_leaves_no_connection_to_a_server_that_hangs(
+    agents: Agents, provider: Provider
+) -> None:
+    one = agents.fresh(agents.home(), VALKEY_WAIT_REPLICAS=1, STORE_TIMEOUT_SECONDS=HASTY)
+    chat, gate = Chat(one.server, provider), threading.Event()
+    running = chat.start("One.", [Hold(gate), "One."], headers=JSON)
+    chat.call("One.")
+    one.proxy.mode = "hang"
+    gate.set()
+    assert_failed(running.reply(), 503, "store_unavailable", chat.session)
+    wait_for("the end of all connections", lambda: one.proxy.connections() == 0)
 
 
 @pytest.mark.spread

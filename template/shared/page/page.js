@@ -855,7 +855,8 @@ prompt.onkeydown = (event) => {
 prompt.oninput = keepDraft
 prompt.onpaste = (event) => {
   const { files, types } = event.clipboardData
-  if (files.length === 0 || types.includes('text/plain')) return // of a table there is a picture, too
+  // A copied table comes as a picture, too: its text is pasted.
+  if (files.length === 0 || types.includes('text/plain')) return
   event.preventDefault()
   hint(NO_FILES)
 }

@@ -37,7 +37,7 @@ const REASONS = new Map(
   ),
 )
 
-const REASONING = ['reasoning', 'reasoning_content', 'reasoning_details']
+const STRUCTURE = ['type', 'format', 'index', 'id'] // in each part of `reasoning_details`
 
 const NO_ANSWER = 'The answer is not one of Chat Completions.'
 const MIXED = 'The server mixed the arguments of its tool calls.'
@@ -263,7 +263,7 @@ class Answer {
     }
     if (!isObject(delta)) return {}
     if ('role' in delta) delta.role = 'assistant'
-    for (const name of REASONING) this.#size.add(textOfArguments(delta[name]))
+    this.#size.add(reasoningIn(delta))
     if (typeof delta.content !== 'string' && !isMissing(delta.content)) {
       delta.content = textOf(delta.content)
     }
@@ -592,6 +592,22 @@ function strictUsage(usage: unknown): Json | undefined {
 function textOfArguments(value: unknown): string {
   if (typeof value === 'string') return value
   return isMissing(value) ? '' : stringify(value)
+}
+
+/** Return the longest reasoning in a delta: servers repeat the same text in several fields. */
+function reasoningIn(delta: Json): string {
+  const { reasoning, reasoning_content: content, reasoning_details: details } = delta
+  const parts = Array.isArray(details) ? details : [details]
+  const texts = [reasoning, content].map(textOfArguments)
+  texts.push(parts.map(textOfDetail).join(''))
+  return texts.reduce((longest, text) => (text.length > longest.length ? text : longest))
+}
+
+/** Return the values of a detail that are not structure. */
+function textOfDetail(detail: unknown): string {
+  if (!isObject(detail)) return textOfArguments(detail)
+  const fields = Object.entries(detail).filter(([name]) => !STRUCTURE.includes(name))
+  return fields.map(([, value]) => textOfArguments(value)).join('')
 }
 
 /** Whether the arguments are an object with content: `{}` may come before the real ones. */

@@ -39,7 +39,7 @@ REASONS = {word: reason for reason, words in WORDS.items() for word in words.spl
 
 # The names of a call's arguments; the first is that of Chat Completions.
 ARGUMENTS = ("arguments", "parameters", "input")
-REASONING = ("reasoning", "reasoning_content", "reasoning_details")
+STRUCTURE = {"type", "format", "index", "id"}  # in each part of `reasoning_details`
 
 PIECE = 4_096  # bytes that the client parses at a time
 
@@ -251,9 +251,7 @@ class Answer:
             return {}
         if "role" in delta:
             delta["role"] = "assistant"
-        for name in REASONING:
-            if reasoning := delta.get(name):
-                self._size.add(text_of_arguments(reasoning))
+        self._size.add(reasoning_in(delta))
         content = delta.get("content")
         if not isinstance(content, str | None):
             delta["content"] = text_of(content)
@@ -554,6 +552,23 @@ def text_of_arguments(arguments: Any) -> str:
     if arguments is None:
         return ""
     return json.dumps(arguments, ensure_ascii=False, separators=(",", ":"))
+
+
+def reasoning_in(delta: Json) -> str:
+    """Return the longest reasoning in a delta: servers repeat the same text in several fields."""
+    texts = [text_of_arguments(delta.get(name)) for name in ("reasoning", "reasoning_content")]
+    details = delta.get("reasoning_details")
+    parts = details if isinstance(details, list) else [details]
+    texts.append("".join(map(text_of_detail, parts)))
+    return max(texts, key=len)
+
+
+def text_of_detail(detail: Any) -> str:
+    """Return the values of a detail that are not structure."""
+    if not isinstance(detail, dict):
+        return text_of_arguments(detail)
+    values = [value for name, value in detail.items() if name not in STRUCTURE]
+    return "".join(map(text_of_arguments, values))
 
 
 def are_citations(annotations: Any) -> bool:

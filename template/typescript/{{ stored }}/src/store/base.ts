@@ -24,9 +24,17 @@ export class StoreUnavailable extends Error {
   }
 }
 
-/** Of MAX_SNAPSHOT_BYTES, which may have been larger at the last save. */
-export const LARGEST = 1_000_000_000
+const LEAST_READ = 67_108_864 // bytes
 export const UUID7 = /^[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/
+
+/**
+ * Return the maximum size of a snapshot that is read, in bytes.
+ *
+ * MAX_SNAPSHOT_BYTES may have been larger at the last save, and escapes make JSON longer.
+ */
+export function readLimit(maxSnapshotBytes: number): number {
+  return Math.max(8 * maxSnapshotBytes, LEAST_READ)
+}
 
 /** Return a UUIDv7 that sorts after those in `ids`, even if the clock of this process is slow. */
 export function idAfter(ids: readonly (string | null)[]): string {

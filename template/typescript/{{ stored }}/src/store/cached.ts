@@ -15,7 +15,9 @@ import { foreignFormat, isSame, readSnapshot } from './snapshot.ts'
 /** Markers that `forget` leaves; no caller may use them. */
 const FORGOTTEN = /^forgotten-[0-9a-f]{64}$/
 
-const TOO_LARGE = 'The session is too large, even without its turns. It is unchanged.'
+const TOO_LARGE =
+  'The session is too large, even without its turns. It is unchanged: ' +
+  'start a new session, and delete this one with the command `sessions end`.'
 
 /** A session that was cached here, and that the store no longer has. */
 const GONE: Stored = { revision: null, snapshot: '' }

@@ -13,7 +13,7 @@ import { Store } from './capability.ts'
 import { Copy } from './copying.ts'
 import { SessionFiles } from './files.ts'
 import type { StoreSettings } from './settings.ts'
-import { ownerOf, readSnapshot, UNREADABLE } from './snapshot.ts'
+import { foreignFormat, ownerOf, readSnapshot, UNREADABLE } from './snapshot.ts'
 
 const USAGE = `Usage: node src/main.ts sessions COMMAND
 
@@ -28,7 +28,7 @@ const USAGE = `Usage: node src/main.ts sessions COMMAND
   end SESSION                 delete all that is stored of a session
   end --actor ID              delete the sessions of an actor`
 
-const TOO_LARGE = 'empty or larger than MAX_SNAPSHOT_BYTES' // of those, a store returns no bytes
+const NO_BYTES = 'no snapshot, or too large to read' // stores return those without bytes
 // What could move a cursor or turn a text around.
 const UNPRINTABLE = /[\p{Cc}\p{Cs}\u200e\u200f\u2028-\u202e\u2066-\u2069]/gu
 
@@ -83,7 +83,9 @@ async function show(load: LoadCapabilities, session: string, asJson = false): Pr
     return { session_id: session, stored: stored !== null, ...latest, checkpoints, quarantined }
   })
   const { stored, turn, checkpoints, quarantined } = report
-  const outcome = turn === null ? ', so the next turn quarantines it' : ''
+  const isForeign = report.foreign_format !== null
+  const failure = isForeign ? ', so turns are refused' : ', so the next turn quarantines it'
+  const outcome = turn === null ? failure : ''
   const lines = [`session ${session}: ${stored ? describeTurn(report) + outcome : 'no turn'}`]
   for (const kept of checkpoints) lines.push(`checkpoint ${kept.id}: ${describeTurn(kept)}`)
   for (const name of quarantined) lines.push(`quarantined ${name}`)
@@ -108,8 +110,8 @@ async function restore(load: LoadCapabilities, session: string, checkpoint = '')
         expected = null
       }
       const value = JSON.parse(snapshot)
-      // Its idempotency key would answer a new turn with the old reply.
-      value.app_data = { ...value.app_data, key: null, restored_from: checkpoint }
+      // The turns keep their idempotency keys: a retry repeats the reply of a turn that is there.
+      value.app_data.restored_from = checkpoint
       delete value.app_data.pending // the tools of a turn that waited then may have run
       await store.save(session, JSON.stringify(value), expected)
       return value.app_data.turn
@@ -257,7 +259,7 @@ function summarize(snapshot: string, { maxSnapshotBytes }: StoreSettings) {
   const text = readSnapshot(snapshot, maxSnapshotBytes)
   if (text === null) {
     const none = { turn: null, actor: null, created_at: null, restored_from: null }
-    return { ...none, summary_before: null, bytes }
+    return { ...none, summary_before: null, foreign_format: foreignFormat(snapshot), bytes }
   }
   const { created_at, app_data, data } = JSON.parse(text)
   const { turn, actor, restored_from = null, turns } = app_data
@@ -265,14 +267,18 @@ function summarize(snapshot: string, { maxSnapshotBytes }: StoreSettings) {
   // Messages in front of the first turn are a summary.
   const at = turns ? (turns[0]?.at ?? data.messages.length) : 0
   const summary_before: number | null = at > 0 ? turn - turns.length + 1 : null
-  return { turn, actor, created_at: time, restored_from, summary_before, bytes }
+  const fields = { turn, actor, created_at: time, restored_from, summary_before }
+  return { ...fields, foreign_format: null, bytes }
 }
 
 /** Return a summary as one line, without what could move a cursor. */
 function describeTurn(summary: Summary): string {
   const { turn, actor, created_at: time, restored_from: origin, summary_before: before } = summary
-  const { bytes } = summary
-  if (turn === null) return `unreadable, ${bytes > 0 ? `${bytes} bytes` : TOO_LARGE}`
+  const { bytes, foreign_format: reason } = summary
+  if (turn === null) {
+    const size = bytes > 0 ? `${bytes} bytes` : NO_BYTES
+    return reason === null ? `unreadable, ${size}` : `unreadable, ${size}: ${reason}`
+  }
   const who = actor === null ? 'no actor' : `actor ${actor}`
   const line = printable(`turn ${turn}, ${who}, ${time}, ${bytes} bytes`)
   const restored = origin ? `${line}, restored from ${printable(origin)}` : line

@@ -11,7 +11,7 @@ import { SESSION_ID } from '../contract.ts'
 import { log } from '../log.ts'
 import type { Stored } from '../session_store.ts'
 import { Conflict, decode, type DurableStore, idAfter, StoreUnavailable } from './base.ts'
-import { LARGEST, unavailable, type Warning, withinSeconds } from './base.ts'
+import { readLimit, unavailable, type Warning, withinSeconds } from './base.ts'
 import type { StoreSettings } from './settings.ts'
 
 // Fields of a hash: `latest` and its revision `rev`, `h:<uuid7>` for each checkpoint,
@@ -79,6 +79,7 @@ export class ValkeyStore implements DurableStore {
   readonly #suffix: string
   readonly #secondsToLive: number
   readonly #settings: StoreSettings
+  readonly #maxBytes: number
   readonly #replicas: number
   readonly #waitSeconds: number
   readonly #connection: Connection
@@ -89,6 +90,7 @@ export class ValkeyStore implements DurableStore {
     this.#suffix = `:agent:${agentId}`
     this.#secondsToLive = declared.ttl_seconds ?? 0
     this.#settings = settings
+    this.#maxBytes = readLimit(settings.maxSnapshotBytes)
     this.#replicas = settings.valkeyWaitReplicas
     this.#waitSeconds = settings.storeTimeoutSeconds / 3
     this.#connection = new Connection(declared, settings.storeTimeoutSeconds, secrets)
@@ -97,7 +99,7 @@ export class ValkeyStore implements DurableStore {
 
   async load(sessionId: string, known: Stored | null = null): Promise<Stored | null> {
     const revision = known?.revision ?? '?'
-    const found = await this.#eval(LOAD, sessionId, 'latest', revision, LARGEST)
+    const found = await this.#eval(LOAD, sessionId, 'latest', revision, this.#maxBytes)
     if (!found) return null
     const [current, snapshot] = found as [Buffer, Buffer?]
     return snapshot ? { revision: current.toString(), snapshot: decode(snapshot) } : known
@@ -126,7 +128,7 @@ export class ValkeyStore implements DurableStore {
   }
 
   async loadCheckpoint(sessionId: string, checkpoint: string): Promise<string | null> {
-    const found = await this.#eval(LOAD, sessionId, `h:${checkpoint}`, '?', LARGEST)
+    const found = await this.#eval(LOAD, sessionId, `h:${checkpoint}`, '?', this.#maxBytes)
     const [, snapshot] = (found ?? []) as [Buffer?, Buffer?]
     return snapshot ? decode(snapshot) : null
   }
@@ -212,8 +214,8 @@ export class ValkeyStore implements DurableStore {
     const asked = this.#replicas
     if (asked === 0) return await this.#connection.run((client) => client.callBuffer(...command))
     const milliseconds = Math.round(this.#waitSeconds * 1000)
-    const [reply, confirmed] = await this.#connection.run((client) =>
-      writeAlone(client, command, asked, milliseconds),
+    const [reply, confirmed] = await this.#connection.run((client, stop) =>
+      writeAlone(client, command, asked, milliseconds, stop),
     )
     if (reply && confirmed < asked) {
       const what = `only ${confirmed} of ${asked} replicas confirmed it`
@@ -248,16 +250,19 @@ async function readInfo(client: Client): Promise<string> {
 /**
  * Return the reply to a command, and how many replicas confirmed it.
  *
- * WAIT is about the writes of its connection, and holds up everything else there.
+ * WAIT is about the writes of its connection, and holds up everything else there. `stop` closes
+ * the connection, because a server that hangs never replies.
  */
 async function writeAlone(
   client: Client,
   command: Command,
   replicas: number,
   milliseconds: number,
+  stop: AbortSignal,
 ): Promise<[reply: unknown, confirmed: number]> {
   const own = client.duplicate()
   own.on('error', () => {}) // the call reports it
+  stop.addEventListener('abort', () => own.disconnect())
   try {
     await own.connect()
     const pipeline = own
@@ -314,7 +319,7 @@ class Connection {
    * A server may live on as a replica after a failover, and refuses the old password after a
    * rotation: then a new connection, with the secret read again, is tried once.
    */
-  async run<T>(use: (client: Client) => Promise<T>): Promise<T> {
+  async run<T>(use: (client: Client, stop: AbortSignal) => Promise<T>): Promise<T> {
     let open: Open | null = null
     let isSent = false
     await import('iovalkey') // a start does not wait for it, and the time limit leaves it out
@@ -326,7 +331,7 @@ class Connection {
           const client = await open.client
           stop.throwIfAborted()
           isSent = true
-          return await use(client)
+          return await use(client, stop)
         }
         try {
           return await attempt()

@@ -9,6 +9,7 @@ import logging
 import os
 import sys
 from pathlib import Path
+from select import select
 from typing import Any
 
 import click
@@ -64,7 +65,9 @@ class OutputWithoutReader(io.FileIO):
 
     def write(self, data: Any) -> int:
         try:
-            return super().write(data) or 0
+            while (written := super().write(data)) is None:  # it does not block, and is full
+                select([], [self], [])
+            return written
         except BrokenPipeError:
             return len(data)
 

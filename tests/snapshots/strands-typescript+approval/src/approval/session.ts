@@ -142,7 +142,7 @@ export class WaitingSession extends Session {
     if (!claimed?.snapshot) throw new AgentError('not_waiting')
     const found = JSON.parse(claimed.snapshot).app_data.claim
     if (found !== claim) throw new AgentError('session_conflict')
-    this.stored = { ...claimed, isRolledBack: this.stored?.isRolledBack }
+    this.stored = { ...claimed, isRolledBack: this.stored?.isRolledBack ?? false }
   }
 
   /** Return what is committed, without the turn that waits and its claim. */

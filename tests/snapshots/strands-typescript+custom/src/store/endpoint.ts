@@ -27,8 +27,8 @@ const [PAGE, MAX_PAGES] = [1000, 100]
 /** The fields that the specification shows; an endpoint may drop all others. */
 const FIELDS = ['schema_version', 'created_at']
 const DATA_FIELDS = ['messages', 'state', 'system_prompt']
-/** The key in `data.state` of what has no field in the specification. */
-const RECORD = '_session'
+/** The key in `data.state` of what has no field in the specification. No agent has such a key. */
+const RECORD = '_agent_template_session'
 const NOT_MARKED = 'the endpoint did not store the mark of a quarantined snapshot in `data.state`'
 /** The value of a stored snapshot that is not JSON. */
 const UNREADABLE = Symbol('unreadable')
@@ -147,9 +147,12 @@ export class EndpointStore implements DurableStore {
       ? { set_aside: raw.toString() }
       : { set_aside_base64: raw.toString('base64') }
     const name = await this.#setAside(sessionId, state)
-    await this.#replace(sessionId, marker(name), revision)
-    const { value: found } = await this.#client.loadSnapshot(sessionId, this.#agent, LATEST)
-    if (found !== null && !isMarker(found)) throw new StoreUnavailable(NOT_MARKED)
+    const mark = await this.#replace(sessionId, marker(name), revision)
+    const found = await this.#client.loadSnapshot(sessionId, this.#agent, LATEST)
+    // With another ETag it is a session that another process began in between.
+    const isNew = mark !== null && ![null, mark, revision].includes(found.etag ?? null)
+    if (found.value !== null && !isMarker(found.value) && !isNew)
+      throw new StoreUnavailable(NOT_MARKED)
     return name
   }
 

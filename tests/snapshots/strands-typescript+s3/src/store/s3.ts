@@ -16,7 +16,7 @@ import { SESSION_ID } from '../contract.ts'
 import { log } from '../log.ts'
 import type { Stored } from '../session_store.ts'
 import { Conflict, decode, type DurableStore, StoreUnavailable } from './base.ts'
-import { LARGEST, unavailable, type Warning, withinSeconds } from './base.ts'
+import { readLimit, unavailable, type Warning, withinSeconds } from './base.ts'
 import type { StoreSettings } from './settings.ts'
 
 export const LATEST = 'snapshot_latest.json'
@@ -39,6 +39,7 @@ export class S3Store implements DurableStore {
   readonly root: string
   readonly middle: string
   readonly #settings: StoreSettings
+  readonly #maxBytes: number
   readonly #secrets: Secrets
   readonly #background = new Set<Promise<void>>()
   #client: Promise<S3> | null = null
@@ -50,6 +51,7 @@ export class S3Store implements DurableStore {
     this.root = this.#declared.prefix ? `${this.#declared.prefix}/` : ''
     this.middle = `/agent/${agentId}/snapshots/`
     this.#settings = settings
+    this.#maxBytes = readLimit(settings.maxSnapshotBytes)
     this.#secrets = secrets
     // Without a prefix a rule would delete everything else in the bucket.
     this.#hasRule = !this.root
@@ -59,7 +61,7 @@ export class S3Store implements DurableStore {
 
   async load(sessionId: string, known: Stored | null = null): Promise<Stored | null> {
     const key = this.#folder(sessionId) + LATEST
-    return await this.run((bucket) => bucket.get(key, known, LARGEST))
+    return await this.run((bucket) => bucket.get(key, known, this.#maxBytes))
   }
 
   async save(
@@ -91,7 +93,7 @@ export class S3Store implements DurableStore {
 
   async loadCheckpoint(sessionId: string, checkpoint: string): Promise<string | null> {
     const key = this.#checkpoint(sessionId, checkpoint)
-    return (await this.run((bucket) => bucket.get(key, null, LARGEST)))?.snapshot ?? null
+    return (await this.run((bucket) => bucket.get(key, null, this.#maxBytes)))?.snapshot ?? null
   }
 
   async checkpoints(sessionId: string): Promise<string[]> {

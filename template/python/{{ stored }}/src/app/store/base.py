@@ -9,7 +9,7 @@ from uuid_utils import uuid7
 from ..session_store import Stored
 
 Warned = tuple[str, str]  # the id of a finding, and its message
-LARGEST = 1_000_000_000  # of MAX_SNAPSHOT_BYTES, which may have been larger at the last save
+LEAST_READ = 67_108_864  # bytes
 UUID7 = "[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}"
 
 
@@ -44,7 +44,7 @@ class DurableStore(Protocol):
     async def load(self, session_id: str, known: Stored | None = None) -> Stored | None:
         """Return the latest snapshot, or None; `known` itself if it is still the latest.
 
-        A snapshot of more than LARGEST bytes may be returned empty.
+        A snapshot of more than `read_limit` bytes may be returned empty.
         """
 
     async def save(
@@ -86,6 +86,14 @@ class DurableStore(Protocol):
 
     async def close(self) -> None:
         """Finish background work, and disconnect."""
+
+
+def read_limit(max_snapshot_bytes: int) -> int:
+    """Return the maximum size of a snapshot that is read, in bytes.
+
+    MAX_SNAPSHOT_BYTES may have been larger at the last save, and escapes make JSON longer.
+    """
+    return max(8 * max_snapshot_bytes, LEAST_READ)
 
 
 def id_after(ids: Iterable[str | None]) -> str:

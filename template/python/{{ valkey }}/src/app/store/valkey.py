@@ -21,7 +21,7 @@ from ..contract import SESSION_ID
 from ..deadline import time_limit
 from ..log import describe
 from ..session_store import Stored
-from .base import LARGEST, Conflict, StoreUnavailable, Warned, id_after
+from .base import Conflict, StoreUnavailable, Warned, id_after, read_limit
 from .settings import StoreSettings
 
 log = logging.getLogger(__name__)
@@ -109,6 +109,7 @@ class ValkeyStore:
         config = cast(ValkeyConfig, collection.backend)
         self._prefix, self._suffix = f"{config.key_prefix}:", f":agent:{agent_id}"
         self._live, self._settings = config.ttl_seconds or 0, settings
+        self._max_bytes = read_limit(settings.max_snapshot_bytes)
         self._replicas = settings.valkey_wait_replicas
         # A turn that waits in vain keeps its connection: two in a row must fit into a call's time.
         self._wait_seconds = settings.store_timeout_seconds / 3
@@ -207,7 +208,7 @@ class ValkeyStore:
         return f"{self._prefix}{session_id}{self._suffix}"
 
     async def _load(self, session_id: str, field: str, known: str | None = None) -> Any:
-        return await self._run(LOAD, session_id, field, known or "?", LARGEST)
+        return await self._run(LOAD, session_id, field, known or "?", self._max_bytes)
 
     async def evaluate(self, script: str, key: str, *values: Any) -> Any:
         """Return the result of a script on one key. Raises StoreUnavailable."""
@@ -225,6 +226,7 @@ class ValkeyStore:
         async def write(client: Any) -> tuple[Any, Any]:
             node: dict[str, Any] = {}
             if isinstance(client, ValkeyCluster):
+                await client.initialize()  # a new client knows no nodes yet
                 node["target_nodes"] = client.get_node_from_key(self._key(session_id))
             # Both on one connection, as WAIT is about the writes of its connection.
             pipeline = client.pipeline(transaction=False)

@@ -33,13 +33,12 @@ from ..contract import well_formed
 from ..deadline import time_limit
 from ..log import describe
 from ..session_store import Stored
-from .base import UUID7, Conflict, StoreUnavailable, Unsupported, Warned
+from .base import UUID7, Conflict, StoreUnavailable, Unsupported, Warned, read_limit
 from .settings import StoreSettings
 from .snapshot import parse
 
 log = logging.getLogger(__name__)
 LATEST, PAGE, MAX_PAGES = "latest", 1000, 100
-LEAST_READ = 67_108_864  # bytes of an answer
 ETAG = "(?![*]$)[!-~]{1,256}"
 UNREADABLE = object()  # the value of a stored snapshot that is not JSON
 UNSENT = httpx.ConnectError | httpx.ConnectTimeout
@@ -55,7 +54,8 @@ NO_ETAG = "%s sends no ETag: when two processes continue a session, the last sav
 NO_LIST = "The contract of a custom backend has no operation that lists sessions."
 # The fields that the specification shows; an endpoint may drop all others.
 FIELDS, DATA_FIELDS = {"schema_version", "created_at"}, {"messages", "state", "system_prompt"}
-RECORD = "_session"  # the key in `data.state` of what has no field in the specification
+# The key in `data.state` of what has no field in the specification. No agent has such a key.
+RECORD = "_agent_template_session"
 NOT_MARKED = "the endpoint did not store the mark of a quarantined snapshot in `data.state`"
 # The `app_data` of another runtime's snapshot, which counts no turns.
 NOBODY = {"actor": None, "turn": 1, "key": None, "reply": ""}
@@ -130,9 +130,11 @@ class EndpointStore:
         if found.value is None or found.etag != revision:
             raise Conflict
         name = await self._set_aside(session_id, _quarantined(found.raw))
-        await self._replace(session_id, _marker(name), revision)
+        mark = await self._replace(session_id, _marker(name), revision)
         found = await self._endpoint.load_snapshot(session_id, self._agent, LATEST)
-        if found.value is not None and not _is_marker(found.value):
+        # With another ETag it is a session that another process began in between.
+        is_new = mark is not None and found.etag not in {None, mark, revision}
+        if found.value is not None and not _is_marker(found.value) and not is_new:
             raise StoreUnavailable(NOT_MARKED)
         return name
 
@@ -197,8 +199,7 @@ class EndpointClient:
             raise ValueError("the collection has no transport")
         self._transport, self._secrets = config.transport, secrets
         self._seconds = config.transport.timeout_ms / 1000
-        # Escapes make JSON longer, and MAX_SNAPSHOT_BYTES may have been larger at the last save.
-        self._max_bytes = max(8 * settings.max_snapshot_bytes, LEAST_READ)
+        self._max_bytes = read_limit(settings.max_snapshot_bytes)
         self._http: httpx.AsyncClient | None = None
         given = next(iter(config.transport.addresses().values()))
         self._address = resolve(given)

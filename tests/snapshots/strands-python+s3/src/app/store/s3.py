@@ -26,7 +26,7 @@ from ..contract import SESSION_ID
 from ..deadline import time_limit
 from ..log import describe
 from ..session_store import Stored
-from .base import LARGEST, Conflict, StoreUnavailable, Warned
+from .base import Conflict, StoreUnavailable, Warned, read_limit
 from .settings import StoreSettings
 
 log = logging.getLogger(__name__)
@@ -65,6 +65,7 @@ class S3Store:
     ) -> None:
         config = cast(S3Config, collection.backend)
         self._id, self._days, self._settings = collection.collection_id, config.ttl_days, settings
+        self._max_bytes = read_limit(settings.max_snapshot_bytes)
         self.root = f"{config.prefix}/" if config.prefix else ""
         self.middle = f"/agent/{agent_id}/snapshots/"
         (self._ref,), self._region = config.secret_refs(), config.region
@@ -78,7 +79,7 @@ class S3Store:
 
     async def load(self, session_id: str, known: Stored | None = None) -> Stored | None:
         key = self._folder(session_id) + LATEST
-        return await self.run(lambda bucket: bucket.get(key, known, LARGEST))
+        return await self.run(lambda bucket: bucket.get(key, known, self._max_bytes))
 
     async def save(
         self, session_id: str, snapshot: bytes, expected: str | None, checkpoint: str | None = None
@@ -116,7 +117,7 @@ class S3Store:
 
     async def load_checkpoint(self, session_id: str, checkpoint: str) -> bytes | None:
         key = f"{self._folder(session_id)}{HISTORY}snapshot_{checkpoint}.json"
-        found = await self.run(lambda bucket: bucket.get(key, None, LARGEST))
+        found = await self.run(lambda bucket: bucket.get(key, None, self._max_bytes))
         return found.snapshot if found else None
 
     async def checkpoints(self, session_id: str) -> list[str]:

@@ -188,7 +188,10 @@ function follow() {
     if (session && conversation === current) {
       Object.assign(conversation.session, session)
       conversation.load()
-    } else conversations.delete(id)
+    } else {
+      if (!session) conversation.forget()
+      conversations.delete(id)
+    }
   }
   if (conversations.has(current.session.id)) return show()
   replaceSession()
@@ -224,6 +227,7 @@ class Conversation {
     this.draft = null // the edit that was opened last
     this.seen = session.turns // the last turn that is shown
     this.said = new Map() // the prompts that are shown, by the numbers of their turns
+    this.last = null // the reply of the last turn
     this.log = element('div', 'log')
     this.log.setAttribute('role', 'log')
     new ResizeObserver(() => scrollDown()).observe(this.log)
@@ -317,6 +321,7 @@ class Conversation {
     said.append(edit)
     reply.node.querySelector('.outcome')?.append(' ', again)
     this.said.set(turn, said)
+    this.last = reply
     reply.onAnswered = (answers) => this.answer(said, reply, prompt, answers)
   }
 
@@ -371,21 +376,30 @@ class Conversation {
   offerUnfinished(messages) {
     const { unfinished } = this.known
     if (typeof unfinished?.id !== 'string' || typeof unfinished.text !== 'string') return
-    const { id, text, after, failure, replaces, how, isAnswer } = unfinished
+    const { id, text, after, failure, replaces, how, isAnswer, answered, was } = unfinished
+    const mayRun = failure && isUnknown(failure.type)
+    // Until a turn ends, the server has what there was before it: the calls still wait.
+    const waits = isAnswer && messages.some(({ parts }) => parts.some(isOneOf(answered)))
+    if (waits && mayRun) {
+      const shown = this.fail(failure, `${UNKNOWN} ${ASKING}`, () => this.load())
+      this.askAgain(shown, messages)
+      return
+    }
     const isKept = messages.some((message, index) => {
-      const turn = messages[index + 1]?.metadata?.turn
+      const reply = messages[index + 1]
+      const turn = reply?.metadata?.turn
       const isSame = turn > after && textOf(message.parts) === text
       if (!replaces) return message.id === id || isSame
       // The server said that it failed.
-      const isKnown = failure && failure.type !== 'stopped' && !isUnknown(failure.type)
-      return isSame && turn === this.seen && !isKnown
+      const isKnown = failure && failure.type !== 'stopped' && !mayRun
+      return isSame && turn === this.seen && !isKnown && textOf(reply.parts) !== was
     })
     if (isKept) {
-      if (failure && (replaces || isAnswer)) this.note(GENTLE[failure.type] ?? failure.message)
+      if (failure && waits) this.note(GENTLE[failure.type] ?? failure.message)
       return this.remember({ unfinished: null })
     }
     let consequence = 'So far it was not kept. Trying again runs it once.'
-    if (failure) consequence = isUnknown(failure.type) ? `${UNKNOWN} ${ASKING}` : UNCHANGED
+    if (failure) consequence = mayRun ? `${UNKNOWN} ${ASKING}` : UNCHANGED
     const said = this.addPrompt(text)
     const shown = this.fail(
       failure ?? { type: 'interrupted', message: INTERRUPTED },
@@ -397,18 +411,30 @@ class Conversation {
         this.recompose({ id, text, replaces })
       },
     )
-    if (failure && isUnknown(failure.type)) this.askAgain(shown, messages)
+    if (mayRun) this.askAgain(shown, messages)
   }
 
-  /** Ask the server some times whether it kept a turn after all, and show its turns if so. */
-  async askAgain(failure, before) {
-    const known = JSON.stringify(before)
+  /**
+   * Ask the server some times whether it kept a turn after all, and show its turns if so. `before`
+   * is its last answer; without one, `isNews` tells whether the first answer is to be shown.
+   */
+  async askAgain(failure, before, isNews) {
+    let known = before && JSON.stringify(before)
     for (const seconds of SECONDS) {
       await new Promise((resolve) => setTimeout(resolve, seconds * 1000))
+      if (!this.isOpen) return
       const messages = await this.readTurns().catch(() => null)
-      if (this.stop || !this.log.contains(failure)) return
-      if (messages && JSON.stringify(messages) !== known) return this.show(messages)
+      if (this.stop || !this.isOpen || !this.log.contains(failure)) return
+      if (!messages) continue
+      const answer = JSON.stringify(messages)
+      if (known === null ? isNews(messages) : answer !== known) return this.show(messages)
+      known = answer
     }
+  }
+
+  /** Whether the session was neither ended nor loaded anew. */
+  get isOpen() {
+    return conversations.get(this.session.id) === this
   }
 
   /** The facts that only this tab has about the session. */
@@ -421,6 +447,7 @@ class Conversation {
   }
 
   remember(change) {
+    if (!this.isOpen) return
     write('sessionStorage', this.key, change && { ...this.known, ...change })
   }
 
@@ -430,6 +457,7 @@ class Conversation {
   }
 
   share(turns) {
+    if (!this.isOpen) return
     write('localStorage', this.key, Object.fromEntries(Object.entries(turns).slice(-SHARED)))
   }
 
@@ -502,7 +530,8 @@ class Conversation {
   takeTurn(prompt, said) {
     const { id, text, replaces, how } = prompt
     const after = (replaces ?? this.seen + 1) - 1
-    this.remember({ unfinished: { id, text, after, replaces, how } })
+    const was = replaces === this.seen ? this.last.texts.join('') : undefined
+    this.remember({ unfinished: { id, text, after, replaces, how, was } })
     const message = { id, role: 'user', parts: [{ type: 'text', text }] }
     const messageId = replaces && id
     return this.run(said, new Reply(this.log), prompt, { messages: [message], messageId })
@@ -513,7 +542,9 @@ class Conversation {
     const state = 'approval-responded'
     const parts = answers.map((approval) => ({ type: 'dynamic-tool', state, approval }))
     const answered = { ...prompt, isAnswer: true }
-    this.remember({ unfinished: { ...answered, after: this.seen - 1 } })
+    const ids = answers.map(({ id }) => id)
+    this.remember({ unfinished: { ...answered, after: this.seen - 1, answered: ids } })
+    while (reply.node.nextSibling) reply.node.nextSibling.remove() // about an earlier answer
     reply.goOn()
     this.run(said, reply, answered, { messages: [{ id: 'reply', role: 'assistant', parts }] })
   }
@@ -589,14 +620,16 @@ class Conversation {
     let unfinished = { ...this.known.unfinished, failure: { type, message } }
     if (isConflict && prompt.replaces) {
       const { text, how } = prompt // an edited text becomes a prompt of its own
-      const after = messages?.at(-1)?.metadata.turn ?? 0
+      const after = messages?.at(-1)?.metadata.turn ?? this.seen
       unfinished = how ? { id: newId(), text, after, failure: unfinished.failure } : null
     }
-    if (messages) {
-      this.remember({ unfinished })
-      if (!isUnknown(type)) consequence = UNCHANGED
+    this.remember({ unfinished })
+    if (messages && !isUnknown(type)) consequence = UNCHANGED
+    const hasMore = (read) => {
+      const isKept = read.some(({ id }) => id === prompt.id)
+      return isShort || isKept || read.at(-1)?.metadata.turn > this.seen
     }
-    if (messages?.at(-1)?.metadata.turn > this.seen || (messages && isShort)) {
+    if (messages && hasMore(messages)) {
       this.show(messages)
       if (isConflict) this.note('The session had other turns: they are shown now.')
       return
@@ -620,13 +653,18 @@ class Conversation {
       this.recompose(prompt)
     }
     const shown = this.fail(failure, consequence, retry, isShort ? undefined : edit)
-    if (asks) this.askAgain(shown, messages)
+    if (asks) this.askAgain(shown, messages, (read) => hasMore(read) || !isUnknown(type))
   }
 }
 
 /** Return the facts about the turns before one. */
 function factsBefore(turns, turn) {
   return Object.fromEntries(Object.entries(turns ?? {}).filter(([number]) => number < turn))
+}
+
+/** Return a test of a part: whether it waits for the answer to one of these approvals. */
+function isOneOf(ids) {
+  return ({ state, approval }) => state === 'approval-requested' && ids?.includes(approval.id)
 }
 
 function textOf(parts) {
@@ -674,7 +712,9 @@ async function describeAgent() {
 
 /** Ask for the token, unless it was given meanwhile; return whether there is one to try. */
 async function askToken(refused) {
-  if (dialog.open) await new Promise((resolve) => dialog.addEventListener('close', resolve))
+  if (dialog.open) {
+    await new Promise((resolve) => dialog.addEventListener('close', resolve, { once: true }))
+  }
   if (read('sessionStorage', TOKEN) !== refused) return true
   const what = refused ? 'The server does not accept this token.' : 'This server asks for a token.'
   const token = (await ask(what, 'Continue', 'API_TOKEN'))?.trim()
@@ -815,7 +855,8 @@ prompt.onkeydown = (event) => {
 prompt.oninput = keepDraft
 prompt.onpaste = (event) => {
   const { files, types } = event.clipboardData
-  if (files.length === 0 || types.includes('text/plain')) return // of a table there is a picture, too
+  // A copied table comes as a picture, too: its text is pasted.
+  if (files.length === 0 || types.includes('text/plain')) return
   event.preventDefault()
   hint(NO_FILES)
 }

@@ -183,9 +183,12 @@ export class Reply {
     const cached = cachedTokens ? ` (${cachedTokens} cached)` : ''
     const tokens = `${inputTokens} tokens in${cached}, ${outputTokens} out`
     if (inputTokens || outputTokens) outcome.push(tokens)
-    const texts = () => [...this.shown.values()].flatMap(({ text }) => text ?? [])
-    const copy = copyButton('Copy this reply', () => texts().join('\n\n'))
+    const copy = copyButton('Copy this reply', () => this.texts.join('\n\n'))
     this.node.append(element('p', 'outcome', outcome.join(' · '), ' ', copy))
+  }
+
+  get texts() {
+    return [...this.shown.values()].flatMap(({ text }) => text ?? [])
   }
 
   /** The facts that only the tab of this turn has. */

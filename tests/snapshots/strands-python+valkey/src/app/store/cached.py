@@ -19,7 +19,8 @@ Saved = Callable[[], None]
 FORGOTTEN = "forgotten-[0-9a-f]{64}"  # the markers of `forget`, which no caller may use
 KEPT = "Its turns are kept: continue with --session."
 READ_ONLY = "Its turns were not kept: the session store is read-only."
-TOO_LARGE = "The session is too large, even without its turns. It is unchanged."
+TOO_LARGE = "The session is too large, even without its turns. It is unchanged: "
+TOO_LARGE += "start a new session, and delete this one with the command `sessions end`."
 GONE = Stored(None, b"")  # of a session that was cached here and is missing from the store
 
 

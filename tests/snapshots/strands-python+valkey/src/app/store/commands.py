@@ -20,9 +20,9 @@ from .base import UUID7, Conflict, DurableStore, StoreUnavailable, Unsupported
 from .capability import Store
 from .copying import Copied, Copy
 from .files import SessionFiles
-from .snapshot import UNREADABLE, owner_of, read_snapshot
+from .snapshot import UNREADABLE, foreign_format, owner_of, read_snapshot
 
-TOO_LARGE = "empty or larger than MAX_SNAPSHOT_BYTES"  # stores return those without bytes
+NO_BYTES = "no snapshot, or too large to read"  # stores return those without bytes
 JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 Use = Callable[[DurableStore, Store], Awaitable[Any]]
 
@@ -71,7 +71,8 @@ def show(session: str, as_json: bool) -> None:
         return click.echo(_json(report))
     latest = _describe(report) if report["stored"] else "no turn"
     if report["stored"] and report["turn"] is None:
-        latest += ", so the next turn quarantines it"
+        is_foreign = report["foreign_format"] is not None
+        latest += ", so turns are refused" if is_foreign else ", so the next turn quarantines it"
     lines = [f"session {session}: {latest}"]
     lines += [f"checkpoint {kept['id']}: {_describe(kept)}" for kept in report["checkpoints"]]
     lines += [f"quarantined {name}" for name in report["quarantined"]]
@@ -231,13 +232,15 @@ async def _report(store: DurableStore, session_id: str, settings: CoreSettings) 
 def _summary(snapshot: bytes, settings: CoreSettings) -> dict[str, Any]:
     """Return the fields of a snapshot to show; `turn` is None for an unreadable snapshot."""
     fields = ("turn", "actor", "created_at", "restored_from")
-    summary: dict[str, Any] = dict.fromkeys((*fields, "summary_before"))
+    summary: dict[str, Any] = dict.fromkeys((*fields, "summary_before", "foreign_format"))
     readable = read_snapshot(snapshot, settings.max_snapshot_bytes)
     if readable is not None:
         value = json.loads(readable)
         summary |= {key: (value | value["app_data"]).get(key) for key in fields}
         summary["created_at"] = re.sub(r"[+]00:00$", "Z", str(summary["created_at"]))
         summary["summary_before"] = _summary_before(value)
+    else:
+        summary["foreign_format"] = foreign_format(snapshot)
     return summary | {"bytes": len(snapshot)}
 
 
@@ -253,8 +256,9 @@ def _summary_before(snapshot: dict[str, Any]) -> int | None:
 def _describe(summary: dict[str, Any]) -> str:
     """Return a summary in one line, without characters that could move the cursor."""
     if summary["turn"] is None:
-        size = f"{summary['bytes']} bytes" if summary["bytes"] else TOO_LARGE
-        return f"unreadable, {size}"
+        size = f"{summary['bytes']} bytes" if summary["bytes"] else NO_BYTES
+        reason = summary["foreign_format"]
+        return f"unreadable, {size}: {reason}" if reason else f"unreadable, {size}"
     actor = f"actor {summary['actor']}" if summary["actor"] is not None else "no actor"
     line = f"turn {summary['turn']}, {actor}, {summary['created_at']}, {summary['bytes']} bytes"
     origin = summary["restored_from"]
@@ -279,8 +283,8 @@ async def _restore(
         await store.quarantine(session_id, stored.revision)
         expected = None
     value = json.loads(snapshot)
-    # Without the idempotency key: a new turn with the same key would get the old reply.
-    value["app_data"] |= {"key": None, "restored_from": checkpoint}
+    # The turns keep their idempotency keys: a retry repeats the reply of a turn that is there.
+    value["app_data"]["restored_from"] = checkpoint
     value["app_data"].pop("pending", None)  # the tools of a turn that waited then may have run
     await store.save(session_id, json.dumps(value, ensure_ascii=False).encode(), expected)
     return int(value["app_data"]["turn"])
