@@ -129,10 +129,20 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> Iterator[None]:
 
     Otherwise the order stays: servers are shared in it.
     """
+    items[:] = [item for item in items if is_row(item)]
     sample(items)
     halve(items)
     yield
     items.sort(key=lambda item: not item.nodeid.removeprefix("tests/").startswith(FIRST))
+
+
+def is_row(item: pytest.Item) -> bool:
+    """Whether a marker `rows` lets a test have this row, which would only be skipped otherwise."""
+    for mark in item.iter_markers("rows"):
+        assert isinstance(item, pytest.Function)
+        if not mark.kwargs["where"](item.callspec.params):
+            return False
+    return True
 
 
 def sample(items: list[pytest.Item]) -> None:

@@ -543,7 +543,8 @@ def test_no_hostile_capability_changes_the_outcome_of_a_turn(hostile: Path) -> N
     assert log.count("outcome=internal_error") == 3
     if language_of(hostile) == "typescript":
         assert log.count("detail=Hostile.around did not call run") == 2
-    assert log.count("outcome=cancelled") == 2, "one was left, and one drained"
+    assert log.count("outcome=cancelled") == 1, "one was left"
+    assert log.count("outcome=draining") == 1, "one was cut by the end of the process"
     for text in ("a secret", "swallow", "application/json", "not said", "uncaught"):
         assert text not in log
 

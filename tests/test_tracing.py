@@ -332,7 +332,8 @@ def test_model_calls_and_turns_are_measured(
         counted.wait("agent.turns", 0, **{"agent.turn.state": state})
     names = {"agent.turn.duration", "agent.turn.wait", "agent.turns"}
     names |= {"gen_ai.client.operation.duration", "gen_ai.client.token.usage"}
-    assert {*receiver.metrics} == names
+    # The server of another test with a memory may still send to this receiver.
+    assert {*receiver.metrics} - {"agent.memory.waiting"} == names
     for secret in (CANARY, "ada", chat.session):
         assert secret not in str(receiver.metrics)
 

@@ -72,19 +72,6 @@ def marks_of(target: Target, usual: set[str]) -> list[pytest.MarkDecorator]:
     return [pytest.mark.slow] if is_usual else [pytest.mark.slow, pytest.mark.full]
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Drop the rows of a test that its marker `rows` excludes: they would only be skipped."""
-    items[:] = [item for item in items if is_row(item)]
-
-
-def is_row(item: pytest.Item) -> bool:
-    for mark in item.iter_markers("rows"):
-        assert isinstance(item, pytest.Function)
-        if not mark.kwargs["where"](item.callspec.params):
-            return False
-    return True
-
-
 def pytest_itemcollected(item: pytest.Item) -> None:
     """Of a module with `is_sample`, the usual run has the tests for which it is true."""
     assert isinstance(item, pytest.Function)

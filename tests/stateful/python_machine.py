@@ -20,7 +20,7 @@ from app import agent
 from app.approval import session as approval
 from app.approval.session import Answers
 from app.capabilities import Settings, make_capabilities
-from app.contract import AgentError, Turn, current_turn
+from app.contract import AgentError, Change, Turn, current_turn
 from app.runtime import Runtime
 from app.session_store import InProcess, Stored
 from app.turn import take_turn
@@ -98,6 +98,16 @@ class History:
     first: int = 0
     last: tuple[str | None, str] = (None, "")  # key and reply, unless a cut took the turn
     waiting: Waiting | None = None
+    copied: int = 0  # turns that a fork copied: their keys repeat nothing
+
+    def repeated(self, key: str, replaces: int | None) -> int:
+        """The number of the turn that a request with this key repeats, or 0."""
+        if key == self.last[0]:
+            return len(self.turns)
+        for number in range(max(self.first, self.copied) + 1, len(self.turns) + 1):
+            if self.turns[number - 1].key == key and replaces in {None, number}:
+                return number
+        return 0
 
     def before(self, after: int) -> "History":
         """The session with so many turns, as the model of a turn is shown it."""
@@ -105,7 +115,7 @@ class History:
         most = HISTORY if sum(past.messages for past in turns[first:]) <= HISTORY else HISTORY // 2
         while sum(past.messages for past in turns[first:]) > most and first < after - 1:
             first += 1
-        return History(turns, first)
+        return History(turns, first, copied=min(self.copied, after))
 
 
 def has_turns(history: History) -> bool:
@@ -154,8 +164,8 @@ class Operation:
         if self.reasons is not None and waiting and self.reasons.keys() == {*waiting.ids}:
             after, so_far, steps = waiting.after, waiting.so_far, waiting.rest
             so_far, key = with_results(so_far, waiting.calls), key or waiting.key
-        elif key and found.last[0] and key in {found.last[0], found.turns[-1].key}:
-            return found, str(len(found.turns))
+        elif key and (number := found.repeated(key, self.replaces)):
+            return found, str(number)
         elif key and waiting and key in {waiting.key, waiting.so_far.key}:
             return found, "waiting"
         elif self.reasons is not None:
@@ -182,7 +192,9 @@ class Operation:
                 if not "".join(texts).strip():
                     return found, "empty_reply"
                 turns = (*staged.turns, so_far)
-                return History(turns, staged.first, (key, so_far.reply)), str(len(turns))
+                last = (key, so_far.reply)
+                made = History(turns, staged.first, last, copied=staged.copied)
+                return made, str(len(turns))
             if "delete_order" in names:
                 rest = list(steps[number + 1 :])
                 until = int(now) + WAITING_SECONDS
@@ -363,9 +375,10 @@ class Schedules(RuleBasedStateMachine):
             source = operation.found[operation.session]
             turns = source.turns[: operation.replaces]
             self.check(session not in operation.existing, "a fork over a session", operation)
-            after = History(turns, source.first)
+            after = History(turns, source.first, copied=len(turns))
         elif operation.prompt == "undo":
-            after = History(found.turns[:-1], found.first)
+            turns = found.turns[:-1]
+            after = History(turns, found.first, copied=min(found.copied, len(turns)))
         else:
             after, outcome = operation.expect(self.wall)
             self.check(after is not found, "saved", operation, outcome)
@@ -579,7 +592,7 @@ class Schedules(RuleBasedStateMachine):
         async def fork() -> None:
             OPERATION.set(operation)
             try:
-                await self.runtimes[writer].sessions.fork(session, None, to, number)
+                await self.runtimes[writer].sessions.fork(Change(session, None, to, number))
             except AgentError as error:
                 operation.outcome = error.type
 

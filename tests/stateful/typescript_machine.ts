@@ -77,6 +77,8 @@ interface History {
   /** Key and reply, unless a cut took the turn. */
   last: [key: string | null, reply: string]
   waiting?: Waiting | undefined
+  /** Turns that a fork copied: their keys repeat nothing. */
+  copied: number
 }
 
 type Cancel = '' | 'at once' | 'mid'
@@ -107,7 +109,7 @@ interface Operation {
 }
 
 const METHOD = 'answer' in ScriptedModel.prototype ? 'answer' : 'stream'
-const EMPTY: History = { turns: [], first: 0, last: [null, ''] }
+const EMPTY: History = { turns: [], first: 0, last: [null, ''], copied: 0 }
 const OPERATION = new AsyncLocalStorage<Operation>()
 let now = 1 // the clock of the sessions, in milliseconds; 0 is no time to them
 let wall = 1e12
@@ -116,13 +118,25 @@ mock.method(Date, 'now', () => wall)
 mock.method(console, 'error', () => {}) // the log
 
 /** The session with so many turns, as the model of a turn is shown it. */
-function before({ turns: all, first }: History, after: number): History {
+function before({ turns: all, first, copied }: History, after: number): History {
   const turns = all.slice(0, after)
   const sizeFrom = (at: number) => turns.slice(at).reduce((sum, past) => sum + past.messages, 0)
   let from = first
   const most = sizeFrom(first) > HISTORY ? HISTORY / 2 : HISTORY
   while (sizeFrom(from) > most && from < after - 1) from++
-  return { turns, first: from, last: [null, ''] }
+  return { turns, first: from, last: [null, ''], copied: Math.min(copied, after) }
+}
+
+/** The number of the turn that a request with this key repeats, or 0. */
+function repeatedBy({ turns, first, last, copied }: History, asked: Operation): number {
+  const { key, replaces } = asked
+  if (key === null) return 0
+  if (key === last[0]) return turns.length
+  const index = turns.findIndex((past, at) => {
+    const isInPlace = replaces === null || replaces === at + 1
+    return at >= Math.max(first, copied) && past.key === key && isInPlace
+  })
+  return index + 1
 }
 
 /** What a step stops with, and the tools that it calls. */
@@ -183,8 +197,8 @@ function expect(asked: Operation): [History, string] {
     ;({ after, rest: steps } = waiting)
     soFar = withResults(waiting.soFar, waiting.calls)
     key ??= waiting.key
-  } else if (key && found.last[0] && [found.last[0], found.turns.at(-1)?.key].includes(key)) {
-    return [found, `${found.turns.length}`]
+  } else if (repeatedBy(found, asked) > 0) {
+    return [found, `${repeatedBy(found, asked)}`]
   } else if (key && waiting && [waiting.key, waiting.soFar.key].includes(key)) {
     return [found, 'waiting']
   } else if (reasons) {
@@ -207,7 +221,8 @@ function expect(asked: Operation): [History, string] {
     if (stop !== 'call') {
       if (!texts.join('').trim()) return [found, 'empty_reply']
       const turns = [...staged.turns, soFar]
-      return [{ turns, first: staged.first, last: [key, soFar.reply] }, `${turns.length}`]
+      const { first, copied } = staged
+      return [{ turns, first, last: [key, soFar.reply], copied }, `${turns.length}`]
     }
     const calls = issue(asked, number, step)
     if (tools.includes('delete_order')) {
@@ -356,9 +371,12 @@ class Machine {
     } else if (prompt === 'fork') {
       const { turns, first } = operation.found.get(operation.session)!
       this.check(!operation.existing.has(session), 'a fork over a session', operation)
-      after = { turns: turns.slice(0, operation.replaces!), first, last: [null, ''] }
+      const copied = turns.slice(0, operation.replaces!)
+      after = { turns: copied, first, last: [null, ''], copied: copied.length }
     } else if (prompt === 'undo') {
-      after = { turns: found.turns.slice(0, -1), first: found.first, last: [null, ''] }
+      const turns = found.turns.slice(0, -1)
+      const copied = Math.min(found.copied, turns.length)
+      after = { turns, first: found.first, last: [null, ''], copied }
     } else {
       ;[after, outcome] = expect(operation)
       this.check(after !== found, 'saved', operation, outcome)
@@ -536,7 +554,10 @@ class Machine {
     const operation = this.asks(sessionId, { prompt: 'fork', replaces: turns, writer })
     const [exists, held] = [this.model.has(fork), this.model.get(sessionId) ?? EMPTY]
     await this.change(operation, (sessions) => {
-      return sessions.fork({ sessionId, actor: null, fork, turns }, new AbortController().signal)
+      return sessions.fork(
+        { sessionId, actor: null, key: null, fork, turns },
+        new AbortController().signal,
+      )
     })
     const isThere = turns > held.first && turns <= held.turns.length
     const expected = isThere ? (exists ? 'session_conflict' : 'undefined') : 'invalid_request'

@@ -41,12 +41,12 @@ from app.main import cli; cli()
 """
 
 
+# Node loads modules beside the event loop.
+@pytest.mark.rows(where=lambda row: not row["agents"][0].is_node)
 @pytest.mark.stores("valkey")
 @pytest.mark.spread
 def test_the_clients_are_loaded_before_the_first_turn(agents: Agents) -> None:
     """Otherwise the first turns of many callers wait for the modules, and time out."""
-    if agents.target.is_node:
-        pytest.skip("Node loads modules beside the event loop")
 
     def command(project: Path) -> list[str]:
         return [str(project / ".venv" / "bin" / "python"), "-c", MODULES, "serve"]

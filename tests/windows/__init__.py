@@ -28,6 +28,7 @@ NOT_TRIED = {
     "test_collections.py": LINKS,
     "test_own_code.py": "it runs what CI says in bash",
     "test_ranges.py": LINKS,
+    "test_streams.py": "it fills pipes by POSIX calls",
     "test_systems.py": "it imitates Windows, which is here",
     "test_terminal.py": "it needs pseudo terminals",
     "test_tracing.py": PROCESSES,

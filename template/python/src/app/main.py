@@ -19,7 +19,7 @@ from .capability import Capability, check_all, ping_all
 from .chat import chat
 from .findings import Finding, diagnostic, errors_of, format_finding, refuse_errors
 from .log import Formatter, describe
-from .settings import CoreSettings
+from .settings import CoreSettings, proxy_variables
 
 # A command imports what loads a framework or a client when it runs, so that --help stays quick.
 
@@ -41,9 +41,13 @@ def cli(context: click.Context) -> None:
 
 
 def enter_project() -> None:
-    """Work in the folder of the project, with its .env, also when started in a folder of it."""
+    """Work in the folder of the project, with its .env, also when started in a folder of it.
+
+    A folder with settings or agents of its own is left alone.
+    """
     project = Path(__file__).resolve().parents[2]
-    if project in Path.cwd().parents and not Path(".env").exists():
+    is_inside = project in Path.cwd().parents
+    if is_inside and not (Path(".env").exists() or Path("agents").exists()):
         os.chdir(project)
 
 
@@ -134,10 +138,11 @@ def check_runtime(settings: Settings) -> list[Finding]:
     except click.ClickException as error:
         if getattr(error.__cause__, "errno", None) != errno.EADDRINUSE:  # perhaps by this agent
             findings.append(diagnostic("SET-HOST", error.message))
-    try:
-        make_model(settings)
-    except click.ClickException as error:
-        findings.append(diagnostic("SET-PROXY", error.message))
+    if proxy_variables():  # only the client of the model knows whether it can use them
+        try:
+            make_model(settings)
+        except click.ClickException as error:
+            findings.append(diagnostic("SET-PROXY", error.message))
     return findings
 
 

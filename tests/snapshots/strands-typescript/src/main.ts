@@ -119,11 +119,15 @@ function usage(): string {
   return ['Usage: node src/main.ts COMMAND\n', ...table].join('\n')
 }
 
-/** Work in the folder of the project, with its .env, also when started in a folder of it. */
+/**
+ * Work in the folder of the project, with its .env, also when started in a folder of it.
+ *
+ * A folder with settings or agents of its own is left alone.
+ */
 function enterProject(): void {
   const project = dirname(import.meta.dirname)
   const isInside = process.cwd().startsWith(project + sep)
-  if (isInside && !existsSync('.env')) process.chdir(project)
+  if (isInside && !existsSync('.env') && !existsSync('agents')) process.chdir(project)
 }
 
 enterProject()

@@ -70,7 +70,8 @@ class Clients:
         from botocore.session import get_session
 
         seconds, core = self._seconds.get(call, SECONDS), get_session()
-        limits: Any = {"connect_timeout": seconds, "read_timeout": seconds}
+        # The call itself ends earlier, by a clock that stands still while this process is busy.
+        limits: Any = {"connect_timeout": seconds, "read_timeout": 2 * seconds}
         limits |= {"max_pool_connections": THREADS[call]}
         core.set_default_client_config(Config(retries={"total_max_attempts": 1}, **limits))
         return Session(botocore_session=core)

@@ -391,15 +391,15 @@ async def _list_tools(client: Any) -> list[Tool]:
 def _recovered(message: Any) -> Any:
     """Return a message whose JSON has lone surrogates, which the SDK refuses, without them."""
     from mcp.shared.message import SessionMessage
-    from mcp_types import jsonrpc_message_adapter
-    from pydantic import ValidationError
+    from mcp.types import jsonrpc_message_adapter
 
-    if not isinstance(message, ValidationError):
+    if not isinstance(message, ValueError):
         return message
     try:
-        value = well_formed_value(json.loads(message.errors()[0]["input"]))
+        refused: Any = message  # by pydantic
+        value = well_formed_value(json.loads(refused.errors()[0]["input"]))
         return SessionMessage(jsonrpc_message_adapter.validate_python(value, by_name=False))
-    except (ValueError, TypeError, RecursionError):
+    except (AttributeError, ValueError, TypeError, RecursionError):
         return message
 
 
