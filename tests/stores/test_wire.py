@@ -108,8 +108,10 @@ def test_the_operations_are_the_json_of_the_contract(agents: Agents, provider: P
         assert (snapshot["schema_version"], snapshot["scope"]) == ("1.0", "agent")
         assert TIME.fullmatch(snapshot["created_at"])
         assert len(snapshot["data"]["messages"]) == 2 * snapshot["app_data"]["turn"]
-        assert set(snapshot["data"]["state"]) == {"_session"}
-        assert snapshot["data"]["state"]["_session"]["app_data"] == snapshot["app_data"]
+        assert set(snapshot["data"]["state"]) == {"_agent_template_session"}
+        assert (
+            snapshot["data"]["state"]["_agent_template_session"]["app_data"] == snapshot["app_data"]
+        )
         assert snapshot["data"]["system_prompt"] is None
     turns = [save[1]["snapshot"]["app_data"].pop("turns") for save in latest]
     assert [[(turn["at"], turn["key"]) for turn in held] for held in turns] == [

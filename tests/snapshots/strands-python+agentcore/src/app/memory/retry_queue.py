@@ -180,15 +180,15 @@ class RetryQueue:
         while (tasks := self._tasks) and (left := end - time.monotonic()) > 0:
             await asyncio.wait(tasks, timeout=left)
         self._is_closed = True
+        lanes, tasks = [*self._lanes.values()], self._tasks
+        self._lanes.clear()
         lost = Counter[str]()
-        for lane in self._lanes.values():
+        for lane in lanes:
             lost[lane.why or "the process ends"] += lane.turns
-        tasks = self._tasks
         for task in tasks:
             task.cancel()
         if tasks:
             await asyncio.wait(tasks)
-        self._lanes.clear()
         for why, turns in lost.items():
             self._lose(turns, why)
 
@@ -211,7 +211,7 @@ class RetryQueue:
             except Exception as error:  # noqa: BLE001 (a store of the owner may raise any)
                 self._lose(lane.work.turns if lane.work else 0, describe_failure(error))
             lane.work = None
-        del self._lanes[who]
+        self._lanes.pop(who, None)  # it is gone if the queue has been closed
         if self.turns < BACKLOG // 2:
             self._reported = BACKLOG // 2
 
