@@ -122,6 +122,7 @@ def test_each_kind_is_told_in_its_own_form_and_one_search_finds_all(agent: Both,
     assert CAT in entries, "which both kinds found, and is shown once"
 
 
+@pytest.mark.full
 def test_a_recall_takes_as_long_as_its_slowest_memory(agent: Both, who: str) -> None:
     agent.agentcore.faults.slow("RetrieveMemoryRecords", 1.5)
     agent.bedrock.faults.slow("Retrieve", 1.5)

@@ -201,6 +201,7 @@ print(len(servers.tools()))
 """
 
 
+@pytest.mark.full
 def test_lists_that_change_and_a_schema_that_fails() -> None:
     project = installed("strands-python+mcp")
     result = subprocess.run(

@@ -84,6 +84,7 @@ def both(names: list[str], usual: set[str]) -> list[ParameterSet]:
     return found + [pytest.param(name, True, marks=full, id=f"{name}-tested") for name in names]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(("target", "is_tested"), both(list(TARGETS), USUAL))
 def test_a_capability_comes_changes_and_goes_without_a_conflict(
     target: str, is_tested: bool, history: History, tmp_path: Path
