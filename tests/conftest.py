@@ -129,9 +129,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> Iterator[None]:
 
     Otherwise the order stays: servers are shared in it.
     """
-    items[:] = [item for item in items if is_row(item)]
     sample(items)
     halve(items)
+    items[:] = [item for item in items if is_row(item)]
     yield
     items.sort(key=lambda item: not item.nodeid.removeprefix("tests/").startswith(FIRST))
 
