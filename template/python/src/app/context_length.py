@@ -107,7 +107,9 @@ class Shortening:
     """Makes the requests of one turn shorter when its model refuses them for their length."""
 
     def __init__(self, session: Session, turn: Turn) -> None:
-        self.session, self._turn, self._tries = session, turn, 0
+        self.session = session
+        self._turn = turn
+        self._tries = 0
         self._has_reduced = False  # the history
         self._cut = set[int]()  # the places of the results that were cut
 
@@ -130,7 +132,7 @@ class Shortening:
         is_small = self._tries > 2 and chars_of(self.history) <= _size_of(results)
         is_last = self._tries > MAX_TRIES
         if self.session.turns and not is_last:
-            await self._reduce(is_small)
+            await self._reduce(drops_all=is_small)
             return
         cut = set[int]() if is_last else _halve(results)
         self._cut |= cut
@@ -142,9 +144,9 @@ class Shortening:
             raise AgentError(kind, reason, describe(error)) from error
         await self._reduce()  # only a summary is left
 
-    async def _reduce(self, is_small: bool = False) -> None:
+    async def _reduce(self, *, drops_all: bool = False) -> None:
         before = len(self.history)
-        await self.session.reduce(self._turn, is_small)
+        await self.session.reduce(self._turn, drops_all=drops_all)
         self._has_reduced = self._has_reduced or len(self.history) < before
 
     def _reason(self, results: Sequence[CuttableResult]) -> str:
