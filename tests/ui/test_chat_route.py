@@ -1,6 +1,6 @@
 """The route for useChat, as the client of the AI SDK sees it; and what it refuses to anyone."""
 
-# ruff: noqa: F401, F811 (fixtures)
+# ruff: noqa: F811 (fixtures)
 
 import json
 import shutil
@@ -17,7 +17,7 @@ import pytest
 
 from tests.conformance.chat import CANARY
 from tests.conformance.client import ACTOR
-from tests.conformance.conftest import (
+from tests.conformance.conftest import (  # noqa: F401 (fixtures)
     gate,
     marks_of,
     nothing_that_a_strict_provider_refuses,

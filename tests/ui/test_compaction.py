@@ -1,11 +1,12 @@
 """What a page shows of a session whose old messages became a summary."""
 
-# ruff: noqa: F401 (fixtures)
-
 import pytest
 from playwright.sync_api import Browser
 
-from tests.conformance.conftest import marks_of, nothing_that_a_strict_provider_refuses
+from tests.conformance.conftest import (
+    marks_of,
+    nothing_that_a_strict_provider_refuses,  # noqa: F401 (a fixture)
+)
 from tests.conformance.provider import Provider
 from tests.conformance.server import Fleet, Server
 from tests.conformance.targets import TARGETS, USUAL, compacting

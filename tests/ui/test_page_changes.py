@@ -1,6 +1,6 @@
 """The page: turns that are edited or tried again, and calls that wait for an approval."""
 
-# ruff: noqa: F401, F811 (what pytest looks for)
+# ruff: noqa: F811 (fixtures)
 
 import json
 import threading
@@ -16,7 +16,7 @@ from tests.conformance.targets import Target
 from tests.installed import packages
 from tests.ui.chat_page import unique
 from tests.ui.gated import gated
-from tests.ui.test_page import marks_of, pytest_generate_tests, server
+from tests.ui.test_page import pytest_generate_tests, server  # noqa: F401 (what pytest looks for)
 from tests.ui.visitor import Visitor
 
 

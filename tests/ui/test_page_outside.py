@@ -1,10 +1,9 @@
 """The page behind proxies, under other names, on paper, and with a browser that stores nothing."""
 
-# ruff: noqa: F401, F811 (what pytest looks for)
+# ruff: noqa: F811 (fixtures)
 
 import json
 import threading
-from collections.abc import Iterator
 from http.client import HTTPConnection
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import SimpleNamespace
@@ -15,11 +14,10 @@ from playwright.sync_api import APIResponse, Browser, Route, expect
 
 from tests.conformance.provider import Provider
 from tests.conformance.server import Fleet, Server
-from tests.conformance.steps import HANG, Hold, Refuse
-from tests.conformance.targets import Target
+from tests.conformance.steps import HANG, Hold
 from tests.ui.chat_page import unique
-from tests.ui.test_page import marks_of, pytest_generate_tests, server
-from tests.ui.test_page_changes import edit, hasten, said, talk
+from tests.ui.test_page import pytest_generate_tests, server  # noqa: F401 (what pytest looks for)
+from tests.ui.test_page_changes import hasten, said, talk
 from tests.ui.visitor import Visitor
 
 NAME = "agent.test"

@@ -1,6 +1,6 @@
 """The composer of the page, small windows, touch, and times that all tabs show."""
 
-# ruff: noqa: F401, F811 (what pytest looks for)
+# ruff: noqa: F811 (fixtures)
 
 import re
 import threading
@@ -13,8 +13,8 @@ from tests.conformance.provider import Provider
 from tests.conformance.server import Server
 from tests.conformance.steps import HANG, Call, Hold, Refuse
 from tests.ui.chat_page import unique
-from tests.ui.test_page import pytest_generate_tests, server
-from tests.ui.test_page_changes import Waiting, edit, gated_server, order, talk, waiting
+from tests.ui.test_page import pytest_generate_tests, server  # noqa: F401 (what pytest looks for)
+from tests.ui.test_page_changes import Waiting, edit, gated_server, order, talk, waiting  # noqa: F401 (fixtures)
 from tests.ui.visitor import Visitor
 
 pytestmark = pytest.mark.page_only

@@ -1,6 +1,6 @@
 """The route for useChat: turns that are taken back, and turns that wait for a person."""
 
-# ruff: noqa: F401, F811 (fixtures)
+# ruff: noqa: F811 (fixtures)
 
 import json
 import random
@@ -8,11 +8,13 @@ import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from tests.conformance.conftest import nothing_that_a_strict_provider_refuses, provider
+from tests.conformance.conftest import (  # noqa: F401 (fixtures)
+    nothing_that_a_strict_provider_refuses,
+    provider,
+)
 from tests.conformance.provider import Provider
 from tests.conformance.server import Fleet, Server
 from tests.conformance.steps import CUT, Call
@@ -33,7 +35,7 @@ from tests.ui.chat_page import (
     unique,
 )
 from tests.ui.gated import gated
-from tests.ui.test_chat_route import ASSISTANT, EACH, ONE, fleet, page, target
+from tests.ui.test_chat_route import ASSISTANT, EACH, ONE, fleet, page, target  # noqa: F401 (fixtures)
 
 STALE = "session_conflict: The session has other turns by now: reload it. Nothing was changed."
 

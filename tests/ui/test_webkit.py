@@ -1,6 +1,6 @@
 """The page in WebKit, the engine of Safari, where it is installed: by the protocol WebDriver."""
 
-# ruff: noqa: F401, F811 (what pytest looks for)
+# ruff: noqa: F811 (fixtures)
 
 import json
 import os
@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
-from urllib.error import HTTPError, URLError
+from urllib.error import URLError
 from urllib.request import Request, urlopen
 
 import pytest
@@ -22,7 +22,7 @@ from tests.conformance.provider import Provider
 from tests.conformance.server import Server
 from tests.conformance.steps import Hold, Step
 from tests.ui.chat_page import unique
-from tests.ui.test_page import pytest_generate_tests, server
+from tests.ui.test_page import pytest_generate_tests, server  # noqa: F401 (what pytest looks for)
 
 pytestmark = [pytest.mark.slow, pytest.mark.full, pytest.mark.page_only]
 PROGRAMS = {"WebKitWebDriver": "webkit2gtk-driver", "Xvfb": "xvfb"}
