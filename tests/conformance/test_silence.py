@@ -1,6 +1,5 @@
 """Turns that are silent for long, behind proxies that end a silent request."""
 
-import shutil
 import time
 import uuid
 from collections.abc import Iterator
@@ -22,13 +21,11 @@ from tests.conformance.server import Fleet, Front, Server
 from tests.conformance.steps import HANG, Call, Hold, Refuse, Step
 from tests.conformance.targets import SHARED, Target, with_own_agent
 from tests.conformance.waiting import ASKED, delete, runs
-from tests.stores.servers import free_port, process, wait_for
+from tests.stores.servers import find_program, free_port, process, wait_for
 from tests.ui.chat_page import PATH, Page, body, send, texts, unique
 
 pytestmark = pytest.mark.about("turns")
 
-PATHS = "/usr/sbin:/usr/local/sbin:/usr/bin:/usr/local/bin"
-PROXIES = {name: shutil.which(name, path=PATHS) for name in ("nginx", "haproxy")}
 IDLE = 2.5  # seconds after which a proxy ends a silent request
 COMMENT = f"{KEEP_ALIVE}\n\n".encode()
 
@@ -233,7 +230,7 @@ def test_a_real_proxy_passes_on_each_event_and_survives_silence(
     server: Server, provider: Provider, gate: Event, tmp_path: Path, name: str
 ) -> None:
     program, text, options = REAL[name]
-    path = PROXIES[program]
+    path = find_program(program)
     if path is None:
         pytest.skip(f"there is no {program}: apt-get install {program}")
     front, version = Front(server.folder, free_port()), name.partition(" ")[2]

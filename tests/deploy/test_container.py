@@ -31,7 +31,7 @@ from tests.conformance.steps import Hold
 from tests.conformance.targets import TARGETS, Target
 from tests.installed import NODE, rendered
 from tests.stores.agents import Agents
-from tests.stores.servers import free_port, process, wait_for
+from tests.stores.servers import find_program, free_port, process, wait_for
 from tests.stores.stores import Backing
 
 USUAL = {"strands-python", "vercel-typescript"}
@@ -48,7 +48,7 @@ VARIANTS = [
     for framework, language in (("strands", "python"), ("vercel", "typescript"))
     for options in ("valkey+container", "agentcore+runtime", "mcp")
 ]
-HAPROXY = shutil.which("haproxy", path="/usr/sbin:/usr/local/sbin:/usr/bin:/usr/local/bin")
+HAPROXY = find_program("haproxy")
 NAMESPACE = ["unshare", "--map-root-user", "--pid", "--fork", "--mount-proc", "--kill-child"]
 
 

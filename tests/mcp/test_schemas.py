@@ -78,6 +78,7 @@ def talking(target: Target, folder: Path, **settings: str) -> Iterator[tuple[Ser
         yield server, Chat(server, provider)
     finally:
         server.stop()
+        provider.close()
 
 
 def offered(api: str, request: dict[str, Any]) -> list[str]:

@@ -20,7 +20,7 @@ from tests.conformance.server import Server
 from tests.conformance.targets import Target
 from tests.installed import COMPILED, installed
 from tests.memory.provider import MemoryProvider
-from tests.stores.agents import command
+from tests.stores.agents import command, with_limit
 from tests.stores.forks import start
 from tests.stores.servers import wait_for
 from tests.stores.stores import Backing, ValkeyStore
@@ -139,13 +139,13 @@ class Home:
 
         With `disk`, no file may have more kilobytes.
         """
-        limit = ["bash", "-c", f'trap "" XFSZ; ulimit -f {disk}; exec "$@"', "bash"]
+        arguments = command(self.project, *words)
         own = {"PATH": os.environ["PATH"], "HOME": str(self.folder)}
         with TemporaryFile("w+") as file:
             file.write(typed)
             file.seek(0)
             process = start(
-                [*(limit if disk else []), *command(self.project, *words)],
+                with_limit(arguments, disk) if disk else arguments,
                 cwd=self.folder,
                 env=own | variables,
                 stdin=file,

@@ -37,6 +37,12 @@ def command(project: Path, *words: str) -> list[str]:
     return [str(project / ".venv" / "bin" / "my-agent"), *words]
 
 
+def with_limit(command: list[str], kilobytes: str) -> list[str]:
+    """A command whose files may have no more kilobytes: as on a full disk, a write fails."""
+    limit = f'trap "" XFSZ; ulimit -f {kilobytes}; exec "$@"'
+    return ["bash", "-c", limit, "bash", *command]
+
+
 def with_store(target: Target, store: str = "valkey") -> Target:
     """The target as rendered for this store: each render has the adapter of one."""
     others = [answer for answer in target.answers if answer[0] != "session_store"]

@@ -32,6 +32,11 @@ UNWRITABLE = "unwritable-"  # one of this prefix refuses objects
 Address = tuple[str, int]
 
 
+def find_program(name: str) -> str | None:
+    """Return the path of a program of a system package, also where PATH lacks sbin."""
+    return shutil.which(name, path="/usr/sbin:/usr/local/sbin:/usr/bin:/usr/local/bin")
+
+
 def free_port() -> int:
     """A port that no client gets by chance before its server listens: the system's are higher."""
     while True:

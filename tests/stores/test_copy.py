@@ -11,7 +11,7 @@ from tests.conformance.chat import Chat, echoed
 from tests.conformance.client import JSON
 from tests.conformance.provider import Provider
 from tests.conformance.steps import Call
-from tests.stores.agents import CHECKPOINTS, Agents, Home, assert_clean, command
+from tests.stores.agents import CHECKPOINTS, Agents, Home, assert_clean, command, with_limit
 from tests.stores.forks import start
 from tests.stores.servers import wait_for
 from tests.stores.stores import STORES, S3Store, Store, ValkeyStore
@@ -278,11 +278,10 @@ def test_a_full_disk_leaves_no_part_of_a_session(agents: Agents, provider: Provi
     home = agents.home()
     chat = Chat(agents.fresh(home).server, provider)
     assert chat.say("Long. " * 4000).turn == 1
-    limited = ["bash", "-c", 'trap "" XFSZ; ulimit -f 8; exec "$@"', "bash"]
     words = ["sessions", "copy", chat.session, "--to", "./kept"]
     environment = {**home.store.environment(home.store.address), "PATH": os.environ["PATH"]}
     done = subprocess.run(
-        [*limited, *command(home.project, *words)],
+        with_limit(command(home.project, *words), "8"),
         cwd=home.folder,
         env={**environment, "HOME": str(home.folder)},
         capture_output=True,
