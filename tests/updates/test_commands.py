@@ -165,7 +165,9 @@ def test_the_commands_of_the_readme_work(history: History, tmp_path: Path) -> No
     first, use, *_ = re.findall(r"```sh\n(.*?)```", readme, re.DOTALL)
     # The environment of these tests has no pip.
     typed = {**clean_environment(), "PATH": f"{sys.base_prefix}/bin:{os.environ['PATH']}"}
-    said = subprocess.run(["sh", "-c", first], cwd=template, env=typed, stdout=subprocess.PIPE)
+    said = subprocess.run(
+        ["sh", "-ec", first], cwd=template, env=typed, stdout=subprocess.PIPE, check=True
+    )
     assert b"My name is Ada." in said.stdout
     shutil.rmtree(tmp_path / "my-agent")
     # Without a terminal Copier can ask nothing.
