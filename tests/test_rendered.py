@@ -89,9 +89,14 @@ def test_no_file_is_left_unrendered_or_speaks_of_this_repository(project: Path) 
         assert not OURS.search(text), f"{path} speaks of {OURS.search(text)}"
 
 
-@pytest.mark.full
 @SLOW
-@pytest.mark.parametrize("variant", ["strands-python+approval", "strands-python+valkey+agentcore"])
+@pytest.mark.parametrize(
+    "variant",
+    [
+        "strands-python+approval",
+        pytest.param("strands-python+valkey+agentcore", marks=pytest.mark.full),
+    ],
+)
 def test_a_render_passes_its_own_tests_on_the_oldest_python_that_it_takes(
     variant: str, rendered: Rendered, tmp_path: Path
 ) -> None:

@@ -30,7 +30,6 @@ def with_page(
     fleet.stop()
 
 
-@pytest.mark.full
 def test_a_visitor_is_who_the_token_says(
     browser: Browser,  # noqa: F811
     with_page: Fleet,

@@ -33,7 +33,6 @@ def capabilities() -> list[ParameterSet]:
     return found
 
 
-@pytest.mark.full
 @pytest.mark.parametrize(("base", "variant", "question", "without"), capabilities())
 def test_a_capability_is_added_and_taken_away(
     base: str, variant: str, question: str, without: str, history: History, tmp_path: Path

@@ -40,8 +40,9 @@ def replace(project: Path, old: str, new: str) -> None:
     commit(project, f"{new} instead of {old}")
 
 
-@pytest.mark.full
-@pytest.mark.parametrize("release", [releases(ROOT)[-1].version, NEWEST])
+@pytest.mark.parametrize(
+    "release", [pytest.param(releases(ROOT)[-1].version, marks=pytest.mark.full), NEWEST]
+)
 def test_another_target_is_refused(release: str, history: History, tmp_path: Path) -> None:
     project = history.project(tmp_path / "project", release, "strands-python")
     said = refused(project, "update", "--defaults", "-d", "target=vercel-typescript")
@@ -58,11 +59,9 @@ def test_another_target_is_refused(release: str, history: History, tmp_path: Pat
     ("old", "new"),
     [
         ("session_store: in-process", "session_store: valkey"),
-        pytest.param(*("session_store: s3", "session_store: valkey"), marks=pytest.mark.full),
-        pytest.param(
-            *("long_term_memory: agentcore", "long_term_memory: none"), marks=pytest.mark.full
-        ),
-        pytest.param(*("model: bedrock", "model: openai"), marks=pytest.mark.full),
+        ("session_store: s3", "session_store: valkey"),
+        ("long_term_memory: agentcore", "long_term_memory: none"),
+        ("model: bedrock", "model: openai"),
     ],
 )
 def test_an_answer_that_was_edited_by_hand_is_refused(

@@ -32,15 +32,6 @@ WAY = [
     ("in-process", "none", "anthropic"),
     ("valkey", "agentcore", "anthropic"),
 ]
-# What a usual run has; the weekly one has each step with the tests of the project.
-SHORT_WAY = [
-    ("in-process", "none", ""),
-    ("valkey", "none", ""),
-    ("s3", "agentcore", "anthropic"),
-    ("in-process", "none", "openai"),
-]
-USUAL = {"vercel-typescript"}
-USUAL_RELEASES = {"strands-python"}
 USUAL_PAST = {
     ("0.2.0", "vercel-typescript"),
     ("0.4.0", "strands-python+valkey+agentcore"),
@@ -77,21 +68,14 @@ def note(row: str, unmerged: list[str]) -> None:
         TABLE.write_text("\n".join(sorted([*kept, line])) + "\n", "utf-8")
 
 
-def both(names: list[str], usual: set[str]) -> list[ParameterSet]:
-    """A few in a usual run, and all with the tests of the projects in the weekly one."""
-    found = [pytest.param(name, False, id=name) for name in names if name in usual]
-    full = pytest.mark.full
-    return found + [pytest.param(name, True, marks=full, id=f"{name}-tested") for name in names]
-
-
 @pytest.mark.full
-@pytest.mark.parametrize(("target", "is_tested"), both(list(TARGETS), USUAL))
+@pytest.mark.parametrize("target", TARGETS)
 def test_a_capability_comes_changes_and_goes_without_a_conflict(
-    target: str, is_tested: bool, history: History, tmp_path: Path
+    target: str, history: History, tmp_path: Path
 ) -> None:
     project = history.project(tmp_path / "project", NEWEST, target)
     own(project, target)
-    for before, after in itertools.pairwise(WAY if is_tested else SHORT_WAY):
+    for before, after in itertools.pairwise(WAY):
         store, memory, model = after
         answers = {"session_store": store, "long_term_memory": memory, "model": model}
         update(project, **{name: answer for name, answer in answers.items() if answer})
@@ -99,8 +83,7 @@ def test_a_capability_comes_changes_and_goes_without_a_conflict(
         note(f"{target}: {', '.join(before)} -> {', '.join(after)}", unmerged)
         assert unmerged == []
         assert_own(project, target, unmerged)
-        if is_tested:
-            pass_once(history, target, project)
+        pass_once(history, target, project)
         commit(project, ", ".join(after))
 
 
@@ -132,9 +115,9 @@ RELEASED = [
 
 
 @pytest.mark.full
-@pytest.mark.parametrize(("variant", "is_tested"), both(RELEASED, USUAL_RELEASES))
+@pytest.mark.parametrize("variant", RELEASED)
 def test_the_next_releases_come_without_a_conflict(
-    variant: str, is_tested: bool, later: History, tmp_path: Path
+    variant: str, later: History, tmp_path: Path
 ) -> None:
     target = variant.partition("+")[0]
     project = later.project(tmp_path / "project", NEWEST, variant)
@@ -149,8 +132,7 @@ def test_the_next_releases_come_without_a_conflict(
             assert_own(folder, target, unmerged)
             commit(folder, version)
     assert git(project, "rev-parse", "HEAD^{tree}") == git(second, "rev-parse", "HEAD^{tree}")
-    if is_tested:
-        pass_once(later, target, project)
+    pass_once(later, target, project)
 
 
 LAST_LINES = {
