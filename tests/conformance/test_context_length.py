@@ -301,7 +301,9 @@ def test_a_short_prompt_is_not_the_reason(fleet: Fleet, provider: Provider) -> N
     assert_failed(reply, 502, "model_failed", chat.session)
     said = "The system prompt and the tools of the agent are too long for the model."
     assert reply.json["error"]["message"] == said
-    assert warnings_of(chat) == [warnings_of(chat)[-1]]
+    (line,) = warnings_of(chat)
+    outcome = f"session {chat.session}: turn=1 outcome=model_failed"
+    assert re.fullmatch(rf"{re.escape(outcome)} ms=\d+ detail=.+HTTP 400\)", line), line
 
 
 @pytest.mark.rows(where=lambda row: "gateway" in row["target"].name)

@@ -207,9 +207,8 @@ def test_a_session_that_begins_in_a_quarantine_is_no_failure_of_the_endpoint(
 
 
 @pytest.mark.slow
+@pytest.mark.rows(where=lambda row: row["pair"].startswith("strands"))  # whose agents have a state
 def test_a_key_of_the_state_of_an_agent_lasts(pair: Pair, provider: Provider) -> None:
-    if not pair.home.target.name.startswith("strands"):
-        pytest.skip("The agents of this framework have no state.")
     chat, store = Chat(pair.one, provider), pair.home.store
     assert chat.say("One.").turn == 1
     snapshot = json.loads(store.read(chat.session) or b"")
@@ -228,6 +227,7 @@ def test_integers_that_come_as_decimals_are_integers(pair: Pair, provider: Provi
     for number, agent in enumerate([chat, beside, chat], 1):
         pair.between.show = [with_decimals] * 3
         reply = agent.say("Hello.", headers=JSON)
+        assert len(pair.between.show) < 3, "it was loaded"
         assert (reply.status, reply.body.count(f'"turn":{number}'.encode())) == (200, 1), reply
 
 
@@ -237,8 +237,12 @@ def test_one_bad_read_costs_no_session(pair: Pair, provider: Provider) -> None:
     assert chat.say("One.").turn == 1
     pair.between.show = [lambda text: text[:-9]]
     assert on(pair.two, chat).recalled("Two.") == echoed("One.")
+    assert pair.between.show == []
     pair.between.show = [lambda text: text[:-9], lambda text: text[:-8]]
     assert_failed(chat.say("Three.", headers=JSON), 503, "store_unavailable", chat.session)
+    assert pair.between.show == []
+    assert pair.home.store.quarantined(chat.session) == []
+    assert "two unreadable reads differ" in pair.one.log
     assert chat.say("Three.").turn == 3
 
 
