@@ -83,7 +83,7 @@ FAULTS = [
     ),
     Fault("a list is taken for arguments", MESSAGES, " && !Array.isArray(value)", ""),
     Fault("two calls have one id", MESSAGES, " && !ids.has(id)", ""),
-    Fault("an id may be as long as it likes", MESSAGES, "_-]{1,40}$", "_-]{1,64}$"),
+    Fault("an id may be as long as it likes", "src/tool_schemas.ts", "_-]{1,40}$", "_-]{1,64}$"),
     Fault(
         "a repaired name runs the tool of that name",
         MESSAGES,

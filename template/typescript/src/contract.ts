@@ -54,12 +54,23 @@ export const ERRORS = {
 } as const
 
 // A provider that has reached a limit or has too much to do: its statuses, and its names for that.
-const BUSY_STATUSES = ['429', '503', '529']
+export const BUSY_STATUSES: readonly string[] = ['429', '503', '529']
 export const BUSY_KINDS: readonly string[] = [
-  'engine_overloaded insufficient_quota overloaded overloaded_error rate_limit rate_limit_error',
-  'rate_limit_exceeded resource_exhausted server_is_overloaded service_unavailable',
-  'service_unavailable_error slow_down too_many_requests unavailable',
-].flatMap((kinds) => kinds.split(' '))
+  'engine_overloaded',
+  'insufficient_quota',
+  'overloaded',
+  'overloaded_error',
+  'rate_limit',
+  'rate_limit_error',
+  'rate_limit_exceeded',
+  'resource_exhausted',
+  'server_is_overloaded',
+  'service_unavailable',
+  'service_unavailable_error',
+  'slow_down',
+  'too_many_requests',
+  'unavailable',
+]
 const BUSY_NAME = new RegExp(`[Tt]hrottl|[Ss]erviceUnavailable|\\b(${BUSY_KINDS.join('|')})\\b`)
 const MADE_UP = ['500', '502'] // by clients, for an error in a stream
 const BUSY = 'The model is overloaded or at a limit; this turn was not kept: retry later.'
@@ -77,9 +88,9 @@ export class AgentError extends Error {
 
   constructor(type: keyof typeof ERRORS, message = '', detail = '', options?: ErrorOptions) {
     const [status, general] = ERRORS[type]
-    const isBusy = type === 'model_failed' && isBusyError(detail)
-    super(message || (isBusy ? BUSY : general), options)
-    this.retryAfter = isBusy ? 10 : RETRY_SOON.includes(type) ? 1 : null
+    const isAtLimit = type === 'model_failed' && isBusy(detail)
+    super(message || (isAtLimit ? BUSY : general), options)
+    this.retryAfter = isAtLimit ? 10 : RETRY_SOON.includes(type) ? 1 : null
     this.type = type
     this.status = status
     this.detail = detail
@@ -104,7 +115,7 @@ export interface Refusal {
  *
  * Its status decides; in a stream it has none.
  */
-function isBusyError(description: string): boolean {
+export function isBusy(description: string): boolean {
   const [, status] = /HTTP ([45]\d\d)/.exec(description) ?? []
   if (!status || MADE_UP.includes(status)) return BUSY_NAME.test(description)
   return BUSY_STATUSES.includes(status) || description.includes('hrottl')

@@ -32,7 +32,7 @@ AT_LIMIT = re.compile(r"rate[ _-]?limit|\bper (sec|min|hour|day|month)", re.IGNO
 # The statuses of such a refusal. In a stream it has none, that of the stream, or one that a client
 # makes up: 500 or 502.
 STATUSES = {None, 200, 400, 413, 422, 500, 502}
-MAX_TEXT = 20_000  # characters of an error that are read
+MAX_TEXT = 4000  # characters of an error that are read, at its beginning and at its end
 CUT = "… [cut: the result was {} characters long]"
 CUT_END = re.compile(re.escape(CUT).replace(r"\{\}", "([0-9]{1,12})") + "$")
 
@@ -42,7 +42,7 @@ log = logging.getLogger(__name__)
 def is_too_long(error: BaseException) -> bool:
     """Whether a model refused a request because it is too long."""
     causes = [*causes_of(error)]
-    texts = [text[:MAX_TEXT] for one in causes for text in _texts_of(one)]
+    texts = [part for one in causes for text in _texts_of(one) for part in _ends_of(text)]
     if any(isinstance(one, AgentError) or _status_of(one) not in STATUSES for one in causes):
         return False
     if any(map(AT_LIMIT.search, texts)):
@@ -62,6 +62,10 @@ def _status_of(error: BaseException) -> Any:
 def _texts_of(error: BaseException) -> list[str]:
     names = ("code", "type", "body", "response_body")
     return [str(error), *(str(getattr(error, name, "")) for name in names)]
+
+
+def _ends_of(text: str) -> list[str]:
+    return [text[:MAX_TEXT], text[-MAX_TEXT:]]
 
 
 def cut_result(text: str, size: int) -> str:

@@ -16,14 +16,9 @@ import { abortOf } from './deadline.ts'
 import { log } from './log.ts'
 import { serialize } from './sessions.ts'
 import type { CoreSettings } from './settings.ts'
+import { CALL_ID, MAX_QUOTED_CHARS, NAME, REFUSED, tooMany } from './tool_schemas.ts'
 
-const NAME = /^[a-zA-Z0-9_-]{1,64}$/
-const ID = /^[a-zA-Z0-9_-]{1,40}$/ // OpenAI takes no longer one
-const REFUSAL =
-  'The arguments of this call are not one JSON object, so the tool did not run. ' +
-  'Send the call again. Received: '
-const MAX_RECEIVED = 200
-const TOO_MANY = (most: number) => `Too many calls in one step: at most ${most} run.`
+const CALL_NAME = new RegExp(`^${NAME}$`)
 
 type Add = (span: { isRecording(): boolean }, messages: unknown) => void
 type Execute = ConcurrentToolExecutor['execute']
@@ -96,7 +91,7 @@ export class CheckedModel extends Model {
         if (start) throw new AgentError('model_failed', '', 'a call has no end')
         input = ''
         start = event.start && startOf(event.start, ids)
-        if (event.start && !NAME.test(event.start.name ?? '')) misnamed.push(start!.toolUseId)
+        if (event.start && !CALL_NAME.test(event.start.name ?? '')) misnamed.push(start!.toolUseId)
         yield start ? startEvent(start) : event
         continue
       }
@@ -121,7 +116,7 @@ export class CheckedModel extends Model {
         continue
       }
       const fields = event.additionalModelResponseFields as Record<string, JSONValue> | undefined
-      const received = refused.map(([id, text]) => [id, text.slice(0, MAX_RECEIVED)])
+      const received = refused.map(([id, text]) => [id, text.slice(0, MAX_QUOTED_CHARS)])
       const marks = {
         model,
         ...(fields && { fields }),
@@ -136,7 +131,7 @@ export class CheckedModel extends Model {
 /** Return the start of a call with a valid name and a new id. */
 function startOf(start: { name: string; toolUseId: string }, ids: Set<string>): ToolUseBlock {
   const { name, toolUseId: id, ...others } = start
-  const isKept = typeof id === 'string' && ID.test(id) && !ids.has(id)
+  const isKept = typeof id === 'string' && CALL_ID.test(id) && !ids.has(id)
   const toolUseId = isKept ? id : randomBytes(5).toString('hex').slice(0, 9) // Mistral's form
   ids.add(toolUseId)
   const valid = String(name ?? '')
@@ -154,16 +149,17 @@ function startEvent({ name, toolUseId, reasoningSignature }: ToolUseBlock): Mode
 function isObject(text: string): boolean {
   try {
     const value: unknown = JSON.parse(text)
-    return typeof value === 'object' && value !== null && !Array.isArray(value) && isFinite(value)
+    const isObject = typeof value === 'object' && value !== null && !Array.isArray(value)
+    return isObject && hasFiniteNumbers(value)
   } catch {
     return false
   }
 }
 
 /** Whether all numbers are finite: JSON has no other ones, so what is shown would differ. */
-function isFinite(value: unknown): boolean {
+function hasFiniteNumbers(value: unknown): boolean {
   if (typeof value === 'number') return Number.isFinite(value)
-  return typeof value !== 'object' || value === null || Object.values(value).every(isFinite)
+  return typeof value !== 'object' || value === null || Object.values(value).every(hasFiniteNumbers)
 }
 
 function isCall(block: ContentBlock): block is ToolUseBlock {
@@ -193,7 +189,7 @@ function readable(messages: Message[], model: string): Message[] {
       if (!isCall(block)) return [block]
       if (!answered.has(block.toolUseId)) return [] // the provider has run it
       const { name, input, toolUseId: id, reasoningSignature } = block
-      const toolUseId = ID.test(id) && !seen.has(id) ? id : hashOf(`${seen.size} ${id}`)
+      const toolUseId = CALL_ID.test(id) && !seen.has(id) ? id : hashOf(`${seen.size} ${id}`)
       seen.add(toolUseId)
       renamed.set(id, [...(renamed.get(id) ?? []), toolUseId])
       const signed = isOwn && reasoningSignature !== undefined && { reasoningSignature }
@@ -308,7 +304,7 @@ function repaired(answer: InvokeModelResult, marks: Marks, tools: Set<string>): 
   return { ...answer, result }
 }
 
-/** Lets as many tools run at once; the others wait in the order of their calls. */
+/** Limits how many tools run at once; other calls wait in their order. */
 class Slots {
   #count: number
   readonly #waiting: (() => void)[] = []
@@ -344,8 +340,8 @@ function* refusals(message: Message, most: number): Generator<ToolResultBlock> {
     const isOver = index >= most
     if (received === undefined && !names.has(toolUseId) && !isOver) continue
     const unknown = `Tool '${name}' not found in registry` // as the SDK puts it
-    const why = received === undefined ? unknown : REFUSAL + received
-    const text = isOver ? TOO_MANY(most) : why
+    const why = received === undefined ? unknown : REFUSED + received
+    const text = isOver ? tooMany(most) : why
     const content = [new TextBlock(text)]
     yield new ToolResultBlock({ toolUseId, status: 'error', content })
   }
@@ -380,8 +376,8 @@ function cutResult(block: ToolResultBlock, most: number): ToolResultBlock {
   return new ToolResultBlock({ ...block, content })
 }
 
-/** Return what of a part of a result is text. */
-function textIn(part: ToolResultContent): string {
+/** Return the text of a part of a result, or ''. */
+export function textIn(part: ToolResultContent): string {
   if (part.type === 'jsonBlock') return JSON.stringify(part.json)
   return part.type === 'textBlock' ? part.text : ''
 }

@@ -1,6 +1,6 @@
 // HTTP to the provider of the model, with a limit for what it sends.
 
-import { AgentError, RUNNING } from './contract.ts'
+import { AgentError, BUSY_STATUSES, RUNNING } from './contract.ts'
 import type { CoreSettings } from './settings.ts'
 
 /**
@@ -36,8 +36,8 @@ function noteRefusal({ status, headers }: Response): void {
   const turn = RUNNING.getStore()
   if (!turn) return
   turn.refusal = null
-  if (![429, 503, 529].includes(status)) return
+  if (!BUSY_STATUSES.includes(String(status))) return
   const text = headers.get('retry-after') ?? ''
-  const seconds = /^[0-9]+$/.test(text) ? Number(text) : WAIT
+  const seconds = /^[0-9]{1,6}$/.test(text) ? Number(text) : WAIT
   turn.refusal = { status, until: performance.now() + 1000 * seconds }
 }

@@ -4,6 +4,7 @@ import type { Capability, CapabilityClass, Command, Option } from './capability.
 import { AGAINST_OPTIONS, DECLARATION_SETTINGS } from './collections/settings.ts'
 import { MEMORY_SETTINGS } from './memory/settings.ts'
 import { STORE_SETTINGS } from './store/settings.ts'
+import { VALKEY_SETTINGS } from './store/valkey_settings.ts'
 import { OWN_CAPABILITIES, OWN_SETTINGS } from './own_capabilities.ts'
 import type { CoreSettings, SettingsOf } from './settings.ts'
 
@@ -14,6 +15,7 @@ export const SETTINGS = {
   // If a name occurs twice, the later group wins.
   ...DECLARATION_SETTINGS,
   ...STORE_SETTINGS,
+  ...VALKEY_SETTINGS,
   ...MEMORY_SETTINGS,
   ...OWN_SETTINGS,
 }

@@ -3,6 +3,7 @@
 import type { Capability, CapabilityClass, Command, Option } from './capability.ts'
 import { AGAINST_OPTIONS, DECLARATION_SETTINGS } from './collections/settings.ts'
 import { STORE_SETTINGS } from './store/settings.ts'
+import { VALKEY_SETTINGS } from './store/valkey_settings.ts'
 import { OWN_CAPABILITIES, OWN_SETTINGS } from './own_capabilities.ts'
 import type { CoreSettings, SettingsOf } from './settings.ts'
 
@@ -13,6 +14,7 @@ export const SETTINGS = {
   // If a name occurs twice, the later group wins.
   ...DECLARATION_SETTINGS,
   ...STORE_SETTINGS,
+  ...VALKEY_SETTINGS,
   ...OWN_SETTINGS,
 }
 export type Settings = CoreSettings & SettingsOf<typeof SETTINGS>

@@ -2,9 +2,10 @@
 
 import { AfterModelCallEvent, BeforeModelCallEvent, Message } from '@strands-agents/sdk'
 import { ModelStreamUpdateEvent, TextBlock, ToolResultBlock } from '@strands-agents/sdk'
-import type { Agent, MessageData, ModelStreamEvent, ToolResultContent } from '@strands-agents/sdk'
+import type { Agent, MessageData, ModelStreamEvent } from '@strands-agents/sdk'
 
 import { cutResult, type CuttableResult, lengthOf, type Shortening } from './context_length.ts'
+import { textIn } from './messages.ts'
 
 /** Make an agent repeat a call that its model refused for its length before any content. */
 export function shortenRequests(agent: Agent, shortening: Shortening): void {
@@ -50,7 +51,7 @@ function resultsIn(messages: Message[]): CuttableResult[] {
   return messages.flatMap(({ content }) =>
     content.flatMap((block, place): CuttableResult[] => {
       if (block.type !== 'toolResultBlock') return []
-      const text = block.content.map(textOf).join('\n')
+      const text = block.content.map(textIn).join('\n')
       const others = block.content.filter(({ type }) => !['textBlock', 'jsonBlock'].includes(type))
       const cut = (size: number) => {
         const { toolUseId, status } = block
@@ -60,9 +61,4 @@ function resultsIn(messages: Message[]): CuttableResult[] {
       return [{ id: block.toolUseId, size: lengthOf(text), cut }]
     }),
   )
-}
-
-function textOf(part: ToolResultContent): string {
-  if (part.type === 'textBlock') return part.text
-  return part.type === 'jsonBlock' ? JSON.stringify(part.json) : ''
 }

@@ -10,9 +10,15 @@ export type Schema = Record<string, unknown>
 /** The name, the description and the JSON Schema of a tool. */
 export type Declared = [name: string, description: string, schema: unknown]
 
+export const CALL_ID = /^[a-zA-Z0-9_-]{1,40}$/ // OpenAI accepts at most 40 characters
 export const NAME = '[a-zA-Z0-9_-]{1,64}'
 export const PROPERTY_KEY = '[a-zA-Z0-9_.-]{1,64}'
 export const MAX_DESCRIPTION_CHARS = 1024
+// The results of calls that do not run.
+export const REFUSED =
+  'The arguments of this call are not one JSON object, so the tool did not run. ' +
+  'Send the call again. Received: '
+export const MAX_QUOTED_CHARS = 200 // of arguments that a provider would refuse
 const NOT_AT_THE_TOP = ['allOf', 'anyOf', 'oneOf', 'enum', 'not']
 // The keywords whose values have schemas, by the form of the value.
 export const SCHEMAS = [
@@ -50,6 +56,11 @@ export function checkTools(declarations: readonly Declared[]): Finding[] {
     findings.push(report(`Tool ${name}: only one tool of this name is used.`))
   }
   return findings
+}
+
+/** Return the result of a call over the limit of a step. */
+export function tooMany(most: number): string {
+  return `Too many calls in one step: at most ${most} run.`
 }
 
 /** Return a finding about the agent's own tools. */

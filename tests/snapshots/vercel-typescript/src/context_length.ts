@@ -79,7 +79,7 @@ export function charsOf(value: unknown): number {
 }
 
 /** Return the number of characters, as code points. */
-export function countOf(text: string): number {
+function countOf(text: string): number {
   return text.length - (text.match(/[\ud800-\udbff][\udc00-\udfff]/g)?.length ?? 0)
 }
 
@@ -97,7 +97,9 @@ export function cutResult(text: string, size: number): string {
 
 /** Return the texts of a tool's result, cut to `most` characters together; '' for those behind. */
 export function cutTexts(texts: string[], most: number): string[] {
-  const size = countOf(texts.join(''))
+  const text = texts.join('')
+  if (text.length <= most) return texts
+  const size = countOf(text)
   if (size <= most) return texts
   let left = most - noteOfCut(size).length
   return texts.map((text) => {
@@ -115,7 +117,7 @@ function noteOfCut(length: number): string {
 
 /** Return the number of characters of a tool's result, without the note that it was cut. */
 export function lengthOf(text: string): number {
-  return text.replace(MARK, '').length
+  return countOf(text.replace(MARK, ''))
 }
 
 /** The text of a tool's result, of which `cut` keeps the first `size` characters. */

@@ -5,11 +5,12 @@ import { isDeepStrictEqual } from 'node:util'
 
 import { type ModelMessage, NoSuchToolError, type ToolResultPart } from 'ai'
 
-import { countOf, cutTexts } from './context_length.ts'
+import { cutTexts } from './context_length.ts'
 import { AgentError, isBlank } from './contract.ts'
 import { log } from './log.ts'
 import type { Call as ModelCall, Part } from './offline_model.ts'
 import type { CoreSettings } from './settings.ts'
+import { CALL_ID, MAX_QUOTED_CHARS, REFUSED, tooMany } from './tool_schemas.ts'
 
 type Prompt = ModelCall['prompt']
 type Options = Record<string, Record<string, unknown>>
@@ -24,15 +25,6 @@ type Item = {
   providerOptions?: Options
 }
 type CallPart = Extract<Part, { type: 'tool-call' }>
-
-// What all providers take: OpenAI at most 40 characters, Anthropic and Bedrock only these.
-const ID = /^[a-zA-Z0-9_-]{1,40}$/
-const MAX_SHOWN = 200
-
-const NOT_ONE_OBJECT =
-  'The arguments of this call are not one JSON object, so the tool did not run. ' +
-  'Send the call again. Received: '
-const TOO_MANY = (most: number) => `Too many calls in one step: at most ${most} run.`
 
 /** The key under which a part of an answer names its model, beside the options of vendors. */
 const PRODUCER = 'producer'
@@ -139,7 +131,7 @@ export class Calls {
   }
 
   #newId(id: unknown): string {
-    const isValid = typeof id === 'string' && ID.test(id) && !this.#ids.has(id)
+    const isValid = typeof id === 'string' && CALL_ID.test(id) && !this.#ids.has(id)
     // Mistral takes nine letters and digits, no fewer and no more.
     const valid = isValid ? id : randomUUID().replaceAll('-', '').slice(0, 9)
     this.#ids.add(valid)
@@ -149,16 +141,16 @@ export class Calls {
   #refuse(part: CallPart, toolName: string, value?: object): Refused | undefined {
     const isNamed = toolName === part.toolName
     const given = part.input.toWellFormed()
-    const received = given.slice(0, MAX_SHOWN).toWellFormed()
+    const received = given.slice(0, MAX_QUOTED_CHARS).toWellFormed()
     const call = value
       ? { shown: value, input: value, isNamed }
       : { shown: given, input: {}, received, isNamed }
     if (this.#count > this.#limits.maxToolCalls) {
-      return { ...call, text: TOO_MANY(this.#limits.maxToolCalls), kind: '' }
+      return { ...call, text: tooMany(this.#limits.maxToolCalls), kind: '' }
     }
     if (!value) {
       const kind = 'arguments are not one JSON object'
-      return { ...call, text: NOT_ONE_OBJECT + received, kind }
+      return { ...call, text: REFUSED + received, kind }
     }
     if (isNamed) return undefined
     const availableTools = Object.keys(this.#tools)
@@ -180,8 +172,9 @@ function cutOutput(output: ToolResultPart['output'], most: number): ToolResultPa
   if (output.type === 'json' || output.type === 'error-json') {
     const value = output.value ?? null // a tool of yours may return none
     const text = JSON.stringify(value)
-    if (countOf(text) <= most) return { ...output, value }
-    return { type: output.type === 'json' ? 'text' : 'error-text', value: cut(text, most) }
+    const shown = cut(text, most)
+    if (shown === text) return { ...output, value }
+    return { type: output.type === 'json' ? 'text' : 'error-text', value: shown }
   }
   if (output.type !== 'content') return output
   const texts = output.value.map((part) => (part.type === 'text' ? part.text : ''))
@@ -229,7 +222,7 @@ export function restored(messages: readonly ModelMessage[]): ModelMessage[] {
     const { type, toolCallId: id, toolName } = part
     if (id === undefined || part.providerExecuted) return part
     if (isCall(type)) {
-      const toolCallId = ID.test(id) && !seen.has(id) ? id : derivedId(id, seen)
+      const toolCallId = CALL_ID.test(id) && !seen.has(id) ? id : derivedId(id, seen)
       seen.add(toolCallId)
       open.set(id, [...(open.get(id) ?? []), toolCallId])
       const input = isObject(part.input) ? part.input : {}

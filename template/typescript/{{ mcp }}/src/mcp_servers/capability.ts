@@ -47,8 +47,10 @@ export class McpServers extends Capability<McpSettings> {
 
   /** Return a finding for each server that does not answer. */
   override async ping(): Promise<Finding[]> {
+    const { isVerbose } = logging
     logging.isVerbose = true // it prints how many tools each server lists
     await this.open(this.settings.mcpTimeoutSeconds + 1)
+    logging.isVerbose = isVerbose
     const findings = this.#servers.flatMap(({ declared, problem }) => {
       if (!problem || declared.problem) return [] // `check` has already reported it
       const message = `Server ${declared.name} is down: ${problem}.`

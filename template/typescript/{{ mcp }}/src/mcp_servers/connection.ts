@@ -8,7 +8,7 @@ import type {
   Transport,
 } from '@modelcontextprotocol/client'
 
-import { startTimer, withinTime } from '../deadline.ts'
+import { withinTime } from '../deadline.ts'
 import { describe, log } from '../log.ts'
 import { isObject, type Schema } from '../tool_schemas.ts'
 import { type Declaration, find } from './file.ts'
@@ -88,7 +88,9 @@ class Connection {
       const words = this.#words && `: ${this.#words}`
       return new ServerDown(`it did not answer within ${seconds} seconds${words}`)
     }
-    this.tools = within(seconds, this.#connect(seconds), late).catch(async (error) => {
+    const connect = () => this.#connect(seconds)
+    const { signal } = new AbortController()
+    this.tools = withinTime(seconds, signal, connect, late).catch(async (error) => {
       this.isOver = true
       void this.close()
       throw new ServerDown(this.#reason(error))
@@ -406,14 +408,4 @@ function cut(text: string): string {
 
 function named(code: string, message: string): Error {
   return Object.assign(new ToolFailed(message), { code })
-}
-
-async function within<T>(seconds: number, work: Promise<T>, late: () => Error): Promise<T> {
-  const expiry = Promise.withResolvers<never>()
-  const stopTimer = startTimer(seconds, () => expiry.reject(late()))
-  try {
-    return await Promise.race([work, expiry.promise])
-  } finally {
-    stopTimer()
-  }
 }

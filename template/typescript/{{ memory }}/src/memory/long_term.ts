@@ -19,6 +19,8 @@ import { current, MemoryTurn } from './recall.ts'
 import { type Extract, Recorder } from './record.ts'
 import type { MemorySettings } from './settings.ts'
 
+// Of a store: providers refuse a tool whose description is too long.
+const MAX_DESCRIPTION_CHARS = 200
 const SLASH = 'An actor id must not contain /: the namespaces of two actors could overlap.'
 
 /** The memories of an agent: what each turn recalls from them, and records there. */
@@ -184,7 +186,7 @@ export class LongTermMemory extends Capability<MemorySettings> {
       : kind.open(collection, secrets, this.#clients)
     return {
       id,
-      description: meta.description.trim().replace(/\s+/g, ' '),
+      description: meta.description.trim().replace(/\s+/g, ' ').slice(0, MAX_DESCRIPTION_CHARS),
       lifetime: scope.lifetime,
       memory: this.decorate(memory),
       isRead: project.reads.includes(id),

@@ -13,6 +13,7 @@ import type { Stored } from '../session_store.ts'
 import { Conflict, decode, type DurableStore, idAfter, StoreUnavailable } from './base.ts'
 import { readLimit, unavailable, type Warning, withinSeconds } from './base.ts'
 import type { StoreSettings } from './settings.ts'
+import type { ValkeySettings } from './valkey_settings.ts'
 
 // Fields of a hash: `latest` and its revision `rev`, `h:<uuid7>` for each checkpoint,
 // `aside:<uuid7>` for each quarantined snapshot. '' is the revision where there is no `latest`. A
@@ -91,7 +92,7 @@ export class ValkeyStore implements DurableStore {
     this.#secondsToLive = declared.ttl_seconds ?? 0
     this.#settings = settings
     this.#maxBytes = readLimit(settings.maxSnapshotBytes)
-    this.#replicas = settings.valkeyWaitReplicas
+    this.#replicas = (settings as ValkeySettings).valkeyWaitReplicas
     this.#waitSeconds = settings.storeTimeoutSeconds / 3
     this.#connection = new Connection(declared, settings.storeTimeoutSeconds, secrets)
     this.contact = `the server of secret '${declared.endpoint_secret}'`

@@ -11,10 +11,11 @@ from .memory.settings import MemorySettings
 from .own_capabilities import OWN_CAPABILITIES, OwnSettings
 from .store.commands import sessions
 from .store.settings import StoreSettings
+from .store.valkey_settings import ValkeySettings
 
 
 @dataclass(frozen=True)
-class Settings(OwnSettings, StoreSettings, MemorySettings):
+class Settings(OwnSettings, ValkeySettings, StoreSettings, MemorySettings):
     """The settings of one process; README.md explains each."""
 
     project_name = "my-agent"

@@ -9,10 +9,11 @@ from .collections.settings import AGAINST_OPTION
 from .own_capabilities import OWN_CAPABILITIES, OwnSettings
 from .store.commands import sessions
 from .store.settings import StoreSettings
+from .store.valkey_settings import ValkeySettings
 
 
 @dataclass(frozen=True)
-class Settings(OwnSettings, StoreSettings):
+class Settings(OwnSettings, ValkeySettings, StoreSettings):
     """The settings of one process; README.md explains each."""
 
     project_name = "my-agent"

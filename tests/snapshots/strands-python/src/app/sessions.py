@@ -70,6 +70,11 @@ class Session:
         self.fork = self.last.get("fork") if self.last else None
         self.waiting: Any = None  # a turn that waits for an approval
 
+    @property
+    def is_rolled_back(self) -> bool:
+        """Whether the store has lost turns that this process has seen."""
+        return self._stored is not None and self._stored.is_rolled_back
+
     async def begin(self, turn: Turn) -> LastTurn | None:
         """Number the turn, and reduce `data` to the turns that the model is shown.
 
@@ -144,7 +149,7 @@ class Session:
         """Drop the messages in front of this index, where a turn begins or the history ends."""
         self.turns = _drop(self.data, self.turns, end)
 
-    async def reduce(self, turn: Turn, all: bool = False) -> None:
+    async def reduce(self, turn: Turn, *, drops_all: bool = False) -> None:
         """Remove the older half (by size) or all of the history in front of a running turn.
 
         The session in the store changes with the commit of the turn.
@@ -155,7 +160,7 @@ class Session:
         later = [start["at"] for start in self.turns[1:]]
         if not self.turns:
             self.data["messages"] = []
-        elif all or not later:
+        elif drops_all or not later:
             await self.shorten(turn, at)
         else:
             half = (before[self.turns[0]["at"]] + before[at]) / 2
@@ -205,7 +210,7 @@ class Session:
         last = self._last_turn(turn.number, turn.key, turn.reply, [*self.turns, self.start])
         if self._stored and not self.last:  # the turns before it have vanished
             last["restarted"] = True
-        if self._stored and self._stored.is_rolled_back:
+        if self.is_rolled_back:
             last["rolled_back"] = True
         await self.save(snapshot, last, saved)
         return last

@@ -65,7 +65,7 @@ class CoreSettings:
     def read(cls) -> tuple[Self, list[Finding]]:
         """Read the environment and .env; return settings and findings. Blank means unset."""
         values: dict[str, Any] = {}
-        findings = [*read_env_file()]
+        findings = read_env_file()
         for setting in fields(cls):
             name, text = setting.name.upper(), os.environ.get(setting.name.upper(), "").strip()
             low, high = setting.metadata.get("range", (0, 0))
@@ -101,7 +101,9 @@ def without_password(url: str) -> str:
 
 def read_env_file() -> list[Finding]:
     """Set the variables of .env that the environment lacks; return findings about the file."""
-    path, findings, variables = Path(".env"), list[Finding](), dict[str, str]()
+    path = Path(".env")
+    findings = list[Finding]()
+    variables = dict[str, str]()
     try:
         text = path.read_text("utf-8-sig") if path.exists() else ""
     except (OSError, ValueError) as error:

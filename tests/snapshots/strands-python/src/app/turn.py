@@ -138,7 +138,7 @@ async def _stream(runtime: Runtime, agent: Agent, turn: Turn) -> None:
 
 def describe_tools(tools: list[Any]) -> list[tuple[str, str]]:
     """Return the name and the description of each tool."""
-    return [(tool.tool_name, tool.tool_spec["description"]) for tool in tools]
+    return [declaration_of(tool)[:2] for tool in tools]
 
 
 def declaration_of(tool: Any) -> tuple[str, str, Any]:

@@ -24,10 +24,14 @@ import { type Said, SIZES, transcript, unmark } from './summary.ts'
 type Settings = CoreSettings & SettingsOf<typeof COMPACTION_SETTINGS>
 
 const PAUSE = 600_000 // milliseconds without a new try after a summary that failed
-const RECENT = 'the last one failed less than 10 minutes ago'
 
 /** There is no summary; the message says why, and quotes nothing. */
 class NoSummaryError extends Error {}
+
+/** The last summary failed a short time ago, so none was tried. */
+class PausedError extends NoSummaryError {
+  override message = 'the last one failed less than 10 minutes ago'
+}
 
 /** Summarizes the messages that are cut from a full history; if it fails, they are just cut. */
 export class Compaction extends Capability<Settings> {
@@ -112,7 +116,7 @@ export class Compaction extends Capability<Settings> {
         signal.throwIfAborted()
         const isKnown = error instanceof NoSummaryError
         const why = isKnown ? error.message : `the model failed: ${describe(error)}`
-        if (why !== RECENT) this.#failures.set(sessionId, this.now())
+        if (!(error instanceof PausedError)) this.#failures.set(sessionId, this.now())
         const what = `goes on without a summary of ${count} messages: ${why}`
         log('WARNING', `session ${sessionId}: turn ${number} ${what}`)
         return dropped.slice(0, at)
@@ -124,10 +128,10 @@ export class Compaction extends Capability<Settings> {
     ])
   }
 
-  /** Throw NoSummaryError if the last summary of a session failed a short time ago. */
+  /** Throw PausedError if the last summary of a session failed a short time ago. */
   #checkPause(sessionId: string): void {
     const failed = this.#failures.get(sessionId)
-    if (failed !== undefined && this.now() - failed < PAUSE) throw new NoSummaryError(RECENT)
+    if (failed !== undefined && this.now() - failed < PAUSE) throw new PausedError()
   }
 
   /** Try again for the next summary: it is of other messages. */

@@ -1,6 +1,6 @@
 // When the second model takes over a call, and what the log says about it.
 
-import type { Turn } from '../contract.ts'
+import { isBusy, type Turn } from '../contract.ts'
 import { startTimer } from '../deadline.ts'
 import { describe, log, TEMPORARY_KINDS } from '../log.ts'
 import type { Runtime } from '../runtime.ts'
@@ -26,6 +26,7 @@ const REPLACED = new DOMException('Another model answers.', 'AbortError')
 function isTemporary(error: unknown, hasAnswered: boolean): boolean {
   const why = describe(error)
   if (LASTING.test(why)) return false
+  if (isBusy(why)) return true
   const [, status] = STATUS.exec(why) ?? []
   if (status) return TEMPORARY_STATUS.test(status)
   return TEMPORARY.test(why) || (!hasAnswered && DISCONNECTED.test(why))

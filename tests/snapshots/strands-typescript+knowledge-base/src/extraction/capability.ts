@@ -4,7 +4,7 @@ import { isDeepStrictEqual } from 'node:util'
 
 import { ask } from '../ask.ts'
 import { Capability, wrapModel } from '../capability.ts'
-import { AgentError, isBlank } from '../contract.ts'
+import { isBlank, isBusy } from '../contract.ts'
 import { withinTime } from '../deadline.ts'
 import { diagnostic, type Finding } from '../findings.ts'
 import { describe, log } from '../log.ts'
@@ -116,8 +116,7 @@ export class Extraction extends Capability<Settings> {
       if (error instanceof MemoryUnavailable) throw error
       const why = describe(error)
       const Failure = REFUSED.test(why) ? MemoryRefused : MemoryUnavailable
-      const { retryAfter } = new AgentError('model_failed', '', why)
-      const isTransient = retryAfter !== null || NOT_REACHED.test(why)
+      const isTransient = isBusy(why) || NOT_REACHED.test(why)
       throw new Failure(`the model found no facts: ${why}`, { isTransient })
     }
   }

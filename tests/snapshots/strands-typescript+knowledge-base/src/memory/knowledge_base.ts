@@ -143,8 +143,8 @@ export class KnowledgeBase implements Memory {
       dataSourceType: 'CUSTOM' as const,
       custom: { id },
     }))
-    const place = await this.#place()
     try {
+      const place = await this.#place()
       const { documentDetails = [] } = await this.#call('record', (client, stop) =>
         client.getKnowledgeBaseDocuments({ ...place, documentIdentifiers }, stop),
       )

@@ -6,7 +6,6 @@ import { integer, type SettingsOf } from '../settings.ts'
 export const STORE_SETTINGS = {
   storeTimeoutSeconds: integer(3, 1, 60),
   checkpoints: integer(0, 0, 1000),
-  valkeyWaitReplicas: integer(0, 0, 10),
 }
 
 export type StoreSettings = DeclarationSettings & SettingsOf<typeof STORE_SETTINGS>

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 from typing import Any, Self
 
 from .contract import AgentError, is_blank
+from .tool_schemas import parse_arguments
 
 REDACTED = "redacted:"  # stands in a signature before the data of redacted thinking
 NO_INPUT: Any = (None, "", {})  # of a call, at its start
@@ -52,7 +53,7 @@ class MessagesStream:
         self._client, self._request = client, request
         self._raw: Any = None
         self._inputs: dict[int, Any] = {}  # arguments that came with the start of a call
-        self._texts: dict[int, str] = {}  # those that followed it
+        self._texts: dict[int, list[str]] = {}  # those that followed it
         self._ids: set[str] = set()
         self._open: set[int] = set()  # the indexes of blocks
         self._without_arguments: set[int] = set()  # those of calls
@@ -78,8 +79,8 @@ class MessagesStream:
                     yield part
                 continue
             if event.type == "content_block_delta" and event.delta.type == "input_json_delta":
-                text = self._texts.get(event.index, "")
-                self._texts[event.index] = text + event.delta.partial_json
+                if event.index in self._inputs:
+                    self._texts.setdefault(event.index, []).append(event.delta.partial_json)
             elif event.type in {"content_block_stop", "message_delta"}:
                 for delta in self._late_inputs(getattr(event, "index", None)):
                     yield delta
@@ -134,7 +135,7 @@ class MessagesStream:
         for at in [index] if index is not None else [*self._inputs]:
             if at in self._inputs:
                 first = self._inputs.pop(at)
-                if not _is_same(self._texts.get(at, ""), first):
+                if parse_arguments("".join(self._texts.get(at, []))) != first:
                     yield _delta(at, "input_json_delta", partial_json=json.dumps(first))
 
     def _note(self, event: Any) -> None:
@@ -155,13 +156,6 @@ def with_redacted_thinking(messages: list[dict[str, Any]]) -> None:
                 data = block["signature"].removeprefix(REDACTED)
                 block.clear()
                 block.update(type="redacted_thinking", data=data)
-
-
-def _is_same(text: str, value: Any) -> bool:
-    try:
-        return bool(json.loads(text) == value)
-    except ValueError:
-        return False
 
 
 def _delta(index: int, kind: str, **value: str) -> Any:

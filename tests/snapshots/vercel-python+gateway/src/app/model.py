@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncGenerator
+from contextlib import aclosing
 from typing import Any
 
 import ai
@@ -28,19 +29,19 @@ class GatewayProtocol(GatewayV4Protocol):
     async def stream(
         self, client: Any, model: ai.Model, messages: list[ai.messages.Message], **kwargs: Any
     ) -> AsyncGenerator[ai.events.Event]:
-        for wait in WAITS:
+        for wait in (*WAITS, None):
             has_answered = False
             try:
-                async for event in self._try(client, model, messages, **kwargs):
-                    has_answered = True
-                    yield event
+                async with aclosing(self._try(client, model, messages, **kwargs)) as events:
+                    async for event in events:
+                        has_answered = True
+                        yield event
                 return
             except ai.errors.ProviderAPIError as error:
-                if has_answered or not error.is_retryable or is_too_long(error):
+                is_final = wait is None or not error.is_retryable or is_too_long(error)
+                if has_answered or is_final:
                     raise
-            await asyncio.sleep(wait)
-        async for event in self._try(client, model, messages, **kwargs):
-            yield event
+            await asyncio.sleep(wait or 0)
 
     async def _try(
         self, client: Any, model: ai.Model, messages: list[ai.messages.Message], **kwargs: Any

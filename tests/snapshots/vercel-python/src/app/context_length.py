@@ -32,7 +32,7 @@ AT_LIMIT = re.compile(r"rate[ _-]?limit|\bper (sec|min|hour|day|month)", re.IGNO
 # The statuses of such a refusal. In a stream it has none, that of the stream, or one that a client
 # makes up: 500 or 502.
 STATUSES = {None, 200, 400, 413, 422, 500, 502}
-MAX_TEXT = 20_000  # characters of an error that are read
+MAX_TEXT = 4000  # characters of an error that are read, at its beginning and at its end
 CUT = "… [cut: the result was {} characters long]"
 CUT_END = re.compile(re.escape(CUT).replace(r"\{\}", "([0-9]{1,12})") + "$")
 
@@ -42,7 +42,7 @@ log = logging.getLogger(__name__)
 def is_too_long(error: BaseException) -> bool:
     """Whether a model refused a request because it is too long."""
     causes = [*causes_of(error)]
-    texts = [text[:MAX_TEXT] for one in causes for text in _texts_of(one)]
+    texts = [part for one in causes for text in _texts_of(one) for part in _ends_of(text)]
     if any(isinstance(one, AgentError) or _status_of(one) not in STATUSES for one in causes):
         return False
     if any(map(AT_LIMIT.search, texts)):
@@ -62,6 +62,10 @@ def _status_of(error: BaseException) -> Any:
 def _texts_of(error: BaseException) -> list[str]:
     names = ("code", "type", "body", "response_body")
     return [str(error), *(str(getattr(error, name, "")) for name in names)]
+
+
+def _ends_of(text: str) -> list[str]:
+    return [text[:MAX_TEXT], text[-MAX_TEXT:]]
 
 
 def cut_result(text: str, size: int) -> str:
@@ -107,7 +111,9 @@ class Shortening:
     """Makes the requests of one turn shorter when its model refuses them for their length."""
 
     def __init__(self, session: Session, turn: Turn) -> None:
-        self.session, self._turn, self._tries = session, turn, 0
+        self.session = session
+        self._turn = turn
+        self._tries = 0
         self._has_reduced = False  # the history
         self._cut = set[int]()  # the places of the results that were cut
 
@@ -130,7 +136,7 @@ class Shortening:
         is_small = self._tries > 2 and chars_of(self.history) <= _size_of(results)
         is_last = self._tries > MAX_TRIES
         if self.session.turns and not is_last:
-            await self._reduce(is_small)
+            await self._reduce(drops_all=is_small)
             return
         cut = set[int]() if is_last else _halve(results)
         self._cut |= cut
@@ -142,9 +148,9 @@ class Shortening:
             raise AgentError(kind, reason, describe(error)) from error
         await self._reduce()  # only a summary is left
 
-    async def _reduce(self, is_small: bool = False) -> None:
+    async def _reduce(self, *, drops_all: bool = False) -> None:
         before = len(self.history)
-        await self.session.reduce(self._turn, is_small)
+        await self.session.reduce(self._turn, drops_all=drops_all)
         self._has_reduced = self._has_reduced or len(self.history) < before
 
     def _reason(self, results: Sequence[CuttableResult]) -> str:

@@ -1,10 +1,11 @@
 """HTTP to the provider of the model, with a limit for the size of responses."""
 
+import re
 import time
 from codecs import getincrementaldecoder
 from typing import Any
 
-from .contract import RUNNING, AgentError
+from .contract import BUSY_STATUSES, RUNNING, AgentError
 from .settings import CoreSettings
 
 WAIT = 10  # seconds, if a busy provider does not say how long
@@ -42,7 +43,7 @@ def _note_refusal(response: Any) -> None:
     if turn is None:
         return
     turn.notes.pop("refusal", None)
-    if response.status_code in {429, 503, 529}:
+    if str(response.status_code) in BUSY_STATUSES:
         text = response.headers.get("retry-after", "")
-        wait = int(text) if text.isascii() and text.isdigit() else WAIT
+        wait = int(text) if re.fullmatch("[0-9]{1,6}", text) else WAIT
         turn.notes["refusal"] = (response.status_code, time.monotonic() + wait)

@@ -39,7 +39,8 @@ MAPS = ("$defs", "definitions", "dependentSchemas", "patternProperties", "proper
 
 def check_tools(declarations: list[tuple[str, str, Any]]) -> list[Finding]:
     """Return findings about the agent's own tools: what a provider or a model cannot use."""
-    findings, names = list[Finding](), Counter(name for name, _, _ in declarations)
+    findings = list[Finding]()
+    names = Counter(name for name, _, _ in declarations)
     for name, description, schema in declarations:
         problems = problems_of(name, description, schema)
         if description.strip() in {"", name}:  # Strands describes a tool by its name

@@ -200,7 +200,7 @@ class TurnAgent(ai.Agent):
 
 def describe_tools(tools: list[Any]) -> list[tuple[str, str]]:
     """Return the name and the description of each tool."""
-    return [(tool.name, tool.tool.spec.description or "") for tool in tools]
+    return [declaration_of(tool)[:2] for tool in tools]
 
 
 def declaration_of(tool: Any) -> tuple[str, str, Any]:

@@ -37,13 +37,19 @@ from .summary import (
 )
 
 PAUSE = 600  # seconds without a new try after a summary that failed
-RECENT = "the last one failed less than 10 minutes ago"
 
 log = logging.getLogger(__name__)
 
 
 class NoSummaryError(Exception):
     """There is no summary; the text says why, and quotes nothing."""
+
+
+class PausedError(NoSummaryError):
+    """The last summary failed a short time ago, so none was tried."""
+
+    def __str__(self) -> str:
+        return "the last one failed less than 10 minutes ago"
 
 
 class Compaction(Capability):
@@ -113,10 +119,10 @@ class Compaction(Capability):
             began, count = self.now(), len(dropped) - at
             try:
                 if began - self._failures.get(turn.session_id, -inf) < PAUSE:
-                    raise NoSummaryError(RECENT)
+                    raise PausedError
                 text, tokens = await self._summarize(turn, dropped[:at], dropped[at:])
             except NoSummaryError as error:
-                if error.args != (RECENT,):
+                if not isinstance(error, PausedError):
                     self._failures[turn.session_id] = self.now()
                 what = "session %s: turn %s goes on without a summary of %s messages: %s"
                 log.warning(what, turn.session_id, turn.number, count, error)

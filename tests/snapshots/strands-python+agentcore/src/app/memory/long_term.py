@@ -23,6 +23,7 @@ from .recall import MemoryTurn, current
 from .record import Extract, IsForgotten, Recorder
 from .settings import MemorySettings
 
+MAX_DESCRIPTION_CHARS = 200  # of a store: providers refuse a tool whose description is too long
 SLASH = "An actor id must not contain /: the namespaces of two actors could overlap."
 
 
@@ -76,7 +77,7 @@ class LongTermMemory(Capability):
             lifetime=lifetime,
             memory=memory,
             traced=self.decorate(memory),
-            description=" ".join(collection.meta.description.split()),
+            description=" ".join(collection.meta.description.split())[:MAX_DESCRIPTION_CHARS],
             is_read=id in self.project.reads,
             is_writable=self.project.is_writable(collection),
             is_erasable=collection.writeback.enabled,

@@ -137,8 +137,7 @@ class WaitingSession(Session):
             raise AgentError("not_waiting")
         if json.loads(claimed.snapshot)["app_data"].get("claim") != claim:
             raise AgentError("session_conflict")
-        is_rolled_back = self._stored is not None and self._stored.is_rolled_back
-        self._stored = replace(claimed, is_rolled_back=is_rolled_back)
+        self._stored = replace(claimed, is_rolled_back=self.is_rolled_back)
 
     def _committed(self) -> tuple[Snapshot, Kept]:
         """Return what is committed, without the turn that waits and its claim."""
@@ -197,7 +196,7 @@ class WaitingSession(Session):
                 "turn": waiting.turn,
                 "waiting": [call.model_dump() for call in waiting.calls],
                 "dropped": self._drops,
-                "rolled_back": self._stored is not None and self._stored.is_rolled_back,
+                "rolled_back": self.is_rolled_back,
             },
         )
 

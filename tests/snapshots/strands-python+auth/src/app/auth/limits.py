@@ -3,11 +3,10 @@
 import logging
 import time
 from typing import Protocol
-from weakref import WeakSet
 
 from cachetools import TTLCache
 
-from ..contract import AgentError, Turn
+from ..contract import AgentError
 from .settings import AuthSettings
 
 log = logging.getLogger(__name__)
@@ -53,7 +52,6 @@ class Limits:
         tokens = {MINUTE: settings.actor_tokens_per_minute, DAY: settings.actor_tokens_per_day}
         self._turns = {seconds: most for seconds, most in turns.items() if most}
         self._tokens = {seconds: most for seconds, most in tokens.items() if most}
-        self.admitted = WeakSet[Turn]()  # those that have sent a request to a model
 
     @property
     def has_tokens(self) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from typing import Any
 
-from ..contract import Turn
+from ..contract import Turn, is_busy
 from ..deadline import time_limit
 from ..log import TEMPORARY_KINDS, describe
 
@@ -86,6 +86,8 @@ class Second:
 
 
 def _is_temporary(why: str) -> bool:
+    if is_busy(why):
+        return True
     if status := re.search(STATUS, why):
         return re.fullmatch(TEMPORARY_STATUS, status[1]) is not None
     return re.search(TEMPORARY, why) is not None

@@ -11,14 +11,13 @@ this conversation needs, guesses, and what the agent said if the user did not ag
 If there is nothing to remember, write NONE."""
 
 MAX_FACTS, MAX_FACT_CHARS = 20, 1_000  # of the turns that are recorded together
-LINE_END = re.compile("\r\n?|[\n\v\f\x1c-\x1e\x85\u2028\u2029]")
 CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f\ufeff]")
 BULLET = re.compile(r"([-*•]|[0-9]{1,2}[.)])(\s+|$)")
 
 
 def facts_in(answer: str) -> list[str]:
     """Return the facts of a model's answer: each line is one."""
-    lines = [CONTROLS.sub(" ", line).strip() for line in LINE_END.split(answer)]
+    lines = [CONTROLS.sub(" ", line).strip() for line in answer.splitlines()]
     lines = [BULLET.sub("", line, count=1) for line in lines]
     facts = [line for line in dict.fromkeys(lines) if line and line != "NONE"]
     return [fact[:MAX_FACT_CHARS] for fact in facts[:MAX_FACTS]]

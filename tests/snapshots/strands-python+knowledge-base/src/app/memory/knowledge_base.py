@@ -21,8 +21,9 @@ from .retry_queue import with_retries
 log = logging.getLogger(__name__)
 PAGE, DOCUMENTS = 1000, 10  # the most that the service lists, and takes, at once
 MAX_KEY_CHARS = 100  # of what a search can filter by
+LOOK_PAUSE = 5  # seconds between two looks at earlier documents
+PENDING = ("STARTING", "PENDING", "IN_PROGRESS")
 # Of documents that are gone, and of those that the service did not take.
-PENDING, LOOK_PAUSE = ("STARTING", "PENDING", "IN_PROGRESS"), 5  # seconds
 GONE, REFUSED = ("DELETING", "DELETE_IN_PROGRESS", "NOT_FOUND"), ("FAILED", "IGNORED")
 
 
@@ -42,7 +43,8 @@ class KnowledgeBase:
         self.config, self._secrets, self._clients = config, secrets, clients
         # The first namespace is the one that is written to.
         self._template = next(iter(config.retrieval_config or [default_template(lifetime)]))
-        self._unknown, self._next_look = list[str](), 0.0  # documents whose fate is not known
+        self._unknown = list[str]()  # ids of documents that may not be indexed yet
+        self._next_look = 0.0
         ref, *_ = config.secret_refs()
         self.contact = f"the knowledge base of secret {ref.reference!r} in {config.region}"
 
@@ -96,15 +98,17 @@ class KnowledgeBase:
 
     async def _look(self) -> None:
         """Log what became of documents that were accepted earlier. Never raises."""
-        ids, now = self._unknown, time.monotonic()
+        ids = self._unknown
+        now = time.monotonic()
         if not ids or now < self._next_look:
             return
-        self._unknown, self._next_look = [], now + LOOK_PAUSE
-        given: dict[str, Any] = await self._place()
-        given["documentIdentifiers"] = [
-            {"dataSourceType": "CUSTOM", "custom": {"id": id}} for id in ids
-        ]
+        self._unknown = []
+        self._next_look = now + LOOK_PAUSE
         try:
+            given: dict[str, Any] = await self._place()
+            given["documentIdentifiers"] = [
+                {"dataSourceType": "CUSTOM", "custom": {"id": id}} for id in ids
+            ]
             reply = await self._call("record", "get_knowledge_base_documents", **given)
         except MemoryUnavailable as error:
             log.warning("it is not known whether texts are indexed: %s", error)

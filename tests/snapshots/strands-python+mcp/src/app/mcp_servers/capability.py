@@ -148,7 +148,8 @@ class McpServers(Capability):
         room = MAX_TOOLS - len(names_of(TOOLS) | RESERVED)
         offered = list[tuple[Server, Tool, Repaired]]()
         for server in self.servers:
-            owner, known = server.declared.name, set[str]()
+            owner = server.declared.name
+            known = set[str]()
             for tool in server.tools:
                 name = valid_name(tool.name)
                 repaired = tool.repaired if len(offered) < room else None

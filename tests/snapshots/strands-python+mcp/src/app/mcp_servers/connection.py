@@ -390,11 +390,11 @@ async def _list_tools(client: Any) -> list[Tool]:
 
 def _recovered(message: Any) -> Any:
     """Return a message whose JSON has lone surrogates, which the SDK refuses, without them."""
+    if not isinstance(message, ValueError):
+        return message
     from mcp.shared.message import SessionMessage
     from mcp.types import jsonrpc_message_adapter
 
-    if not isinstance(message, ValueError):
-        return message
     try:
         refused: Any = message  # by pydantic
         value = well_formed_value(json.loads(refused.errors()[0]["input"]))

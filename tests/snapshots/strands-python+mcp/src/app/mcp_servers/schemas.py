@@ -164,10 +164,9 @@ class Repaired:
             needed = [key for key in _strings(branch.get("required")) if key not in always]
             if needed not in sets:
                 sets.append(needed)
-        if len(sets) > 1 or (sets[0] and len(branches) > 1):
+        if len(sets) > 1:
             shown = [", ".join(self._keys.get(key, key) for key in keys) or "none" for keys in sets]
-            if len(sets) > 1:
-                self._notes.append(f"Arguments that go together: {'; or '.join(shown)}.")
+            self._notes.append(f"Arguments that go together: {'; or '.join(shown)}.")
         common = [key for key in sets[0] if all(key in keys for keys in sets)]
         merged = base | {"properties": own | added}
         if always or common:

@@ -8,8 +8,7 @@ from ..settings import integer
 
 @dataclass(frozen=True)
 class StoreSettings(DeclarationSettings):
-    """What limits a call, how much a store keeps, and when a turn counts as saved."""
+    """The time limit of a call, and the number of checkpoints."""
 
     store_timeout_seconds: int = integer(3, 1, 60)
     checkpoints: int = integer(0, 0, 1000)
-    valkey_wait_replicas: int = integer(0, 0, 10)

@@ -23,6 +23,7 @@ from ..log import describe
 from ..session_store import Stored
 from .base import Conflict, StoreUnavailable, Warned, id_after, read_limit
 from .settings import StoreSettings
+from .valkey_settings import ValkeySettings
 
 log = logging.getLogger(__name__)
 CONNECTIONS = 32
@@ -110,7 +111,7 @@ class ValkeyStore:
         self._prefix, self._suffix = f"{config.key_prefix}:", f":agent:{agent_id}"
         self._live, self._settings = config.ttl_seconds or 0, settings
         self._max_bytes = read_limit(settings.max_snapshot_bytes)
-        self._replicas = settings.valkey_wait_replicas
+        self._replicas = cast(ValkeySettings, settings).valkey_wait_replicas
         # A turn that waits in vain keeps its connection: two in a row must fit into a call's time.
         self._wait_seconds = settings.store_timeout_seconds / 3
         self._connection = _Connection(config, settings.store_timeout_seconds, secrets)
