@@ -270,6 +270,17 @@ def test_a_result_that_is_too_long_is_cut(own_agents: Fleet, provider: Provider)
     ]
 
 
+def test_a_result_of_emoji_is_cut(own_agents: Fleet, provider: Provider) -> None:
+    chat = Chat(own_agents.fresh(), provider)
+    call = Call("report", {"size": 60_000, "character": "\U0001f600"})
+    assert chat.say("Report.", [call], ["Read."]).turn == 1
+    assert_shortened(chat, "", "1")
+    result = chat.history(chat.calls("Report.")[-1])[-1][1]
+    mark = "… [cut: the result was 60000 characters long]"
+    assert re.fullmatch(rf"\U0001f600+{re.escape(mark)}", result)
+    assert 14_000 < result.count("\U0001f600") < WINDOW
+
+
 def test_many_results_are_cut_the_largest_first(own_agents: Fleet, provider: Provider) -> None:
     chat = Chat(own_agents.fresh(), provider)
     sizes = [400, 20_000, 40_000]

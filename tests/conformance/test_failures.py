@@ -5,6 +5,7 @@ import pytest
 from tests.conformance.chat import Chat, assert_done, assert_failed, echoed
 from tests.conformance.client import JSON
 from tests.conformance.steps import CUT, DROP, ERROR, FADE, GARBLE, Call, End, Fail, Refuse, Step
+from tests.conformance.targets import TARGETS
 from tests.conformance.wires import BLANKS
 
 pytestmark = pytest.mark.about("turns")
@@ -107,6 +108,14 @@ def test_only_a_provider_that_is_busy_makes_a_caller_try_again_later(chat: Chat)
         shown = chat.say(f"{status}, too.", ["Let me see. ", COUNT], [Refuse(status)])
         assert shown.events[-1] == ("error", reply.json), "in mid-stream, too"
     assert told == {status: (status in BUSY, status in BUSY) for status in told}
+
+
+@pytest.mark.slow
+@pytest.mark.rows(where=lambda row: row["target"] in TARGETS)
+def test_a_provider_that_is_busy_for_an_absurd_time_is_busy_for_the_usual_time(chat: Chat) -> None:
+    reply = chat.say("One.", [Refuse(429, after=10**399)], headers=JSON)
+    assert_failed(reply, 502, "model_failed", chat.session)
+    assert reply.headers["Retry-After"] == "10"
 
 
 @pytest.mark.parametrize(

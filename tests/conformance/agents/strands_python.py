@@ -136,9 +136,9 @@ async def photo() -> dict[str, Any]:
 
 
 @tool
-async def report(size: int) -> str:
+async def report(size: int, character: str = "~") -> str:
     """Write a report of so many characters."""
-    return "~" * size
+    return character * size
 
 
 TOOLS: list[Any] = [

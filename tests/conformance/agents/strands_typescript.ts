@@ -168,8 +168,8 @@ const photo = tool({
 const report = tool({
   name: 'report',
   description: 'Write a report of so many characters.',
-  inputSchema: z.object({ size: z.number() }),
-  callback: ({ size }) => '~'.repeat(size),
+  inputSchema: z.object({ size: z.number(), character: z.string().optional() }),
+  callback: ({ size, character = '~' }) => character.repeat(size),
 })
 
 export const TOOLS = [

@@ -135,9 +135,9 @@ async def photo() -> ai.messages.ContentOutput:
 
 
 @ai.tool
-async def report(size: int) -> str:
+async def report(size: int, character: str = "~") -> str:
     """Write a report of so many characters."""
-    return "~" * size
+    return character * size
 
 
 TOOLS: list[Any] = [

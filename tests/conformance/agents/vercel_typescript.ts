@@ -150,8 +150,8 @@ const photo = tool({
 
 const report = tool({
   description: 'Write a report of so many characters.',
-  inputSchema: z.object({ size: z.number() }),
-  execute: ({ size }) => '~'.repeat(size),
+  inputSchema: z.object({ size: z.number(), character: z.string().optional() }),
+  execute: ({ size, character = '~' }) => character.repeat(size),
 })
 
 export const TOOLS = {
