@@ -13,7 +13,7 @@ STOPS = {"call": "tool_use", "length": "max_tokens", "filter": "content_filtered
 anyio_backend = pytest.fixture(lambda: "asyncio")  # what runs the tests that are async
 
 # Tests ignore the developer's environment and .env.
-patch("app.settings.read_env_file", return_value=[]).start()
+patch("app.settings.read_env_file", list).start()
 own = ("AGENT_ID", "MODEL", "SECRET", "SESSION")
 os.environ.update({name: "" for name in os.environ if name.startswith(own)})
 
