@@ -11,7 +11,7 @@ from pathlib import Path
 
 import click
 
-from hooks import examples, releases, snapshots
+from hooks import examples, releases, snapshots, weights
 from hooks.check import check as find
 from hooks.committed import CommitError, resolve
 from hooks.loading import template_root
@@ -47,6 +47,8 @@ def check(against: str | None) -> None:
 
     Prints one line for each: its id, where it is, and what to do. Those that only an update would
     show are found by comparing with REF, which is the last release in this clone by default.
+    Without a mistake it prints the weight of each room, in tokens: CHANGELOG.md has to name a room
+    that weighs over 5 % more than in the last release.
 
     \b
     Example:
@@ -56,6 +58,12 @@ def check(against: str | None) -> None:
     last = releases.last_here(root)
     commit = resolve(root, against) if against else last.commit if last else None
     findings = find(root, commit)
+    if not findings:
+        now = weights.weigh(root)
+        release, before = weights.kept(root)
+        for line in weights.table(release, before, now):
+            click.echo(line)
+        findings = list(weights.check_weights(before, now, releases.unreleased(root)))
     for finding in findings:
         click.echo(finding)
     if findings:
@@ -184,7 +192,8 @@ def release(version: str | None, push: bool, tags: bool) -> None:
 
     Checks that nothing is uncommitted, that the template and its snapshots are fine and that
     CHANGELOG.md says what changes in a project. Then it gives the section `next` there its version,
-    tags that commit (signed, if Git has a key) and adds it to hooks/releases.txt.
+    tags that commit (signed, if Git has a key), adds it to hooks/releases.txt, and writes the
+    weights of its rooms to hooks/weights.json.
 
     \b
     Example:

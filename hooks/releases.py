@@ -11,7 +11,7 @@ from pathlib import Path
 
 from packaging.version import InvalidVersion, Version
 
-from hooks import snapshots
+from hooks import snapshots, weights
 from hooks.check import check
 from hooks.committed import CommitError, git, read_or_refuse, resolve
 from hooks.without_tests import commit_without_tests
@@ -19,6 +19,7 @@ from hooks.without_tests import commit_without_tests
 LIST = Path("hooks") / "releases.txt"
 CHANGELOG = Path("CHANGELOG.md")
 NEXT = "next"  # the heading of what is not released yet
+PARTS = ("You have to", "Added", "Fixed", "Faster")  # the parts of a section, in their order
 LINE = re.compile(r"(\S+) ([0-9a-f]{40})")
 
 
@@ -109,6 +110,27 @@ def sections(root: Path, version: str) -> tuple[str, str]:
     return version, section(root, version)
 
 
+def unreleased(root: Path) -> str:
+    """Return the section NEXT of CHANGELOG.md, which is empty right after a release."""
+    with suppress(ReleaseError):
+        return section(root, NEXT)
+    return ""
+
+
+def check_parts(text: str) -> None:
+    """Raise ReleaseError unless a section has its entries in PARTS, in that order."""
+    introduction, *parts = re.split(r"(?m)^### ", text)
+    names = [part.partition("\n")[0] for part in parts]
+    if not names or names != [name for name in PARTS if name in names]:
+        wanted = ", ".join(f"'### {name}'" for name in PARTS)
+        raise ReleaseError(f"{CHANGELOG} needs parts in this order, without empty ones: {wanted}")
+    if re.search(r"(?m)^- ", introduction):
+        raise ReleaseError(f"{CHANGELOG} has an entry before '### {names[0]}': move it to a part")
+    for name, part in zip(names, parts, strict=True):
+        if not re.search(r"(?m)^- ", part):
+            raise ReleaseError(f"{CHANGELOG} has no entry below '### {name}': delete the heading")
+
+
 def make_tags(root: Path, listed: list[Release]) -> list[str]:
     """Tag each release that has no tag yet, and return their versions.
 
@@ -134,14 +156,15 @@ def make_tags(root: Path, listed: list[Release]) -> list[str]:
     return [release.version for release in missing]
 
 
-def ready(root: Path, version: str, listed: list[Release]) -> None:
-    """Raise ReleaseError when the last commit cannot be `version`."""
+def ready(root: Path, version: str, listed: list[Release]) -> weights.Weights:
+    """Return the weights of the last commit. Raise ReleaseError when it cannot be `version`."""
     next_version(version, listed)
     if read_or_refuse(root, "status", "--porcelain"):
         raise ReleaseError("something is not committed: a release is a commit, so commit it first")
     if commit_of(root, version):
         raise ReleaseError(f"there is a tag {version} already: use another version")
-    sections(root, version)
+    _, text = sections(root, version)
+    check_parts(text)
     last = last_here(root)
     if listed and last != listed[-1]:
         raise ReleaseError(f"{listed[-1].version} is not in this clone: git fetch --unshallow")
@@ -150,6 +173,11 @@ def ready(root: Path, version: str, listed: list[Release]) -> None:
         raise ReleaseError(f"findings: {len(findings)}; run python -m hooks check")
     if snapshots.recorded(root) != snapshots.rendered(root):
         raise ReleaseError("the snapshots are not as rendered: run python -m hooks snapshots")
+    now = weights.weigh(root)
+    _, before = weights.kept(root)
+    for finding in weights.check_weights(before, now, text):
+        raise ReleaseError(f"{finding.file} {finding.message}")
+    return now
 
 
 def make_release(root: Path, version: str) -> Release:
@@ -157,12 +185,12 @@ def make_release(root: Path, version: str) -> Release:
 
     First the heading NEXT of CHANGELOG.md becomes `version`. The tag is on a commit beside the
     branch that lacks the tests; it has the section as its message, and is signed where Git has
-    `user.signingKey`. The next commit of the branch adds the release to the list, and is a merge
-    with that commit, so that every clone has it. Raises ReleaseError, before anything is made,
-    when something is not ready for a release.
+    `user.signingKey`. The next commit of the branch adds the release to the list and writes the
+    weights of its rooms. It is a merge with that commit, so that every clone has it. Raises
+    ReleaseError, before anything is made, when something is not ready for a release.
     """
     listed = releases(root)
-    ready(root, version, listed)
+    rooms = ready(root, version, listed)
     heading, text = sections(root, version)
     if heading == NEXT:
         path = root / CHANGELOG
@@ -180,6 +208,7 @@ def make_release(root: Path, version: str) -> Release:
     read_or_refuse(root, "merge", "--quiet", "--no-ff", "--no-commit", "-s", "ours", release.commit)
     lines = "".join(f"{release}\n" for release in [*listed, release])
     (root / LIST).write_text(lines, "utf-8", newline="\n")
-    read_or_refuse(root, "add", "--", LIST.as_posix())
+    weights.keep(root, version, rooms)
+    read_or_refuse(root, "add", "--", LIST.as_posix(), weights.KEPT.as_posix())
     read_or_refuse(root, "commit", "--quiet", f"--message=Note release {version}")
     return release

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from hooks import releases, snapshots
+from hooks import releases, snapshots, weights
 from hooks.releases import Release, ReleaseError, make_tags, next_version
 from tests.conftest import ROOT
 from tests.test_hooks import Hooks, Result, hooks
@@ -20,7 +20,8 @@ from tests.updates.history import commit, git
 
 __all__ = ["hooks"]  # a fixture
 
-SECTION = "# What changes\n\n## 0.2.0\n\n- A new file.\n\n## 0.1.0\n\n- The first.\n"
+ENTRY = "### Added\n\n- A new file."
+SECTION = f"# What changes\n\n## 0.2.0\n\n{ENTRY}\n\n## 0.1.0\n\n- The first.\n"
 
 
 @pytest.fixture(scope="module")
@@ -31,6 +32,7 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     git(root, "init", "--quiet", "--initial-branch=main")
     commit(root, "First")
     write_list(root, f"0.1.0 {head(root)}\n")
+    weights.keep(root, "0.1.0", weights.weigh(root))
     (root / "CHANGELOG.md").write_text(SECTION)
     with pytest.MonkeyPatch.context() as patch:
         keep_variants(patch, "strands-python")
@@ -67,11 +69,12 @@ def test_a_release_is_the_last_commit_without_its_tests(root: Path, hooks: Hooks
     dropped = git(root, "diff", "--name-only", second, "0.2.0").splitlines()
     assert dropped == git(root, "ls-files", "tests").splitlines()
     assert releases.releases(root)[-1] == Release("0.2.0", tagged)
+    assert weights.kept(root) == ("0.2.0", weights.weigh(root))
     assert git(root, "status", "--porcelain") == ""
     assert git(root, "log", "-1", "--format=%s %P") == f"Note release 0.2.0 {second} {tagged}\n"
-    assert git(root, "tag", "-l", "--format=%(contents)", "0.2.0") == "0.2.0\n\n- A new file.\n\n"
+    assert git(root, "tag", "-l", "--format=%(contents)", "0.2.0") == f"0.2.0\n\n{ENTRY}\n\n"
     assert hooks("release", "--tags") == Result(0, "", "")
-    assert hooks("notes", "0.2.0").out == "- A new file.\n"
+    assert hooks("notes", "0.2.0").out == f"{ENTRY}\n"
     hooks("release", "0.2.0").refused(1, "0.2.0 is not greater than 0.2.0")
     hooks("review", "--against", "0.2.0").refused(2, "and the commit before it has")
 
@@ -106,12 +109,12 @@ def test_one_command_is_a_release(root: Path, origin: Path, tmp_path: Path, hook
     git(tmp_path, "clone", "--quiet", "--branch", "0.2.0", str(origin), "owner")
     assert "## 0.2.0\n" in (tmp_path / "owner" / "CHANGELOG.md").read_text()
     assert "next" not in (tmp_path / "owner" / "CHANGELOG.md").read_text()
-    assert releases.section(tmp_path / "owner", "0.2.0") == "- A new file."
+    assert releases.section(tmp_path / "owner", "0.2.0") == ENTRY
     assert head(origin) == head(root)
     assert releases.releases(root)[-1] == Release("0.2.0", head(tmp_path / "owner"))
     assert notes_of("0.2.0", tmp_path) == [
         "release create 0.2.0 --verify-tag --latest --notes-file notes.md",
-        "- A new file.",
+        *ENTRY.splitlines(),
     ]
 
 
@@ -197,7 +200,7 @@ def dirty(root: Path) -> None:
 
 
 def no_words(root: Path) -> None:
-    text = SECTION.replace("- A new file.\n", "")
+    text = SECTION.replace(f"{ENTRY}\n", "")
     (root / "CHANGELOG.md").write_text(text)
     commit(root, "Nothing to say")
 
@@ -216,6 +219,18 @@ def stale(root: Path) -> None:
     commit(root, "A file that is in no snapshot")
 
 
+def no_parts(root: Path) -> None:
+    (root / "CHANGELOG.md").write_text(SECTION.replace("### Added\n\n", ""))
+    commit(root, "An entry in no part")
+
+
+def heavy(root: Path) -> None:
+    path = root / PROJECT / "src" / "app" / "agent.py"
+    path.write_text(path.read_text() * 9)
+    snapshots.write(root, snapshots.rendered(root))
+    commit(root, "Nine times the code")
+
+
 def dropped(root: Path) -> None:
     path = root / PROJECT / "README.md.jinja"
     path.rename(path.with_name("READ.md.jinja"))
@@ -231,6 +246,8 @@ def dropped(root: Path) -> None:
         (fault, "run python -m hooks check"),
         (stale, "run python -m hooks snapshots"),
         (dropped, "run python -m hooks check"),
+        (no_parts, "CHANGELOG.md needs parts in this order"),
+        (heavy, "CHANGELOG.md does not say why src/ weighs more"),
     ],
 )
 def test_what_is_not_ready_is_not_released(
@@ -289,6 +306,26 @@ def test_a_list_that_is_wrong_says_where(tmp_path: Path, text: str, reason: str)
     with pytest.raises(ReleaseError) as error:
         releases.releases(tmp_path)
     assert f"hooks/releases.txt{reason}" in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("- A file.", "needs parts in this order"),
+        ("### Fixed\n\n- A file.\n\n### Added\n\n- A file.", "needs parts in this order"),
+        ("### Added\n\n- A file.\n\n### Added\n\n- A file.", "needs parts in this order"),
+        ("### Other\n\n- A file.", "needs parts in this order"),
+        ("- A file.\n\n### Added\n\n- A file.", "has an entry before '### Added'"),
+        ("### Added\n\n### Fixed\n\n- A file.", "has no entry below '### Added'"),
+    ],
+)
+def test_a_section_has_its_entries_in_parts(text: str, reason: str) -> None:
+    with pytest.raises(ReleaseError, match=reason):
+        releases.check_parts(text)
+
+
+def test_a_section_may_have_an_introduction_and_a_table() -> None:
+    releases.check_parts("Read it.\n\n### You have to\n\n- Move it:\n\n| a | b |\n|---|---|")
 
 
 def test_a_prerelease_comes_before_its_release() -> None:

@@ -48,7 +48,6 @@ TYPED = {
     "vercel-python+valkey+agentcore",
 }
 SLOW = pytest.mark.slow
-# The sections of a README that an answer brings, and the lines that each may have.
 # Words of this repository that mean nothing to the owner of a project.
 OURS = re.compile(r"copier\.yml|python -m hooks|tests/(snapshots|conformance)|\.jinja|pytest-copie")
 LINK = re.compile(r"\[[^\]]*\]\(([^)#\s]+)[^)]*\)")

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from hooks import releases
 from tests.conftest import ROOT
 
 TEXTS = [
@@ -35,11 +36,15 @@ def test_every_link_leads_somewhere(path: Path) -> None:
         assert not anchor or anchor in anchors(target), f"{path.name} links to {link}"
 
 
-def test_what_is_not_released_is_said_in_three_lines_each() -> None:
-    _, _, rest = (ROOT / "CHANGELOG.md").read_text("utf-8").partition("\n## next\n")
-    for entry in re.split(r"(?m)^- ", rest.partition("\n## ")[0])[1:]:
+def test_the_entries_of_the_next_version_have_three_lines_at_most() -> None:
+    for entry in re.split(r"(?m)^- ", releases.unreleased(ROOT))[1:]:
         words, *_ = entry.split("\n\n")
         assert len(words.strip().splitlines()) <= 3, entry
+
+
+def test_the_entries_of_the_next_version_stand_in_parts() -> None:
+    if text := releases.unreleased(ROOT):
+        releases.check_parts(text)
 
 
 def test_the_skill_is_one_that_coding_agents_find() -> None:

@@ -1,0 +1,180 @@
+"""Weigh the sources of renders: the tokens of each room, which is a folder below `src`.
+
+Comments, docstrings and blanks do not count, and a string is one token. So statements that are
+joined on a line weigh as much as before. hooks/weights.json has the weights of the last release.
+"""
+
+import json
+import re
+import tempfile
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from hooks.rendering import files_of, render, without_git
+from hooks.template import Finding
+from hooks.variants import EXTRAS, PROJECT_NAME, STORES, TARGETS
+
+KEPT = Path("hooks") / "weights.json"
+CHANGELOG = "CHANGELOG.md"
+SOURCES = "src"
+# The package of a Python render has the modules that TypeScript has in `src` itself.
+PACKAGES = ("app", PROJECT_NAME.replace("-", "_"))
+GROWTH = 1.05
+
+WORD = r"[^\W\d][\w$]*|\d[\w.]*|[^\s\w]"
+PYTHON = re.compile(
+    r"(?P<skipped>#[^\n]*|(?m:^\s*)(?:\"\"\"(?:.|\n)*?\"\"\"|'''(?:.|\n)*?'''))"
+    r"|[rbfuRBFU]{0,2}(?:\"\"\"(?:.|\n)*?\"\"\"|'''(?:.|\n)*?'''"
+    r"|\"(?:\\.|[^\"\\\n])*\"|'(?:\\.|[^'\\\n])*')|" + WORD
+)
+SCRIPT = re.compile(
+    r"(?P<skipped>//[^\n]*|/\*(?:.|\n)*?\*/)"
+    r"|'(?:\\.|[^'\\\n])*'|\"(?:\\.|[^\"\\\n])*\"|`(?:\\.|[^`\\])*`|" + WORD
+)
+PATTERNS = {".py": PYTHON, ".ts": SCRIPT, ".js": SCRIPT}
+
+Weights = dict[str, dict[str, int]]  # the tokens of a room, by room and target
+
+
+def tokens(path: Path) -> int:
+    """Return the number of tokens of a source file."""
+    text = path.read_text("utf-8")
+    matches = PATTERNS[path.suffix].finditer(text)
+    return sum(match["skipped"] is None for match in matches)
+
+
+def room_of(path: PurePosixPath) -> str:
+    """Return the room of a source: the name of its folder."""
+    folder = path.parent.name
+    return SOURCES if folder in PACKAGES else folder
+
+
+def weigh_files(project: Path) -> dict[PurePosixPath, int]:
+    """Return the tokens of each source of a render, libraries left out."""
+    paths = (PurePosixPath(path.as_posix()) for path in files_of(project))
+    return {
+        path: tokens(project / path)
+        for path in paths
+        if path.parts[0] == SOURCES
+        and path.suffix in PATTERNS
+        and not path.name.endswith(".min.js")
+    }
+
+
+def answers_of(target: str) -> Iterator[dict[str, Any]]:
+    """Yield the plain render of a target, and renders that carry each of its capabilities."""
+    plain = {"project_name": PROJECT_NAME, "target": target}
+    yield plain
+    for store in STORES:
+        yield {
+            **plain,
+            "session_store": store,
+            "long_term_memory": "agentcore-and-knowledge-base",
+            "deploy": "kubernetes" if store == STORES[0] else "agentcore",
+            "extras": [*EXTRAS],
+        }
+
+
+def weigh_render(template: Path, answers: dict[str, Any]) -> dict[PurePosixPath, int]:
+    """Render a template and weigh its sources. Raises RenderError."""
+    with tempfile.TemporaryDirectory() as folder:
+        project = Path(folder) / PROJECT_NAME
+        render(template, answers, project)
+        return weigh_files(project)
+
+
+def weigh(root: Path) -> Weights:
+    """Return the tokens of each room of the template in `root`, by target.
+
+    The rooms of a plain render are weighed there. What answers add is weighed where they are given:
+    a folder is a room, and so is a module that stands in a folder of the plain render. Of the
+    versions of a file the heaviest counts. Raises RenderError.
+    """
+    rows = [(target, answers) for target in TARGETS for answers in answers_of(target)]
+    with without_git(root) as template, ProcessPoolExecutor() as pool:
+        renders = pool.map(partial(weigh_render, template), [answers for _, answers in rows])
+        found = list(renders)
+    rooms: dict[str, Counter[str]] = defaultdict(Counter)
+    for target in TARGETS:
+        plain, *others = (
+            files for (name, _), files in zip(rows, found, strict=True) if name == target
+        )
+        for path, weight in plain.items():
+            rooms[room_of(path)][target] += weight
+        folders = {path.parent for path in plain}
+        added: dict[PurePosixPath, int] = {}
+        for files in others:
+            for path in files.keys() - plain.keys():
+                added[path] = max(files[path], added.get(path, 0))
+        for path, weight in added.items():
+            room = path.stem if path.parent in folders else room_of(path)
+            rooms[room][target] += weight
+    return {room: dict(rooms[room]) for room in sorted(rooms)}
+
+
+def kept(root: Path) -> tuple[str, Weights]:
+    """Return the last release and its weights; nothing where none are kept."""
+    path = root / KEPT
+    if not path.exists():
+        return "", {}
+    data = json.loads(path.read_text("utf-8"))
+    return data["release"], data["rooms"]
+
+
+def keep(root: Path, release: str, weights: Weights) -> None:
+    """Write the weights of a release to the file that later ones are compared with."""
+    data = {"release": release, "rooms": weights}
+    (root / KEPT).write_text(json.dumps(data, indent=2) + "\n", "utf-8", newline="\n")
+
+
+def check_weights(before: Weights, now: Weights, text: str) -> Iterator[Finding]:
+    """Report each room that is new or has grown without a word in `text`.
+
+    `text` is what CHANGELOG says about the coming release: it names a room as in `store/`. There
+    is nothing to report where no release has weights.
+    """
+    if not before:
+        return
+    for room, weights in now.items():
+        grown = [
+            f"{target} {before[room][target]} -> {weight}"
+            if target in before.get(room, {})
+            else f"{target} {weight}"
+            for target, weight in weights.items()
+            if weight > before.get(room, {}).get(target, 0) * GROWTH
+        ]
+        if grown and not re.search(rf"`{re.escape(room)}[/`]", text):
+            message = (
+                f"does not say why {room}/ weighs more ({', '.join(grown)} tokens):"
+                f" add a sentence that names `{room}/` to the section next"
+            )
+            yield Finding("weight", CHANGELOG, None, message)
+
+
+def table(release: str, before: Weights, now: Weights) -> Iterator[str]:
+    """Yield the lines of a table of the weights, with their change since the last release."""
+    since = f", and the change since {release}" if release else ""
+    yield f"tokens of each room{since}:"
+    yield _line("", list(TARGETS))
+    for room, weights in now.items():
+        old = before.get(room, {})
+        cells = [_cell(old.get(target), weights.get(target)) for target in TARGETS]
+        yield _line(room, cells)
+    for room in sorted(before.keys() - now.keys()):
+        yield _line(room, ["gone"])
+
+
+def _cell(before: int | None, now: int | None) -> str:
+    if now is None:
+        return "-"
+    if not before:
+        return f"{now} new"
+    return f"{now} {100 * (now - before) / before:+.0f} %"
+
+
+def _line(room: str, cells: list[str]) -> str:
+    return (f"{room:<16}" + "".join(f"{cell:<20}" for cell in cells)).rstrip()
