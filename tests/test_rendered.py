@@ -6,7 +6,6 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 from filelock import FileLock
@@ -22,31 +21,12 @@ from tests.installed import (
     target_of,
     uv,
 )
+from tests.matrix import ALONE, Row, params
 from tests.stores import forks
 
 PYTHON = [name for name in VARIANTS if target_of(name).endswith("-python")]
 TARGETS = sorted({target_of(name) for name in PYTHON})
-# Whose own tests are run: a store and memory are shared by the targets of a language, no test is
-# about a model, and tests of a plain render are in each (tests/mutation runs a plain one).
-USUAL = {"strands-python+custom", "vercel-python+valkey+agentcore"}
-
-
-def in_usual_run(variants: list[str], usual: set[str]) -> list[Any]:
-    """The rows of a test: those of `usual`, and in the full run the others."""
-    assert usual <= set(variants)
-    return [
-        pytest.param(name, marks=[] if name in usual else [pytest.mark.full]) for name in variants
-    ]
-
-
-# Which renders are type checked: all code is in one of them, or in what tests/test_first_hour.py
-# checks, which are the plain ones.
-TYPED = {
-    "strands-python+s3",
-    "strands-python+custom",
-    "strands-python+valkey+agentcore",
-    "vercel-python+valkey+agentcore",
-}
+ROWS = [row for row in ALONE if row.name in PYTHON]
 SLOW = pytest.mark.slow
 # Words of this repository that mean nothing to the owner of a project.
 OURS = re.compile(r"copier\.yml|python -m hooks|tests/(snapshots|conformance)|\.jinja|pytest-copie")
@@ -160,18 +140,18 @@ def test_renders_are_clean_for_their_own_linters(target: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("variant", in_usual_run(PYTHON, TYPED))
-def test_renders_are_clean_for_their_own_type_checker(variant: str) -> None:
+@pytest.mark.parametrize("row", params(ROWS, "typed"))
+def test_renders_are_clean_for_their_own_type_checker(row: Row) -> None:
     """What the renders of a target import is read once and then found in the cache."""
-    cache = environment(target_of(variant)) / ".mypy_cache"
+    cache = environment(target_of(row.name)) / ".mypy_cache"
     with FileLock(f"{cache}.lock"):
-        run(installed(variant), *PYTEST[:2], "mypy", "--cache-dir", str(cache))
+        run(installed(row.name), *PYTEST[:2], "mypy", "--cache-dir", str(cache))
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("variant", in_usual_run(PYTHON, USUAL))
-def test_a_render_passes_its_own_tests_offline(variant: str) -> None:
-    project = installed(variant)
+@pytest.mark.parametrize("row", params(ROWS, "tested"))
+def test_a_render_passes_its_own_tests_offline(row: Row) -> None:
+    project = installed(row.name)
     command = [str(project / ".venv" / "bin" / "python"), *PYTEST[1:]]
     result = forks.run(command, project, clean_environment() | OFFLINE)
     assert result.returncode == 0, result.stdout

@@ -21,7 +21,7 @@ from tests.installed import (
     rendered,
     target_of,
 )
-from tests.test_rendered import in_usual_run
+from tests.matrix import ALONE, Row, params
 
 # What the tests need besides a render: knip, and the oldest Node that a render takes.
 TOOLS = b'{"dependencies": {"knip": "^5.88", "node": "~22.18"}, "allowScripts": {"node": true}}'
@@ -33,19 +33,7 @@ MANAGERS = {
     "pnpm": [str(NODE), "{tools}/pnpm/bin/pnpm.cjs", "install"],
     "yarn": [str(NODE), "{tools}/yarn/bin/yarn.js", "install", "--non-interactive"],
 }
-# As in tests/test_rendered.py.
-USUAL = {
-    "strands-typescript+valkey+agentcore",
-    "vercel-typescript+custom",
-}
-# All options in one render each, and what is there without them.
-WITHOUT_LEFTOVERS = USUAL | {
-    "strands-typescript+s3",
-    "strands-typescript",
-    "vercel-typescript",
-    "vercel-typescript+ui",
-    "vercel-typescript+valkey",
-}
+ROWS = [row for row in ALONE if row.name in TYPESCRIPT]
 OFFLINE = {"NODE_OPTIONS": f"--import={(ROOT / 'tests' / 'no_network.mjs').as_uri()}"}
 
 SCHEMAS = """
@@ -67,7 +55,6 @@ if (made !== 1) throw new Error(`made ${made} times`)
 
 pytestmark = pytest.mark.slow
 every = pytest.mark.parametrize("variant", TYPESCRIPT)
-usual = pytest.mark.parametrize("variant", in_usual_run(TYPESCRIPT, USUAL))
 
 
 def run(project: Path, *command: str, **environment: str) -> str:
@@ -84,14 +71,14 @@ def run(project: Path, *command: str, **environment: str) -> str:
     return result.stdout
 
 
-@usual
-def test_a_render_is_clean_for_its_own_linters_and_types(variant: str) -> None:
-    run(installed(variant), *NPM, "run", "lint")
+@pytest.mark.parametrize("row", params(ROWS, "typed"))
+def test_a_render_is_clean_for_its_own_linters_and_types(row: Row) -> None:
+    run(installed(row.name), *NPM, "run", "lint")
 
 
-@usual
-def test_a_render_passes_its_own_tests_offline(variant: str) -> None:
-    assert re.search(r"pass \d+", run(installed(variant), *NPM, "test", **OFFLINE))
+@pytest.mark.parametrize("row", params(ROWS, "tested"))
+def test_a_render_passes_its_own_tests_offline(row: Row) -> None:
+    assert re.search(r"pass \d+", run(installed(row.name), *NPM, "test", **OFFLINE))
 
 
 @pytest.mark.full
@@ -111,12 +98,12 @@ def test_a_render_passes_its_own_tests_on_the_oldest_node_that_it_takes(variant:
     run(installed(variant), str(node), "--test", "tests/server.test.ts", **OFFLINE)
 
 
-@pytest.mark.parametrize("variant", in_usual_run(TYPESCRIPT, WITHOUT_LEFTOVERS))
+@pytest.mark.parametrize("row", params(ROWS, "used"))
 def test_a_render_has_no_dependency_file_or_export_that_it_does_not_use(
-    variant: str, tmp_path: Path
+    row: Row, tmp_path: Path
 ) -> None:
     # A browser begins with page.js, and the library beside it has more than the page uses.
-    entries = ["src/page/page.js", "src/page/*.min.js"] if variant.endswith("+ui") else []
+    entries = ["src/page/page.js", "src/page/*.min.js"] if row.name.endswith("+ui") else []
     entries.append("src/contract.ts")  # an owner's tools import currentTurn
     entries.append("src/memory/actor_memory.ts")  # and their routes ofActor
     # What a capability of another answer imports is exported by every render.
@@ -124,7 +111,7 @@ def test_a_render_has_no_dependency_file_or_export_that_it_does_not_use(
     config["ignore"] = ["deploy/main.js"]  # AgentCore runs it, beside src/
     (tmp_path / "knip.json").write_text(json.dumps(config))
     knip = str(packages(TOOLS) / "knip" / "bin" / "knip.js")
-    run(installed(variant), str(NODE), knip, "--config", str(tmp_path / "knip.json"))
+    run(installed(row.name), str(NODE), knip, "--config", str(tmp_path / "knip.json"))
 
 
 @pytest.mark.parametrize("target", TARGETS)
@@ -134,9 +121,9 @@ def test_no_package_of_a_render_runs_a_script_when_it_is_installed(target: str) 
     assert [name for name, package in found.items() if package.get("hasInstallScript")] == []
 
 
-@pytest.mark.parametrize("variant", in_usual_run(TYPESCRIPT, WITHOUT_LEFTOVERS))
-def test_a_render_declares_what_its_packages_need_beside_them(variant: str) -> None:
-    project = installed(variant)
+@pytest.mark.parametrize("row", params(ROWS, "used"))
+def test_a_render_declares_what_its_packages_need_beside_them(row: Row) -> None:
+    project = installed(row.name)
     manifest = json.loads((project / "package.json").read_text())
     declared = manifest["dependencies"].keys() | manifest.get("optionalDependencies", {}).keys()
     known, needed, rest = set(declared), set[str](), list(declared)

@@ -3,11 +3,11 @@
 from pathlib import Path
 
 import pytest
-from _pytest.mark import ParameterSet
 
 from hooks.loading import load
 from hooks.variants import VARIANTS, base_of
 from tests.conftest import ROOT
+from tests.matrix import ALONE, Row, When, capability_of, params
 from tests.updates.commands import bash, copier, named
 from tests.updates.edits import edit, edited
 from tests.updates.history import NEWEST, History, commit, git
@@ -16,27 +16,15 @@ from tests.updates.own_tests import pass_once, tree_of
 pytestmark = pytest.mark.slow
 NOTE = b"\nA line of the bookshop.\n"
 SWITCH = ["update", "--defaults", "-r", ":current:", "-d"]
-# What a usual run has; the others pass their own tests with the capability, too.
-USUAL = {"vercel-python+agentcore"}
+QUESTIONS = load(ROOT).questions
 
 
-def capabilities() -> list[ParameterSet]:
-    """Each variant that only adds a capability to another: that one, and what to switch off."""
-    questions = load(ROOT).questions
-    found = []
-    for variant, answers in VARIANTS.items():
-        base = base_of(variant)
-        for name in {name for name in answers if base and name not in VARIANTS[base]} - {"model"}:
-            row = (base, variant, name, questions[name]["default"])
-            marks = [] if variant in USUAL else [pytest.mark.full]
-            found.append(pytest.param(*row, marks=marks, id=variant))
-    return found
-
-
-@pytest.mark.parametrize(("base", "variant", "question", "without"), capabilities())
-def test_a_capability_is_added_and_taken_away(
-    base: str, variant: str, question: str, without: str, history: History, tmp_path: Path
-) -> None:
+@pytest.mark.parametrize("row", params(ALONE, "switched"))
+def test_a_capability_is_added_and_taken_away(row: Row, history: History, tmp_path: Path) -> None:
+    variant, base = row.name, base_of(row.name)
+    assert base is not None
+    question = capability_of(variant)
+    without = QUESTIONS[question]["default"]
     project = history.project(tmp_path / "project", NEWEST, base)
     edit(project, base)
     before = tree_of(project)
@@ -48,7 +36,7 @@ def test_a_capability_is_added_and_taken_away(
     copier(*SWITCH, f"{question}={value}", cwd=project)
     after = tree_of(project)
     assert after == edited(tree_of(history.copied(NEWEST, variant)), base)
-    if variant not in USUAL:
+    if row.switched is When.WEEKLY:
         pass_once(history, base.partition("+")[0], project)
     commit(project, "The capability")
 

@@ -162,11 +162,13 @@ def test_the_commands_of_the_readme_work(history: History, tmp_path: Path) -> No
     template = Path(shutil.copytree(history.template, tmp_path / "template", symlinks=True))
     shell = Shell(tmp_path / "bin", template, "strands-python")
     readme = (ROOT / "README.md").read_text("utf-8")
-    first, use, *_ = re.findall(r"```sh\n(.*?)```", readme, re.DOTALL)
+    first, use, in_clone, _ = re.findall(r"```sh\n(.*?)```", readme, re.DOTALL)
+    assert "MODEL is not set" in shell.type(first, tmp_path)
+    shutil.rmtree(tmp_path / "my-agent")
     # The environment of these tests has no pip.
     typed = {**clean_environment(), "PATH": f"{sys.base_prefix}/bin:{os.environ['PATH']}"}
     said = subprocess.run(
-        ["sh", "-ec", first], cwd=template, env=typed, stdout=subprocess.PIPE, check=True
+        ["sh", "-ec", in_clone], cwd=template, env=typed, stdout=subprocess.PIPE, check=True
     )
     assert b"My name is Ada." in said.stdout
     shutil.rmtree(tmp_path / "my-agent")

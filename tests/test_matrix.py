@@ -1,0 +1,53 @@
+"""The table of answers is whole, and README publishes it."""
+
+import pytest
+from _pytest.mark import ParameterSet
+
+from hooks.loading import load
+from hooks.variants import VARIANTS, language_of
+from tests import matrix
+from tests.conftest import ROOT
+from tests.matrix import ALONE, CROWDED, PAIRS, Job, When, params
+
+
+def test_readme_has_the_table() -> None:
+    assert f"\n{matrix.summary()}\n" in (ROOT / "README.md").read_text("utf-8")
+
+
+def test_each_answer_has_a_row() -> None:
+    template = load(ROOT)
+    for question in template.asked:
+        choices = {value for value, _ in template.choices(question, {})}
+        answers = [
+            row.answers.get(question, template.questions[question]["default"]) for row in ALONE
+        ]
+        given = {value for it in answers for value in (it if isinstance(it, list) else [it])}
+        assert choices <= given | {"openai"}, f"{question}: the plain AI SDK renders have openai"
+
+
+@pytest.mark.parametrize("names", [matrix.TYPED, matrix.TESTED, matrix.USED, matrix.SWITCHED])
+def test_the_rows_of_every_run_are_renders(names: set[str]) -> None:
+    assert names <= VARIANTS.keys()
+
+
+def test_names_of_crowded_rows_are_renders() -> None:
+    assert matrix.MANY.keys() >= matrix.USUAL_MANY
+    assert {row.name for row in CROWDED} >= matrix.NEWEST
+
+
+@pytest.mark.parametrize("job", ["rendered", "linted", "typed", "used", "tested"])
+def test_every_run_does_each_job_in_both_languages(job: Job) -> None:
+    usual = [row for row in ALONE if getattr(row, job) is When.EVERY_RUN]
+    assert {language_of(row.name) for row in usual} == {"python", "typescript"}
+
+
+def marks(rows: list[ParameterSet]) -> list[list[str]]:
+    return [[mark.name for mark in row.marks] for row in rows]
+
+
+def test_a_row_is_in_every_run_or_weekly_or_in_none() -> None:
+    typed = params(ALONE, "typed")
+    assert [row.id for row in typed] == [row.name for row in ALONE]
+    assert marks(typed).count([]) == len(matrix.TYPED)
+    assert marks(params(PAIRS, "linted")) == [["full"]] * len(PAIRS)
+    assert params(PAIRS, "tested") == []
