@@ -76,8 +76,3 @@ def test_the_agent_is_clean_for_the_linters_of_its_project(project: Path) -> Non
     for words in (["check"], ["format", "--check"]):
         done = run(project, ruff, *words, "--no-cache")
         assert done.returncode == 0, done.stdout
-
-
-def test_the_agent_is_short() -> None:
-    lines = [line for line in agent_of_readme().splitlines() if line.strip()]
-    assert len(lines) <= 10
