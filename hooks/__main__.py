@@ -60,7 +60,7 @@ def check(against: str | None) -> None:
     findings = find(root, commit)
     if not findings:
         now = weights.weigh(root)
-        release, before = weights.kept(root)
+        release, before = weights.read_last(root)
         for line in weights.table(release, before, now):
             click.echo(line)
         findings = list(weights.check_weights(before, now, releases.unreleased(root)))

@@ -174,7 +174,7 @@ def ready(root: Path, version: str, listed: list[Release]) -> weights.Weights:
     if snapshots.recorded(root) != snapshots.rendered(root):
         raise ReleaseError("the snapshots are not as rendered: run python -m hooks snapshots")
     now = weights.weigh(root)
-    _, before = weights.kept(root)
+    _, before = weights.read_last(root)
     for finding in weights.check_weights(before, now, text):
         raise ReleaseError(f"{finding.file} {finding.message}")
     return now
@@ -208,7 +208,7 @@ def make_release(root: Path, version: str) -> Release:
     read_or_refuse(root, "merge", "--quiet", "--no-ff", "--no-commit", "-s", "ours", release.commit)
     lines = "".join(f"{release}\n" for release in [*listed, release])
     (root / LIST).write_text(lines, "utf-8", newline="\n")
-    weights.keep(root, version, rooms)
-    read_or_refuse(root, "add", "--", LIST.as_posix(), weights.KEPT.as_posix())
+    weights.write_last(root, version, rooms)
+    read_or_refuse(root, "add", "--", LIST.as_posix(), weights.FILE.as_posix())
     read_or_refuse(root, "commit", "--quiet", f"--message=Note release {version}")
     return release

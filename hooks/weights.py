@@ -18,7 +18,7 @@ from hooks.rendering import files_of, render, without_git
 from hooks.template import Finding
 from hooks.variants import EXTRAS, PROJECT_NAME, STORES, TARGETS
 
-KEPT = Path("hooks") / "weights.json"
+FILE = Path("hooks") / "weights.json"
 CHANGELOG = "CHANGELOG.md"
 SOURCES = "src"
 # The package of a Python render has the modules that TypeScript has in `src` itself.
@@ -65,8 +65,8 @@ def weigh_files(project: Path) -> dict[PurePosixPath, int]:
     }
 
 
-def answers_of(target: str) -> Iterator[dict[str, Any]]:
-    """Yield the plain render of a target, and renders that carry each of its capabilities."""
+def renders_of(target: str) -> Iterator[dict[str, Any]]:
+    """Yield the answers of a plain render, and of renders with each capability of the target."""
     plain = {"project_name": PROJECT_NAME, "target": target}
     yield plain
     for store in STORES:
@@ -94,7 +94,7 @@ def weigh(root: Path) -> Weights:
     a folder is a room, and so is a module that stands in a folder of the plain render. Of the
     versions of a file the heaviest counts. Raises RenderError.
     """
-    rows = [(target, answers) for target in TARGETS for answers in answers_of(target)]
+    rows = [(target, answers) for target in TARGETS for answers in renders_of(target)]
     with without_git(root) as template, ProcessPoolExecutor() as pool:
         renders = pool.map(partial(weigh_render, template), [answers for _, answers in rows])
         found = list(renders)
@@ -116,19 +116,19 @@ def weigh(root: Path) -> Weights:
     return {room: dict(rooms[room]) for room in sorted(rooms)}
 
 
-def kept(root: Path) -> tuple[str, Weights]:
-    """Return the last release and its weights; nothing where none are kept."""
-    path = root / KEPT
+def read_last(root: Path) -> tuple[str, Weights]:
+    """Return the last release and its weights; nothing where there is no file."""
+    path = root / FILE
     if not path.exists():
         return "", {}
     data = json.loads(path.read_text("utf-8"))
     return data["release"], data["rooms"]
 
 
-def keep(root: Path, release: str, weights: Weights) -> None:
-    """Write the weights of a release to the file that later ones are compared with."""
+def write_last(root: Path, release: str, weights: Weights) -> None:
+    """Write the weights of a release, with which later renders are compared."""
     data = {"release": release, "rooms": weights}
-    (root / KEPT).write_text(json.dumps(data, indent=2) + "\n", "utf-8", newline="\n")
+    (root / FILE).write_text(json.dumps(data, indent=2) + "\n", "utf-8", newline="\n")
 
 
 def check_weights(before: Weights, now: Weights, text: str) -> Iterator[Finding]:
@@ -159,16 +159,17 @@ def table(release: str, before: Weights, now: Weights) -> Iterator[str]:
     """Yield the lines of a table of the weights, with their change since the last release."""
     since = f", and the change since {release}" if release else ""
     yield f"tokens of each room{since}:"
-    yield _line("", list(TARGETS))
+    yield line("", list(TARGETS))
     for room, weights in now.items():
         old = before.get(room, {})
-        cells = [_cell(old.get(target), weights.get(target)) for target in TARGETS]
-        yield _line(room, cells)
+        cells = [cell(old.get(target), weights.get(target)) for target in TARGETS]
+        yield line(room, cells)
     for room in sorted(before.keys() - now.keys()):
-        yield _line(room, ["gone"])
+        yield line(room, ["gone"])
 
 
-def _cell(before: int | None, now: int | None) -> str:
+def cell(before: int | None, now: int | None) -> str:
+    """Return the tokens of a room in a target, with their change."""
     if now is None:
         return "-"
     if not before:
@@ -176,5 +177,6 @@ def _cell(before: int | None, now: int | None) -> str:
     return f"{now} {100 * (now - before) / before:+.0f} %"
 
 
-def _line(room: str, cells: list[str]) -> str:
+def line(room: str, cells: list[str]) -> str:
+    """Return a line of the table."""
     return (f"{room:<16}" + "".join(f"{cell:<20}" for cell in cells)).rstrip()

@@ -32,7 +32,7 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     git(root, "init", "--quiet", "--initial-branch=main")
     commit(root, "First")
     write_list(root, f"0.1.0 {head(root)}\n")
-    weights.keep(root, "0.1.0", weights.weigh(root))
+    weights.write_last(root, "0.1.0", weights.weigh(root))
     (root / "CHANGELOG.md").write_text(SECTION)
     with pytest.MonkeyPatch.context() as patch:
         keep_variants(patch, "strands-python")
@@ -69,7 +69,7 @@ def test_a_release_is_the_last_commit_without_its_tests(root: Path, hooks: Hooks
     dropped = git(root, "diff", "--name-only", second, "0.2.0").splitlines()
     assert dropped == git(root, "ls-files", "tests").splitlines()
     assert releases.releases(root)[-1] == Release("0.2.0", tagged)
-    assert weights.kept(root) == ("0.2.0", weights.weigh(root))
+    assert weights.read_last(root) == ("0.2.0", weights.weigh(root))
     assert git(root, "status", "--porcelain") == ""
     assert git(root, "log", "-1", "--format=%s %P") == f"Note release 0.2.0 {second} {tagged}\n"
     assert git(root, "tag", "-l", "--format=%(contents)", "0.2.0") == f"0.2.0\n\n{ENTRY}\n\n"

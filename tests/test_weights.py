@@ -83,7 +83,7 @@ def test_a_room_has_the_same_name_in_each_layout(package: str, tmp_path: Path) -
 
 
 def test_check_prints_the_tokens_of_each_room(hooks: Hooks, root: Path) -> None:
-    weights.keep(root, "0.1.0", {"old": {"strands-python": 1}})
+    weights.write_last(root, "0.1.0", {"old": {"strands-python": 1}})
     (root / "CHANGELOG.md").write_text("# What changes\n\n## next\n\n- `src/` and `store/`.\n")
     result = hooks("check")
     assert result.code == 0, result
@@ -109,7 +109,7 @@ def test_check_prints_the_tokens_of_each_room(hooks: Hooks, root: Path) -> None:
 def test_a_room_that_grows_needs_a_sentence(
     lines: int, sentence: str, is_fine: bool, hooks: Hooks, root: Path
 ) -> None:
-    weights.keep(root, "0.1.0", weights.weigh(root))
+    weights.write_last(root, "0.1.0", weights.weigh(root))
     write(root, "store/base.py", "x = 1\n" * lines)
     (root / "CHANGELOG.md").write_text(f"# What changes\n\n## next\n\nRead it.\n\n{sentence}\n")
     result = hooks("check")
@@ -128,7 +128,14 @@ def test_a_new_room_needs_a_sentence() -> None:
     assert list(weights.check_weights(before, now, "- Callers have `auth/`.")) == []
 
 
+@pytest.mark.full
+def test_the_changelog_names_each_room_that_grows() -> None:
+    _, before = weights.read_last(ROOT)
+    text = releases.unreleased(ROOT)
+    assert list(weights.check_weights(before, weights.weigh(ROOT), text)) == []
+
+
 def test_the_weights_are_those_of_the_last_release() -> None:
-    release, rooms = weights.kept(ROOT)
+    release, rooms = weights.read_last(ROOT)
     assert release == releases.releases(ROOT)[-1].version
     assert {"src", "store", "memory"} < rooms.keys()
