@@ -37,6 +37,7 @@ SCRIPT = re.compile(
 )
 PATTERNS = {".py": PYTHON, ".ts": SCRIPT, ".js": SCRIPT}
 
+Files = dict[PurePosixPath, int]  # the tokens of a source
 Weights = dict[str, dict[str, int]]  # the tokens of a room, by room and target
 
 
@@ -53,7 +54,7 @@ def room_of(path: PurePosixPath) -> str:
     return SOURCES if folder in PACKAGES else folder
 
 
-def weigh_files(project: Path) -> dict[PurePosixPath, int]:
+def weigh_files(project: Path) -> Files:
     """Return the tokens of each source of a render, libraries left out."""
     paths = (PurePosixPath(path.as_posix()) for path in files_of(project))
     return {
@@ -79,7 +80,7 @@ def renders_of(target: str) -> Iterator[dict[str, Any]]:
         }
 
 
-def weigh_render(template: Path, answers: dict[str, Any]) -> dict[PurePosixPath, int]:
+def weigh_render(template: Path, answers: dict[str, Any]) -> Files:
     """Render a template and weigh its sources. Raises RenderError."""
     with tempfile.TemporaryDirectory() as folder:
         project = Path(folder) / PROJECT_NAME
@@ -88,32 +89,38 @@ def weigh_render(template: Path, answers: dict[str, Any]) -> dict[PurePosixPath,
 
 
 def weigh(root: Path) -> Weights:
-    """Return the tokens of each room of the template in `root`, by target.
-
-    The rooms of a plain render are weighed there. What answers add is weighed where they are given:
-    a folder is a room, and so is a module that stands in a folder of the plain render. Of the
-    versions of a file the heaviest counts. Raises RenderError.
-    """
+    """Return the tokens of each room of the template in `root`, by target. Raises RenderError."""
     rows = [(target, answers) for target in TARGETS for answers in renders_of(target)]
     with without_git(root) as template, ProcessPoolExecutor() as pool:
-        renders = pool.map(partial(weigh_render, template), [answers for _, answers in rows])
-        found = list(renders)
-    rooms: dict[str, Counter[str]] = defaultdict(Counter)
-    for target in TARGETS:
-        plain, *others = (
-            files for (name, _), files in zip(rows, found, strict=True) if name == target
-        )
-        for path, weight in plain.items():
-            rooms[room_of(path)][target] += weight
-        folders = {path.parent for path in plain}
-        added: dict[PurePosixPath, int] = {}
-        for files in others:
-            for path in files.keys() - plain.keys():
-                added[path] = max(files[path], added.get(path, 0))
-        for path, weight in added.items():
-            room = path.stem if path.parent in folders else room_of(path)
-            rooms[room][target] += weight
-    return {room: dict(rooms[room]) for room in sorted(rooms)}
+        found = list(pool.map(partial(weigh_render, template), [answers for _, answers in rows]))
+    renders: dict[str, list[Files]] = defaultdict(list)
+    for (target, _), files in zip(rows, found, strict=True):
+        renders[target].append(files)
+    rooms: Weights = defaultdict(dict)
+    for target, (plain, *others) in renders.items():
+        for room, weight in weigh_rooms(plain, others).items():
+            rooms[room][target] = weight
+    return {room: rooms[room] for room in sorted(rooms)}
+
+
+def weigh_rooms(plain: Files, others: list[Files]) -> Counter[str]:
+    """Return the tokens of each room of a target.
+
+    The rooms of the plain render are weighed there. The others are what answers add: a folder, or
+    a module in a folder of the plain render. Of the versions of a file the heaviest counts.
+    """
+    rooms = Counter[str]()
+    for path, weight in plain.items():
+        rooms[room_of(path)] += weight
+    folders = {path.parent for path in plain}
+    added: Files = {}
+    for files in others:
+        for path in files.keys() - plain.keys():
+            added[path] = max(files[path], added.get(path, 0))
+    for path, weight in added.items():
+        room = path.stem if path.parent in folders else room_of(path)
+        rooms[room] += weight
+    return rooms
 
 
 def read_last(root: Path) -> tuple[str, Weights]:
