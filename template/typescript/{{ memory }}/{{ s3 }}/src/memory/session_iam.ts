@@ -2,6 +2,7 @@
 
 import type { Project } from '../collections/check.ts'
 import type { Collection } from '../collections/models.ts'
+import type { S3Config } from '../collections/session_backend.ts'
 import { allow, type Named, variable } from './statements.ts'
 
 /** What a collection needs, each with its purpose; `arn` is the start of ARNs. */
@@ -32,7 +33,7 @@ export function erasureStatements(project: Project, collection: Collection, arn:
 }
 
 /** The ARN of the bucket, and that of its objects. */
-function resources(backend: { bucket_secret?: string | undefined; prefix: string }, arn: string) {
+function resources(backend: S3Config, arn: string) {
   const bucket = `${arn}:s3:::${variable(backend.bucket_secret)}`
   return { bucket, objects: backend.prefix ? `${bucket}/${backend.prefix}/*` : `${bucket}/*` }
 }
