@@ -21,6 +21,7 @@ RENDERS = [
         ("MODEL_FALLBACK", "fallback", ()),
         ("COMPACTION_MODEL", "compaction", pytest.mark.full),
         ("EXTRACTION_MODEL", "knowledge-base", pytest.mark.full),
+        ("JUDGE_MODEL", "evals", pytest.mark.full),
     )
 ]
 WRONG = "a-wrong-key-that-nobody-may-see"

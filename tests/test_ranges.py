@@ -118,7 +118,7 @@ def case(name: str, example: str, row: Row, literal: str, is_allowed: bool) -> C
     """A project whose field has this value; where it is refused this is all that is found."""
     path = path_of(example, row)
     text, line = placed(files_of(example)[path], steps_of(row), literal)
-    refused = f"{INVALID} {path}:{line}"
+    refused = f"{row.get('refused', INVALID)} {path}:{line}"
     title = f"{name} for {row['file']} {row['field']} in {example}"
     edits = [{"file": path, "text": text}]
     return Case(title, example, edits, [] if is_allowed else [refused])

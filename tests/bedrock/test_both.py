@@ -1,6 +1,7 @@
 """Memories of two kinds in one agent, with sessions in a bucket that keeps versions."""
 
 import json
+import re
 import threading
 import time
 from collections.abc import Iterator
@@ -29,6 +30,8 @@ from tests.stores.servers import wait_for
 from tests.stores.stores import BUCKET, Backing, S3Store
 
 CAT, QUESTION = "My cat is called Miso.", "What is my cat called?"
+# What the bucket is asked: the stand-in keeps no log of its calls.
+OF_VERSIONS = {"s3:ListBucketVersions", "s3:GetObjectVersion", "s3:DeleteObjectVersion"}
 NOTES = {"/users/{actorId}/facts": (5, 0.2)}
 
 pytestmark = pytest.mark.usual("vercel-python", "strands-typescript")
@@ -185,6 +188,8 @@ def test_nothing_of_a_forgotten_actor_is_left_in_any_store(agent: Both, who: str
     agent.idle()
     assert f"{who}'" in agent.everything()
     assert f"{who}." in agent.everything()
+    agent.agentcore.calls.clear()
+    agent.bedrock.calls.clear()
     result = agent.home.run(
         "forget", "--actor", who, "--json", PROJECT_ID=PROJECT, **agent.variables
     )
@@ -198,7 +203,29 @@ def test_nothing_of_a_forgotten_actor_is_left_in_any_store(agent: Both, who: str
     assert sum(records) == report["records"]
     assert min(records) > 0
     assert all(it["contact"] for it in report["places"])
+    called = {f"bedrock-agentcore:{it.operation}" for it in agent.agentcore.calls.of()}
+    called |= {f"bedrock:{it.operation}" for it in agent.bedrock.calls.of()}
+    assert erasure_actions(agent) == called | OF_VERSIONS | {"bedrock:StartIngestionJob"}
     left = agent.everything()
     assert other in left
     for trace in (f"{who}'", f"{who}.", f"{who}/", f'{who}"'):
         assert trace not in left, trace
+
+
+def erasure_actions(agent: Both) -> set[str]:
+    """The actions of the policy that `iam --erasure` prints and saves, all for one resource."""
+    printed = agent.home.run("iam", "--erasure")
+    assert printed.returncode == 0, printed
+    policy = json.loads(printed.stdout)
+    assert agent.home.run("iam", "--erasure", "--save").returncode == 0
+    saved = agent.home.folder / "iam" / f"{agent.store.agent_id}.erasure.json"
+    assert json.loads(saved.read_text()) == policy
+    assert "AML-W248" not in agent.home.run("check").stdout
+    saved.write_text("{}")
+    (warning,) = re.findall("AML-W248 (.*)", agent.home.run("check").stdout)
+    assert "--erasure --save`" in warning
+    saved.unlink()
+    for statement in policy["Statement"]:
+        assert statement["Effect"] == "Allow"
+        assert statement["Resource"] != ["*"]
+    return {action for it in policy["Statement"] for action in it["Action"]}

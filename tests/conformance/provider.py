@@ -331,6 +331,8 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_header("Content-Length", str(len(body)))
         name, wait = ("Retry-After", after) if after else ("Retry-After-Ms", after_ms)
         self.send_header(name, str(wait))
+        if after and self.path.endswith("/converse-stream"):
+            self.send_header("X-Amz-Retry-After", str(1000 * after))  # clients of AWS heed no other
         self.end_headers()
         self.wfile.write(body)
 

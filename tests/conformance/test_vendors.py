@@ -1,11 +1,15 @@
 """The same failures and turns, with the client of every other vendor that a render can have."""
 
+import re
 from typing import Any
 
 import pytest
 
-from tests.conformance.chat import Chat, echoed
-from tests.conformance.steps import HANG
+from tests.conformance.chat import Chat, assert_failed, echoed
+from tests.conformance.client import JSON
+from tests.conformance.provider import Provider
+from tests.conformance.server import Fleet
+from tests.conformance.steps import HANG, Refuse
 from tests.conformance.targets import VENDOR_TARGETS  # noqa: F401 (whose rows these tests run for)
 from tests.conformance.test_failures import *  # noqa: F403
 from tests.conformance.test_leaving import (
@@ -13,6 +17,7 @@ from tests.conformance.test_leaving import (
     test_a_client_that_does_not_read_runs_into_the_turn_timeout,  # noqa: F401
 )
 from tests.conformance.test_turns import *  # noqa: F403
+from tests.stores.servers import wait_for
 
 pytestmark = pytest.mark.slow
 # What a usual run tries with the client of each vendor: a turn of every kind, and each way in which
@@ -48,3 +53,15 @@ def test_a_call_that_has_begun_to_answer_ends_with_its_turn(chat: Chat) -> None:
     exchange.leave()
     chat.gone("Two.")
     assert chat.recalled("Three.") == echoed("One.")
+
+
+@pytest.mark.full
+@pytest.mark.rows(where=lambda row: row["target"].name != "vercel-python-gateway")
+def test_the_wait_of_a_busy_provider_reaches_the_caller(fleet: Fleet, provider: Provider) -> None:
+    """Not by the gateway's client in Python: it drops the headers of an error."""
+    chat = Chat(fleet.shared(TURN_TIMEOUT_SECONDS=2), provider)
+    reply = chat.say("One.", [Refuse(429, "ThrottlingException", after=40)], headers=JSON)
+    assert_failed(reply, 504, "turn_timeout", chat.session)
+    assert 10 < int(reply.headers["Retry-After"]) <= 40
+    line = f"session {chat.session}: .*detail=after HTTP 429\n"
+    wait_for("the line of the turn", lambda: re.search(line, chat.server.log))

@@ -407,7 +407,7 @@ def test_without_namespaces_those_of_the_resource_are_read(
     more = {**resting.service.environment(), "SECRETS_AGENTCORE_NOTES": resting.notes}
     resting.service.remember(resting.notes, f"/users/{who}/preferences", "My cat is called Miso.")
     typed = "What is my cat called?\nAnd?\n"
-    more["RECALL_TIMEOUT_SECONDS"] = "20"
+    more["RECALL_TIMEOUT_SECONDS"], more["RECALL_OVERFETCH"] = "20", "3"
     result = files.run("chat", "--actor", who, typed=typed, **more)
     assert 'I remember: "My cat is called Miso."' in result.stdout
     assert resting.service.calls.count("GetMemory") == 1
@@ -415,7 +415,7 @@ def test_without_namespaces_those_of_the_resource_are_read(
         (call.given["namespace"], call.given["searchCriteria"]["topK"])
         for call in resting.service.calls.of("RetrieveMemoryRecords")
     }
-    assert asked == {(f"/users/{who}/facts/", 40), (f"/users/{who}/preferences/", 40)}
+    assert asked == {(f"/users/{who}/facts/", 30), (f"/users/{who}/preferences/", 30)}
     assert len(resting.said(resting.notes, who)) == 4, "chat records before it ends"
 
 

@@ -12,8 +12,10 @@ import pytest
 from tests.conformance.chat import Chat, echoed
 from tests.conformance.client import JSON
 from tests.conformance.server import Server
-from tests.conformance.steps import CUT
+from tests.conformance.steps import CUT, Call
 from tests.memory.agents import PROJECT, RECALL, Agent, of_owner, ping, unique
+from tests.memory.test_outside import PYTHON as PYTHON_ROUTES
+from tests.memory.test_outside import TYPESCRIPT as TYPESCRIPT_ROUTES
 from tests.stores.agents import command
 from tests.stores.servers import wait_for
 
@@ -52,7 +54,7 @@ class Store(MemoryStore):
 class Whole(Store):
     async def add_messages(self, messages, context=None):
         for one in messages:
-            self.note(one["role"], one["content"][0]["text"])
+            self.note(one["role"], one["content"][0].get("text"))
 
 
 class Facts(Store):
@@ -154,6 +156,7 @@ def test_forget_erases_from_stores_that_can_and_names_the_others(
 def bookshop(resting: Agent, tmp_path: Path) -> Iterator[Server]:
     """The agent with the file in it that an owner has made their own."""
     sources = {"memory/own_stores.py": PYTHON, "memory/own_stores.ts": TYPESCRIPT}
+    sources |= {"routes.py": PYTHON_ROUTES, "routes.ts": TYPESCRIPT_ROUTES}
     notebook = str(tmp_path / "notebook")
     server = of_owner(resting, tmp_path, sources, RECALL_TIMEOUT_SECONDS=RECALL, NOTEBOOK=notebook)
     yield server
@@ -202,3 +205,51 @@ def test_stores_of_an_owner_are_searched_and_told_of_committed_turns(
     assert {f"{name} of {olive.actor}" for name in ("whole", "manual")} <= set(found)
     assert f"facts of {olive.actor}" not in found
     assert f"nothing recalled from store facts: no answer within {RECALL} s" in bookshop.log
+
+
+@pytest.mark.usual("strands-python-alone", "strands-typescript-alone")
+@pytest.mark.only("strands-python", "strands-typescript")
+def test_what_a_model_adds_is_in_the_stores_that_take_texts_when_the_turn_is_committed(
+    resting: Agent, bookshop: Server, tmp_path: Path, who: str
+) -> None:
+    chat = Chat(bookshop, resting.provider, actor=who)
+
+    def add(text: str, *last: Any, **given: Any) -> None:
+        call = Call("add_memory", {"entries": [f"{text} is good."], **given})
+        prompt = f"{text}?"
+        resting.provider.script(TRANSCRIPT.format(f"{prompt}{chat.tag}", "Noted."), ["[]"])
+        chat.say(prompt, [call], [*last] or ["Noted."], headers=JSON)
+        wait_for("a Healthy", lambda: ping(bookshop) == "Healthy")
+
+    def added() -> list[str]:
+        return [text for name, text, *_ in notes(tmp_path, who) if name == "facts"]
+
+    add("Tea", "half", CUT)
+    assert added() == [], "nothing of a turn that failed"
+    add("Milk")
+    add("Rye", stores=["facts"])
+    add("Oat", stores=["notes"])
+    assert added() == ["Milk is good.", "Rye is good."]
+    recorded = [text for _, text in resting.said(resting.notes, who)]
+    assert "Milk is good." in "".join(recorded)
+    assert "Oat is good." in "".join(recorded)
+    assert "Rye is good." not in "".join(recorded)
+
+
+@pytest.mark.usual("strands-python-alone", "strands-typescript-alone")
+@pytest.mark.only("strands-python", "strands-typescript")
+def test_a_route_searches_the_stores_of_an_owner_and_adds_to_them(
+    bookshop: Server, tmp_path: Path, who: str
+) -> None:
+    def ask(**given: object) -> dict[str, Any]:
+        answer = bookshop.send({"actor": who, **given}, path="/remember").reply()
+        assert answer.status == 200
+        return dict(answer.json)
+
+    found = ask(search="tea", stores=["facts", "manual"])["found"]
+    assert sorted(found) == [["facts", f"facts of {who}"], ["manual", f"manual of {who}"]]
+    assert [*ask(add="Tea.", stores=["facts"])["failures"]] == ["facts"], "it fails at first"
+    assert ask(add="Tea.", stores=["facts"]) == {}
+    assert notes(tmp_path, who) == [["facts", "Tea."]]
+    for name in ("manual", "whole"):  # it is read-only, and takes only messages
+        assert f"There is no store {name} here" in ask(add="Tea.", stores=[name])["refused"]

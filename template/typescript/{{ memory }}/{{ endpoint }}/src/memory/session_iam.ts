@@ -14,3 +14,8 @@ export function sessionStatements(_: Project, { backend }: Collection, arn: stri
   const resource = isArn ? name : `${arn}:lambda:${REGION}:${ACCOUNT}:function:${name}`
   return [['Invoke', allow('lambda', ['InvokeFunction'], resource)]]
 }
+
+/** What `forget` needs besides: nothing, as `forget` makes the calls of turns. */
+export function erasureStatements(_project: Project, _collection: Collection, _arn: string): Named {
+  return []
+}

@@ -19,3 +19,8 @@ def session_statements(_project: Project, collection: Collection, arn: str) -> l
     if not transport.function_arn and not function.startswith("arn:"):
         function = f"{arn}:lambda:{REGION}:{ACCOUNT}:function:{function}"
     return [("Invoke", allow("lambda", ["InvokeFunction"], function))]
+
+
+def erasure_statements(_project: Project, _collection: Collection, _arn: str) -> list[Named]:
+    """Return no statements: `forget` makes the calls of turns."""
+    return []
