@@ -1,4 +1,4 @@
-"""AgentCore by docs/agentcore.md: its commands, the resources that they create, and an invocation."""
+"""The commands of docs/agentcore.md, the resources that they create, and an invocation."""
 
 import fnmatch
 import io
