@@ -1,4 +1,4 @@
-"""What an owner does first, by README: a tool, a second model, a route; and what errors say."""
+"""What an owner does first, by README and docs/: a tool, a model, a route; and what errors say."""
 
 import http.client
 import http.server
@@ -40,7 +40,7 @@ from tests.installed import (
 from tests.stores import forks
 
 pytestmark = pytest.mark.slow
-ORDERS = {"ORDERS_URL": "http://orders.example"}  # what the capability of README requires
+ORDERS = {"ORDERS_URL": "http://orders.example"}  # what the capability of docs/ requires
 BLOCK = re.compile(r"```(?:python|ts)\n(.*?)```", re.DOTALL)
 
 
@@ -56,7 +56,8 @@ def run(project: Path, *arguments: str, typed: str = "", **settings: str) -> str
     return forks.run(command, project, environment, typed=typed).stdout
 
 
-# The files that README's blocks are, in their order.
+# The texts whose blocks are files, and these files, in their order.
+TEXTS = ("README.md", "docs/tools.md", "docs/routes.md", "docs/capabilities.md")
 FILES = {
     "python": (
         "src/app/orders.py",
@@ -80,19 +81,19 @@ FILES = {
 
 
 def paste(project: Path, names: Iterable[str]) -> None:
-    """Write blocks of README, word by word, to the files that it names."""
-    readme = (project / "README.md").read_text()
+    """Write blocks of the texts, word by word, to the files that these name."""
+    text = "".join((project / name).read_text() for name in TEXTS)
     language = "typescript" if (project / "package.json").exists() else "python"
-    blocks = dict(zip(FILES[language], BLOCK.findall(readme), strict=True))
+    blocks = dict(zip(FILES[language], BLOCK.findall(text), strict=True))
     for file in FILES[language]:
         name = Path(file).name.partition(".")[0]
         if name in names:
-            assert f"`{file}`" in readme
+            assert f"`{file}`" in text
             (project / file).write_text(blocks[file])
 
 
 def edit(path: Path, listed: str, added: dict[str, str], last: str) -> None:
-    """Import names in a file, and list them, as README says."""
+    """Import names in a file, and list them, as README and docs/ say."""
     if path.suffix == ".py":
         lines = [f"from .{module} import {name}\n" for name, module in added.items()]
     else:
@@ -110,7 +111,7 @@ def edit(path: Path, listed: str, added: dict[str, str], last: str) -> None:
 
 
 def add_route(project: Path, route: str) -> None:
-    """Paste the route of README and its test, and list it."""
+    """Paste the route of docs/ and its test, and list it."""
     paste(project, ["version", "test_version"])
     if (project / "package.json").exists():
         last = "import type { Runtime } from './runtime.ts'\n"
@@ -136,7 +137,7 @@ def provider_of(project: Path) -> Callable[[str], dict[str, str]]:
 
 @pytest.fixture(scope="module", params=TARGETS)
 def project(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A project whose owner has done all that its README proposes, word by word."""
+    """A project whose owner has done all that README and docs/ propose, word by word."""
     target = request.param
     project = tmp_path_factory.mktemp(target) / "my-agent"
     shutil.copytree(rendered(target), project)
@@ -165,7 +166,7 @@ def project(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     return project
 
 
-def test_the_tools_and_the_second_model_of_the_readme_answer(
+def test_the_tools_and_the_second_model_of_the_docs_answer(
     project: Path, provider: Provider
 ) -> None:
     typed = 'use lookup_order: 7\nuse lookup_order: {"order_id": "8"}\nuse summarize: Long.\n'
@@ -181,7 +182,7 @@ def test_the_tools_and_the_second_model_of_the_readme_answer(
     assert re.search("required|expected", wrong, re.IGNORECASE)
 
 
-def test_a_payment_of_the_readme_is_the_actors_and_the_same_if_its_turn_is_repeated(
+def test_a_payment_of_the_docs_is_the_actors_and_the_same_if_its_turn_is_repeated(
     project: Path,
 ) -> None:
     typed = "use pay_my_order: 7\nuse pay_my_order: 7\n/retry\n"
@@ -199,7 +200,7 @@ def test_a_payment_of_the_readme_is_the_actors_and_the_same_if_its_turn_is_repea
     assert keys == ["s 1 k 7."] * 2
 
 
-def test_the_second_model_of_the_readme_ends_with_its_turn_and_is_not_in_the_log(
+def test_the_second_model_of_the_docs_ends_with_its_turn_and_is_not_in_the_log(
     project: Path, provider: Provider
 ) -> None:
     def start(prompt: str, text: str) -> Exchange:
@@ -253,7 +254,7 @@ def serving(project: Path, **settings: str) -> Iterator[tuple[int, list[str]]]:
         log.append(server.stdout.read())
 
 
-def test_the_route_of_the_readme_is_served_and_guarded(project: Path) -> None:
+def test_the_route_of_the_docs_is_served_and_guarded(project: Path) -> None:
     with serving(project, API_TOKEN="secret") as (port, _):
         token = {"Authorization": "Bearer secret"}
         assert ask(port, "GET", token) == (200, "1.0")
@@ -262,7 +263,7 @@ def test_the_route_of_the_readme_is_served_and_guarded(project: Path) -> None:
         assert ask(port, "DELETE", token)[0] == 405
 
 
-def test_the_capability_of_the_readme_is_opened_and_asked_before_each_turn(project: Path) -> None:
+def test_the_capability_of_the_docs_is_opened_and_asked_before_each_turn(project: Path) -> None:
     wrong = run(project, "check", ORDERS_URL="ftp://orders.example")
     assert (
         "SET-ORDERS_URL ORDERS_URL is 'ftp://orders.example': allowed is an http address." in wrong
@@ -298,7 +299,7 @@ def orders_service() -> Iterator[str]:
         server.shutdown()
 
 
-def test_the_tests_of_the_template_pass_with_the_capability_of_the_readme(project: Path) -> None:
+def test_the_tests_of_the_template_pass_with_the_capability_of_the_docs(project: Path) -> None:
     """They start without its setting and send no actor: an owner changes none of them."""
     if (project / "package.json").exists():
         files = ["tests/server.test.ts", "tests/orders.test.ts", "tests/version.test.ts"]
@@ -353,11 +354,11 @@ def test_an_own_route_is_served_in_place_of_the_page(target: str, tmp_path: Path
         server.wait()
 
 
-def test_the_client_of_the_readme_gets_a_reply(project: Path) -> None:
-    section = (project / "README.md").read_text().partition("\n## HTTP\n")[2].partition("\n## ")[0]
+def test_the_client_of_the_docs_gets_a_reply(project: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
-    code = textwrap.dedent(section.partition("A client:\n")[2]).replace("8080", str(port))
+    client = (project / "docs" / "http.md").read_text().partition("\n## A client\n")[2]
+    code = textwrap.dedent(client).replace("8080", str(port))
     server = forks.start(
         command_of(project, "serve"),
         cwd=project,
@@ -387,7 +388,7 @@ def ask(port: int, method: str, headers: dict[str, str], path: str = "/version")
     return answer.status, text
 
 
-def test_what_the_readme_proposes_is_clean_for_the_checks(project: Path) -> None:
+def test_what_the_docs_propose_is_clean_for_the_checks(project: Path) -> None:
     if (project / "package.json").exists():
         commands = [[*NPM, "run", "lint"]]
     else:

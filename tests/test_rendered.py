@@ -30,6 +30,9 @@ ROWS = [row for row in ALONE if row.name in PYTHON]
 SLOW = pytest.mark.slow
 # Words of this repository that mean nothing to the owner of a project.
 OURS = re.compile(r"copier\.yml|python -m hooks|tests/(snapshots|conformance)|\.jinja|pytest-copie")
+FIELD = re.compile(r"^    (\w+): (?:int|str)\b.* = ", re.MULTILINE)
+KEY = re.compile(r"(\w+): (?:integer|text)\(")
+TABLE = re.compile(r"^\| variable \|.*\n\|[-|]*\n((?:\|.*\n)+)", re.MULTILINE)
 LINK = re.compile(r"\[[^\]]*\]\(([^)#\s]+)[^)]*\)")
 # A proxy that nothing listens at: what does not go through Python's sockets ends there.
 DEAD_PROXY = dict.fromkeys(
@@ -88,6 +91,44 @@ def test_a_render_passes_its_own_tests_on_the_oldest_python_that_it_takes(
         settings = environment if command[0].startswith(".venv") else clean_environment()
         done = subprocess.run(command, cwd=project, env=settings, capture_output=True, text=True)
         assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_the_readme_is_short_and_the_same_for_all_answers(
+    project: Path, rendered: Rendered
+) -> None:
+    text = (project / "README.md").read_text("utf-8")
+    plain = rendered(project.name.partition("+")[0]) / "README.md"
+    assert text == plain.read_text("utf-8")
+    assert len(text.splitlines()) <= 120
+
+
+def test_the_list_of_pages_is_complete(project: Path) -> None:
+    pages = {path.name for path in (project / "docs").iterdir()} - {"README.md"}
+    links = LINK.findall((project / "docs" / "README.md").read_text("utf-8"))
+    assert sorted(link for link in links if "/" not in link) == sorted(pages)
+
+
+def settings_of(project: Path) -> set[str]:
+    """The variables that the modules `settings` of a project read."""
+    found = set[str]()
+    for path in (project / "src").rglob("settings.py"):
+        found |= {name.upper() for name in FIELD.findall(path.read_text("utf-8"))}
+    for path in (project / "src").rglob("settings.ts"):
+        keys = KEY.findall(path.read_text("utf-8"))
+        found |= {re.sub("([A-Z])", r"_\1", key).upper() for key in keys}
+    return found
+
+
+def test_each_setting_is_described_once(project: Path) -> None:
+    rows = [
+        row.partition(" | ")[0]
+        for path in (*project.glob("*.md"), *project.glob("*/*.md"))
+        for table in TABLE.findall(path.read_text("utf-8"))
+        for row in table.splitlines()
+    ]
+    described = re.findall("`([A-Z_]+)`", "\n".join(rows))
+    assert sorted(described) == sorted(set(described))
+    assert settings_of(project) - set(described) == set()
 
 
 def test_every_relative_link_leads_to_a_file(project: Path) -> None:

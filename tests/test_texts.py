@@ -15,6 +15,8 @@ TEXTS = [
     *(ROOT / ".github").rglob("*.md"),
     *(ROOT / "tests" / "benchmarks").glob("*.md"),
 ]
+TEMPLATE = ROOT / "template"
+CONDITION = re.compile(r"\{%-? *(?:el)?if|\{[{%][^}]* if ")
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 
 
@@ -56,3 +58,14 @@ def test_the_skill_is_one_that_coding_agents_find() -> None:
     assert re.fullmatch("[a-z0-9]+(-[a-z0-9]+)*", fields["name"])
     assert len(fields["description"]) <= 1024
     assert len(text.splitlines()) < 500
+
+
+def test_the_texts_of_a_render_have_few_conditions() -> None:
+    """A page belongs to a capability, and the folder it is in says when it is rendered."""
+    paths = [
+        *TEMPLATE.rglob("*.md"),
+        *TEMPLATE.rglob("*.md.jinja"),
+        *TEMPLATE.rglob(".env.example.jinja"),
+    ]
+    found = sum(len(CONDITION.findall(path.read_text("utf-8"))) for path in paths)
+    assert found < 80

@@ -108,7 +108,7 @@ def without_points(value: Any) -> Any:
 
 
 def test_what_a_long_session_saves(fleet: Fleet, provider: Provider, target: Target) -> None:
-    """What README says of 100 turns, at 280 characters a prompt and a reply."""
+    """What docs/provider.md says of 100 turns, at 280 characters a prompt and a reply."""
     chat = with_cache(fleet, provider)
     calls = []
     for number in range(1, TURNS + 1):

@@ -1,8 +1,7 @@
-"""The commands of a README, run by a shell whose `aws` and `docker` only take them down."""
+"""The commands of docs/agentcore.md, run by a shell whose `aws` and `docker` only record them."""
 
 import json
 import os
-import re
 import shlex
 import subprocess
 import sys
@@ -71,10 +70,9 @@ class Command(NamedTuple):
 
 
 def section(project: Path) -> str:
-    """What README.md says about AgentCore."""
-    text = (project / "README.md").read_text()
-    (found,) = re.findall(r"^## On Amazon Bedrock AgentCore\n(.*?)(?=^## )", text, re.M | re.S)
-    return str(found)
+    """What docs/agentcore.md says before the section about a zip file."""
+    text = (project / "docs" / "agentcore.md").read_text()
+    return text.partition("\n## Without Docker\n")[0]
 
 
 def block(project: Path) -> str:

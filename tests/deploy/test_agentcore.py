@@ -1,4 +1,4 @@
-"""AgentCore by README: its commands, the resources that they create, and an invocation."""
+"""The commands of docs/agentcore.md, the resources that they create, and an invocation."""
 
 import fnmatch
 import io
@@ -68,7 +68,7 @@ RENDERS = {
 USUAL = ("strands-python", "vercel-typescript")
 IMAGE = f"{commands.REGISTRY}/my-agent:1"
 PLATFORM = {"Image", "ImageToken", "LogGroups", "Logs"}
-# Of README's variables those that it takes from the shell.
+# Of the variables in docs/agentcore.md those that it takes from the shell.
 SHELL = {
     "OPENAI_BASE_URL": "https://models.example.com/v1",
     "SESSIONS_URL": "https://sessions.example.com",
@@ -129,7 +129,7 @@ def stack_of(project: Path) -> Stack:
 
 
 def taken_down(project: Path, folder: Path) -> list[commands.Command]:
-    """What a shell calls that is given all lines of the README."""
+    """What a shell calls that is given all lines of the page."""
     outputs = [{"OutputKey": it, "OutputValue": v} for it, v in stack_of(project).outputs.items()]
     resources = [
         {"LogicalResourceId": name, "PhysicalResourceId": CREATED[value]}
@@ -198,7 +198,7 @@ def test_cloudformation_has_nothing_to_say_about_the_files() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["bedrock"])
-def test_a_step_of_the_readme_that_fails_is_the_last(name: str, tmp_path: Path) -> None:
+def test_a_step_of_the_docs_that_fails_is_the_last(name: str, tmp_path: Path) -> None:
     steps, end, _ = commands.block(project_of(name)).partition("\n)\n")
     calls = commands.run(steps + end, tmp_path, {}, fails="docker buildx", **SHELL)
     assert calls[-1].words[:2] == ["docker", "buildx"]
@@ -284,7 +284,7 @@ def test_the_workflow_deploys_without_a_key(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", RENDERS)
-def test_the_commands_of_the_readme_are_those_of_aws(name: str, tmp_path: Path) -> None:
+def test_the_commands_of_the_docs_are_those_of_aws(name: str, tmp_path: Path) -> None:
     project = project_of(name)
     marks = re.findall("^# (.*)$", commands.block(project), re.MULTILINE)
     steps = [re.fullmatch(r"(before )?(\d), needs an account: \w.*", mark) for mark in marks]

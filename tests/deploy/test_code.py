@@ -1,4 +1,4 @@
-"""The zip file of the code, made as README says, and started as AgentCore does."""
+"""The zip file of the code, made as docs/agentcore.md says, and started as AgentCore does."""
 
 import os
 import re
@@ -26,7 +26,7 @@ def test_the_code_runs_without_an_image(target: str, tmp_path: Path) -> None:
     project = shutil.copytree(rendered(target, deploy="agentcore", **store), tmp_path / "project")
     lock = [*uv(), "lock", "-q"] if "python" in target else [*NPM, "install", "--package-lock-only"]
     subprocess.run(lock, cwd=project, env=clean_environment(), check=True)
-    text = (project / "README.md").read_text().partition("\n## On AgentCore without Docker\n")[2]
+    text = (project / "docs" / "agentcore.md").read_text().partition("\n## Without Docker\n")[2]
     lines = [it for it in text.partition("\n## ")[0].splitlines() if it.startswith("    ")]
     script = textwrap.dedent("\n".join(lines))
     for there, here in HERE.items():

@@ -422,7 +422,7 @@ its name must match [A-Za-z0-9_][A-Za-z0-9_ ./@-]{0,63}.
 .mcp.json:25 MCP-SERVER Server text stays down: it must be an object.
 .mcp.json:28 MCP-IGNORED Field 'timeout' is ignored: known are type, command, args, env, cwd.
 .mcp.json:27 MCP-COMMAND The folder no-such-folder of server there was not found.
-.mcp.json:30 MCP-IMAGE The image cannot run HERE/npx for server io.example/a b: see README.md.
+.mcp.json:30 MCP-IMAGE The image cannot run HERE/npx for server io.example/a b: see docs/mcp.md.
 0 errors, 17 warnings
 """
 

@@ -39,7 +39,7 @@ class State {
   snapshot = (value) => structuredClone(value)
 }
 
-/** What a page sends besides: as assistant-ui does, or as the page of the README. */
+/** What a page sends besides: as assistant-ui does, or as the page of docs/use-chat.md. */
 const BODIES = {
   whole: ({ id, messages, trigger, messageId }) => ({ id, messages, trigger, messageId, tools: {} }),
   last: ({ id, messages, trigger, messageId }, { seen }) => ({

@@ -1,4 +1,4 @@
-"""The page in the README of a render with the route for useChat, as its owner would type it."""
+"""The page in docs/ of a render with the route for useChat, as its owner would type it."""
 
 import json
 import re
@@ -37,7 +37,7 @@ BLOCK = re.compile(r"(?m)^    'use client'\n(?:    .*\n|\n)+")
 
 
 def page_of(project: Path) -> str:
-    (block,) = BLOCK.findall((project / "README.md").read_text("utf-8"))
+    (block,) = BLOCK.findall((project / "docs" / "use-chat.md").read_text("utf-8"))
     return re.sub(r"(?m)^    ", "", str(block)).strip() + "\n"
 
 

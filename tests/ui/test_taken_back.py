@@ -200,7 +200,7 @@ SEEDS = [1, pytest.param(2, marks=pytest.mark.full)]
 @ONE
 @pytest.mark.parametrize("seed", SEEDS)
 def test_two_tabs_show_what_the_session_holds(fleet: Fleet, provider: Provider, seed: int) -> None:
-    """One sends all that it shows, as assistant-ui does, the other as the page of the README."""
+    """One tab sends all that it shows, as assistant-ui does, the other as in docs/use-chat.md."""
     chance, server = random.Random(seed), fleet.shared()
     tabs = [Page(server, sends="whole"), Page(server, sends="last")]
     tabs[1].id = tabs[0].id

@@ -76,29 +76,30 @@ def blocks(heading: str, language: str = "sh") -> list[str]:
 
 
 def write_tool(project: Path, target: str) -> None:
-    """Write the tool that README shows, and the test of the skill, where both say they belong."""
+    """Write the tool of README to its file, list it, and add the test of the skill."""
     readme = (project / "README.md").read_text()
     tool = re.search(r"```(?:python|ts)\n(.*?)```", readme, re.DOTALL)
     assert tool
     if target.endswith("-typescript"):
-        agent, tests, test = "src/agent.ts", "tests/agent.test.ts", TEST
+        agent, module, tests, test = "agent.ts", "orders.ts", "tests/agent.test.ts", TEST
+        last, imported = "import { z } from 'zod'\n", "import { lookupOrder } from './orders.ts'\n"
         listed = ("[wordCount]", "[wordCount, lookupOrder]")
         if target.startswith("vercel"):
-            listed = ("{ word_count: wordCount }", "{ word_count: wordCount, lookupOrder }")
-            test = TEST.replace("use lookup_order", "use lookupOrder")
+            tools = "{ word_count: wordCount, lookup_order: lookupOrder }"
+            listed = ("{ word_count: wordCount }", tools)
     else:
-        agent, tests = "src/app/agent.py", "tests/test_agent.py"
+        agent, module, tests = "app/agent.py", "app/orders.py", "tests/test_agent.py"
+        last = "from strands import tool\n" if target == "strands-python" else "import ai\n"
+        imported = "from .orders import lookup_order\n"
         listed = ("[word_count]", "[word_count, lookup_order]")
         shown, test = blocks("A tool with its test", "python")
-        assert target != "strands-python" or shown == tool[1]
+        assert target != "strands-python" or tool[1].endswith(shown)
         test = f"\n\n{test}"
-    text = (project / agent).read_text()
-    start = re.search(r"(?m)^(export const )?TOOLS", text)
-    assert start
-    assert listed[0] in text
-    gap = "\n\n" if target.endswith("-python") else "\n"
-    text = f"{text[: start.start()]}{tool[1]}{gap}{text[start.start() :]}"
-    (project / agent).write_text(text.replace(*listed))
+    (project / "src" / module).write_text(tool[1])
+    text = (project / "src" / agent).read_text()
+    assert (text.count(last), text.count(listed[0])) == (1, 1)
+    text = text.replace(last, f"{last}\n{imported}").replace(*listed)
+    (project / "src" / agent).write_text(text)
     with (project / tests).open("a") as file:
         file.write(test)
 

@@ -104,3 +104,27 @@ def test_an_update_names_the_changelog_on_github(
     said = copier("update", "--defaults", "-r", ":current:", "-d", "model=openai", cwd=project)
     assert f"my-agent is up to date, at {NEWEST}.\n" in said
     assert "to do: https://github.com/org/agent-template/blob/HEAD/CHANGELOG.md\n" in said
+
+
+@pytest.mark.full
+def test_own_text_in_a_section_that_moved_to_docs_is_shown_as_a_conflict(
+    history: History, tmp_path: Path
+) -> None:
+    project = history.project(tmp_path / "project", "0.7.0", "strands-python")
+    readme, index = project / "README.md", project / "docs" / "README.md"
+    text = readme.read_text("utf-8")
+    section = "\n## Sessions\n"
+    assert section in text
+    readme.write_text(text.replace(section, f"{section}\nThe bookshop keeps a session.\n"), "utf-8")
+    index.parent.mkdir()
+    index.write_text("# Documents of the bookshop\n", "utf-8")
+    commit(project, "Our own texts")
+    copier("update", "--defaults", cwd=project)
+    unmerged = git(project, "diff", "--name-only", "--diff-filter=U").split()
+    assert unmerged == ["README.md", "docs/README.md"]
+    for file, own in ((readme, "The bookshop keeps a session."), (index, "# Documents of the")):
+        before, after = (
+            file.read_text("utf-8").split("<<<<<<< before updating\n")[1].split("=====\n")
+        )
+        assert own in before
+        assert own not in after
