@@ -230,11 +230,6 @@ def test_check_names_a_bad_setting_and_its_allowed_values() -> None:
     assert f'"message":"{message}"' in result.stdout
 
 
-def test_chat_remembers_the_conversation() -> None:
-    result = run("chat", input="I am Ada.\nWho am I?\n")
-    assert 'Earlier you said: "I am Ada." Now you said: "Who am I?"' in result.stdout
-
-
 def test_new_in_chat_starts_a_session() -> None:
     result = run("chat", input="I am Ada.\n/new\nWho am I?\n")
     assert 'Now you said: "Who am I?"' in result.stdout
@@ -245,3 +240,8 @@ def test_commands_and_blank_lines_in_chat_never_go_to_the_model() -> None:
     result = run("chat", input="I am Ada.\n\n/help\nquit\nAfter the end\n")
     assert result.exit_code == 0
     assert result.stdout.count("you said") == 1
+
+
+def test_chat_remembers_the_conversation() -> None:
+    result = run("chat", input="I am Ada.\nWho am I?\n")
+    assert 'Earlier you said: "I am Ada." Now you said: "Who am I?"' in result.stdout

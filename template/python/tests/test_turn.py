@@ -108,6 +108,7 @@ async def test_a_client_that_leaves_the_queue_makes_room() -> None:
     running = client.start("First", session="s")
     await answer.reached.wait()
     leaving = client.start("Second", session="s")
+    assert (await client.say(session="s")).error == "session_busy"
     leaving.leave()
     assert (await leaving.response()).error == "draining"
 
