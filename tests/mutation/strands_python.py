@@ -50,7 +50,7 @@ FAULTS = [
         "    if (known := vars(runtime).setdefault(turn.session_id, agent)) is not agent:\n"
         "        return known\n",
     ),
-    Fault("a blank reply is a turn", TURN, "    if is_blank(", "    if not ("),
+    Fault("a blank reply is a turn", TURN, "    if is_blank(", "    if False and is_blank("),
     Fault(
         "text before a tool call counts as the reply",
         TURN,
@@ -72,7 +72,7 @@ FAULTS = [
         TURN,
         OPENED,
         "    arrived = asyncio.get_running_loop().time()\n"
-        + OPENED.replace("timeout(", "timeout_at(arrived + "),
+        + OPENED.replace("time_limit(", "asyncio.timeout_at(arrived + "),
     ),
     Fault(
         "the system prompt is stored with the session",

@@ -19,8 +19,9 @@ def arrange(target: str, project: Path, folder: Path) -> list[str]:
     tests.mkdir(exist_ok=True)
     if target.endswith("-python"):
         shutil.copy(own.with_suffix(".py"), folder / "src" / "app" / "agent.py")
-        for source in (project / "tests" / "conftest.py", HERE / "python_machine.py"):
-            shutil.copy(source, tests)
+        for name in ("conftest.py", "script.py", "scripted_model.py"):
+            shutil.copy(project / "tests" / name, tests)
+        shutil.copy(HERE / "python_machine.py", tests)
         python = str(project / ".venv" / "bin" / "python")
         paths = f"pythonpath={folder / 'src'} {tests}"
         options = ["-q", "-p", "no:cacheprovider", "-p", "no:logging", "-c", "/dev/null"]

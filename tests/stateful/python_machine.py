@@ -15,7 +15,6 @@ from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
 
-import conftest
 from app import agent
 from app.approval import session as approval
 from app.approval.session import Answers
@@ -25,10 +24,11 @@ from app.runtime import Runtime
 from app.session_store import InProcess, Stored
 from app.turn import take_turn
 from cachetools import TTLCache
-from conftest import ScriptedModel
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from script import Fail, Reply, Stop, ToolCall
+from scripted_model import ScriptedModel
 
 CAPACITY, IDLE_SECONDS, WAITING_SECONDS, HISTORY = 3, 100, 1000, 8
 SESSIONS = st.sampled_from("abcd")
@@ -272,19 +272,31 @@ class Store(InProcess):
 class Script:
     """The script of a ScriptedModel: what the operation that runs has planned."""
 
-    def pop(self, _: int) -> Step:
+    def pop(self, _: int) -> list[Any]:
         operation = OPERATION.get()
+        number = operation.played
         operation.played += 1
-        return operation.plan[operation.played - 1]
+        answer: list[Any] = []
+        for item in operation.plan[number]:
+            if isinstance(item, Exception):
+                answer.append(Fail(item))
+            elif isinstance(item, str):
+                answer.append(Reply(item))
+            elif item[0] == "call":
+                calls = operation.issue(number, operation.plan[number])
+                answer += [ToolCall(name, {"order_id": id}, id) for name, id in calls]
+            else:
+                answer.append(Stop(item[0]))
+        return answer
 
 
-class Told:
-    """The `calls` of a ScriptedModel: each conversation begins with what the session held."""
+class Requests:
+    """The `requests` of a ScriptedModel: each conversation begins with what the session held."""
 
     def __init__(self, machine: "Schedules") -> None:
         self.machine = machine
 
-    def append(self, text: str) -> None:
+    def append(self, lines: list[str]) -> None:
         operation = OPERATION.get()
         found = operation.found[operation.session]
         if not operation.played and operation.reasons is None:
@@ -294,27 +306,16 @@ class Told:
                 prompt = prompt or found.turns[after].words[0]
             staged = found.before(after)
             words = [word for past in staged.turns[staged.first :] for word in past.words]
-            self.machine.check(text.split() == [*words, prompt], "told", text, words, prompt)
+            sent = [word_of(line) for line in lines]
+            self.machine.check(sent == [*words, prompt], "told", lines, words, prompt)
 
 
-def with_calls(stream: Any) -> Any:
-    """The stream of a ScriptedModel, with the calls of the plan in place of its own."""
-
-    async def streamed(*args: Any, **options: Any) -> Any:
-        operation = OPERATION.get()
-        async for event in stream(*args, **options):
-            number = operation.played - 1
-            step = operation.plan[number] if number >= 0 else []
-            is_call = bool(step) and isinstance(step[-1], tuple) and step[-1][0] == "call"
-            calls = operation.issue(number, step) if is_call else []
-            for replaced in agent.with_calls(event, calls) if calls else [event]:
-                yield replaced
-
-    return streamed
-
-
-Scripted = getattr(conftest, "Scripted", ScriptedModel)
-Scripted.stream = with_calls(Scripted.stream)
+def word_of(line: str) -> str:
+    """Return the word of the model of sessions for a line of a request."""
+    if line == "tool result":
+        return "(toolResult)"
+    kind, _, text = line.partition(": ")
+    return "(toolUse)" if kind == "tool call" else text
 
 
 def one_is(are: Any) -> Any:
@@ -344,7 +345,7 @@ class Schedules(RuleBasedStateMachine):
         for runtime in self.runtimes:
             runtime.sessions.store = self.store
             runtime.model = ScriptedModel([])
-            runtime.model.script, runtime.model.calls = Script(), Told(self)
+            runtime.model.script, runtime.model.requests = Script(), Requests(self)
         agent.ran = self.ran
         approval.time = SimpleNamespace(time=lambda: self.wall)
 

@@ -1,0 +1,19 @@
+"""Settings of all tests: asyncio runs them, and they ignore your environment and `.env`."""
+
+import os
+from unittest.mock import patch
+
+import pytest
+
+UNSET = ("AGENT_ID", "MODEL", "SECRET", "SESSION")
+
+patch("app.settings.read_env_file", list).start()
+for name in os.environ:
+    if name.startswith(UNSET):
+        os.environ[name] = ""
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    """Return the name of the library that runs async tests."""
+    return "asyncio"
