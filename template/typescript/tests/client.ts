@@ -27,7 +27,7 @@ const HOST = { Host: '127.0.0.1:8080' }
 const JSON_ONLY = { Accept: 'application/json' }
 const EVENTS = { Accept: 'text/event-stream' }
 // A test that would hang fails instead.
-const PATIENCE_MILLISECONDS = 60_000
+const PATIENCE_MILLISECONDS = 20_000
 
 mock.method(console, 'error', () => {}) // the log
 
