@@ -69,7 +69,7 @@ export class ScriptedModel extends OfflineModel {
     this.name = name
   }
 
-  /** The texts of each request; a tool call is "(toolUse)", its result "(toolResult)". */
+  /** The texts of each request; of other parts the kind, as in "(toolUse)". */
   get conversations(): string[][] {
     return this.requests.map((messages) => {
       const blocks = messages.flatMap((message) => message.content)

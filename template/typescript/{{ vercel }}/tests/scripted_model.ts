@@ -9,6 +9,12 @@ const STOP_REASONS = {
   filter: 'content-filter',
   cut: null, // the stream ends without a reason
 } as const
+// The same names as in other frameworks.
+const KINDS: Record<string, string> = {
+  reasoning: '(reasoning)',
+  'tool-call': '(toolUse)',
+  'tool-result': '(toolResult)',
+}
 type StopReason = keyof typeof STOP_REASONS
 
 /** A part of an answer. */
@@ -67,15 +73,12 @@ export class ScriptedModel extends OfflineModel {
     this.modelId = name
   }
 
-  /** The texts of each request; a tool call is "(toolUse)", its result "(toolResult)". */
+  /** The texts of each request; of other parts the kind, as in "(toolUse)". */
   get conversations(): string[][] {
     return this.requests.map((messages) => {
       const turns = messages.filter(({ role }) => role !== 'system')
       const parts = turns.flatMap(({ content }) => content as { type: string; text?: string }[])
-      return parts.map(({ type, text = '' }) => {
-        if (type === 'tool-call') return '(toolUse)'
-        return type === 'tool-result' ? '(toolResult)' : text
-      })
+      return parts.map(({ type, text = '' }) => KINDS[type] ?? text)
     })
   }
 
