@@ -16,7 +16,8 @@ import { Runtime } from '../src/runtime.ts'
 import { createApp } from '../src/server.ts'
 import { createSettings } from '../src/settings.ts'
 import { takeTurn } from '../src/turn.ts'
-import { type Script, ScriptedModel } from './scripted_model.ts'
+import type { Answer } from './script.ts'
+import { ScriptedModel } from './scripted_model.ts'
 
 const PREFIX = 'X-Amzn-Bedrock-AgentCore-Runtime-'
 export const SESSION = `${PREFIX}Session-Id`
@@ -46,12 +47,14 @@ interface Caller {
   signal?: AbortSignal
 }
 
-/** An answer of the server, and the fields of its JSON. */
-export interface Answer {
+/** A response of the server, and the fields of its JSON. */
+export interface AgentResponse {
   status: number
   headers: Fields
-  /** The whole answer as text. */
-  body: string
+  /** The body, unchanged. */
+  text: string
+  /** Its JSON, if it is an object. */
+  body: any
   session_id?: string
   /** The number of the turn. */
   turn?: number
@@ -70,33 +73,37 @@ export class Client {
   readonly runtime: Runtime
   readonly model: ScriptedModel
 
-  constructor(script: Script = [], given: Partial<Settings> = {}, make = noCapabilities) {
+  constructor(
+    script: readonly Answer[] = [],
+    given: Partial<Settings> = {},
+    make = noCapabilities,
+  ) {
     const settings = createSettings(given, SETTINGS)
     this.runtime = new Runtime(settings, make(settings))
     this.model = new ScriptedModel(script)
     this.runtime.model = this.model
   }
 
-  /** Send a prompt, and return the answer. */
-  say(prompt: string, caller: Caller = {}): Promise<Answer> {
+  /** Send a prompt, and return the response. */
+  say(prompt: string, caller: Caller = {}): Promise<AgentResponse> {
     return this.post({ prompt }, headersOf(caller), caller.signal)
   }
 
-  /** Send a prompt, and return the answer as server-sent events. */
-  stream(prompt: string, caller: Caller = {}): Promise<Answer> {
+  /** Send a prompt, and return the response as server-sent events. */
+  stream(prompt: string, caller: Caller = {}): Promise<AgentResponse> {
     return this.post({ prompt }, { ...EVENTS, ...headersOf(caller) }, caller.signal)
   }
 
   /** End a session. */
-  end(caller: Caller): Promise<Answer> {
+  end(caller: Caller): Promise<AgentResponse> {
     return this.post({ end_session: true }, headersOf(caller))
   }
 
   /** Send a body to POST /invocations; a text or bytes are sent unchanged. */
-  post(body: object | string, headers: Fields = {}, signal?: AbortSignal): Promise<Answer> {
+  post(body: object | string, headers: Fields = {}, signal?: AbortSignal): Promise<AgentResponse> {
     const isRaw = typeof body === 'string' || Buffer.isBuffer(body)
-    const sent = isRaw ? body : JSON.stringify(body)
-    return this.request('POST', '/invocations', headers, sent, signal)
+    const content = isRaw ? body : JSON.stringify(body)
+    return this.request('POST', '/invocations', headers, content, signal)
   }
 
   /** Send any request. */
@@ -104,21 +111,22 @@ export class Client {
     method: string,
     path: string,
     headers: Fields = {},
-    body: string | Buffer = '',
+    content: string | Buffer = '',
     signal: AbortSignal = AbortSignal.timeout(PATIENCE_MILLISECONDS),
-  ): Promise<Answer> {
+  ): Promise<AgentResponse> {
     const server = createServer(createApp(this.runtime)).listen(0, '127.0.0.1')
     await once(server, 'listening')
     const { port } = server.address() as AddressInfo
-    const sent = { ...HOST, ...JSON_ONLY, ...headers }
-    const options = { port, method, path, signal, setHost: false, headers: sent }
+    const all = { ...HOST, ...JSON_ONLY, ...headers }
+    const options = { port, method, path, signal, setHost: false, headers: all }
     try {
-      const [response] = await once(request(options).end(body), 'response')
+      const [response] = await once(request(options).end(content), 'response')
       const received = await text(response)
-      const fields = received.startsWith('{') ? JSON.parse(received) : {}
+      const body = received.startsWith('{') ? JSON.parse(received) : {}
       const session_id = response.headers[SESSION.toLowerCase()]
-      const answer = { ...fields, status: response.statusCode, headers: response.headers }
-      return { ...answer, session_id, body: received, error: fields.error?.type }
+      const error = body.error?.type
+      const known = { status: response.statusCode, headers: response.headers }
+      return { ...body, ...known, text: received, body, session_id, error }
     } finally {
       server.close()
     }

@@ -6,7 +6,7 @@ import { describe, test } from 'node:test'
 import {
   ACTOR,
   ALONE,
-  type Answer,
+  type AgentResponse,
   captureLog,
   Client,
   KEY,
@@ -15,7 +15,7 @@ import {
   until,
 } from './client.ts'
 import { Clock } from './clock.ts'
-import { fail, reply, toolCall, wait } from './scripted_model.ts'
+import { fail, reply, toolCall, wait } from './script.ts'
 
 const FOREIGN_HOST = { Host: 'localhost.evil.example' }
 const INVALID_SESSION = { [SESSION]: 'x'.repeat(257) }
@@ -28,7 +28,7 @@ const DEEPEST = '['.repeat(63) + ']'.repeat(63)
 describe('the first check that fails is reported', () => {
   const client = new Client([], { maxBodyBytes: 1000, maxPromptChars: 1 })
 
-  function isRefused(answer: Answer, status: number, error: string): void {
+  function isRefused(answer: AgentResponse, status: number, error: string): void {
     assert.equal(answer.status, status)
     assert.equal(answer.error, error)
   }
@@ -121,21 +121,21 @@ describe('a reply', () => {
     const answer = await client.stream('Hello.', ADA)
     assert.equal(answer.status, 200)
     assert.equal(answer.session_id, 'ada')
-    assert.equal(answer.body, `data: " "\n\ndata: "hé"\n\ndata: "\ufffd"\n\n${DONE}`)
+    assert.equal(answer.text, `data: " "\n\ndata: "hé"\n\ndata: "\ufffd"\n\n${DONE}`)
   })
 
   test('is an object if the client accepts only JSON', async () => {
     const client = new Client(script)
     const answer = await client.say('Hello.', ADA)
     assert.equal(answer.status, 200)
-    assert.equal(answer.body, '{"session_id":"ada","turn":1,"reply":" hé\ufffd"}')
+    assert.equal(answer.text, '{"session_id":"ada","turn":1,"reply":" hé\ufffd"}')
   })
 
   test('comes again, whole, for the same key', async () => {
     const client = new Client(script)
     await client.stream('Hello.', { ...ADA, key: 'retry' })
     const events = await client.stream('Hello.', { ...ADA, key: 'retry' })
-    assert.equal(events.body, `data: " hé\ufffd"\n\n${DONE}`)
+    assert.equal(events.text, `data: " hé\ufffd"\n\n${DONE}`)
     const json = await client.say('Hello.', { ...ADA, key: 'retry' })
     assert.equal(json.reply, ' hé\ufffd')
     assert.equal(client.model.requests.length, 2)
@@ -169,7 +169,7 @@ describe('a failure', () => {
     assert.equal(answer.status, 502)
     assert.equal(answer.session_id, 'ada')
     assert.equal(answer.error, 'model_failed')
-    assert.doesNotMatch(answer.body, /secret/)
+    assert.doesNotMatch(answer.text, /secret/)
     assert.match(log.join('\n'), /model_failed.*Error/)
     assert.doesNotMatch(log.join('\n'), /secret/)
   })
@@ -180,9 +180,9 @@ describe('a failure', () => {
     context.mock.method(client.runtime, 'committed', () => {
       throw new Error('secret')
     })
-    const { body } = await client.stream('Hello.', ADA)
-    assert.match(body, /^data: "ok"\n\nevent: error\ndata: {"error":{"type":"internal_error"/)
-    assert.doesNotMatch(body, /secret/)
+    const { text } = await client.stream('Hello.', ADA)
+    assert.match(text, /^data: "ok"\n\nevent: error\ndata: {"error":{"type":"internal_error"/)
+    assert.doesNotMatch(text, /secret/)
     assert.doesNotMatch(log.join('\n'), /secret/)
   })
 })
@@ -198,9 +198,9 @@ describe('a silent stream', () => {
     clock.advance(16)
     clock.advance(16)
     silence.resolve()
-    const { status, body } = await answer
+    const { status, text } = await answer
     assert.equal(status, 200)
-    assert.match(body, /^(: keep-alive\n\n)+event: error\ndata: {"error":{"type":"model_failed"/)
+    assert.match(text, /^(: keep-alive\n\n)+event: error\ndata: {"error":{"type":"model_failed"/)
   })
 
   test('has none while a turn may still be refused with a status', async (context) => {
@@ -228,7 +228,7 @@ describe('a shutdown', () => {
     const running = client.say('Hello.', { session: 'ada' })
     await until(() => client.model.requests.length === 1)
     const busy = await client.request('GET', '/ping')
-    assert.match(busy.body, /HealthyBusy/)
+    assert.match(busy.text, /HealthyBusy/)
     const drained = client.runtime.turns.drain(60)
     const refused = await client.say('Hello.', { session: 'bob' })
     assert.equal(refused.error, 'draining')
@@ -238,7 +238,7 @@ describe('a shutdown', () => {
     assert.equal((await running).reply, 'done')
     await drained
     const idle = await client.request('GET', '/ping')
-    assert.match(idle.body, /^{"status":"Healthy","time_of_last_update":\d+}$/)
+    assert.match(idle.text, /^{"status":"Healthy","time_of_last_update":\d+}$/)
   })
 
   test('cancels turns at the end of the grace period', async () => {

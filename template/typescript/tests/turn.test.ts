@@ -6,7 +6,7 @@ import { describe, test } from 'node:test'
 import { AgentError } from '../src/contract.ts'
 import { Client, SESSION, until } from './client.ts'
 import { Clock } from './clock.ts'
-import { fail, reply, type Script, type Step, stop, toolCall, wait } from './scripted_model.ts'
+import { type Answer, fail, reply, type Step, stop, toolCall, wait } from './script.ts'
 
 const CALL = toolCall('word_count', { text: 'a b' })
 
@@ -179,7 +179,7 @@ describe('a session', () => {
 
 describe('a failed turn leaves the session unchanged', () => {
   /** Fail a turn of a session that is new, and see that nothing of it was kept. */
-  async function failsWith(error: string, script: Script): Promise<void> {
+  async function failsWith(error: string, script: readonly Answer[]): Promise<void> {
     const client = new Client(script, { maxSteps: 3 })
     const failed = await client.say('Fail.', { session: 'ada', key: 'retry' })
     assert.equal(failed.error, error)

@@ -7,14 +7,14 @@ import { Approval } from '../src/approval/capability.ts'
 import { Answers } from '../src/approval/session.ts'
 import { Turn } from '../src/contract.ts'
 import type { LastTurn } from '../src/sessions.ts'
-import { type Answer, Client, SESSION } from './client.ts'
+import { type AgentResponse, Client, SESSION } from './client.ts'
 import { Payments } from './payments.ts'
-import { reply, type Script, toolCall } from './scripted_model.ts'
+import { type Answer, reply, toolCall } from './script.ts'
 
 const ADA = { session: 'ada' }
 const PAY = toolCall('pay', { amount: 7 })
 
-function makeClient(script: Script = []): { client: Client; payments: Payments } {
+function makeClient(script: readonly Answer[] = []): { client: Client; payments: Payments } {
   let payments!: Payments
   const client = new Client(script, {}, (settings) => {
     payments = new Payments(settings, [])
@@ -24,12 +24,12 @@ function makeClient(script: Script = []): { client: Client; payments: Payments }
 }
 
 /** Send answers to the calls that wait in the session. */
-function answer(client: Client, body: object): Promise<Answer> {
+function answer(client: Client, body: object): Promise<AgentResponse> {
   return client.post(body, { [SESSION]: 'ada' })
 }
 
 /** Return the id of the only call that waits. */
-function idOf({ waiting = [] }: Answer): string {
+function idOf({ waiting = [] }: AgentResponse): string {
   const [call] = waiting
   assert.ok(call)
   assert.equal(waiting.length, 1)
@@ -64,7 +64,7 @@ describe('a call that needs an approval', () => {
     const id = idOf(await client.say('Pay.', ADA))
     const refused = await answer(client, { approve: ['other'] })
     assert.equal(refused.error, 'not_waiting')
-    assert.ok(refused.body.includes(id))
+    assert.ok(refused.text.includes(id))
   })
 
   test('does not run when it is denied, and the model gets the reason', async () => {

@@ -7,8 +7,8 @@ import { exportJWK, generateKeyPair, SignJWT } from 'jose'
 
 import { Auth } from '../src/auth/capability.ts'
 import type { Settings } from '../src/capabilities.ts'
-import { ACTOR, type Answer, Client, SESSION } from './client.ts'
-import { reply } from './scripted_model.ts'
+import { ACTOR, type AgentResponse, Client, SESSION } from './client.ts'
+import { reply } from './script.ts'
 
 const ISSUER = 'https://issuer.example'
 const KEYS = await generateKeyPair('ES256')
@@ -34,7 +34,11 @@ function makeClient(settings: Partial<Settings> = {}): Client {
   return new Client([reply('Yes.')], all, (given) => [new Auth(given, [])])
 }
 
-function ask(client: Client, token: string, headers: Record<string, string> = {}): Promise<Answer> {
+function ask(
+  client: Client,
+  token: string,
+  headers: Record<string, string> = {},
+): Promise<AgentResponse> {
   return client.post({ prompt: 'Hi' }, { Authorization: `Bearer ${token}`, ...headers })
 }
 
@@ -61,7 +65,7 @@ describe('a session belongs to the actor of its token', () => {
 })
 
 describe('a request is refused', () => {
-  function isRefused({ status, error }: Answer): void {
+  function isRefused({ status, error }: AgentResponse): void {
     assert.equal(status, 401)
     assert.equal(error, 'unauthorized')
   }

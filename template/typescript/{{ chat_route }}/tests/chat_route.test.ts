@@ -5,12 +5,12 @@ import { describe, test } from 'node:test'
 
 import { ChatRoute } from '../src/chat_route.ts'
 import { Client } from './client.ts'
-import { fail, reply, type Script, toolCall } from './scripted_model.ts'
+import { type Answer, fail, reply, toolCall } from './script.ts'
 
 type Part = { type: string; [field: string]: unknown }
 type Message = { id: string; role: string; parts: Part[] }
 
-function makeClient(script: Script): Client {
+function makeClient(script: readonly Answer[]): Client {
   return new Client(script, {}, (settings) => [new ChatRoute(settings, [])])
 }
 
@@ -20,15 +20,15 @@ async function send(client: Client, id: string, text: string, fields = {}): Prom
   const chat = { id: 'ada', messages: [message], trigger: 'submit-message', ...fields }
   const answer = await client.request('POST', '/api/chat', {}, JSON.stringify(chat))
   assert.equal(answer.headers['x-vercel-ai-ui-message-stream'], 'v1')
-  const events = answer.body.trimEnd().split('\n\n')
+  const events = answer.text.trimEnd().split('\n\n')
   assert.equal(events.pop(), 'data: [DONE]')
   return events.map((event) => JSON.parse(event.replace(/^data: /, '')))
 }
 
 /** Return the messages of the chat "ada". */
 async function history(client: Client): Promise<Message[]> {
-  const { body } = await client.request('GET', '/api/chat?id=ada')
-  return JSON.parse(body)
+  const { text } = await client.request('GET', '/api/chat?id=ada')
+  return JSON.parse(text)
 }
 
 /** Say "1", "2" and "3", and hear "reply 1", "reply 2" and "reply 3". */

@@ -8,7 +8,8 @@ import { Compaction } from '../src/compaction/capability.ts'
 import { mark, REPLY, unmark } from '../src/compaction/summary.ts'
 import { captureLog, Client, until } from './client.ts'
 import { Clock } from './clock.ts'
-import { fail, reply, type Script, ScriptedModel, stop, wait } from './scripted_model.ts'
+import { type Answer, fail, reply, stop, wait } from './script.ts'
+import { ScriptedModel } from './scripted_model.ts'
 
 const ADA = { session: 'ada' }
 const DOWN = fail(new Error('down'))
@@ -22,7 +23,7 @@ interface Parts {
 }
 
 /** Return a client of an agent that summarizes offline. */
-function makeClient(script: Script = [], settings: Partial<Settings> = {}): Parts {
+function makeClient(script: readonly Answer[] = [], settings: Partial<Settings> = {}): Parts {
   let compaction!: Compaction
   const client = new Client(script, { ...LIMITS, ...settings }, (all) => {
     compaction = new Compaction(all, [])
@@ -33,8 +34,8 @@ function makeClient(script: Script = [], settings: Partial<Settings> = {}): Part
 
 /** Return a client of an agent, and the model that writes its summaries. */
 function makeSummarizer(
-  summaries: Script,
-  script: Script = [],
+  summaries: readonly Answer[],
+  script: readonly Answer[] = [],
 ): Parts & { summarizer: ScriptedModel } {
   const parts = makeClient(script)
   const summarizer = new ScriptedModel(summaries)

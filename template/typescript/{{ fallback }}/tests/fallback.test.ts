@@ -9,13 +9,17 @@ import { FALLBACK_SETTINGS } from '../src/fallback/settings.ts'
 import { logging } from '../src/log.ts'
 import { createSettings, readSettings } from '../src/settings.ts'
 import { captureLog, Client } from './client.ts'
-import { fail, reasoning, reply, type Script, ScriptedModel, toolCall } from './scripted_model.ts'
+import { type Answer, fail, reasoning, reply, toolCall } from './script.ts'
+import { ScriptedModel } from './scripted_model.ts'
 
 const ADA = { session: 'ada' }
 const DOWN = fail(Object.assign(new Error('a secret'), { code: 'ECONNREFUSED' }))
 
 /** Return a client of an agent with two models, and the second of them. */
-function makeClient(first: Script, second: Script): { client: Client; fallback: ScriptedModel } {
+function makeClient(
+  first: readonly Answer[],
+  second: readonly Answer[],
+): { client: Client; fallback: ScriptedModel } {
   const model = new ScriptedModel(second, 'second')
   const client = new Client(first, {}, (core) => {
     const settings = createSettings({ ...core, modelFallback: 'second' }, FALLBACK_SETTINGS)

@@ -5,7 +5,7 @@ import { test } from 'node:test'
 
 import { Metrics } from '../src/metrics/capability.ts'
 import { Client, until } from './client.ts'
-import { wait } from './scripted_model.ts'
+import { wait } from './script.ts'
 
 test('metrics need no token, and count the turns that run', async () => {
   const work = Promise.withResolvers<void>()
@@ -15,9 +15,9 @@ test('metrics need no token, and count the turns that run', async () => {
   await until(() => client.model.requests.length === 1)
   const busy = await client.request('GET', '/metrics')
   assert.equal(busy.status, 200)
-  assert.match(busy.body, /^agent_turns 1$/m)
+  assert.match(busy.text, /^agent_turns 1$/m)
   work.resolve()
   await running
   const idle = await client.request('GET', '/metrics')
-  assert.match(idle.body, /^agent_turns 0$/m)
+  assert.match(idle.text, /^agent_turns 0$/m)
 })

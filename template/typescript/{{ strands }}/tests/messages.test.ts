@@ -11,7 +11,8 @@ import { Capability, type Options } from '../src/capability.ts'
 import type { ToolCall, Turn } from '../src/contract.ts'
 import { checkMessages, traceOnlyRecorded } from '../src/messages.ts'
 import { Client } from './client.ts'
-import { reasoning, reply, type Script, ScriptedModel, stop, toolCall } from './scripted_model.ts'
+import { type Answer, reasoning, reply, stop, toolCall } from './script.ts'
+import { ScriptedModel } from './scripted_model.ts'
 
 const ADA = '{"customer": "ada"}'
 
@@ -31,7 +32,7 @@ class Orders extends Capability {
   }
 }
 
-function makeClient(script: Script): { client: Client; orders: Orders } {
+function makeClient(script: readonly Answer[]): { client: Client; orders: Orders } {
   let orders!: Orders
   const client = new Client(script, {}, (settings) => {
     orders = new Orders(settings, [])

@@ -8,7 +8,7 @@ import { TextBlock, tool } from '@strands-agents/sdk'
 import { Capability } from '../src/capability.ts'
 import type { ToolResult } from '../src/contract.ts'
 import { Client } from './client.ts'
-import { toolCall } from './scripted_model.ts'
+import { toolCall } from './script.ts'
 
 const MAX_CHARS = 1000
 const NOTE = /… \[cut: the result was (\d+) characters long\]$/

@@ -20,11 +20,11 @@ describe('the page', () => {
     const client = makeClient({ ui: 1, apiToken: 'sesame' })
     const page = await client.request('GET', '/')
     assert.equal(page.status, 200)
-    assert.match(page.body, /<script/)
-    for (const [, name] of page.body.matchAll(/(?:src|href)="([^"]+)"/g)) {
+    assert.match(page.text, /<script/)
+    for (const [, name] of page.text.matchAll(/(?:src|href)="([^"]+)"/g)) {
       const file = await client.request('GET', `/${name}`)
       assert.equal(file.status, 200)
-      assert.notEqual(file.body.trim(), '')
+      assert.notEqual(file.text.trim(), '')
     }
   })
 

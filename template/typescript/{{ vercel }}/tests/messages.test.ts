@@ -9,7 +9,7 @@ import { Capability, type Options } from '../src/capability.ts'
 import type { Turn } from '../src/contract.ts'
 import { checkMessages, ownPrompt, restored } from '../src/messages.ts'
 import { Client } from './client.ts'
-import { reasoning, type Script, toolCall } from './scripted_model.ts'
+import { type Answer, reasoning, toolCall } from './script.ts'
 
 type Messages = { content: any[] }[]
 
@@ -26,7 +26,7 @@ class Orders extends Capability {
   }
 }
 
-function makeClient(script: Script, limits = {}): { client: Client; orders: Orders } {
+function makeClient(script: readonly Answer[], limits = {}): { client: Client; orders: Orders } {
   let orders!: Orders
   const client = new Client(script, limits, (settings) => {
     orders = new Orders(settings, [])

@@ -2,6 +2,7 @@
 
 import { abortOf } from '../src/deadline.ts'
 import { type Call, finish, OfflineModel, type Part } from '../src/offline_model.ts'
+import { type Answer, reply } from './script.ts'
 
 const STOP_REASONS = {
   tool_call: 'tool-calls',
@@ -15,59 +16,15 @@ const KINDS: Record<string, string> = {
   'tool-call': '(toolUse)',
   'tool-result': '(toolResult)',
 }
-type StopReason = keyof typeof STOP_REASONS
-
-/** A part of an answer. */
-export type Step =
-  | { type: 'reply'; texts: string[] }
-  | { type: 'reasoning'; text: string }
-  | { type: 'toolCall'; id: string; name: string; input: string }
-  | { type: 'wait'; promise: Promise<unknown> }
-  | { type: 'fail'; error: Error }
-  | { type: 'stop'; reason: StopReason }
-
-/** The answers of a model, one for each request. Several steps in one answer are a list. */
-export type Script = readonly (Step | readonly Step[])[]
-
-/** Stream a text, in these parts. */
-export function reply(...texts: string[]): Step {
-  return { type: 'reply', texts }
-}
-
-/** Stream reasoning, which the provider has signed. */
-export function reasoning(text: string): Step {
-  return { type: 'reasoning', text }
-}
-
-/** Call a tool. Arguments that are a string are sent unchanged, even if they are not JSON. */
-export function toolCall(name: string, args: object | string, id = 'call'): Step {
-  const input = typeof args === 'string' ? args : JSON.stringify(args)
-  return { type: 'toolCall', id, name, input }
-}
-
-/** Stream nothing until the promise resolves or the turn ends; without one, until then. */
-export function wait(promise: Promise<unknown> = new Promise(() => {})): Step {
-  return { type: 'wait', promise }
-}
-
-/** Break off with an error. As the first step it refuses the request. */
-export function fail(error: Error): Step {
-  return { type: 'fail', error }
-}
-
-/** End the answer for another reason than that the model has finished. */
-export function stop(reason: StopReason): Step {
-  return { type: 'stop', reason }
-}
 
 /** Plays one answer of its script for each request; after the last it replies "ok". */
 export class ScriptedModel extends OfflineModel {
-  script: (Step | readonly Step[])[]
+  script: Answer[]
   /** The messages of each request. */
   readonly requests: Call['prompt'][] = []
   override readonly modelId: string
 
-  constructor(script: Script = [], name = 'scripted') {
+  constructor(script: readonly Answer[] = [], name = 'scripted') {
     super()
     this.script = [...script]
     this.modelId = name

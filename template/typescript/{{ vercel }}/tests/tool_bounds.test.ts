@@ -10,7 +10,7 @@ import type { ToolResult } from '../src/contract.ts'
 import { textOf } from '../src/offline_model.ts'
 import type { NamedTool } from '../src/turn.ts'
 import { Client } from './client.ts'
-import { toolCall } from './scripted_model.ts'
+import { toolCall } from './script.ts'
 
 type Output = ToolResultPart['output']
 

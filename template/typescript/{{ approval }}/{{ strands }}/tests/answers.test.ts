@@ -11,7 +11,7 @@ import type { Waiting } from '../src/approval/session.ts'
 import type { Capability, Options } from '../src/capability.ts'
 import { Client, SESSION } from './client.ts'
 import { Payments } from './payments.ts'
-import { reply, toolCall } from './scripted_model.ts'
+import { reply, toolCall } from './script.ts'
 
 describe('an approval is that of one call only, although its id contains another', () => {
   function interruptOf(callId: string): string {
