@@ -106,6 +106,10 @@ export class Client {
     return this.request('POST', '/invocations', headers, content, signal)
   }
 
+  get(path: string, headers: Fields = {}): Promise<AgentResponse> {
+    return this.request('GET', path, headers)
+  }
+
   /** Send any request. */
   async request(
     method: string,

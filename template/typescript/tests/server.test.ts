@@ -34,7 +34,7 @@ describe('the first check that fails is reported', () => {
   }
 
   test('a method that the path does not support', async () => {
-    const answer = await client.request('GET', '/invocations')
+    const answer = await client.get('/invocations')
     isRefused(answer, 405, 'method_not_allowed')
   })
 
@@ -44,7 +44,7 @@ describe('the first check that fails is reported', () => {
   })
 
   test('a foreign host, also of a ping', async () => {
-    const answer = await client.request('GET', '/ping', FOREIGN_HOST)
+    const answer = await client.get('/ping', FOREIGN_HOST)
     isRefused(answer, 403, 'origin_forbidden')
   })
 
@@ -227,7 +227,7 @@ describe('a shutdown', () => {
     const client = new Client([[wait(work.promise), reply('done')]])
     const running = client.say('Hello.', { session: 'ada' })
     await until(() => client.model.requests.length === 1)
-    const busy = await client.request('GET', '/ping')
+    const busy = await client.get('/ping')
     assert.match(busy.text, /HealthyBusy/)
     const drained = client.runtime.turns.drain(60)
     const refused = await client.say('Hello.', { session: 'bob' })
@@ -237,7 +237,7 @@ describe('a shutdown', () => {
     work.resolve()
     assert.equal((await running).reply, 'done')
     await drained
-    const idle = await client.request('GET', '/ping')
+    const idle = await client.get('/ping')
     assert.match(idle.text, /^{"status":"Healthy","time_of_last_update":\d+}$/)
   })
 

@@ -27,7 +27,7 @@ async function send(client: Client, id: string, text: string, fields = {}): Prom
 
 /** Return the messages of the chat "ada". */
 async function history(client: Client): Promise<Message[]> {
-  const { text } = await client.request('GET', '/api/chat?id=ada')
+  const { text } = await client.get('/api/chat?id=ada')
   return JSON.parse(text)
 }
 

@@ -13,11 +13,11 @@ test('metrics need no token, and count the turns that run', async () => {
   const client = new Client([wait(work.promise)], settings, (all) => [new Metrics(all, [])])
   const running = client.post({ prompt: 'Hello.' }, { Authorization: 'Bearer sesame' })
   await until(() => client.model.requests.length === 1)
-  const busy = await client.request('GET', '/metrics')
+  const busy = await client.get('/metrics')
   assert.equal(busy.status, 200)
   assert.match(busy.text, /^agent_turns 1$/m)
   work.resolve()
   await running
-  const idle = await client.request('GET', '/metrics')
+  const idle = await client.get('/metrics')
   assert.match(idle.text, /^agent_turns 0$/m)
 })

@@ -18,11 +18,11 @@ function makeClient(settings: Partial<Settings>): Client {
 describe('the page', () => {
   test('comes without a token, and so do its files', async () => {
     const client = makeClient({ ui: 1, apiToken: 'sesame' })
-    const page = await client.request('GET', '/')
+    const page = await client.get('/')
     assert.equal(page.status, 200)
     assert.match(page.text, /<script/)
     for (const [, name] of page.text.matchAll(/(?:src|href)="([^"]+)"/g)) {
-      const file = await client.request('GET', `/${name}`)
+      const file = await client.get(`/${name}`)
       assert.equal(file.status, 200)
       assert.notEqual(file.text.trim(), '')
     }
@@ -30,12 +30,12 @@ describe('the page', () => {
 
   test('does not come under a foreign name', async () => {
     const client = makeClient({ ui: 1 })
-    const { status } = await client.request('GET', '/', { Host: 'localhost.evil.example' })
+    const { status } = await client.get('/', { Host: 'localhost.evil.example' })
     assert.equal(status, 403)
   })
 
   test('does not come unless UI is 1', async () => {
-    const { status } = await makeClient({}).request('GET', '/')
+    const { status } = await makeClient({}).get('/')
     assert.equal(status, 404)
   })
 })
