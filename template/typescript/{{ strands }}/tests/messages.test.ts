@@ -45,7 +45,7 @@ function isCall(chunk: unknown): chunk is ToolCall {
   return typeof chunk === 'object' && chunk !== null && 'input' in chunk
 }
 
-describe('a tool does not run if its arguments are', () => {
+describe('a tool does not run for', () => {
   async function isRefused(input: string): Promise<void> {
     const { client, orders } = makeClient([toolCall('delete_orders', input, 'a'), reply('Done.')])
     const chunks = await client.takeTurn('Delete them.', 'ada')
@@ -60,13 +60,13 @@ describe('a tool does not run if its arguments are', () => {
     assert.deepEqual(answer?.content, [{ toolUse }])
   }
 
-  test('truncated', () => isRefused('{"customer": "ada"'))
+  test('truncated arguments', () => isRefused('{"customer": "ada"'))
   test('a Python literal', () => isRefused("{'customer': None}"))
   test('a list', () => isRefused(`[${ADA}]`))
-  test('encoded twice', () => isRefused(JSON.stringify(ADA)))
-  test('followed by text', () => isRefused(`${ADA} Done.`))
-  test('those of two calls', () => isRefused(`{}${ADA}`))
-  test('with a raw control character', () => isRefused('{"customer": "a\nda"}'))
+  test('arguments that are encoded twice', () => isRefused(JSON.stringify(ADA)))
+  test('arguments that are followed by text', () => isRefused(`${ADA} Done.`))
+  test('the arguments of two calls', () => isRefused(`{}${ADA}`))
+  test('a raw control character', () => isRefused('{"customer": "a\nda"}'))
   test('a number that JSON lacks', () => isRefused('{"customer": NaN}'))
   test('null', () => isRefused('null'))
 })
@@ -150,7 +150,7 @@ test('a model that stops for a call, and says nothing, has sent an empty reply',
   assert.equal(client.model.requests.length, 1)
 })
 
-describe('the next request can use the messages of a turn', () => {
+describe('the check before a commit', () => {
   const user: MessageData = { role: 'user', content: [{ text: 'Hello.' }] }
   const answer: MessageData = { role: 'assistant', content: [{ text: 'Hi.' }] }
   const toolUse = { name: 'f', toolUseId: 'a', input: {} }
@@ -167,36 +167,36 @@ describe('the next request can use the messages of a turn', () => {
     assert.throws(() => checkMessages(messages, false), { type: 'model_failed', detail })
   }
 
-  test('so a turn with a call and its result is committed', () => {
+  test('accepts a turn with a call and its result', () => {
     checkMessages([user, call, result, answer], false)
   })
 
-  test('so a call may wait for an approval', () => {
+  test('accepts a call that waits for an approval', () => {
     checkMessages([user, call], true)
   })
 
-  test('not without a reply', () => isRefused('no reply at the end', user))
-  test('not with two replies in a row', () => {
+  test('rejects a turn without a reply', () => isRefused('no reply at the end', user))
+  test('rejects a turn with two replies in a row', () => {
     isRefused('roles that do not alternate', user, answer, answer)
   })
-  test('not without a prompt', () => isRefused('roles that do not alternate', answer))
-  test('not with an empty message', () => {
+  test('rejects a turn without a prompt', () => isRefused('roles that do not alternate', answer))
+  test('rejects a turn with an empty message', () => {
     isRefused('an empty message', user, { role: 'assistant', content: [] })
   })
-  test('not with a blank text', () => isRefused('a blank text', user, assistant(' \n')))
-  test('not with a call without a result', () => {
+  test('rejects a turn with a blank text', () => isRefused('a blank text', user, assistant(' \n')))
+  test('rejects a turn with a call without a result', () => {
     isRefused('a call without a result', user, call)
   })
-  test('not with a prompt in place of a result', () => {
+  test('rejects a turn with a prompt in place of a result', () => {
     isRefused('calls and results that differ', user, call, user, answer)
   })
-  test('not with a result without a call', () => {
+  test('rejects a turn with a result without a call', () => {
     isRefused('calls and results that differ', user, answer, result, answer)
   })
-  test('not with two calls of one id', () => {
+  test('rejects a turn with two calls of one id', () => {
     isRefused('an id of two calls', user, call, result, call, result, answer)
   })
-  test('not with half a character', () => {
+  test('rejects a turn with half a character', () => {
     isRefused('text that is not Unicode', user, assistant('\ud83d'))
   })
 })

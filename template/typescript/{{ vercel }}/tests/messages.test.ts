@@ -41,7 +41,7 @@ async function callsOf(client: Client, session: string): Promise<[any[], any[]]>
   return [answer?.content ?? [], results?.content ?? []]
 }
 
-describe('a tool does not run if its arguments are', () => {
+describe('a tool does not run for', () => {
   async function isRefused(input: string): Promise<void> {
     const { client, orders } = makeClient([toolCall('delete_orders', input, 'a')])
     const chunks = await client.takeTurn('Delete them.', 'ada')
@@ -57,13 +57,13 @@ describe('a tool does not run if its arguments are', () => {
     assert.deepEqual(chunks, [shown, { id: 'a', text: value, isError: true }, 'ok'])
   }
 
-  test('truncated', () => isRefused('{"customer":"ada"'))
-  test('Python literals', () => isRefused("{'customer': None}"))
+  test('truncated arguments', () => isRefused('{"customer":"ada"'))
+  test('a Python literal', () => isRefused("{'customer': None}"))
   test('a list', () => isRefused(`[${ADA}]`))
-  test('encoded twice', () => isRefused(JSON.stringify(ADA)))
-  test('followed by text', () => isRefused(`${ADA} ok`))
-  test('those of two calls', () => isRefused(ADA + ADA))
-  test('with a raw line feed', () => isRefused('{"customer":"a\nda"}'))
+  test('arguments that are encoded twice', () => isRefused(JSON.stringify(ADA)))
+  test('arguments that are followed by text', () => isRefused(`${ADA} ok`))
+  test('the arguments of two calls', () => isRefused(ADA + ADA))
+  test('a raw line feed', () => isRefused('{"customer":"a\nda"}'))
   test('a number that JSON lacks', () => isRefused('{"customer":NaN}'))
 })
 
@@ -178,7 +178,7 @@ test('a stored session of an older release is repaired for each provider', () =>
   assert.equal(first!.content[0].toolName, 'x_y')
 })
 
-describe('the next request can use the messages of a turn', () => {
+describe('the check before a commit', () => {
   const user = { role: 'user', content: 'Go.' }
   const answer = { role: 'assistant', content: [{ type: 'text', text: 'Done.' }] }
   const callPart = { type: 'tool-call', toolCallId: 'a', toolName: 'x', input: {} }
@@ -194,41 +194,41 @@ describe('the next request can use the messages of a turn', () => {
     assert.throws(() => check(turn), { type: 'model_failed', detail })
   }
 
-  test('so a turn with a call and its result is committed', () => {
+  test('accepts a turn with a call and its result', () => {
     check([user, call, result, answer])
   })
 
-  test('so a call may wait for an approval', () => {
+  test('accepts a call that waits for an approval', () => {
     check([user, call], [], true)
   })
 
-  test('not with two replies in a row', () => {
+  test('rejects a turn with two replies in a row', () => {
     isRefused('the roles do not alternate', user, answer, answer)
   })
-  test('not with a call without a result', () => {
+  test('rejects a turn with a call without a result', () => {
     isRefused('a call has no result', user, call, answer)
   })
-  test('not with a result without a call', () => {
+  test('rejects a turn with a result without a call', () => {
     const results = { role: 'tool', content: [resultPart, resultPart] }
     isRefused('a result has no call', user, call, results, answer)
   })
-  test('not with two calls of one id', () => {
+  test('rejects a turn with two calls of one id', () => {
     isRefused('two calls have one id', user, call, result, call, result, answer)
   })
-  test('not with a call of the id of an earlier turn', () => {
+  test('rejects a turn with a call of the id of an earlier turn', () => {
     assert.throws(() => check([user, call, result, answer], [call]), { type: 'model_failed' })
   })
-  test('not with an empty message', () => {
+  test('rejects a turn with an empty message', () => {
     isRefused('a message is empty', user, { role: 'assistant', content: [] })
   })
-  test('not with a blank text', () => {
+  test('rejects a turn with a blank text', () => {
     const blank = { role: 'assistant', content: [{ type: 'text', text: ' ' }] }
     isRefused('a text is blank', user, blank)
   })
-  test('not without a reply', () => {
+  test('rejects a turn without a reply', () => {
     isRefused('the last message is not of the assistant', user, call, result)
   })
-  test('not with half a character', () => {
+  test('rejects a turn with half a character', () => {
     isRefused('a text is not well formed', { role: 'user', content: '\ud83d' }, answer)
   })
 })
