@@ -2,6 +2,7 @@
 
 import hashlib
 import re
+import shutil
 import subprocess
 import sys
 import tomllib
@@ -14,7 +15,7 @@ from packaging.version import Version
 
 from hooks.loading import load
 from tests.conftest import ROOT
-from tests.installed import clean_environment
+from tests.installed import NODE, clean_environment, installed
 from tests.updates.commands import bash
 
 
@@ -124,3 +125,60 @@ OWNED = {
 def test_files_that_updates_leave_alone_never_change(path: str) -> None:
     digest = hashlib.sha256((ROOT / "template" / path).read_bytes()).hexdigest()
     assert digest.startswith(OWNED[path])
+
+
+# Of an agent without a tool, and a capability that needs a setting and answers nobody.
+OTHER_AGENT = """\
+export const SYSTEM_PROMPT = 'You sell books.'
+export const TOOLS = {}
+"""
+OTHER_CAPABILITIES = """\
+import { Capability, type CapabilityClass } from './capability.ts'
+import { AgentError } from './contract.ts'
+import { diagnostic } from './findings.ts'
+import { text } from './settings.ts'
+
+export const OWN_SETTINGS = { ordersUrl: text('', 'https?://.+', 'an http address') }
+
+class Orders extends Capability<any> {
+  override check() {
+    const missing = diagnostic('SET-ORDERS_URL', 'ORDERS_URL is not set.')
+    return this.settings.ordersUrl ? [] : [missing]
+  }
+
+  override async around() {
+    throw new AgentError('session_forbidden')
+  }
+}
+
+export const OWN_CAPABILITIES: CapabilityClass[] = [Orders]
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("variant", "tests"),
+    [
+        ("vercel-typescript+approval", ["tests/approval.test.ts"]),
+        pytest.param("vercel-typescript+approval", [], marks=pytest.mark.full),
+        pytest.param("vercel-typescript+fallback", [], marks=pytest.mark.full),
+        pytest.param("vercel-typescript+ui", [], marks=pytest.mark.full),
+    ],
+)
+def test_the_tests_of_the_template_pass_for_another_agent(
+    variant: str, tests: list[str], tmp_path: Path
+) -> None:
+    """Only `agent.test.ts` is about the tools of the agent, and it is the owner's."""
+    project = installed(variant)
+    for folder in ("src", "tests"):
+        shutil.copytree(project / folder, tmp_path / folder)
+    shutil.copy(project / "package.json", tmp_path)
+    (tmp_path / "node_modules").symlink_to((project / "node_modules").resolve())
+    (tmp_path / "src" / "agent.ts").write_text(OTHER_AGENT)
+    (tmp_path / "src" / "own_capabilities.ts").write_text(OTHER_CAPABILITIES)
+    (tmp_path / "tests" / "agent.test.ts").unlink()
+    command = [str(NODE), "--test", "--test-isolation=none", *tests]
+    result = subprocess.run(
+        command, cwd=tmp_path, env=clean_environment(), capture_output=True, text=True
+    )
+    assert result.returncode == 0, result.stdout

@@ -163,12 +163,15 @@ const { Turn } = await load('./contract.ts')
 const { readSettings } = await load('./settings.ts')
 const { Runtime } = await load('./runtime.ts')
 const { takeTurn } = await load('./turn.ts')
+const { reply, toolCall } = await load('../tests/script.ts')
 const { ScriptedModel } = await load('../tests/scripted_model.ts')
 const seen = []
 console.error = (line) => seen.push(line.replace(/^.* WARNING/, 'WARNING'))
-const options = { steps: [[['call']], ['Done.']], emit() {}, execute: () => 2, more: {} }
-const given = new Function('seen', 'sleep', 'Model', `return ${process.argv[2]}`)
-Object.assign(options, given(seen, sleep, ScriptedModel))
+const script = [toolCall('word_count', { text: 'a b' }), reply('Done.')]
+const options = { emit() {}, execute: () => 2, more: {} }
+const given = new Function('seen', 'sleep', 'modelOf', `return ${process.argv[2]}`)
+const modelOf = (text) => new ScriptedModel([reply(text)])
+Object.assign(options, given(seen, sleep, modelOf))
 class Own extends Capability {
   prepare(_, given) {
     const { word_count } = given.tools
@@ -179,9 +182,9 @@ class Own extends Capability {
 }
 const [settings] = readSettings(SETTINGS)
 const runtime = new Runtime(settings, [new Own(settings, [])])
-runtime.model = new ScriptedModel(options.steps)
+runtime.model = new ScriptedModel(script)
 options.stop = new AbortController()
-const languageModel = (name) => name === 'named' && new ScriptedModel([['Named.']])
+const languageModel = (name) => name === 'named' && new ScriptedModel([reply('Named.')])
 globalThis.AI_SDK_DEFAULT_PROVIDER = { languageModel }
 const emit = async (chunk) => {
   seen.push(typeof chunk === 'string' ? chunk : (chunk.text ?? chunk.name))
@@ -213,7 +216,7 @@ EMITTED = {
         ["word_count", "2", "Done.", "model_failed: TypeError"],
     ),
     "a model of a capability for each step": (
-        "{ more: { prepareStep: () => ({ model: new Model([['Theirs.']]) }) } }",
+        "{ more: { prepareStep: () => ({ model: modelOf('Theirs.') }) } }",
         ["Theirs.", "Theirs."],
     ),
     "the name of a model": ("{ more: { model: 'named' } }", ["Named.", "Named."]),

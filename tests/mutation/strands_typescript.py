@@ -30,7 +30,6 @@ FAULTS = [
         "  if (isBlank(texts.join(''))) throw new AgentError('empty_reply')\n",
         "",
     ),
-    Fault("a blank reply is a turn", TURN, "if (isBlank(texts.join('')))", "if (!texts.join(''))"),
     Fault(
         "text before a tool call counts as the reply",
         TURN,

@@ -27,8 +27,9 @@ def arrange(target: str, project: Path, folder: Path) -> list[str]:
         options = ["-q", "-p", "no:cacheprovider", "-p", "no:logging", "-c", "/dev/null"]
         return [python, "-m", "pytest", "tests/python_machine.py", *options, "-o", paths]
     shutil.copy(own.with_suffix(".ts"), folder / "src" / "agent.ts")
-    for source in (project / "tests" / "scripted_model.ts", HERE / "typescript_machine.ts"):
-        shutil.copy(source, tests)
+    for name in ("script.ts", "scripted_model.ts"):
+        shutil.copy(project / "tests" / name, tests)
+    shutil.copy(HERE / "typescript_machine.ts", tests)
     shutil.copy(project / "package.json", folder)
     (folder / "node_modules").symlink_to((project / "node_modules").resolve())
     return [str(NODE), "tests/typescript_machine.ts"]

@@ -20,6 +20,7 @@ import { InProcess, type Stored } from '../src/session_store.ts'
 import type { Sessions } from '../src/sessions.ts'
 import { createSettings } from '../src/settings.ts'
 import { takeTurn } from '../src/turn.ts'
+import { type Answer, fail, reply, stop, toolCall } from './script.ts'
 import { ScriptedModel } from './scripted_model.ts'
 
 const [CAPACITY, IDLE_SECONDS, WAITING_SECONDS, HISTORY] = [3, 100, 1000, 8]
@@ -285,17 +286,34 @@ class Store extends InProcess {
   }
 }
 
+/** What the model does in a step; the calls of the step replace the call here. */
+function answerOf(step: Step): Answer {
+  return step.map((item) => {
+    if (item instanceof Error) return fail(item)
+    if (typeof item === 'string') return reply(item)
+    const [reason] = item
+    return reason === 'call' ? toolCall('any', '') : stop(reason as 'length' | 'filter' | 'cut')
+  })
+}
+
 /** A model that plays what the operation that runs has planned. */
 function scripted(machine: Machine): ScriptedModel {
-  const model: any = new ScriptedModel([])
+  const model: any = new ScriptedModel()
   const stream = model[METHOD].bind(model)
   model.script = {
     shift: () => {
       const operation = OPERATION.getStore()!
-      return planOf(operation)[operation.played++]
+      const step = planOf(operation)[operation.played++]
+      return step && answerOf(step)
     },
   }
-  model.calls = { push: (text: string) => machine.told(OPERATION.getStore()!, text) }
+  model.requests = {
+    push: (messages: any) => {
+      const reader = new ScriptedModel()
+      reader.requests.push(messages)
+      machine.told(OPERATION.getStore()!, reader.conversations[0]!.join(' '))
+    },
+  }
   model[METHOD] = async function* (...given: unknown[]) {
     const operation = OPERATION.getStore()!
     for await (const event of stream(...given)) {

@@ -195,7 +195,7 @@ def expected(release: str, variant: str) -> set[str]:
         "src/settings.ts": not is_python,
         "tests/test_server.py": release == "0.1.0",
         "tests/test_turn.py": is_python,
-        "tests/turn.test.ts": is_old and not is_python,
+        "tests/turn.test.ts": not is_python,
     }
     return {path for path, is_conflict in found.items() if is_conflict}
 
