@@ -27,7 +27,7 @@ export async function forget(args: string[], load: LoadCapabilities): Promise<vo
 }
 
 /**
- * Print the policy that the agent's role needs on AWS, or with --erasure what `forget` needs besides.
+ * Print the policy that the agent's role needs on AWS, or with --erasure what `forget` also needs.
  *
  * --save writes it to iam/.
  */
