@@ -14,6 +14,8 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
+import pyte
+
 from tests.conformance.provider import PATIENCE
 
 # The terminal becomes the one that sends the signals of its keys.
@@ -22,7 +24,6 @@ LEADER = (
     " os.execvp(sys.argv[1], sys.argv[1:])"
 )
 SEQUENCE = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
-STEP = re.compile(r"\x1b\[([0-9;?]*)([A-Za-z])|([^\x1b])", re.DOTALL)
 CTRL_C, CTRL_D, ENTER, LEFT, UP = "\x03", "\x04", "\r", "\x1b[D", "\x1b[A"
 
 
@@ -93,32 +94,8 @@ class PseudoTerminal:
         return bool(data)
 
 
-def screen(written: str) -> list[str]:
-    """The lines that a terminal shows in the end. It fails at a sequence that it does not know."""
-    lines, row, column, end = [""], 0, 0, 0
-    for step in STEP.finditer(written):
-        assert step.start() == end, repr(written[end : end + 20])
-        end = step.end()
-        count, command, character = step.groups()
-        if character == "\r":
-            column = 0
-        elif character == "\n":
-            row += 1
-            lines += [""] * (row + 1 - len(lines))
-        elif character:
-            assert character.isprintable() or character in "\t\u200d", repr(character)
-            line = lines[row].ljust(column)
-            lines[row] = line[:column] + character + line[column + 1 :]
-            column += 1
-        elif command == "A":
-            row -= int(count or 1)
-            assert row >= 0
-        elif command == "G":
-            column = int(count or 1) - 1
-        elif command in "JK" and count in ("", "0"):
-            lines[row] = lines[row][:column]
-            del lines[row + 1 if command == "J" else len(lines) :]
-        else:
-            assert command == "m" or count == "?2004", step[0]
-    assert end == len(written), repr(written[end:])
-    return [line.rstrip() for line in lines]
+def screen(written: str, columns: int = 200) -> list[str]:
+    """The lines that a terminal that is high enough shows in the end, above the cursor."""
+    terminal = pyte.Screen(columns, written.count("\n") + 1)
+    pyte.Stream(terminal).feed(written)
+    return [line.rstrip() for line in terminal.display[: terminal.cursor.y]]

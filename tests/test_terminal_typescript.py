@@ -83,7 +83,7 @@ TABLE: list[tuple[str, int, list[str]]] = [
     ),
     ("```\nunclosed **x**", 80, ["```", "unclosed **x**", "```"]),
     ("> one two", 80, ["│ one two"]),
-    ("一二三四五六", 8, ["一二三四", "五六"]),
+    ("一二三四五六", 10, ["一二三四五", "六"]),
     ("snake_case, f(*args), 2 * 3 * 4", 80, ["snake_case, f(*args), 2 * 3 * 4"]),
     ("An **unclosed `mark", 80, ["An **unclosed `mark"]),
     ("<b>x</b> &amp; $HOME", 80, ["<b>x</b> &amp; $HOME"]),
@@ -142,10 +142,9 @@ def show(cases: Sequence[Case], **variables: str) -> list[list[str]]:
     return [json.loads(line) for line in ended.stdout.splitlines()]
 
 
-def on_screen(written: Sequence[str]) -> list[str]:
-    lines = screen("".join(written).replace("\n", "\r\n"))
-    assert lines.pop() == "", "the cursor is at the start of a line"
-    return lines
+def on_screen(written: Sequence[str], columns: int = 80) -> list[str]:
+    assert written[-1][-1:] == "\n", "what comes next begins a line"
+    return screen("".join(written).replace("\n", "\r\n"), columns)
 
 
 def cuts(text: str, chance: random.Random) -> list[str]:
@@ -154,11 +153,11 @@ def cuts(text: str, chance: random.Random) -> list[str]:
 
 
 def test_markdown_is_laid_out_wherever_its_text_is_cut() -> None:
-    cases = [(list(text), columns, 24) for text, columns, _ in TABLE]
-    whole = [([text], columns, 24) for text, columns, _ in TABLE]
-    for (text, _, expected), slowly, at_once in zip(TABLE, show(cases), show(whole), strict=True):
-        assert on_screen(at_once) == expected, text
-        assert on_screen(slowly) == expected, text
+    slowly: list[Case] = [(list(text), columns, 24) for text, columns, _ in TABLE]
+    at_once: list[Case] = [([text], columns, 24) for text, columns, _ in TABLE]
+    shown = show([*slowly, *at_once])
+    for (text, columns, expected), written in zip([*TABLE, *TABLE], shown, strict=True):
+        assert on_screen(written, columns) == expected, text
 
 
 def test_styles_are_those_that_the_terminal_can_show() -> None:
@@ -196,6 +195,7 @@ def test_no_text_of_a_model_controls_the_terminal() -> None:
         assert used <= set("mAJ"), text
 
 
+@pytest.mark.full
 def test_hostile_text_is_shown_and_does_not_block_for_long() -> None:
     marks = [">", "1. ", "[", "**a *b ", "_a", "<a ", "$\\frac{", "`", "x"]
     cases: list[Case] = [([mark * (40_000 // len(mark)), "\n\nEnd."], 40, 24) for mark in marks]
@@ -284,13 +284,12 @@ def test_a_reply_is_drawn_while_it_streams_and_stays_after_ctrl_c(
     chat: PseudoTerminal, provider: Provider
 ) -> None:
     provider.script("Show.", ["**One** \x1b[2J\x1b]0;title\x07\n\n- a", "bc\n", "- d", HANG])
-    chat.resize(40)
+    chat.resize(80)
     chat.type(f"Show.{ENTER}")
     chat.expect("• d")
     chat.type(CTRL_C)
     chat.expect(r"kept\.\r\n> $")
-    lines = screen(re.sub(r"[|/\\-]\r", "\r", chat.seen))
-    assert lines[-6:-1] == [
+    assert screen(chat.seen, 80)[-5:] == [
         "One [2J]0;title",
         "",
         "• abc",
@@ -299,30 +298,43 @@ def test_a_reply_is_drawn_while_it_streams_and_stays_after_ctrl_c(
     ]
 
 
-def test_only_a_terminal_loads_the_libraries(target: Target, tmp_path: Path) -> None:
-    main = installed(target.variant) / "src" / "main.ts"
-    hook = f"data:text/javascript,{WITHOUT_LIBRARIES}"
-    command = [str(NODE), "--import", hook, str(main)]
-    own = {"PATH": os.environ["PATH"], "HOST": "127.0.0.1", "PORT": "0"}
-    for words, typed in (
-        (["--help"], ""),
-        (["check"], ""),
+@pytest.mark.parametrize(
+    ("words", "typed"),
+    [
         (["chat"], "Hi.\n"),
-        (["chat", "Hi."], ""),
-    ):
-        ended = subprocess.run(
-            [*command, *words], cwd=tmp_path, env=own, input=typed, capture_output=True, text=True
-        )
-        assert "loads" not in ended.stderr, words
-        assert ended.returncode == 0, ended.stderr
+        pytest.param(["chat", "Hi."], "", marks=pytest.mark.full),
+        pytest.param(["check"], "", marks=pytest.mark.full),
+        pytest.param(["--help"], "", marks=pytest.mark.full),
+    ],
+)
+def test_a_command_that_is_piped_loads_no_library_of_the_terminal(
+    words: list[str], typed: str, target: Target, tmp_path: Path
+) -> None:
+    ended = subprocess.run(
+        [*without_libraries(target), *words],
+        cwd=tmp_path,
+        env={"PATH": os.environ["PATH"], "HOST": "127.0.0.1", "PORT": "0"},
+        input=typed,
+        capture_output=True,
+        text=True,
+    )
+    assert (ended.returncode, "loads" in ended.stderr) == (0, False), ended.stderr
+
+
+@pytest.mark.full
+def test_serve_loads_no_library_of_the_terminal_and_chat_in_a_terminal_does(
+    target: Target, tmp_path: Path
+) -> None:
+    command = without_libraries(target)
     terminal = PseudoTerminal([*command, "chat"], tmp_path, {})
     assert terminal.exit_code() == 1
     assert "loads @" in terminal.seen
     terminal.close()
-    server = subprocess.Popen(
-        [*command, "serve"], cwd=tmp_path, env=own, stdout=subprocess.PIPE, text=True
-    )
-    assert server.stdout
-    assert any("Listening on" in line for line in server.stdout)
-    server.terminate()
-    server.wait(30)
+    server = PseudoTerminal([*command, "serve"], tmp_path, {"HOST": "127.0.0.1", "PORT": "0"})
+    server.expect("Listening on")
+    server.close()
+
+
+def without_libraries(target: Target) -> list[str]:
+    main = installed(target.variant) / "src" / "main.ts"
+    return [str(NODE), "--import", f"data:text/javascript,{WITHOUT_LIBRARIES}", str(main)]

@@ -37,7 +37,7 @@ const COMMANDS: Record<string, [does: string, run?: Command]> = {
   '/quit': ['leave, as exit, quit and Ctrl-D do'],
 }
 const LEAVE = ['/quit', 'exit', 'quit']
-const KEYS = `Tab completes a command; Alt-Enter begins another line of the prompt.
+const KEYS = `In a terminal Tab completes a command, and Alt-Enter begins a new line of the prompt.
 Ctrl-C cancels the running turn, clears a half-typed line, or exits on an empty line.`
 
 /** Talk to the agent in this terminal, or from a pipe; with a question: print the reply. */
