@@ -313,12 +313,13 @@ def test_a_command_that_is_piped_loads_no_library_of_the_terminal(
     ended = subprocess.run(
         [*without_libraries(target), *words],
         cwd=tmp_path,
-        env={"PATH": os.environ["PATH"], "HOST": "127.0.0.1", "PORT": "0"},
+        env={"PATH": os.environ["PATH"], "HOST": "127.0.0.1", "PORT": "0", "FORCE_COLOR": "1"},
         input=typed,
         capture_output=True,
         text=True,
     )
     assert (ended.returncode, "loads" in ended.stderr) == (0, False), ended.stderr
+    assert "\x1b" not in ended.stdout, "a pipe gets no styles"
 
 
 @pytest.mark.full

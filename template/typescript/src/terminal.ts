@@ -23,7 +23,8 @@ export class Screen {
   readonly isOnce: boolean
   readonly isPiped: boolean
   readonly isLive: boolean
-  markdown: typeof import('./markdown.ts') | undefined // where a terminal shows it
+  Markdown: typeof LiveMarkdown | undefined // where a terminal shows it
+  wrap = (text: string): string => text // with whole words, where a terminal shows it
   #isReplying = false
   readonly #log: string[] = []
 
@@ -39,7 +40,9 @@ export class Screen {
     const screen = new Screen(isOnce)
     if (isOnce) console.log = console.error // standard output has nothing but the reply
     if (!screen.isLive) return screen
-    screen.markdown = await import('./markdown.ts')
+    const { LiveMarkdown, wrap } = await import('./markdown.ts')
+    screen.Markdown = LiveMarkdown
+    screen.wrap = wrap
     logging.print = (line) => {
       screen.#log.push(line)
       screen.#printLog()
@@ -59,11 +62,6 @@ export class Screen {
 
   readonly print = (text: string): void => {
     process.stdout.write(text)
-  }
-
-  /** Return a text with its words wrapped whole, where a terminal shows it. */
-  wrap(text: string): string {
-    return this.markdown?.wrap(text) ?? text
   }
 }
 
@@ -235,7 +233,7 @@ export class Reply {
 
   constructor(screen: Screen) {
     this.#screen = screen
-    this.#markdown = screen.markdown && new screen.markdown.LiveMarkdown()
+    this.#markdown = screen.Markdown && new screen.Markdown()
     if (screen.isLive) this.#spinner = setInterval(() => this.#spin(), 100)
   }
 
