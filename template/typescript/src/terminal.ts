@@ -177,7 +177,8 @@ export class Keyboard {
 
   /** Return the next prompt, and keep it in the history; null is the end. */
   async readPrompt(): Promise<string | null> {
-    const line = await this.read(`${styleText('bold', '>')} `)
+    const sign = this.#screen.isLive ? styleText('bold', '>') : '>'
+    const line = await this.read(`${sign} `)
     if (line !== null) this.#history?.add(line)
     return line
   }
