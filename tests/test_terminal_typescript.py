@@ -298,6 +298,18 @@ def test_a_reply_is_drawn_while_it_streams_and_stays_after_ctrl_c(
     ]
 
 
+def test_the_words_of_the_first_line_are_whole_in_40_columns(
+    target: Target, tmp_path: Path
+) -> None:
+    narrow = ["sh", "-c", 'stty cols 40; exec "$@"', "--"]
+    command = [*narrow, *target.command(installed(target.variant))[:-1], "chat"]
+    terminal = PseudoTerminal(command, tmp_path, {})
+    terminal.expect("> $")
+    terminal.close()
+    first = "my-agent, offline model. /help lists the"
+    assert screen(terminal.seen, 40)[:2] == [first, "commands; Ctrl-D leaves."]
+
+
 @pytest.mark.parametrize(
     ("words", "typed"),
     [

@@ -56,6 +56,7 @@ export async function chat(args: string[]): Promise<void> {
   if (screen.isLive && !isOnce) greet(screen) // at once: a framework takes seconds to load
   const { startRuntime } = await import('./runtime.ts')
   const runtime = await startRuntime()
+  await import('./turn.ts') // the framework, before the first prompt
   surviveLateErrors()
   const keyboard = isOnce ? undefined : new Keyboard(screen, Object.keys(COMMANDS))
   const counts = { turns: 0, failures: 0, isOver: false }
@@ -89,7 +90,8 @@ function greet(screen: Screen): void {
 async function answer(talk: Talk, line: string): Promise<void> {
   const { screen, keyboard } = talk
   const name = line.trim()
-  const [, command] = (Object.hasOwn(COMMANDS, name) && COMMANDS[name]) || []
+  const command = Object.hasOwn(COMMANDS, name) ? COMMANDS[name]?.[1] : undefined
+  const isUnknown = name !== '/retry' && /^\/\w*(\s|$)/.test(name) // a path has another slash
   const reply = new Reply(screen)
   const controller = new AbortController()
   const { signal } = controller
@@ -99,9 +101,8 @@ async function answer(talk: Talk, line: string): Promise<void> {
     if (command) {
       const shown = await command(talk, signal)
       reply.stopWaiting()
-      screen.print(`${shown}\n`)
-    } else if (name !== '/retry' && /^\/\w*(\s|$)/.test(name)) {
-      // a path has another slash
+      screen.print(`${shown.replace(CONTROL, '')}\n`)
+    } else if (isUnknown) {
       talk.failures++
       console.log('No such command: /help lists them.')
     } else {
@@ -185,5 +186,5 @@ async function listTools({ runtime }: Talk): Promise<string> {
   const { describeTools } = await import('./turn.ts')
   const tools = describeTools(runtime.tools())
   const lines = tools.map(([name, text]) => `${name}: ${text.trim().split('\n')[0]}`)
-  return lines.join('\n').replace(CONTROL, '') || 'None.'
+  return lines.join('\n') || 'None.'
 }
