@@ -96,6 +96,7 @@ class PseudoTerminal:
 
 def screen(written: str, columns: int = 200) -> list[str]:
     """The lines that a terminal that is high enough shows in the end, above the cursor."""
-    terminal = pyte.Screen(columns, written.count("\n") + 1)
+    rows = written.count("\n") + len(written) // columns + 1
+    terminal = pyte.Screen(columns, rows)
     pyte.Stream(terminal).feed(written)
     return [line.rstrip() for line in terminal.display[: terminal.cursor.y]]
