@@ -14,6 +14,8 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
+import pyte
+
 from tests.conformance.provider import PATIENCE
 
 # The terminal becomes the one that sends the signals of its keys.
@@ -90,3 +92,11 @@ class PseudoTerminal:
             return False
         self.seen += data.decode(errors="replace")
         return bool(data)
+
+
+def screen(written: str, columns: int = 200) -> list[str]:
+    """The lines that a terminal that is high enough shows in the end, above the cursor."""
+    rows = written.count("\n") + len(written) // columns + 1
+    terminal = pyte.Screen(columns, rows)
+    pyte.Stream(terminal).feed(written)
+    return [line.rstrip() for line in terminal.display[: terminal.cursor.y]]

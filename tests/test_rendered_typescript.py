@@ -24,7 +24,7 @@ from tests.installed import (
 from tests.matrix import ALONE, Row, params
 
 # What the tests need besides a render: knip, and the oldest Node that a render takes.
-TOOLS = b'{"dependencies": {"knip": "^5.88", "node": "~22.18"}, "allowScripts": {"node": true}}'
+TOOLS = b'{"dependencies": {"knip": "^5.88", "node": "~22.19"}, "allowScripts": {"node": true}}'
 TYPESCRIPT = [name for name in VARIANTS if target_of(name).endswith("-typescript")]
 TARGETS = sorted({target_of(name) for name in TYPESCRIPT})
 MANAGER_TOOLS = b'{"dependencies": {"pnpm": "^10", "yarn": "^1.22"}}'
@@ -93,7 +93,7 @@ def test_a_render_that_is_installed_alone_passes_its_own_tests(variant: str) -> 
 )
 def test_a_render_passes_its_own_tests_on_the_oldest_node_that_it_takes(variant: str) -> None:
     node = packages(TOOLS) / "node" / "bin" / "node"
-    assert run(installed(variant), str(node), "--version").startswith("v22.18.")
+    assert run(installed(variant), str(node), "--version").startswith("v22.19.")
     run(installed(variant), str(node), "src/main.ts", "check")
     run(installed(variant), str(node), "--test", "tests/server.test.ts", **OFFLINE)
 
