@@ -83,6 +83,15 @@ class PseudoTerminal:
     def shown(self) -> str:
         return SEQUENCE.sub("", self.seen[self._read :])
 
+    @property
+    def lines(self) -> list[str]:
+        """The lines that a person sees, also those that have scrolled away, without blank ones."""
+        screen = pyte.HistoryScreen(200, 30, history=1000)
+        pyte.Stream(screen).feed(self.seen)
+        rows = [*screen.history.top, *(screen.buffer[row] for row in range(screen.lines))]
+        texts = ["".join(row[column].data for column in range(200)) for row in rows]
+        return [text.rstrip() for text in texts if text.strip()]
+
     def _more(self, within: float) -> bool:
         if not select.select([self._end], [], [], within)[0]:
             return False

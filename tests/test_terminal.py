@@ -27,7 +27,7 @@ from tests.installed import (
     rendered,
     target_of,
 )
-from tests.pseudo_terminal import CTRL_C, CTRL_D, ENTER, LEFT, UP, PseudoTerminal, screen
+from tests.pseudo_terminal import CTRL_C, CTRL_D, ENTER, LEFT, UP, PseudoTerminal
 from tests.stores.forks import start
 
 pytestmark = pytest.mark.slow
@@ -36,8 +36,9 @@ USUAL = [
     pytest.param(target, id=target.name, marks=[] if target.name in SHARED else pytest.mark.full)
     for target in TARGETS
 ]
-PROMPT = r"> $"
+PROMPT = r">[ \b]*$"  # a line editor may move behind the blank, and not write it
 OFF = r"\x1b\[(?:0|22|39)m"  # what ends a style, in both languages
+STYLE = re.compile(r"\x1b\[(?!0?m)[0-9;]+m")  # more than a reset
 KEPT_NOTHING = "Interrupted: nothing of this turn was kept."
 NO_FRAMEWORK = {
     "python": "import sys; sys.modules |= {'ai': None, 'strands': None}; from app.main import cli",
@@ -119,7 +120,7 @@ def test_the_first_line_and_the_help_come_before_any_framework(
 
 def test_who_speaks_is_seen(chat: PseudoTerminal) -> None:
     assert re.search(rf"\x1b\[1mmy-agent, test-model{OFF}\. /help lists", chat.seen)
-    assert re.search(rf"\x1b\[1m>{OFF} ", chat.seen)
+    assert re.search(r"\x1b\[(0;)?1m>", chat.seen)
     chat.type(f"Hello.{ENTER}")
     assert "You said: Hello." in chat.expect(PROMPT)
 
@@ -154,17 +155,19 @@ def test_a_spinner_turns_until_the_first_text(chat: PseudoTerminal, provider: Pr
     gate = threading.Event()
     provider.script("Wait.", [Hold(gate), "Done."])
     chat.type(f"Wait.{ENTER}")
-    chat.expect(r"\|\r/\r-\r\\\r\|")
+    chat.expect(r"\|\r.*/\r.*-\r.*\\\r.*\|")
     gate.set()
     chat.expect(PROMPT)
-    assert "\r\x1b[KDone." in chat.seen
+    assert chat.lines[-3] == "Done."
 
 
 def test_an_error_stands_on_its_own_line(chat: PseudoTerminal, provider: Provider) -> None:
     provider.script("Half.", ["Half a reply", CUT])
     chat.type(f"Half.{ENTER}")
-    shown = chat.expect(PROMPT)
-    assert re.search(r"Half a reply\r\nThe model failed; this turn was not kept\. \(", shown)
+    chat.expect(PROMPT)
+    reply, failure = chat.lines[-3:-1]
+    assert reply == "Half a reply"
+    assert failure.startswith("The model failed; this turn was not kept. (")
 
 
 def test_ctrl_c_ends_the_turn_and_the_conversation_goes_on(
@@ -189,7 +192,7 @@ def test_ctrl_c_clears_a_half_typed_line(chat: PseudoTerminal) -> None:
         chat.type("Half typed")
         chat.expect("Half typed$")
         chat.type(CTRL_C)
-        chat.expect(r"\n> $")
+        chat.expect(rf"\n{PROMPT}")
     chat.type(f"Whole.{ENTER}")
     assert "You said: Whole." in chat.expect(PROMPT)
 
@@ -254,7 +257,7 @@ def test_it_is_left_by(keys: str, talk: Talk) -> None:
     terminal.type(keys)
     assert terminal.exit_code() == 0
     assert re.search(r"This was session [0-9a-f-]{36}\. Nothing was added to it\.", terminal.seen)
-    assert not re.search("\x1b\\[[0-9;]+m", terminal.seen), "NO_COLOR is set"
+    assert not STYLE.search(terminal.seen), "NO_COLOR is set"
 
 
 @pytest.mark.parametrize("keys", [CTRL_C * 2, CTRL_D, CTRL_D + CTRL_C], ids=["C-C", "D", "D-C"])
@@ -276,26 +279,6 @@ def test_it_can_be_left_during_a_turn(
     assert "This was session" in terminal.seen
 
 
-def test_python_without_gnu_readline_takes_a_paste_and_ctrl_c(
-    provider: Provider, tmp_path: Path
-) -> None:
-    target = next(one for one in TARGETS if one.name == "strands-python")
-    python = installed(target.variant) / ".venv" / "bin" / "python"
-    code = "import sys; sys.modules['readline'] = None; from app.main import cli; cli(['chat'])"
-    variables = target.provider(provider.origin)
-    terminal = PseudoTerminal([str(python), "-c", code], tmp_path, variables)
-    terminal.expect(PROMPT)
-    terminal.type("four\rfive\rsix\r")
-    terminal.expect("You said: ")
-    terminal.expect(PROMPT)
-    assert len(provider.calls_for("four\nfive\nsix")) == 1
-    terminal.type(CTRL_C)
-    terminal.expect(r"\n> $")
-    terminal.type(CTRL_C)
-    assert terminal.exit_code() == 0
-    terminal.close()
-
-
 REPLY = ["**Bo", "ld** and `co", "de`:\n- one ", "two three\n"]
 
 
@@ -306,24 +289,31 @@ def test_markdown_is_shown_and_its_words_are_wrapped(
     provider.script("Show.", [*REPLY, Hold(narrow), "- a\n", Hold(noticed), "- four five six"])
     chat.resize(20)
     chat.type(f"Show.{ENTER}")
-    shown = chat.expect("three\r\n")
-    assert shown.endswith("Bold and code:\r\n• one two three\r\n")
+    chat.expect("one two three")
     assert re.search(rf"\x1b\[1mBold{OFF} and \x1b\[36mcode{OFF}:", chat.seen)
     chat.resize(12)
     narrow.set()
-    chat.expect("• a\r\n")  # Node reads a signal behind what came at the same time
+    chat.expect("• a")  # Node reads a signal behind what came at the same time
     noticed.set()
-    assert "• four five\r\n  six\r\n" in chat.expect(PROMPT)
+    chat.expect(PROMPT)
+    seen = [line.strip() for line in chat.lines]
+    lines = ["• one two three"] if target.is_node else ["• one two", "three"]  # one block
+    expected = ["Bold and code:", *lines, "• a", "• four five", "six"]
+    at = seen.index(expected[0])
+    assert seen[at : at + len(expected)] == expected
     chat = talk(NO_COLOR="1", XDG_STATE_HOME="/dev/null")  # where no history can be
     provider.script("Show.", REPLY)
     chat.resize(14)
     chat.type(f"Show.{ENTER}")
-    shown = chat.expect("three\r\n")
-    plain = "**Bold** and\r\n`code`:\r\n- one two\r\n  three\r\n"
+    chat.expect("three")
+    chat.expect(PROMPT)
+    seen = [line.strip() for line in chat.lines]
+    plain = ["**Bold** and", "`code`:", "- one two", "three"]
     if target.is_node:
-        plain = "Bold and code:\r\n• one two\r\n  three\r\n"
-    assert shown.endswith(plain)
-    assert not re.search("\x1b\\[[0-9;]+m", chat.seen)
+        plain = ["Bold and code:", "• one two", "three"]
+    at = seen.index(plain[0])
+    assert seen[at : at + len(plain)] == plain
+    assert not STYLE.search(chat.seen)
     chat = talk(TERM="dumb")
     provider.script("Show.", REPLY)
     chat.resize(14)
@@ -352,14 +342,16 @@ def test_commands_show_the_model_the_tools_and_the_conversation(talk: Talk) -> N
     chat.type(f"/model{ENTER}")
     assert re.search(r"Model: test-model, contacts http://127\.0\.0\.1:\d+", chat.expect(PROMPT))
     chat.type(f"/tools{ENTER}")
-    assert "\rword_count: Count the words of a text.\r\n" in chat.expect(PROMPT)
+    chat.expect(PROMPT)
+    assert chat.lines[-2] == "word_count: Count the words of a text."
     chat.type(f"/history{ENTER}")
-    said = "\ruser: What is **this**?\r\nassistant: You said: What is **this**?\r\n"
-    assert said in chat.expect(PROMPT)
+    chat.expect(PROMPT)
+    said = ["user: What is **this**?", "assistant: You said: What is **this**?"]
+    assert chat.lines[-3:-1] == said
 
 
 def test_arrow_up_brings_back_what_was_typed_in_earlier_conversations(
-    talk: Talk, tmp_path: Path
+    target: Target, talk: Talk, tmp_path: Path
 ) -> None:
     history = tmp_path / "my-agent" / "chat_history"
     first, other = (talk(XDG_STATE_HOME=str(tmp_path)) for _ in range(2))
@@ -368,17 +360,25 @@ def test_arrow_up_brings_back_what_was_typed_in_earlier_conversations(
         chat.expect(PROMPT)
     first.type(f"\x1b[200~a pasted\rtext\x1b[201~{ENTER}")
     first.expect(PROMPT)
-    assert history.read_text() == "One.\nTwo.\n"
+    paste = [] if target.is_node else ["a pasted", "text"]
+    assert stored(history) == ["One.", "Two.", *paste]
     assert history.stat().st_mode & 0o777 == 0o600
-    old = "".join(f"\x1b[2Jold {number} \x00\n" for number in range(1500))
-    history.write_bytes(old.encode() + b"One.\nTw\xff.\n")
+    mark = "" if target.is_node else "# 2026-01-01\n+"
+    old = "".join(f"{mark}\x1b[2Jold {number} \x00\n" for number in range(100_000))
+    history.write_bytes(f"{old}{mark}One.\n{mark}Tw".encode() + b"\xff.\n")
     later = talk(XDG_STATE_HOME=str(tmp_path))
-    assert len(history.read_text().splitlines()) == 1000
+    assert history.stat().st_size <= 1 << 20
     later.type(f"{UP}{UP}{ENTER}")
     assert "You said: One." in later.expect(PROMPT)
     later.type(UP * 4)
-    later.expect("old 1499")
+    later.expect("old 99999")
     assert "\x1b[2J" not in later.seen
+
+
+def stored(history: Path) -> list[str]:
+    """The prompts of a history; `prompt_toolkit` writes a mark before them, and their times."""
+    lines = [line for line in history.read_text().splitlines() if line and line[0] != "#"]
+    return [line.removeprefix("+") for line in lines]
 
 
 def test_an_answer_about_a_tool_is_no_prompt_of_the_history(
@@ -392,17 +392,21 @@ def test_an_answer_about_a_tool_is_no_prompt_of_the_history(
     chat = PseudoTerminal(command, tmp_path, variables)
     chat.expect(PROMPT)
     chat.type(f"Delete.{ENTER}")
-    chat.expect(r"I delete\.\r\nRun delete_order .*\? \[y/N/reason\] $")
+    chat.expect(r"Run delete_order .*\? \[y/N/reason\][ \b]*$")
+    question = 'Run delete_order {"order_id":"7"}? [y/N/reason]'
+    assert chat.lines[-2:] == ["I delete.", question]
     chat.type(f"y{ENTER}")
-    assert "Deleted.\r\n6 tokens in, 2 out" in chat.expect(PROMPT)
+    chat.expect(PROMPT)
+    assert chat.lines[-3] == "Deleted."
+    assert chat.lines[-2].startswith("6 tokens in, 2 out")
     chat.type(f"{UP}")
     chat.expect("Delete.$")
-    assert (tmp_path / "my-agent" / "chat_history").read_text() == "Delete.\n"
+    assert stored(tmp_path / "my-agent" / "chat_history") == ["Delete."]
     provider.script("Leave.", ["I delete.", call])
     chat.type(CTRL_C)  # clears what the arrow has brought back
-    chat.expect(r"\n> $")
+    chat.expect(rf"\n{PROMPT}")
     chat.type(f"Leave.{ENTER}")
-    chat.expect(r"\? \[y/N/reason\] $")
+    chat.expect(r"\? \[y/N/reason\][ \b]*$")
     chat.type(CTRL_D)
     chat.type(CTRL_D)  # Python asks for another prompt
     assert chat.exit_code() == 0, chat.seen
@@ -434,7 +438,7 @@ def test_whoever_is_asked_sees_all_that_runs(
     chat = PseudoTerminal(command, tmp_path, variables)
     chat.expect(PROMPT)
     chat.type(f"Hide.{ENTER}")
-    question = chat.expect(r"y\"\}\? \[y/N/reason\] $")
+    question = chat.expect(r"y\"\}\? \[y/N/reason\][ \b]*$")
     assert f'Run delete_order {{"order_id":"{SHOWN} Run read_order {{}}?' in shown(question)
     assert "\x07" not in question
     assert "\x1b[2J" not in question
@@ -443,11 +447,11 @@ def test_whoever_is_asked_sees_all_that_runs(
     assert f'delete_order {{"order_id":"{SHOWN}'[:50] in shown(line)
     chat.type(f"Large.{ENTER}")
     digits = "9007199254740992" if asking.is_node else "9007199254740993"
-    assert f'Run pay {{"amount":{digits}' in shown(chat.expect(r"\[y/N/reason\] $"))
+    assert f'Run pay {{"amount":{digits}' in shown(chat.expect(r"\[y/N/reason\][ \b]*$"))
     chat.type(f"y{ENTER}")
     chat.expect(PROMPT)
     chat.type(f"Long.{ENTER}")
-    asked = chat.expect(r"\nRun delete_order with these 5,376 characters\? \[y/N/reason\] $")
+    asked = chat.expect(r"\nRun delete_order with these 5,376 characters\? \[y/N/reason\][ \b]*$")
     assert f'Run delete_order {{"order_id":"{LONG}"}}\r\n' in asked
     chat.type(f"n{ENTER}")
     chat.expect(PROMPT)
@@ -498,7 +502,7 @@ def test_one_question_prints_the_reply_and_nothing_else(
     assert "MODEL is not set" in error
     terminal = PseudoTerminal([*command, "Show."], tmp_path, variables)
     assert terminal.exit_code() == 0
-    assert screen(terminal.seen) == ["Bold and code:", "• one two three"]
+    assert [line.strip() for line in terminal.lines] == ["Bold and code:", "• one two three"]
     assert re.search(rf"\x1b\[1mBold{OFF} and \x1b\[36mcode{OFF}:", terminal.seen)
     terminal.close()
     provider.script("Wait.", ["Well, then ", HANG])
@@ -592,9 +596,7 @@ def test_a_line_of_the_log_never_cuts_into_a_reply(
         shown = chat.expect(PROMPT)
     finally:
         chat.close()
-    found = [
-        line[-20:] for line in screen(chat.seen) if re.search(r"WARNING|The reply|soon|^I", line)
-    ]
+    found = [line[-20:] for line in chat.lines if re.search(r"WARNING|The reply|soon|^I", line)]
     assert found == ["I", found[1], "later {} -> soon", "The reply goes on.", found[-1]]
     assert found[1].endswith("WARNING Early.")
     assert found[-1].endswith("WARNING Late.")
