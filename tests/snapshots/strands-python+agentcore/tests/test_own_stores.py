@@ -1,72 +1,121 @@
-"""The stores of the owner: searches have a time limit, and only committed turns are written."""
+"""Stores of your own: searches have a time limit, and only committed turns are written."""
 
 import asyncio
+from pathlib import Path
 from typing import Any
 
 import pytest
+from memory_project import MemoryClient, declare_memory
+from script import Fail, Reply
 from strands.memory import MemoryEntry, MemoryStore
-from test_memory import Chat, project
 
-from app.memory import adapter
+from app.memory import adapter, retry_queue
 from app.memory.erase import Erasure
 from app.offline_model import OfflineModel
 
-__all__ = ["project"]  # a fixture
+
+@pytest.fixture(autouse=True)
+def project(apart: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Run each test in a project with a memory, which is a file."""
+    monkeypatch.setattr(retry_queue, "FIRST_PAUSE", 0.01)
+    declare_memory(apart)
 
 
 class Store(MemoryStore):
-    """A store that may hang, and whose first write fails."""
+    """A store whose first write fails."""
 
-    description, max_search_results, extraction, writable = None, 5, None, True
+    description = None
+    max_search_results = 5
+    extraction = None
+    writable = True
 
-    def __init__(self, name: str, recorded: list[str]) -> None:
-        self.name, self.recorded, self.has_failed = name, recorded, False
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.recorded: list[str] = []
+        self.has_failed = False
 
     async def search(self, query: str, options: Any = None) -> list[MemoryEntry]:
-        if self.name == "slow":
-            await asyncio.sleep(9)
         return [MemoryEntry(f"{self.name} <knows>")]
 
     async def add_messages(self, messages: list[Any], context: Any = None) -> None:
         if not self.has_failed:
             self.has_failed = True
             raise ConnectionError("later")
-        self.recorded += [block["text"] for message in messages for block in message["content"]]
+        for message in messages:
+            self.recorded += [block["text"] for block in message["content"]]
 
 
-async def test_a_store_is_searched_and_gets_committed_turns(
+class HangingStore(Store):
+    """A store whose searches never end."""
+
+    async def search(self, query: str, options: Any = None) -> list[MemoryEntry]:
+        await asyncio.Event().wait()
+        return []
+
+
+class ErasableStore(Store):
+    """A store that can erase an actor."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.erased: list[str] = []
+
+    async def erase(self, actor: str) -> None:
+        self.erased.append(actor)
+
+
+def use_stores(monkeypatch: pytest.MonkeyPatch, *stores: Store) -> None:
+    """Let the agent use these stores for each actor."""
+    monkeypatch.setattr(adapter, "own_stores", lambda who: list(stores))
+
+
+async def test_a_model_sees_the_entries_of_a_store(monkeypatch: pytest.MonkeyPatch) -> None:
+    use_stores(monkeypatch, Store("manuals"))
+    client = MemoryClient()
+    await client.talk("ada", "Hello!")
+    entry = '<entry source="manuals">manuals &lt;knows&gt;</entry>'
+    assert entry in client.model.requests[0][-1]
+
+
+async def test_a_store_that_hangs_is_left_out(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    recorded: list[str] = []
-    stores = [Store("manuals", recorded), Store("slow", [])]
-    monkeypatch.setattr(adapter, "own_stores", lambda who: stores)
-    chat = Chat([ValueError("fails")], ["fine"])
-    with pytest.raises(Exception, match="model"):
-        await chat.say("ada", "Bad.")
-    assert await chat.say("ada", "Hello!") == "fine"
-    assert recorded == ["Hello!", "fine"]
-    assert '<entry source="manuals">manuals &lt;knows&gt;</entry>' in chat.model.calls[-1]
+    use_stores(monkeypatch, Store("manuals"), HangingStore("slow"))
+    client = MemoryClient(recall_timeout_seconds=0.3)
+    await client.talk("ada", "Hello!")
+    assert "manuals" in client.model.requests[0][-1]
+    assert "nothing recalled from store slow: no answer within 0.3 s" in caplog.messages
+
+
+async def test_a_store_gets_committed_turns_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    store = Store("manuals")
+    use_stores(monkeypatch, store)
+    client = MemoryClient(Fail(ValueError("secret")), Reply("Fine."))
+    assert (await client.talk("ada", "Bad.")).error == "model_failed"
+    assert (await client.talk("ada", "Hello!")).reply == "Fine."
+    assert store.recorded == ["Hello!", "Fine."]
+
+
+async def test_work_that_is_late_is_not_repeated() -> None:
+    store = Store("manuals")
+    store.has_failed = True
     messages: list[Any] = [{"role": "user", "content": [{"text": "Late."}]}]
-    attempt = adapter.GuardedStore(stores[0], 1).recording(messages, OfflineModel())
+    attempt = adapter.GuardedStore(store, 1).recording(messages, OfflineModel())
     await asyncio.gather(attempt(), attempt())
-    assert recorded[2:] == ["Late."], "work that is late is not repeated"
-    assert "nothing recalled from store slow: no answer within 1 s" in caplog.messages
+    assert store.recorded == ["Late."]
 
 
 async def test_forgetting_erases_what_a_store_offers_and_names_the_others(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    erased: list[str] = []
-    stores: list[Any] = [Store(name, []) for name in ("own", "diary", "manuals")]
-
-    async def erase(actor: str) -> None:
-        erased.append(actor)
-
-    stores[0].erase, stores[2].writable = erase, False
-    monkeypatch.setattr(adapter, "own_stores", lambda who: stores)
-    report = await Erasure(Chat(["fine"]).long_term, "ada").erase()
-    assert erased == ["ada"]
-    assert [place.where for place in report.places][-1] == "store own"
-    (failure,) = report.could_not
+    own = ErasableStore("own")
+    diary = Store("diary")
+    manuals = Store("manuals")
+    manuals.writable = False
+    use_stores(monkeypatch, own, diary, manuals)
+    report = await Erasure(MemoryClient().long_term, "ada").erase()
+    assert own.erased == ["ada"]
+    assert report.places[-1].where == "store own"
+    [failure] = report.could_not
     assert failure.startswith("store diary: it has no erase(actor)")
     assert "store manuals was not looked at: turns are not recorded there" in report.notes

@@ -1,81 +1,107 @@
-"""The route for useChat: a turn is committed, or its error part says that nothing was kept."""
+"""The route for useChat: a turn is committed, or an error part says that it was not kept."""
 
 import json
 from typing import Any
 
-import pytest
 from client import Client
-from starlette.types import ASGIApp, Receive, Scope, Send
-from test_turn import CALL
+from script import Fail, Reply, ToolCall
 
-from app.runtime import Runtime
-from app.server import create_app
-
-ROUTE, HEADERS = "/api/chat", {"Host": "127.0.0.1:8080"}
+ROUTE = "/api/chat"
 
 
-@pytest.fixture(autouse=True)
-def with_route(monkeypatch: pytest.MonkeyPatch) -> None:
-    def create(runtime: Runtime) -> ASGIApp:
-        app = create_app(runtime)
-
-        async def respond(scope: Scope, receive: Receive, send: Send) -> None:
-            path, _, query = scope["path"].partition("?")
-            await app({**scope, "path": path, "query_string": query.encode()}, receive, send)
-
-        return respond
-
-    monkeypatch.setattr("client.create_app", create)
-
-
-async def say(client: Client, id: str, text: str, **more: object) -> list[Any]:
-    """Return the parts of the reply."""
+async def say(client: Client, id: str, text: str, **fields: object) -> list[Any]:
+    """Send the message with this id, as useChat does, and return the parts of the reply."""
     message = {"id": id, "role": "user", "parts": [{"type": "text", "text": text}]}
-    body = json.dumps({"id": "s", "messages": [message], "trigger": "submit-message", **more})
-    status, session, events = await client.send(f"POST {ROUTE}", HEADERS, body.encode())
-    assert (status, session) == (200, "s")
-    *parts, done, end = [event.removeprefix("data: ") for event in events.split("\n\n")]
-    assert (done, end) == ("[DONE]", "")
-    return [json.loads(part) for part in parts]
+    body = {"id": "s", "messages": [message], "trigger": "submit-message", **fields}
+    response = await client.post(body, path=ROUTE)
+    assert response.status == 200, response.text
+    assert response.session_id == "s"
+    *parts, done, end = response.text.split("\n\n")
+    assert done == "data: [DONE]"
+    assert end == ""
+    return [json.loads(part.removeprefix("data: ")) for part in parts]
 
 
 async def history(client: Client) -> list[Any]:
-    _, _, text = await client.send(f"GET {ROUTE}?id=s", HEADERS, b"")
-    messages: list[Any] = json.loads(text)
+    """Return the messages of the session, in the form of useChat."""
+    messages: list[Any] = (await client.get(f"{ROUTE}?id=s")).body
     return messages
 
 
-async def test_a_turn_comes_in_parts_and_again_as_history() -> None:
-    client = Client(CALL, ["two"])
-    parts = await say(client, "m1", "count")
-    text = ["text-start", "text-delta", "text-end"]
-    kinds = [part["type"] for part in parts if not part["type"].startswith("tool-")]
-    assert (kinds, len(parts)) == (["start", *text, *text, "finish"], 10)
-    assert parts[-1]["messageMetadata"]["turn"] == 1
-    asked, replied = await history(client)
-    assert (asked["id"], asked["parts"]) == ("m1", [{"type": "text", "text": "count"}])
-    assert replied["id"] == parts[0]["messageId"]
-    assert [part["type"] for part in replied["parts"]] == ["text", "dynamic-tool", "text"]
+def turn_of(parts: list[Any]) -> int:
+    """Return the number of the turn that the parts are of."""
+    return int(parts[-1]["messageMetadata"]["turn"])
 
 
-async def test_a_failed_turn_ends_in_an_error_part_and_can_be_tried_again() -> None:
-    client = Client(["half", ValueError("secret")])
-    text = "model_failed: The model failed; this turn was not kept."
-    assert (await say(client, "m1", "hi"))[-1] == {"type": "error", "errorText": text}
+def texts_of(messages: list[Any]) -> list[str]:
+    return [message["parts"][0]["text"] for message in messages]
+
+
+async def test_a_turn_is_streamed_in_parts() -> None:
+    call = ToolCall("word_count", {"text": "a b"})
+    client = Client([Reply("Counting. "), call], Reply("Two."))
+    parts = await say(client, "first", "Count.")
+    types = [part["type"] for part in parts]
+    assert types[:4] == ["start", "text-start", "text-delta", "text-end"]
+    assert types[-4:] == ["text-start", "text-delta", "text-end", "finish"]
+    assert len(types[4:-4]) == 2
+    assert all(type.startswith("tool-") for type in types[4:-4])
+    assert turn_of(parts) == 1
+
+
+async def test_the_history_has_the_messages_of_a_turn() -> None:
+    call = ToolCall("word_count", {"text": "a b"})
+    client = Client([Reply("Counting. "), call], Reply("Two."))
+    parts = await say(client, "first", "Count.")
+    prompt, reply = await history(client)
+    assert prompt["id"] == "first"
+    assert prompt["parts"] == [{"type": "text", "text": "Count."}]
+    assert reply["id"] == parts[0]["messageId"]
+    assert [part["type"] for part in reply["parts"]] == ["text", "dynamic-tool", "text"]
+
+
+async def test_a_failed_turn_ends_with_an_error_part_and_is_not_kept() -> None:
+    client = Client([Reply("half"), Fail(ValueError("secret"))])
+    parts = await say(client, "first", "Hello")
+    assert parts[-1] == {
+        "type": "error",
+        "errorText": "model_failed: The model failed; this turn was not kept.",
+    }
     assert await history(client) == []
-    assert (await say(client, "m1", "hi"))[-1]["messageMetadata"]["turn"] == 1
-    assert (await say(client, "m1", "hi"))[-1]["messageMetadata"]["turn"] == 1
+
+
+async def test_a_message_can_be_sent_again_after_a_failure() -> None:
+    client = Client([Reply("half"), Fail(ValueError("secret"))])
+    await say(client, "first", "Hello")
+    assert turn_of(await say(client, "first", "Hello")) == 1
+    assert turn_of(await say(client, "first", "Hello")) == 1
     assert len(await history(client)) == 2
 
 
-async def test_a_message_that_is_sent_again_takes_the_place_of_its_turn() -> None:
-    client = Client(*[[f"reply {number}"] for number in range(1, 6)])
-    for id in ("m1", "m2", "m3"):
-        await say(client, id, id, seen=len(await history(client)) // 2)
-    await say(client, "m2", "edited", messageId="m2", seen=3)
-    refused = (await say(client, "m1", "m1", trigger="regenerate-message", seen=3))[-1]
-    assert refused["errorText"].startswith("session_conflict: ")
-    shown = [message["parts"][0]["text"] for message in await history(client)]
-    assert shown == ["m1", "reply 1", "edited", "reply 4"]
-    await say(client, "m1", "m1", trigger="regenerate-message", seen=2)
-    assert [message["id"] for message in await history(client)] == ["m1", "m1-reply"]
+async def client_with_three_turns() -> Client:
+    """Return a client after the turns "first", "second" and "third"."""
+    client = Client(*[Reply(f"reply {number}") for number in range(1, 6)])
+    for turns, id in enumerate(("first", "second", "third")):
+        await say(client, id, id, seen=turns)
+    return client
+
+
+async def test_an_edited_message_replaces_its_turn_and_all_later_ones() -> None:
+    client = await client_with_three_turns()
+    await say(client, "second", "edited", messageId="second", seen=3)
+    assert texts_of(await history(client)) == ["first", "reply 1", "edited", "reply 4"]
+
+
+async def test_a_page_that_has_not_seen_a_change_cannot_regenerate() -> None:
+    client = await client_with_three_turns()
+    await say(client, "second", "edited", messageId="second", seen=3)
+    parts = await say(client, "first", "first", trigger="regenerate-message", seen=3)
+    assert parts[-1]["errorText"].startswith("session_conflict: ")
+    assert texts_of(await history(client)) == ["first", "reply 1", "edited", "reply 4"]
+
+
+async def test_a_regenerated_reply_replaces_its_turn_and_all_later_ones() -> None:
+    client = await client_with_three_turns()
+    await say(client, "first", "first", trigger="regenerate-message", seen=3)
+    messages = await history(client)
+    assert [message["id"] for message in messages] == ["first", "first-reply"]

@@ -1,16 +1,18 @@
-"""Cases pass, fail and are reported, each on its own."""
+"""The cases of an eval pass, fail and are reported, each on its own."""
 
 import json
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
+from click.testing import Result
+from client import run
 
 from app.evals import cases
 from app.evals.statistics import describe_change, fisher_p, interval
-from app.main import cli
 
+SCHEMA = Path(__file__).parents[1] / "evals" / "schema.json"
 CASES = """\
 cases:
   - name: greets
@@ -21,26 +23,49 @@ cases:
 """
 
 
-def test_a_case_that_fails_or_is_wrong_leaves_the_others(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    shutil.copy(Path(__file__).parents[1] / "evals" / "schema.json", tmp_path)
+@pytest.fixture
+def evaluate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], Result]:
+    """Return a function that evaluates CASES, which are in the file own.yaml."""
+    shutil.copy(SCHEMA, tmp_path)
     (tmp_path / "own.yaml").write_text(CASES, "utf-8")
     monkeypatch.setattr(cases, "FOLDER", tmp_path)
     monkeypatch.setenv("MODEL", "")
-    result = CliRunner().invoke(cli, ["eval", "--json", str(tmp_path / "results")])
+    return lambda: run("eval", "--json", str(tmp_path / "results"))
+
+
+def test_a_failed_case_is_explained(evaluate: Callable[[], Result]) -> None:
+    result = evaluate()
     assert result.exit_code == 1
     assert 'the reply lacks "Bye."' in result.output
-    assert f"{tmp_path / 'own.yaml'}:6: 'turns' is a required property" in result.output
     assert "3 cases, 2 failed; 0 tokens." in result.output
-    (run,) = json.loads((tmp_path / "results").read_text("utf-8"))["cases"]["greets"]
-    assert run["turns"][0]["reply"] == "Hi."
-    assert run["failures"] == []
 
 
-def test_a_share_has_an_interval_and_a_difference_a_p_value() -> None:
-    assert [round(end, 2) for end in interval(7, 10)] == [0.4, 0.89]
+def test_an_invalid_case_is_reported_with_its_line(
+    evaluate: Callable[[], Result], tmp_path: Path
+) -> None:
+    result = evaluate()
+    assert f"{tmp_path / 'own.yaml'}:6: 'turns' is a required property" in result.output
+
+
+def test_the_other_cases_run(evaluate: Callable[[], Result], tmp_path: Path) -> None:
+    evaluate()
+    results = json.loads((tmp_path / "results").read_text("utf-8"))
+    [run_of_greets] = results["cases"]["greets"]
+    assert run_of_greets["turns"][0]["reply"] == "Hi."
+    assert run_of_greets["failures"] == []
+
+
+def test_a_share_has_a_confidence_interval() -> None:
+    low, high = interval(7, 10)
+    assert round(low, 2) == 0.4
+    assert round(high, 2) == 0.89
+
+
+def test_a_difference_has_a_p_value() -> None:
     assert round(fisher_p(7, 10, 10, 10), 2) == 0.21
     assert fisher_p(0, 10, 10, 10) < 0.001
+
+
+def test_a_change_is_described_if_there_are_enough_runs() -> None:
     assert describe_change(0, 3, 3, 3) == "too few runs to compare"
     assert describe_change(1, 5, 5, 5) == "significantly worse (p = 0.048)"

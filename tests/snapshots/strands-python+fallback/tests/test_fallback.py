@@ -1,84 +1,107 @@
-"""A second model answers a call that the first one fails before its first content."""
+"""A second model answers a request if the first fails before it has sent anything."""
 
-import json
 import logging
 from typing import Any
-from unittest.mock import patch
 
 import pytest
-from client import JSON, POST, SESSION, Client
-from conftest import ScriptedModel
-from down import DownModel
+from client import Client
+from script import Answer, Fail, Reply
+from scripted_model import ScriptedModel
 
 from app.contract import AgentError
 from app.fallback.capability import Fallback
 from app.fallback.settings import FallbackSettings
 
-IS_DOWN = ConnectionRefusedError("a secret")
+DOWN = Fail(ConnectionRefusedError("a secret"))
 
 
-async def ask(client: Client, prompt: str) -> Any:
-    body = json.dumps({"prompt": prompt}).encode()
-    _, _, text = await client.send(POST, {**JSON, SESSION: "s"}, body)
-    return json.loads(text)
+def client_of(first: Answer, second: Answer) -> tuple[Client, ScriptedModel]:
+    """Return a client of an agent with two models, which begin like this, and the second model."""
+    client = Client(first, model_fallback="second")
+    fallback_model = ScriptedModel([second])
+    Fallback.find(client.runtime.capabilities).model = fallback_model
+    return client, fallback_model
 
 
-def client_of(first: Any, *script: Any) -> tuple[Client, ScriptedModel]:
-    """A client of an agent with two models, and the second one, which plays a script."""
-    client = Client(model_fallback="second")
-    client.runtime.model, second = first, ScriptedModel(script)
-    fallback = Fallback.find(client.runtime.capabilities)
-    fallback.model = second  # in place of the one that it would make
-    return client, second
+async def test_the_second_model_answers_if_the_first_is_down() -> None:
+    client, second_model = client_of(DOWN, Reply("Second."))
+    assert (await client.say("Hello")).reply == "Second."
+    assert second_model.requests == [["user: Hello"]]
 
 
-async def test_the_second_model_answers_one_call(caplog: Any) -> None:
+async def test_the_log_says_that_the_second_model_answered(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     caplog.set_level(logging.INFO)
-    first = DownModel(IS_DOWN)
-    client, second = client_of(first, ["Second."])
-    assert (await ask(client, "1"))["reply"] == "Second."
-    assert "outcome=committed" in caplog.text and "detail=answered by second" in caplog.text
-    why = [record.message for record in caplog.records if record.levelname == "WARNING"]
-    assert len(why) == 1 and "ConnectionRefusedError" in why[0] and "secret" not in why[0]
-    assert 'Earlier you said: "1"' in (await ask(client, "2"))["reply"]
-    assert (first.calls, second.calls) == (2, ["1"])
+    client, _ = client_of(DOWN, Reply("Second."))
+    await client.say()
+    assert "outcome=committed" in caplog.text
+    assert "detail=answered by second" in caplog.text
+    [warning] = [record for record in caplog.records if record.levelname == "WARNING"]
+    assert "ConnectionRefusedError" in warning.message
+    assert "secret" not in warning.message
 
 
-@pytest.mark.parametrize("error", [ValueError("wrong"), AgentError("reply_incomplete")])
-async def test_other_failures_end_the_turn(error: Exception) -> None:
-    client, second = client_of(DownModel(error), ["Second."])
-    assert (await ask(client, "1"))["error"]["type"] in {"model_failed", "reply_incomplete"}
-    assert second.calls == []
-
-
-async def test_after_its_first_text_the_first_model_is_not_replaced() -> None:
-    client, second = client_of(ScriptedModel([["Well, ", IS_DOWN]]), ["Second."])
-    assert (await ask(client, "1"))["error"]["type"] == "model_failed"
-    assert second.calls == []
-
-
-async def test_both_models_may_fail() -> None:
-    client, second = client_of(DownModel(IS_DOWN), [IS_DOWN])
-    assert (await ask(client, "1"))["error"]["type"] == "model_failed"
-    assert len(second.calls) == 1
+async def test_the_next_request_goes_to_the_first_model_again() -> None:
+    client, second_model = client_of(DOWN, Reply("Second."))
+    await client.say("Hello", session="s")
+    assert (await client.say("More", session="s")).reply == "ok"
+    assert client.model.requests[-1] == ["user: Hello", "assistant: Second.", "user: More"]
+    assert len(second_model.requests) == 1
 
 
 @pytest.mark.parametrize(
-    ("first", "second", "severities"),
-    [("a", "b", []), ("a", "", ["warning"]), ("a", "a", ["error"]), ("offline", "b", ["error"])],
+    ("error", "type"),
+    [(ValueError("wrong"), "model_failed"), (AgentError("reply_incomplete"), "reply_incomplete")],
 )
-def test_check_wants_two_models(first: str, second: str, severities: list[str]) -> None:
-    fallback = Fallback(FallbackSettings(model=first, model_fallback=second), [])
-    assert [finding["severity"] for finding in fallback.check()] == severities
+async def test_another_failure_ends_the_turn(error: Exception, type: str) -> None:
+    client, second_model = client_of(Fail(error), Reply("Second."))
+    assert (await client.say()).error == type
+    assert second_model.requests == []
 
 
-def test_check_warns_if_a_turn_ends_before_the_second_model_is_asked() -> None:
+async def test_a_failure_after_the_first_text_ends_the_turn() -> None:
+    client, second_model = client_of([Reply("Well, "), DOWN], Reply("Second."))
+    assert (await client.say()).error == "model_failed"
+    assert second_model.requests == []
+
+
+async def test_if_both_models_are_down_the_turn_fails() -> None:
+    client, second_model = client_of(DOWN, DOWN)
+    assert (await client.say()).error == "model_failed"
+    assert len(second_model.requests) == 1
+
+
+def severities_for(**settings: Any) -> list[str]:
+    """Return the severities of the findings of `check` for these settings."""
+    findings = Fallback(FallbackSettings(**settings), []).check()
+    return [finding["severity"] for finding in findings]
+
+
+def test_check_accepts_two_models() -> None:
+    assert severities_for(model="first", model_fallback="second") == []
+
+
+def test_check_warns_without_a_second_model() -> None:
+    assert severities_for(model="first", model_fallback="") == ["warning"]
+
+
+def test_check_refuses_the_same_model_twice() -> None:
+    assert severities_for(model="first", model_fallback="first") == ["error"]
+
+
+def test_check_refuses_a_second_model_of_the_offline_model() -> None:
+    assert severities_for(model="offline", model_fallback="second") == ["error"]
+
+
+def test_check_warns_if_a_turn_ends_before_the_second_model_is_called() -> None:
     settings = FallbackSettings(model="a", model_fallback="b", turn_timeout_seconds=120)
-    (finding,) = Fallback(settings, []).check()
-    assert (finding["id"], finding["severity"]) == ("SET-FALLBACK_SECONDS", "warning")
+    [finding] = Fallback(settings, []).check()
+    assert finding["id"] == "SET-FALLBACK_SECONDS"
+    assert finding["severity"] == "warning"
 
 
-def test_the_offline_model_is_no_second_model() -> None:
-    with patch.dict("os.environ", MODEL_FALLBACK="offline"):
-        _, findings = FallbackSettings.read()
+def test_the_offline_model_cannot_be_the_second_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MODEL_FALLBACK", "offline")
+    _, findings = FallbackSettings.read()
     assert [finding["id"] for finding in findings] == ["SET-MODEL_FALLBACK"]

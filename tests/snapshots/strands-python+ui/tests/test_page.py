@@ -1,29 +1,38 @@
-"""The page: complete files that pass the checks, and other machines need a token."""
+"""The page: its files are complete, and a page for other machines needs a token."""
 
 import re
 
-from click.testing import CliRunner
-from client import Client
-
-from app.main import cli
-
-HERE, ELSEWHERE = {"Host": "127.0.0.1:8080"}, {"Host": "localhost.evil.example"}
+from client import Client, run
 
 
-async def test_the_page_comes_without_a_token_and_only_from_here() -> None:
+async def test_the_page_and_its_files_need_no_token() -> None:
     client = Client(ui=1, api_token="sesame")
-    status, _, page = await client.send("GET /", HERE, b"")
-    assert (status, "<script" in page) == (200, True)
-    for name in re.findall('(?:src|href)="([^"]+)"', page):
-        status, _, text = await client.send(f"GET /{name}", HERE, b"")
-        assert (status, text.strip() != "") == (200, True)
-    assert (await client.send("GET /", ELSEWHERE, b""))[0] == 403
-    assert (await Client().send("GET /", HERE, b""))[0] == 404
+    page = await client.get("/")
+    assert page.status == 200
+    assert "<script" in page.text
+    names = re.findall('(?:src|href)="([^"]+)"', page.text)
+    assert names
+    for name in names:
+        file = await client.get(f"/{name}")
+        assert file.status == 200, name
+        assert file.text.strip(), name
 
 
-def test_a_page_for_other_machines_needs_a_token() -> None:
-    environment = {"HOST": "0.0.0.0", "UI": "1", "API_TOKEN": ""}
-    result = CliRunner().invoke(cli, ["check"], env=environment)
+async def test_the_page_is_refused_under_a_foreign_host() -> None:
+    client = Client(ui=1, api_token="sesame")
+    page = await client.get("/", headers={"Host": "localhost.evil.example"})
+    assert page.status == 403
+
+
+async def test_without_the_setting_there_is_no_page() -> None:
+    assert (await Client().get("/")).status == 404
+
+
+def test_check_reports_a_page_for_other_machines_without_a_token() -> None:
+    result = run("check", env={"HOST": "0.0.0.0", "UI": "1", "API_TOKEN": ""})
     assert "SET-UI" in result.output
-    result = CliRunner().invoke(cli, ["check"], env={**environment, "API_TOKEN": "sesame"})
+
+
+def test_check_accepts_a_page_for_other_machines_with_a_token() -> None:
+    result = run("check", env={"HOST": "0.0.0.0", "UI": "1", "API_TOKEN": "sesame"})
     assert "SET-UI" not in result.output

@@ -3,21 +3,21 @@
 import asyncio
 import json
 import socket
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
 import pytest
-from click.testing import CliRunner
-from client import Client
+from click.testing import Result
+from client import Client, run
+from script import Answer, Reply
 from store_server import PASSWORD, StoreServer
 
 from app.capabilities import Settings
 from app.collections.models import Collection
 from app.collections.secrets import Secrets
-from app.main import cli
 from app.sessions import Sessions
 from app.store.base import Conflict, DurableStore, StoreUnavailable, Unsupported
 from app.store.cached import CachedStore
@@ -25,43 +25,71 @@ from app.store.capability import check_store
 from app.store.declared import DeclaredStore
 from app.store.snapshot import owner_of
 
-IDS = [f"01890000-0000-7000-8000-00000000000{number}" for number in range(3)]
-META = {"name": "Sessions", "description": "Keeps sessions.", "owner": "tests"}
-NAMES = {"spec_version": "1.2", "collection_id": "sessions", "version": "1.0.0", "meta": META}
 SETTINGS = Settings(max_snapshot_bytes=8000, store_timeout_seconds=30)
-NOBODY = {"actor": None, "key": None, "reply": ""}
-DAMAGES: list[dict[str, Any]] = [
-    {"data": {"messages": ["x"]}},
-    {"app_data": {**NOBODY, "turn": -1}},
-    {"app_data": {**NOBODY, "turn": 1, "turns": [{"at": 9, "key": None}]}},
-]
+CHECKPOINT_IDS = [f"01890000-0000-7000-8000-00000000000{number}" for number in range(3)]
+
+
+class Replica(Client):
+    """A client of a process of the agent, and the store of that process."""
+
+    def __init__(
+        self, script: tuple[Answer, ...], settings: Settings, store: DurableStore, is_writable: bool
+    ) -> None:
+        super().__init__(*script)
+        self.store: Any = store
+        self.runtime.sessions = Sessions(settings, CachedStore(settings, store, is_writable))
+
+    def before_next(self, method: str, action: Callable[[], Awaitable[object]]) -> None:
+        """Let something happen before the next call of a method of the store."""
+        call = getattr(self.store, method)
+
+        async def act_and_call(*values: Any) -> Any:
+            setattr(self.store, method, call)
+            await action()
+            return await call(*values)
+
+        setattr(self.store, method, act_and_call)
 
 
 class Home:
-    """An agent with a name of its own, and its sessions in the server."""
+    """An agent with a unique name, whose sessions are in the server."""
 
     def __init__(self, server: StoreServer, kind: str) -> None:
-        self.server, self.kind, self.agent_id = server, kind, f"agent-{uuid4().hex[:8]}"
+        self.server = server
+        self.kind = kind
+        self.agent_id = f"agent-{uuid4().hex[:8]}"
 
-    def fields(self, seconds: int = 30) -> dict[str, Any]:
-        """Return the front matter of the collection; `seconds` limits a call."""
-        scope, backend = {"lifetime": self.server.lifetime}, self.server.backend(self.kind, seconds)
-        more = {"status": "active", "scope": scope, "writeback": {"enabled": True}}
-        return NAMES | more | {"backend": backend}
+    def declaration(self, seconds: int = 30) -> dict[str, Any]:
+        """Return the front matter of the collection; `seconds` limits a call of the store."""
+        return {
+            "spec_version": "1.2",
+            "collection_id": "sessions",
+            "version": "1.0.0",
+            "status": "active",
+            "meta": {"name": "Sessions", "description": "Keeps sessions.", "owner": "tests"},
+            "scope": {"lifetime": self.server.lifetime},
+            "writeback": {"enabled": True},
+            "backend": self.server.backend(self.kind, seconds),
+        }
 
-    def store(self, options: Settings = SETTINGS) -> DurableStore:
-        """Open a store, as another process does."""
-        collection = Collection.model_validate(self.fields(options.store_timeout_seconds))
-        return DeclaredStore(collection, self.agent_id, options, Secrets(options))
+    def store(self, settings: Settings = SETTINGS) -> DurableStore:
+        """Open the store, as another process does."""
+        declaration = self.declaration(settings.store_timeout_seconds)
+        collection = Collection.model_validate(declaration)
+        return DeclaredStore(collection, self.agent_id, settings, Secrets(settings))
 
-    def replica(self, *script: Any, is_writable: bool = True, **settings: Any) -> Any:
-        """Return a client of the agent in another process."""
-        client: Any = Client(*script)
+    def replica(self, *script: Answer, is_writable: bool = True, **settings: Any) -> Replica:
+        """Start another process of the agent."""
         options = replace(SETTINGS, **settings)
-        client.store = self.store(options)
-        cached = CachedStore(options, client.store, is_writable)
-        client.runtime.sessions = Sessions(options, cached)
-        return client
+        return Replica(script, options, self.store(options), is_writable)
+
+    def read_snapshot(self) -> Any:
+        """Return the snapshot of session s that the server has."""
+        return json.loads(self.server.read("s", self.agent_id))
+
+    def overwrite_snapshot(self, snapshot: Any) -> None:
+        """Replace the snapshot of session s in the server."""
+        self.server.overwrite("s", self.agent_id, json.dumps(snapshot).encode())
 
 
 @pytest.fixture(scope="module")
@@ -71,222 +99,435 @@ def server() -> Iterator[StoreServer]:
 
 
 @pytest.fixture(params=StoreServer.kinds)
-def home(request: Any, server: StoreServer, monkeypatch: pytest.MonkeyPatch) -> Home:
+def home(
+    request: pytest.FixtureRequest, server: StoreServer, monkeypatch: pytest.MonkeyPatch
+) -> Home:
     for name, value in server.environment(server.port).items():
         monkeypatch.setenv(name, value)
     return Home(server, request.param)
 
 
 def snapshot(turn: int) -> bytes:
+    """Return a snapshot after the turn of this number."""
     return json.dumps({"data": {"messages": []}, "app_data": {"turn": turn}}).encode()
 
 
-async def test_a_save_replaces_the_expected_revision_only(home: Home) -> None:
-    store, other = home.store(), home.store()
-    assert await store.load("s") is None
-    first = await store.save("s", snapshot(1), None)
+def turn_in(snapshot: bytes) -> int:
+    """Return the number of the last turn in a snapshot."""
+    return int(json.loads(snapshot)["app_data"]["turn"])
+
+
+async def test_a_saved_snapshot_is_loaded_by_another_process(home: Home) -> None:
+    assert await home.store().load("s") is None
+    revision = await home.store().save("s", snapshot(1), None)
+    other = home.store()
     loaded = await other.load("s")
-    assert loaded and loaded.revision == first and json.loads(loaded.snapshot)["app_data"]["turn"]
+    assert loaded is not None
+    assert loaded.revision == revision
+    assert turn_in(loaded.snapshot) == 1
     assert await other.load("s", loaded) is loaded
+
+
+async def test_a_changed_snapshot_is_loaded_again(home: Home) -> None:
+    store, other = home.store(), home.store()
+    first = await store.save("s", snapshot(1), None)
+    known = await store.load("s")
     second = await other.save("s", snapshot(2), first)
-    for expected in (None, first):
-        with pytest.raises(Conflict):
-            await store.save("s", snapshot(3), expected)
-    changed = await other.load("s", loaded)
-    assert changed and (changed.revision, changed == loaded) == (second, False)
+    changed = await store.load("s", known)
+    assert changed is not None
+    assert changed.revision == second
+    assert turn_in(changed.snapshot) == 2
+
+
+async def test_a_save_replaces_only_the_expected_revision(home: Home) -> None:
+    store, other = home.store(), home.store()
+    first = await store.save("s", snapshot(1), None)
+    await other.save("s", snapshot(2), first)
+    with pytest.raises(Conflict):
+        await store.save("s", snapshot(3), first)
+    with pytest.raises(Conflict):
+        await store.save("s", snapshot(3), None)
+
+
+async def test_a_save_does_not_bring_an_ended_session_back(home: Home) -> None:
+    store = home.store()
+    revision = await store.save("s", snapshot(1), None)
     await store.end("s")
     with pytest.raises(Conflict):
-        await store.save("s", snapshot(3), second)
-    saves = [(store, other)[n % 2].save("s", snapshot(n), None) for n in range(6)]
+        await store.save("s", snapshot(2), revision)
+
+
+async def test_of_saves_at_the_same_time_one_succeeds(home: Home) -> None:
+    stores = [home.store(), home.store()] * 3
+    saves = [store.save("s", snapshot(turn), None) for turn, store in enumerate(stores)]
     results = await asyncio.gather(*saves, return_exceptions=True)
-    assert sorted(type(result).__name__ for result in results) == ["Conflict"] * 5 + ["str"]
+    conflicts = [result for result in results if isinstance(result, Conflict)]
+    revisions = [result for result in results if isinstance(result, str)]
+    assert len(conflicts) == 5
+    assert len(revisions) == 1
 
 
-async def test_checkpoints_are_kept_and_an_unreadable_snapshot_is_quarantined(home: Home) -> None:
-    store, revision = home.store(replace(SETTINGS, checkpoints=2)), None
-    for number, id in enumerate(IDS):
-        revision = await store.save("s", snapshot(number + 1), revision, id)
-    assert (await store.checkpoints("s"))[-2:] == IDS[1:]
-    kept = await store.load_checkpoint("s", IDS[1])
-    assert kept and json.loads(kept)["app_data"] == {"turn": 2}
+async def save_three_checkpoints(store: DurableStore) -> str | None:
+    """Save three turns, each with a checkpoint, and return the last revision."""
+    revision = None
+    for turn, id in enumerate(CHECKPOINT_IDS, start=1):
+        revision = await store.save("s", snapshot(turn), revision, id)
+    return revision
+
+
+async def test_checkpoints_are_kept(home: Home) -> None:
+    store = home.store(replace(SETTINGS, checkpoints=2))
+    await save_three_checkpoints(store)
+    assert (await store.checkpoints("s"))[-2:] == CHECKPOINT_IDS[1:]
+    second = await store.load_checkpoint("s", CHECKPOINT_IDS[1])
+    assert second is not None
+    assert turn_in(second) == 2
+
+
+async def test_a_quarantined_snapshot_stays_beside_new_ones(home: Home) -> None:
+    store = home.store()
+    revision = await store.save("s", snapshot(1), None)
     name = await store.quarantine("s", revision)
-    assert [await store.load("s"), await store.quarantined("s")] == [None, [name]]
+    assert await store.load("s") is None
+    assert await store.quarantined("s") == [name]
     await store.save("s", snapshot(1), None)
     assert await store.quarantined("s") == [name]
+
+
+async def test_the_end_of_a_session_deletes_all_of_it(home: Home) -> None:
+    store = home.store(replace(SETTINGS, checkpoints=2))
+    revision = await save_three_checkpoints(store)
+    await store.quarantine("s", revision)
     await store.close()
     store = home.store()
+    await store.end("s")
+    assert await store.load("s") is None
+    assert await store.checkpoints("s") == []
+    assert await store.quarantined("s") == []
+
+
+async def test_sessions_are_listed_if_the_store_can(home: Home) -> None:
+    store = home.store()
+    await store.save("s", snapshot(1), None)
     if home.server.is_listing:
         assert await store.sessions() == ["s"]
     else:
         with pytest.raises(Unsupported):
             await store.sessions()
-    await store.end("s")
-    assert not await store.checkpoints("s") + await store.quarantined("s")
 
 
-async def test_a_check_leaves_no_session_and_finds_what_changed(
-    home: Home, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    store, collection = home.store(), Collection.model_validate(home.fields())
+async def errors_of_check(home: Home, store: DurableStore) -> list[str]:
+    """Return the messages of the errors that `check --connect` finds in a store."""
+    collection = Collection.model_validate(home.declaration())
     findings = [finding async for finding in check_store(store, collection, is_writable=True)]
-    assert [finding for finding in findings if finding["severity"] == "error"] == []
-    load = store.load
+    return [finding["message"] for finding in findings if finding["severity"] == "error"]
 
-    async def load_other(*values: Any) -> Any:
-        found = await load(*values)
-        return found and replace(found, snapshot=found.snapshot.replace(b'"turn"', b'"t"'))
 
-    monkeypatch.setattr(store, "load", load_other)
-    checked = check_store(store, collection, is_writable=True)
-    messages = [f["message"] async for f in checked if f["severity"] == "error"]
-    assert messages == ["A session that was saved comes back changed or without: app_data.turn."]
+async def test_a_check_leaves_no_session(home: Home) -> None:
+    store = home.store()
+    assert await errors_of_check(home, store) == []
     if home.server.is_listing:
         assert await store.sessions() == []
 
 
-async def test_a_session_continues_after_a_restart_and_in_another_process(home: Home) -> None:
-    a, b = home.replica(), home.replica()
-    assert [await agent.say("s", str(n)) for n, agent in enumerate([a, b, a, a])] == list("1234")
-    restarted = home.replica()
-    assert await restarted.say("s", "4") == "5"
-    assert restarted.model.calls == ["0 ok 1 ok 2 ok 3 ok 4"]
-    assert await b.say("s!") == "end"
-    assert [await a.say("s"), await b.say("s")] == ["1", "2"]
-    if home.server.expire("s", home.agent_id):
-        assert await a.say("s") == "1"
-
-
-@pytest.mark.parametrize(("address", "outcome"), [("s", "2"), ("s!", "end")])
-async def test_a_turn_is_refused_when_another_process_was_faster(
-    address: str, outcome: str, home: Home
+async def test_a_check_reports_a_store_that_changes_sessions(
+    home: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    slow, fast = home.replica(["a"]), home.replica()
-    assert [await slow.say("s"), await fast.say("other")] == ["1", "1"]
-    save = slow.store.save
+    store = home.store()
+    load = store.load
 
-    async def save_second(*values: Any) -> Any:
-        slow.store.save = save
-        assert await fast.say(address, "x") == outcome
-        return await save(*values)
+    async def load_without_turn(*values: Any) -> Any:
+        found = await load(*values)
+        return found and replace(found, snapshot=found.snapshot.replace(b'"turn"', b'"t"'))
 
-    slow.store.save = save_second
-    assert await slow.say("s", "2") == "session_conflict"
-    assert await slow.say("s", "y") == {"2": "3", "end": "1"}[outcome]
-    assert slow.model.calls[-1] == {"2": "hi a x ok y", "end": "y"}[outcome]
+    monkeypatch.setattr(store, "load", load_without_turn)
+    assert await errors_of_check(home, store) == [
+        "A session that was saved comes back changed or without: app_data.turn."
+    ]
 
 
-async def test_no_turn_continues_from_a_damaged_snapshot(home: Home) -> None:
+async def test_processes_continue_the_same_session(home: Home) -> None:
     first, second = home.replica(), home.replica()
-    for number, damage in enumerate(DAMAGES):
-        assert await first.say("s") == "1"
-        damaged = json.loads(home.server.read("s", home.agent_id)) | damage
-        home.server.overwrite("s", home.agent_id, json.dumps(damaged).encode())
-        assert [await second.say("s"), second.model.calls] == ["session_corrupt", []]
-        assert len(await first.store.quarantined("s")) == number + 1
+    assert (await first.say("One", session="s")).turn == 1
+    assert (await second.say("Two", session="s")).turn == 2
+    assert (await first.say("Three", session="s")).turn == 3
+    assert (await first.say("Four", session="s")).turn == 4
 
 
-async def test_what_another_program_saved_is_refused_and_stays(home: Home) -> None:
-    client = home.replica()
-    assert await client.say("s") == "1"
-    newer = json.loads(home.server.read("s", home.agent_id)) | {"schema_version": "2.0"}
-    home.server.overwrite("s", home.agent_id, json.dumps(newer).encode())
-    assert [await client.say("s") for _ in "12"] == ["session_foreign"] * 2
-    assert json.loads(home.server.read("s", home.agent_id)) == newer
+async def test_a_session_continues_after_a_restart(home: Home) -> None:
+    await home.replica(Reply("one")).say("One", session="s")
+    restarted = home.replica()
+    assert (await restarted.say("Two", session="s")).turn == 2
+    assert restarted.model.requests == [["user: One", "assistant: one", "user: Two"]]
 
 
-async def test_an_unreadable_answer_is_read_again(home: Home) -> None:
-    assert await home.replica().say("s") == "1"
-    client = home.replica()
-    load = client.store.load
+async def test_a_session_that_one_process_ends_is_new_in_all(home: Home) -> None:
+    first, second = home.replica(), home.replica()
+    await first.say(session="s")
+    assert (await second.end("s")).status == 200
+    assert (await first.say(session="s")).turn == 1
+    assert (await second.say(session="s")).turn == 2
+
+
+async def test_an_expired_session_is_new(home: Home) -> None:
+    replica = home.replica()
+    await replica.say(session="s")
+    if not home.server.expire("s", home.agent_id):
+        pytest.skip("the store has no time to live")
+    assert (await replica.say(session="s")).turn == 1
+
+
+async def test_a_turn_is_refused_if_another_process_was_faster(home: Home) -> None:
+    slow, fast = home.replica(Reply("one")), home.replica()
+    await slow.say("One", session="s")
+    slow.before_next("save", lambda: fast.say("Two", session="s"))
+    assert (await slow.say("Other", session="s")).error == "session_conflict"
+    assert (await slow.say("Three", session="s")).turn == 3
+    assert slow.model.requests[-1] == [
+        "user: One",
+        "assistant: one",
+        "user: Two",
+        "assistant: ok",
+        "user: Three",
+    ]
+
+
+async def test_a_turn_is_refused_if_another_process_has_ended_the_session(home: Home) -> None:
+    slow, fast = home.replica(), home.replica()
+    await slow.say("One", session="s")
+    slow.before_next("save", lambda: fast.end("s"))
+    assert (await slow.say("Two", session="s")).error == "session_conflict"
+    assert (await slow.say("New", session="s")).turn == 1
+    assert slow.model.requests[-1] == ["user: New"]
+
+
+LAST_TURN = {"actor": None, "key": None, "reply": ""}
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        pytest.param({"data": {"messages": ["x"]}}, id="a message that is no object"),
+        pytest.param({"app_data": {**LAST_TURN, "turn": -1}}, id="a turn before the first"),
+        pytest.param(
+            {"app_data": {**LAST_TURN, "turn": 1, "turns": [{"at": 9, "key": None}]}},
+            id="a turn after the last message",
+        ),
+    ],
+)
+async def test_no_turn_continues_a_damaged_session(damage: dict[str, Any], home: Home) -> None:
+    await home.replica().say(session="s")
+    home.overwrite_snapshot({**home.read_snapshot(), **damage})
+    replica = home.replica()
+    assert (await replica.say(session="s")).error == "session_corrupt"
+    assert replica.model.requests == []
+    assert len(await replica.store.quarantined("s")) == 1
+    assert (await replica.say(session="s")).turn == 1
+
+
+async def test_a_session_of_a_newer_format_is_refused_and_stays(home: Home) -> None:
+    replica = home.replica()
+    await replica.say(session="s")
+    newer = {**home.read_snapshot(), "schema_version": "2.0"}
+    home.overwrite_snapshot(newer)
+    assert (await replica.say(session="s")).error == "session_foreign"
+    assert (await replica.say(session="s")).error == "session_foreign"
+    assert home.read_snapshot() == newer
+
+
+async def test_an_unreadable_response_of_the_store_is_read_again(home: Home) -> None:
+    await home.replica().say(session="s")
+    replica = home.replica()
+    load = replica.store.load
 
     async def load_badly(*values: Any) -> Any:
-        client.store.load = load
+        replica.store.load = load
         return replace(await load(*values), snapshot=b"{")
 
-    client.store.load = load_badly
-    assert await client.say("s") == "2"
+    replica.store.load = load_badly
+    assert (await replica.say(session="s")).turn == 2
 
 
-async def test_a_session_that_is_larger_than_the_limit_loses_its_oldest_turns(home: Home) -> None:
-    client = home.replica(["a" * 3000], ["b"])
-    assert [await client.say("s", text) for text in ("one", "two")] == ["1", "2"]
-    smaller = home.replica(["c"], max_snapshot_bytes=2500)
-    assert await smaller.say("s", "three") == "3"
-    assert smaller.model.calls == ["two b three"]
+async def test_a_session_that_is_too_large_loses_its_oldest_turns(home: Home) -> None:
+    replica = home.replica(Reply("a" * 3000), Reply("two"))
+    await replica.say("One", session="s")
+    await replica.say("Two", session="s")
+    smaller = home.replica(max_snapshot_bytes=2500)
+    assert (await smaller.say("Three", session="s")).turn == 3
+    assert smaller.model.requests == [["user: Two", "assistant: two", "user: Three"]]
 
 
-async def test_a_store_that_is_down_fails_the_turn_before_the_model(
+def use_port(home: Home, port: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Point the store to a port of this machine."""
+    for name, value in home.server.environment(port).items():
+        monkeypatch.setenv(name, value)
+
+
+async def assert_unavailable(home: Home, caplog: pytest.LogCaptureFixture) -> None:
+    """Assert that a turn fails before the model is called."""
+    replica = home.replica(store_timeout_seconds=1)
+    assert (await replica.say(session="s")).error == "store_unavailable"
+    assert replica.model.requests == []
+    assert "store_unavailable" in caplog.text
+    assert PASSWORD not in caplog.text
+
+
+async def test_a_turn_fails_if_the_store_refuses_connections(
+    home: Home, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    use_port(home, 9, monkeypatch)
+    await assert_unavailable(home, caplog)
+
+
+async def test_a_turn_fails_if_the_store_does_not_answer(
     home: Home, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
-        for port in (9, silent.getsockname()[1]):
-            for name, value in home.server.environment(port).items():
-                monkeypatch.setenv(name, value)
-            client = home.replica(store_timeout_seconds=1)
-            assert [await client.say("s"), client.model.calls] == ["store_unavailable", []]
-    assert "store_unavailable" in caplog.text and PASSWORD not in caplog.text
+        use_port(home, silent.getsockname()[1], monkeypatch)
+        await assert_unavailable(home, caplog)
 
 
-@pytest.mark.parametrize("is_saved", [True, False])
-async def test_a_lost_reply_of_a_save_is_detected(is_saved: bool, home: Home) -> None:
-    client = home.replica(["a"], ["b"], checkpoints=9)
-    assert await client.say("s") == "1"
-    save = client.store.save
+def lose_saves(replica: Replica, *, are_saved: bool) -> Callable[[], None]:
+    """Let the store lose its responses, or its requests; return the function that mends it."""
+    save = replica.store.save
 
     async def fail(*values: Any) -> None:
-        if is_saved:
+        if are_saved:
             await save(*values)
         raise StoreUnavailable("no answer")
 
-    client.store.save = fail
-    assert await client.say("s#k", "2") == ("2" if is_saved else "store_unavailable")
-    client.store.save = save
-    assert [await client.say("s#k", "2"), await client.say("s", "3")] == ["2", "3"]
-    assert len(await client.store.checkpoints("s")) == 3
+    def mend() -> None:
+        replica.store.save = save
+
+    replica.store.save = fail
+    return mend
 
 
-async def test_a_read_only_store_stays_unchanged(home: Home) -> None:
-    assert await home.replica().say("s") == "1"
-    client = home.replica(is_writable=False)
-    replies = [await client.say(target) for target in ("s", "s", "s!", "s", "new!", "new")]
-    assert replies == ["2", "3", "end", "1", "end", "1"]
-    assert await home.replica().say("s") == "2"
+async def test_a_save_whose_response_is_lost_is_detected(home: Home) -> None:
+    replica = home.replica(Reply("one"), Reply("two"), checkpoints=9)
+    await replica.say("One", session="s")
+    mend = lose_saves(replica, are_saved=True)
+    assert (await replica.say("Two", session="s", key="k")).turn == 2
+    mend()
+    assert (await replica.say("Two", session="s", key="k")).turn == 2
+    assert (await replica.say("Three", session="s")).turn == 3
+    assert len(await replica.store.checkpoints("s")) == 3
+
+
+async def test_a_save_whose_request_is_lost_can_be_repeated(home: Home) -> None:
+    replica = home.replica(Reply("one"), Reply("two"), checkpoints=9)
+    await replica.say("One", session="s")
+    mend = lose_saves(replica, are_saved=False)
+    assert (await replica.say("Two", session="s", key="k")).error == "store_unavailable"
+    mend()
+    assert (await replica.say("Two", session="s", key="k")).turn == 2
+    assert (await replica.say("Three", session="s")).turn == 3
+    assert len(await replica.store.checkpoints("s")) == 3
+
+
+async def test_turns_of_a_read_only_store_stay_in_the_process(home: Home) -> None:
+    await home.replica().say(session="s")
+    replica = home.replica(is_writable=False)
+    assert (await replica.say(session="s")).turn == 2
+    assert (await replica.say(session="s")).turn == 3
+    assert (await home.replica().say(session="s")).turn == 2
+
+
+async def test_a_session_of_a_read_only_store_ends_only_in_the_process(home: Home) -> None:
+    await home.replica().say(session="s")
+    replica = home.replica(is_writable=False)
+    assert (await replica.end("s")).status == 200
+    assert (await replica.say(session="s")).turn == 1
+    assert (await replica.end("unknown")).status == 200
+    assert (await replica.say(session="unknown")).turn == 1
+    assert (await home.replica().say(session="s")).turn == 2
 
 
 async def test_the_actor_of_a_session_is_found(home: Home) -> None:
-    client = home.replica()
-    assert [await client.say(target) for target in ("one@ada", "two@bob", "three")] == ["1"] * 3
-    ids = ("one", "two", "three", "unknown")
-    assert [await owner_of(home.store(), id) for id in ids] == ["ada", "bob", None, None]
+    replica = home.replica()
+    await replica.say(session="first", actor="ada")
+    await replica.say(session="second", actor="bob")
+    await replica.say(session="third")
+    assert await owner_of(home.store(), "first") == "ada"
+    assert await owner_of(home.store(), "second") == "bob"
+    assert await owner_of(home.store(), "third") is None
+    assert await owner_of(home.store(), "unknown") is None
 
 
-def test_the_commands_show_a_session_and_restore_it(home: Home, apart: Path) -> None:
-    def run(*words: str) -> tuple[int, str]:
-        done = CliRunner().invoke(cli, words)
-        return done.exit_code, done.stdout or done.output
-
-    async def talk() -> None:
-        client = home.replica(["a"], ["x" * 9000], checkpoints=9)
-        assert [await client.say("s") for _ in "123"] == ["1", "session_too_large", "2"]
-        await client.store.close()
-
-    asyncio.run(talk())
-    uses = {"mode": "user", "read_collections": ["sessions"], "write_collections": ["sessions"]}
+@pytest.fixture
+def project(home: Home, apart: Path) -> None:
+    """Run a test in a project whose store has session s, with two turns and their checkpoints."""
+    memory = {
+        "mode": "user",
+        "read_collections": ["sessions"],
+        "write_collections": ["sessions"],
+    }
     grants = [{"ref": "sessions", "access": "read-write"}]
-    files = {"collections/sessions.collection": home.fields()}
-    files["agents/apart.agent"] = {"agent_id": home.agent_id, "memory": uses}
-    files["iam/apart.iam"] = {"agent_id": home.agent_id, "collections": grants}
-    for path, fields in files.items():
-        path = path.replace("apart", home.agent_id)
-        (apart / f"{path}.md").write_text(f"---\n{json.dumps(fields)}\n---\n", "utf-8")
+    agent = {"agent_id": home.agent_id, "memory": memory}
+    iam = {"agent_id": home.agent_id, "collections": grants}
+    write_fields(apart / "collections" / "sessions.collection.md", home.declaration())
+    write_fields(apart / "agents" / f"{home.agent_id}.agent.md", agent)
+    write_fields(apart / "iam" / f"{home.agent_id}.iam.md", iam)
     (apart / "agents" / "apart.agent.md").unlink()
-    assert run("check", "--connect")[0] == 0
-    shown = json.loads(run("sessions", "show", "s", "--json")[1])
-    assert [entry["turn"] for entry in (shown, *shown["checkpoints"])] == [2, 1, 2]
-    first = shown["checkpoints"][0]["id"]
-    assert run("sessions", "restore", "s", first) == (0, "Session s is back at turn 1.\n")
-    assert f", restored from {first}" in run("sessions", "show", "s")[1]
-    for words in (["list"], ["end", "--actor", "ada"]):
-        assert run("sessions", *words)[0] == (0 if home.server.is_listing else 1)
-    assert run("sessions", "end", "s") == (0, "Session s has ended.\n")
-    assert run("sessions", "show", "s")[0] == 1
+    asyncio.run(say_three_prompts(home))
+
+
+def write_fields(path: Path, fields: dict[str, Any]) -> None:
+    """Write a file with this front matter."""
+    path.write_text(f"---\n{json.dumps(fields)}\n---\n", "utf-8")
+
+
+async def say_three_prompts(home: Home) -> None:
+    """Run a turn, one that is too large for the store, and another one."""
+    replica = home.replica(Reply("one"), Reply("x" * 9000), checkpoints=9)
+    assert (await replica.say(session="s")).turn == 1
+    assert (await replica.say(session="s")).error == "session_too_large"
+    assert (await replica.say(session="s")).turn == 2
+    await replica.store.close()
+
+
+def sessions(*words: str) -> Result:
+    """Run a command of `sessions`."""
+    return run("sessions", *words)
+
+
+def first_checkpoint() -> str:
+    """Return the id of the first checkpoint of session s."""
+    shown = json.loads(sessions("show", "s", "--json").stdout)
+    return str(shown["checkpoints"][0]["id"])
+
+
+@pytest.mark.usefixtures("project")
+def test_check_connects_to_the_store() -> None:
+    assert run("check", "--connect").exit_code == 0
+
+
+@pytest.mark.usefixtures("project")
+def test_show_lists_the_checkpoints_of_a_session() -> None:
+    shown = json.loads(sessions("show", "s", "--json").stdout)
+    assert shown["turn"] == 2
+    assert [checkpoint["turn"] for checkpoint in shown["checkpoints"]] == [1, 2]
+
+
+@pytest.mark.usefixtures("project")
+def test_restore_returns_to_a_checkpoint() -> None:
+    id = first_checkpoint()
+    restored = sessions("restore", "s", id)
+    assert restored.exit_code == 0
+    assert restored.stdout == "Session s is back at turn 1.\n"
+    assert f", restored from {id}" in sessions("show", "s").stdout
+
+
+@pytest.mark.usefixtures("project")
+def test_commands_about_all_sessions_need_a_store_that_lists_them(home: Home) -> None:
+    expected = 0 if home.server.is_listing else 1
+    assert sessions("list").exit_code == expected
+    assert sessions("end", "--actor", "ada").exit_code == expected
+
+
+@pytest.mark.usefixtures("project")
+def test_end_deletes_a_session() -> None:
+    ended = sessions("end", "s")
+    assert ended.exit_code == 0
+    assert ended.stdout == "Session s has ended.\n"
+    assert sessions("show", "s").exit_code == 1

@@ -1,50 +1,191 @@
-"""A client of the server, without a network."""
+"""A client of the agent's server, without a network."""
 
 import asyncio
 import json
-import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
-from unittest.mock import AsyncMock, patch
+from unittest.mock import patch
 
-from conftest import ScriptedModel
+from click.testing import CliRunner, Result
+from script import Answer
+from scripted_model import ScriptedModel
 from starlette.datastructures import Headers
+from starlette.types import ASGIApp, Message
 
 from app.capabilities import Settings, make_capabilities
+from app.main import cli
 from app.runtime import Runtime
 from app.server import create_app
 
 PREFIX = "X-Amzn-Bedrock-AgentCore-Runtime-"
-SESSION, ACTOR, KEY = PREFIX + "Session-Id", PREFIX + "Custom-Actor-Id", "Idempotency-Key"
-POST, JSON = "POST /invocations", {"Host": "127.0.0.1:8080", "Accept": "application/json"}
+SESSION = PREFIX + "Session-Id"
+ACTOR = PREFIX + "Custom-Actor-Id"
+KEY = "Idempotency-Key"
+HEADERS = {"Host": "127.0.0.1:8080", "Accept": "application/json"}
+EVENTS = {"Accept": "text/event-stream"}
+PATIENCE_SECONDS = 30
+
+
+class Response:
+    """The response to a request."""
+
+    def __init__(self, status: int, headers: Headers, text: str) -> None:
+        self.status = status
+        self.session_id = headers.get(SESSION, "")
+        self.text = text
+
+    @property
+    def body(self) -> Any:
+        """The JSON of the body."""
+        return json.loads(self.text)
+
+    @property
+    def reply(self) -> str:
+        """The reply of a committed turn."""
+        return str(self.body.get("reply", ""))
+
+    @property
+    def turn(self) -> int:
+        """The number of a committed turn; 0 if it failed."""
+        return int(self.body.get("turn", 0))
+
+    @property
+    def error(self) -> str:
+        """The type of the error, or an empty string."""
+        return str(self.body.get("error", {}).get("type", ""))
+
+
+class Request:
+    """A request that is being answered."""
+
+    def __init__(self, app: ASGIApp, scope: dict[str, Any], body: bytes) -> None:
+        self._body: bytes | None = body
+        self._has_left = asyncio.Event()
+        self._has_received = asyncio.Event()
+        self._status = 0
+        self._headers = Headers()
+        self._received = b""
+        self._task = asyncio.create_task(self._run(app, scope))
+
+    def leave(self) -> None:
+        """Close the connection, as a client does that does not wait for the response."""
+        self._has_left.set()
+
+    async def response(self) -> Response:
+        """Wait for the end of the response."""
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            await self._task
+        return Response(self._status, self._headers, self._received.decode())
+
+    async def receive_text(self, text: str) -> None:
+        """Wait until the response contains this text."""
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            while text not in self._received.decode():
+                self._has_received.clear()
+                await self._has_received.wait()
+
+    async def _run(self, app: ASGIApp, scope: dict[str, Any]) -> None:
+        await app(scope, self._receive, self._send)
+
+    async def _receive(self) -> Message:
+        if self._body is not None:
+            body, self._body = self._body, None
+            return {"type": "http.request", "body": body}
+        await self._has_left.wait()
+        return {"type": "http.disconnect"}
+
+    async def _send(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self._status = message["status"]
+            self._headers = Headers(raw=message["headers"])
+        else:
+            self._received += message["body"]
+        self._has_received.set()
 
 
 class Client:
-    """A client of a server whose model plays a script."""
+    """A client of a server whose model plays a script.
 
-    def __init__(self, *script: Any, **settings: Any) -> None:
-        given = Settings(**settings)
-        with patch("app.capabilities.OWN_CAPABILITIES", []):  # nobody opens them here
-            self.runtime = Runtime(given, make_capabilities(given))
-        self.runtime.model = self.model = ScriptedModel(script)
+    The server has no capabilities of `own_capabilities`: these may need settings or refuse turns.
+    """
 
-    async def send(self, route: str, headers: Any, body: bytes, patience: float = 60) -> Any:
-        """The status, session and text of the answer; the client leaves when out of patience."""
-        method, path = route.split()
-        scope = {"type": "http", "method": method, "path": path, "headers": Headers(headers).raw}
-        leave: Any = (patience, {"type": "http.disconnect"})
-        inputs = iter([(0, {"type": "http.request", "body": body}), leave, leave])
-        app, send = create_app(self.runtime), AsyncMock()
-        await app(scope, lambda: asyncio.sleep(*next(inputs)), send)
-        start, *parts = [call.args[0] for call in send.await_args_list]
-        text = b"".join(part["body"] for part in parts).decode()
-        return start["status"], Headers(raw=start["headers"]).get(SESSION), text
+    def __init__(self, *script: Answer, **settings: Any) -> None:
+        self.model = ScriptedModel(script)
+        self.runtime = make_runtime(Settings(**settings))
+        self.runtime.model = self.model
 
-    async def say(self, address: str, prompt: str = "hi", patience: float = 60) -> str:
-        """What a turn in session@actor#key comes to, or with a ! the end of that session."""
-        await asyncio.sleep(1.2 * address.count("~"))
-        names = {"": SESSION, "@": ACTOR, "#": KEY}
-        values = {names[mark]: value for mark, value in re.findall(r"([@#]?)(\w+)", address)}
-        body = json.dumps({"end_session": True} if "!" in address else {"prompt": prompt})
-        _, _, text = await self.send(POST, JSON | values, body.encode(), patience)
-        answer = {"error": {"type": "end"}} | json.loads(text)
-        return str(answer.get("turn", answer["error"]["type"]))
+    def start(
+        self,
+        prompt: str = "Hello",
+        *,
+        session: str = "",
+        actor: str = "",
+        key: str = "",
+        headers: Mapping[str, str] | None = None,
+        **fields: object,
+    ) -> Request:
+        """Send a prompt, and return without the response."""
+        values = {SESSION: session, ACTOR: actor, KEY: key}
+        given = {name: value for name, value in values.items() if value}
+        body = json.dumps({"prompt": prompt, **fields}).encode()
+        return self.send("POST", "/invocations", {**given, **(headers or {})}, body)
+
+    async def say(self, prompt: str = "Hello", **options: Any) -> Response:
+        """Send a prompt with the options of `start`, and return the response."""
+        return await self.start(prompt, **options).response()
+
+    async def post(
+        self,
+        body: object,
+        *,
+        path: str = "/invocations",
+        session: str = "",
+        headers: Mapping[str, str] | None = None,
+    ) -> Response:
+        """Send JSON, or bytes as they are, and return the response."""
+        content = body if isinstance(body, bytes) else json.dumps(body).encode()
+        given = {SESSION: session} if session else {}
+        return await self.send("POST", path, {**given, **(headers or {})}, content).response()
+
+    async def get(self, path: str, *, headers: Mapping[str, str] | None = None) -> Response:
+        """Send a GET request, and return the response."""
+        return await self.send("GET", path, headers or {}).response()
+
+    async def end(self, session: str, *, actor: str = "") -> Response:
+        """End a session."""
+        headers = {ACTOR: actor} if actor else {}
+        return await self.post({"end_session": True}, session=session, headers=headers)
+
+    def send(
+        self, method: str, path: str, headers: Mapping[str, str], body: bytes = b""
+    ) -> Request:
+        """Send a request, and return without the response."""
+        path, _, query = path.partition("?")
+        scope = {
+            "type": "http",
+            "method": method,
+            "path": path,
+            "query_string": query.encode(),
+            "headers": Headers({**HEADERS, **headers}).raw,
+        }
+        return Request(create_app(self.runtime), scope, body)
+
+
+def make_runtime(settings: Settings) -> Runtime:
+    """Return a runtime without the capabilities of `own_capabilities`."""
+    with without_own_capabilities():
+        return Runtime(settings, make_capabilities(settings))
+
+
+def run(*words: str, **options: Any) -> Result:
+    """Run a command of the agent, with the options of `CliRunner.invoke`."""
+    with without_own_capabilities():
+        return CliRunner().invoke(cli, words, **options)
+
+
+@contextmanager
+def without_own_capabilities() -> Iterator[None]:
+    """Leave out the capabilities of `own_capabilities`."""
+    with patch("app.capabilities.OWN_CAPABILITIES", []):
+        yield

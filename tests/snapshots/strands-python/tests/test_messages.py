@@ -1,13 +1,15 @@
-"""What a model answers is repaired before it runs and is stored, whatever the model."""
+"""Answers of a model are repaired before their tools run and before they are stored."""
 
 import json
+from collections.abc import Iterator
 from copy import deepcopy
 from typing import Any
 from unittest.mock import Mock, patch
 
 import pytest
-from client import JSON, POST, SESSION, Client
-from conftest import ScriptedModel
+from client import Client
+from script import Reply, ToolCall
+from scripted_model import ScriptedModel
 from strands import Agent, ToolContext, tool
 from strands.hooks import AfterToolsEvent
 from strands.telemetry import get_tracer
@@ -16,20 +18,6 @@ from app.contract import AgentError
 from app.messages import Messages, Repairs, call_of, check_messages, cut, to_send
 from app.settings import CoreSettings
 from app.tool_schemas import REFUSED, parse_arguments
-
-NOT_ONE_OBJECT = [
-    '{"text": "a"',
-    "{'text': 'a'}",
-    '["a"]',
-    '"{\\"text\\": \\"a\\"}"',
-    '{"text": "a"} and more',
-    '{"text": "a"}{"text": "b"}',
-    '{"text": "a\nb"}',
-    '{"text": NaN}',
-    '{"text": 1e999}',
-    "null",
-    '{"text": ' + "[" * 1200 + "]" * 1200 + "}",
-]
 
 
 @tool
@@ -45,58 +33,94 @@ def count_all(text: str, tool_context: ToolContext) -> str:
     return str(counted["content"][0]["text"])
 
 
-async def answer(*script: Any, **settings: Any) -> tuple[Any, list[Any]]:
-    """Return the reply to a prompt, and the messages that the session holds then."""
-    body = json.dumps({"prompt": "Count."}).encode()
+@pytest.fixture(autouse=True)
+def tools() -> Iterator[None]:
+    """Let the agent have the tools of this module."""
     with patch("app.runtime.TOOLS", [word_count, count_all]):
-        client = Client(**settings)
-        client.runtime.model = ScriptedModel(script)
-        _, _, text = await client.send(POST, {**JSON, SESSION: "s"}, body)
+        yield
+
+
+async def messages_after(client: Client) -> list[Any]:
+    """Run a turn, and return the messages that its session holds."""
+    response = await client.say("Count.", session="s")
+    assert response.reply == "Done."
     session = await client.runtime.sessions.read("s", None)
-    return json.loads(text), session.data["messages"]
+    messages: list[Any] = session.data["messages"]
+    return messages
 
 
-@pytest.mark.parametrize("arguments", NOT_ONE_OBJECT)
-async def test_a_call_without_one_object_of_arguments_does_not_run(
-    arguments: str, caplog: Any
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        pytest.param('{"text": "a"', id="a truncated object"),
+        pytest.param("{'text': 'a'}", id="Python literals"),
+        pytest.param('["a"]', id="a list"),
+        pytest.param('"{\\"text\\": \\"a\\"}"', id="a string"),
+        pytest.param('{"text": "a"} and more', id="text after the object"),
+        pytest.param('{"text": "a"}{"text": "b"}', id="two objects"),
+        pytest.param('{"text": "a\nb"}', id="a raw newline"),
+        pytest.param('{"text": NaN}', id="NaN"),
+        pytest.param('{"text": 1e999}', id="an infinite number"),
+        pytest.param("null", id="null"),
+        pytest.param('{"text": ' + "[" * 1200 + "]" * 1200 + "}", id="too many levels"),
+    ],
+)
+async def test_a_call_does_not_run_unless_its_arguments_are_one_object(
+    arguments: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    body, messages = await answer([("call", arguments)], ["Done."])
-    assert body["reply"] == "Done."
+    messages = await messages_after(Client(ToolCall("word_count", arguments), Reply("Done.")))
     assert messages[1]["content"][0]["toolUse"]["input"] == {}
     result = messages[2]["content"][0]["toolResult"]
-    assert result["content"] == [{"text": REFUSED + arguments[:200]}]
     assert result["status"] == "error"
-    (warning,) = [record for record in caplog.records if record.name.startswith("app")][:1]
-    assert warning.message == "tool word_count: arguments are not one JSON object"
+    assert result["content"] == [{"text": REFUSED + arguments[:200]}]
+    warnings = [record.message for record in caplog.records if record.name.startswith("app")]
+    assert warnings[0] == "tool word_count: arguments are not one JSON object"
 
 
-async def test_blank_arguments_are_an_empty_object() -> None:
+def test_blank_arguments_are_an_empty_object() -> None:
     assert parse_arguments(" \n") == {}
+
+
+def test_long_numbers_stay_exact() -> None:
     assert parse_arguments('{"n": 12345678901234567890}') == {"n": 12345678901234567890}
+
+
+def test_a_lone_surrogate_in_arguments_is_replaced() -> None:
     assert parse_arguments('{"text": "\\ud800"}') == {"text": "\ufffd"}
 
 
-@pytest.mark.parametrize("id", ["", "functions.word_count:0", "a" * 41, "1"])
-async def test_an_id_is_valid_and_occurs_once(id: str) -> None:
-    call, again = ("call", '{"text": "a"}', "1"), ("call", '{"text": "b c"}', id)
-    _, messages = await answer([call], [again], ["Done."])
-    first, second = (messages[at]["content"][0]["toolUse"]["toolUseId"] for at in (1, 3))
-    assert first == "1" and len(second) == 9 and second.isalnum()
+@pytest.mark.parametrize(
+    "id",
+    [
+        pytest.param("", id="empty"),
+        pytest.param("functions.word_count:0", id="with other characters"),
+        pytest.param("a" * 41, id="too long"),
+        pytest.param("1", id="used before"),
+    ],
+)
+async def test_an_invalid_or_repeated_id_is_replaced(id: str) -> None:
+    first_call = ToolCall("word_count", {"text": "a"}, id="1")
+    second_call = ToolCall("word_count", {"text": "b c"}, id=id)
+    messages = await messages_after(Client(first_call, second_call, Reply("Done.")))
+    assert messages[1]["content"][0]["toolUse"]["toolUseId"] == "1"
+    new_id = messages[3]["content"][0]["toolUse"]["toolUseId"]
+    assert len(new_id) == 9
+    assert new_id.isalnum()
     assert messages[4]["content"][0]["toolResult"]["content"] == [{"text": "2"}]
 
 
-async def test_a_name_that_no_tool_can_have_is_not_mended_into_one_that_exists() -> None:
-    _, messages = await answer([("call", '{"text": "a"}', "1", "word count")], ["Done."])
+async def test_an_invalid_name_does_not_become_the_name_of_a_tool() -> None:
+    call = ToolCall("word count", {"text": "a"})
+    messages = await messages_after(Client(call, Reply("Done.")))
     assert messages[1]["content"][0]["toolUse"]["name"] == "word_count"
     result = messages[2]["content"][0]["toolResult"]
     assert result["content"] == [{"text": "Unknown tool: word_count"}]
 
 
 async def test_a_tool_that_calls_another_does_not_wait_for_itself() -> None:
-    call = ("call", '{"text": "a b"}', "1", "count_all")
-    limits = {"max_tools_at_once": 1, "turn_timeout_seconds": 5}
-    body, messages = await answer([call], ["Done."], **limits)
-    assert body.get("reply") == "Done."
+    call = ToolCall("count_all", {"text": "a b"})
+    client = Client(call, Reply("Done."), max_tools_at_once=1, turn_timeout_seconds=5)
+    messages = await messages_after(client)
     assert messages[2]["content"][0]["toolResult"]["content"] == [{"text": "2"}]
 
 
@@ -105,66 +129,77 @@ def test_an_approval_is_for_one_whole_id() -> None:
     assert call_of("v1:tool_call:z:A:0-1") == "z:A"
 
 
-def call(id: str, **other: Any) -> Any:
-    return {"toolUse": {"toolUseId": id, "name": "word_count", "input": {}, **other}}
+def user(*content: Any) -> Any:
+    """Return a message of the user, whose content is texts and other blocks."""
+    return {"role": "user", "content": blocks_of(content)}
+
+
+def assistant(*content: Any) -> Any:
+    """Return a message of the assistant, whose content is texts and other blocks."""
+    return {"role": "assistant", "content": blocks_of(content)}
+
+
+def blocks_of(content: tuple[Any, ...]) -> list[Any]:
+    return [{"text": block} if isinstance(block, str) else block for block in content]
+
+
+def call(id: str) -> Any:
+    return {"toolUse": {"toolUseId": id, "name": "word_count", "input": {}}}
 
 
 def result(id: str) -> Any:
     return {"toolResult": {"toolUseId": id, "status": "success", "content": [{"text": "1"}]}}
 
 
-def said(role: str, *content: Any) -> Any:
-    return {
-        "role": role,
-        "content": [{"text": it} if isinstance(it, str) else it for it in content],
-    }
-
-
 def test_reasoning_goes_back_only_to_the_model_that_wrote_it() -> None:
-    thought = {"reasoningContent": {"redactedContent": b"x"}}
-    messages = [said("user", "Hi."), said("assistant", thought, call("1"))]
-    messages[1]["metadata"] = {"custom": {"producer": "Model a"}}
-    assert to_send(messages, "Model a")[1]["content"] == [thought, call("1")]
+    reasoning = {"reasoningContent": {"redactedContent": b"x"}}
+    answer = assistant(reasoning, call("1"))
+    answer["metadata"] = {"custom": {"producer": "Model a"}}
+    messages = [user("Hi."), answer]
+    assert to_send(messages, "Model a")[1]["content"] == [reasoning, call("1")]
     assert to_send(messages, "Model b")[1]["content"] == [call("1")]
-    del messages[1]["metadata"]  # as an older version stored it
+
+
+def test_reasoning_of_an_unknown_model_is_left_out() -> None:
+    reasoning = {"reasoningContent": {"redactedContent": b"x"}}
+    messages = [user("Hi."), assistant(reasoning, call("1"))]  # as an older version stored it
     assert to_send(messages, "Model a")[1]["content"] == [call("1")]
 
 
-def test_what_an_older_version_stored_is_sent_in_a_valid_form() -> None:
+def test_messages_of_an_older_version_are_sent_in_a_valid_form() -> None:
     messages = [
-        said("user", "Hi."),
-        said("assistant", " ", call("a:1"), call("a:1")),
-        said("user", result("a:1"), result("a:1")),
-        said("assistant"),
-        said("user"),
-        said("assistant", "Done."),
+        user("Hi."),
+        assistant(" ", call("a:1"), call("a:1")),
+        user(result("a:1"), result("a:1")),
+        assistant(),
+        user(),
+        assistant("Done."),
     ]
     sent = to_send(messages, "")
     check_messages(sent)
-    assert len(sent) == 4 and len(sent[1]["content"]) == 2
+    assert len(sent) == 4
+    assert len(sent[1]["content"]) == 2
     assert to_send(messages, "") == sent  # so that the cache of a provider serves it
 
 
 @pytest.mark.parametrize(
     "messages",
     [
-        [],
-        [said("user", "Hi.")],
-        [said("assistant", "Hi.")],
-        [said("user", "Hi."), said("assistant")],
-        [said("user", "Hi."), said("assistant", " ")],
-        [said("user", "Hi."), said("assistant", "\ud800")],
-        [said("user", "Hi."), said("assistant", call("1"))],
-        [said("user", "Hi."), said("assistant", "a"), said("assistant", "b")],
-        [
-            said("user", "Hi."),
-            said("assistant", call("1")),
-            said("user", "a"),
-            said("assistant", "b"),
-        ],
+        pytest.param([], id="no messages"),
+        pytest.param([user("Hi.")], id="no answer"),
+        pytest.param([assistant("Hi.")], id="no prompt"),
+        pytest.param([user("Hi."), assistant()], id="an empty answer"),
+        pytest.param([user("Hi."), assistant(" ")], id="a blank answer"),
+        pytest.param([user("Hi."), assistant("\ud800")], id="a lone surrogate"),
+        pytest.param([user("Hi."), assistant(call("1"))], id="a call at the end"),
+        pytest.param([user("Hi."), assistant("a"), assistant("b")], id="two answers in a row"),
+        pytest.param(
+            [user("Hi."), assistant(call("1")), user("a"), assistant("b")],
+            id="a call without a result",
+        ),
     ],
 )
-def test_a_turn_that_a_vendor_would_refuse_later_fails(messages: list[Any]) -> None:
+def test_a_turn_fails_if_a_provider_would_refuse_its_messages(messages: list[Any]) -> None:
     with pytest.raises(AgentError):
         check_messages(messages)
 
@@ -172,36 +207,42 @@ def test_a_turn_that_a_vendor_would_refuse_later_fails(messages: list[Any]) -> N
 def test_a_copy_shares_nothing_that_can_change() -> None:
     messages = Messages([{"content": [{"text": "Hi."}], "other": bytearray(b"a")}])
     copy = deepcopy(messages)
-    assert (copy, type(copy)) == (messages, Messages)
+    assert copy == messages
+    assert type(copy) is Messages
     copy[0]["content"][0]["text"] = "Bye."
     copy[0]["other"][0] = 0
     copy.append({})
     assert messages == [{"content": [{"text": "Hi."}], "other": bytearray(b"a")}]
 
 
-def test_a_span_that_nobody_records_costs_no_json() -> None:
+def test_a_span_that_is_not_recorded_serializes_no_messages() -> None:
     unreadable: Any = [None]
     assert not get_tracer().start_model_invoke_span(unreadable).is_recording()
 
 
-def test_a_block_that_is_no_result_stays_among_results() -> None:
-    agent, shortening = Agent(model=ScriptedModel([])), Mock()
-    repairs = Repairs(agent, CoreSettings(), shortening)
-    content = [{"text": "a\ud800"}]
-    result: Any = {"toolUseId": "1", "status": "success", "content": content}
-    message: Any = {"role": "user", "content": [{"cachePoint": {"type": "default"}}]}
-    message["content"].append({"toolResult": result})
+def test_another_block_stays_among_results() -> None:
+    agent = Agent(model=ScriptedModel([]))
+    repairs = Repairs(agent, CoreSettings(), Mock())
+    tool_result: Any = {"toolUseId": "1", "status": "success", "content": [{"text": "a\ud800"}]}
+    cache_point: Any = {"cachePoint": {"type": "default"}}
+    message: Any = {"role": "user", "content": [cache_point, {"toolResult": tool_result}]}
     repairs._set_results(AfterToolsEvent(agent=agent, message=message, invocation_state={}))
-    assert message["content"][0] == {"cachePoint": {"type": "default"}}
-    assert result["content"] == [{"text": "a\ufffd"}]
+    assert message["content"][0] == cache_point
+    assert tool_result["content"] == [{"text": "a\ufffd"}]
+
+
+def test_a_short_result_is_not_cut() -> None:
+    content = [{"text": "a" * 40}, {"json": {"rows": ["b" * 100]}}]
+    assert cut(content, 1000) is content
 
 
 def test_the_texts_of_a_result_are_cut_together() -> None:
+    text = {"text": "a" * 40}
     image = {"image": {"format": "gif"}}
-    content = [{"text": "a" * 40}, image, {"json": {"rows": ["b" * 100]}}, {"text": "c"}]
-    assert cut(content, 1000) is content
-    first, second, last = cut(content, 100)
-    assert (first, second) == ({"text": "a" * 40}, image)
-    assert last["text"].startswith('{"rows": [')
+    rows = {"json": {"rows": ["b" * 100]}}
+    first, second, last = cut([text, image, rows, {"text": "c"}], 100)
+    assert first == text
+    assert second == image
+    assert last["text"].startswith(json.dumps(rows["json"])[:10])
     assert last["text"].endswith("… [cut: the result was 155 characters long]")
     assert len(first["text"] + last["text"]) == 100

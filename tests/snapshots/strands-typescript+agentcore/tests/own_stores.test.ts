@@ -1,44 +1,73 @@
-// The owner's stores: searched in time, and told only of committed turns, once.
+// The owner's stores: searched in time, and given only committed turns, once each.
 
 import assert from 'node:assert/strict'
-import { mock, test } from 'node:test'
-import { setTimeout as sleep } from 'node:timers/promises'
+import { test } from 'node:test'
 
-import type { MemoryStore } from '@strands-agents/sdk'
+import type { MemoryStore, MessageData } from '@strands-agents/sdk'
 
 import { GuardedStore } from '../src/memory/adapter.ts'
 import { Recorder } from '../src/memory/record.ts'
 import { OfflineModel } from '../src/offline_model.ts'
+import { captureLog, until } from './client.ts'
+import { Clock } from './clock.ts'
 
-const logged = mock.method(console, 'error', () => {})
-const MESSAGES = [{ role: 'user', content: [{ text: 'Hello!' }] }] as const
+const MESSAGES: MessageData[] = [{ role: 'user', content: [{ text: 'Hello!' }] }]
 
-test('a store of the owner is searched in time', async () => {
-  const hang = async () => await sleep(9000, [], { ref: false })
-  const store = new GuardedStore({ name: 'slow', writable: false, search: hang }, 0.1)
-  assert.deepEqual(await store.search('tea'), [])
-  const line = String(logged.mock.calls.at(-1)?.arguments)
-  assert.match(line, /nothing recalled from store slow: no answer within 0\.1 s/)
+test('a store of the owner is searched in time', async (context) => {
+  const log = captureLog(context)
+  const clock = new Clock(context)
+  let searches = 0
+  const search = () => {
+    searches++
+    return new Promise<never>(() => {})
+  }
+  const store = new GuardedStore({ name: 'slow', writable: false, search }, 1)
+  const found = store.search('tea')
+  await until(() => searches === 1)
+  clock.advance(2)
+  assert.deepEqual(await found, [])
+  assert.match(log.join('\n'), /nothing recalled from store slow: no answer within 1 s/)
 })
 
-test('a store of the owner gets a turn until it succeeds, and only once', async () => {
-  const told: unknown[] = []
-  let isDown = true
-  const addMessages: MemoryStore['addMessages'] = async (messages) => {
-    if (isDown) throw new TypeError('down')
-    told.push(messages)
-  }
-  const own = { name: 'own', writable: true, search: async () => [], addMessages }
-  const store = new GuardedStore(own, 1)
-  assert.ok(!store.writable, 'the SDK itself does not write to it')
-  const recorder = new Recorder([])
-  const work = store.recording([...MESSAGES] as never, new OfflineModel())
-  recorder.put('store own', { actor: 'ada', sessionId: 's', projectId: null }, work, 1)
-  await sleep(20)
+/** Keeps messages in a list while it is not down. */
+class OwnStore implements MemoryStore {
+  readonly name = 'own'
+  readonly writable = true
+  readonly received: unknown[] = []
   isDown = false
-  await recorder.close(5)
-  assert.deepEqual(told, [MESSAGES])
-  const attempt = store.recording([...MESSAGES] as never, new OfflineModel())
-  await Promise.all([attempt(), attempt()])
-  assert.equal(told.length, 2, 'work that is late is not repeated')
+  attempts = 0
+
+  async search() {
+    return []
+  }
+
+  async addMessages(messages: MessageData[]): Promise<void> {
+    this.attempts++
+    if (this.isDown) throw new TypeError('down')
+    this.received.push(messages)
+  }
+}
+
+test('a store of the owner gets a turn again until it succeeds', async () => {
+  const own = new OwnStore()
+  const store = new GuardedStore(own, 1)
+  const recorder = new Recorder([])
+  own.isDown = true
+  const identity = { actor: 'ada', sessionId: 'first', projectId: null }
+  recorder.put('store own', identity, store.recording(MESSAGES, new OfflineModel()), 1)
+  await until(() => own.attempts === 1)
+  own.isDown = false
+  await recorder.close(20)
+  assert.deepEqual(own.received, [MESSAGES])
+})
+
+test('a store of the owner that is late does not get a turn twice', async () => {
+  const own = new OwnStore()
+  const record = new GuardedStore(own, 1).recording(MESSAGES, new OfflineModel())
+  await Promise.all([record(), record()])
+  assert.deepEqual(own.received, [MESSAGES])
+})
+
+test('the SDK does not write to a store of the owner, as it would in failed turns, too', () => {
+  assert.equal(new GuardedStore(new OwnStore(), 1).writable, false)
 })

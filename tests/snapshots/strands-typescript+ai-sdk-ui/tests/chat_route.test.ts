@@ -1,92 +1,117 @@
 // The route for useChat: a turn is committed, or its error part says that nothing was kept.
 
 import assert from 'node:assert/strict'
-import { once } from 'node:events'
-import { createServer } from 'node:http'
-import type { AddressInfo } from 'node:net'
-import { test } from 'node:test'
+import { describe, test } from 'node:test'
 
 import { ChatRoute } from '../src/chat_route.ts'
-import { createApp } from '../src/server.ts'
 import { Client } from './client.ts'
+import { type Answer, fail, reply, toolCall } from './script.ts'
 
 type Part = { type: string; [field: string]: unknown }
+type Message = { id: string; role: string; parts: Part[] }
 
-/** Serve a client's runtime while `use` calls the address of its route. */
-async function serving(client: Client, use: (url: string) => Promise<void>): Promise<void> {
-  const server = createServer(createApp(client.runtime)).listen(0, '127.0.0.1')
-  await once(server, 'listening')
-  try {
-    await use(`http://127.0.0.1:${(server.address() as AddressInfo).port}/api/chat`)
-  } finally {
-    server.closeAllConnections()
-    server.close()
+function makeClient(script: readonly Answer[]): Client {
+  return new Client(script, {}, (settings) => [new ChatRoute(settings, [])])
+}
+
+/** Send the last message of the chat "ada" as useChat does; return the parts of the reply. */
+async function send(client: Client, id: string, text: string, fields = {}): Promise<Part[]> {
+  const message = { id, role: 'user', parts: [{ type: 'text', text }] }
+  const chat = { id: 'ada', messages: [message], trigger: 'submit-message', ...fields }
+  const answer = await client.request('POST', '/api/chat', {}, JSON.stringify(chat))
+  assert.equal(answer.headers['x-vercel-ai-ui-message-stream'], 'v1')
+  const events = answer.text.trimEnd().split('\n\n')
+  assert.equal(events.pop(), 'data: [DONE]')
+  return events.map((event) => JSON.parse(event.replace(/^data: /, '')))
+}
+
+/** Return the messages of the chat "ada". */
+async function history(client: Client): Promise<Message[]> {
+  const { text } = await client.get('/api/chat?id=ada')
+  return JSON.parse(text)
+}
+
+/** Say "1", "2" and "3", and hear "reply 1", "reply 2" and "reply 3". */
+async function talk(client: Client): Promise<void> {
+  for (const [seen, prompt] of ['1', '2', '3'].entries()) {
+    await send(client, `message-${prompt}`, prompt, { seen })
   }
 }
 
-/** Return the parts of a reply. */
-async function say(url: string, id: string, text: string, more = {}): Promise<Part[]> {
-  const said = { id, role: 'user', parts: [{ type: 'text', text }] }
-  const body = JSON.stringify({ id: 's', messages: [said], trigger: 'submit-message', ...more })
-  const response = await fetch(url, { method: 'POST', body })
-  assert.equal(response.headers.get('x-vercel-ai-ui-message-stream'), 'v1')
-  const [end, done, ...parts] = (await response.text()).split('\n\n').toReversed()
-  assert.deepEqual([done, end], ['data: [DONE]', ''])
-  return parts.toReversed().map((part) => JSON.parse(part.replace(/^data: /, '')))
-}
+describe('a turn', () => {
+  const script = [[reply('counting'), toolCall('word_count', { text: 'a b' })], reply('two')]
 
-async function history(url: string): Promise<{ id: string; parts: Part[] }[]> {
-  return (await (await fetch(`${url}?id=s`)).json()) as { id: string; parts: Part[] }[]
-}
+  test('comes in parts', async () => {
+    const parts = await send(makeClient(script), 'message-1', 'count')
+    const types = parts.map(({ type }) => type)
+    const toolTypes = types.filter((type) => type.startsWith('tool-'))
+    assert.equal(toolTypes.length, 2)
+    const text = ['text-start', 'text-delta', 'text-end']
+    const otherTypes = types.filter((type) => !type.startsWith('tool-'))
+    assert.deepEqual(otherTypes, ['start', ...text, ...text, 'finish'])
+    assert.match(JSON.stringify(parts.at(-1)), /"messageMetadata":{"turn":1,/)
+  })
 
-test('a turn comes in parts, and again as history', async () => {
-  await serving(
-    new Client([['counting', ['call']], ['two']], {}, (settings) => [new ChatRoute(settings, [])]),
-    async (url) => {
-      const parts = await say(url, 'm1', 'count')
-      const text = ['text-start', 'text-delta', 'text-end']
-      const kinds = parts.map(({ type }) => type).filter((type) => !type.startsWith('tool-'))
-      assert.deepEqual([kinds, parts.length], [['start', ...text, ...text, 'finish'], 10])
-      assert.match(JSON.stringify(parts.at(-1)), /"messageMetadata":{"turn":1,/)
-      const [asked, replied] = await history(url)
-      assert.deepEqual(asked, { id: 'm1', role: 'user', parts: [{ type: 'text', text: 'count' }] })
-      assert.equal(replied?.id, parts[0]?.messageId)
-      const shown = replied?.parts.map(({ type }) => type)
-      assert.deepEqual(shown, ['text', 'dynamic-tool', 'text'])
-    },
-  )
+  test('comes again as history', async () => {
+    const client = makeClient(script)
+    const [start] = await send(client, 'message-1', 'count')
+    const [prompt, answer] = await history(client)
+    const parts = [{ type: 'text', text: 'count' }]
+    assert.deepEqual(prompt, { id: 'message-1', role: 'user', parts })
+    assert.equal(answer?.id, start?.messageId)
+    const types = answer?.parts.map(({ type }) => type)
+    assert.deepEqual(types, ['text', 'dynamic-tool', 'text'])
+  })
 })
 
-test('a failed turn ends in an error part, and can be tried again', async () => {
-  await serving(
-    new Client([['half', new Error('secret')]], {}, (settings) => [new ChatRoute(settings, [])]),
-    async (url) => {
-      const errorText = 'model_failed: The model failed; this turn was not kept.'
-      assert.deepEqual((await say(url, 'm1', 'hi')).at(-1), { type: 'error', errorText })
-      assert.deepEqual(await history(url), [])
-      for (const _ of ['again', 'replayed']) {
-        assert.equal((await say(url, 'm1', 'hi')).at(-1)?.type, 'finish')
-      }
-      assert.equal((await history(url)).length, 2)
-    },
-  )
+describe('a failed turn', () => {
+  const script = [[reply('half'), fail(new Error('secret'))]]
+
+  test('ends in an error part, and is no part of the history', async () => {
+    const client = makeClient(script)
+    const parts = await send(client, 'message-1', 'hi')
+    const errorText = 'model_failed: The model failed; this turn was not kept.'
+    assert.deepEqual(parts.at(-1), { type: 'error', errorText })
+    assert.deepEqual(await history(client), [])
+  })
+
+  test('can be tried again, and its message is repeated after that', async () => {
+    const client = makeClient(script)
+    await send(client, 'message-1', 'hi')
+    const retried = await send(client, 'message-1', 'hi')
+    assert.equal(retried.at(-1)?.type, 'finish')
+    const repeated = await send(client, 'message-1', 'hi')
+    assert.equal(repeated.at(-1)?.type, 'finish')
+    assert.equal((await history(client)).length, 2)
+    assert.equal(client.model.requests.length, 2)
+  })
 })
 
-test('a message that is sent again takes the place of its turn', async () => {
-  const replies = [1, 2, 3, 4, 5].map((number) => [`reply ${number}`])
-  await serving(
-    new Client(replies, {}, (settings) => [new ChatRoute(settings, [])]),
-    async (url) => {
-      for (const [seen, id] of ['m1', 'm2', 'm3'].entries()) await say(url, id, id, { seen })
-      await say(url, 'm2', 'edited', { messageId: 'm2', seen: 3 })
-      const trigger = 'regenerate-message'
-      const refused = await say(url, 'm1', 'm1', { trigger, seen: 3 })
-      assert.match(String(refused.at(-1)?.errorText), /^session_conflict: /)
-      const shown = (await history(url)).map(({ parts }) => parts[0]?.text)
-      assert.deepEqual(shown, ['m1', 'reply 1', 'edited', 'reply 4'])
-      await say(url, 'm1', 'm1', { trigger, seen: 2 })
-      const ids = (await history(url)).map(({ id }) => id)
-      assert.deepEqual(ids, ['m1', 'm1-reply'])
-    },
-  )
+describe('a message that is sent again', () => {
+  const script = ['1', '2', '3', '4', '5'].map((number) => reply(`reply ${number}`))
+  const trigger = 'regenerate-message'
+
+  test('replaces its turn and all after it', async () => {
+    const client = makeClient(script)
+    await talk(client)
+    await send(client, 'message-2', 'edited', { messageId: 'message-2', seen: 3 })
+    const texts = (await history(client)).map(({ parts }) => parts[0]?.text)
+    assert.deepEqual(texts, ['1', 'reply 1', 'edited', 'reply 4'])
+  })
+
+  test('gets a new reply', async () => {
+    const client = makeClient(script)
+    await talk(client)
+    await send(client, 'message-1', '1', { trigger, seen: 3 })
+    const ids = (await history(client)).map(({ id }) => id)
+    assert.deepEqual(ids, ['message-1', 'message-1-reply'])
+  })
+
+  test('is refused if the page has not seen the last turn', async () => {
+    const client = makeClient(script)
+    await talk(client)
+    const refused = await send(client, 'message-1', '1', { trigger, seen: 2 })
+    assert.match(String(refused.at(-1)?.errorText), /^session_conflict: /)
+    assert.equal((await history(client)).length, 6)
+  })
 })

@@ -1,91 +1,84 @@
 // Each call that waits gets its own answer, and a refused one asks for none.
 
 import assert from 'node:assert/strict'
-import { test } from 'node:test'
+import { describe, test } from 'node:test'
 
 import { BeforeToolCallEvent, type LocalAgent } from '@strands-agents/sdk'
 
 import { answers } from '../src/approval/adapter.ts'
 import { Approval } from '../src/approval/capability.ts'
 import type { Waiting } from '../src/approval/session.ts'
-import { Capability, type Options } from '../src/capability.ts'
-import { CallingModel } from './calling_model.ts'
-import { Client, JSON_ONLY, POST, SESSION } from './client.ts'
-import { GATE } from './gate.ts'
+import type { Capability, Options } from '../src/capability.ts'
+import { Client, SESSION } from './client.ts'
+import { Payments } from './payments.ts'
+import { reply, toolCall } from './script.ts'
 
-const PAIRS = [
-  ['A', 'z:A'],
-  ['A', 'A:z'],
-  ['z:A', 'A:z'],
-]
+describe('an approval is that of one call only, although its id contains another', () => {
+  function interruptOf(callId: string): string {
+    return `hook:beforeToolCall:${callId}:gate`
+  }
 
-for (const [one = '', other = ''] of PAIRS.flatMap(([a, b]) => [
-  [a, b],
-  [b, a],
-])) {
-  test(`of ${one} and ${other} only the first is approved`, () => {
-    const idOf = (id: string) => `hook:beforeToolCall:${id}:gate`
-    const entries = [one, other].map((id) => [idOf(id), { name: 'gate' }])
-    const waiting = { other: { interrupts: { interrupts: Object.fromEntries(entries) } } }
+  function isApprovedAlone(approved: string, denied: string): void {
+    const interrupts = {
+      [interruptOf(approved)]: { name: 'gate' },
+      [interruptOf(denied)]: { name: 'gate' },
+    }
+    const waiting = { other: { interrupts: { interrupts } } } as unknown as Waiting
     const reasons = new Map([
-      [one, null],
-      [other, 'No.'],
+      [approved, null],
+      [denied, 'No.'],
     ])
-    const given = answers(waiting as unknown as Waiting, reasons)
-    const found = given.map(({ interruptResponse }) => {
-      return [interruptResponse.interruptId, interruptResponse.response]
-    })
-    const wanted = [
-      [idOf(one), 'yes'],
-      [idOf(other), 'no'],
-    ]
-    assert.deepEqual(found, wanted)
-  })
-}
+    const responses = answers(waiting, reasons).map((given) => given.interruptResponse)
+    const [first, second] = responses
+    assert.equal(responses.length, 2)
+    assert.equal(first?.interruptId, interruptOf(approved))
+    assert.equal(first?.response, 'yes')
+    assert.equal(second?.interruptId, interruptOf(denied))
+    assert.equal(second?.response, 'no')
+  }
 
-/** Asks for each call. */
-const HOOK = {
-  plugins: [
-    {
-      name: 'gate',
-      initAgent(agent: LocalAgent) {
+  test('at its end', () => isApprovedAlone('A', 'z:A'))
+  test('at the end of the denied one', () => isApprovedAlone('z:A', 'A'))
+  test('at its beginning', () => isApprovedAlone('A', 'A:z'))
+  test('at the beginning of the denied one', () => isApprovedAlone('A:z', 'A'))
+  test('in another order', () => isApprovedAlone('z:A', 'A:z'))
+  test('in another order of the denied one', () => isApprovedAlone('A:z', 'z:A'))
+})
+
+describe('a call with broken arguments', () => {
+  /** Asks by a hook in place of an intervention. */
+  class HookedPayments extends Payments {
+    override prepare(_turn: unknown, options: Options): void {
+      const initAgent = (agent: LocalAgent) => {
         agent.addHook(BeforeToolCallEvent, (event) => {
           if (event.interrupt({ name: 'gate' }) !== 'yes') event.cancel = 'no'
         })
-      },
-    },
-  ],
-}
-
-for (const [name, gate] of Object.entries({ 'an intervention': GATE, 'a hook': HOOK })) {
-  test(`${name} does not ask for a call that is refused`, async () => {
-    class Gate extends Capability {
-      override prepare(_turn: unknown, options: Options): void {
-        Object.assign(options, gate)
       }
+      Object.assign(options, { plugins: [{ name: 'gate', initAgent }] })
     }
-    const client = new Client([], {}, (settings) => {
-      return [new Approval(settings, []), new Gate(settings, [])]
+  }
+
+  async function needsNoApproval(makePayments: (settings: any) => Capability): Promise<void> {
+    const broken = toolCall('pay', '{"amount": 8', 'a')
+    const valid = toolCall('pay', { amount: 7 }, 'a')
+    const client = new Client([[broken, valid], reply('Done.')], {}, (settings) => {
+      return [new Approval(settings, []), makePayments(settings)]
     })
-    client.runtime.model = new CallingModel([
-      [
-        ['a', 'word_count', '{"text": "a b'],
-        ['a', 'word_count', '{"text": "a b"}'],
-      ],
-    ])
-    const ask = async (body: object) => {
-      const sent = Buffer.from(JSON.stringify(body))
-      const [, , text] = await client.send(POST, { ...JSON_ONLY, [SESSION]: 's' }, sent)
-      return JSON.parse(text)
-    }
-    const { waiting } = await ask({ prompt: 'Count.' })
-    assert.deepEqual(
-      waiting.map(({ input }: { input: object }) => input),
-      [{ text: 'a b' }],
-    )
-    assert.equal((await ask({ approve: [waiting[0].id] })).reply, 'Done.')
-    const { data } = await client.runtime.sessions.read('s', null)
-    const results = JSON.stringify(data.messages[2])
-    assert.match(results, /not one JSON object.*a b/)
+    const { waiting = [] } = await client.say('Pay.', { session: 'ada' })
+    const inputs = waiting.map(({ input }) => input)
+    assert.deepEqual(inputs, [{ amount: 7 }])
+    const approve = waiting.map(({ id }) => id)
+    const committed = await client.post({ approve }, { [SESSION]: 'ada' })
+    assert.equal(committed.reply, 'Done.')
+    const [, , results] = await client.messages('ada')
+    assert.match(JSON.stringify(results), /not one JSON object.*paid/)
+  }
+
+  test('needs no approval of an intervention', async () => {
+    await needsNoApproval((settings) => new Payments(settings, []))
   })
-}
+
+  test('needs no approval of a hook', async () => {
+    await needsNoApproval((settings) => new HookedPayments(settings, []))
+  })
+})

@@ -1,86 +1,152 @@
 // Tool calls wait for a person, and the turn goes on with the answers.
 
 import assert from 'node:assert/strict'
-import { test } from 'node:test'
+import { describe, test } from 'node:test'
 
 import { Approval } from '../src/approval/capability.ts'
-import type { Answers } from '../src/approval/session.ts'
-import { Capability, type Options } from '../src/capability.ts'
+import { Answers } from '../src/approval/session.ts'
 import { Turn } from '../src/contract.ts'
 import type { LastTurn } from '../src/sessions.ts'
-import { Client, JSON_ONLY, POST, SESSION } from './client.ts'
-import { GATE } from './gate.ts'
-import type { Step } from './scripted_model.ts'
+import { type AgentResponse, Client, SESSION } from './client.ts'
+import { Payments } from './payments.ts'
+import { type Answer, reply, toolCall } from './script.ts'
 
-class Gate extends Capability {
-  override prepare(_turn: Turn, options: Options): void {
-    Object.assign(options, GATE)
-  }
+const ADA = { session: 'ada' }
+const PAY = toolCall('pay', { amount: 7 })
+
+function makeClient(script: readonly Answer[] = []): { client: Client; payments: Payments } {
+  let payments!: Payments
+  const client = new Client(script, {}, (settings) => {
+    payments = new Payments(settings, [])
+    return [new Approval(settings, []), payments]
+  })
+  return { client, payments }
 }
 
-function clientOf(...script: Step[]): Client {
-  return new Client(script, {}, (settings) => [new Approval(settings, []), new Gate(settings, [])])
+/** Send answers to the calls that wait in the session. */
+function answer(client: Client, body: object): Promise<AgentResponse> {
+  return client.post(body, { [SESSION]: 'ada' })
 }
 
-async function ask(client: Client, body: object): Promise<any> {
-  const sent = Buffer.from(JSON.stringify(body))
-  const [, , text] = await client.send(POST, { ...JSON_ONLY, [SESSION]: 's' }, sent)
-  return JSON.parse(text)
+/** Return the id of the only call that waits. */
+function idOf({ waiting = [] }: AgentResponse): string {
+  const [call] = waiting
+  assert.ok(call)
+  assert.equal(waiting.length, 1)
+  return call.id
 }
 
-test('an approved call runs once, and the turn is committed', async () => {
-  const client = clientOf(['Well. ', ['call']], ['Done.'])
-  const { turn, waiting } = await ask(client, { prompt: '1' })
-  const [{ id, tool }] = waiting
-  assert.deepEqual([turn, tool], [1, 'word_count'])
-  const { error } = await ask(client, { approve: ['other'] })
-  assert.equal(error.type, 'not_waiting')
-  assert.ok(error.message.includes(id))
-  const committed = await ask(client, { approve: [id] })
-  assert.deepEqual([committed.turn, committed.reply], [1, 'Well. Done.'])
-  assert.equal((await ask(client, { approve: [id] })).error.type, 'not_waiting')
-  assert.deepEqual(client.model.calls, ['1', '1 Well.  (toolUse) (toolResult)'])
+describe('a call that needs an approval', () => {
+  test('waits, and its turn is not committed', async () => {
+    const { client, payments } = makeClient([[reply('Well. '), PAY]])
+    const { turn, waiting } = await client.say('Pay.', ADA)
+    assert.equal(turn, 1)
+    assert.equal(waiting?.[0]?.tool, 'pay')
+    assert.deepEqual(waiting[0].input, { amount: 7 })
+    assert.deepEqual(payments.paid, [])
+  })
+
+  test('runs once when it is approved, and the turn is committed', async () => {
+    const { client, payments } = makeClient([[reply('Well. '), PAY], reply('Done.')])
+    const id = idOf(await client.say('Pay.', ADA))
+    const committed = await answer(client, { approve: [id] })
+    assert.equal(committed.turn, 1)
+    assert.equal(committed.reply, 'Well. Done.')
+    const repeated = await answer(client, { approve: [id] })
+    assert.equal(repeated.error, 'not_waiting')
+    assert.deepEqual(payments.paid, [7])
+    const conversation = ['Pay.', 'Well. ', '(toolUse)', '(toolResult)']
+    assert.deepEqual(client.model.conversations.at(-1), conversation)
+  })
+
+  test('is named to a caller who approves another one', async () => {
+    const { client } = makeClient([PAY])
+    const id = idOf(await client.say('Pay.', ADA))
+    const refused = await answer(client, { approve: ['other'] })
+    assert.equal(refused.error, 'not_waiting')
+    assert.ok(refused.text.includes(id))
+  })
+
+  test('does not run when it is denied, and the model gets the reason', async () => {
+    const { client, payments } = makeClient([PAY, reply('No.')])
+    const id = idOf(await client.say('Pay.', ADA))
+    const denied = await answer(client, { deny: [{ id, reason: 'Not today.' }] })
+    assert.equal(denied.reply, 'No.')
+    assert.deepEqual(payments.paid, [])
+    assert.match(JSON.stringify(await client.messages('ada')), /Not today\./)
+  })
+
+  test('is dropped by a new prompt', async () => {
+    const { client, payments } = makeClient([PAY])
+    await client.say('Pay.', ADA)
+    const next = await client.say('Never mind.', ADA)
+    assert.equal(next.dropped, true)
+    assert.deepEqual(client.model.conversations.at(-1), ['Never mind.'])
+    assert.deepEqual(payments.paid, [])
+  })
+
+  test('waits in a session with earlier turns, which stay if it is dropped', async () => {
+    const { client } = makeClient([PAY, reply('No.'), PAY])
+    const id = idOf(await client.say('Pay.', ADA))
+    await answer(client, { deny: [{ id }] })
+    idOf(await client.say('Pay.', ADA))
+    await client.say('Never mind.', ADA)
+    const conversation = ['Pay.', '(toolUse)', '(toolResult)', 'No.', 'Never mind.']
+    assert.deepEqual(client.model.conversations.at(-1), conversation)
+  })
 })
 
-test('an answer is alone in its request, and what it is about stays', async () => {
-  const client = clientOf([['call']], ['Done.'])
-  const [{ id }] = (await ask(client, { prompt: '1' })).waiting
-  const fork = { fork: 't', at_turn: 1 }
-  for (const other of [{ end_session: true }, fork, { at_turn: 1 }, { prompt: '2' }]) {
-    const refused = await ask(client, { approve: [id], ...other })
-    assert.equal(refused.error.type, 'invalid_request')
+describe('an answer is refused, and the call goes on waiting,', () => {
+  async function isRefusedWith(fields: object): Promise<void> {
+    const { client } = makeClient([PAY, reply('Done.')])
+    const id = idOf(await client.say('Pay.', ADA))
+    const refused = await answer(client, { approve: [id], ...fields })
+    assert.equal(refused.error, 'invalid_request')
+    const approved = await answer(client, { approve: [id] })
+    assert.equal(approved.reply, 'Done.')
   }
-  assert.equal((await ask(client, { approve: [id] })).reply, 'Done.')
+
+  test('with the end of the session', () => isRefusedWith({ end_session: true }))
+  test('with a fork', () => isRefusedWith({ fork: 'copy', at_turn: 1 }))
+  test('with the number of a turn', () => isRefusedWith({ at_turn: 1 }))
+  test('with a prompt', () => isRefusedWith({ prompt: 'Hello.' }))
 })
 
-test('a question hides nothing of a call', async () => {
-  for (const text of ['a', 'a\u202eb', 'a\n\u0007\u200bb', 'a '.repeat(200)]) {
-    const input = { n: 1.5, text }
-    const last = { waiting: [{ id: '1', tool: 'pay\u202e\n', input }] } as unknown as LastTurn
+describe('the question in a terminal', () => {
+  /** Answer with y; return the question. */
+  async function approve(tool: string, input: object): Promise<string> {
+    const last = { waiting: [{ id: '1', tool, input }] } as unknown as LastTurn
+    const turn = new Turn({ sessionId: 'ada', actor: null, key: null, prompt: '' })
     const questions: string[] = []
     const read = async (question: string) => {
       questions.push(question)
       return 'y'
     }
-    const turn = new Turn({ sessionId: 's', actor: null, key: null, prompt: '' })
-    const approval = clientOf().runtime.capabilities[0]!
-    const answers = await approval.ask!(last, turn, read)
-    assert.deepEqual((answers as Answers).reasons, new Map([['1', null]]))
-    const [first = '', second = first] = questions.join().split('\n')
-    const [shown = ''] = first.replace('Run pay\\u202e\\u000a ', '').split('? [y')
-    assert.deepEqual(JSON.parse(shown), input)
-    assert.doesNotMatch(first + second, /[\p{C}\p{Zl}\p{Zp}]/u)
-    assert.match(second, /^Run pay.*\? \[y\/N\/reason\] $/)
+    const [approval] = makeClient().client.runtime.capabilities
+    const answers = await approval?.ask?.(last, turn, read)
+    assert.ok(answers instanceof Answers)
+    assert.deepEqual(answers.reasons, new Map([['1', null]]))
+    assert.equal(questions.length, 1)
+    return questions[0]!
   }
-})
 
-test('a call is denied, and a new prompt drops what waits', async () => {
-  const client = clientOf([['call']], ['No.'], [['call']])
-  const [{ id }] = (await ask(client, { prompt: '1' })).waiting
-  const denied = await ask(client, { deny: [{ id, reason: 'Not today.' }] })
-  assert.equal(denied.reply, 'No.')
-  assert.match(JSON.stringify((await client.runtime.sessions.read('s', null)).data), /Not today\./)
-  assert.ok('waiting' in (await ask(client, { prompt: '2' })))
-  assert.equal((await ask(client, { prompt: '3' })).dropped, true)
-  assert.equal(client.model.calls.at(-1), '1 (toolUse) (toolResult) No. 3')
+  test('shows the tool and its arguments', async () => {
+    const question = await approve('pay', { amount: 1.5 })
+    assert.equal(question, 'Run pay {"amount":1.5}? [y/N/reason] ')
+  })
+
+  test('shows characters that are invisible', async () => {
+    const input = { note: 'a\u202eb\n\u0007\u200bc' }
+    const question = await approve('pay\u202e\n', input)
+    assert.doesNotMatch(question, /[\p{C}\p{Zl}\p{Zp}]/u)
+    const [, shown = ''] = /^Run pay\\u202e\\u000a (.*)\? \[y\/N\/reason\] $/.exec(question) ?? []
+    assert.deepEqual(JSON.parse(shown), input)
+  })
+
+  test('names the tool again behind long arguments', async () => {
+    const input = { note: 'a '.repeat(200) }
+    const [first = '', second = ''] = (await approve('pay', input)).split('\n')
+    assert.deepEqual(JSON.parse(first.replace('Run pay ', '')), input)
+    assert.match(second, /^Run pay with these 411 characters\? \[y\/N\/reason\] $/)
+  })
 })

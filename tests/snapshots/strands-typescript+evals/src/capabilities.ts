@@ -25,7 +25,7 @@ export const COMMANDS: Record<string, Command> = {
   // Each module is loaded when its command runs.
   eval: {
     takes: '[NAMES] [--repeat N]',
-    does: 'try the cases in evals/; README.md has all options',
+    does: 'try the cases in evals/; docs/evals.md has all options',
     run: async (args) => (await import('./evals/commands.ts')).evaluate(args),
   },
 }
@@ -34,6 +34,7 @@ export const COMMANDS: Record<string, Command> = {
 export async function makeCapabilities(settings: Settings): Promise<Capability[]> {
   const classes: CapabilityClass[] = [
     // Each is made with those before it; the first is closed last.
+    (await import('./evals/capability.ts')).Evals,
     ...OWN_CAPABILITIES,
   ]
   const capabilities: Capability[] = []

@@ -1,10 +1,10 @@
 // Cases pass, fail and are reported, each on its own.
 
 import assert from 'node:assert/strict'
-import { cpSync, mkdtempSync, writeFileSync } from 'node:fs'
+import { cpSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { test } from 'node:test'
+import { after, before, describe, test } from 'node:test'
 
 import { SETTINGS } from '../src/capabilities.ts'
 import { readCases } from '../src/evals/cases.ts'
@@ -24,29 +24,49 @@ cases:
   - name: has-no-turns
 `
 
-test('a case that fails or is wrong leaves the others', async () => {
+describe('of three cases', () => {
   const folder = mkdtempSync(join(tmpdir(), 'evals-'))
-  cpSync(join(import.meta.dirname, '../evals/schema.json'), join(folder, 'schema.json'))
-  writeFileSync(join(folder, 'own.yaml'), CASES)
-  const settings = createSettings({}, SETTINGS)
-  const runtime = new Runtime(settings, [new Stubs(settings, [])])
-  const runner = new Runner(settings, runtime, runtime)
-  const stop = new AbortController().signal
-  const options = { repeat: 1, jobs: 2, stop, done: () => {} }
-  const runs = await runner.runAll(readCases([], folder), options)
-  assert.match(table(runs, {}), /greets +0 +0\.\d  passed\nsays-goodbye +0 +0\.\d  FAILED/)
-  assert.match(failures(runs), /the reply lacks "Bye\."/)
-  assert.match(failures(runs), /own\.yaml:6: it must have required property 'turns'/)
-  assert.equal(runs.greets?.[0]?.turns[0]?.reply, 'Hi.')
+  let runs: Awaited<ReturnType<Runner['runAll']>>
+
+  before(async () => {
+    cpSync(join(import.meta.dirname, '../evals/schema.json'), join(folder, 'schema.json'))
+    writeFileSync(join(folder, 'own.yaml'), CASES)
+    const settings = createSettings({}, SETTINGS)
+    const runtime = new Runtime(settings, [new Stubs(settings, [])])
+    const runner = new Runner(settings, runtime, runtime)
+    const { signal } = new AbortController()
+    const options = { repeat: 1, jobs: 2, stop: signal, done: () => {} }
+    runs = await runner.runAll(readCases([], folder), options)
+  })
+  after(() => rmSync(folder, { recursive: true }))
+
+  test('the first passes', () => {
+    assert.equal(runs.greets?.[0]?.turns[0]?.reply, 'Hi.')
+    assert.match(table(runs, {}), /^greets +0 +0\.\d  passed$/m)
+  })
+
+  test('the second fails, for the reply that it expects', () => {
+    assert.match(table(runs, {}), /^says-goodbye +0 +0\.\d  FAILED/m)
+    assert.match(failures(runs), /the reply lacks "Bye\."/)
+  })
+
+  test('the third is invalid, which names its line', () => {
+    assert.match(failures(runs), /own\.yaml:6: it must have required property 'turns'/)
+  })
 })
 
-test('a share has an interval, and a difference a p-value', () => {
-  assert.deepEqual(
-    interval(7, 10).map((end) => end.toFixed(2)),
-    ['0.40', '0.89'],
-  )
+test('the share of cases that pass has an interval of 95 %', () => {
+  const [low, high] = interval(7, 10)
+  assert.equal(low.toFixed(2), '0.40')
+  assert.equal(high.toFixed(2), '0.89')
+})
+
+test('a difference between two shares has a p-value', () => {
   assert.equal(fisherP(7, 10, 10, 10).toFixed(2), '0.21')
   assert.ok(fisherP(0, 10, 10, 10) < 0.001)
+})
+
+test('a change is described only if there are enough runs', () => {
   assert.equal(describeChange(0, 3, 3, 3), 'too few runs to compare')
   assert.equal(describeChange(1, 5, 5, 5), 'significantly worse (p = 0.048)')
 })

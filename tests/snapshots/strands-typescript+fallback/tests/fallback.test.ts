@@ -1,102 +1,138 @@
-// A second model answers a call that the first one fails before its first content.
+// The fallback model answers a call that the first model fails before its first content.
 
 import assert from 'node:assert/strict'
-import { mock, test } from 'node:test'
+import { describe, test } from 'node:test'
 
 import { AgentError } from '../src/contract.ts'
 import { Fallback } from '../src/fallback/capability.ts'
 import { FALLBACK_SETTINGS } from '../src/fallback/settings.ts'
 import { logging } from '../src/log.ts'
 import { createSettings, readSettings } from '../src/settings.ts'
-import { Client, JSON_ONLY, POST, SESSION } from './client.ts'
-import { DownModel } from './down.ts'
-import { ScriptedModel, type Step } from './scripted_model.ts'
+import { captureLog, Client } from './client.ts'
+import { type Answer, fail, reasoning, reply, toolCall } from './script.ts'
+import { ScriptedModel } from './scripted_model.ts'
 
-const IS_DOWN = Object.assign(new Error('a secret'), { code: 'ECONNREFUSED' })
+const ADA = { session: 'ada' }
+const DOWN = fail(Object.assign(new Error('a secret'), { code: 'ECONNREFUSED' }))
 
-/** Return a client of an agent with two models, and the second one, which plays a script. */
-function clientOf(first: Client['runtime']['model'], ...script: Step[]): [Client, ScriptedModel] {
-  const second = new ScriptedModel(script)
-  const client = new Client([], {}, (core) => {
+/** Return a client of an agent with two models, and the second of them. */
+function makeClient(
+  first: readonly Answer[],
+  second: readonly Answer[],
+): { client: Client; fallback: ScriptedModel } {
+  const model = new ScriptedModel(second, 'second')
+  const client = new Client(first, {}, (core) => {
     const settings = createSettings({ ...core, modelFallback: 'second' }, FALLBACK_SETTINGS)
-    const fallback = new Fallback(settings, [])
-    fallback.model = Promise.resolve(second) // in place of the one that it would make
-    return [fallback]
+    const capability = new Fallback(settings, [])
+    capability.model = Promise.resolve(model) // in place of a provider's
+    return [capability]
   })
-  client.runtime.model = first
-  return [client, second]
+  return { client, fallback: model }
 }
 
-async function ask(client: Client, prompt: string): Promise<any> {
-  const sent = Buffer.from(JSON.stringify({ prompt }))
-  const [, , text] = await client.send(POST, { ...JSON_ONLY, [SESSION]: 's' }, sent)
-  return JSON.parse(text)
-}
+describe('the fallback model', () => {
+  test('answers a call that fails, and no further one', async () => {
+    const { client, fallback } = makeClient([DOWN, reply('First.')], [reply('Second.')])
+    const failed = await client.say('1', ADA)
+    assert.equal(failed.reply, 'Second.')
+    const next = await client.say('2', ADA)
+    assert.equal(next.reply, 'First.')
+    assert.deepEqual(client.model.conversations.at(-1), ['1', 'Second.', '2'])
+    assert.deepEqual(fallback.conversations, [['1']])
+  })
 
-test('the second model answers one call', async () => {
-  const written = mock.method(console, 'error', () => {})
-  logging.isVerbose = true
-  const first = new DownModel(IS_DOWN)
-  const [client, second] = clientOf(first, ['Second.'])
-  assert.equal((await ask(client, '1')).reply, 'Second.')
-  logging.isVerbose = false
-  const lines = written.mock.calls.map(({ arguments: [line] }) => String(line))
-  const warnings = lines.filter((line) => line.includes('WARNING'))
-  assert.equal(warnings.length, 1)
-  assert.match(warnings[0]!, /ECONNREFUSED/)
-  assert.doesNotMatch(warnings[0]!, /secret/)
-  assert.match(lines.at(-1)!, /outcome=committed .*detail=answered by second/)
-  assert.match((await ask(client, '2')).reply, /Earlier you said: "1"/)
-  assert.deepEqual([first.calls, second.calls], [2, ['1']])
+  test('is logged once, with the kind of the failure', async (context) => {
+    const log = captureLog(context)
+    const { client } = makeClient([DOWN], [reply('Second.')])
+    logging.isVerbose = true
+    context.after(() => (logging.isVerbose = false))
+    await client.say('1', ADA)
+    const [warning, ...others] = log.filter((line) => line.includes('WARNING'))
+    assert.match(warning!, /ECONNREFUSED/)
+    assert.doesNotMatch(warning!, /secret/)
+    assert.deepEqual(others, [])
+    assert.match(log.at(-1)!, /outcome=committed .*detail=answered by second/)
+  })
+
+  test('answers no call that fails for another reason', async () => {
+    const { client, fallback } = makeClient([fail(new Error('wrong'))], [])
+    const answer = await client.say('1', ADA)
+    assert.equal(answer.error, 'model_failed')
+    assert.deepEqual(fallback.conversations, [])
+  })
+
+  test('answers no call that the agent itself ends', async () => {
+    const { client, fallback } = makeClient([fail(new AgentError('reply_incomplete'))], [])
+    const answer = await client.say('1', ADA)
+    assert.equal(answer.error, 'reply_incomplete')
+    assert.deepEqual(fallback.conversations, [])
+  })
+
+  test('answers no call that fails after its first text', async () => {
+    const { client, fallback } = makeClient([[reply('Well, '), DOWN]], [])
+    const answer = await client.say('1', ADA)
+    assert.equal(answer.error, 'model_failed')
+    assert.deepEqual(fallback.conversations, [])
+  })
+
+  test('may fail, too', async () => {
+    const { client, fallback } = makeClient([DOWN], [DOWN])
+    const answer = await client.say('1', ADA)
+    assert.equal(answer.error, 'model_failed')
+    assert.equal(fallback.conversations.length, 1)
+  })
 })
 
-test('other failures end the turn', async () => {
-  for (const error of [new Error('wrong'), new AgentError('reply_incomplete')]) {
-    const [client, second] = clientOf(new DownModel(error), ['Second.'])
-    assert.match((await ask(client, '1')).error.type, /model_failed|reply_incomplete/)
-    assert.deepEqual(second.calls, [])
-  }
+test('in a turn of two models, each gets its own reasoning only', async () => {
+  const count = toolCall('word_count', { text: 'a b' })
+  const first = [[reasoning('Of the first.'), count], DOWN, DOWN]
+  const second = [[reasoning('Of the second.'), count], reply('Done.')]
+  const { client, fallback } = makeClient(first, second)
+  await client.say('1', ADA)
+  const withoutReasoning = ['(toolUse)', '(toolResult)']
+  const withReasoning = ['(reasoning)', ...withoutReasoning]
+  const [itsFirst, itsSecond] = fallback.conversations
+  assert.deepEqual(itsFirst, ['1', ...withoutReasoning])
+  assert.deepEqual(itsSecond, ['1', ...withoutReasoning, ...withReasoning])
+
+  await client.say('2', ADA)
+  const last = ['1', ...withReasoning, ...withoutReasoning, 'Done.', '2']
+  assert.deepEqual(client.model.conversations.at(-1), last)
 })
 
-test('after its first text the first model is not replaced', async () => {
-  const [client, second] = clientOf(new ScriptedModel([['Well, ', IS_DOWN]]), ['Second.'])
-  assert.equal((await ask(client, '1')).error.type, 'model_failed')
-  assert.deepEqual(second.calls, [])
-})
-
-test('both models may fail', async () => {
-  const [client, second] = clientOf(new DownModel(IS_DOWN), [IS_DOWN])
-  assert.equal((await ask(client, '1')).error.type, 'model_failed')
-  assert.equal(second.calls.length, 1)
-})
-
-test('check wants two models', () => {
-  const cases = [
-    ['a', 'b', []],
-    ['a', '', ['warning']],
-    ['a', 'a', ['error']],
-    ['offline', 'b', ['error']],
-  ] as const
-  for (const [model, modelFallback, severities] of cases) {
+describe('check', () => {
+  function severities(model: string, modelFallback: string): string[] {
     const settings = createSettings({ model, modelFallback }, FALLBACK_SETTINGS)
-    const found = new Fallback(settings, []).check().map(({ severity }) => severity)
-    assert.deepEqual(found, severities)
+    return new Fallback(settings, []).check().map(({ severity }) => severity)
   }
-})
 
-test('check warns if a turn ends before the second model is asked', () => {
-  const given = { model: 'a', modelFallback: 'b', turnTimeoutSeconds: 120 }
-  const found = new Fallback(createSettings(given, FALLBACK_SETTINGS), []).check()
-  assert.deepEqual(
-    found.map(({ id, severity }) => [id, severity]),
-    [['SET-FALLBACK_SECONDS', 'warning']],
-  )
-})
+  test('accepts two models', () => {
+    assert.deepEqual(severities('a', 'b'), [])
+  })
 
-test('the offline model is no second model', () => {
-  process.env.MODEL_FALLBACK = 'offline'
-  const [, findings] = readSettings(FALLBACK_SETTINGS)
-  delete process.env.MODEL_FALLBACK
-  const ids = findings.map(({ id }) => id)
-  assert.deepEqual(ids, ['SET-MODEL_FALLBACK'])
+  test('warns without a second model', () => {
+    assert.deepEqual(severities('a', ''), ['warning'])
+  })
+
+  test('rejects the same model twice', () => {
+    assert.deepEqual(severities('a', 'a'), ['error'])
+  })
+
+  test('rejects a second model without a first', () => {
+    assert.deepEqual(severities('offline', 'b'), ['error'])
+  })
+
+  test('warns if a turn ends before the second model is asked', () => {
+    const given = { model: 'a', modelFallback: 'b', turnTimeoutSeconds: 120 }
+    const [finding] = new Fallback(createSettings(given, FALLBACK_SETTINGS), []).check()
+    assert.equal(finding?.id, 'SET-FALLBACK_SECONDS')
+    assert.equal(finding.severity, 'warning')
+  })
+
+  test('rejects the offline model as the second', (context) => {
+    process.env.MODEL_FALLBACK = 'offline'
+    context.after(() => delete process.env.MODEL_FALLBACK)
+    const [, [finding]] = readSettings(FALLBACK_SETTINGS)
+    assert.equal(finding?.id, 'SET-MODEL_FALLBACK')
+  })
 })

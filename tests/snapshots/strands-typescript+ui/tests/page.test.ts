@@ -1,49 +1,55 @@
-// The page: whole files, behind the checks, and a policy that lets them call only this server.
+// The page: its files are whole, and only this machine gets them without a token.
 
 import assert from 'node:assert/strict'
-import { once } from 'node:events'
-import { createServer, request } from 'node:http'
-import type { AddressInfo } from 'node:net'
-import { text } from 'node:stream/consumers'
-import { test } from 'node:test'
+import { describe, test } from 'node:test'
 
 import type { Settings } from '../src/capabilities.ts'
 import { ChatRoute } from '../src/chat_route.ts'
 import { Page } from '../src/page/capability.ts'
-import { createApp } from '../src/server.ts'
-import { Client, run } from './client.ts'
+import { ALONE, Client, run } from './client.ts'
 
-/** Return status and text of what is at a path. */
-async function get(settings: Partial<Settings>, path: string, Host = '127.0.0.1:8080') {
-  const { runtime } = new Client([], settings, (given) => {
-    const route = new ChatRoute(given, [])
-    return [route, new Page(given, [route])]
+function makeClient(settings: Partial<Settings>): Client {
+  return new Client([], settings, (all) => {
+    const route = new ChatRoute(all, [])
+    return [route, new Page(all, [route])]
   })
-  const server = createServer(createApp(runtime)).listen(0, '127.0.0.1')
-  await once(server, 'listening')
-  try {
-    const { port } = server.address() as AddressInfo
-    const [answer] = await once(request({ port, path, headers: { Host } }).end(), 'response')
-    return [answer.statusCode, await text(answer)] as const
-  } finally {
-    server.close()
-  }
 }
 
-test('the page comes without a token, and only from here', async () => {
-  const settings = { ui: 1, apiToken: 'sesame' }
-  const [status, page] = await get(settings, '/')
-  assert.deepEqual([status, page.includes('<script')], [200, true])
-  for (const [, name] of page.matchAll(/(?:src|href)="([^"]+)"/g)) {
-    const [code, content] = await get(settings, `/${name}`)
-    assert.deepEqual([code, content.trim() !== ''], [200, true])
-  }
-  assert.equal((await get(settings, '/', 'localhost.evil.example'))[0], 403)
-  assert.equal((await get({}, '/'))[0], 404)
+describe('the page', () => {
+  test('comes without a token, and so do its files', async () => {
+    const client = makeClient({ ui: 1, apiToken: 'sesame' })
+    const page = await client.get('/')
+    assert.equal(page.status, 200)
+    assert.match(page.text, /<script/)
+    for (const [, name] of page.text.matchAll(/(?:src|href)="([^"]+)"/g)) {
+      const file = await client.get(`/${name}`)
+      assert.equal(file.status, 200)
+      assert.notEqual(file.text.trim(), '')
+    }
+  })
+
+  test('does not come under a foreign name', async () => {
+    const client = makeClient({ ui: 1 })
+    const { status } = await client.get('/', { Host: 'localhost.evil.example' })
+    assert.equal(status, 403)
+  })
+
+  test('does not come unless UI is 1', async () => {
+    const { status } = await makeClient({}).get('/')
+    assert.equal(status, 404)
+  })
 })
 
-test('a page for other machines needs a token', () => {
-  const environment = { HOST: '0.0.0.0', UI: '1', API_TOKEN: '' }
-  assert.match(run(['check'], '', environment).stdout, /SET-UI/)
-  assert.doesNotMatch(run(['check'], '', { ...environment, API_TOKEN: 'x' }).stdout, /SET-UI/)
+describe('a page for other machines', () => {
+  const open = { ...ALONE, HOST: '0.0.0.0', UI: '1' }
+
+  test('is an error without a token', () => {
+    const { stdout } = run(['check'], '', { ...open, API_TOKEN: '' })
+    assert.match(stdout, /SET-UI/)
+  })
+
+  test('is no error with a token', () => {
+    const { stdout } = run(['check'], '', { ...open, API_TOKEN: 'sesame' })
+    assert.doesNotMatch(stdout, /SET-UI/)
+  })
 })

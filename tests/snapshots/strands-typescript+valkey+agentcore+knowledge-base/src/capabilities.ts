@@ -42,7 +42,7 @@ export const COMMANDS: Record<string, Command> = {
     run: async (args, load) => (await import('./memory/commands.ts')).forget(args, load),
   },
   iam: {
-    takes: '[--save]',
+    takes: '[--erasure] [--save]',
     does: "print the policy that the agent's role needs on AWS",
     run: async (args, load) => (await import('./memory/commands.ts')).iam(args, load),
   },

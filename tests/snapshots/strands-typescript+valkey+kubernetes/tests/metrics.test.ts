@@ -1,13 +1,23 @@
-// An autoscaler sees how many turns there are.
+// An autoscaler sees the number of turns.
 
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 
 import { Metrics } from '../src/metrics/capability.ts'
-import { Client, JSON_ONLY } from './client.ts'
+import { Client, until } from './client.ts'
+import { wait } from './script.ts'
 
-test('metrics need no token, and count turns', async () => {
-  const client = new Client([], { apiToken: 'sesame' }, (settings) => [new Metrics(settings, [])])
-  const [status, , text] = await client.send('GET /metrics', JSON_ONLY)
-  assert.deepEqual([status, text.trimEnd().split('\n').at(-1)], [200, 'agent_turns 0'])
+test('metrics need no token, and count the turns that run', async () => {
+  const work = Promise.withResolvers<void>()
+  const settings = { apiToken: 'sesame' }
+  const client = new Client([wait(work.promise)], settings, (all) => [new Metrics(all, [])])
+  const running = client.post({ prompt: 'Hello.' }, { Authorization: 'Bearer sesame' })
+  await until(() => client.model.requests.length === 1)
+  const busy = await client.get('/metrics')
+  assert.equal(busy.status, 200)
+  assert.match(busy.text, /^agent_turns 1$/m)
+  work.resolve()
+  await running
+  const idle = await client.get('/metrics')
+  assert.match(idle.text, /^agent_turns 0$/m)
 })

@@ -1,27 +1,43 @@
 // A conversation in the terminal, or from a pipe, one prompt per line.
 
 import { randomUUID } from 'node:crypto'
-import { parseArgs } from 'node:util'
+import { parseArgs, styleText } from 'node:util'
 
 import { explain } from './advice.ts'
 import { PROJECT } from './capabilities.ts'
 import { ACTOR_ID, checkPrompt, ERRORS, SESSION_ID, Turn } from './contract.ts'
 import { CommandError } from './findings.ts'
 import { asAgentError, CONTROL, surviveLateErrors } from './log.ts'
-import { BOLD } from './markdown.ts'
 import type { Runtime } from './runtime.ts'
 import { type Message, type Session, textOf } from './sessions.ts'
 import { readSettings } from './settings.ts'
 import { Keyboard, refuse, Reply, Screen, shorten } from './terminal.ts'
 
-const HELP = `/new      begin a new session
-/retry    run the last turn again, and replace it
-/undo     delete the last turn
-/history  list the messages of the session
-/model    print which model answers
-/tools    list the tools of the agent
-/session  print the id of the session
-/quit     leave, as exit, quit and Ctrl-D do
+interface Talk {
+  runtime: Runtime
+  screen: Screen
+  keyboard: Keyboard | undefined
+  sessionId: string
+  actor: string | null
+  turns: number // of the session that ended well
+  failures: number
+  isOver: boolean
+}
+type Command = (talk: Talk, signal: AbortSignal) => string | Promise<string>
+
+const COMMANDS: Record<string, [does: string, run?: Command]> = {
+  '/new': ['begin a new session', startSession],
+  '/retry': ['run the last turn again, and replace it'],
+  '/undo': ['delete the last turn', undo],
+  '/history': ['list the messages of the session', listMessages],
+  '/model': ['print which model answers', describeModel],
+  '/tools': ['list the tools of the agent', listTools],
+  '/session': ['print the id of the session', ({ sessionId }) => `This is session ${sessionId}.`],
+  '/help': ['list the commands', help],
+  '/quit': ['leave, as exit, quit and Ctrl-D do'],
+}
+const LEAVE = ['/quit', 'exit', 'quit']
+const KEYS = `In a terminal Tab completes a command, and Alt-Enter begins a new line of the prompt.
 Ctrl-C cancels the running turn, clears a half-typed line, or exits on an empty line.`
 
 /** Talk to the agent in this terminal, or from a pipe; with a question: print the reply. */
@@ -29,121 +45,146 @@ export async function chat(args: string[]): Promise<void> {
   const text = { type: 'string' } as const
   const options = { session: text, actor: text }
   const { values, positionals } = parseArgs({ args, options, allowPositionals: true })
+  const { session: sessionId = randomUUID() as string, actor = null } = values
   const [question, ...more] = positionals
-  let { session: sessionId = randomUUID() as string } = values
-  let { actor = null } = values
   if (more.length > 0) throw new CommandError('Put the question in quotes.', 2)
   if (!SESSION_ID.test(sessionId)) throw new CommandError(ERRORS.invalid_session_id[1], 2)
   if (actor !== null && !ACTOR_ID.test(actor)) throw new CommandError(ERRORS.invalid_actor[1], 2)
+
   const isOnce = question !== undefined
-  const screen = new Screen(isOnce)
-  if (screen.isLive && !isOnce) {
-    const [{ model }] = readSettings() // at once: a framework takes seconds to load
-    const who = `${PROJECT}, ${model === 'offline' ? 'offline model' : model}`
-    const line = screen.wrap(`${who}. /help lists the commands; Ctrl-D leaves.`)
-    console.log(line.replace(who, () => screen.style(who, BOLD)))
-  }
+  const screen = await Screen.open(isOnce)
+  if (screen.isLive && !isOnce) greet(screen) // at once: a framework takes seconds to load
   const { startRuntime } = await import('./runtime.ts')
-  const [runtime, { takeTurn }] = [await startRuntime(), await import('./turn.ts')]
+  const runtime = await startRuntime()
+  await import('./turn.ts') // the framework, before the first prompt
   surviveLateErrors()
+  const keyboard = isOnce ? undefined : new Keyboard(screen, Object.keys(COMMANDS))
+  const counts = { turns: 0, failures: 0, isOver: false }
+  const talk: Talk = { runtime, screen, keyboard, sessionId, actor, ...counts }
   if (runtime.actorRequired && actor === null) {
-    actor = 'local-user'
-    console.log(`You are ${actor}; choose another with \`-- --actor ID\`.`)
+    talk.actor = 'local-user'
+    console.log(`You are ${talk.actor}; choose another with \`-- --actor ID\`.`)
   }
-  const keyboard = isOnce ? null : new Keyboard(screen)
-  const read = async () => (keyboard ? keyboard.readPrompt() : null)
-  let [done, failed] = [0, 0]
-  for (let line = question ?? (await read()); line !== null; line = await read()) {
-    const command = line.trim()
-    if (['/quit', 'exit', 'quit'].includes(command) && !isOnce) break
-    if (command === '/help') {
-      console.log(screen.wrap(HELP))
-    } else if (command === '/new') {
-      const before = sessionId
-      ;[sessionId, done] = [randomUUID(), 0]
-      console.log(`Started session ${sessionId} (previous: ${before}).`)
-    } else if (command === '/session') {
-      console.log(`This is session ${sessionId}.`)
-    } else if (/^\/(?!(retry|undo|history|model|tools)$)\w*(\s|$)/.test(command)) {
-      failed++ // a path has another slash
-      console.log('No such command: /help lists them.')
-    } else if (command || isOnce) {
-      const [reply, controller] = [new Reply(screen), new AbortController()]
-      const { signal } = controller
-      if (keyboard) keyboard.turn = controller
-      else process.once('SIGINT', () => controller.abort())
-      try {
-        const turn = new Turn({ sessionId, actor, key: null, prompt: '', emit: reply.show })
-        if (command === '/undo') {
-          const takeBack = (session: Session) => session.takeBack()
-          const number = await runtime.sessions.open(sessionId, actor, signal, takeBack)
-          reply.stopWaiting()
-          console.log(`Turn ${number} was deleted.`)
-          continue
-        }
-        if (['/history', '/model', '/tools'].includes(command)) {
-          const lines = await lookUp(command, runtime, turn, screen.columns)
-          reply.stopWaiting()
-          screen.print(`${lines.join('\n').replace(CONTROL, '') || 'None.'}\n`)
-          continue
-        }
-        if (command === '/retry') turn.replaces = 0
-        else turn.prompt = checkPrompt(line, runtime.settings.maxPromptChars)
-        const turns: Turn[] = []
-        for (let next: Turn | undefined = turn; next;) {
-          turns.push(next)
-          const last = await reply.follow(takeTurn(runtime, next, signal))
-          next = await runtime.ask(last, next, keyboard?.ask ?? refuse)
-        }
-        done++
-        reply.end(turns)
-      } catch (error) {
-        reply.stopWaiting()
-        reply.endLine()
-        if (signal.aborted) {
-          failed += isOnce ? 1 : 0
-          if (screen.isPiped) break
-          console.log('Interrupted: nothing of this turn was kept.')
-          continue
-        }
-        failed++
-        const failure = asAgentError(error)
-        const why = `${failure.message} ${await explain(failure)}`
-        console.log(why.trimEnd())
-      } finally {
-        reply.stopWaiting()
-        if (keyboard) keyboard.turn = undefined
-      }
-    }
+  if (isOnce) await answer(talk, question)
+  while (keyboard && !talk.isOver) {
+    const line = await keyboard.readPrompt()
+    if (line === null || LEAVE.includes(line.trim())) break
+    if (line.trim()) await answer(talk, line)
   }
-  if (screen.isLive && !isOnce) screen.print('\x1b[?2004l')
   keyboard?.close()
   process.on('SIGINT', () => process.exit(130)) // who has left need not wait
   await runtime.close()
-  const notice = done > 0 ? runtime.retentionNotice : 'Nothing was added to it.'
-  if (!isOnce) console.log(`\nThis was session ${sessionId}. ${notice}`)
-  process.exit(screen.isPiped && failed > 0 ? 1 : 0)
+  const notice = talk.turns > 0 ? runtime.retentionNotice : 'Nothing was added to it.'
+  if (!isOnce) console.log(`\nThis was session ${talk.sessionId}. ${notice}`)
+  process.exit(screen.isPiped && talk.failures > 0 ? 1 : 0)
 }
 
-/** Return the lines that a command prints. */
-async function lookUp(
-  command: string,
-  runtime: Runtime,
-  { sessionId, actor }: Turn,
-  columns: number,
-): Promise<string[]> {
-  if (command === '/model') {
-    const lines = await runtime.describe('')
-    return lines.filter((line) => line.includes(runtime.settings.model))
+function greet(screen: Screen): void {
+  const [{ model }] = readSettings()
+  const name = `${PROJECT}, ${model === 'offline' ? 'offline model' : model}`
+  const line = screen.wrap(`${name}. /help lists the commands; Ctrl-D leaves.`)
+  console.log(line.replace(name, () => styleText('bold', name)))
+}
+
+/** Run a command, or a turn with this prompt, until Ctrl-C; print why it failed. */
+async function answer(talk: Talk, line: string): Promise<void> {
+  const { screen, keyboard } = talk
+  const name = line.trim()
+  const command = Object.hasOwn(COMMANDS, name) ? COMMANDS[name]?.[1] : undefined
+  const isUnknown = name !== '/retry' && /^\/\w*(\s|$)/.test(name) // a path has another slash
+  const reply = new Reply(screen)
+  const controller = new AbortController()
+  const { signal } = controller
+  if (keyboard) keyboard.turn = controller
+  else process.once('SIGINT', () => controller.abort())
+  try {
+    if (command) {
+      const shown = await command(talk, signal)
+      reply.stopWaiting()
+      screen.print(`${shown.replace(CONTROL, '')}\n`)
+    } else if (isUnknown) {
+      talk.failures++
+      console.log('No such command: /help lists them.')
+    } else {
+      await takeTurns(talk, line, reply, signal)
+    }
+  } catch (error) {
+    reply.stopWaiting()
+    reply.endLine()
+    if (signal.aborted) {
+      if (screen.isOnce) talk.failures++
+      if (!screen.isPiped) console.log('Interrupted: nothing of this turn was kept.')
+      talk.isOver = screen.isPiped
+    } else {
+      talk.failures++
+      const failure = asAgentError(error)
+      const why = `${failure.message} ${await explain(failure)}`
+      console.log(why.trimEnd())
+    }
+  } finally {
+    reply.stopWaiting()
+    if (keyboard) keyboard.turn = undefined
   }
-  if (command === '/tools') {
-    const { describeTools } = await import('./turn.ts')
-    const tools = describeTools(runtime.tools())
-    return tools.map(([name, text]) => `${name}: ${text.trim().split('\n')[0]}`)
+}
+
+/** Run a turn, and those that continue it after an approval. */
+async function takeTurns(
+  talk: Talk,
+  line: string,
+  reply: Reply,
+  signal: AbortSignal,
+): Promise<void> {
+  const { runtime, sessionId, actor } = talk
+  const { takeTurn } = await import('./turn.ts')
+  const isRetry = line.trim() === '/retry'
+  const prompt = isRetry ? '' : checkPrompt(line, runtime.settings.maxPromptChars)
+  const turn = new Turn({ sessionId, actor, key: null, prompt, emit: reply.show })
+  if (isRetry) turn.replaces = 0
+  const turns: Turn[] = []
+  let next: Turn | undefined = turn
+  while (next) {
+    turns.push(next)
+    const last = await reply.follow(takeTurn(runtime, next, signal))
+    next = await runtime.ask(last, next, talk.keyboard?.ask ?? refuse)
   }
+  talk.turns++
+  reply.end(turns)
+}
+
+function help({ screen }: Talk): string {
+  const lines = Object.entries(COMMANDS).map(([name, [does]]) => `${name.padEnd(10)}${does}`)
+  return screen.wrap([...lines, KEYS].join('\n'))
+}
+
+function startSession(talk: Talk): string {
+  const previous = talk.sessionId
+  talk.sessionId = randomUUID()
+  talk.turns = 0
+  return `Started session ${talk.sessionId} (previous: ${previous}).`
+}
+
+async function undo({ runtime, sessionId, actor }: Talk, signal: AbortSignal): Promise<string> {
+  const takeBack = (session: Session) => session.takeBack()
+  const number = await runtime.sessions.open(sessionId, actor, signal, takeBack)
+  return `Turn ${number} was deleted.`
+}
+
+async function listMessages({ runtime, sessionId, actor }: Talk): Promise<string> {
   const { data } = await runtime.sessions.read(sessionId, actor)
   const messages = data.messages as Message[]
   const texts = messages.map((message) => [message.role, textOf(message)] as const)
   const lines = texts.filter(([, text]) => text).map((line) => line.join(': '))
-  return lines.map((line) => shorten(line, columns))
+  return lines.map((line) => shorten(line, process.stdout.columns || 80)).join('\n') || 'None.'
+}
+
+async function describeModel({ runtime }: Talk): Promise<string> {
+  const lines = await runtime.describe('')
+  return lines.filter((line) => line.includes(runtime.settings.model)).join('\n')
+}
+
+async function listTools({ runtime }: Talk): Promise<string> {
+  const { describeTools } = await import('./turn.ts')
+  const tools = describeTools(runtime.tools())
+  const lines = tools.map(([name, text]) => `${name}: ${text.trim().split('\n')[0]}`)
+  return lines.join('\n') || 'None.'
 }

@@ -11,7 +11,7 @@ import { NodeHttpHandler } from '@smithy/node-http-handler'
 import type { Model } from '@strands-agents/sdk'
 import { BedrockModel } from '@strands-agents/sdk/models/bedrock'
 
-import { AgentError, isBlank } from './contract.ts'
+import { AgentError, isBlank, RUNNING } from './contract.ts'
 import { diagnostic, type Finding } from './findings.ts'
 import { OfflineModel } from './offline_model.ts'
 import type { CoreSettings } from './settings.ts'
@@ -24,11 +24,28 @@ const GUARDRAIL_FORM = 'GUARDRAIL_ID must be an id or ARN, GUARDRAIL_VERSION a n
 type Output = { response: unknown; output: ServiceOutputTypes }
 type Send = (given: { input: ServiceInputTypes }) => Promise<Output>
 
+/** Notes in the running turn whether Bedrock is busy: the client waits, and says nothing of it. */
+class Handler extends NodeHttpHandler {
+  override async handle(...given: Parameters<NodeHttpHandler['handle']>) {
+    const answer = await super.handle(...given)
+    const { statusCode, headers } = answer.response
+    RUNNING.getStore()?.noteAnswer(statusCode, retryAfter(headers))
+    return answer
+  }
+}
+
+/** Return in how many seconds a service wants the next call, or ''. */
+function retryAfter(headers: Record<string, string>): string {
+  const milliseconds = headers['x-amz-retry-after'] ?? ''
+  if (/^[0-9]{1,9}$/.test(milliseconds)) return String(Math.ceil(Number(milliseconds) / 1000))
+  return headers['retry-after'] ?? ''
+}
+
 /** The model of this process. */
 export function buildModel(settings: CoreSettings): Model {
   if (settings.model === 'offline') return new OfflineModel()
   // HTTP/1.1, which goes through proxies too; at most two more tries, before the first byte.
-  const clientConfig = { region, maxAttempts: 3, requestHandler: new NodeHttpHandler() }
+  const clientConfig = { region, maxAttempts: 3, requestHandler: new Handler() }
   const { GUARDRAIL_ID: id = '', GUARDRAIL_VERSION: version = '' } = process.env
   if (!GUARDRAIL.test(`${id} ${version}`)) throw new Error(GUARDRAIL_FORM)
   const guardrail = { guardrailConfig: { guardrailIdentifier: id, guardrailVersion: version } }

@@ -1,182 +1,229 @@
-// What a model answered is repaired, and the messages of a turn are checked before its commit.
+// An answer of a model is repaired, and the messages of a turn are checked before its commit.
 
 import assert from 'node:assert/strict'
-import { test } from 'node:test'
+import { describe, test } from 'node:test'
 
 import { Agent, BeforeModelCallEvent, type LocalAgent } from '@strands-agents/sdk'
 import { Message, type MessageData, TextBlock, tool } from '@strands-agents/sdk'
 import { z } from 'zod'
 
 import { Capability, type Options } from '../src/capability.ts'
-import { type Chunk, Turn } from '../src/contract.ts'
+import type { ToolCall, Turn } from '../src/contract.ts'
 import { checkMessages, traceOnlyRecorded } from '../src/messages.ts'
-import { takeTurn } from '../src/turn.ts'
-import { CallingModel } from './calling_model.ts'
 import { Client } from './client.ts'
+import { type Answer, reasoning, reply, stop, toolCall } from './script.ts'
 import { ScriptedModel } from './scripted_model.ts'
 
 const ADA = '{"customer": "ada"}'
-const NOT_AN_OBJECT = {
-  truncated: '{"customer": "ada"',
-  'a Python literal': "{'customer': None}",
-  'a list': `[${ADA}]`,
-  'encoded twice': JSON.stringify(ADA),
-  'followed by text': `${ADA} Done.`,
-  'those of two calls': `{}${ADA}`,
-  'with a raw control character': '{"customer": "a\nda"}',
-  'not a number': '{"customer": NaN}',
-  null: 'null',
-}
 
+/** Has a tool whose effect is visible. */
 class Orders extends Capability {
   /** The customers whose orders were deleted. */
   readonly deleted: string[] = []
 
   override tools() {
     const inputSchema = z.object({ customer: z.string().default('everybody') })
-    const callback = ({ customer }: { customer: string }) => `${this.deleted.push(customer)}`
-    return [tool({ name: 'delete_orders', description: 'Delete.', inputSchema, callback })]
+    const callback = ({ customer }: { customer: string }) => {
+      this.deleted.push(customer)
+      return 'deleted'
+    }
+    const description = 'Delete the orders of a customer.'
+    return [tool({ name: 'delete_orders', description, inputSchema, callback })]
   }
 }
 
-type Calls = ConstructorParameters<typeof CallingModel>[0]
-
-async function play(...steps: Calls) {
+function makeClient(script: readonly Answer[]): { client: Client; orders: Orders } {
   let orders!: Orders
-  const client = new Client([], {}, (settings) => [(orders = new Orders(settings, []))])
-  const { runtime } = client
-  const model = new CallingModel(steps)
-  const chunks: Chunk[] = []
-  const say = async (answering = model) => {
-    runtime.model = answering
-    const emit = async (chunk: Chunk) => void chunks.push(chunk)
-    const turn = new Turn({ sessionId: 's', actor: null, key: null, prompt: 'Hello.', emit })
-    await takeTurn(runtime, turn, new AbortController().signal)
-    const { data } = await runtime.sessions.read('s', null)
-    return data.messages as MessageData[]
-  }
-  return { deleted: orders.deleted, model, chunks, say, stored: await say() }
+  const client = new Client(script, {}, (settings) => {
+    orders = new Orders(settings, [])
+    return [orders]
+  })
+  return { client, orders }
 }
 
-for (const [name, input] of Object.entries(NOT_AN_OBJECT)) {
-  test(`a call does not run if its arguments are ${name}`, async () => {
-    const { deleted, chunks, stored } = await play([['a', 'delete_orders', input]])
-    assert.deepEqual(deleted, [])
+function isCall(chunk: unknown): chunk is ToolCall {
+  return typeof chunk === 'object' && chunk !== null && 'input' in chunk
+}
+
+describe('a tool does not run for', () => {
+  async function isRefused(input: string): Promise<void> {
+    const { client, orders } = makeClient([toolCall('delete_orders', input, 'a'), reply('Done.')])
+    const chunks = await client.takeTurn('Delete them.', 'ada')
+    assert.deepEqual(orders.deleted, [])
     const text =
       'The arguments of this call are not one JSON object, so the tool did not run. ' +
       `Send the call again. Received: ${input}`
     const call = { id: 'a', name: 'delete_orders', input }
     assert.deepEqual(chunks, [call, { id: 'a', text, isError: true }, 'Done.'])
+    const [, answer] = await client.messages<MessageData>('ada')
     const toolUse = { name: 'delete_orders', toolUseId: 'a', input: {} }
-    assert.deepEqual(stored[1]?.content.at(-1), { toolUse })
-  })
-}
+    assert.deepEqual(answer?.content, [{ toolUse }])
+  }
 
-test('a call without arguments runs, and so does one beside a refused one', async () => {
-  const refused = ['b', 'delete_orders', '{"customer": "bob'] as const
-  const step: Calls[0] = [['a', 'delete_orders', ' '], refused, ['c', 'delete_orders', ADA]]
-  assert.deepEqual((await play(step)).deleted, ['everybody', 'ada'])
+  test('truncated arguments', () => isRefused('{"customer": "ada"'))
+  test('a Python literal', () => isRefused("{'customer': None}"))
+  test('a list', () => isRefused(`[${ADA}]`))
+  test('arguments that are encoded twice', () => isRefused(JSON.stringify(ADA)))
+  test('arguments that are followed by text', () => isRefused(`${ADA} Done.`))
+  test('the arguments of two calls', () => isRefused(`{}${ADA}`))
+  test('a raw control character', () => isRefused('{"customer": "a\nda"}'))
+  test('a number that JSON lacks', () => isRefused('{"customer": NaN}'))
+  test('null', () => isRefused('null'))
 })
 
-test('each call has an id of its own that every provider takes', async () => {
+test('a call without arguments runs', async () => {
+  const { client, orders } = makeClient([toolCall('delete_orders', ' ')])
+  await client.say('Delete them.', { session: 'ada' })
+  assert.deepEqual(orders.deleted, ['everybody'])
+})
+
+test('a call beside a refused one runs', async () => {
+  const refused = toolCall('delete_orders', '{"customer": "bob', 'a')
+  const valid = toolCall('delete_orders', ADA, 'b')
+  const { client, orders } = makeClient([[refused, valid]])
+  await client.say('Delete them.', { session: 'ada' })
+  assert.deepEqual(orders.deleted, ['ada'])
+})
+
+test('each call has an id of its own that every provider accepts', async () => {
   const ids = ['a', 'a', '', 'functions.f:0', 'x'.repeat(41)]
-  const step = ids.map((id) => [id, 'delete_orders', ADA] as const)
-  const { deleted, chunks } = await play(step, step)
-  assert.equal(deleted.length, 10)
-  const found = chunks.flatMap((chunk) => (Object(chunk).name ? [Object(chunk).id] : []))
+  const step = ids.map((id) => toolCall('delete_orders', ADA, id))
+  const { client, orders } = makeClient([step, step])
+  const chunks = await client.takeTurn('Delete them.', 'ada')
+  assert.equal(orders.deleted.length, 10)
+  const found = chunks.filter(isCall).map(({ id }) => id)
   assert.equal(new Set(found).size, 10)
   for (const id of found) assert.match(id, /^(a|[0-9a-f]{9})$/)
 })
 
-test('a call shows its arguments, also under the name of a property of all objects', async () => {
-  for (const id of ['__proto__', 'constructor']) {
-    const { deleted, chunks } = await play([[id, 'delete_orders', ADA]])
-    assert.deepEqual(deleted, ['ada'])
-    assert.deepEqual(chunks[0], { id, name: 'delete_orders', input: { customer: 'ada' } })
-  }
-})
+for (const id of ['__proto__', 'constructor']) {
+  test(`a call with the id ${id} shows its arguments`, async () => {
+    const { client, orders } = makeClient([toolCall('delete_orders', ADA, id)])
+    const [call] = await client.takeTurn('Delete them.', 'ada')
+    assert.deepEqual(call, { id, name: 'delete_orders', input: { customer: 'ada' } })
+    assert.deepEqual(orders.deleted, ['ada'])
+  })
+}
 
 test('a name that no tool can have runs nothing, and is stored in a valid form', async () => {
-  const step: Calls[0] = [
-    ['a', 'delete.orders', ADA],
-    ['b', '', ADA],
-  ]
-  const { deleted, chunks } = await play(step)
-  assert.deepEqual(deleted, [])
-  const names = chunks.flatMap((chunk) => Object(chunk).name ?? [])
+  const step = [toolCall('delete.orders', ADA, 'a'), toolCall('', ADA, 'b')]
+  const { client, orders } = makeClient([step])
+  const chunks = await client.takeTurn('Delete them.', 'ada')
+  assert.deepEqual(orders.deleted, [])
+  const names = chunks.filter(isCall).map(({ name }) => name)
   assert.deepEqual(names, ['delete_orders', '_'])
 })
 
 test('half a character in an argument is replaced before the tool runs', async () => {
-  const { deleted } = await play([['a', 'delete_orders', '{"customer": "a\\ud83d"}']])
-  assert.deepEqual(deleted, ['a\ufffd'])
+  const { client, orders } = makeClient([toolCall('delete_orders', '{"customer": "a\\ud83d"}')])
+  await client.say('Delete them.', { session: 'ada' })
+  assert.deepEqual(orders.deleted, ['a\ufffd'])
 })
 
-test('reasoning goes back to the model that it is of, and to no other', async () => {
-  const { model, say } = await play([['a', 'delete_orders', ADA]])
-  const other = new CallingModel([], 'other')
-  await say(other)
-  await say()
-  const kinds = [model.requests[1], other.requests[0], model.requests.at(-1)].map((request) => {
-    return request?.[1]?.content.map(({ type }) => type)
-  })
-  const own = ['reasoningBlock', 'toolUseBlock']
-  assert.deepEqual(kinds, [own, ['toolUseBlock'], own])
+test('reasoning goes back to its own model only', async () => {
+  const thoughtful = [reasoning('Hm.'), toolCall('delete_orders', ADA)]
+  const { client } = makeClient([thoughtful])
+  const other = new ScriptedModel([], 'other')
+  await client.say('Delete them.', { session: 'ada' })
+  client.runtime.model = other
+  await client.say('Thanks.', { session: 'ada' })
+  client.runtime.model = client.model
+  await client.say('Goodbye.', { session: 'ada' })
+  const kindsOf = (request: Message[] | undefined) => request?.[1]?.content.map(({ type }) => type)
+  const [, sameTurn, laterTurn] = client.model.requests
+  assert.deepEqual(kindsOf(sameTurn), ['reasoningBlock', 'toolUseBlock'])
+  assert.deepEqual(kindsOf(other.requests[0]), ['toolUseBlock'])
+  assert.deepEqual(kindsOf(laterTurn), ['reasoningBlock', 'toolUseBlock'])
 })
 
-test('a model that stops for a call without one has replied', async () => {
-  const client = new Client([['Well.', ['bare']], [['bare']]])
-  assert.equal(await client.say('s'), '1')
-  assert.equal(await client.say('s'), 'empty_reply')
-  assert.equal(client.model.calls.length, 2)
+test('a model that stops for a call without making it has replied', async () => {
+  const client = new Client([[reply('Well.'), stop('tool_call')]])
+  const answer = await client.say('Hello.', { session: 'ada' })
+  assert.equal(answer.reply, 'Well.')
+  assert.equal(client.model.requests.length, 1)
 })
 
-test('messages that the next request cannot use are not committed', () => {
+test('a model that stops for a call, and says nothing, has sent an empty reply', async () => {
+  const client = new Client([stop('tool_call')])
+  const answer = await client.say('Hello.', { session: 'ada' })
+  assert.equal(answer.error, 'empty_reply')
+  assert.equal(client.model.requests.length, 1)
+})
+
+describe('the check before a commit', () => {
   const user: MessageData = { role: 'user', content: [{ text: 'Hello.' }] }
-  const reply: MessageData = { role: 'assistant', content: [{ text: 'Hi.' }] }
+  const answer: MessageData = { role: 'assistant', content: [{ text: 'Hi.' }] }
   const toolUse = { name: 'f', toolUseId: 'a', input: {} }
-  const calling: MessageData = { role: 'assistant', content: [{ toolUse }] }
+  const call: MessageData = { role: 'assistant', content: [{ toolUse }] }
   const toolResult = { toolUseId: 'a', status: 'success' as const, content: [{ text: '1' }] }
   const result: MessageData = { role: 'user', content: [{ toolResult }] }
-  const broken: [string, MessageData[]][] = [
-    ['no reply at the end', [user]],
-    ['roles that do not alternate', [user, reply, reply]],
-    ['roles that do not alternate', [reply]],
-    ['an empty message', [user, { role: 'assistant', content: [] }]],
-    ['a blank text', [user, { role: 'assistant', content: [{ text: ' \n' }] }]],
-    ['a call without a result', [user, calling]],
-    ['calls and results that differ', [user, calling, user, reply]],
-    ['calls and results that differ', [user, reply, result, reply]],
-    ['an id of two calls', [user, calling, result, calling, result, reply]],
-    ['text that is not Unicode', [user, { role: 'assistant', content: [{ text: '\ud83d' }] }]],
-  ]
-  for (const [what, messages] of broken) {
-    const detail = `the turn would leave ${what}`
+
+  function assistant(text: string): MessageData {
+    return { role: 'assistant', content: [{ text }] }
+  }
+
+  function isRefused(fault: string, ...messages: MessageData[]): void {
+    const detail = `the turn would leave ${fault}`
     assert.throws(() => checkMessages(messages, false), { type: 'model_failed', detail })
   }
-  checkMessages([user, calling, result, reply], false)
-  checkMessages([user, calling], true)
+
+  test('accepts a turn with a call and its result', () => {
+    checkMessages([user, call, result, answer], false)
+  })
+
+  test('accepts a call that waits for an approval', () => {
+    checkMessages([user, call], true)
+  })
+
+  test('rejects a turn without a reply', () => isRefused('no reply at the end', user))
+  test('rejects a turn with two replies in a row', () => {
+    isRefused('roles that do not alternate', user, answer, answer)
+  })
+  test('rejects a turn without a prompt', () => isRefused('roles that do not alternate', answer))
+  test('rejects a turn with an empty message', () => {
+    isRefused('an empty message', user, { role: 'assistant', content: [] })
+  })
+  test('rejects a turn with a blank text', () => isRefused('a blank text', user, assistant(' \n')))
+  test('rejects a turn with a call without a result', () => {
+    isRefused('a call without a result', user, call)
+  })
+  test('rejects a turn with a prompt in place of a result', () => {
+    isRefused('calls and results that differ', user, call, user, answer)
+  })
+  test('rejects a turn with a result without a call', () => {
+    isRefused('calls and results that differ', user, answer, result, answer)
+  })
+  test('rejects a turn with two calls of one id', () => {
+    isRefused('an id of two calls', user, call, result, call, result, answer)
+  })
+  test('rejects a turn with half a character', () => {
+    isRefused('text that is not Unicode', user, assistant('\ud83d'))
+  })
 })
 
-test('a turn that would leave such messages changes nothing', async () => {
-  class Pushing extends Capability {
+test('a turn with messages that the next request cannot use changes nothing', async () => {
+  /** Adds a message of the user in front of each call of the model. */
+  class Adding extends Capability {
     override prepare(_turn: Turn, options: Options): void {
       const initAgent = (agent: LocalAgent) => {
         const message = new Message({ role: 'user', content: [new TextBlock('And?')] })
         agent.addHook(BeforeModelCallEvent, () => void agent.messages.push(message))
       }
-      options.plugins = [{ name: 'pushing', initAgent }]
+      options.plugins = [{ name: 'adding', initAgent }]
     }
   }
-  const client = new Client([], {}, (settings) => [new Pushing(settings, [])])
-  assert.equal(await client.say('s'), 'model_failed')
-  assert.equal((await client.runtime.sessions.read('s', null)).last, null)
+  const client = new Client([], {}, (settings) => [new Adding(settings, [])])
+  const answer = await client.say('Hello.', { session: 'ada' })
+  assert.equal(answer.error, 'model_failed')
+  const { last } = await client.runtime.sessions.read('ada', null)
+  assert.equal(last, null)
 })
 
 test('a span that nobody records costs no JSON', () => {
-  const agent = new Agent({ model: new ScriptedModel([]), printer: false })
+  const agent = new Agent({ model: new ScriptedModel(), printer: false })
   traceOnlyRecorded(agent)
-  const get = () => assert.fail('it was read')
   const tracer = Reflect.get(agent, '_tracer') as { startModelInvokeSpan(options: object): unknown }
-  assert.notEqual(tracer.startModelInvokeSpan({ messages: [new Proxy({}, { get })] }), null)
+  const unreadable = new Proxy({}, { get: () => assert.fail('a message was read') })
+  const span = tracer.startModelInvokeSpan({ messages: [unreadable] })
+  assert.notEqual(span, null)
 })

@@ -1,4 +1,4 @@
-// The result of a tool is cut where it is too long.
+// The result of a tool is cut if it is too long.
 
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
@@ -6,63 +6,67 @@ import { test } from 'node:test'
 import { TextBlock, tool } from '@strands-agents/sdk'
 
 import { Capability } from '../src/capability.ts'
-import { type Chunk, type ToolResult, Turn } from '../src/contract.ts'
-import { takeTurn } from '../src/turn.ts'
-import { CallingModel } from './calling_model.ts'
+import type { ToolResult } from '../src/contract.ts'
 import { Client } from './client.ts'
+import { toolCall } from './script.ts'
 
-const MAX = 1000
-
-class Long extends Capability {
-  output: unknown
-
-  override tools() {
-    const callback = () => {
-      if (this.output instanceof Error) throw this.output
-      return this.output as string
-    }
-    return [tool({ name: 'long', description: 'Return a text.', callback })]
-  }
-}
-
-/** Return the result of a tool, as a caller sees it. */
-async function resultOf(output: unknown): Promise<ToolResult> {
-  let long!: Long
-  const given = { maxResultChars: MAX }
-  const { runtime } = new Client([], given, (settings) => [(long = new Long(settings, []))])
-  long.output = output
-  runtime.model = new CallingModel([[['a', 'long', '{}']]])
-  const chunks: Chunk[] = []
-  const emit = async (chunk: Chunk) => void chunks.push(chunk)
-  const turn = new Turn({ sessionId: 's', actor: null, key: null, prompt: 'Go.', emit })
-  await takeTurn(runtime, turn, new AbortController().signal)
-  return chunks[1] as ToolResult
-}
-
+const MAX_CHARS = 1000
 const NOTE = /… \[cut: the result was (\d+) characters long\]$/
 
-const CASES: [name: string, output: unknown, size: number][] = [
-  ['a text', 'x'.repeat(5000), 5000],
-  ['a text of characters that are two units', '😀'.repeat(1001), 1001],
-  ['JSON', { list: Array(1000).fill(1) }, 2010],
-  ['parts', [new TextBlock('a'.repeat(900)), new TextBlock('b'.repeat(900))], 1800],
-  ['an error', new Error('e'.repeat(2000)), 2000],
-]
-
-for (const [name, output, size] of CASES) {
-  test(`a result that is too long is cut: ${name}`, async () => {
-    const { text, isError } = await resultOf(output)
-    assert.equal(isError, output instanceof Error)
-    const [note, counted] = NOTE.exec(text) ?? []
-    assert.ok(note)
-    assert.ok(Number(counted) >= size && Number(counted) < size + 20)
-    assert.ok([...text.replaceAll('\n', '')].length <= MAX)
-    assert.ok(text.isWellFormed())
-  })
+/** Return the result of a tool, as a caller sees it. */
+async function resultOf(callback: () => unknown): Promise<ToolResult> {
+  class Report extends Capability {
+    override tools() {
+      const text = callback as () => string
+      return [tool({ name: 'report', description: 'Write a report.', callback: text })]
+    }
+  }
+  const settings = { maxResultChars: MAX_CHARS }
+  const client = new Client([toolCall('report', {})], settings, (all) => [new Report(all, [])])
+  const [, result] = await client.takeTurn('Report.', 'ada')
+  return result as ToolResult
 }
 
+/** A note in place of the end says how long the result was, give or take its JSON. */
+function isCut({ text }: ToolResult, length: number): void {
+  const [, noted] = NOTE.exec(text) ?? []
+  assert.ok(Number(noted) >= length)
+  assert.ok(Number(noted) < length + 20)
+  const characters = [...text.replaceAll('\n', '')]
+  assert.ok(characters.length <= MAX_CHARS)
+  assert.ok(text.isWellFormed())
+}
+
+test('a long text is cut', async () => {
+  const result = await resultOf(() => 'x'.repeat(5000))
+  assert.equal(result.isError, false)
+  isCut(result, 5000)
+})
+
+test('a text is cut between characters, of which some are two units', async () => {
+  isCut(await resultOf(() => '😀'.repeat(1001)), 1001)
+})
+
+test('long JSON is cut', async () => {
+  isCut(await resultOf(() => ({ list: Array(1000).fill(1) })), 2010)
+})
+
+test('parts that are too long together are cut', async () => {
+  const parts = [new TextBlock('a'.repeat(900)), new TextBlock('b'.repeat(900))]
+  isCut(await resultOf(() => parts), 1800)
+})
+
+test('a long error is cut', async () => {
+  const result = await resultOf(() => {
+    throw new Error('e'.repeat(2000))
+  })
+  assert.equal(result.isError, true)
+  isCut(result, 2000)
+})
+
 test('a result of the largest size is unchanged', async () => {
-  for (const output of ['x'.repeat(MAX), '😀'.repeat(MAX)]) {
-    assert.equal((await resultOf(output)).text, output)
+  for (const output of ['x'.repeat(MAX_CHARS), '😀'.repeat(MAX_CHARS)]) {
+    const { text } = await resultOf(() => output)
+    assert.equal(text, output)
   }
 })

@@ -1,3 +1,12 @@
-"""The tool word_count waits for a person."""
+"""Lets the tool word_count ask for an approval."""
 
-GATE = ("app.agent.word_count.tool.require_approval", True)
+from collections.abc import Iterator
+from contextlib import contextmanager
+from unittest.mock import patch
+
+
+@contextmanager
+def ask_for_approval() -> Iterator[None]:
+    """Let each call of word_count ask for an approval."""
+    with patch("app.agent.word_count.tool.require_approval", True):
+        yield

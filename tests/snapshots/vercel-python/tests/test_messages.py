@@ -1,4 +1,4 @@
-"""What a model may answer: a call runs only with arguments that are one JSON object."""
+"""Answers of a model are repaired before their tools run and before they are stored."""
 
 import logging
 from typing import Any
@@ -22,141 +22,205 @@ from app.offline_model import OfflineModel
 from app.tool_schemas import REFUSED
 from app.turn import as_tool_call
 
-TOOLS = {"delete_orders"}
-BROKEN = {
-    "truncated": '{"customer": "ada"',
-    "Python literals": "{'customer': None}",
-    "a list": '["ada"]',
-    "a string": '"{}"',
-    "null": "null",
-    "text after the object": '{"customer": "ada"} Done.',
-    "two objects": '{"customer": "ada"}{"customer": "bob"}',
-    "a raw newline": '{"customer": "a\nda"}',
-    "NaN": '{"customer": NaN}',
-    "a number without end": '{"customer": 1e999}',
-    "too deep": '{"customer": ' + "[" * 100_000,
-    "too deep for Python": '{"customer": ' + "[" * 1200 + "]" * 1200 + "}",
-}
+Message = ai.messages.Message
+USER = ai.user_message("Hi.")
 
 
-def answer(*calls: tuple[str, str, str], text: str = "") -> ai.messages.Message:
-    """An answer with calls: id, name and arguments of each."""
-    parts: list[Any] = [ai.messages.TextPart(text=text)] if text else []
-    parts += [
-        ai.messages.ToolCallPart(tool_call_id=id, tool_name=name, tool_args=arguments)
-        for id, name, arguments in calls
-    ]
-    return ai.messages.Message(role="assistant", parts=parts)
+def assistant(*parts: Any) -> Message:
+    """Return a message of the assistant, whose parts are texts and others."""
+    contents = [ai.messages.TextPart(text=it) if isinstance(it, str) else it for it in parts]
+    return Message(role="assistant", parts=contents)
 
 
-def results(*ids: str) -> ai.messages.Message:
-    return ai.tool_message(
-        *(ai.tool_message(tool_call_id=id, result="1", tool_name="delete_orders") for id in ids)
-    )
+def call(id: str, *, name: str = "delete_orders", arguments: str = "{}") -> Any:
+    return ai.messages.ToolCallPart(tool_call_id=id, tool_name=name, tool_args=arguments)
 
 
-@pytest.mark.parametrize("arguments", BROKEN.values(), ids=BROKEN)
-def test_a_call_is_refused_with(arguments: str, caplog: pytest.LogCaptureFixture) -> None:
+def result(id: str) -> Message:
+    return ai.tool_message(ai.tool_message(tool_call_id=id, result="1", tool_name="delete_orders"))
+
+
+def repaired(answer: Message, earlier: list[Message] | None = None) -> list[Any]:
+    """Return the calls of an answer after its repair; the only tool is delete_orders."""
+    return repair(answer, earlier or [], {"delete_orders"}, 64)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        pytest.param('{"customer": "ada"', id="a truncated object"),
+        pytest.param("{'customer': None}", id="Python literals"),
+        pytest.param('["ada"]', id="a list"),
+        pytest.param('"{}"', id="a string"),
+        pytest.param("null", id="null"),
+        pytest.param('{"customer": "ada"} Done.', id="text after the object"),
+        pytest.param('{"customer": "ada"}{"customer": "bob"}', id="two objects"),
+        pytest.param('{"customer": "a\nda"}', id="a raw newline"),
+        pytest.param('{"customer": NaN}', id="NaN"),
+        pytest.param('{"customer": 1e999}', id="an infinite number"),
+        pytest.param('{"customer": ' + "[" * 100_000, id="far too many levels"),
+        pytest.param('{"customer": ' + "[" * 1200 + "]" * 1200 + "}", id="too many levels"),
+    ],
+)
+def test_a_call_does_not_run_unless_its_arguments_are_one_object(
+    arguments: str, caplog: pytest.LogCaptureFixture
+) -> None:
     with caplog.at_level(logging.WARNING):
-        [call] = repair(answer(("a", "delete_orders", arguments)), [], TOOLS, 64)
-    assert refusal(call) == REFUSED + arguments[:200]
-    assert call.tool_args == "{}"
-    assert as_tool_call(call).input == arguments[:200]
+        [refused] = repaired(assistant(call("a", arguments=arguments)))
+    assert refusal(refused) == REFUSED + arguments[:200]
+    assert refused.tool_args == "{}"
+    assert as_tool_call(refused).input == arguments[:200]
     assert caplog.messages == ["tool delete_orders: arguments are not one JSON object"]
 
 
-@pytest.mark.parametrize("arguments", ["", " \n", "{}"])
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        pytest.param("", id="empty"),
+        pytest.param(" \n", id="blank"),
+        pytest.param("{}", id="an empty object"),
+    ],
+)
 def test_a_call_without_arguments_runs(arguments: str) -> None:
-    [call] = repair(answer(("a", "delete_orders", arguments)), [], TOOLS, 64)
-    assert not refusal(call)
-    assert input_of(call) == {}
+    [accepted] = repaired(assistant(call("a", arguments=arguments)))
+    assert not refusal(accepted)
+    assert input_of(accepted) == {}
 
 
-def test_a_lone_surrogate_is_replaced_before_a_call_runs() -> None:
-    [call] = repair(answer(("a", "delete_orders", '{"customer": "\\ud83d"}')), [], TOOLS, 64)
-    assert input_of(call) == {"customer": "\ufffd"}
+def test_a_lone_surrogate_in_arguments_is_replaced() -> None:
+    [accepted] = repaired(assistant(call("a", arguments='{"customer": "\\ud83d"}')))
+    assert input_of(accepted) == {"customer": "\ufffd"}
 
 
-def test_ids_are_new_and_accepted_everywhere() -> None:
-    earlier = answer(("a", "delete_orders", "{}"))
-    ids = ("a", "b", "b", "functions.delete:0", "c" * 41, "")
-    calls = repair(answer(*((id, "delete_orders", "{}") for id in ids)), [earlier], TOOLS, 64)
-    found = [call.tool_call_id for call in calls]
-    assert found[1] == "b"
-    assert len({"a", *found}) == 7
-    assert all(id == "b" or (len(id) == 9 and id.isalnum()) for id in found)
+@pytest.mark.parametrize(
+    "id",
+    [
+        pytest.param("", id="empty"),
+        pytest.param("functions.delete:0", id="with other characters"),
+        pytest.param("c" * 41, id="too long"),
+        pytest.param("a", id="used before"),
+    ],
+)
+def test_an_invalid_or_repeated_id_is_replaced(id: str) -> None:
+    [accepted] = repaired(assistant(call(id)), earlier=[assistant(call("a"))])
+    assert accepted.tool_call_id not in {"", "a", id}
+    assert len(accepted.tool_call_id) == 9
+    assert accepted.tool_call_id.isalnum()
 
 
-def test_a_name_that_no_provider_accepts_is_no_name_of_a_tool() -> None:
-    [call] = repair(answer(("a", "delete orders", "{}")), [], TOOLS, 64)
-    assert call.tool_name == "delete_orders"
-    assert invented_name(call) == "delete orders"
+def test_ids_of_one_answer_differ() -> None:
+    first, second, third = repaired(assistant(call("b"), call("b"), call("")))
+    assert first.tool_call_id == "b"
+    assert len({first.tool_call_id, second.tool_call_id, third.tool_call_id}) == 3
 
 
-def test_reasoning_is_kept_with_calls_and_shown_to_its_own_model() -> None:
-    model, other = OfflineModel(), OfflineModel(id="other")
+def test_an_invalid_name_does_not_become_the_name_of_a_tool() -> None:
+    [refused] = repaired(assistant(call("a", name="delete orders")))
+    assert refused.tool_name == "delete_orders"
+    assert invented_name(refused) == "delete orders"
+
+
+def answer_with_reasoning(*parts: Any, model: ai.Model) -> Message:
+    """Return an answer of a model that begins with reasoning."""
     end = mark(ai.events.StreamEnd(finish_reason="tool_call"), model)
     assert isinstance(end, ai.events.StreamEnd)
-    message = answer(("a", "delete_orders", "{}"))
-    message.provider_metadata = end.provider_metadata
-    message.parts.insert(0, ai.messages.ReasoningPart(text="Hm."))
-    repair(message, [], TOOLS, 64)
-    assert shown_to(model, [message])[0].reasoning == "Hm."
-    assert shown_to(other, [message])[0].reasoning == ""
-    message.parts = [part for part in message.parts if part.kind == "reasoning"]
-    repair(message, [], TOOLS, 64)
-    assert message.parts == []
+    answer = assistant(ai.messages.ReasoningPart(text="Hm."), *parts)
+    answer.provider_metadata = end.provider_metadata
+    return answer
 
 
-def test_stored_ids_and_names_become_acceptable() -> None:
-    call, result = mend_stored([answer(("f:0", "a b", "{}")), results("f:0")])
-    assert call.tool_calls[0].tool_call_id == result.tool_results[0].tool_call_id
-    assert call.tool_calls[0].tool_call_id.isalnum()
-    assert call.tool_calls[0].tool_name == "a_b"
+def test_reasoning_goes_back_only_to_the_model_that_wrote_it() -> None:
+    model = OfflineModel()
+    answer = answer_with_reasoning(call("a"), model=model)
+    repaired(answer)
+    assert shown_to(model, [answer])[0].reasoning == "Hm."
+    assert shown_to(OfflineModel(id="other"), [answer])[0].reasoning == ""
 
 
-CALL, USER = answer(("a", "delete_orders", "{}")), ai.user_message("Hi.")
-WRONG = {
-    "two messages of the assistant in a row": [USER, answer(text="a"), answer(text="b")],
-    "an empty message": [USER, answer()],
-    "a blank text": [USER, answer(text=" ")],
-    "calls and results differ": [USER, CALL, results("b"), answer(text="a")],
-    "calls without results": [USER, CALL],
-    "two calls with one id": [USER, CALL, results("a"), CALL, results("a"), answer(text="a")],
-    "a lone surrogate": [USER, answer(text="\ud800")],
-    "the last message is not the assistant's": [USER],
-}
+def test_reasoning_without_a_call_is_dropped() -> None:
+    answer = answer_with_reasoning(model=OfflineModel())
+    repaired(answer)
+    assert answer.parts == []
 
 
-@pytest.mark.parametrize(("detail", "messages"), WRONG.items(), ids=WRONG)
-def test_a_turn_is_not_stored_with(detail: str, messages: list[Any]) -> None:
+def test_ids_and_names_of_an_older_version_become_valid() -> None:
+    answer, tool = mend_stored([assistant(call("f:0", name="a b")), result("f:0")])
+    assert answer.tool_calls[0].tool_call_id == tool.tool_results[0].tool_call_id
+    assert answer.tool_calls[0].tool_call_id.isalnum()
+    assert answer.tool_calls[0].tool_name == "a_b"
+
+
+@pytest.mark.parametrize(
+    ("detail", "messages"),
+    [
+        ("two messages of the assistant in a row", [USER, assistant("a"), assistant("b")]),
+        ("an empty message", [USER, assistant()]),
+        ("a blank text", [USER, assistant(" ")]),
+        (
+            "calls and results differ",
+            [USER, assistant(call("a")), result("b"), assistant("Done.")],
+        ),
+        ("calls without results", [USER, assistant(call("a"))]),
+        (
+            "two calls with one id",
+            [
+                USER,
+                assistant(call("a")),
+                result("a"),
+                assistant(call("a")),
+                result("a"),
+                assistant("Done."),
+            ],
+        ),
+        ("a lone surrogate", [USER, assistant("\ud800")]),
+        ("the last message is not the assistant's", [USER]),
+    ],
+)
+def test_a_turn_fails_if_a_provider_would_refuse_its_messages(
+    detail: str, messages: list[Message]
+) -> None:
     with pytest.raises(AgentError) as failure:
         check_messages(messages, 0, waits=False)
     assert failure.value.type == "model_failed"
     assert failure.value.detail == detail
 
 
-def test_a_turn_that_waits_is_stored_without_results() -> None:
-    check_messages([USER, CALL], 0, waits=True)
+def test_a_turn_that_waits_for_an_approval_is_stored_without_results() -> None:
+    check_messages([USER, assistant(call("a"))], 0, waits=True)
+
+
+def test_a_turn_that_waits_for_an_approval_has_a_call() -> None:
     with pytest.raises(AgentError):
-        check_messages([USER, answer(text="Hi.")], 0, waits=True)
+        check_messages([USER, assistant("Hi.")], 0, waits=True)
 
 
-def test_a_result_is_cut_as_a_whole() -> None:
-    def of(value: Any) -> Any:
-        ids: Any = {"tool_call_id": "a", "tool_name": "read"}
-        part = ai.messages.ToolResultPart(**ids, result=value)
-        return bounded(part, 100).result
+def cut_to_100(value: Any) -> Any:
+    """Return the result of a tool after it is cut to 100 characters."""
+    part: Any = ai.messages.ToolResultPart(tool_call_id="a", tool_name="read", result=value)
+    return bounded(part, 100).result
 
-    note = "… [cut: the result was {} characters long]"
-    assert of({"rows": [1]}) == {"rows": [1]}
-    rows = of({"rows": ["b" * 200]})
-    assert rows.startswith('{"rows": ["bb')
-    assert rows.endswith(note.format(214))
-    assert len(rows) == 100
-    texts = [ai.messages.TextPart(text=text) for text in ("a" * 40, "b" * 80)]
+
+def test_a_short_result_is_not_cut() -> None:
+    assert cut_to_100({"rows": [1]}) == {"rows": [1]}
+
+
+def test_a_long_result_is_cut() -> None:
+    text = cut_to_100({"rows": ["b" * 200]})
+    assert text.startswith('{"rows": ["bb')
+    assert text.endswith("… [cut: the result was 214 characters long]")
+    assert len(text) == 100
+
+
+def test_the_texts_of_a_result_are_cut_together() -> None:
     image = ai.messages.FilePart(data=b"GIF89a", media_type="image/gif")
-    first, file, second = of(ai.messages.ContentOutput(value=[texts[0], image, texts[1]])).value
+    content = ai.messages.ContentOutput(
+        value=[
+            ai.messages.TextPart(text="a" * 40),
+            image,
+            ai.messages.TextPart(text="b" * 80),
+        ]
+    )
+    first, file, second = cut_to_100(content).value
     assert file == image
-    assert (first.text + second.text).endswith(note.format(120))
+    assert (first.text + second.text).endswith("… [cut: the result was 120 characters long]")
     assert len(first.text + second.text) == 100

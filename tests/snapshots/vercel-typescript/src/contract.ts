@@ -54,7 +54,7 @@ export const ERRORS = {
 } as const
 
 // A provider that has reached a limit or has too much to do: its statuses, and its names for that.
-export const BUSY_STATUSES: readonly string[] = ['429', '503', '529']
+const BUSY_STATUSES: readonly string[] = ['429', '503', '529']
 export const BUSY_KINDS: readonly string[] = [
   'engine_overloaded',
   'insufficient_quota',
@@ -72,6 +72,7 @@ export const BUSY_KINDS: readonly string[] = [
   'unavailable',
 ]
 const BUSY_NAME = new RegExp(`[Tt]hrottl|[Ss]erviceUnavailable|\\b(${BUSY_KINDS.join('|')})\\b`)
+const BUSY_SECONDS = 10 // if a busy provider does not say how long to wait
 const MADE_UP = ['500', '502'] // by clients, for an error in a stream
 const BUSY = 'The model is overloaded or at a limit; this turn was not kept: retry later.'
 
@@ -90,7 +91,7 @@ export class AgentError extends Error {
     const [status, general] = ERRORS[type]
     const isAtLimit = type === 'model_failed' && isBusy(detail)
     super(message || (isAtLimit ? BUSY : general), options)
-    this.retryAfter = isAtLimit ? 10 : RETRY_SOON.includes(type) ? 1 : null
+    this.retryAfter = isAtLimit ? BUSY_SECONDS : RETRY_SOON.includes(type) ? 1 : null
     this.type = type
     this.status = status
     this.detail = detail
@@ -194,6 +195,14 @@ export class Turn {
 
   [inspect.custom](): object {
     return this.toJSON()
+  }
+
+  /** Note whether the provider is busy, and until when; `retryAfter` is its header. */
+  noteAnswer(status: number, retryAfter = ''): void {
+    this.refusal = null
+    if (!BUSY_STATUSES.includes(String(status))) return
+    const seconds = /^[0-9]{1,6}$/.test(retryAfter) ? Number(retryAfter) : BUSY_SECONDS
+    this.refusal = { status, until: performance.now() + 1000 * seconds }
   }
 
   /** Note the error that ends the turn, which `signal` cancels. */

@@ -1,6 +1,6 @@
 // HTTP to the provider of the model, with a limit for what it sends.
 
-import { AgentError, BUSY_STATUSES, RUNNING } from './contract.ts'
+import { AgentError, RUNNING } from './contract.ts'
 import type { CoreSettings } from './settings.ts'
 
 /**
@@ -12,7 +12,8 @@ export function boundedFetch({ maxReplyBytes }: CoreSettings): typeof fetch {
   const [longest, most] = [6 * maxReplyBytes + 65_536, 64 * maxReplyBytes + 65_536]
   return async (input, init) => {
     const response = await fetch(input, init)
-    noteRefusal(response)
+    const retryAfter = response.headers.get('retry-after') ?? ''
+    RUNNING.getStore()?.noteAnswer(response.status, retryAfter)
     let [line, total] = [0, 0]
     const limit = new TransformStream<Uint8Array, Uint8Array>({
       transform(chunk, controller) {
@@ -27,17 +28,4 @@ export function boundedFetch({ maxReplyBytes }: CoreSettings): typeof fetch {
     })
     return new Response(response.body?.pipeThrough(limit), response)
   }
-}
-
-const WAIT = 10 // seconds, if a busy provider does not say how long
-
-/** Note in the running turn that the provider is busy, and until when. */
-function noteRefusal({ status, headers }: Response): void {
-  const turn = RUNNING.getStore()
-  if (!turn) return
-  turn.refusal = null
-  if (!BUSY_STATUSES.includes(String(status))) return
-  const text = headers.get('retry-after') ?? ''
-  const seconds = /^[0-9]{1,6}$/.test(text) ? Number(text) : WAIT
-  turn.refusal = { status, until: performance.now() + 1000 * seconds }
 }

@@ -73,7 +73,7 @@ const CORE_SETTINGS = {
   apiToken: text('', '[!-~]{1,4096}', 'a text of visible ASCII characters'),
 }
 
-/** The settings of the core; README.md explains each. */
+/** The settings of the core; docs/settings.md explains each. */
 export type CoreSettings = SettingsOf<typeof CORE_SETTINGS>
 
 /** Return the settings of a kind and those of the core, with defaults for those not given. */

@@ -4,63 +4,65 @@ import { once } from 'node:events'
 import { appendFileSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { homedir } from 'node:os'
 import { dirname, isAbsolute, join } from 'node:path'
-import { createInterface, emitKeypressEvents, type Interface } from 'node:readline'
+import { createInterface, emitKeypressEvents, type Interface, type Key } from 'node:readline'
+import { styleText } from 'node:util'
 
 import { PROJECT } from './capabilities.ts'
 import { AgentError, type Chunk, type Turn } from './contract.ts'
 import { CONTROL, logging, visible } from './log.ts'
-import { BOLD, DIM, Markdown } from './markdown.ts'
+import type { LiveMarkdown } from './markdown.ts'
 
-const MOST_PROMPTS = 1000 // in the history
+const MAX_PROMPTS = 1000 // in the history
+const SPINNER = '|/-\\'
+const PASTE_MARKS_ON = '\x1b[?2004h'
+const PASTE_MARKS_OFF = '\x1b[?2004l'
+const ERASE_LINE = '\r\x1b[K'
 
 /** The terminal. When piped: no styles, spinner or tool calls. */
 export class Screen {
   readonly isOnce: boolean
   readonly isPiped: boolean
   readonly isLive: boolean
-  readonly isPlain: boolean
+  Markdown: typeof LiveMarkdown | undefined // where a terminal shows it
+  wrap = (text: string): string => text // with whole words, where a terminal shows it
   #isReplying = false
   readonly #log: string[] = []
 
-  constructor(isOnce: boolean) {
+  private constructor(isOnce: boolean) {
     this.isOnce = isOnce
     this.isPiped = isOnce || !process.stdin.isTTY
-    if (isOnce) console.log = console.error // standard output has nothing but the reply
     const isSeen = process.stdout.isTTY && process.env.TERM !== 'dumb'
     this.isLive = isSeen && (isOnce || !this.isPiped)
-    this.isPlain = !this.isLive || !!process.env.NO_COLOR
-    if (!this.isLive) return
+  }
+
+  /** Return the screen of a conversation, or of one question. */
+  static async open(isOnce: boolean): Promise<Screen> {
+    const screen = new Screen(isOnce)
+    if (isOnce) console.log = console.error // standard output has nothing but the reply
+    if (!screen.isLive) return screen
+    const { LiveMarkdown, wrap } = await import('./markdown.ts')
+    screen.Markdown = LiveMarkdown
+    screen.wrap = wrap
     logging.print = (line) => {
-      this.#log.push(line)
-      this.printLog()
+      screen.#log.push(line)
+      screen.#printLog()
     }
+    return screen
   }
 
-  get columns(): number {
-    return Math.max(process.stdout.columns || 80, 10)
+  /** The log waits while a reply is printed. */
+  set isReplying(isReplying: boolean) {
+    this.#isReplying = isReplying
+    this.#printLog()
   }
 
-  /** Print the lines of the log that were kept. */
-  printLog(): void {
+  #printLog(): void {
     while (this.#log.length > 0 && !this.#isReplying) console.error(this.#log.shift())
   }
 
-  /** Print a text as it is; behind a text of a reply the log is kept. */
-  readonly print = (text: string, isReply = false): void => {
-    this.#isReplying = isReply && this.isLive
+  readonly print = (text: string): void => {
     process.stdout.write(text)
   }
-
-  /** Return a text with its words wrapped whole, where a terminal shows it. */
-  wrap(text: string): string {
-    if (!this.isLive) return text
-    const markdown = new Markdown(() => this.columns)
-    return markdown.feed(text) + markdown.end()
-  }
-
-  /** Return a text in a style, where that can be shown. */
-  readonly style = (text: string, code: string): string =>
-    this.isPlain || !code ? text : `\x1b[${code}m${text}\x1b[0m`
 }
 
 /** The prompts of this user, also those of earlier conversations, for the arrow keys. */
@@ -75,8 +77,8 @@ class History {
       this.#path = join(home, PROJECT, 'chat_history')
       const text = readFileSync(this.#path, 'utf8').replace(CONTROL, '')
       const lines = text.split('\n').slice(0, -1)
-      this.lines = lines.slice(-MOST_PROMPTS)
-      if (lines.length > MOST_PROMPTS) writeFileSync(this.#path, `${this.lines.join('\n')}\n`)
+      this.lines = lines.slice(-MAX_PROMPTS)
+      if (lines.length > MAX_PROMPTS) writeFileSync(this.#path, `${this.lines.join('\n')}\n`)
     } catch {} // there is no home, or no history yet
   }
 
@@ -99,43 +101,62 @@ export class Keyboard {
   readonly #history: History | undefined
   readonly #lines: Interface
   #typed: (string | null)[] = []
-  #pasted = ''
-  #isPasting = false
+  #begun = '' // of a prompt of several lines
+  #hasMoreLines = false
   #isClosed = false
   #isAsking = false
 
-  constructor(screen: Screen) {
+  /** Tab completes the `commands`. */
+  constructor(screen: Screen, commands: readonly string[]) {
     const { print, isPiped, isLive } = screen
     this.#screen = screen
     if (isLive) this.#history = new History()
     emitKeypressEvents(process.stdin)
-    process.stdin.on('keypress', (_, { name = '' } = {}) => {
-      if (name.startsWith('paste-')) this.#isPasting = name === 'paste-start'
-    })
+    process.stdin.on('keypress', (_, key: Key = {}) => this.#press(key))
     // What is typed while a turn runs is shown later, and not in the middle of the reply.
     const write = { value: (text: string) => this.turn || print(text) }
-    const output = isPiped ? undefined : Object.create(process.stdout, { write })
-    const history = this.#history?.lines.toReversed() ?? []
-    const past = { history, historySize: MOST_PROMPTS }
-    this.#lines = createInterface({ input: process.stdin, output, ...past })
+    this.#lines = createInterface({
+      input: process.stdin,
+      output: isPiped ? undefined : Object.create(process.stdout, { write }),
+      history: this.#history?.lines.toReversed() ?? [],
+      historySize: MAX_PROMPTS,
+      completer: (line: string) => [this.#complete(line, commands), line],
+    })
     this.#lines.on('history', (lines) => {
-      // Neither answers to questions nor the lines of a paste are prompts.
-      if (this.#isAsking || this.#isPasting || this.#pasted) lines.shift()
+      // Neither answers to questions nor lines of a longer prompt are prompts.
+      if (this.#isAsking || this.#hasMoreLines || this.#begun) lines.shift()
     })
     this.#lines.on('line', (line) => {
-      this.#pasted += this.#isPasting ? `${line}\n` : line
-      if (!this.#isPasting) this.#add(this.#pasted)
+      if (this.#hasMoreLines) this.#begun += `${line}\n`
+      else this.#add(this.#begun + line)
     })
     this.#lines.on('close', () => {
       this.#isClosed = true
       this.#add(null)
     })
     for (const source of [this.#lines, process]) source.on('SIGINT', () => this.#interrupt())
-    if (isLive) print('\x1b[?2004h') // the terminal marks what is pasted
+    if (isLive) print(PASTE_MARKS_ON)
+  }
+
+  #press({ name = '', meta }: Key): void {
+    if (name === 'paste-start') this.#hasMoreLines = true
+    if (name === 'paste-end') this.#hasMoreLines = false
+    if (name === 'return' && meta) {
+      this.#hasMoreLines = true
+      this.#lines.write('', { name: 'return' })
+      this.#hasMoreLines = false
+      this.#lines.prompt()
+    }
+  }
+
+  /** Return the commands that begin with a line; elsewhere Tab is a character. */
+  #complete(line: string, commands: readonly string[]): string[] {
+    const isCommand = line.startsWith('/') && !this.#hasMoreLines
+    return isCommand ? commands.filter((command) => command.startsWith(line)) : [`${line}\t`]
   }
 
   #add(line: string | null): void {
-    this.#pasted = ''
+    this.#begun = ''
     this.#typed.push(line)
     this.#lines.emit('typed')
   }
@@ -156,12 +177,13 @@ export class Keyboard {
 
   /** Return the next prompt, and keep it in the history; null is the end. */
   async readPrompt(): Promise<string | null> {
-    const line = await this.read(`${this.#screen.style('>', BOLD)} `)
+    const sign = this.#screen.isLive ? styleText('bold', '>') : '>'
+    const line = await this.read(`${sign} `)
     if (line !== null) this.#history?.add(line)
     return line
   }
 
-  /** Return the next line, or all lines of a paste; null is the end of the conversation. */
+  /** Return the next line, or all lines of a longer prompt; null is the end of the conversation. */
   async read(question: string): Promise<string | null> {
     const { isPiped, print } = this.#screen
     this.#lines.setPrompt(question)
@@ -176,18 +198,19 @@ export class Keyboard {
 
   /** Read no more: Ctrl-C is a signal again. */
   close(): void {
+    if (this.#screen.isLive) this.#screen.print(PASTE_MARKS_OFF)
     this.#lines.close()
   }
 
   #interrupt(): void {
-    const isHalfTyped = this.#lines.line || this.#pasted
+    const isHalfTyped = this.#lines.line || this.#begun
     if (this.turn && !this.turn.signal.aborted) {
       this.#typed = this.#isClosed ? [null] : []
       return this.turn.abort()
     }
     this.#screen.print('\n')
     if (this.turn || !isHalfTyped) return this.#lines.close()
-    this.#pasted = ''
+    this.#begun = ''
     Object.assign(this.#lines, { line: '', cursor: 0 })
     this.#lines.prompt()
   }
@@ -202,40 +225,37 @@ export async function refuse(question: string): Promise<never> {
 /** Prints the output of a turn. */
 export class Reply {
   readonly #screen: Screen
+  readonly #markdown: LiveMarkdown | undefined
   readonly #calls = new Map<string, string>()
-  #markdown: Markdown | undefined
   #seconds = 0
-  #atMargin = true
+  #isMidLine = false
   #frames = 0
   #spinner: NodeJS.Timeout | undefined
 
   constructor(screen: Screen) {
     this.#screen = screen
-    this.#begin()
-    // Until the first text; what comes next overwrites it.
-    const spin = () => screen.print(`${'|/-\\'[this.#frames++ % 4]}\r`)
-    if (screen.isLive) this.#spinner = setInterval(spin, 100)
+    this.#markdown = screen.Markdown && new screen.Markdown()
+    if (screen.isLive) this.#spinner = setInterval(() => this.#spin(), 100)
   }
 
-  #begin(): void {
-    const { isLive, isPlain, style } = this.#screen
-    const columns = () => this.#screen.columns
-    this.#markdown = isLive ? new Markdown(columns, isPlain ? undefined : style) : undefined
+  /** Draw the next frame; what comes next overwrites it. */
+  #spin(): void {
+    this.#screen.print(`${SPINNER[this.#frames % SPINNER.length]}\r`)
+    this.#frames++
   }
 
   stopWaiting(): void {
-    if (this.#spinner) this.#screen.print('\r\x1b[K')
+    if (this.#spinner) this.#screen.print(ERASE_LINE)
     clearInterval(this.#spinner)
     this.#spinner = undefined
   }
 
   /** Print what is held back of the text and the log; what comes next begins a line. */
   endLine(): void {
-    this.#print(this.#markdown?.end() ?? '')
-    this.#screen.print(this.#atMargin ? '' : '\n')
-    this.#atMargin = true
-    this.#screen.printLog()
-    this.#begin()
+    this.#markdown?.end()
+    if (this.#isMidLine) this.#screen.print('\n')
+    this.#isMidLine = false
+    this.#screen.isReplying = false
   }
 
   /** Await a turn, and count its time. */
@@ -261,33 +281,35 @@ export class Reply {
     const details = turns.flatMap(({ detail }) => detail || []) // which model answered
     const facts = [`${this.#seconds.toFixed(1)} s`, ...details]
     if (given !== '0' || written !== '0') facts.unshift(tokens)
-    const usage = this.#screen.isLive ? this.#screen.style(facts.join(', '), DIM) : ''
+    const usage = this.#screen.isLive ? styleText('dim', facts.join(', ')) : ''
     this.#screen.print(`${usage}\n`)
   }
 
   /** Print a chunk of the turn; a call of a tool is one line, when its result is there. */
   readonly show = async (chunk: Chunk): Promise<void> => {
-    if (typeof chunk === 'string') {
-      const text = chunk.replace(CONTROL, '')
-      this.#print(this.#markdown ? this.#markdown.feed(text) : text)
-    } else if (this.#screen.isLive && !this.#screen.isOnce) {
-      this.endLine()
-      if ('input' in chunk) {
-        const given = JSON.stringify(chunk.input) ?? ''
-        this.#calls.set(chunk.id, `${shorten(visible(chunk.name))} ${shorten(visible(given))}`)
-      } else {
-        const sign = chunk.isError ? 'failed:' : '->'
-        const line = `${this.#calls.get(chunk.id)} ${sign} ${shorten(chunk.text)}`
-        this.#screen.print(`${this.#screen.style(line, DIM)}\n`)
-      }
+    if (typeof chunk === 'string') return this.#showText(chunk.replace(CONTROL, ''))
+    if (!this.#screen.isLive || this.#screen.isOnce) return
+    this.endLine()
+    if ('input' in chunk) {
+      const input = JSON.stringify(chunk.input) ?? ''
+      this.#calls.set(chunk.id, `${shorten(visible(chunk.name))} ${shorten(visible(input))}`)
+    } else {
+      const sign = chunk.isError ? 'failed:' : '->'
+      const line = `${this.#calls.get(chunk.id)} ${sign} ${shorten(chunk.text)}`
+      this.#screen.print(`${styleText('dim', line)}\n`)
     }
   }
 
-  #print(text: string): void {
+  #showText(text: string): void {
     if (!text) return
     this.stopWaiting()
-    this.#screen.print(text, true)
-    this.#atMargin = text.endsWith('\n')
+    if (this.#markdown) {
+      this.#screen.isReplying = true
+      this.#markdown.add(text)
+    } else {
+      this.#screen.print(text)
+      this.#isMidLine = !text.endsWith('\n')
+    }
   }
 }
 

@@ -5,25 +5,30 @@ import { once } from 'node:events'
 import { createServer, request } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { text } from 'node:stream/consumers'
-import { mock } from 'node:test'
-import { setTimeout as sleep } from 'node:timers/promises'
+import { mock, type TestContext } from 'node:test'
+import { format } from 'node:util'
 
 import './apart.ts'
 import { type Settings, SETTINGS } from '../src/capabilities.ts'
 import type { Capability } from '../src/capability.ts'
+import { type Chunk, Turn } from '../src/contract.ts'
 import { Runtime } from '../src/runtime.ts'
 import { createApp } from '../src/server.ts'
 import { createSettings } from '../src/settings.ts'
-import { ScriptedModel, type Step } from './scripted_model.ts'
+import { takeTurn } from '../src/turn.ts'
+import type { Answer } from './script.ts'
+import { ScriptedModel } from './scripted_model.ts'
 
 const PREFIX = 'X-Amzn-Bedrock-AgentCore-Runtime-'
 export const SESSION = `${PREFIX}Session-Id`
 export const ACTOR = `${PREFIX}Custom-Actor-Id`
 export const KEY = 'Idempotency-Key'
-export const POST = 'POST /invocations'
-export const JSON_ONLY = { Host: '127.0.0.1:8080', Accept: 'application/json' }
 
-const LATE = () => AbortSignal.timeout(60_000)
+const HOST = { Host: '127.0.0.1:8080' }
+const JSON_ONLY = { Accept: 'application/json' }
+const EVENTS = { Accept: 'text/event-stream' }
+// A test that would hang fails instead.
+const PATIENCE_MILLISECONDS = 20_000
 
 mock.method(console, 'error', () => {}) // the log
 
@@ -32,52 +37,143 @@ for (const name in process.env) {
   if (/^(AGENT_ID|MODEL|SECRET|SESSION)/.test(name)) delete process.env[name]
 }
 
-const noCapabilities = (_settings: Settings): Capability[] => []
+type Fields = Record<string, string>
 
-type Answer = [status: number, session: string | undefined, text: string]
+/** The identity of a caller, and a signal at which its connection is closed. */
+interface Caller {
+  session?: string
+  actor?: string
+  key?: string
+  signal?: AbortSignal
+}
+
+/** A response of the server, and the fields of its JSON. */
+export interface AgentResponse {
+  status: number
+  headers: Fields
+  /** The body, unchanged. */
+  text: string
+  /** Its JSON, if it is an object. */
+  body: any
+  session_id?: string
+  /** The number of the turn. */
+  turn?: number
+  reply?: string
+  /** The type of the error, such as "model_failed". */
+  error?: string
+  /** The tool calls that wait for an approval. */
+  waiting?: { id: string; tool: string; input: unknown }[]
+  dropped?: boolean
+  ended?: boolean
+}
+
+const noCapabilities = (_settings: Settings): Capability[] => []
 
 export class Client {
   readonly runtime: Runtime
   readonly model: ScriptedModel
 
-  constructor(script: Step[] = [], given: Partial<Settings> = {}, make = noCapabilities) {
+  constructor(
+    script: readonly Answer[] = [],
+    given: Partial<Settings> = {},
+    make = noCapabilities,
+  ) {
     const settings = createSettings(given, SETTINGS)
     this.runtime = new Runtime(settings, make(settings))
-    this.model = this.runtime.model = new ScriptedModel(script)
+    this.model = new ScriptedModel(script)
+    this.runtime.model = this.model
   }
 
-  /** Return status, session and text of the answer; the client leaves at the signal. */
-  async send(route: string, headers: object, body = Buffer.of(), leave = LATE()): Promise<Answer> {
+  /** Send a prompt, and return the response. */
+  say(prompt: string, caller: Caller = {}): Promise<AgentResponse> {
+    return this.post({ prompt }, headersOf(caller), caller.signal)
+  }
+
+  /** Send a prompt, and return the response as server-sent events. */
+  stream(prompt: string, caller: Caller = {}): Promise<AgentResponse> {
+    return this.post({ prompt }, { ...EVENTS, ...headersOf(caller) }, caller.signal)
+  }
+
+  /** End a session. */
+  end(caller: Caller): Promise<AgentResponse> {
+    return this.post({ end_session: true }, headersOf(caller))
+  }
+
+  /** Send a body to POST /invocations; a text or bytes are sent unchanged. */
+  post(body: object | string, headers: Fields = {}, signal?: AbortSignal): Promise<AgentResponse> {
+    const isRaw = typeof body === 'string' || Buffer.isBuffer(body)
+    const content = isRaw ? body : JSON.stringify(body)
+    return this.request('POST', '/invocations', headers, content, signal)
+  }
+
+  get(path: string, headers: Fields = {}): Promise<AgentResponse> {
+    return this.request('GET', path, headers)
+  }
+
+  /** Send any request. */
+  async request(
+    method: string,
+    path: string,
+    headers: Fields = {},
+    content: string | Buffer = '',
+    signal: AbortSignal = AbortSignal.timeout(PATIENCE_MILLISECONDS),
+  ): Promise<AgentResponse> {
     const server = createServer(createApp(this.runtime)).listen(0, '127.0.0.1')
     await once(server, 'listening')
-    const [method, path] = route.split(' ')
     const { port } = server.address() as AddressInfo
-    const options = { port, method, path, signal: leave, setHost: false, headers: { ...headers } }
+    const all = { ...HOST, ...JSON_ONLY, ...headers }
+    const options = { port, method, path, signal, setHost: false, headers: all }
     try {
-      const [response] = await once(request(options).end(body), 'response')
-      return [response.statusCode, response.headers[SESSION.toLowerCase()], await text(response)]
+      const [response] = await once(request(options).end(content), 'response')
+      const received = await text(response)
+      const body = received.startsWith('{') ? JSON.parse(received) : {}
+      const session_id = response.headers[SESSION.toLowerCase()]
+      const error = body.error?.type
+      const known = { status: response.statusCode, headers: response.headers }
+      return { ...body, ...known, text: received, body, session_id, error }
     } finally {
       server.close()
     }
   }
 
-  /** Return the outcome of a turn in session@actor#key, or with a ! of ending that session. */
-  async say(address: string, prompt = 'hi', leave = LATE()): Promise<string> {
-    await sleep(1200 * (address.split('~').length - 1))
-    const names: Record<string, string> = { '': SESSION, '@': ACTOR, '#': KEY }
-    const found = address.matchAll(/([@#]?)([\p{L}\p{N}]+)/gu)
-    const values = [...found].map(([, mark = '', value]) => [names[mark], value])
-    const headers = { ...JSON_ONLY, ...Object.fromEntries(values) }
-    const body = JSON.stringify(address.includes('!') ? { end_session: true } : { prompt })
-    try {
-      const [, , text] = await this.send(POST, headers, Buffer.from(body), leave)
-      const { turn, error } = JSON.parse(text)
-      return String(turn ?? error?.type ?? 'end')
-    } catch (error) {
-      if ((error as Error).name !== 'AbortError') throw error
-      return 'gone'
-    }
+  /** Run a turn without HTTP; return its texts, tool calls and tool results in order. */
+  async takeTurn(prompt: string, session: string): Promise<Chunk[]> {
+    const chunks: Chunk[] = []
+    const emit = async (chunk: Chunk) => void chunks.push(chunk)
+    const turn = new Turn({ sessionId: session, actor: null, key: null, prompt, emit })
+    await takeTurn(this.runtime, turn, new AbortController().signal)
+    return chunks
   }
+
+  /** Return the messages of a session, in the form of the framework. */
+  async messages<Message>(session: string): Promise<Message[]> {
+    const { data } = await this.runtime.sessions.read(session, null)
+    return data.messages as Message[]
+  }
+}
+
+function headersOf({ session, actor, key }: Caller): Fields {
+  const headers: Fields = {}
+  if (session) headers[SESSION] = session
+  if (actor) headers[ACTOR] = actor
+  if (key) headers[KEY] = key
+  return headers
+}
+
+/** Wait until a condition holds. */
+export async function until(condition: () => boolean): Promise<void> {
+  const late = AbortSignal.timeout(PATIENCE_MILLISECONDS)
+  while (!condition()) {
+    late.throwIfAborted()
+    await new Promise((resolve) => setImmediate(resolve))
+  }
+}
+
+/** Return the lines that are logged from now until the test is over. */
+export function captureLog(context: TestContext): string[] {
+  const lines: string[] = []
+  context.mock.method(console, 'error', (...values: unknown[]) => lines.push(format(...values)))
+  return lines
 }
 
 const HOOKS = `import { registerHooks } from 'node:module'

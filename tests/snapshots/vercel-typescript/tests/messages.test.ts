@@ -1,186 +1,168 @@
-// What a model answered is repaired before it runs, is shown or is stored.
+// An answer of a model is repaired before it runs, is shown or is stored.
 
 import assert from 'node:assert/strict'
-import { test } from 'node:test'
+import { describe, test } from 'node:test'
 
 import { jsonSchema, type ModelMessage, tool } from 'ai'
 
 import { Capability, type Options } from '../src/capability.ts'
-import { type Chunk, Turn } from '../src/contract.ts'
+import type { Turn } from '../src/contract.ts'
 import { checkMessages, ownPrompt, restored } from '../src/messages.ts'
-import { type Call as ModelCall, finish, OfflineModel, type Part } from '../src/offline_model.ts'
-import { takeTurn } from '../src/turn.ts'
 import { Client } from './client.ts'
+import { type Answer, reasoning, toolCall } from './script.ts'
 
-type Call = { toolCallId: string; toolName: string; input: string }
 type Messages = { content: any[] }[]
 
-const OBJECT = '{"text":"a b"}'
-const CALL = { toolCallId: 'a', toolName: 'word_count', input: OBJECT }
-const OPTIONS = { producer: { model: 'offline' } }
+const ADA = '{"customer":"ada"}'
 
-/** Answers with parts, and then with a text; notes the last prompt. */
-class Answering extends OfflineModel {
-  #parts: Part[]
-  prompt: unknown[] = []
-
-  constructor(parts: Part[]) {
-    super()
-    this.#parts = parts
-  }
-
-  override async *answer({ prompt }: ModelCall): AsyncGenerator<Part> {
-    this.prompt = prompt
-    const parts = this.#parts.splice(0)
-    yield* parts
-    if (parts.length > 0) return yield finish('tool-calls')
-    yield { type: 'text-start', id: '1' }
-    yield { type: 'text-delta', id: '1', delta: 'Done.' }
-    yield finish('stop')
-  }
-}
-
-/** Has a tool that accepts each input and notes it. */
-class Noting extends Capability {
-  readonly inputs: unknown[] = []
+/** Has a tool that accepts any arguments. */
+class Orders extends Capability {
+  /** The arguments of each run. */
+  readonly runs: unknown[] = []
 
   override prepare(_turn: Turn, options: Options): void {
-    const execute = (input: unknown) => this.inputs.push(input)
-    options.tools = { word_count: tool({ inputSchema: jsonSchema({}), execute }) }
+    const execute = (input: unknown) => this.runs.push(input)
+    options.tools = { delete_orders: tool({ inputSchema: jsonSchema({}), execute }) }
   }
 }
 
-/** Run a turn; return the messages after the prompt, what was emitted, and what ran. */
-async function run(parts: Part[], limits = {}): Promise<[Messages, Chunk[], unknown[]]> {
-  let noting: Noting | undefined
-  const { runtime } = new Client([], limits, (settings) => [(noting = new Noting(settings, []))])
-  runtime.model = new Answering(parts)
-  const emitted: Chunk[] = []
-  const emit = async (chunk: Chunk) => void emitted.push(chunk)
-  const turn = new Turn({ sessionId: 's', actor: null, key: null, prompt: 'Go.', emit })
-  await takeTurn(runtime, turn, new AbortController().signal)
-  const { data } = await runtime.sessions.read('s', null)
-  return [data.messages.slice(1) as Messages, emitted, noting!.inputs]
+function makeClient(script: readonly Answer[], limits = {}): { client: Client; orders: Orders } {
+  let orders!: Orders
+  const client = new Client(script, limits, (settings) => {
+    orders = new Orders(settings, [])
+    return [orders]
+  })
+  return { client, orders }
 }
 
-function calls(...some: Partial<Call>[]): Part[] {
-  return some.map((call) => ({ type: 'tool-call', ...CALL, ...call }))
+/** Return the calls that a session holds, and their results. */
+async function callsOf(client: Client, session: string): Promise<[any[], any[]]> {
+  const [, answer, results] = await client.messages<{ content: any[] }>(session)
+  return [answer?.content ?? [], results?.content ?? []]
 }
 
-const NO_OBJECTS = {
-  truncated: '{"text":"a b"',
-  'Python literals': "{'text': None}",
-  'a list': `[${OBJECT}]`,
-  'a JSON string': JSON.stringify(OBJECT),
-  'text behind it': `${OBJECT} ok`,
-  'two objects': OBJECT + OBJECT,
-  'a raw line feed': '{"text":"a\nb"}',
-  'a number that JSON lacks': '{"text":NaN}',
-}
-
-for (const [name, input] of Object.entries(NO_OBJECTS)) {
-  test(`a call never runs with arguments that are not one object: ${name}`, async () => {
-    const [[answer, results], emitted, inputs] = await run(calls({ input }))
-    assert.deepEqual(inputs, [])
-    assert.deepEqual(answer!.content[0].input, {})
-    assert.equal(answer!.content[0].providerOptions.producer.received, input)
-    const { type, value } = results!.content[0].output
+describe('a tool does not run for', () => {
+  async function isRefused(input: string): Promise<void> {
+    const { client, orders } = makeClient([toolCall('delete_orders', input, 'a')])
+    const chunks = await client.takeTurn('Delete them.', 'ada')
+    assert.deepEqual(orders.runs, [])
+    const [[call], [result]] = await callsOf(client, 'ada')
+    assert.deepEqual(call.input, {})
+    assert.equal(call.providerOptions.producer.received, input)
+    const { type, value } = result.output
     assert.equal(type, 'error-text')
     assert.match(value, /^The arguments of this call are not one JSON object/)
     assert.ok(value.endsWith(`Received: ${input}`))
-    assert.deepEqual(emitted.slice(0, 2), [
-      { id: 'a', name: 'word_count', input },
-      { id: 'a', text: value, isError: true },
-    ])
-  })
-}
+    const shown = { id: 'a', name: 'delete_orders', input }
+    assert.deepEqual(chunks, [shown, { id: 'a', text: value, isError: true }, 'ok'])
+  }
 
-test('a call over the limit keeps what was received', async () => {
-  const calling = calls({}, { toolCallId: 'b', input: '{"text":' })
-  const [[answer, results], , inputs] = await run(calling, { maxToolCalls: 1 })
-  assert.equal(inputs.length, 1)
-  assert.deepEqual(answer!.content[1].input, {})
-  assert.equal(answer!.content[1].providerOptions.producer.received, '{"text":')
-  const [output] = results!.content.filter(({ toolCallId }) => toolCallId === 'b')
-  assert.match(output.output.value, /^Too many calls in one step/)
+  test('truncated arguments', () => isRefused('{"customer":"ada"'))
+  test('a Python literal', () => isRefused("{'customer': None}"))
+  test('a list', () => isRefused(`[${ADA}]`))
+  test('arguments that are encoded twice', () => isRefused(JSON.stringify(ADA)))
+  test('arguments that are followed by text', () => isRefused(`${ADA} ok`))
+  test('the arguments of two calls', () => isRefused(ADA + ADA))
+  test('a raw line feed', () => isRefused('{"customer":"a\nda"}'))
+  test('a number that JSON lacks', () => isRefused('{"customer":NaN}'))
 })
 
-/** Looks at the messages of a step, and returns some with a fault. */
-class Preparing extends Noting {
-  seen: Messages = []
+test('a refused call over the limit keeps what was received', async () => {
+  const step = [toolCall('delete_orders', ADA, 'a'), toolCall('delete_orders', '{"customer":', 'b')]
+  const { client, orders } = makeClient([step], { maxToolCalls: 1 })
+  await client.say('Delete them.', { session: 'ada' })
+  assert.equal(orders.runs.length, 1)
+  const [[, call], results] = await callsOf(client, 'ada')
+  assert.deepEqual(call.input, {})
+  assert.equal(call.providerOptions.producer.received, '{"customer":')
+  const result = results.find(({ toolCallId }) => toolCallId === 'b')
+  assert.match(result.output.value, /^Too many calls in one step/)
+})
 
-  override prepare(turn: Turn, options: Options): void {
-    super.prepare(turn, options)
-    const prepareStep = ({ messages }: { messages: ModelMessage[] }) => {
-      this.seen = messages as Messages
-      const added = { role: 'user', content: [{ type: 'text', text: 'Be brief.' }] }
-      const blank = { type: 'text', text: ' ' }
-      const [first, answer, ...others] = messages as any[]
-      if (!answer) return {}
-      return {
-        messages: [first, { ...answer, content: [blank, ...answer.content] }, ...others, added],
+test('prepareStep of yours gets repaired messages, and its own are repaired', async () => {
+  /** Adds a blank text to the last answer, and a message of the user after the results. */
+  class Preparing extends Orders {
+    received: Messages = []
+
+    override prepare(turn: Turn, options: Options): void {
+      super.prepare(turn, options)
+      const prepareStep = ({ messages }: { messages: ModelMessage[] }) => {
+        this.received = messages as Messages
+        const [prompt, answer, results] = messages as any[]
+        if (!answer) return {}
+        const blank = { type: 'text', text: ' ' }
+        const faulty = { ...answer, content: [blank, ...answer.content] }
+        const added = { role: 'user', content: [{ type: 'text', text: 'Be brief.' }] }
+        return { messages: [prompt, faulty, results, added] }
       }
+      Object.assign(options, { prepareStep })
     }
-    Object.assign(options, { prepareStep })
   }
-}
-
-test('prepareStep of yours gets the repaired messages, and its own are repaired', async () => {
-  let preparing: Preparing | undefined
-  const model = new Answering(calls({ input: '{"text":' }))
-  const { runtime } = new Client([], {}, (settings) => [(preparing = new Preparing(settings, []))])
-  runtime.model = model
-  const emit = async () => {}
-  const turn = new Turn({ sessionId: 's', actor: null, key: null, prompt: 'Go.', emit })
-  await takeTurn(runtime, turn, new AbortController().signal)
-  const [, answer, results] = preparing!.seen
+  let preparing!: Preparing
+  const client = new Client([toolCall('delete_orders', '{"customer":')], {}, (settings) => {
+    preparing = new Preparing(settings, [])
+    return [preparing]
+  })
+  await client.say('Delete them.', { session: 'ada' })
+  const [, answer, results] = preparing.received
   assert.deepEqual(answer!.content[0].input, {})
   assert.match(results!.content[0].output.value, /^The arguments of this call are not one JSON/)
-  const [, , sent, , last] = model.prompt as Messages
-  assert.deepEqual([sent!.content.length, sent!.content[0].input], [1, {}])
-  assert.equal(last!.content[0].text, 'Be brief.')
+  const [, , sentAnswer, , sentLast] = client.model.requests.at(-1) as unknown as Messages
+  assert.equal(sentAnswer!.content.length, 1)
+  assert.deepEqual(sentAnswer!.content[0].input, {})
+  assert.equal(sentLast!.content[0].text, 'Be brief.')
 })
 
-test('each call has a valid id of its own, and a valid name', async () => {
-  const long = 'x'.repeat(41)
-  const odd = [{}, {}, { toolCallId: 'a.b:0' }, { toolCallId: long }, { toolName: 'word count' }]
-  const [[answer, results], , inputs] = await run(calls(...odd))
-  const ids = answer!.content.map(({ toolCallId }) => toolCallId)
-  assert.equal(ids[0], 'a')
-  for (const id of ids.slice(1)) assert.match(id, /^[0-9a-f]{9}$/)
-  assert.equal(new Set(ids).size, 5)
-  assert.deepEqual(new Set(results!.content.map(({ toolCallId }) => toolCallId)), new Set(ids))
-  assert.equal(answer!.content[4].toolName, 'word_count')
-  assert.match(results!.content[4].output.value, /unavailable tool/)
-  assert.equal(inputs.length, 4)
+test('each call has a valid id of its own', async () => {
+  const ids = ['a', 'a', 'a.b:0', 'x'.repeat(41)]
+  const { client, orders } = makeClient([ids.map((id) => toolCall('delete_orders', ADA, id))])
+  await client.say('Delete them.', { session: 'ada' })
+  assert.equal(orders.runs.length, 4)
+  const [calls, results] = await callsOf(client, 'ada')
+  const [first, ...others] = calls.map(({ toolCallId }) => toolCallId)
+  assert.equal(first, 'a')
+  for (const id of others) assert.match(id, /^[0-9a-f]{9}$/)
+  const all = new Set([first, ...others])
+  assert.equal(all.size, 4)
+  assert.deepEqual(new Set(results.map(({ toolCallId }) => toolCallId)), all)
 })
 
-test('what runs and is stored has no lone surrogates', async () => {
-  const [[answer], emitted, inputs] = await run(calls({ input: '{"text":"a \\ud83d b"}' }))
-  const expected = { text: 'a \ufffd b' }
-  assert.deepEqual([answer!.content[0].input, inputs], [expected, [expected]])
-  assert.deepEqual(emitted[0], { id: 'a', name: 'word_count', input: expected })
+test('a name that no tool can have runs nothing, and is stored in a valid form', async () => {
+  const { client, orders } = makeClient([toolCall('delete orders', ADA)])
+  await client.say('Delete them.', { session: 'ada' })
+  assert.deepEqual(orders.runs, [])
+  const [[call], [result]] = await callsOf(client, 'ada')
+  assert.equal(call.toolName, 'delete_orders')
+  assert.match(result.output.value, /unavailable tool/)
 })
 
-test('reasoning stays with calls, and goes back to its own model only', async () => {
-  const thought: Part[] = [
-    { type: 'reasoning-start', id: '1' },
-    { type: 'reasoning-delta', id: '1', delta: 'Hm.' },
-    { type: 'reasoning-end', id: '1', providerMetadata: { vendor: { signature: 'abc' } } },
-  ]
-  const [messages] = await run([...thought, ...calls({})])
-  const [reasoning, call] = messages[0]!.content
-  assert.deepEqual(reasoning.providerOptions, { vendor: { signature: 'abc' }, ...OPTIONS })
-  assert.deepEqual(call.providerOptions, OPTIONS)
-  const prompt = messages as Parameters<typeof ownPrompt>[0]
-  const [own] = ownPrompt(prompt, 'offline') as Messages
-  const signed = { ...reasoning, providerOptions: { vendor: { signature: 'abc' } } }
-  assert.deepEqual(own!.content, [signed, { ...call, providerOptions: {} }])
-  const [other] = ownPrompt(prompt, 'other') as Messages
-  assert.deepEqual(other!.content, [{ ...call, providerOptions: {} }])
+test('half a character in an argument is replaced before the tool runs', async () => {
+  const { client, orders } = makeClient([toolCall('delete_orders', '{"customer":"a\\ud83d"}', 'a')])
+  const [shown] = await client.takeTurn('Delete them.', 'ada')
+  const input = { customer: 'a\ufffd' }
+  assert.deepEqual(shown, { id: 'a', name: 'delete_orders', input })
+  assert.deepEqual(orders.runs, [input])
+  const [[call]] = await callsOf(client, 'ada')
+  assert.deepEqual(call.input, input)
 })
 
-test('a stored session of an older release is one that each provider takes', () => {
+test('reasoning stays with its calls, and goes back to its own model only', async () => {
+  const { client } = makeClient([[reasoning('Hm.'), toolCall('delete_orders', ADA)]])
+  await client.say('Delete them.', { session: 'ada' })
+  const [[thought, call]] = await callsOf(client, 'ada')
+  const signed = { vendor: { signature: 'signed' } }
+  const producer = { model: 'scripted' }
+  assert.deepEqual(thought.providerOptions, { ...signed, producer })
+  assert.deepEqual(call.providerOptions, { producer })
+  const [, answer] = await client.messages<Parameters<typeof ownPrompt>[0][number]>('ada')
+  const [own] = ownPrompt([answer!], 'scripted') as Messages
+  const unmarked = { ...call, providerOptions: {} }
+  assert.deepEqual(own!.content, [{ ...thought, providerOptions: signed }, unmarked])
+  const [other] = ownPrompt([answer!], 'other') as Messages
+  assert.deepEqual(other!.content, [unmarked])
+})
+
+test('a stored session of an older release is repaired for each provider', () => {
   const call = { type: 'tool-call', toolCallId: 'a:0', toolName: 'x y', input: [] }
   const output = { type: 'text', value: '1' }
   const result = { type: 'tool-result', toolCallId: 'a:0', toolName: 'x y', output }
@@ -189,39 +171,64 @@ test('a stored session of an older release is one that each provider takes', () 
     { role: 'tool', content: [result, result] },
   ] as ModelMessage[]
   const [first, results, second] = restored([...turn, ...turn]) as Messages
-  const ids = [...first!.content, ...second!.content].map(({ toolCallId }) => toolCallId)
-  assert.equal(new Set(ids).size, 4)
-  assert.deepEqual(
-    results!.content.map(({ toolCallId }) => toolCallId),
-    ids.slice(0, 2),
-  )
-  assert.deepEqual([first!.content[0].input, first!.content[0].toolName], [{}, 'x_y'])
+  const idsOf = (message?: { content: any[] }) => message!.content.map((part) => part.toolCallId)
+  assert.equal(new Set([...idsOf(first), ...idsOf(second)]).size, 4)
+  assert.deepEqual(idsOf(results), idsOf(first))
+  assert.deepEqual(first!.content[0].input, {})
+  assert.equal(first!.content[0].toolName, 'x_y')
 })
 
-test('a turn that would leave an invalid session is not committed', () => {
+describe('the check before a commit', () => {
   const user = { role: 'user', content: 'Go.' }
-  const text = { role: 'assistant', content: [{ type: 'text', text: 'Done.' }] }
-  const call = { type: 'tool-call', toolCallId: 'a', toolName: 'x', input: {} }
-  const calling = { role: 'assistant', content: [call] }
-  const result = { type: 'tool-result', toolCallId: 'a', toolName: 'x', output: {} }
-  const results = { role: 'tool', content: [result] }
-  const check = (turn: object[], before: object[] = [], isWaiting = false) => {
+  const answer = { role: 'assistant', content: [{ type: 'text', text: 'Done.' }] }
+  const callPart = { type: 'tool-call', toolCallId: 'a', toolName: 'x', input: {} }
+  const call = { role: 'assistant', content: [callPart] }
+  const resultPart = { type: 'tool-result', toolCallId: 'a', toolName: 'x', output: {} }
+  const result = { role: 'tool', content: [resultPart] }
+
+  function check(turn: object[], before: object[] = [], isWaiting = false): void {
     checkMessages(turn as ModelMessage[], before as ModelMessage[], isWaiting)
   }
-  check([user, calling, results, text])
-  check([user, calling], [], true)
-  const faults = {
-    'the roles do not alternate': [user, text, text],
-    'a call has no result': [user, calling, text],
-    'a result has no call': [user, calling, { role: 'tool', content: [result, result] }, text],
-    'two calls have one id': [user, calling, results, calling, results, text],
-    'a message is empty': [user, { role: 'assistant', content: [] }],
-    'a text is blank': [user, { role: 'assistant', content: [{ type: 'text', text: ' ' }] }],
-    'the last message is not of the assistant': [user, calling, results],
-    'a text is not well formed': [{ role: 'user', content: '\ud83d' }, text],
-  }
-  for (const [detail, turn] of Object.entries(faults)) {
+
+  function isRefused(detail: string, ...turn: object[]): void {
     assert.throws(() => check(turn), { type: 'model_failed', detail })
   }
-  assert.throws(() => check([user, calling, results, text], [calling]))
+
+  test('accepts a turn with a call and its result', () => {
+    check([user, call, result, answer])
+  })
+
+  test('accepts a call that waits for an approval', () => {
+    check([user, call], [], true)
+  })
+
+  test('rejects a turn with two replies in a row', () => {
+    isRefused('the roles do not alternate', user, answer, answer)
+  })
+  test('rejects a turn with a call without a result', () => {
+    isRefused('a call has no result', user, call, answer)
+  })
+  test('rejects a turn with a result without a call', () => {
+    const results = { role: 'tool', content: [resultPart, resultPart] }
+    isRefused('a result has no call', user, call, results, answer)
+  })
+  test('rejects a turn with two calls of one id', () => {
+    isRefused('two calls have one id', user, call, result, call, result, answer)
+  })
+  test('rejects a turn with a call of the id of an earlier turn', () => {
+    assert.throws(() => check([user, call, result, answer], [call]), { type: 'model_failed' })
+  })
+  test('rejects a turn with an empty message', () => {
+    isRefused('a message is empty', user, { role: 'assistant', content: [] })
+  })
+  test('rejects a turn with a blank text', () => {
+    const blank = { role: 'assistant', content: [{ type: 'text', text: ' ' }] }
+    isRefused('a text is blank', user, blank)
+  })
+  test('rejects a turn without a reply', () => {
+    isRefused('the last message is not of the assistant', user, call, result)
+  })
+  test('rejects a turn with half a character', () => {
+    isRefused('a text is not well formed', { role: 'user', content: '\ud83d' }, answer)
+  })
 })

@@ -1,112 +1,266 @@
 // The HTTP contract, and what the settings allow.
 
 import assert from 'node:assert/strict'
-import { test } from 'node:test'
-import { setTimeout as sleep } from 'node:timers/promises'
-import { inspect } from 'node:util'
+import { describe, test } from 'node:test'
 
-import { ACTOR, ALONE, Client, JSON_ONLY, KEY, POST, run, SESSION } from './client.ts'
+import {
+  ACTOR,
+  ALONE,
+  type AgentResponse,
+  captureLog,
+  Client,
+  KEY,
+  run,
+  SESSION,
+  until,
+} from './client.ts'
+import { Clock } from './clock.ts'
+import { fail, reply, toolCall, wait } from './script.ts'
 
-const EVENTS = { Host: '[::1]:8080', [SESSION]: 's' }
-const EVIL = { Host: 'localhost.evil.example' }
-const BAD = { [ACTOR]: 'a@b', [KEY]: 'a b', ...EVENTS }
-const BAD_ID = { ...BAD, [SESSION]: 'x'.repeat(257) }
-const LONG = 'x'.repeat(2000)
-const DEEP = '['.repeat(63) + ']'.repeat(63)
-const NO_JSON = ['NaN', '"\xff"', `[${DEEP}]`]
-const NO_PROMPT = ['1', '"\\ufeff"', '"\\ud800"', '"12"', '"1", "end_session": true']
-const PROMPT = Buffer.from('{"prompt": "1"}')
-const REFUSED: [string, object, string, number, string][] = [
-  ['GET /invocations', JSON_ONLY, '', 405, 'method_not_allowed'],
-  ['POST /invocations/', EVIL, '', 404, 'not_found'],
-  ['GET /ping', EVIL, '', 403, 'origin_forbidden'],
-  [POST, { Origin: 'null', ...BAD }, LONG, 403, 'origin_forbidden'],
-  [POST, BAD_ID, LONG, 413, 'payload_too_large'],
-  [POST, BAD_ID, 'no JSON', 400, 'invalid_session_id'],
-  [POST, EVENTS, '[]', 400, 'invalid_request'],
-]
-for (const text of NO_JSON) REFUSED.push([POST, BAD, `{"prompt": ${text}}`, 400, 'invalid_json'])
-for (const text of NO_PROMPT) {
-  REFUSED.push([POST, EVENTS, `{"prompt": ${text}}`, 400, 'invalid_request'])
-}
+const FOREIGN_HOST = { Host: 'localhost.evil.example' }
+const INVALID_SESSION = { [SESSION]: 'x'.repeat(257) }
+const INVALID_ACTOR = { [ACTOR]: 'a@b' }
+const INVALID_KEY = { [KEY]: 'a b' }
 
-for (const [route, headers, body, status, error] of REFUSED) {
-  test(`the first check that fails is reported: ${route} ${status} ${error}`, async () => {
-    const client = new Client([], { maxBodyBytes: 1000, maxPromptChars: 1 })
-    const answer = await client.send(route, headers, Buffer.from(body, 'latin1'))
-    assert.equal(answer[0], status)
-    assert.match(answer[2], new RegExp(`"type":"${error}"`))
-    assert.notEqual(answer[1], BAD_ID[SESSION])
+/** An array that is nested as deep as a body with one more level may be. */
+const DEEPEST = '['.repeat(63) + ']'.repeat(63)
+
+describe('the first check that fails is reported', () => {
+  const client = new Client([], { maxBodyBytes: 1000, maxPromptChars: 1 })
+
+  function isRefused(answer: AgentResponse, status: number, error: string): void {
+    assert.equal(answer.status, status)
+    assert.equal(answer.error, error)
+  }
+
+  test('a method that the path does not support', async () => {
+    const answer = await client.get('/invocations')
+    isRefused(answer, 405, 'method_not_allowed')
   })
-}
 
-test('a reply comes as events or as JSON and can be replayed', async () => {
-  const settings = { host: '0.0.0.0', maxPromptChars: 1 }
-  const client = new Client([[' ', 'hé', ['call']], ['\ud800']], settings)
-  const body = Buffer.from(`{"prompt": "é", "x": ${DEEP}, "y": "[[${DEEP}"}`)
-  const headers = { Host: 'example.org', [SESSION]: 's', [KEY]: 'k' }
-  const done = 'event: done\ndata: {"session_id":"s","turn":1}\n\n'
-  const events = `data: " "\n\ndata: "hé"\n\ndata: "\ufffd"\n\n${done}`
-  assert.deepEqual(await client.send(POST, headers, body), [200, 's', events])
-  const replayed = `data: " hé\ufffd"\n\n${done}`
-  assert.deepEqual(await client.send(POST, headers, body), [200, 's', replayed])
-  const reply = '{"session_id":"s","turn":1,"reply":" hé\ufffd"}'
-  const answer = await client.send(POST, { ...JSON_ONLY, ...headers }, body)
-  assert.deepEqual(answer, [200, 's', reply])
+  test('an unknown path, before its host', async () => {
+    const answer = await client.request('POST', '/invocations/', FOREIGN_HOST)
+    isRefused(answer, 404, 'not_found')
+  })
+
+  test('a foreign host, also of a ping', async () => {
+    const answer = await client.get('/ping', FOREIGN_HOST)
+    isRefused(answer, 403, 'origin_forbidden')
+  })
+
+  test('a foreign origin, before the size of the body', async () => {
+    const headers = { Origin: 'null', ...INVALID_SESSION }
+    const answer = await client.post('x'.repeat(2000), headers)
+    isRefused(answer, 403, 'origin_forbidden')
+  })
+
+  test('a body that is too large, before the session', async () => {
+    const answer = await client.post('x'.repeat(2000), INVALID_SESSION)
+    isRefused(answer, 413, 'payload_too_large')
+  })
+
+  test('an invalid session, before the JSON; it is not echoed', async () => {
+    const answer = await client.post('not JSON', INVALID_SESSION)
+    isRefused(answer, 400, 'invalid_session_id')
+    assert.notEqual(answer.session_id, INVALID_SESSION[SESSION])
+  })
+
+  test('a number that JSON lacks, before actor and key', async () => {
+    const answer = await client.post('{"prompt": NaN}', { ...INVALID_ACTOR, ...INVALID_KEY })
+    isRefused(answer, 400, 'invalid_json')
+  })
+
+  test('a body that is not UTF-8', async () => {
+    const answer = await client.post(Buffer.from('{"prompt": "\xff"}', 'latin1'), INVALID_ACTOR)
+    isRefused(answer, 400, 'invalid_json')
+  })
+
+  test('JSON of 65 levels', async () => {
+    const answer = await client.post(`{"prompt": [${DEEPEST}]}`, INVALID_ACTOR)
+    isRefused(answer, 400, 'invalid_json')
+  })
+
+  test('an invalid actor, before the key', async () => {
+    const answer = await client.post({ prompt: '1' }, { ...INVALID_ACTOR, ...INVALID_KEY })
+    isRefused(answer, 400, 'invalid_actor')
+  })
+
+  test('a body that is no object', async () => {
+    isRefused(await client.post([]), 400, 'invalid_request')
+  })
+
+  test('a prompt that is no text', async () => {
+    isRefused(await client.post({ prompt: 1 }), 400, 'invalid_request')
+  })
+
+  test('a prompt that is blank', async () => {
+    isRefused(await client.post({ prompt: '\ufeff' }), 400, 'invalid_request')
+  })
+
+  test('a prompt with half a character', async () => {
+    isRefused(await client.post('{"prompt": "\\ud800"}'), 400, 'invalid_request')
+  })
+
+  test('a prompt that is too long', async () => {
+    isRefused(await client.post({ prompt: '12' }), 400, 'invalid_request')
+  })
+
+  test('a prompt that also ends its session', async () => {
+    const body = { prompt: '1', end_session: true }
+    isRefused(await client.post(body, { [SESSION]: 'ada' }), 400, 'invalid_request')
+  })
 })
 
-test('a failure is a status until there is text, and quotes nothing', async (context) => {
-  const log = context.mock.method(console, 'error', () => {})
-  const client = new Client([[' ', new Error('secret')]])
-  const [status, session, error] = await client.send(POST, EVENTS, PROMPT)
-  assert.deepEqual([status, session, error.includes('model_failed')], [502, 's', true])
-  client.runtime.committed = () => {
-    throw new Error('secret')
-  }
-  const [, , events] = await client.send(POST, EVENTS, PROMPT)
-  assert.match(events, /^data: "ok"\n\nevent: error\ndata: {"error":{"type":"internal_error"/)
-  const logged = inspect(log.mock.calls.map((call) => call.arguments))
-  assert.match(logged, /model_failed.*Error/)
-  assert.doesNotMatch(error + events + logged, /secret/)
+describe('a reply', () => {
+  const ADA = { session: 'ada' }
+  const DONE = 'event: done\ndata: {"session_id":"ada","turn":1}\n\n'
+  const script = [[reply(' ', 'hé'), toolCall('word_count', { text: 'a' })], reply('\ud800')]
+
+  test('is streamed as events; half a character is replaced', async () => {
+    const client = new Client(script)
+    const answer = await client.stream('Hello.', ADA)
+    assert.equal(answer.status, 200)
+    assert.equal(answer.session_id, 'ada')
+    assert.equal(answer.text, `data: " "\n\ndata: "hé"\n\ndata: "\ufffd"\n\n${DONE}`)
+  })
+
+  test('is an object if the client accepts only JSON', async () => {
+    const client = new Client(script)
+    const answer = await client.say('Hello.', ADA)
+    assert.equal(answer.status, 200)
+    assert.equal(answer.text, '{"session_id":"ada","turn":1,"reply":" hé\ufffd"}')
+  })
+
+  test('comes again, whole, for the same key', async () => {
+    const client = new Client(script)
+    await client.stream('Hello.', { ...ADA, key: 'retry' })
+    const events = await client.stream('Hello.', { ...ADA, key: 'retry' })
+    assert.equal(events.text, `data: " hé\ufffd"\n\n${DONE}`)
+    const json = await client.say('Hello.', { ...ADA, key: 'retry' })
+    assert.equal(json.reply, ' hé\ufffd')
+    assert.equal(client.model.requests.length, 2)
+  })
+
+  test('comes for a prompt of the largest length, beside any other fields', async () => {
+    const client = new Client([], { maxPromptChars: 1 })
+    const answer = await client.post(`{"prompt": "é", "deep": ${DEEPEST}, "text": "[[${DEEPEST}"}`)
+    assert.equal(answer.reply, 'ok')
+  })
+
+  test('comes under any name of a server that is open to other machines', async () => {
+    const client = new Client([], { host: '0.0.0.0' })
+    const answer = await client.post({ prompt: 'Hello.' }, { Host: 'example.org' })
+    assert.equal(answer.reply, 'ok')
+  })
+
+  test('comes under the name of the own machine', async () => {
+    const answer = await new Client().post({ prompt: 'Hello.' }, { Host: '[::1]:8080' })
+    assert.equal(answer.reply, 'ok')
+  })
 })
 
-test('a silent stream has comments, but what refuses a turn is a status', async () => {
-  const client = new Client([[0.6, new Error('secret')]], { keepAliveSeconds: 0.2 })
-  const silent = client.send(POST, EVENTS, PROMPT)
-  while (client.model.calls.length === 0) await sleep(5)
-  const replaced = Buffer.from('{"replace_turn": 9, "prompt": "1"}')
-  const [refused] = await client.send(POST, EVENTS, replaced)
-  const [status, , events] = await silent
-  assert.deepEqual([refused, status], [400, 200])
-  assert.match(events, /^(: keep-alive\n\n)+event: error\ndata: {"error":{"type":"model_failed"/)
+describe('a failure', () => {
+  const ADA = { session: 'ada' }
+
+  test('before the first text is a status, which quotes nothing', async (context) => {
+    const log = captureLog(context)
+    const client = new Client([[reply(' '), fail(new Error('secret'))]])
+    const answer = await client.stream('Hello.', ADA)
+    assert.equal(answer.status, 502)
+    assert.equal(answer.session_id, 'ada')
+    assert.equal(answer.error, 'model_failed')
+    assert.doesNotMatch(answer.text, /secret/)
+    assert.match(log.join('\n'), /model_failed.*Error/)
+    assert.doesNotMatch(log.join('\n'), /secret/)
+  })
+
+  test('after the first text is an event, which quotes nothing', async (context) => {
+    const log = captureLog(context)
+    const client = new Client()
+    context.mock.method(client.runtime, 'committed', () => {
+      throw new Error('secret')
+    })
+    const { text } = await client.stream('Hello.', ADA)
+    assert.match(text, /^data: "ok"\n\nevent: error\ndata: {"error":{"type":"internal_error"/)
+    assert.doesNotMatch(text, /secret/)
+    assert.doesNotMatch(log.join('\n'), /secret/)
+  })
 })
 
-test('a shutdown lets turns finish and then cancels them', async () => {
-  const client = new Client([[0.2, 'done'], [3]])
-  const turns = []
-  for (const session of ['a', 'b']) {
-    turns.push(client.say(session))
-    while (client.model.calls.length < turns.length) await sleep(5)
-  }
-  const [, , busy] = await client.send('GET /ping', JSON_ONLY)
-  const drain = client.runtime.turns.drain(0.4)
-  assert.equal(await client.say('c'), 'draining')
-  assert.equal((await client.send(POST, EVIL))[0], 403)
-  assert.deepEqual(await Promise.all([drain, ...turns]), [undefined, '1', 'draining'])
-  const [, , ping] = await client.send('GET /ping', JSON_ONLY)
-  assert.match(busy, /HealthyBusy/)
-  assert.match(ping, /^{"status":"Healthy",".*":\d+}$/)
+describe('a silent stream', () => {
+  test('has comments, which keep its connection open', async (context) => {
+    const clock = new Clock(context)
+    const silence = Promise.withResolvers<void>()
+    const script = [[wait(silence.promise), fail(new Error('secret'))]]
+    const client = new Client(script, { keepAliveSeconds: 15 })
+    const answer = client.stream('Hello.', { session: 'ada' })
+    await until(() => client.model.requests.length === 1)
+    clock.advance(16)
+    clock.advance(16)
+    silence.resolve()
+    const { status, text } = await answer
+    assert.equal(status, 200)
+    assert.match(text, /^(: keep-alive\n\n)+event: error\ndata: {"error":{"type":"model_failed"/)
+  })
+
+  test('has none while a turn may still be refused with a status', async (context) => {
+    const clock = new Clock(context)
+    const silence = Promise.withResolvers<void>()
+    const client = new Client([[wait(silence.promise), reply('ok')]], { keepAliveSeconds: 15 })
+    const running = client.stream('Hello.', { session: 'ada' })
+    await until(() => client.model.requests.length === 1)
+    const body = { replace_turn: 9, prompt: 'Hello.' }
+    const queued = client.post(body, { Accept: 'text/event-stream', [SESSION]: 'ada' })
+    await until(() => client.runtime.turns.tasks.size === 2)
+    clock.advance(16)
+    silence.resolve()
+    await running
+    const refused = await queued
+    assert.equal(refused.status, 400)
+    assert.equal(refused.error, 'invalid_request')
+  })
+})
+
+describe('a shutdown', () => {
+  test('lets turns finish, and refuses new ones', async () => {
+    const work = Promise.withResolvers<void>()
+    const client = new Client([[wait(work.promise), reply('done')]])
+    const running = client.say('Hello.', { session: 'ada' })
+    await until(() => client.model.requests.length === 1)
+    const busy = await client.get('/ping')
+    assert.match(busy.text, /HealthyBusy/)
+    const drained = client.runtime.turns.drain(60)
+    const refused = await client.say('Hello.', { session: 'bob' })
+    assert.equal(refused.error, 'draining')
+    const foreign = await client.request('POST', '/invocations', FOREIGN_HOST)
+    assert.equal(foreign.status, 403)
+    work.resolve()
+    assert.equal((await running).reply, 'done')
+    await drained
+    const idle = await client.get('/ping')
+    assert.match(idle.text, /^{"status":"Healthy","time_of_last_update":\d+}$/)
+  })
+
+  test('cancels turns at the end of the grace period', async () => {
+    const client = new Client([wait()])
+    const running = client.say('Hello.', { session: 'ada' })
+    await until(() => client.model.requests.length === 1)
+    const drained = client.runtime.turns.drain(0)
+    assert.equal((await running).error, 'draining')
+    await drained
+  })
 })
 
 test('a bad setting is named with what is allowed', () => {
-  const { status, stdout } = run(['check', '--json'], '', { PORT: '70000' })
-  const what = "PORT is '70000': allowed is a whole number from 0 to 65535."
-  assert.deepEqual([status, stdout.includes(`"message":"${what}"`)], [1, true])
+  const { status, stdout } = run(['check', '--json'], '', { ...ALONE, PORT: '70000' })
+  assert.equal(status, 1)
+  assert.match(stdout, /"message":"PORT is '70000': allowed is a whole number from 0 to 65535\."/)
 })
 
 test('chat obeys commands that never go to the model', () => {
   const { status, stdout } = run(['chat'], 'I am Ada.\n\n/new\nWho am I?\n/help\nquit\n', ALONE)
-  assert.deepEqual([status, stdout.includes('Now you said: "Who am I?"')], [0, true])
+  assert.equal(status, 0)
+  assert.match(stdout, /Now you said: "Who am I\?"/)
   assert.doesNotMatch(stdout, /Earlier you said|said: .\/|said: .quit/)
 })
 

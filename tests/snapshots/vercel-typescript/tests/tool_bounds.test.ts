@@ -1,4 +1,4 @@
-// The result of a tool is cut where it is too long.
+// The result of a tool is cut if it is too long.
 
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
@@ -6,85 +6,98 @@ import { test } from 'node:test'
 import { jsonSchema, tool, type ToolResultPart } from 'ai'
 
 import { Capability } from '../src/capability.ts'
-import { type Chunk, type ToolResult, Turn } from '../src/contract.ts'
-import { OfflineModel, textOf } from '../src/offline_model.ts'
-import { takeTurn } from '../src/turn.ts'
+import type { ToolResult } from '../src/contract.ts'
+import { textOf } from '../src/offline_model.ts'
+import type { NamedTool } from '../src/turn.ts'
 import { Client } from './client.ts'
+import { toolCall } from './script.ts'
 
 type Output = ToolResultPart['output']
 
-const MAX = 1000
-const NONE = Symbol('no output')
-
-class Long extends Capability {
-  output: unknown
-
-  override tools() {
-    const execute = () => {
-      if (this.output instanceof Error) throw this.output
-      return this.output
-    }
-    const toModelOutput = ({ output }: { output: unknown }): Output => {
-      if (output === NONE) return { type: 'json' } as unknown as Output
-      if (Array.isArray(output)) return { type: 'content', value: output }
-      return typeof output === 'string'
-        ? { type: 'text', value: output }
-        : { type: 'json', value: output as never }
-    }
-    const long = tool({ inputSchema: jsonSchema({ type: 'object' }), execute, toModelOutput })
-    return [['long', long] as [string, typeof long]]
-  }
-}
-
-/** Return the result of a tool, as a caller sees it and as the model does. */
-async function resultOf(output: unknown): Promise<[ToolResult, string]> {
-  let long!: Long
-  const given = { maxResultChars: MAX }
-  const { runtime } = new Client([], given, (settings) => [(long = new Long(settings, []))])
-  long.output = output
-  runtime.model = new OfflineModel()
-  const chunks: Chunk[] = []
-  const emit = async (chunk: Chunk) => void chunks.push(chunk)
-  const turn = new Turn({ sessionId: 's', actor: null, key: null, prompt: 'use long: {}', emit })
-  await takeTurn(runtime, turn, new AbortController().signal)
-  const { data } = await runtime.sessions.read('s', null)
-  const [, , message] = data.messages as { content: { output: Output }[] }[]
-  return [chunks[1] as ToolResult, textOf(message!.content[0]!.output)]
-}
-
+const MAX_CHARS = 1000
 const NOTE = /… \[cut: the result was (\d+) characters long\]$/
 
-const part = (text: string) => ({ type: 'text' as const, text })
-const CASES: [name: string, output: unknown, size: number][] = [
-  ['a text', 'x'.repeat(5000), 5000],
-  ['a text of characters that are two units', '😀'.repeat(1001), 1001],
-  ['JSON', { list: Array(1000).fill(1) }, 2010],
-  ['parts', [part('a'.repeat(900)), part('b'.repeat(900))], 1800],
-  ['an error', new Error('e'.repeat(2000)), 2000],
-]
-
-for (const [name, output, size] of CASES) {
-  test(`a result that is too long is cut: ${name}`, async () => {
-    const [{ text, isError }, told] = await resultOf(output)
-    assert.equal(isError, output instanceof Error)
-    for (const cut of [text, told]) {
-      const [note, counted] = NOTE.exec(cut) ?? []
-      assert.ok(note)
-      assert.ok(Number(counted) >= size && Number(counted) < size + 100)
-      assert.ok([...cut.replaceAll('\n', '')].length <= MAX)
-      assert.ok(cut.isWellFormed())
+/** Return the result of a tool, as a caller sees it, and its text, as the model gets it. */
+async function resultOf(
+  execute: () => unknown,
+  toModelOutput: (given: { output: any }) => Output = ({ output }) => ({
+    type: 'text',
+    value: output,
+  }),
+): Promise<{ shown: ToolResult; sent: string }> {
+  class Report extends Capability {
+    override tools(): NamedTool[] {
+      const inputSchema = jsonSchema({ type: 'object' })
+      return [['report', tool({ inputSchema, execute, toModelOutput })]]
     }
-  })
+  }
+  const settings = { maxResultChars: MAX_CHARS }
+  const client = new Client([toolCall('report', {})], settings, (all) => [new Report(all, [])])
+  const [, shown] = await client.takeTurn('Report.', 'ada')
+  const [, , message] = await client.messages<{ content: { output: Output }[] }>('ada')
+  return { shown: shown as ToolResult, sent: textOf(message!.content[0]!.output) }
 }
 
+/** A note in place of the end says how long the result was, give or take its JSON. */
+function isCut(text: string, length: number): void {
+  const [, noted] = NOTE.exec(text) ?? []
+  assert.ok(Number(noted) >= length)
+  assert.ok(Number(noted) < length + 100)
+  const characters = [...text.replaceAll('\n', '')]
+  assert.ok(characters.length <= MAX_CHARS)
+  assert.ok(text.isWellFormed())
+}
+
+test('a long text is cut', async () => {
+  const { shown, sent } = await resultOf(() => 'x'.repeat(5000))
+  assert.equal(shown.isError, false)
+  isCut(shown.text, 5000)
+  isCut(sent, 5000)
+})
+
+test('a text is cut between characters, of which some are two units', async () => {
+  const { shown, sent } = await resultOf(() => '😀'.repeat(1001))
+  isCut(shown.text, 1001)
+  isCut(sent, 1001)
+})
+
+test('long JSON is cut', async () => {
+  const toJson = ({ output }: { output: any }): Output => ({ type: 'json', value: output })
+  const { shown, sent } = await resultOf(() => ({ list: Array(1000).fill(1) }), toJson)
+  isCut(shown.text, 2010)
+  isCut(sent, 2010)
+})
+
+test('parts that are too long together are cut', async () => {
+  const parts = [
+    { type: 'text', text: 'a'.repeat(900) },
+    { type: 'text', text: 'b'.repeat(900) },
+  ]
+  const toParts = ({ output }: { output: any }): Output => ({ type: 'content', value: output })
+  const { shown, sent } = await resultOf(() => parts, toParts)
+  isCut(shown.text, 1800)
+  isCut(sent, 1800)
+})
+
+test('a long error is cut', async () => {
+  const { shown, sent } = await resultOf(() => {
+    throw new Error('e'.repeat(2000))
+  })
+  assert.equal(shown.isError, true)
+  isCut(shown.text, 2000)
+  isCut(sent, 2000)
+})
+
 test('a result of the largest size is unchanged', async () => {
-  for (const output of ['x'.repeat(MAX), '😀'.repeat(MAX)]) {
-    const [{ text }, told] = await resultOf(output)
-    assert.deepEqual([text, told], [output, output])
+  for (const output of ['x'.repeat(MAX_CHARS), '😀'.repeat(MAX_CHARS)]) {
+    const { shown, sent } = await resultOf(() => output)
+    assert.equal(shown.text, output)
+    assert.equal(sent, output)
   }
 })
 
 test('a result without a value is null', async () => {
-  const [, told] = await resultOf(NONE)
-  assert.equal(told, 'null')
+  const withoutValue = () => ({ type: 'json' }) as unknown as Output
+  const { sent } = await resultOf(() => 'unused', withoutValue)
+  assert.equal(sent, 'null')
 })

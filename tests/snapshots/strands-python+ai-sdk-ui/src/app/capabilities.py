@@ -10,7 +10,7 @@ from .own_capabilities import OWN_CAPABILITIES, OwnSettings
 
 @dataclass(frozen=True)
 class Settings(OwnSettings):
-    """The settings of one process; README.md explains each."""
+    """The settings of one process; docs/ explains each."""
 
     project_name = "my-agent"
 

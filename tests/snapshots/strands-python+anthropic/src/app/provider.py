@@ -1,14 +1,10 @@
 """HTTP to the provider of the model, with a limit for the size of responses."""
 
-import re
-import time
 from codecs import getincrementaldecoder
 from typing import Any
 
-from .contract import BUSY_STATUSES, RUNNING, AgentError
+from .contract import RUNNING, AgentError
 from .settings import CoreSettings
-
-WAIT = 10  # seconds, if a busy provider does not say how long
 
 
 def event_hooks(settings: CoreSettings) -> dict[str, Any]:
@@ -19,7 +15,8 @@ def event_hooks(settings: CoreSettings) -> dict[str, Any]:
     longest, most = 6 * settings.max_reply_bytes + 65_536, 64 * settings.max_reply_bytes + 65_536
 
     async def limit(response: Any) -> None:
-        _note_refusal(response)
+        if turn := RUNNING.get(None):
+            turn.note_answer(response.status_code, response.headers.get("retry-after", ""))
         read = response.aiter_bytes
 
         async def bounded(chunk_size: int | None = None) -> Any:
@@ -35,15 +32,3 @@ def event_hooks(settings: CoreSettings) -> dict[str, Any]:
         response.aiter_bytes = bounded
 
     return {"response": [limit]}
-
-
-def _note_refusal(response: Any) -> None:
-    """Note in the running turn that the provider is busy, and until when."""
-    turn = RUNNING.get(None)
-    if turn is None:
-        return
-    turn.notes.pop("refusal", None)
-    if str(response.status_code) in BUSY_STATUSES:
-        text = response.headers.get("retry-after", "")
-        wait = int(text) if re.fullmatch("[0-9]{1,6}", text) else WAIT
-        turn.notes["refusal"] = (response.status_code, time.monotonic() + wait)

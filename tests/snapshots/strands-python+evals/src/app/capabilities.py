@@ -12,7 +12,7 @@ from .own_capabilities import OWN_CAPABILITIES, OwnSettings
 
 @dataclass(frozen=True)
 class Settings(OwnSettings, EvalSettings):
-    """The settings of one process; README.md explains each."""
+    """The settings of one process; docs/ explains each."""
 
     project_name = "my-agent"
 
@@ -26,7 +26,11 @@ OPTIONS: dict[str, list[click.Parameter]] = {
 
 def make_capabilities(settings: Settings) -> list[Capability]:
     """Return the capabilities. What they need is loaded here, so that `--help` is quick."""
-    kinds: list[type[Capability]] = []
+    from .evals.capability import Evals
+
+    kinds: list[type[Capability]] = [
+        Evals,
+    ]
     capabilities: list[Capability] = []
     for kind in [*kinds, *OWN_CAPABILITIES]:
         capabilities.append(kind(settings, [*capabilities]))

@@ -11,7 +11,7 @@ from .own_capabilities import OWN_CAPABILITIES, OwnSettings
 
 @dataclass(frozen=True)
 class Settings(OwnSettings, McpSettings):
-    """The settings of one process; README.md explains each."""
+    """The settings of one process; docs/ explains each."""
 
     project_name = "my-agent"
 

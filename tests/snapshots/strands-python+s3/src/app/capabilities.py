@@ -13,7 +13,7 @@ from .store.settings import StoreSettings
 
 @dataclass(frozen=True)
 class Settings(OwnSettings, StoreSettings):
-    """The settings of one process; README.md explains each."""
+    """The settings of one process; docs/ explains each."""
 
     project_name = "my-agent"
 

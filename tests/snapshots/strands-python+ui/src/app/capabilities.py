@@ -11,7 +11,7 @@ from .page.settings import UI_OPTION, PageSettings
 
 @dataclass(frozen=True)
 class Settings(OwnSettings, PageSettings):
-    """The settings of one process; README.md explains each."""
+    """The settings of one process; docs/ explains each."""
 
     project_name = "my-agent"
 

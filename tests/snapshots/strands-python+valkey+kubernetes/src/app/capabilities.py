@@ -14,7 +14,7 @@ from .store.valkey_settings import ValkeySettings
 
 @dataclass(frozen=True)
 class Settings(OwnSettings, ValkeySettings, StoreSettings):
-    """The settings of one process; README.md explains each."""
+    """The settings of one process; docs/ explains each."""
 
     project_name = "my-agent"
 

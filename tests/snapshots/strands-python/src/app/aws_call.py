@@ -3,6 +3,8 @@
 The client blocks a thread, and has no means to end a call from another one.
 """
 
+import math
+import re
 import socket
 from collections.abc import Callable
 from contextlib import suppress
@@ -16,6 +18,8 @@ from botocore.awsrequest import (
     AWSHTTPSConnectionPool,
 )
 
+from .contract import RUNNING
+
 CALL: ContextVar["Call | None"] = ContextVar("CALL", default=None)
 
 
@@ -24,6 +28,7 @@ class Call:
 
     def __init__(self) -> None:
         self._is_over = False
+        self._turn = RUNNING.get(None)
         self._socket: Any = None  # until the response begins
         self._response: Any = None
 
@@ -46,6 +51,8 @@ class Call:
         """Note the response: once it is read, another call may use the connection."""
         self._socket = None
         self._response = response
+        if self._turn:
+            self._turn.note_answer(response.status, retry_after(response.headers))
 
     def end(self) -> None:
         """End a running read in another thread, and let the client send nothing more."""
@@ -55,6 +62,14 @@ class Call:
                 self._response.shutdown()
             elif self._socket:
                 self._socket.shutdown(socket.SHUT_RDWR)
+
+
+def retry_after(headers: Any) -> str:
+    """Return in how many seconds a service wants the next call, or ""."""
+    milliseconds = headers.get("x-amz-retry-after", "")
+    if re.fullmatch("[0-9]{1,9}", milliseconds):
+        return str(math.ceil(int(milliseconds) / 1000))
+    return str(headers.get("retry-after", ""))
 
 
 class _Connection(AWSHTTPConnection):  # type: ignore[misc]

@@ -86,6 +86,7 @@ BUSY_KINDS = {
     "unavailable",
 }
 BUSY = rf"[Tt]hrottl|[Ss]erviceUnavailable|\b({'|'.join(sorted(BUSY_KINDS))})\b"
+BUSY_SECONDS = 10  # if a busy provider does not say how long to wait
 MADE_UP = {"500", "502"}  # by clients, for an error in a stream
 
 
@@ -100,7 +101,7 @@ class AgentError(Exception):
         self.status, general = ERRORS[type]
         self.retry_after = 1 if type in {"rate_limited", "server_busy", "draining"} else None
         if type == "model_failed" and is_busy(detail):
-            self.retry_after = 10
+            self.retry_after = BUSY_SECONDS
             general = "The model is overloaded or at a limit; this turn was not kept: retry later."
         self.body = {"error": {"type": type, "message": message or general}}
         super().__init__(message or general)
@@ -205,6 +206,14 @@ class Turn:
     def replay(self, number: int, reply: str) -> None:
         """Take the reply of an earlier turn in place of a new one."""
         self.number, self.outcome, self.texts = number, "replayed", [reply]
+
+    def note_answer(self, status: int, retry_after: str) -> None:
+        """Note whether the provider is busy, and until when; `retry_after` is its header."""
+        self.notes.pop("refusal", None)
+        if str(status) in BUSY_STATUSES:
+            is_known = re.fullmatch("[0-9]{1,6}", retry_after)
+            seconds = int(retry_after) if is_known else BUSY_SECONDS
+            self.notes["refusal"] = (status, time.monotonic() + seconds)
 
     def fail(self, error: BaseException) -> None:
         """Note the error that ends the turn."""

@@ -2,7 +2,7 @@
 
 import type { Capability } from '../capability.ts'
 import { ACTOR_ID } from '../contract.ts'
-import { describeFailure, type MemoryCollection } from './base.ts'
+import { describeFailure, isFor, type MemoryCollection } from './base.ts'
 import { LongTermMemory } from './long_term.ts'
 import type { AddOptions, Failures, FindOptions, Found, MemoryTurn } from './recall.ts'
 import { eventsOf, toRecord } from './record.ts'
@@ -20,7 +20,7 @@ export class NotAdded extends Error {
   }
 }
 
-/** What is remembered of one actor in the collections of the agent. */
+/** What is remembered of one actor in the collections and the owner's stores. */
 export class ActorMemory {
   readonly #longTerm: LongTermMemory
   readonly #turn: MemoryTurn
@@ -46,20 +46,28 @@ export class ActorMemory {
    */
   async add(text: string, options: AddOptions = {}): Promise<void> {
     this.#turn.add(text, options)
-    const { identity } = this.#turn
-    const texts = toRecord(identity, this.#turn.added.splice(0))
+    const { identity, stores } = this.#turn
+    const added = this.#turn.added.pop()!
+    const texts = toRecord(identity, [added])
     const failures: Failures = {}
-    const send = async (writer: MemoryCollection) => {
+    const attempt = async (name: string, send: () => Promise<unknown>) => {
       try {
-        for (const event of eventsOf(identity, texts, [new Date()], writer)) {
-          await writer.memory.createEvent(event)
-        }
+        await send()
       } catch (error) {
-        failures[writer.id] = describeFailure(error) // the other stores go on
+        failures[name] = describeFailure(error) // the other stores go on
       }
     }
-    const isMeant = ({ id }: MemoryCollection) => options.stores?.includes(id) ?? true
-    await Promise.all(this.#longTerm.writers.filter(isMeant).map(send))
+    const record = async (writer: MemoryCollection) => {
+      for (const event of eventsOf(identity, texts, [new Date()], writer)) {
+        await writer.memory.createEvent(event)
+      }
+    }
+    const writers = this.#longTerm.writers.filter(({ id }) => isFor(added, id))
+    const own = stores.filter(({ name, takesTexts }) => takesTexts && isFor(added, name))
+    await Promise.all([
+      ...writers.map((writer) => attempt(writer.id, () => record(writer))),
+      ...own.map((store) => attempt(store.name, () => store.send(text, added[2] ?? {}))),
+    ])
     if (Object.keys(failures).length > 0) throw new NotAdded(failures)
   }
 }

@@ -18,38 +18,44 @@ import { isBlank } from '../contract.ts'
 import { startTimer } from '../deadline.ts'
 import { describe, log } from '../log.ts'
 import { OfflineModel } from '../offline_model.ts'
-import { bounded, describeFailure, MemoryRefused } from './base.ts'
+import { bounded, describeFailure, isFor, MemoryRefused } from './base.ts'
 import type { MemoryCollection, Metadata, Utterance } from './base.ts'
 import type { LongTermMemory } from './long_term.ts'
 import type { Who } from './namespaces.ts'
 import { ownStores } from './own_stores.ts'
-import { type Failures, type Hit, linesOf, MAX_QUERY_CHARS, type MemoryTurn } from './recall.ts'
+import { type AddOptions, type Failures, type Hit, linesOf } from './recall.ts'
+import { MAX_QUERY_CHARS, type MemoryTurn } from './recall.ts'
 import { MAX_CALLS } from './record.ts'
+import type { MemorySettings } from './settings.ts'
 import { show } from './show.ts'
+import { SEARCH_DESCRIPTION, SEARCH_TOOL } from './tools.ts'
 
 const MAX_ENTRIES = 10_000 // to show: the files say how many there are
 const DEFAULT_RESULTS = 5 // of an owner's store that does not say
 
-const guarded = new WeakMap<MemoryTurn, { stores: GuardedStore[]; model: Model }>()
+const models = new WeakMap<MemoryTurn, Model>()
+type Remember = (text: string, options: AddOptions) => void
+
 let sequence = 0 // of messages: a store that turns share knows them by their numbers
 
 /** Let the agent of a turn recall, and add memories. */
 export function addMemory(longTerm: LongTermMemory, turn: MemoryTurn, options: Options): void {
   const { readers, settings, writers } = longTerm
   const { model } = options
-  const own = ownStores(turn.identity).map((store) => {
-    return new GuardedStore(store, settings.recallTimeoutSeconds)
-  })
-  guarded.set(turn, { stores: own, model })
-  turn.stores.push(...own)
+  models.set(turn, model)
   const added = settings.addMemoryTool > 0 ? writers : []
   const stores: MemoryStore[] = [...new Set([...readers, ...added])].map(
     (collection) => new CollectionStore(collection, turn, added.includes(collection)),
   )
-  stores.push(...own)
+  stores.push(...guardedStores(turn))
   if (stores.length === 0) return
-  const addToolConfig = added.length > 0
-  const memoryManager = new TurnManager({ stores, addToolConfig, injection: false }, turn)
+  const searchToolConfig = SEARCH_TOOL !== null && {
+    name: SEARCH_TOOL,
+    ...(SEARCH_DESCRIPTION !== null && { description: SEARCH_DESCRIPTION }),
+  }
+  const addToolConfig = stores.some(({ writable }) => writable)
+  const config = { stores, searchToolConfig, addToolConfig, injection: false }
+  const memoryManager = new TurnManager(config, turn)
   options.memoryManager = memoryManager
   if (model.constructor === OfflineModel) options.model = new RecallingOfflineModel(memoryManager)
 }
@@ -59,11 +65,30 @@ export function record(longTerm: LongTermMemory, turn: MemoryTurn, added: unknow
   const messages = added as Message[]
   longTerm.record(turn, utterancesOf(messages))
   const all = messages.map((message) => message.toJSON())
-  const { stores, model } = guarded.get(turn)!
-  for (const own of stores.filter(({ store }) => store.writable)) {
+  const model = models.get(turn)!
+  for (const own of guardedStores(turn).filter(({ store }) => store.writable)) {
+    const name = `store ${own.name}`
     const size = Buffer.byteLength(JSON.stringify(all))
-    longTerm.recorder.put(`store ${own.name}`, turn.identity, own.recording(all, model), size)
+    longTerm.recorder.put(name, turn.identity, own.recording(all, model), size)
+    const texts = own.takesTexts ? turn.added.filter((one) => isFor(one, own.name)) : []
+    for (const [, text, metadata = {}] of texts) {
+      const work = awaited(() => own.send(text, metadata))
+      longTerm.recorder.put(name, turn.identity, work, Buffer.byteLength(text))
+    }
   }
+}
+
+/** Return the owner's stores for a turn. */
+export function storesFor(turn: MemoryTurn, settings: MemorySettings): GuardedStore[] {
+  const remember = (text: string, options: AddOptions) => turn.add(text, options)
+  return ownStores(turn.identity).map((store) => {
+    const { addMemoryTool, recallTimeoutSeconds } = settings
+    return new GuardedStore(store, recallTimeoutSeconds, addMemoryTool > 0 ? remember : undefined)
+  })
+}
+
+function guardedStores({ stores }: MemoryTurn): GuardedStore[] {
+  return stores.filter((store) => store instanceof GuardedStore)
 }
 
 /** The texts of messages, without those of tools. */
@@ -123,24 +148,42 @@ function hitOf({ content, metadata = {} }: MemoryEntry, collection: string): Hit
 /**
  * A store of the owner's in a turn, which the SDK only searches: its search is limited in time.
  *
- * The SDK would also write to it, even in turns that fail.
+ * The SDK would also write to it, even in turns that fail. A text that a model adds is passed to
+ * `remember` instead.
  */
 export class GuardedStore implements MemoryStore {
   readonly name: string
   readonly description: string
   readonly maxSearchResults: number
-  readonly writable = false
+  readonly writable: boolean
+  readonly takesTexts: boolean
   readonly store: MemoryStore
   readonly #seconds: number
+  readonly #remember: Remember | undefined
   #isReady = false
 
-  constructor(store: MemoryStore, seconds: number) {
+  constructor(store: MemoryStore, seconds: number, remember?: Remember) {
     const { name, description = '', maxSearchResults = DEFAULT_RESULTS } = store
     this.name = name
     this.description = description
     this.maxSearchResults = maxSearchResults
     this.store = store
     this.#seconds = seconds
+    this.takesTexts = Boolean(store.writable && store.add)
+    this.writable = this.takesTexts && remember !== undefined
+    this.#remember = remember
+  }
+
+  /** Remember a text when the turn commits. */
+  async add(content: string, metadata?: Metadata): Promise<void> {
+    this.#remember?.(content, { stores: [this.name], metadata })
+  }
+
+  /** Add a text to the store now. */
+  async send(text: string, metadata: Metadata): Promise<void> {
+    await this.#initialize()
+    const known = Object.keys(metadata).length > 0 ? { ...metadata } : undefined
+    await this.store.add!(text, known)
   }
 
   /** Return what fits a query, in time. It does not throw. */
@@ -188,7 +231,6 @@ export class GuardedStore implements MemoryStore {
     if (!this.store.addMessages) extractor ??= new ModelExtractor()
     const sequenceNumbers = messages.map(() => sequence++)
     let facts: ExtractionResult[] | null = null
-    let task: Promise<unknown> | null = null
     let calls = 0
     const send = async () => {
       await this.#initialize()
@@ -207,17 +249,23 @@ export class GuardedStore implements MemoryStore {
         facts.shift()
       }
     }
-    return () =>
-      (task ??= send().catch((error) => {
-        task = null
-        throw error
-      }))
+    return awaited(send)
   }
 
   async #initialize(): Promise<void> {
     if (!this.#isReady) await this.store.initialize?.()
     this.#isReady = true
   }
+}
+
+/** Return a function that repeats work that failed, and awaits work that is late. */
+function awaited(send: () => Promise<unknown>): () => Promise<unknown> {
+  let task: Promise<unknown> | null = null
+  return () =>
+    (task ??= send().catch((error) => {
+      task = null
+      throw error
+    }))
 }
 
 function textOf({ content }: Message): string {

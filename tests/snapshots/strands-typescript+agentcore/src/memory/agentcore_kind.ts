@@ -16,14 +16,24 @@ export const agentcore: Kind = {
 
   statements: (project, collection, arn) => {
     const [backend, id] = [collection.backend as AgentCoreConfig, collection.collection_id]
-    const name = variable(backend.memory_id_secret)
-    const memory = `${arn}:bedrock-agentcore:${backend.region}:${ACCOUNT}:memory/${name}`
+    const memory = resource(backend, arn)
     const named = project.reads.includes(id) ? recallStatements(memory, backend) : []
     if (project.isWritable(collection)) {
       named.push(['Record', allow('bedrock-agentcore', ['CreateEvent'], memory)])
     }
     return named
   },
+
+  erasureStatements: ({ backend, writeback }, arn) => {
+    const verbs = ['GetMemory', 'ListSessions', 'ListEvents', 'ListMemoryRecords']
+    if (writeback.enabled) verbs.push('DeleteEvent', 'BatchDeleteMemoryRecords')
+    const memory = resource(backend as AgentCoreConfig, arn)
+    return [['Erase', allow('bedrock-agentcore', verbs, memory)]]
+  },
+}
+
+function resource({ memory_id_secret: secret, region }: AgentCoreConfig, arn: string): string {
+  return `${arn}:bedrock-agentcore:${region}:${ACCOUNT}:memory/${variable(secret)}`
 }
 
 function recallStatements(memory: string, { retrieval_config: declared }: AgentCoreConfig): Named {

@@ -23,7 +23,7 @@ export class MemoryRefused extends MemoryUnavailable {}
 export type Metadata = Readonly<Record<string, string>>
 
 /**
- * A text to record, in collections by name; without them in all that are written to.
+ * A text to record, in stores by name; without them in all that are written to.
  *
  * A fact was added to the memory as it is.
  */
@@ -34,6 +34,11 @@ export type Utterance = readonly [
   stores?: readonly string[] | undefined,
   isFact?: boolean,
 ]
+
+/** Whether a store gets a text. */
+export function isFor([, , , stores]: Utterance, name: string): boolean {
+  return !stores || stores.includes(name)
+}
 
 /** The texts of each turn, in order. */
 export type Turns = readonly (readonly Utterance[])[]

@@ -8,21 +8,35 @@ import { finding, readDocument } from '../collections/reader.ts'
 import { hasAwsCredentials } from '../collections/secrets.ts'
 import type { Finding } from '../findings.ts'
 import { type MemoryCollection, MemoryRefused, MemoryUnavailable } from './base.ts'
-import { isFilledIn, makePolicy, policyFile } from './iam.ts'
+import { erasurePolicyFile, isFilledIn, makeErasurePolicy } from './iam.ts'
+import { makePolicy, policyFile } from './iam.ts'
 import { KINDS } from './kinds.ts'
 import { LocalMemory } from './local.ts'
 
-/** Return a warning if a policy is saved that is not the one that the project needs. */
+/** Return a warning for each saved policy that is not the one that the project needs. */
 export function checkPolicy(project: Project, secretsPrefix = ''): Finding[] {
-  const file = policyFile(project)
+  const policy = makePolicy(project, secretsPrefix)
+  return [
+    ...checkSaved(policyFile(project), policy, 'iam', '--save'),
+    ...checkSaved(
+      erasurePolicyFile(project),
+      makeErasurePolicy(project),
+      'iam -- --erasure',
+      '--erasure --save',
+    ),
+  ]
+}
+
+function checkSaved(file: string, policy: object, command: string, options: string): Finding[] {
   if (!existsSync(file)) return []
   try {
     const saved: unknown = JSON.parse(readFileSync(file, 'utf8'))
-    if (isFilledIn(saved, makePolicy(project, secretsPrefix))) return []
+    if (isFilledIn(saved, policy)) return []
   } catch {
     // It is not JSON.
   }
-  const message = 'This is not the policy that `iam` prints: save it again with `iam -- --save`.'
+  const again = `save it again with \`iam -- ${options}\``
+  const message = `This is not the policy that \`${command}\` prints: ${again}.`
   return [finding('AML-W248', file, 1, message)]
 }
 

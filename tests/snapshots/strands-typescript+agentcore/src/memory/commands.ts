@@ -7,7 +7,7 @@ import { checkAll, type LoadCapabilities } from '../capability.ts'
 import { ACTOR_ID, ERRORS } from '../contract.ts'
 import { CommandError, refuseErrors } from '../findings.ts'
 import { Erasure, linesOf } from './erase.ts'
-import { makePolicy, policyFile } from './iam.ts'
+import { erasurePolicyFile, makeErasurePolicy, makePolicy, policyFile } from './iam.ts'
 import { LongTermMemory } from './long_term.ts'
 
 /** Erase an actor's sessions, events and records; exit with 1 if some are left. */
@@ -26,16 +26,23 @@ export async function forget(args: string[], load: LoadCapabilities): Promise<vo
   }
 }
 
-/** Print the policy that the agent's role needs on AWS; --save writes it to iam/. */
+/**
+ * Print the policy that the agent's role needs on AWS, or with --erasure what `forget` also needs.
+ *
+ * --save writes it to iam/.
+ */
 export async function iam(args: string[], load: LoadCapabilities): Promise<void> {
-  const { save } = parseArgs({ args, options: { save: { type: 'boolean' } } }).values
+  const flag = { type: 'boolean' } as const
+  const { erasure, save } = parseArgs({ args, options: { erasure: flag, save: flag } }).values
   const { declarations, settings } = await checked(load)
   const { project } = declarations
-  const text = JSON.stringify(makePolicy(project, settings.secretsPrefix), null, 2)
+  const policy = erasure ? makeErasurePolicy(project) : makePolicy(project, settings.secretsPrefix)
+  const text = JSON.stringify(policy, null, 2)
   if (!save) return console.log(text)
+  const file = erasure ? erasurePolicyFile(project) : policyFile(project)
   mkdirSync('iam', { recursive: true })
-  writeFileSync(policyFile(project), `${text}\n`)
-  console.log(`Saved ${policyFile(project)}.`)
+  writeFileSync(file, `${text}\n`)
+  console.log(`Saved ${file}.`)
 }
 
 /** Return the memories, or end the command with the errors that `check` finds. */

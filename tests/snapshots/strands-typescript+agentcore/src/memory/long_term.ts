@@ -7,7 +7,7 @@ import type { Collection } from '../collections/models.ts'
 import { unsetVariables } from '../collections/secrets.ts'
 import { AgentError, type Turn } from '../contract.ts'
 import { diagnostic, type Finding } from '../findings.ts'
-import { addMemory, record } from './adapter.ts'
+import { addMemory, record, storesFor } from './adapter.ts'
 import { Clients } from './aws.ts'
 import { type Memory, type MemoryCollection, MemoryUnavailable, type Utterance } from './base.ts'
 import { checkPolicy, checkResources } from './check.ts'
@@ -115,9 +115,11 @@ export class LongTermMemory extends Capability<MemorySettings> {
 
   /** Return a MemoryTurn of an actor. */
   turnOf(actor: string, sessionId: string, notes: Turn['notes']): MemoryTurn {
-    const { projectId, recallTimeoutSeconds: seconds } = this.settings
-    const limits = { writers: this.writers.map(({ id }) => id), seconds }
-    return new MemoryTurn({ actor, sessionId, projectId }, this.readers, limits, notes)
+    const { projectId, recallTimeoutSeconds: seconds, recallOverfetch: overfetch } = this.settings
+    const limits = { writers: this.writers.map(({ id }) => id), seconds, overfetch }
+    const turn = new MemoryTurn({ actor, sessionId, projectId }, this.readers, limits, notes)
+    turn.stores.push(...storesFor(turn, this.settings))
+    return turn
   }
 
   override committed(turn: Turn, messages: unknown[]): void {

@@ -18,7 +18,7 @@ export async function search(query: string, options: FindOptions = {}): Promise<
 /**
  * Remember a text about the actor when the turn commits.
  *
- * In all collections that are written to, or some by name; the log names one that fails. Throws
+ * In all stores that take texts, or some by name; the log names one that fails. Throws
  * RangeError for a blank text, an unknown store or invalid metadata, and Error outside a turn or
  * where the agent has no memory that it may write to.
  */

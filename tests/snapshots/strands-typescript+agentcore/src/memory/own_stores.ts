@@ -10,8 +10,9 @@ import type { Who } from './namespaces.ts'
  * They are searched with the collections, within RECALL_TIMEOUT_SECONDS. What a turn commits goes
  * to those that are writable, beside the turns and again until it succeeds: its messages to a
  * store with `addMessages`, else facts that the agent's model finds in them. `extraction` may
- * name another extractor; its trigger is not used. `forget` calls `store.erase(actor)` where a
- * store has it, and reports a writable store without it. For example, a knowledge base:
+ * name another extractor; its trigger is not used. A writable store with `add` also gets the texts
+ * that a tool or your code adds. `forget` calls `store.erase(actor)` where a store has it, and
+ * reports a writable store without it. For example, a knowledge base:
  *
  *     const runtimeClient = new BedrockAgentRuntimeClient({ region: 'eu-west-1' })
  *

@@ -6,7 +6,7 @@ import { isDeepStrictEqual } from 'node:util'
 import { metadataProblem } from '../collections/memory_backend.ts'
 import { isBlank } from '../contract.ts'
 import { describe, log } from '../log.ts'
-import { describeFailure, MemoryRefused, MemoryUnavailable } from './base.ts'
+import { describeFailure, isFor, MemoryRefused, MemoryUnavailable } from './base.ts'
 import type { MemoryCollection, MemoryEvent, Turns, Utterance } from './base.ts'
 import { metadataOf } from './metadata.ts'
 import type { Who } from './namespaces.ts'
@@ -78,7 +78,7 @@ export class Recorder {
   record(identity: Who, utterances: readonly Utterance[], at: Date): void {
     const prepared = toRecord(identity, utterances)
     for (const name of this.#events.keys()) {
-      const told = prepared.filter(([, , , stores]) => !stores || stores.includes(name))
+      const told = prepared.filter((one) => isFor(one, name))
       if (told.length === 0) continue
       const size = told.reduce((sum, [, text]) => sum + Buffer.byteLength(text), 0)
       this.#hold(name, { what: { identity, utterances: told, at }, size })

@@ -7,3 +7,8 @@ import type { Named } from './statements.ts'
 export function sessionStatements(_project: Project, _collection: Collection, _arn: string): Named {
   return []
 }
+
+/** What `forget` needs besides: nothing, as AWS does not store the sessions. */
+export function erasureStatements(_project: Project, _collection: Collection, _arn: string): Named {
+  return []
+}

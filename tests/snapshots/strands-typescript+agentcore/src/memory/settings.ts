@@ -7,6 +7,7 @@ const PROJECT_ID = '[a-z0-9][a-z0-9_-]{0,63}'
 
 export const MEMORY_SETTINGS = {
   recallTimeoutSeconds: integer(2, 1, 60),
+  recallOverfetch: integer(4, 1, 100),
   addMemoryTool: integer(0, 0, 1),
   // AgentCore Memory allows no other values of a namespace variable.
   projectId: text(null, PROJECT_ID, `a text like ${PROJECT_ID}`),

@@ -15,6 +15,9 @@ export interface Kind {
   /** Return what the IAM policy allows, by purpose; `arn` is the start of ARNs. */
   statements(project: Project, collection: Collection, arn: string): Named
 
+  /** Return what `forget` needs besides these, by purpose. */
+  erasureStatements(collection: Collection, arn: string): Named
+
   /** Return the memory of a collection, without a call. */
   open(collection: Collection, secrets: Secrets, clients: Clients): Memory
 

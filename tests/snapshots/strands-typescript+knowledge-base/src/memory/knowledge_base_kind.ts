@@ -14,8 +14,7 @@ export const knowledgeBase: Kind = {
 
   statements: (project, collection, arn) => {
     const [backend, id] = [collection.backend as KnowledgeBaseConfig, collection.collection_id]
-    const name = variable(backend.knowledge_base_id_secret)
-    const base = `${arn}:bedrock:${backend.region}:${ACCOUNT}:knowledge-base/${name}`
+    const base = resource(backend, arn)
     const named: Named = []
     if (project.reads.includes(id)) named.push(['Recall', allow('bedrock', ['Retrieve'], base)])
     if (project.isWritable(collection)) {
@@ -26,4 +25,16 @@ export const knowledgeBase: Kind = {
     }
     return named
   },
+
+  erasureStatements: ({ backend, writeback }, arn) => {
+    const verbs = ['ListKnowledgeBaseDocuments']
+    // AWS also asks for the right to start an ingestion job.
+    if (writeback.enabled) verbs.push('DeleteKnowledgeBaseDocuments', 'StartIngestionJob')
+    return [['Erase', allow('bedrock', verbs, resource(backend as KnowledgeBaseConfig, arn))]]
+  },
+}
+
+function resource(backend: KnowledgeBaseConfig, arn: string): string {
+  const name = variable(backend.knowledge_base_id_secret)
+  return `${arn}:bedrock:${backend.region}:${ACCOUNT}:knowledge-base/${name}`
 }

@@ -201,7 +201,7 @@ function* checkValues(
     yield ['MCP-COMMAND', message, lineOf(text, [...place, 'command'])]
   }
   if (['npx', 'uvx'].includes(basename(command)) && existsSync('Dockerfile')) {
-    const message = `The image cannot run ${command} for server ${name}: see README.md.`
+    const message = `The image cannot run ${command} for server ${name}: see docs/mcp.md.`
     yield ['MCP-IMAGE', message, lineOf(text, [...place, 'command'])]
   }
   if (Object.keys(headers).length > 0 && isPlainHttp(url)) {

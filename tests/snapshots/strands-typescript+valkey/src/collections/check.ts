@@ -8,7 +8,7 @@ import type { z } from 'zod'
 import { isBlank } from '../contract.ts'
 import type { Finding } from '../findings.ts'
 import { ANSWERS, backendFindings, OtherConfig, secretRefs } from './backends.ts'
-import { Agent, Collection, Grants, type State } from './models.ts'
+import { Agent, Collection, Grants, isKnown, type State } from './models.ts'
 import { type Document, finding, type Findings, type Path, readDocument } from './reader.ts'
 import { hasAwsCredentials, isSet, readVariable, SecretError, variableOf } from './secrets.ts'
 import { checkVersions } from './versions.ts'
@@ -178,6 +178,7 @@ function* checkFiles(files: Files): Findings {
     if (!file.model) continue
     yield* checkFileName(file, 'agent_id', file.model.agent_id)
     yield* checkAgent(file, file.model, files)
+    yield* checkState(file.document)
   }
   for (const file of files.grants.values()) {
     yield* file.errors
@@ -274,6 +275,14 @@ function referencesOf({ memory }: Agent): Reference[] {
 
 export function storesSessions({ scope, backend }: Collection): boolean {
   return scope.lifetime === 'session' || backend.type === 'custom'
+}
+
+function* checkState(document: Document): Findings {
+  for (const [name, value] of Object.entries(document.data?.state ?? {})) {
+    if (isKnown(name, value)) continue
+    const what = 'collections/README.md has the fields and values that have an effect'
+    yield document.finding('AML-W230', `state.${name} is ignored: ${what}.`, 'state', name)
+  }
 }
 
 function* checkAgent(file: File<Agent>, agent: Agent, { collections, grants }: Files): Findings {

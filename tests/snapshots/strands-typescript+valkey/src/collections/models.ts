@@ -52,6 +52,16 @@ export const State = z.strictObject({
   max_state_tokens: whole(1, 1_000_000_000).optional(),
 })
 
+/** Whether a field of `state` has a meaning here: other tools may know more. */
+export function isKnown(name: string, value: unknown): boolean {
+  return State.safeParse({ [name]: value }).success
+}
+
+function knownFields(state: unknown): unknown {
+  if (typeof state !== 'object' || state === null || Array.isArray(state)) return state
+  return Object.fromEntries(Object.entries(state).filter(([name, value]) => isKnown(name, value)))
+}
+
 /** agents/<agent_id>.agent.md; fields that other tools own are left alone. */
 export const Agent = z.object({
   agent_id: agentId,
@@ -60,7 +70,7 @@ export const Agent = z.object({
     read_collections: z.array(z.string()).default([]),
     write_collections: z.array(z.string()).default([]),
   }),
-  state: State.default(State.parse({})),
+  state: z.preprocess(knownFields, State).default(State.parse({})),
 })
 
 /** iam/<agent_id>.iam.md: what its agent may do; without a grant it may do nothing. */

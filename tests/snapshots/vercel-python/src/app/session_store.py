@@ -1,5 +1,6 @@
 """Where committed snapshots live: the protocol of a session store, and the one in memory."""
 
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
@@ -47,10 +48,10 @@ class SessionStore(Protocol):
 class SnapshotCache(TTLCache[str, Stored]):
     """Snapshots in memory, limited in number and in bytes; drops the least recently used first."""
 
-    def __init__(self, settings: CoreSettings) -> None:
+    def __init__(self, settings: CoreSettings, timer: Callable[[], float] = time.monotonic) -> None:
         self._capacity = settings.session_capacity
         size, idle = 16 * settings.max_snapshot_bytes, settings.session_idle_seconds
-        super().__init__(size, idle, getsizeof=lambda stored: len(stored.snapshot))
+        super().__init__(size, idle, timer, getsizeof=lambda stored: len(stored.snapshot))
 
     def put(self, session_id: str, stored: Stored) -> None:
         """Add or replace a snapshot; this restarts its idle time."""
@@ -68,8 +69,8 @@ class InProcess:
     description = "in this process"
     retention_notice = "Its turns were not kept: sessions live in this process."
 
-    def __init__(self, settings: CoreSettings) -> None:
-        self.max_bytes, self._entries = settings.max_snapshot_bytes, SnapshotCache(settings)
+    def __init__(self, settings: CoreSettings, timer: Callable[[], float] = time.monotonic) -> None:
+        self.max_bytes, self._entries = settings.max_snapshot_bytes, SnapshotCache(settings, timer)
 
     async def load(self, session_id: str) -> Stored | None:
         stored = self._entries.get(session_id)

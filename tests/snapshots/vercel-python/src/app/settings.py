@@ -27,7 +27,7 @@ def string(form: str, allowed: str, default: str | None = "") -> Any:
 
 @dataclass(frozen=True)
 class CoreSettings:
-    """The settings that every agent has; README.md explains each."""
+    """The settings that every agent has; docs/settings.md explains each."""
 
     project_name: ClassVar[str]
     model: str = "offline"

@@ -1,250 +1,233 @@
-"""What a terminal reads and shows: prompts and their history, replies, and the log between them."""
+"""A terminal: replies as Markdown that streams, and the log between them."""
 
 import asyncio
 import json
 import logging
 import os
 import re
-import select
-import shutil
 import sys
 import time
 from collections.abc import Coroutine
-from contextlib import suppress
-from importlib import import_module
-from itertools import cycle
-from pathlib import Path
-from threading import RLock
-from typing import Any
+from threading import Lock
+from typing import TYPE_CHECKING, Any
 
-import click
+from markdown_it import MarkdownIt
+from markdown_it.token import Token
+from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
+from rich.live import Live
+from rich.markdown import CodeBlock, Markdown, TableDataElement
+from rich.segment import Segment
+from rich.spinner import Spinner
+from rich.syntax import Syntax
+from rich.text import Text
+from rich.theme import Theme
 
-from .contract import CONTROL, AgentError, Chunk, ToolCall, Turn, visible
-from .markdown import BOLD, DIM, Markdown
+from .contract import CONTROL, Chunk, ToolCall, visible
+from .screen import Screen, shorten
 
-try:
-    readline: Any = import_module("readline")  # gives input() its keys and its history
-except ImportError:  # Windows has none
-    EDITOR = ""
-else:
-    EDITOR = "GNU" if "GNU" in (readline.__doc__ or "") else "libedit"
+if TYPE_CHECKING:
+    from prompt_toolkit import PromptSession
 
-MOST_PROMPTS = 1000  # in the history
-
-
-class History:
-    """The prompts of this user, also those of earlier conversations, for the arrow keys."""
-
-    def __init__(self, project_name: str) -> None:
-        state = os.getenv("XDG_STATE_HOME", "")
-        home = state if os.path.isabs(state) else os.path.expanduser("~/.local/state")
-        self._path, self._last = Path(home, project_name, "chat_history"), ""
-        readline.set_auto_history(False)  # answers to questions are no prompts
-        with suppress(OSError):
-            text = self._path.read_text("utf-8", "replace")
-            lines = re.sub(CONTROL, "", text).split("\n")[:-1]
-            for self._last in lines[-MOST_PROMPTS:]:
-                readline.add_history(self._last)
-            if len(lines) > MOST_PROMPTS:
-                self._path.write_text("\n".join([*lines[-MOST_PROMPTS:], ""]), "utf-8")
-
-    def add(self, prompt: str) -> None:
-        """Keep a prompt; one of several lines, such as a pasted file, is not written."""
-        prompt = re.sub(CONTROL, "", prompt)
-        if not prompt.strip() or prompt == self._last:
-            return
-        self._last = prompt
-        readline.add_history(prompt)
-        if "\n" not in prompt and self._path.is_absolute():
-            with suppress(OSError):
-                self._path.parent.mkdir(0o700, parents=True, exist_ok=True)
-                file = os.open(self._path, os.O_APPEND | os.O_CREAT | os.O_WRONLY, 0o600)
-                with open(file, "ab") as history:
-                    history.write(f"{prompt}\n".encode(errors="replace"))
+# HTML and definitions of links would not be shown: they are text.
+PARSER = MarkdownIt("commonmark", {"html": False}).enable(["table", "strikethrough"])
+PARSER.disable("reference")
+MAX_DEPTH = 12  # of lists and quotes: deeper ones have no columns left, and are shown as code
+THEME = Theme({"markdown.code": "cyan"})
 
 
-class Screen:
-    """The terminal. When piped: no styles, spinner or tool calls."""
+class Terminal(Screen):
+    """Prints each block of a reply when it ends; below them the last one grows."""
+
+    is_live = True
+    _live: Live  # of the turn that runs
+    _editor: "PromptSession[str] | None" = None
 
     def __init__(self, project_name: str, is_once: bool) -> None:
-        self.out, self.is_once = sys.stdout, is_once
-        self.is_piped = is_once or not sys.stdin.isatty()
-        is_seen = self.out.isatty() and os.getenv("TERM") != "dumb"
-        self.is_live = is_seen and (is_once or not self.is_piped)
-        self.is_plain = not self.is_live or bool(os.getenv("NO_COLOR"))
-        self._is_replying, self._log, self._lock = False, list[str](), RLock()  # tools are threads
-        for handler in logging.getLogger().handlers if self.is_live else []:
-            if isinstance(handler, logging.StreamHandler) and handler.stream is sys.stderr:
+        super().__init__(is_once)
+        self._project_name = project_name
+        self._is_plain = bool(os.getenv("NO_COLOR"))
+        self._console = Console(
+            file=self.out if is_once else None,  # None is `sys.stdout`, whatever that is then
+            color_system=None if self._is_plain else "auto",
+            theme=THEME,
+            highlight=False,
+        )
+        self._spinner = Spinner("line")
+        self._block = ""  # Markdown that is not printed yet
+        self._calls = dict[str, str]()
+        self._log = list[str]()
+        self._is_replying = False
+        self._lock = Lock()  # tools are threads
+        self._is_log_seen = sys.stderr.isatty()
+        for handler in logging.getLogger().handlers if self._is_log_seen else []:
+            if isinstance(handler, logging.StreamHandler):
                 handler.setStream(self)
-        has_history = self.is_live and EDITOR and not is_once
-        self._history = History(project_name) if has_history else None
-        if EDITOR == "GNU":
-            readline.parse_and_bind("set enable-bracketed-paste on")
-        if is_once:
-            sys.stdout = sys.stderr  # so that `out` has nothing but the reply
 
-    def print(self, text: str, is_reply: bool = False) -> None:
-        """Print a text as it is; behind a text of a reply the log is kept."""
-        with self._lock:
-            self._is_replying = is_reply and self.is_live
-            click.echo(text, self.out, nl=False)
+    def welcome(self, title: str) -> None:
+        if not self.is_once:
+            line = Text(f"{title}. /help lists the commands; Ctrl-D leaves.")
+            line.stylize("bold", 0, len(title))
+            self._console.print(line)
 
-    def wrap(self, text: str) -> str:
-        """Return a text with its words wrapped whole, where a terminal shows it."""
-        if not self.is_live:
-            return text
-        markdown = Markdown(columns, None)
-        return markdown.feed(text) + markdown.end()
-
-    def style(self, text: str, code: str) -> str:
-        """Return a text in a style, where that can be shown."""
-        return text if self.is_plain or not code else f"\x1b[{code}m{text}\x1b[0m"
+    def print(self, text: str, style: str = "") -> None:
+        self._console.print(Text(re.sub(CONTROL, "", text), style))
 
     def write(self, line: str) -> None:
         """Print a line of the log, or keep it until the text of the reply ends."""
-        self._log.append(line)
+        with self._lock:
+            self._log.append(line)
         self.flush()
 
     def flush(self) -> None:
         """Print the lines of the log that were kept."""
         with self._lock:
             while self._log and not self._is_replying:
-                click.echo(self._log.pop(0), nl=False, err=True)
-
-    def read_prompt(self) -> str | None:
-        """Return the next prompt, and keep it in the history; None is the end."""
-        line = self.read()
-        if line is not None and self._history:
-            self._history.add(line)
-        return line
+                self._console.out(self._log.pop(0), end="", highlight=False)
 
     def read(self, question: str = "") -> str | None:
-        """Return the next line, or all lines of a paste; None is the end of the conversation.
-
-        A question may have several lines; answers are typed behind the last.
-        """
         if self.is_once:
-            nobody = "nobody can answer here: use `chat` without a question"
-            raise AgentError("invalid_request", question.strip(), nobody)
-        above, line_end, last = question.rpartition("\n")
-        self.print(above + line_end)  # a line editor would draw all lines again for each key
-        prompt = last or f"{self.style('>', BOLD) if EDITOR else '>'} "  # Windows prints codes
-        if EDITOR and self.is_live:  # readline counts text between these markers as zero columns
-            prompt = re.sub("(\x1b.*?m)", "\x01\\1\x02", prompt)
-        is_again = False
-        while True:
-            try:
-                lines = [input(prompt)]
-                with suppress(EOFError, OSError):
-                    # GNU readline reads a paste as a whole, others line by line.
-                    while EDITOR != "GNU" and self.is_live and select.select([0], [], [], 0)[0]:
-                        lines.append(input())
-                if self.is_piped:
-                    click.echo(lines[0])
-                return "\n".join(lines)
-            except EOFError:
-                return None
-            except KeyboardInterrupt:
-                # libedit cannot report the half-typed line, so there the second Ctrl-C exits.
-                is_half_typed = readline.get_line_buffer() if EDITOR == "GNU" else not is_again
-                if self.is_piped or not is_half_typed:
-                    return None
-                is_again = True
-                click.echo()
+            return super().read(question)
+        # It takes 0.1 s to load, after the first line.
+        from .line_editor import make_editor, read_line
 
-
-class Reply:
-    """Prints the output of a turn."""
-
-    def __init__(self, screen: Screen) -> None:
-        self.screen, self.is_waiting, self.at_margin = screen, screen.is_live, True
-        self._seconds, self._calls = 0.0, dict[str, str]()
-        self._begin()
-
-    def _begin(self) -> None:
-        style = None if self.screen.is_plain else self.screen.style
-        self._markdown = Markdown(columns, style) if self.screen.is_live else None
+        if question:
+            above, line_end, last = question.rpartition("\n")
+            self._console.out(above, end=line_end, highlight=False)  # an editor would redraw it
+            return read_line(last)
+        self._editor = self._editor or make_editor(self._project_name)
+        return read_line([("" if self._is_plain else "bold", ">"), ("", " ")], self._editor)
 
     async def follow(self, turn: Coroutine[Any, Any, Any]) -> Any:
-        """Run a turn; return what it leaves, or None if Ctrl-C ended it."""
-        spinner, start = asyncio.create_task(self._spin()), time.monotonic()
-        try:
-            result = await turn
-            if self.screen.is_live:
-                self.end_line()
-            return result
-        except asyncio.CancelledError:  # never of a commit that has begun
-            self.at_margin = self.is_waiting  # ^C was printed behind a text
-            self._begin()  # without what is held back
-            return None
-        finally:
-            spinner.cancel()
-            self._stop_waiting()
-            self._seconds += time.monotonic() - start
-
-    async def _spin(self) -> None:
-        """Show that the turn runs, until its first text."""
-        for frame in cycle("|/-\\"):
-            if self.is_waiting:
-                self.screen.print(f"{frame}\r")  # what comes next overwrites it
-            await asyncio.sleep(0.1)
-
-    def _stop_waiting(self) -> None:
-        if self.is_waiting:
-            self.screen.print("\r\x1b[K")
-        self.is_waiting = False
-
-    def end_line(self) -> None:
-        """Print what is held back of the text and the log; what comes next begins a line."""
-        if self._markdown:
-            self._print(self._markdown.end())
-        self.screen.print("" if self.at_margin else "\n")
-        self.at_margin = True
-        self.screen.flush()
-        self._begin()
-
-    def end(self, turns: list[Turn]) -> None:
-        """End the reply; in a conversation with what its turns cost."""
-        if self.screen.is_once:
-            return self.end_line()
-        given, cached, written = (
-            sum(getattr(turn, f"{kind}_tokens") for turn in turns)
-            for kind in ("input", "cached", "output")
+        self._live = Live(
+            console=self._console,
+            auto_refresh=False,
+            transient=True,
+            redirect_stdout=self._is_log_seen,
+            redirect_stderr=self._is_log_seen,
         )
-        tokens = f"{given:,} tokens in{f' ({cached:,} cached)' if cached else ''}, {written:,} out"
-        facts = [tokens] if given or written else []
-        facts += [f"{self._seconds:.1f} s", *(turn.detail for turn in turns if turn.detail)]
-        usage = self.screen.style(", ".join(facts), DIM) if self.screen.is_live else ""
-        return self.screen.print(f"{usage}\n")
+        with self._live:
+            drawing = asyncio.create_task(self._draw_repeatedly())
+            try:
+                return await super().follow(turn)
+            finally:
+                drawing.cancel()
+                self._end_text()
 
     async def show(self, chunk: Chunk) -> None:
         """Print a chunk of the turn; a call of a tool is one line, when its result is there."""
         if isinstance(chunk, str):
-            text = re.sub(CONTROL, "", chunk)
-            self._print(self._markdown.feed(text) if self._markdown else text)
-        elif self.screen.is_live and not self.screen.is_once:
-            self.end_line()
-            if isinstance(chunk, ToolCall):
-                given = json.dumps(chunk.input, ensure_ascii=False, separators=(",", ":"))
-                self._calls[chunk.id] = f"{shorten(visible(chunk.name))} {shorten(visible(given))}"
-            else:
-                sign = "failed:" if chunk.is_error else "->"
-                line = f"{self._calls.get(chunk.id)} {sign} {shorten(chunk.text)}"
-                self.screen.print(self.screen.style(line, DIM) + "\n")
+            self._block += re.sub(CONTROL, "", chunk)
+            self._is_replying = True
+            return
+        self._end_text()
+        if self.is_once:
+            return
+        if isinstance(chunk, ToolCall):
+            given = json.dumps(chunk.input, ensure_ascii=False, separators=(",", ":"))
+            self._calls[chunk.id] = f"{shorten(visible(chunk.name))} {shorten(visible(given))}"
+        else:
+            sign = "failed:" if chunk.is_error else "->"
+            line = f"{self._calls.get(chunk.id)} {sign} {shorten(chunk.text)}"
+            self.print(line, "dim")
 
-    def _print(self, text: str) -> None:
-        if text:
-            self._stop_waiting()
-            self.screen.print(text, is_reply=True)
-            self.at_margin = text.endswith("\n")
+    def end_line(self) -> None:
+        """Do nothing: each text ends its line."""
+
+    def end_reply(self, cost: str) -> None:
+        if not self.is_once:
+            self.print(cost, "dim")
+
+    async def _draw_repeatedly(self) -> None:
+        """Draw changes and the spinner ten times a second, less often if that takes long."""
+        drawn = ""
+        while True:
+            start = time.monotonic()
+            if self._block != drawn or not drawn:
+                self._draw(find_last_block(self._block))
+                drawn = self._block
+            await asyncio.sleep(0.1 + 4 * (time.monotonic() - start))
+
+    def _draw(self, end: int) -> None:
+        """Print the blocks up to `end`; below them the last one grows, or a spinner turns."""
+        ended, self._block = self._block[:end], self._block[end:]
+        with self._console:  # a single write
+            if ended.strip():
+                self._console.print(self._render(ended), crop=False)
+                self._console.print("\n" * bool(self._block), end="")
+            is_growing = self._block.strip()
+            self._live.update(Tail(self._render(self._block)) if is_growing else self._spinner)
+            self._live.refresh()
+
+    def _end_text(self) -> None:
+        """Print the text and the lines of the log that were kept."""
+        self._draw(len(self._block))
+        self._is_replying = False
+        self.flush()
+
+    def _render(self, markdown: str) -> RenderableType:
+        return Text(markdown.strip("\n")) if self._is_plain else Reply(markdown)
 
 
-def columns() -> int:
-    """Return the width of the terminal."""
-    return max(shutil.get_terminal_size().columns, 10)
+def find_last_block(markdown: str) -> int:
+    """Return where the last block begins that is in no other block."""
+    tokens = PARSER.parse(markdown)
+    starts = [token.map[0] for token in tokens if token.map and token.level == 0]
+    lines = markdown.split("\n")[: max(starts, default=0)]
+    return sum(len(line) + 1 for line in lines)
 
 
-def shorten(text: str, most: int = 60) -> str:
-    """Return a text as one line of at most so many characters."""
-    line = " ".join(re.sub(CONTROL, "", text).split())
-    return line if len(line) <= most else f"{line[: most - 1]}…"
+class Code(CodeBlock):
+    """Code whose lines are whole, so that they can be copied; in a list they are wrapped."""
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        is_wrapped = options.max_width < console.width
+        code = Syntax("", self.lexer_name, theme="ansi_dark").highlight(str(self.text))
+        code.no_wrap = not is_wrapped
+        code.overflow = "fold" if is_wrapped else "ignore"
+        code.rstrip()
+        yield code
+
+
+class Cell(TableDataElement):
+    """A cell whose long words are wrapped, and not cut."""
+
+    def __init__(self, justify: Any) -> None:
+        super().__init__(justify)
+        self.content.overflow = "fold"
+
+
+class Reply(Markdown):
+    """Markdown of which no text is lost: neither line ends nor addresses."""
+
+    elements = Markdown.elements | {
+        "fence": Code,
+        "code_block": Code,
+        "td_open": Cell,
+        "th_open": Cell,
+    }
+
+    def __init__(self, markdown: str) -> None:
+        super().__init__("", justify="default", hyperlinks=False)
+        self.parsed = PARSER.parse(markdown)
+        if any(token.level > MAX_DEPTH for token in self.parsed):
+            self.parsed = [Token("fence", "code", 0, content=markdown)]
+        for part in [part for token in self.parsed for part in token.children or []]:
+            if part.type == "softbreak":
+                part.type = "hardbreak"
+            elif part.type == "image":
+                part.type = "text"
+                part.content += f" ({part.attrs['src']})"
+                part.children = None
+
+
+class Tail:
+    """The last lines of a text, as many as the terminal has."""
+
+    def __init__(self, text: RenderableType) -> None:
+        self._text = text
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        lines = console.render_lines(self._text, options, pad=False)
+        for line in lines[1 - options.max_height :]:
+            yield from line
+            yield Segment.line()

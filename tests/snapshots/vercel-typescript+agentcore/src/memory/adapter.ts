@@ -11,7 +11,9 @@ import type { MemoryCollection, Utterance } from './base.ts'
 import type { LongTermMemory } from './long_term.ts'
 import type { Who } from './namespaces.ts'
 import { type Hit, linesOf, type MemoryTurn, type Shown } from './recall.ts'
+import type { MemorySettings } from './settings.ts'
 import { show } from './show.ts'
+import { SEARCH_DESCRIPTION, SEARCH_TOOL } from './tools.ts'
 
 const SEARCH = 'Search long-term memory for facts, preferences or context of earlier conversations.'
 const ADD = 'Add facts, preferences or decisions that are worth recalling in later conversations.'
@@ -45,7 +47,9 @@ export function addMemory(longTerm: LongTermMemory, turn: MemoryTurn, options: O
   const { readers, settings, writers } = longTerm
   const adds = settings.addMemoryTool > 0 && writers.length > 0
   if (readers.length === 0 && !adds) return
-  if (readers.length > 0) options.tools.search_memory = searchTool(turn, readers)
+  if (readers.length > 0 && SEARCH_TOOL !== null) {
+    options.tools[SEARCH_TOOL] = searchTool(turn, readers)
+  }
   if (adds) options.tools.add_memory = addTool(turn, writers)
   options.model = withMemory(options.model, turn)
 }
@@ -53,6 +57,11 @@ export function addMemory(longTerm: LongTermMemory, turn: MemoryTurn, options: O
 /** Record the messages of a committed turn. */
 export function record(longTerm: LongTermMemory, turn: MemoryTurn, messages: unknown[]): void {
   longTerm.record(turn, utterancesOf(messages as ModelMessage[]))
+}
+
+/** Return the owner's stores for a turn: the AI SDK has none. */
+export function storesFor(_turn: MemoryTurn, _settings: MemorySettings): MemoryTurn['stores'] {
+  return []
 }
 
 /** Return the owner's stores: the AI SDK has none. */
@@ -144,7 +153,7 @@ function withStores(description: string, stores: readonly MemoryCollection[]): s
 
 function searchTool(turn: MemoryTurn, readers: readonly MemoryCollection[]) {
   return tool({
-    description: withStores(SEARCH, readers),
+    description: withStores(SEARCH_DESCRIPTION ?? SEARCH, readers),
     inputSchema: SEARCH_INPUT,
     execute: async ({ query, ...options }) => (await turn.find(query, options)).map(entryOf),
   })

@@ -28,7 +28,7 @@ def add(
 ) -> None:
     """Remember a text about the current actor when the turn commits.
 
-    In all collections that are written to, or some by name; the log names one that fails. Raises
+    In all stores that take texts, or some by name; the log names one that fails. Raises
     ValueError for a blank text, an unknown store or invalid metadata, RuntimeError outside a turn
     or without a writable memory.
     """

@@ -4,6 +4,7 @@ import asyncio
 import re
 from collections.abc import Collection, Iterable
 from datetime import UTC, datetime
+from typing import Any
 
 from ..capability import Capability
 from ..contract import ACTOR_ID
@@ -24,7 +25,7 @@ class NotAdded(Exception):
 
 
 class ActorMemory:
-    """What is remembered of one actor in the collections of the agent."""
+    """What is remembered of one actor in the collections and the owner's stores."""
 
     def __init__(self, long_term: LongTermMemory, actor: str) -> None:
         if not re.fullmatch(ACTOR_ID, actor) or "/" in actor:
@@ -51,7 +52,8 @@ class ActorMemory:
         if stores failed: a text that is added again to the others would be there twice.
         """
         self._turn.add(text, stores, metadata)
-        texts = to_record(self._turn.who, [self._turn.added.pop()])
+        added = self._turn.added.pop()
+        texts = to_record(self._turn.who, [added])
         failures: dict[str, str] = {}
 
         async def send(writer: MemoryCollection) -> None:
@@ -61,8 +63,15 @@ class ActorMemory:
             except Exception as error:  # noqa: BLE001 (the other stores go on)
                 failures[writer.id] = describe_failure(error)
 
-        writers = [it for it in self._long_term.writers if stores is None or it.id in stores]
-        await asyncio.gather(*map(send, writers))
+        async def send_to_own(store: Any) -> None:
+            try:
+                await store.send(added.text, added.metadata)
+            except Exception as error:  # noqa: BLE001
+                failures[store.name] = describe_failure(error)
+
+        writers = [it for it in self._long_term.writers if added.is_for(it.id)]
+        own = [it for it in self._turn.stores if it.takes_texts and added.is_for(it.name)]
+        await asyncio.gather(*map(send, writers), *map(send_to_own, own))
         if failures:
             raise NotAdded(failures)
 

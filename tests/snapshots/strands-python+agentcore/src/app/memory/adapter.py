@@ -3,7 +3,8 @@
 import asyncio
 import logging
 from collections import deque
-from collections.abc import AsyncIterable, Awaitable, Callable
+from collections.abc import AsyncIterable, Awaitable, Callable, Coroutine
+from functools import partial
 from itertools import count
 from typing import Any
 
@@ -20,18 +21,20 @@ from ..deadline import time_limit
 from ..log import describe
 from ..offline_model import OfflineModel
 from ..sessions import serialize
-from .base import MemoryCollection, MemoryRefused, Utterance
+from .base import MemoryCollection, MemoryRefused, Metadata, Utterance
 from .namespaces import Who
 from .own_stores import own_stores
 from .recall import MAX_QUERY_CHARS, Hit, MemoryTurn, best, current
 from .record import MAX_CALLS, Recorder
 from .settings import MemorySettings
 from .show import show
+from .tools import SEARCH_DESCRIPTION, SEARCH_TOOL
 
 log = logging.getLogger(__name__)
 MAX_ENTRIES = 10_000  # no limit for entries to show: the files and stores have limits
 DEFAULT_RESULTS = 5  # of an owner's store without a limit
 SEQUENCE = count()  # numbers messages uniquely, as turns may share a store
+Remember = Callable[[str, list[str], Any], None]  # a text, names of stores, and metadata
 
 
 class CollectionStore(sdk.MemoryStore):
@@ -71,13 +74,20 @@ class CollectionStore(sdk.MemoryStore):
 class GuardedStore(sdk.MemoryStore):
     """A store of the owner: searches are bounded in time; writes happen after a commit.
 
-    The memory manager must not write to the store: it would also write failed turns.
+    The memory manager must not write to the store: it would also write failed turns. A text that a
+    model adds is passed to `remember` instead.
     """
 
-    writable, extraction = False, None
+    extraction = None
 
-    def __init__(self, store: sdk.MemoryStore, seconds: float) -> None:
+    def __init__(
+        self, store: sdk.MemoryStore, seconds: float, remember: Remember | None = None
+    ) -> None:
         self.name, self.description = store.name, store.description
+        can_add = getattr(type(store), "add", None) not in (None, sdk.MemoryStore.add)
+        self.takes_texts = can_add and bool(getattr(store, "writable", False))
+        self.writable = self.takes_texts and remember is not None
+        self._remember = remember
         self.max_search_results = store.max_search_results
         self.store, self._seconds, self._is_ready = store, seconds, False
 
@@ -110,6 +120,16 @@ class GuardedStore(sdk.MemoryStore):
         options = sdk.SearchOptions(max_search_results=most) if most else None
         return [_hit(entry, self.name) for entry in await self._search(query, options, failures)]
 
+    async def add(self, content: str, metadata: Any = None) -> None:
+        """Remember a text when the turn commits."""
+        if self._remember:
+            self._remember(content, [self.name], metadata)
+
+    async def send(self, text: str, metadata: Metadata) -> None:
+        """Add a text to the store now."""
+        await self._prepare()
+        await self.store.add(text, dict(metadata) or None)
+
     def get_tools(self) -> list[AgentTool]:
         """Return the tools of the store."""
         return self.store.get_tools() if hasattr(self.store, "get_tools") else []
@@ -127,7 +147,6 @@ class GuardedStore(sdk.MemoryStore):
         numbers = [next(SEQUENCE) for _ in messages]
         texts = [m for m in messages if any("text" in block for block in m["content"])]
         facts: deque[Any] | None = None
-        task: asyncio.Task[None] | None = None
         calls = 0
 
         async def send() -> None:
@@ -149,18 +168,25 @@ class GuardedStore(sdk.MemoryStore):
                 await self.store.add(facts[0].content, facts[0].metadata)
                 facts.popleft()
 
-        async def attempt() -> None:
-            nonlocal task
-            if task is None or (task.done() and task.exception()):
-                task = asyncio.create_task(send())
-            await asyncio.shield(task)
-
-        return attempt
+        return awaited(send)
 
     async def _prepare(self) -> None:
         if not self._is_ready and hasattr(self.store, "initialize"):
             await self.store.initialize()
         self._is_ready = True
+
+
+def awaited(send: Callable[[], Coroutine[Any, Any, None]]) -> Callable[[], Awaitable[None]]:
+    """Return a function that repeats work that failed, and awaits work that is late."""
+    task: asyncio.Task[None] | None = None
+
+    async def attempt() -> None:
+        nonlocal task
+        if task is None or (task.done() and task.exception()):
+            task = asyncio.create_task(send())
+        await asyncio.shield(task)
+
+    return attempt
 
 
 class TurnManager(sdk.MemoryManager):
@@ -215,18 +241,35 @@ def prepare(turn: MemoryTurn, options: dict[str, Any], settings: MemorySettings)
     if type(options["model"]) is OfflineModel:
         options["model"] = RecallingModel()
     turn.model = options["model"]
-    seconds = settings.recall_timeout_seconds
-    turn.stores = [GuardedStore(store, seconds) for store in own_stores(turn.who)]
     readers = {reader.id: [reader] for reader in turn.readers}
     adds = turn.writers if settings.add_memory_tool else []
     stores: list[Any] = [
         CollectionStore(name, turn, readers.get(name, []), writable=name in adds)
         for name in dict.fromkeys([*readers, *adds])
     ]
-    if stores + turn.stores:
-        tool: Any = sdk.MemoryAddToolConfig() if adds else False
-        manager = TurnManager([*stores, *turn.stores], add_tool_config=tool, injection=False)
-        options["memory_manager"] = manager
+    stores += turn.stores
+    if stores:
+        options["memory_manager"] = TurnManager(
+            stores,
+            search_tool_config=_search_tool(),
+            add_tool_config=any(store.writable for store in stores),
+            injection=False,
+        )
+
+
+def _search_tool() -> sdk.MemoryToolConfig | bool:
+    if SEARCH_TOOL is None:
+        return False
+    if SEARCH_DESCRIPTION is None:
+        return sdk.MemoryToolConfig(name=SEARCH_TOOL)
+    return sdk.MemoryToolConfig(name=SEARCH_TOOL, description=SEARCH_DESCRIPTION)
+
+
+def stores_for(turn: MemoryTurn, settings: MemorySettings) -> list[Any]:
+    """Return the owner's stores for a turn."""
+    remember = turn.add if settings.add_memory_tool else None
+    seconds = settings.recall_timeout_seconds
+    return [GuardedStore(store, seconds, remember) for store in own_stores(turn.who)]
 
 
 def record(recorder: Recorder, turn: MemoryTurn, messages: list[Message]) -> None:
@@ -237,11 +280,17 @@ def record(recorder: Recorder, turn: MemoryTurn, messages: list[Message]) -> Non
         for block in message["content"]
         if not is_blank(block.get("text", ""))
     ]
-    recorder.record(turn.who, [*texts, *turn.end()], turn.began)
+    added = turn.end()
+    recorder.record(turn.who, [*texts, *added], turn.began)
     for guarded in turn.stores:
+        name = f"store {guarded.name}"
         if getattr(guarded.store, "writable", False):
             work, size = guarded.recording(messages, turn.model), len(serialize(messages))
-            recorder.put(f"store {guarded.name}", turn.who, work, size)
+            recorder.put(name, turn.who, work, size)
+        for text in added if guarded.takes_texts else []:
+            if text.is_for(guarded.name):
+                work = awaited(partial(guarded.send, text.text, text.metadata))
+                recorder.put(name, turn.who, work, len(text.text.encode()))
 
 
 def stores_of(who: Who) -> list[Any]:

@@ -41,12 +41,26 @@ class AgentCoreKind:
         """Return the statements of a collection by purpose; `arn` is the start of ARNs."""
         backend = collection.backend
         assert isinstance(backend, AgentCoreConfig)
-        name = variable(backend.memory_id_secret or "")
-        memory = f"{arn}:bedrock-agentcore:{backend.region}:{ACCOUNT}:memory/{name}"
+        memory = _resource(backend, arn)
         found = _recall(memory, backend) if collection.collection_id in project.reads else []
         if project.is_writable(collection):
             found.append(("Record", allow("bedrock-agentcore", ["CreateEvent"], memory)))
         return found
+
+    @staticmethod
+    def erasure_statements(collection: Collection, arn: str) -> list[Named]:
+        """Return what `forget` needs besides these, by purpose."""
+        backend = collection.backend
+        assert isinstance(backend, AgentCoreConfig)
+        verbs = ["GetMemory", "ListSessions", "ListEvents", "ListMemoryRecords"]
+        if collection.writeback.enabled:
+            verbs += ["DeleteEvent", "BatchDeleteMemoryRecords"]
+        return [("Erase", allow("bedrock-agentcore", verbs, _resource(backend, arn)))]
+
+
+def _resource(backend: AgentCoreConfig, arn: str) -> str:
+    name = variable(backend.memory_id_secret or "")
+    return f"{arn}:bedrock-agentcore:{backend.region}:{ACCOUNT}:memory/{name}"
 
 
 def _recall(memory: str, backend: AgentCoreConfig) -> list[Named]:

@@ -16,13 +16,17 @@ NOTHING: Metadata = MappingProxyType({})
 
 
 class Utterance(NamedTuple):
-    """A text to record, with metadata, in collections by name; None: in all that are written to."""
+    """A text to record, with metadata, in stores by name; None: in all that are written to."""
 
     role: Literal["USER", "ASSISTANT"]
     text: str
     metadata: Metadata = NOTHING
     stores: tuple[str, ...] | None = None
     is_fact: bool = False  # whether it was added to the memory as it is
+
+    def is_for(self, name: str) -> bool:
+        """Whether a store gets the text."""
+        return self.stores is None or name in self.stores
 
 
 Turns = Sequence[Sequence[Utterance]]

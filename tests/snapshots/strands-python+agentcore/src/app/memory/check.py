@@ -3,13 +3,20 @@
 import json
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from ..collections.check import Project
 from ..collections.reader import Document, FieldPath, finding, read_document
 from ..collections.secrets import has_aws_credentials
 from ..findings import Finding
 from .base import MemoryCollection, MemoryRefused, MemoryUnavailable
-from .iam import is_filled_in, make_policy, policy_file
+from .iam import (
+    erasure_policy_file,
+    is_filled_in,
+    make_erasure_policy,
+    make_policy,
+    policy_file,
+)
 from .kinds import Kind
 from .local import LocalMemory
 
@@ -17,17 +24,25 @@ Findings = list[Finding]
 
 
 def check_policy(project: Project, secrets_prefix: str = "") -> Findings:
-    """Return a warning if the saved policy is not the one that the project needs."""
-    file = policy_file(project)
+    """Return a warning for each saved policy that is not the one that the project needs."""
+    policy, erasure_policy = make_policy(project, secrets_prefix), make_erasure_policy(project)
+    return [
+        *_check_saved(policy_file(project), policy, "iam"),
+        *_check_saved(erasure_policy_file(project), erasure_policy, "iam --erasure"),
+    ]
+
+
+def _check_saved(file: str, policy: dict[str, Any], command: str) -> Findings:
     if not Path(file).exists():
         return []
     try:
         saved = json.loads(Path(file).read_text("utf-8"))
     except (OSError, ValueError, RecursionError):
         saved = None
-    if is_filled_in(saved, make_policy(project, secrets_prefix)):
+    if is_filled_in(saved, policy):
         return []
-    message = "This is not the policy that `iam` prints: save it again with `iam --save`."
+    message = f"This is not the policy that `{command}` prints: "
+    message += f"save it again with `{command} --save`."
     return [finding("AML-W248", file, 1, message)]
 
 

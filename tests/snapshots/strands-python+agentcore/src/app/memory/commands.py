@@ -15,7 +15,7 @@ from ..capability import Capability, check_all
 from ..collections.capability import Declarations
 from ..contract import ACTOR_ID, ERRORS
 from ..findings import refuse_errors
-from .iam import make_policy, policy_file
+from .iam import erasure_policy_file, make_erasure_policy, make_policy, policy_file
 
 Load = Callable[[], list[Capability]]
 
@@ -44,15 +44,17 @@ def forget(load_capabilities: Load, actor: str, as_json: bool) -> None:
 
 
 @click.command()
-@click.option("--save", is_flag=True, help="Write it to iam/<agent_id>.policy.json.")
+@click.option("--erasure", is_flag=True, help="Print what `forget` needs besides.")
+@click.option("--save", is_flag=True, help="Write it to a file in iam/.")
 @click.pass_obj
-def iam(load_capabilities: Load, save: bool) -> None:
+def iam(load_capabilities: Load, erasure: bool, save: bool) -> None:
     """Print the policy that the agent's role needs on AWS; envsubst fills in its variables."""
     declarations = Declarations.find(_checked(load_capabilities))
     project, prefix = declarations.project, declarations.settings.secrets_prefix
-    text = json.dumps(make_policy(project, prefix), indent=2, ensure_ascii=False)
+    policy = make_erasure_policy(project) if erasure else make_policy(project, prefix)
+    text = json.dumps(policy, indent=2, ensure_ascii=False)
     if save:
-        file = Path(policy_file(project))
+        file = Path(erasure_policy_file(project) if erasure else policy_file(project))
         file.parent.mkdir(exist_ok=True)
         file.write_text(f"{text}\n", "utf-8")
         text = f"Saved {file.as_posix()}."

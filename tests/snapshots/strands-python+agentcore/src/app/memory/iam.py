@@ -4,48 +4,84 @@ Values that only a deployment knows are ${VARIABLE}s: the account, the region, a
 """
 
 import re
+from collections.abc import Callable
 from typing import Any
 
 from ..collections.check import Project
 from ..collections.models import Collection
 from .kinds import KINDS
-from .session_iam import session_statements
-from .statements import ACCOUNT, REGION, Statement
+from .session_iam import erasure_statements, session_statements
+from .statements import ACCOUNT, REGION, Named, Statement
 
 PARTITIONS = {"cn-": "aws-cn", "us-gov-": "aws-us-gov"}
+VERSION = "2012-10-17"  # of the policy language
 VARIABLE = re.compile("[$][{][A-Za-z0-9_]+[}]")
 
 
 def make_policy(project: Project, secrets_prefix: str = "") -> dict[str, Any]:
     """Return the policy for the collections that the agent uses."""
+    used, arn = project.used(), _start_of_arns(project)
+
+    def statements_of(collection: Collection) -> list[Named]:
+        kind = KINDS.get(collection.backend.type)
+        return (kind.statements if kind else session_statements)(project, collection, arn)
+
+    statements = _with_names(used, statements_of)
+    prefix = f":secret:{secrets_prefix}"
+    names = {secret for collection in used for secret in _secrets(collection, arn, prefix)}
+    if secrets := sorted(names):
+        statement = {"Action": ["secretsmanager:GetSecretValue"], "Resource": secrets}
+        statements.append({"Sid": "Secrets", "Effect": "Allow", **statement})
+    return {"Version": VERSION, "Statement": statements}
+
+
+def make_erasure_policy(project: Project) -> dict[str, Any]:
+    """Return the policy for the calls of `forget` that turns do not make."""
+    arn = _start_of_arns(project)
+
+    def statements_of(collection: Collection) -> list[Named]:
+        kind = KINDS.get(collection.backend.type)
+        if kind:
+            return kind.erasure_statements(collection, arn)
+        return erasure_statements(project, collection, arn)
+
+    return {"Version": VERSION, "Statement": _with_names(project.used(), statements_of)}
+
+
+def _start_of_arns(project: Project) -> str:
     used = project.used()
     regions = [getattr(collection.backend, "region", "") for collection in used]
     partitions = [
         name for start, name in PARTITIONS.items() for region in regions if region.startswith(start)
     ]
-    arn, statements = f"arn:{next(iter(partitions), 'aws')}", dict[str, Statement]()
-    for collection in used:
+    return f"arn:{next(iter(partitions), 'aws')}"
+
+
+def _with_names(
+    collections: list[Collection], statements_of: Callable[[Collection], list[Named]]
+) -> list[Statement]:
+    """Return the statements of collections, each with an id of its own."""
+    statements: dict[str, Statement] = {}
+    for collection in collections:
         name = "".join(
             part[:1].upper() + part[1:] for part in re.split("[-_]+", collection.collection_id)
         )
-        kind = KINDS.get(collection.backend.type)
-        statements_of = kind.statements if kind else session_statements
-        for purpose, statement in statements_of(project, collection, arn):
+        for purpose, statement in statements_of(collection):
             sid = purpose + name
             while sid in statements:
                 sid += "X"
             statements[sid] = {"Sid": sid, "Effect": "Allow", **statement}
-    prefix = f":secret:{secrets_prefix}"
-    names = {secret for collection in used for secret in _secrets(collection, arn, prefix)}
-    if secrets := sorted(names):
-        statement = {"Action": ["secretsmanager:GetSecretValue"], "Resource": secrets}
-        statements["Secrets"] = {"Sid": "Secrets", "Effect": "Allow", **statement}
-    return {"Version": "2012-10-17", "Statement": [*statements.values()]}
+    return [*statements.values()]
 
 
 def policy_file(project: Project) -> str:
     """Return the file in which the policy is saved."""
     return f"iam/{project.agent_id}.policy.json"
+
+
+def erasure_policy_file(project: Project) -> str:
+    """Return the file in which the policy of `forget` is saved."""
+    return f"iam/{project.agent_id}.erasure.json"
 
 
 def is_filled_in(saved: Any, policy: Any) -> bool:

@@ -22,6 +22,10 @@ class Kind(Protocol):
     def statements(project: Project, collection: Collection, arn: str) -> list[Named]:
         """Return what the IAM policy allows, by purpose; `arn` is the start of ARNs."""
 
+    @staticmethod
+    def erasure_statements(collection: Collection, arn: str) -> list[Named]:
+        """Return what `forget` needs besides these, by purpose."""
+
     def open(self, collection: Collection) -> Memory:
         """Return the memory of a collection, without a call."""
 

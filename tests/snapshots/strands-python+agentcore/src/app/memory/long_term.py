@@ -181,14 +181,17 @@ class LongTermMemory(Capability):
 
     def turn_of(self, actor: str, session_id: str) -> MemoryTurn:
         """Return a MemoryTurn of an actor."""
-        return MemoryTurn(
+        turn = MemoryTurn(
             Who(actor, session_id, self.project_id),
             self.readers,
             warming=self._warming,
             seconds=self.settings.recall_timeout_seconds,
+            overfetch=self.settings.recall_overfetch,
             writers=[writer.id for writer in self.writers],
             descriptions={it.id: it.description for it in self.collections},
         )
+        turn.stores = adapter.stores_for(turn, self.settings)
+        return turn
 
     def prepare(self, turn: Turn, options: dict[str, Any]) -> None:
         """Add memories and their tools to the agent of a turn. Raises as `begin` does."""

@@ -11,7 +11,8 @@ def own_stores(who: Who) -> list[MemoryStore]:
     They are searched with the collections, within RECALL_TIMEOUT_SECONDS. What a turn commits goes
     to those that are writable, beside the turns and again until it succeeds: its messages to a
     store with `add_messages`, else facts that the agent's model finds in them. `extraction` may
-    name another extractor; its trigger is not used. `forget` calls `await store.erase(actor)` where
+    name another extractor; its trigger is not used. A writable store with `add` also gets the texts
+    that a tool or your code adds. `forget` calls `await store.erase(actor)` where
     a store has it, and reports a writable store without it. For example, a knowledge base:
 
         RUNTIME = boto3.client("bedrock-agent-runtime", region_name="eu-west-1")

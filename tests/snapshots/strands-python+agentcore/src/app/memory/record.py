@@ -75,7 +75,7 @@ class Recorder:
         """Send the texts of a turn, in order, without blank texts; `began` is its start."""
         texts = to_record(who, utterances)
         for name in self._events:
-            own = [text for text in texts if text.stores is None or name in text.stores]
+            own = [text for text in texts if text.is_for(name)]
             if own:
                 size = sum(len(text.text.encode()) for text in own)
                 self._hold(name, who, Waiting((who, own, began), size))

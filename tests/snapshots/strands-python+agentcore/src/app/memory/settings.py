@@ -10,9 +10,10 @@ PROJECT_ID = "[a-z0-9][a-z0-9_-]{0,63}"
 
 @dataclass(frozen=True)
 class MemorySettings(DeclarationSettings):
-    """The time limit of recall, the tool that adds memories, and the project."""
+    """The limits of recall, the tool that adds memories, and the project."""
 
     recall_timeout_seconds: int = integer(2, 1, 60)
+    recall_overfetch: int = integer(4, 1, 100)
     add_memory_tool: int = integer(0, 0, 1)
     # AgentCore Memory allows no other values of a namespace variable.
     project_id: str | None = string(PROJECT_ID, f"a text that matches {PROJECT_ID}", None)

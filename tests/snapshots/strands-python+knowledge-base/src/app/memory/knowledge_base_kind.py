@@ -40,8 +40,7 @@ class KnowledgeBaseKind:
         """Return the statements of a collection by purpose; `arn` is the start of ARNs."""
         backend = collection.backend
         assert isinstance(backend, KnowledgeBaseConfig)
-        name = variable(backend.knowledge_base_id_secret or "")
-        base = f"{arn}:bedrock:{backend.region}:{ACCOUNT}:knowledge-base/{name}"
+        base = _resource(backend, arn)
         found: list[Named] = []
         if collection.collection_id in project.reads:
             found.append(("Recall", allow("bedrock", ["Retrieve"], base)))
@@ -51,3 +50,19 @@ class KnowledgeBaseKind:
             verbs.append("GetKnowledgeBaseDocuments")  # whether they were indexed
             found.append(("Record", allow("bedrock", verbs, base)))
         return found
+
+    @staticmethod
+    def erasure_statements(collection: Collection, arn: str) -> list[Named]:
+        """Return what `forget` needs besides these, by purpose."""
+        backend = collection.backend
+        assert isinstance(backend, KnowledgeBaseConfig)
+        verbs = ["ListKnowledgeBaseDocuments"]
+        if collection.writeback.enabled:
+            # AWS also asks for the right to start an ingestion job.
+            verbs += ["DeleteKnowledgeBaseDocuments", "StartIngestionJob"]
+        return [("Erase", allow("bedrock", verbs, _resource(backend, arn)))]
+
+
+def _resource(backend: KnowledgeBaseConfig, arn: str) -> str:
+    name = variable(backend.knowledge_base_id_secret or "")
+    return f"{arn}:bedrock:{backend.region}:{ACCOUNT}:knowledge-base/{name}"

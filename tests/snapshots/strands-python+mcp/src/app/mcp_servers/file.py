@@ -185,7 +185,7 @@ def _check_values(
         message = f"{declared.missing.replace('the', 'The', 1)} of server {name} was not found."
         yield "MCP-COMMAND", message, _line(text, *place, "command")
     if Path(declared.command).name in {"npx", "uvx"} and Path("Dockerfile").exists():
-        message = f"The image cannot run {declared.command} for server {name}: see README.md."
+        message = f"The image cannot run {declared.command} for server {name}: see docs/mcp.md."
         yield "MCP-IMAGE", message, _line(text, *place, "command")
     if declared.headers and is_plain_http(declared.url):
         message = f"The headers of server {name} travel over plain http: use https."

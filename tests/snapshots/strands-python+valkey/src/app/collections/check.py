@@ -12,7 +12,7 @@ from ..contract import is_blank
 from ..findings import errors_of
 from .backends import ANSWERS, OtherConfig
 from .fields import SecretRef
-from .models import Agent, Collection, Grants, State
+from .models import Agent, Collection, Grants, State, is_known
 from .reader import Document, FieldPath, Findings, finding, read_document
 from .secrets import SecretError, has_aws_credentials, is_set, read_variable, variable_of
 from .versions import check_versions
@@ -210,6 +210,7 @@ def _check_file(name: str, document: Document, value: BaseModel, files: Files) -
             yield from _check_collection(document, value)
         case Agent():
             yield from _check_agent(name, document, value, files)
+            yield from _check_state(document)
         case Grants():
             yield from _check_grants(document, value, files)
 
@@ -267,6 +268,14 @@ def _check_agent(name: str, document: Document, agent: Agent, files: Files) -> F
                     message = f"Turns recorded in {id} are visible to all users, including quotes "
                     message += f"from {private[0]}: remove {id} from write_collections."
                     yield document.finding("AML-W229", message, *path)
+
+
+def _check_state(document: Document) -> Findings:
+    declared = (document.data or {}).get("state", {})
+    for name, value in declared.items():
+        if not is_known(name, value):
+            message = f"state.{name} is ignored: collections/README.md has the fields and values "
+            yield document.finding("AML-W230", message + "that have an effect.", "state", name)
 
 
 def _check_reference(

@@ -4,9 +4,9 @@ Those of a backend are in the module of that backend, rules of more than one fil
 """
 
 from datetime import date
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field, ValidationError
 
 from ..contract import is_blank
 from .backends import BackendConfig
@@ -79,10 +79,25 @@ class State(Strict):
     max_state_tokens: Annotated[int, INTEGRAL, Field(ge=1, le=1_000_000_000)] | None = None
 
 
+def is_known(name: str, value: object) -> bool:
+    """Whether a field of `state` has a meaning here: other tools may know more."""
+    try:
+        State.model_validate({name: value})
+    except ValidationError:
+        return False
+    return True
+
+
+def _known_fields(state: Any) -> Any:
+    if not isinstance(state, dict):
+        return state
+    return {name: value for name, value in state.items() if is_known(name, value)}
+
+
 class Agent(Extensible):
     agent_id: AgentId
     memory: AgentMemory
-    state: State = Field(default=State())
+    state: Annotated[State, BeforeValidator(_known_fields)] = Field(default=State())
 
 
 class Grant(Extensible):

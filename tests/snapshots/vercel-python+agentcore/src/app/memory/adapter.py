@@ -19,6 +19,7 @@ from .recall import Hit, MemoryTurn, Shown, current
 from .record import Recorder
 from .settings import MemorySettings
 from .show import show
+from .tools import SEARCH_DESCRIPTION, SEARCH_TOOL
 
 
 @ai.tool
@@ -96,11 +97,13 @@ def with_memory(model: ai.Model) -> ai.Model:
 def prepare(turn: MemoryTurn, options: dict[str, Any], settings: MemorySettings) -> None:
     """Add memories and their tools to the options of the agent of a turn."""
     tools = list[Any]()
-    if turn.readers:
-        tools.append(_with_stores(search_memory, [reader.id for reader in turn.readers], turn))
-    if settings.add_memory_tool and turn.is_writable:
-        tools.append(_with_stores(add_memory, turn.writers, turn))
-    if tools:
+    if turn.readers and SEARCH_TOOL:
+        names = [reader.id for reader in turn.readers]
+        tools.append(_with_stores(search_memory, names, turn, SEARCH_TOOL, SEARCH_DESCRIPTION))
+    has_add_tool = settings.add_memory_tool > 0 and bool(turn.writers)
+    if has_add_tool:
+        tools.append(_with_stores(add_memory, turn.writers, turn, "add_memory"))
+    if turn.readers or has_add_tool:
         options["tools"] += tools
         options["model"] = with_memory(options["model"])
 
@@ -116,12 +119,19 @@ def record(recorder: Recorder, turn: MemoryTurn, messages: Sequence[ai.messages.
     recorder.record(turn.who, [*texts, *turn.end()], turn.began)
 
 
-def _with_stores(tool: Any, names: Sequence[str], turn: MemoryTurn) -> Any:
-    """Return a tool whose description lists its stores."""
-    lines = [f"- {name}: {turn.descriptions.get(name, '')}" for name in names]
-    text = "\n".join([tool.tool.spec.description, "", "Stores:", *lines])
+def _with_stores(
+    tool: Any, names: Sequence[str], turn: MemoryTurn, name: str, description: str | None = None
+) -> Any:
+    """Return a tool of this name, whose description lists its stores."""
+    lines = [f"- {store}: {turn.descriptions.get(store, '')}" for store in names]
+    text = "\n".join([description or tool.tool.spec.description, "", "Stores:", *lines])
     spec = tool.tool.spec.model_copy(update={"description": text})
-    return replace(tool, tool=tool.tool.model_copy(update={"spec": spec}))
+    return replace(tool, tool=tool.tool.model_copy(update={"name": name, "spec": spec}))
+
+
+def stores_for(turn: MemoryTurn, settings: MemorySettings) -> list[Any]:
+    """Return the owner's stores for a turn: the AI SDK has none."""
+    return []
 
 
 def stores_of(who: Who) -> list[Any]:

@@ -1,0 +1,78 @@
+"""The line editor of `chat`, with the prompts of earlier conversations."""
+
+import os
+import re
+from contextlib import suppress
+from pathlib import Path
+
+from prompt_toolkit import PromptSession
+from prompt_toolkit.completion import WordCompleter
+from prompt_toolkit.formatted_text import AnyFormattedText
+from prompt_toolkit.history import FileHistory
+from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
+from prompt_toolkit.patch_stdout import patch_stdout
+from prompt_toolkit.shortcuts import CompleteStyle
+
+from .screen import HELP
+
+MAX_BYTES = 1 << 20  # of the history
+KEYS = KeyBindings()
+
+# Only menus need the position of the cursor, and not each terminal answers where that is.
+os.environ["PROMPT_TOOLKIT_NO_CPR"] = "1"
+
+
+@KEYS.add("escape", "enter")
+def begin_line(event: KeyPressEvent) -> None:
+    """Begin a new line of the prompt."""
+    event.current_buffer.newline()
+
+
+class History(FileHistory):
+    """The prompts of this user, also those of earlier conversations."""
+
+    def append_string(self, string: str) -> None:
+        if string.strip():
+            with suppress(OSError):  # such as a full disk
+                super().append_string(string)
+
+
+def open_history(project_name: str) -> History:
+    """Return the history, of which the last part is kept; it stays empty where no file can be."""
+    state = os.getenv("XDG_STATE_HOME", "")
+    home = state if os.path.isabs(state) else os.path.expanduser("~/.local/state")
+    path = Path(home, project_name, "chat_history")
+    try:
+        path.parent.mkdir(0o700, parents=True, exist_ok=True)
+        path.touch(0o600)
+        content = path.read_bytes()
+        if len(content) > MAX_BYTES:
+            path.write_bytes(content[-MAX_BYTES // 2 :])
+    except OSError:
+        return History(os.devnull)
+    return History(path)
+
+
+def make_editor(project_name: str) -> PromptSession[str]:
+    """Return the line editor for prompts."""
+    return PromptSession(
+        history=open_history(project_name),
+        completer=WordCompleter(re.findall(r"^/\w+", HELP, re.MULTILINE), sentence=True),
+        complete_while_typing=False,
+        complete_style=CompleteStyle.READLINE_LIKE,
+        key_bindings=KEYS,
+    )
+
+
+def read_line(message: AnyFormattedText, editor: PromptSession[str] | None = None) -> str | None:
+    """Return a line, or the lines of a paste; None is the end of the conversation."""
+    editor = editor or PromptSession()
+    while True:
+        try:
+            with patch_stdout(raw=True):  # lines of the log stand above the prompt
+                return editor.prompt(message, enable_suspend=True)
+        except EOFError:
+            return None
+        except KeyboardInterrupt:
+            if not editor.default_buffer.text:
+                return None
