@@ -29,8 +29,8 @@ EDITED = [
     "package.json",
     "pyproject.toml",
     "src/agent.ts",
-    "src/app/agent.py",
-    "src/app/model.py",
+    "src/my_agent/agent.py",
+    "src/my_agent/model.py",
     "src/model.ts",
     "tsconfig.json",
 ]

@@ -8,13 +8,13 @@ from tests.conformance.targets import Target
 
 PYTHON = """
 import time
-import app.routes
+import my_agent.routes
 from starlette.responses import PlainTextResponse
 async def block(request, runtime):
     time.sleep({seconds})
     return PlainTextResponse('blocked')
-app.routes.ROUTES['GET /block'] = block
-from app.main import cli; cli()
+my_agent.routes.ROUTES['GET /block'] = block
+from my_agent.main import cli; cli()
 """
 NODE = (
     "const held = new Int32Array(new SharedArrayBuffer(4));"

@@ -36,7 +36,7 @@ def agent(project: Path) -> list[str]:
     if (project / "package.json").exists():
         return [str(NODE), "src/main.ts"]
     python = project / ".venv" / ("bin/python" if IS_POSIX else "Scripts/python.exe")
-    return [str(python), "-c", "from app.main import cli; cli()"]
+    return [str(python), "-c", "from my_agent.main import cli; cli()"]
 
 
 def run(project: Path, *command: str, typed: str = "", **variables: str) -> str:

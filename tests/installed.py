@@ -40,7 +40,7 @@ _MODULES = _PACKAGE / ("lib/node_modules" if IS_POSIX else "node_modules")
 NPM = [str(NODE), str(_MODULES / "npm" / "bin" / "npm-cli.js")]
 
 # The file that its owner makes his own, in each language.
-AGENTS = ("src/app/agent.py", "src/agent.ts")
+AGENTS = ("src/my_agent/agent.py", "src/agent.ts")
 
 # What the tests run in an environment besides a render's own tools.
 PYTHON_TOOLS = ["deptry>=0.23,<1", "hypothesis>=6.120,<7"]

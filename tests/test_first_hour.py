@@ -60,13 +60,13 @@ def run(project: Path, *arguments: str, typed: str = "", **settings: str) -> str
 TEXTS = ("README.md", "docs/tools.md", "docs/routes.md", "docs/capabilities.md")
 FILES = {
     "python": (
-        "src/app/orders.py",
+        "src/my_agent/orders.py",
         "tests/test_orders.py",
-        "src/app/payments.py",
-        "src/app/summary.py",
-        "src/app/version.py",
+        "src/my_agent/payments.py",
+        "src/my_agent/summary.py",
+        "src/my_agent/version.py",
         "tests/test_version.py",
-        "src/app/own_capabilities.py",
+        "src/my_agent/own_capabilities.py",
     ),
     "typescript": (
         "src/orders.ts",
@@ -479,7 +479,7 @@ def test_a_tool_that_asks_for_approval_fails_its_turn_at_once(target: str, tmp_p
     project = tmp_path / "my-agent"
     shutil.copytree(rendered(target), project)
     link_environment(project, environment(target))
-    agent = project / ("src/app/agent.py" if "python" in target else "src/agent.ts")
+    agent = project / ("src/my_agent/agent.py" if "python" in target else "src/agent.ts")
     for old, new in ASKS[target].items():
         assert old in agent.read_text()
         agent.write_text(agent.read_text().replace(old, new))
@@ -546,7 +546,7 @@ def test_check_reads_env_from_a_subfolder_and_names_the_lines_that_set_nothing(o
 
 @pytest.mark.parametrize("name", ["SYSTEM_PROMPT", "TOOLS"])
 def test_check_names_what_the_agent_lacks(own: Path, name: str) -> None:
-    path = own / ("src/agent.ts" if (own / "package.json").exists() else "src/app/agent.py")
+    path = own / ("src/agent.ts" if (own / "package.json").exists() else "src/my_agent/agent.py")
     text = path.read_text()
     path.write_text(text.replace(name, f"MY_{name}"))
     # Python would take the bytecode of another text of this size and second.
@@ -558,7 +558,7 @@ def test_check_names_what_the_agent_lacks(own: Path, name: str) -> None:
 
 def test_check_names_tools_without_a_description_and_of_one_name(own: Path) -> None:
     is_node = (own / "package.json").exists()
-    path = own / ("src/agent.ts" if is_node else "src/app/agent.py")
+    path = own / ("src/agent.ts" if is_node else "src/my_agent/agent.py")
     text = path.read_text()
     bare = re.sub(r'    """Count.*\n|  description: .*\n', "", text)
     same = re.sub(r"(?<=\[)(word_count|wordCount)(?=\])", r"\1, \1", bare)

@@ -95,7 +95,7 @@ class Mistake:
 MISTAKES = [
     Mistake(unsafe_feature, "unsafe-feature", "copier.yml _tasks", "say what to do in a message"),
     Mistake(question_without_default, "missing-default", "copier.yml region", "add one"),
-    Mistake(renamed_file, "lost-file", "src/app/agent.py", "keep its name"),
+    Mistake(renamed_file, "lost-file", "src/my_agent/agent.py", "keep its name"),
     Mistake(dropped_choice, "dropped-choice", "copier.yml colour", "blue any more, .*: keep it"),
     Mistake(name_that_is_not_portable, "name", f"{PROJECT}/what is new?.md", "rename it"),
     Mistake(secret_question, "unsafe-feature", "copier.yml colour.secret", "read it at run time"),

@@ -113,7 +113,7 @@ def test_ci_of_a_project_obeys_its_lock_file_once_there_is_one(
 
 # Files that owners fill, and that never change: an update that meets them would conflict.
 OWNED = {
-    "python/src/app/routes.py": "89bf2e9a5466cf32",
+    "python/src/my_agent/routes.py": "89bf2e9a5466cf32",
     "python/tests/test_agent.py": "0a966d357b931e60",
     "typescript/src/routes.ts": "d33832625727fd3a",
     "typescript/src/own_capabilities.ts": "53700a711b3edf4f",

@@ -11,7 +11,7 @@ pytestmark = pytest.mark.slow
 PYTHON = """
 from strands.telemetry.tracer import Tracer
 del Tracer._add_event_messages
-import app.messages
+import my_agent.harness.messages
 assert not hasattr(Tracer, "_add_event_messages")
 """
 TYPESCRIPT = """

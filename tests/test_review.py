@@ -58,7 +58,7 @@ def test_the_exit_code_says_whether_something_changes(repository: Path, hooks: H
     assert "nothing changes, against HEAD" in same.out
 
     (repository / PROJECT / "README.md.jinja").write_text("Read {{ project_name }}\n")
-    (repository / PROJECT / "src/app/agent.py").chmod(0o755)
+    (repository / PROJECT / "src/my_agent/agent.py").chmod(0o755)
     (repository / PROJECT / "new.txt").write_text("new\n")
     found = hooks("review", "--against", "HEAD")
     assert (found.code, found.err) == (1, "")
@@ -89,7 +89,7 @@ added; all renders
 +new
 {fence}
 
-### `src/app/agent.py`
+### `src/my_agent/agent.py`
 
 mode 100755; all renders
 """

@@ -189,7 +189,7 @@ def test_a_copy_has_lf_where_git_converts_and_an_update_has_no_conflict(
     shutil.copy2(ROOT / ".gitattributes", template)
     git(template, "init", "--quiet")
     for version in ("1", "2"):
-        (path,) = template.glob("template/python/*strands*/src/app/agent.py")
+        (path,) = template.glob("template/python/*strands*/src/my_agent/agent.py")
         path.write_text(path.read_text("utf-8") + f"# version {version}\n", "utf-8")
         commit(template, version)
         git(template, "tag", version)
@@ -215,7 +215,7 @@ def test_a_copy_has_lf_where_git_converts_and_an_update_has_no_conflict(
     assert OUR_PROMPT.encode() in text
     assert text.splitlines()[-1] == b"# version 2"
     changed = git(project, "diff", "--name-only").splitlines()
-    assert changed == [".copier-answers.yml", "src/app/agent.py"]
+    assert changed == [".copier-answers.yml", "src/my_agent/agent.py"]
     assert b"<<<<<<<" not in text
 
 

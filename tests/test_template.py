@@ -47,9 +47,9 @@ blue:
     "template/shared/text.jinja": '{% include "template/shared/part.jinja" %}\n',
     f"{PROJECT}/{{{{ _copier_conf.answers_file }}}}.jinja": "{{ _copier_answers | to_nice_yaml }}",
     f"{PROJECT}/README.md.jinja": '{% include "template/shared/text.jinja" %}\n',
-    f"{PROJECT}/src/app/agent.py": "print('agent')\n",
-    f"{PROJECT}/{{{{ red }}}}/src/app/main.py": "print('red')\n",
-    f"{PROJECT}/{{{{ blue }}}}/src/app/main.py": "print('blue')\n",
+    f"{PROJECT}/src/my_agent/agent.py": "print('agent')\n",
+    f"{PROJECT}/{{{{ red }}}}/src/my_agent/main.py": "print('red')\n",
+    f"{PROJECT}/{{{{ blue }}}}/src/my_agent/main.py": "print('blue')\n",
 }
 
 Files = dict[str, str]
@@ -174,12 +174,12 @@ FAULTS: list[tuple[str, Edit]] = [
     (f'name {PROJECT}/a"b/x.py has a name', add('a"b/x.py')),
     (f"name {PROJECT}/a .jinja has a name", add("a .jinja", "{{ colour }}")),
     (
-        f"layer-overlap {PROJECT}/{{{{ red }}}}/src/app/main.py goes to src/app/main.py, as templ",
-        add("src/app/main.py"),
+        f"layer-overlap {PROJECT}/{{{{ red }}}}/src/my_agent/main.py goes to src/my_agent/main.py, as templ",
+        add("src/my_agent/main.py"),
     ),
     (f"layer-overlap {PROJECT}/readme.md goes to readme.md, as", add("readme.md")),
     (
-        f"never-rendered {PROJECT}/{{{{ blue }}}}/src/app/main.py is neither rendered nor included",
+        f"never-rendered {PROJECT}/{{{{ blue }}}}/src/my_agent/main.py is neither rendered nor included",
         questions("colour == 'blue'", "colour == 'bleu'"),
     ),
     (

@@ -41,7 +41,7 @@ OFF = r"\x1b\[(?:0|22|39)m"  # what ends a style, in both languages
 STYLE = re.compile(r"\x1b\[(?!0?m)[0-9;]+m")  # more than a reset
 KEPT_NOTHING = "Interrupted: nothing of this turn was kept."
 NO_FRAMEWORK = {
-    "python": "import sys; sys.modules |= {'ai': None, 'strands': None}; from app.main import cli",
+    "python": "import sys; sys.modules |= {'ai': None, 'strands': None}; from my_agent.main import cli",
     "typescript": """
 import { registerHooks } from 'node:module';
 registerHooks({
@@ -573,13 +573,13 @@ def test_a_line_of_the_log_never_cuts_into_a_reply(
     project = tmp_path / "my-agent"
     shutil.copytree(rendered(target.variant), project)
     link_environment(project, environment(target_of(target.variant)))
-    (project / ("src/app/agent.py" if "python" in target.name else "src/agent.ts")).write_text(
+    (project / ("src/my_agent/agent.py" if "python" in target.name else "src/agent.ts")).write_text(
         LOGS_LATER[name]
     )
     command = [str(NODE), "src/main.ts"]
     if "python" in target.name:
         python = str(project / ".venv" / "bin" / "python")
-        command = [python, "-c", "from app.main import cli; cli()"]
+        command = [python, "-c", "from my_agent.main import cli; cli()"]
     gate = threading.Event()
     provider.script("Go.", ["I ", Call("later", {})], ["The reply ", Hold(gate), "goes on."])
     chat = PseudoTerminal([*command, "chat"], project, target.provider(provider.origin))
@@ -640,14 +640,14 @@ def test_a_tool_that_returns_nothing_is_shown_and_fails_no_turn(name: str, tmp_p
     shutil.copytree(rendered(name), project)
     link_environment(project, environment(name))
     is_python = name.endswith("-python")
-    agent = project / ("src/app/agent.py" if is_python else "src/agent.ts")
+    agent = project / ("src/my_agent/agent.py" if is_python else "src/agent.ts")
     text = agent.read_text()
     for something, nothing in NOTHING.items():
         text = text.replace(something, nothing)
     assert text != agent.read_text()
     agent.write_text(text)
     python = str(project / ".venv" / "bin" / "python")
-    chat = "from app.main import cli; cli(['chat'])"
+    chat = "from my_agent.main import cli; cli(['chat'])"
     command = [python, "-c", chat] if is_python else [str(NODE), "src/main.ts", "chat"]
     terminal = PseudoTerminal(command, project, {})
     try:
@@ -693,7 +693,7 @@ def test_a_change_restarts_the_server_when_its_turns_have_ended_and_its_sessions
     target: Target, served: Reloading, provider: Provider
 ) -> None:
     server, project, port = served
-    source = "src/app/agent.py" if "python" in target.name else "src/agent.ts"
+    source = "src/my_agent/agent.py" if "python" in target.name else "src/agent.ts"
     gate = threading.Event()
     provider.script("Slowly.", ["Well, ", Hold(gate), "done."])
     server.expect("Listening on ")

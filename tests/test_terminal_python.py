@@ -23,7 +23,7 @@ TARGET = next(target for target in TARGETS if target.name == "strands-python")
 SHOW = """
 import io, json, sys
 from rich.console import Console
-from app.terminal import Reply, find_last_block
+from my_agent.harness.terminal.terminal import Reply, find_last_block
 for line in sys.stdin:
     text, width, chunks = json.loads(line)
     shown = []
@@ -201,7 +201,7 @@ def test_a_turn_that_ctrl_c_ends_leaves_what_was_shown(
 LATE = """
 import logging, threading
 logging.basicConfig()
-from app.terminal import Terminal
+from my_agent.harness.terminal.terminal import Terminal
 screen = Terminal("my-agent", False)
 threading.Timer(2, logging.warning, ["Late."]).start()
 print("read", repr(screen.read()))
@@ -223,8 +223,8 @@ def test_a_line_of_the_log_stands_above_a_half_typed_prompt(tmp_path: Path) -> N
 
 IMPORTS = """
 import sys
-import app.serve
-from app.main import cli
+import my_agent.harness.http.serve
+from my_agent.main import cli
 try:
     cli(["chat", *sys.argv[1:]])
 finally:
@@ -240,5 +240,5 @@ def test_what_only_a_terminal_needs_is_not_imported_for(words: list[str], target
         [*command, *words], input="Hello.\n", capture_output=True, text=True, check=True
     )
     modules = ended.stderr.splitlines()[-1].split()
-    assert "app.conversation" in modules
-    assert {"app.terminal", "markdown_it", "prompt_toolkit", "rich"} & {*modules} == set()
+    assert "my_agent.harness.terminal.conversation" in modules
+    assert {"my_agent.harness.terminal.terminal", "markdown_it", "prompt_toolkit", "rich"} & {*modules} == set()

@@ -562,7 +562,7 @@ from opentelemetry.sdk.trace.export import BatchSpanProcessor
 provider = TracerProvider()
 provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
 trace.set_tracer_provider(provider)
-from app.main import cli
+from my_agent.main import cli
 cli()
 """
 NODE_MODULE = """

@@ -32,7 +32,7 @@ WITH_ADDRESS = rows([target for target in EVERY if "bedrock" not in target.name]
 
 IMPORTS = """
 import json, sys
-from app.main import cli
+from my_agent.main import cli
 try:
     cli(sys.argv[1:])
 except SystemExit:
@@ -58,10 +58,10 @@ def counted(*args, **kwargs):
     made.append(args)
     return load(*args, **kwargs)
 ssl.SSLContext.load_verify_locations = counted
-from app.capabilities import Settings
-from app.contract import Turn
-from app.runtime import Runtime
-from app.turn import take_turn
+from my_agent.harness.enabled import Settings
+from my_agent.harness.contract import Turn
+from my_agent.harness.runtime import Runtime
+from my_agent.harness.turn import take_turn
 
 async def main():
     runtime = Runtime(Settings(model="test-model"))
@@ -76,8 +76,8 @@ print(json.dumps(counts))
 """
 PYTHON_CHECK = """
 import json, os, sys
-from app.capabilities import Settings
-from app.model import check_model
+from my_agent.harness.enabled import Settings
+from my_agent.model import check_model
 found = []
 for variables in json.loads(sys.argv[1]):
     os.environ.update(variables)

@@ -71,7 +71,7 @@ def test_joined_statements_weigh_no_less(tmp_path: Path) -> None:
     assert weights.tokens(joined) >= weights.tokens(apart)
 
 
-@pytest.mark.parametrize("package", ["src", "src/app", "src/my_agent"])
+@pytest.mark.parametrize("package", ["src", "src/my_agent", "src/my_agent"])
 def test_a_room_has_the_same_name_in_each_layout(package: str, tmp_path: Path) -> None:
     for name in ("main.py", "harness/turn.py", "harness/store/base.py", "page/marked.min.js"):
         path = tmp_path / package / name
@@ -102,7 +102,7 @@ def test_check_prints_the_tokens_of_each_room(hooks: Hooks, root: Path) -> None:
         (21, "", True),
         (22, "", False),
         (22, "- **Sessions**: `store/` has more checks.", True),
-        (22, "- **Sessions**: `src/app/store.py` has more checks.", False),
+        (22, "- **Sessions**: `src/my_agent/harness/store.py` has more checks.", False),
         (19, "", True),
     ],
 )

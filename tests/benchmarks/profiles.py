@@ -23,7 +23,7 @@ from tests.benchmarks.subjects import LIMIT, Running, Subject, bare, ours, runni
 
 # From the outermost to the innermost: the file and the name of each function of one sample.
 Stack = list[tuple[str, str]]
-OWN = re.compile(r"(?:src/app|src)/([\w/]+)\.(?:py|ts)$")
+OWN = re.compile(r"(?:src/my_agent|src)/([\w/]+)\.(?:py|ts)$")
 PACKAGE = re.compile(r".*/(?:site-packages|node_modules)/((?:@[^/]+/)?[^/]+)")
 
 

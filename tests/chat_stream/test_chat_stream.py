@@ -27,7 +27,7 @@ MINTED = re.compile("[0-9a-f]{9}")
 PYTHON = """
 import json, sys
 from types import SimpleNamespace
-from app.chat_stream import ChatStream
+from my_agent.harness.models.chat_stream import ChatStream
 settings = SimpleNamespace(max_reply_bytes=int(sys.argv[1]))
 for line in sys.stdin:
     stream, output = ChatStream(settings), b""

@@ -45,7 +45,7 @@ def gateway_serve(project: Path) -> list[str]:
     moved = "import os, ai.providers.ai_gateway.provider as p; p._BASE_URL = os.environ['GATEWAY']"
     return [
         *(str(project / ".venv" / "bin" / "python"), "-c"),
-        *(f"{moved}; from app.main import cli; cli()", "serve"),
+        *(f"{moved}; from my_agent.main import cli; cli()", "serve"),
     ]
 
 

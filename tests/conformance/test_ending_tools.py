@@ -24,7 +24,8 @@ pytestmark = pytest.mark.about("turns")
 LEAVING_PYTHON = """
 import asyncio, builtins, threading
 from {module} import tool
-from app import agent, main
+from my_agent import agent
+from my_agent.harness import commands as main
 
 async def leave(text: str) -> str:
     "Leave."
@@ -183,7 +184,7 @@ def test_the_log_names_the_line_of_a_tool_that_failed(target: Target) -> None:
         file, kind, tool = "src/agent.ts", "RangeError", "match"
     else:
         command = [str(project / ".venv" / "bin" / "python"), "-c", FAILING["python"]]
-        file, kind, tool = "src/app/agent.py", "KeyError", "len("
+        file, kind, tool = "src/my_agent/agent.py", "KeyError", "len("
     done = subprocess.run(
         [*command, "chat"],
         cwd=project,

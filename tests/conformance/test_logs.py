@@ -113,13 +113,13 @@ def test_a_password_in_the_providers_address_is_not_shown(fleet: Fleet) -> None:
 HOSTILE = "tool \\x1b[2J:\\nERROR forged"
 PYTHON = f"""
 import atexit, logging
-from app.main import cli
-atexit.register(logging.getLogger("app.turn").warning, "{HOSTILE}")
+from my_agent.main import cli
+atexit.register(logging.getLogger("my_agent.harness.turn").warning, "{HOSTILE}")
 cli(["chat"])
 """
 TYPESCRIPT = f"""
 process.argv.splice(1, 0, 'main.ts')
-const {{ log }} = await import(process.cwd() + '/src/log.ts')
+const {{ log }} = await import(process.cwd() + '/src/harness/log.ts')
 process.on('exit', () => log('WARNING', '{HOSTILE}'))
 await import(process.cwd() + '/src/main.ts')
 """

@@ -39,9 +39,9 @@ def test_an_image_waits_with_the_call_beside_it(approvals: Fleet, provider: Prov
 
 STORED = r"""
 import json
-from app.messages import decode
-from app.sessions import serialize
-from app.store.messages import are_messages
+from my_agent.harness.messages import decode
+from my_agent.harness.sessions.sessions import serialize
+from my_agent.harness.store.messages import are_messages
 
 SOURCE = {"source": {"bytes": bytes(range(256))}}
 RESULT = {"toolUseId": "1", "status": "success", "content": [

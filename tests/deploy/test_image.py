@@ -122,7 +122,7 @@ def test_a_changed_source_line_renews_no_layer_of_dependencies(project: Path, im
     assert build(project, image).returncode == 0
     first = layers(image)
     is_python = (project / "pyproject.toml").exists()
-    source = project / ("src/app/routes.py" if is_python else "src/routes.ts")
+    source = project / ("src/my_agent/routes.py" if is_python else "src/routes.ts")
     source.write_text(source.read_text() + ("# Changed.\n" if is_python else "// Changed.\n"))
     assert build(project, image).returncode == 0
     shared = sum(a == b for a, b in zip(first, layers(image), strict=True))

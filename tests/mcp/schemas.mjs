@@ -3,8 +3,8 @@
 import { readFileSync } from 'node:fs'
 
 const [, , root, file] = process.argv
-const { Repaired, NotRepairableError } = await import(`${root}/src/mcp_servers/schemas.ts`)
-const { problemsOf, refusedTool } = await import(`${root}/src/tool_schemas.ts`)
+const { Repaired, NotRepairableError } = await import(`${root}/src/harness/mcp_servers/schemas.ts`)
+const { problemsOf, refusedTool } = await import(`${root}/src/harness/tool_schemas.ts`)
 
 function repaired({ description, schema, arguments: args }) {
   try {

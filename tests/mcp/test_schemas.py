@@ -181,9 +181,9 @@ def test_every_tool_that_can_be_repaired_reaches_the_provider(
 CHANGING = """
 import logging
 from types import SimpleNamespace
-from app.mcp_servers.capability import McpServers, MAX_NAMES
-from app.mcp_servers.connection import Tool
-from app.mcp_servers.settings import McpSettings
+from my_agent.harness.mcp_servers.capability import McpServers, MAX_NAMES
+from my_agent.harness.mcp_servers.connection import Tool
+from my_agent.harness.mcp_servers.settings import McpSettings
 
 logging.basicConfig(format="%(message)s")
 servers = McpServers(McpSettings(), [])

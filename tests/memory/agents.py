@@ -309,7 +309,7 @@ def of_owner(
         (folder / "node_modules").symlink_to((project / "node_modules").resolve())
         serve = command(folder, "serve")
     else:
-        code = "from app.main import cli; cli()"
+        code = "from my_agent.main import cli; cli()"
         serve = [str(project / ".venv" / "bin" / "python"), "-c", code, "serve"]
     target = replace(agent.target, command=lambda _: serve, start=subprocess.Popen)
     here = {"PYTHONPATH": str(folder / "src"), "NODE_COMPILE_CACHE": str(COMPILED)}

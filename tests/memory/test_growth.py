@@ -66,7 +66,8 @@ def test_a_thousand_sessions_cost_little(resting: Agent) -> None:
 
 GARBAGE = """
 import gc
-from app import main, routes
+from my_agent.harness import commands as main
+from my_agent import routes
 from starlette.responses import PlainTextResponse
 
 async def garbage(*_):

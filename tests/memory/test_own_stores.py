@@ -126,7 +126,7 @@ TRANSCRIPT = "Extract facts from the following transcript:\n\nuser: {0}\nassista
 
 def forget(agent: Agent, folder: Path, who: str) -> tuple[int, dict[str, Any]]:
     """The exit code and the report of `forget`, with the files of an owner in `folder`."""
-    words, code = ("forget", "--actor", who, "--json"), "from app.main import cli; cli()"
+    words, code = ("forget", "--actor", who, "--json"), "from my_agent.main import cli; cli()"
     run = [str(agent.home.project / ".venv" / "bin" / "python"), "-c", code, *words]
     if (folder / "package.json").exists():
         run = command(folder, *words)

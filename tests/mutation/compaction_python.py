@@ -2,9 +2,9 @@
 
 from tests.mutation.fault import Fault
 
-SESSION = "src/app/compaction/session.py"
-CAPABILITY = "src/app/compaction/capability.py"
-SUMMARY = "src/app/compaction/summary.py"
+SESSION = "src/my_agent/harness/compaction/session.py"
+CAPABILITY = "src/my_agent/harness/compaction/capability.py"
+SUMMARY = "src/my_agent/harness/compaction/summary.py"
 
 FAULTS = [
     Fault(

@@ -2,9 +2,9 @@
 
 from tests.mutation.fault import Fault
 
-SESSION = "src/compaction/session.ts"
-CAPABILITY = "src/compaction/capability.ts"
-SUMMARY = "src/compaction/summary.ts"
+SESSION = "src/harness/compaction/session.ts"
+CAPABILITY = "src/harness/compaction/capability.ts"
+SUMMARY = "src/harness/compaction/summary.ts"
 
 FAULTS = [
     Fault(

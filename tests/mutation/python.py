@@ -2,13 +2,13 @@
 
 from tests.mutation.fault import Fault
 
-SESSIONS = "src/app/sessions.py"
-STORE = "src/app/session_store.py"
-SERVER = "src/app/server.py"
-LOG = "src/app/log.py"
-TURNS = "src/app/running_turns.py"
-REQUESTS = "src/app/requests.py"
-CONTRACT = "src/app/contract.py"
+SESSIONS = "src/my_agent/harness/sessions/sessions.py"
+STORE = "src/my_agent/harness/sessions/session_store.py"
+SERVER = "src/my_agent/harness/http/server.py"
+LOG = "src/my_agent/harness/log.py"
+TURNS = "src/my_agent/harness/sessions/running_turns.py"
+REQUESTS = "src/my_agent/harness/http/requests.py"
+CONTRACT = "src/my_agent/harness/contract.py"
 LOCK = "            async with self._locks.setdefault(session_id, asyncio.Lock()):\n"
 ENTRIES = "settings.session_idle_seconds\n"
 OWNER = 'self.last["actor"] != actor'

@@ -2,7 +2,7 @@
 
 from tests.mutation.fault import Fault
 
-TURN = "src/app/turn.py"
+TURN = "src/my_agent/harness/turn.py"
 TIMEOUT = "time_limit(runtime.settings.turn_timeout_seconds)"
 OPENED = (
     "    async with (\n"

@@ -2,8 +2,8 @@
 
 from tests.mutation.fault import Fault
 
-TURN = "src/turn.ts"
-MESSAGES = "src/messages.ts"
+TURN = "src/harness/turn.ts"
+MESSAGES = "src/harness/messages.ts"
 STOPS = "stopReason !== 'endTurn' && stopReason !== 'stopSequence'"
 RUN = "stream(runtime, agent, Object.assign(turn, { signal: stop })),\n      )"
 COMMIT = (
@@ -82,7 +82,7 @@ FAULTS = [
     ),
     Fault("a list is taken for arguments", MESSAGES, " && !Array.isArray(value)", ""),
     Fault("two calls have one id", MESSAGES, " && !ids.has(id)", ""),
-    Fault("an id may be as long as it likes", "src/tool_schemas.ts", "_-]{1,40}$", "_-]{1,64}$"),
+    Fault("an id may be as long as it likes", "src/harness/tool_schemas.ts", "_-]{1,40}$", "_-]{1,64}$"),
     Fault(
         "a repaired name runs the tool of that name",
         MESSAGES,

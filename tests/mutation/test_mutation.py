@@ -43,7 +43,7 @@ def test_the_tests_pass_where_there_is_no_fault(target: str) -> None:
 @pytest.mark.full
 def test_the_module_that_runs_is_the_one_in_the_copy() -> None:
     # Not even the package can be imported: were it another one, its tests would pass.
-    gone = Fault("the package is gone", "src/app/__init__.py", '"""An', 'raise OSError("""An')
+    gone = Fault("the package is gone", "src/my_agent/__init__.py", '"""An', 'raise OSError("""An')
     assert run(TARGETS["strands-python"], gone).verdict == "broken"
 
 

@@ -3,8 +3,8 @@
 from tests.mutation.fault import Fault
 from tests.mutation.python import CONTRACT, SESSIONS
 
-APPROVAL = "src/app/approval/session.py"
-ADAPTER = "src/app/approval/adapter.py"
+APPROVAL = "src/my_agent/harness/approval/session.py"
+ADAPTER = "src/my_agent/harness/approval/adapter.py"
 STAYS = 'messages = self.data["messages"][: self.turns[end]["at"]]\n'
 CLAIM = "            await self._claim(waiting)\n"
 GLOBAL = """class Running:

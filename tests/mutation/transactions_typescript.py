@@ -3,8 +3,8 @@
 from tests.mutation.fault import Fault
 from tests.mutation.typescript import CONTRACT, SESSIONS
 
-APPROVAL = "src/approval/session.ts"
-ADAPTER = "src/approval/adapter.ts"
+APPROVAL = "src/harness/approval/session.ts"
+ADAPTER = "src/harness/approval/adapter.ts"
 STAYS = "const messages = this.data.messages.slice(0, later[0].at)\n"
 GLOBAL = """export const RUNNING = {
   turn: undefined as Turn | undefined,

@@ -2,14 +2,14 @@
 
 from tests.mutation.fault import Fault
 
-SESSIONS = "src/sessions.ts"
-STORE = "src/session_store.ts"
-LOG = "src/log.ts"
-SERVER = "src/server.ts"
-TURNS = "src/running_turns.ts"
-REQUESTS = "src/requests.ts"
-CONTRACT = "src/contract.ts"
-DEADLINE = "src/deadline.ts"
+SESSIONS = "src/harness/sessions/sessions.ts"
+STORE = "src/harness/sessions/session_store.ts"
+LOG = "src/harness/log.ts"
+SERVER = "src/harness/http/server.ts"
+TURNS = "src/harness/sessions/running_turns.ts"
+REQUESTS = "src/harness/http/requests.ts"
+CONTRACT = "src/harness/contract.ts"
+DEADLINE = "src/harness/deadline.ts"
 OWNER = "if (this.last && this.last.actor !== actor)"
 GUARD = "checkAccess(request, runtime, needsToken)"
 DRAINING = "    if (this.isDraining) throw new AgentError('draining')\n"

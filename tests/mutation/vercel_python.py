@@ -2,11 +2,11 @@
 
 from tests.mutation.fault import Fault
 
-TURN = "src/app/turn.py"
+TURN = "src/my_agent/harness/turn.py"
 COMMIT = 'session.commit(turn, _snapshot([_dump(ai.user_message("x"))]), print)'
 AFTER_TIMEOUT = '            raise AgentError("turn_timeout") from None\n'
 STAGED = '                start, shortening = session.start["at"], Shortening(session, turn)\n'
-MESSAGES = "src/app/messages.py"
+MESSAGES = "src/my_agent/harness/messages.py"
 UNFINISHED = '    if reason not in {"stop", "tool_call"}:\n'
 
 FAULTS = [

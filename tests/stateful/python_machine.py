@@ -15,14 +15,14 @@ from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
 
-from app import agent
-from app.approval import session as approval
-from app.approval.session import Answers
-from app.capabilities import Settings, make_capabilities
-from app.contract import AgentError, Change, Turn, current_turn
-from app.runtime import Runtime
-from app.session_store import InProcess, Stored
-from app.turn import take_turn
+from my_agent import agent
+from my_agent.harness.approval import session as approval
+from my_agent.harness.approval.session import Answers
+from my_agent.harness.enabled import Settings, make_capabilities
+from my_agent.harness.contract import AgentError, Change, Turn, current_turn
+from my_agent.harness.runtime import Runtime
+from my_agent.harness.sessions.session_store import InProcess, Stored
+from my_agent.harness.turn import take_turn
 from cachetools import TTLCache
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
@@ -340,7 +340,7 @@ class Schedules(RuleBasedStateMachine):
             waiting_seconds=WAITING_SECONDS,
         )
         self.store = Store(config, self)
-        with patch("app.capabilities.OWN_CAPABILITIES", []):
+        with patch("my_agent.harness.enabled.OWN_CAPABILITIES", []):
             self.runtimes = [Runtime(config, make_capabilities(config)) for _ in range(2)]
         for runtime in self.runtimes:
             runtime.sessions.store = self.store

@@ -32,12 +32,12 @@ def test_a_blocked_event_loop_is_no_failure_of_the_store(agents: Agents) -> None
 
 MODULES = """
 import sys
-import app.routes
+import my_agent.routes
 from starlette.responses import PlainTextResponse
 async def modules(request, runtime):
     return PlainTextResponse(' '.join(sys.modules))
-app.routes.ROUTES['GET /modules'] = modules
-from app.main import cli; cli()
+my_agent.routes.ROUTES['GET /modules'] = modules
+from my_agent.main import cli; cli()
 """
 
 

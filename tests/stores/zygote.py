@@ -123,7 +123,7 @@ def run() -> None:
         sys.path.insert(0, str(Path.cwd()))
         run_module(sys.argv[0], run_name="__main__", alter_sys=True)
     else:
-        import_module("app.main").cli()
+        import_module("my_agent.main").cli()
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 // Settings and capabilities of your own; README.md has one. Updates leave this file alone.
 
-import type { CapabilityClass } from './capability.ts'
+import type { CapabilityClass } from './harness/capability.ts'
 
 // Made with `text` and `integer` of settings.ts: `ordersUrl` is the variable ORDERS_URL.
 export const OWN_SETTINGS = {}

@@ -2,7 +2,7 @@
 
 import type { IncomingMessage, ServerResponse } from 'node:http'
 
-import type { Runtime } from './runtime.ts'
+import type { Runtime } from './harness/runtime.ts'
 
 export type Handler = (
   request: IncomingMessage,

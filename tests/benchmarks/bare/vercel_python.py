@@ -8,8 +8,8 @@ from typing import Any
 
 import ai
 import uvicorn
-from app.agent import SYSTEM_PROMPT, TOOLS
-from app.offline_model import OfflineModel
+from my_agent.agent import SYSTEM_PROMPT, TOOLS
+from my_agent.harness.echo_model import OfflineModel
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse

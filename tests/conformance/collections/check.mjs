@@ -5,7 +5,7 @@ import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { pathToFileURL } from 'node:url'
 
-const module = pathToFileURL(join(process.cwd(), 'src/collections/check.ts')).href
+const module = pathToFileURL(join(process.cwd(), 'src/harness/collections/check.ts')).href
 const { checkProject } = await import(module)
 const OF_VARIABLES = ['AML-W240', 'AML-W242']
 

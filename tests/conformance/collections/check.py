@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from app.collections.check import check_project  # type: ignore[import-not-found]
+from my_agent.harness.collections.check import check_project  # type: ignore[import-not-found]
 
 OF_VARIABLES = ("AML-W240", "AML-W242")
 

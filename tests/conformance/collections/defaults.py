@@ -4,9 +4,9 @@ import json
 import sys
 from pathlib import Path
 
-from app.collections.check import load_project  # type: ignore[import-not-found]
-from app.collections.models import Agent, Grants  # type: ignore[import-not-found]
-from app.collections.reader import read_document  # type: ignore[import-not-found]
+from my_agent.harness.collections.check import load_project  # type: ignore[import-not-found]
+from my_agent.harness.collections.models import Agent, Grants  # type: ignore[import-not-found]
+from my_agent.harness.collections.reader import read_document  # type: ignore[import-not-found]
 
 MODELS = {"agent": Agent, "iam": Grants}
 

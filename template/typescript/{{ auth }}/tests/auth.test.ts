@@ -5,8 +5,8 @@ import { before, describe, mock, test } from 'node:test'
 
 import { exportJWK, generateKeyPair, SignJWT } from 'jose'
 
-import { Auth } from '../src/auth/capability.ts'
-import type { Settings } from '../src/capabilities.ts'
+import { Auth } from '../src/harness/auth/capability.ts'
+import type { Settings } from '../src/harness/enabled.ts'
 import { ACTOR, type AgentResponse, Client, SESSION } from './client.ts'
 import { reply } from './script.ts'
 

@@ -3,7 +3,7 @@
 import assert from 'node:assert/strict'
 import { describe, test } from 'node:test'
 
-import { ChatRoute } from '../src/chat_route.ts'
+import { ChatRoute } from '../src/harness/http/chat_route.ts'
 import { Client } from './client.ts'
 import { type Answer, fail, reply, toolCall } from './script.ts'
 

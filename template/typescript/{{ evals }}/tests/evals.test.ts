@@ -6,14 +6,14 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, before, describe, test } from 'node:test'
 
-import { SETTINGS } from '../src/capabilities.ts'
-import { readCases } from '../src/evals/cases.ts'
-import { failures, table } from '../src/evals/report.ts'
-import { Runner } from '../src/evals/run.ts'
-import { describeChange, fisherP, interval } from '../src/evals/statistics.ts'
-import { Stubs } from '../src/evals/stubs.ts'
-import { Runtime } from '../src/runtime.ts'
-import { createSettings } from '../src/settings.ts'
+import { SETTINGS } from '../src/harness/enabled.ts'
+import { readCases } from '../src/harness/evals/cases.ts'
+import { failures, table } from '../src/harness/evals/report.ts'
+import { Runner } from '../src/harness/evals/run.ts'
+import { describeChange, fisherP, interval } from '../src/harness/evals/statistics.ts'
+import { Stubs } from '../src/harness/evals/stubs.ts'
+import { Runtime } from '../src/harness/runtime.ts'
+import { createSettings } from '../src/harness/settings.ts'
 
 const CASES = `\
 cases:

@@ -3,7 +3,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 
-import { Metrics } from '../src/metrics/capability.ts'
+import { Metrics } from '../src/harness/metrics/capability.ts'
 import { Client, until } from './client.ts'
 import { wait } from './script.ts'
 

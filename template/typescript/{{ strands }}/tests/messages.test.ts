@@ -7,9 +7,9 @@ import { Agent, BeforeModelCallEvent, type LocalAgent } from '@strands-agents/sd
 import { Message, type MessageData, TextBlock, tool } from '@strands-agents/sdk'
 import { z } from 'zod'
 
-import { Capability, type Options } from '../src/capability.ts'
-import type { ToolCall, Turn } from '../src/contract.ts'
-import { checkMessages, traceOnlyRecorded } from '../src/messages.ts'
+import { Capability, type Options } from '../src/harness/capability.ts'
+import type { ToolCall, Turn } from '../src/harness/contract.ts'
+import { checkMessages, traceOnlyRecorded } from '../src/harness/messages.ts'
 import { Client } from './client.ts'
 import { type Answer, reasoning, reply, stop, toolCall } from './script.ts'
 import { ScriptedModel } from './scripted_model.ts'

@@ -5,8 +5,8 @@ import { test } from 'node:test'
 
 import { TextBlock, tool } from '@strands-agents/sdk'
 
-import { Capability } from '../src/capability.ts'
-import type { ToolResult } from '../src/contract.ts'
+import { Capability } from '../src/harness/capability.ts'
+import type { ToolResult } from '../src/harness/contract.ts'
 import { Client } from './client.ts'
 import { toolCall } from './script.ts'
 

@@ -5,9 +5,9 @@ import { describe, test } from 'node:test'
 
 import { jsonSchema, type ModelMessage, tool } from 'ai'
 
-import { Capability, type Options } from '../src/capability.ts'
-import type { Turn } from '../src/contract.ts'
-import { checkMessages, ownPrompt, restored } from '../src/messages.ts'
+import { Capability, type Options } from '../src/harness/capability.ts'
+import type { Turn } from '../src/harness/contract.ts'
+import { checkMessages, ownPrompt, restored } from '../src/harness/messages.ts'
 import { Client } from './client.ts'
 import { type Answer, reasoning, toolCall } from './script.ts'
 

@@ -5,10 +5,10 @@ import { test } from 'node:test'
 
 import { jsonSchema, tool, type ToolResultPart } from 'ai'
 
-import { Capability } from '../src/capability.ts'
-import type { ToolResult } from '../src/contract.ts'
-import { textOf } from '../src/offline_model.ts'
-import type { NamedTool } from '../src/turn.ts'
+import { Capability } from '../src/harness/capability.ts'
+import type { ToolResult } from '../src/harness/contract.ts'
+import { textOf } from '../src/harness/echo_model.ts'
+import type { NamedTool } from '../src/harness/turn.ts'
 import { Client } from './client.ts'
 import { toolCall } from './script.ts'
 

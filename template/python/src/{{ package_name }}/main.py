@@ -1,0 +1,5 @@
+"""The command of the project."""
+
+from .harness.commands import cli
+
+__all__ = ["cli"]

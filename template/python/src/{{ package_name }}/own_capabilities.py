@@ -1,0 +1,14 @@
+"""Capabilities and settings of your own; README.md has one. Updates leave this file alone."""
+
+from dataclasses import dataclass
+
+from .harness.capability import Capability
+from .harness.settings import CoreSettings
+
+
+@dataclass(frozen=True)
+class OwnSettings(CoreSettings):
+    """Your settings, each a `string` or an `integer`; `orders_url` is read from ORDERS_URL."""
+
+
+OWN_CAPABILITIES: list[type[Capability]] = []
