@@ -2,8 +2,7 @@
 
 from dataclasses import dataclass
 
-from .harness.capability import Capability
-from .harness.settings import CoreSettings
+from .harness import Capability, CoreSettings
 
 
 @dataclass(frozen=True)

@@ -2,3 +2,29 @@
 
 An edit here can conflict with an update: your own code is in the folder above.
 """
+
+from .app import AgentApp
+from .capability import Capability
+from .commands import make_cli
+from .contract import AgentError, Turn, current_turn
+from .findings import Finding, diagnostic
+from .modules import Handler, Modules
+from .runtime import Runtime
+from .settings import CoreSettings, integer, string
+
+__all__ = [
+    "AgentApp",
+    "AgentError",
+    "Capability",
+    "CoreSettings",
+    "Finding",
+    "Handler",
+    "Modules",
+    "Runtime",
+    "Turn",
+    "current_turn",
+    "diagnostic",
+    "integer",
+    "make_cli",
+    "string",
+]

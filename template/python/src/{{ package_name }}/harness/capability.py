@@ -1,9 +1,9 @@
 """What can plug into an agent: a store, a page, or something of your own."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from itertools import pairwise
-from typing import Any, Self
+from typing import Any, Protocol, Self
 
 from starlette.types import ASGIApp
 
@@ -11,24 +11,28 @@ from .contract import Change, Turn
 from .deadline import time_limit
 from .findings import Finding, diagnostic
 from .log import describe
+from .modules import Handler, LoadModules, Modules
 from .sessions.session_store import SessionStore
 from .sessions.sessions import LastTurn, Session
 from .settings import CoreSettings
 
-# By method and path, such as "GET /files/{name}": functions that take a Starlette request and the
-# Runtime, and return a Starlette response.
-Routes = dict[str, Callable[..., Awaitable[Any]]]
+# By method and path, such as "GET /files/{name}".
+Routes = dict[str, Handler]
 
 
 class Capability:
     """A part that plugs into the agent; a method you do not override does nothing.
 
     Each process makes one of each class. The constructor must not read files or make clients:
-    `check` has not run yet. `before` holds the capabilities made before this one.
+    `check` has not run yet. `before` holds the capabilities made before this one,
+    and `load` returns the modules of the owner, such as the one of the model.
     """
 
-    def __init__(self, settings: CoreSettings, before: Sequence["Capability"]) -> None:
+    def __init__(
+        self, settings: CoreSettings, before: Sequence["Capability"], load: LoadModules
+    ) -> None:
         self.settings = settings
+        self.load = load
 
     @classmethod
     def find(cls, capabilities: Iterable["Capability"]) -> Self:
@@ -134,6 +138,22 @@ class Capability:
 
     def committed(self, turn: Turn, messages: list[Any]) -> None:
         """Use the messages that a committed turn added, in the framework's form. Not async."""
+
+
+class App(Protocol):
+    """The agent as the commands of a capability see it: an AgentApp."""
+
+    def load(self) -> Modules:
+        """Return the modules of the owner."""
+
+    def read_settings(self) -> tuple[Any, list[Finding]]:
+        """Read the environment and .env; return settings and findings."""
+
+    def make_capabilities(self, settings: Any) -> list[Capability]:
+        """Return the capabilities."""
+
+    def load_capabilities(self) -> list[Capability]:
+        """Return the capabilities, for commands that run no turn; refuse errors in the settings."""
 
 
 def check_all(capabilities: Iterable[Capability]) -> list[Finding]:

@@ -14,30 +14,39 @@ from typing import Any
 
 import click
 
+from .app import AgentApp
 from .capability import Capability, check_all, ping_all
-from .enabled import COMMANDS, OPTIONS, Settings, make_capabilities
-from .findings import AGENT_FILE, Finding, diagnostic, errors_of, format_finding, refuse_errors
+from .enabled import COMMANDS, OPTIONS
+from .findings import AGENT_FILE, Finding, diagnostic, errors_of, format_finding
 from .log import Formatter, describe
+from .modules import AgentModule, ModelModule
 from .settings import CoreSettings, proxy_variables
 from .terminal.chat import chat
 
 # A command imports what loads a framework or a client when it runs, so that --help stays quick.
 
 
-@click.group()
-@click.pass_context
-def cli(context: click.Context) -> None:
-    """Talk to the agent here, serve it over HTTP, or check its settings."""
-    enter_project()
-    for name in ("stdin", "stdout", "stderr"):
-        open_stream(name)
-    handler = logging.StreamHandler()
-    handler.setFormatter(Formatter("%(asctime)s %(levelname)s %(message)s"))
-    logging.basicConfig(handlers=[handler])
-    # These print exceptions that may quote prompts; asyncio's prints every refused connection.
-    for name in ("ai", "asyncio", "opentelemetry", "strands", "uvicorn"):
-        logging.getLogger(name).setLevel("CRITICAL")
-    context.obj = load_capabilities
+def make_cli(app: AgentApp) -> click.Group:
+    """Return the command line of an agent."""
+
+    @click.group()
+    @click.pass_context
+    def cli(context: click.Context) -> None:
+        """Talk to the agent here, serve it over HTTP, or check its settings."""
+        context.obj = app
+        enter_project()
+        for name in ("stdin", "stdout", "stderr"):
+            open_stream(name)
+        handler = logging.StreamHandler()
+        handler.setFormatter(Formatter("%(asctime)s %(levelname)s %(message)s"))
+        logging.basicConfig(handlers=[handler])
+        # These print exceptions that may quote prompts; asyncio's prints every refused connection.
+        for name in ("ai", "asyncio", "opentelemetry", "strands", "uvicorn"):
+            logging.getLogger(name).setLevel("CRITICAL")
+
+    for command in (check, serve, chat, *COMMANDS):
+        cli.add_command(command)
+    return cli
 
 
 def enter_project() -> None:
@@ -76,27 +85,23 @@ class OutputWithoutReader(io.FileIO):
             return len(data)
 
 
-def load_capabilities() -> list[Capability]:
-    """Return the capabilities, for commands that run no turn; refuse errors in the settings."""
-    settings, findings = Settings.read()
-    refuse_errors(findings)
-    return make_capabilities(settings)
-
-
-@cli.command()
+@click.command()
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @click.option("--connect", is_flag=True, help="Also call each model, store and service in use.")
-def check(as_json: bool, connect: bool) -> None:
+@click.pass_obj
+def check(app: AgentApp, as_json: bool, connect: bool) -> None:
     """Report errors in the settings and files; exit with 1 if there is one."""
-    from ..model import check_model
-
-    settings, findings = Settings.read()
-    capabilities = make_capabilities(settings)
-    findings += [*check_model(settings), *check_all(capabilities)]
-    missing = check_agent()
-    findings += missing or [*check_own_tools(), *check_runtime(settings)]
+    settings, findings = app.read_settings()
+    modules = app.load()
+    capabilities = app.make_capabilities(settings)
+    findings += [*modules.model.check_model(settings), *check_all(capabilities)]
+    missing = check_agent(modules.agent)
+    findings += missing or [
+        *check_own_tools(modules.agent),
+        *check_runtime(modules.model, settings),
+    ]
     if connect and not errors_of(findings):
-        findings += asyncio.run(call_all(settings, capabilities))
+        findings += asyncio.run(call_all(modules.model, settings, capabilities))
     errors = len(errors_of(findings))
     warnings = len(findings) - errors
     if as_json:
@@ -108,18 +113,18 @@ def check(as_json: bool, connect: bool) -> None:
     sys.exit(min(errors, 1))
 
 
-async def call_all(settings: CoreSettings, capabilities: list[Capability]) -> list[Finding]:
+async def call_all(
+    model: ModelModule, settings: CoreSettings, capabilities: list[Capability]
+) -> list[Finding]:
     """Return findings about the model and the services that the capabilities depend on."""
     from .models.model_call import call_model
 
-    findings = await call_model(settings, "MODEL", settings.model)
+    findings = await call_model(model, settings, "MODEL", settings.model)
     return [*findings, *await ping_all(capabilities)]
 
 
-def check_agent() -> list[Finding]:
-    """Return findings about names that the agent lacks: without them no other module loads."""
-    from .. import agent
-
+def check_agent(agent: AgentModule) -> list[Finding]:
+    """Return findings about names that the module `agent` lacks."""
     return [
         diagnostic("AGENT", f"{name} is not defined.", file=AGENT_FILE)
         for name in ("SYSTEM_PROMPT", "TOOLS")
@@ -127,7 +132,7 @@ def check_agent() -> list[Finding]:
     ]
 
 
-def check_runtime(settings: Settings) -> list[Finding]:
+def check_runtime(model: ModelModule, settings: CoreSettings) -> list[Finding]:
     """Return findings about the address of the server and the client of the model."""
     from .http.serve import listen
     from .runtime import make_model
@@ -140,28 +145,28 @@ def check_runtime(settings: Settings) -> list[Finding]:
             findings.append(diagnostic("SET-HOST", error.message))
     if proxy_variables():  # only the client of the model knows whether it can use them
         try:
-            make_model(settings)
+            make_model(model, settings)
         except click.ClickException as error:
             findings.append(diagnostic("SET-PROXY", error.message))
     return findings
 
 
-def check_own_tools() -> list[Finding]:
+def check_own_tools(agent: AgentModule) -> list[Finding]:
     """Return findings about the agent's own tools."""
-    from ..agent import TOOLS
     from .tool_schemas import check_tools, report
 
     try:
         from .turn import declaration_of
 
-        return check_tools([declaration_of(tool) for tool in TOOLS])
+        return check_tools([declaration_of(tool) for tool in agent.TOOLS])
     except Exception as error:  # noqa: BLE001 (whatever an owner's module may cause)
         return [report(f"The tools cannot be checked: {describe(error)}.")]
 
 
-@cli.command()
+@click.command()
 @click.option("--reload", is_flag=True, help="Restart when a file of the project changes.")
-def serve(reload: bool) -> None:
+@click.pass_obj
+def serve(app: AgentApp, reload: bool) -> None:
     """Serve the agent over HTTP on HOST and PORT."""
     for name in ("stdout", "stderr"):
         stream: Any = getattr(sys, name)
@@ -176,10 +181,8 @@ def serve(reload: bool) -> None:
     gc.disable()  # until it listens: to look for garbage takes a tenth of the start
     from .http.serve import run_server
 
-    run_server()
+    run_server(app)
 
 
 check.params += OPTIONS["check"]
 serve.params += OPTIONS["serve"]
-for command in (chat, *COMMANDS):
-    cli.add_command(command)

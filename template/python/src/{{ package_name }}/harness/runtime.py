@@ -10,12 +10,13 @@ from typing import Any
 
 import click
 
-from ..agent import TOOLS
-from ..model import build_model, check_model, model_endpoint
+from .app import AgentApp
 from .capability import Capability, check_all, find_session_class, wrap_model
 from .contract import RUNNING, AgentError, Change, Turn
+from .enabled import Settings
 from .findings import Finding, refuse_errors
 from .log import announce, describe, log_unexpected
+from .modules import ModelModule, Modules
 from .sessions.running_turns import Turns
 from .sessions.session_store import InProcess
 from .sessions.sessions import LastTurn, Sessions
@@ -28,10 +29,16 @@ log = logging.getLogger(__name__)
 class Runtime:
     """The model, the sessions, the turns and the capabilities of a process."""
 
-    def __init__(self, settings: CoreSettings, capabilities: Sequence[Capability] = ()) -> None:
+    def __init__(
+        self, settings: CoreSettings, modules: Modules, capabilities: Sequence[Capability] = ()
+    ) -> None:
         """Callers run `check_all` first: with invalid files this raises arbitrary errors."""
-        self.settings, self.model, self.capabilities = settings, make_model(settings), capabilities
-        self.turns, self._opened = Turns(settings.max_turns), list[Capability]()
+        self.settings = settings
+        self.modules = modules
+        self.model = make_model(modules.model, settings)
+        self.capabilities = capabilities
+        self.turns = Turns(settings.max_turns)
+        self._opened = list[Capability]()
         for method in (m for c in capabilities for m in (c.prepare, c.committed)):
             if iscoroutinefunction(method):
                 what = f"{method.__qualname__} must not be async: nobody would await it."
@@ -53,8 +60,9 @@ class Runtime:
 
     def describe(self, address: str) -> list[str]:
         """Return what this process will contact, one line each, without passwords."""
-        model = self.settings.model
-        where = "nothing" if model == "offline" else without_password(model_endpoint(self.settings))
+        model, where = self.settings.model, "nothing"
+        if model != "offline":
+            where = without_password(self.modules.model.model_endpoint(self.settings))
         lines = [f"Model: {model}, contacts {where}"]
         lines.append(f"Sessions: {self.sessions.store.description}")
         for capability in self.capabilities:
@@ -77,7 +85,8 @@ class Runtime:
 
     def _tools_by_name(self) -> dict[str, Any]:
         tools = dict[str, Any]()
-        for tool in [*TOOLS, *(tool for c in self.overriding("tools") for tool in c.tools())]:
+        added = [tool for capability in self.overriding("tools") for tool in capability.tools()]
+        for tool in [*self.modules.agent.TOOLS, *added]:
             name = getattr(tool, "tool_name", "") or getattr(tool, "name", "")
             if not name:
                 what = getattr(tool, "__name__", type(tool).__name__)
@@ -176,10 +185,10 @@ async def _leave(context: AbstractAsyncContextManager[None], *failure: Any) -> N
             task.uncancel()  # the turn was complete before it was cancelled
 
 
-def make_model(settings: CoreSettings) -> Any:
+def make_model(module: ModelModule, settings: CoreSettings) -> Any:
     """Return the model. Raises ClickException if a proxy keeps its client from being created."""
     try:
-        return build_model(settings)
+        return module.build_model(settings)
     except Exception as error:
         if not (names := proxy_variables()):
             raise
@@ -188,11 +197,11 @@ def make_model(settings: CoreSettings) -> Any:
         raise click.ClickException(f"{why}: look at {names}.{hint}") from None
 
 
-def start_runtime(
-    settings: CoreSettings, findings: list[Finding], capabilities: Sequence[Capability]
-) -> Runtime:
+def start_runtime(app: AgentApp, settings: Settings, findings: list[Finding]) -> Runtime:
     """Return the runtime for turns. Raises ClickException if `check` would find an error."""
-    refuse_errors([*findings, *check_model(settings), *check_all(capabilities)])
+    modules = app.load()
+    capabilities = app.make_capabilities(settings)
+    refuse_errors([*findings, *modules.model.check_model(settings), *check_all(capabilities)])
     if settings.model == "offline":
         announce("MODEL is not set: the offline model only echoes. See README.md to choose one.")
-    return Runtime(settings, capabilities)
+    return Runtime(settings, modules, capabilities)

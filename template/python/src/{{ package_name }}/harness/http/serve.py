@@ -12,7 +12,7 @@ import click
 import uvicorn
 from starlette.types import ASGIApp
 
-from ..enabled import Settings, make_capabilities
+from ..app import AgentApp
 from ..late_errors import survive_late_errors
 from ..log import PACKAGE, announce, log_as, log_unexpected
 from ..runtime import Runtime, start_runtime
@@ -22,12 +22,12 @@ from .reload import take_over
 from .server import create_app
 
 
-def run_server() -> None:
+def run_server(app: AgentApp) -> None:
     """Serve until a signal ends it."""
     logging.getLogger(PACKAGE.name).setLevel("INFO")
-    settings, findings = Settings.read()
+    settings, findings = app.read_settings()
     log_as(settings.log_format)
-    runtime = start_runtime(settings, findings, make_capabilities(settings))
+    runtime = start_runtime(app, settings, findings)
     with asyncio.Runner() as runner:
         survive_late_errors(runner.get_loop())
         serving = runner.get_loop().create_task(_serve(runtime))

@@ -21,10 +21,10 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
-from ...routes import ROUTES, Handler
 from .. import contract
 from ..contract import SESSION_HEADER, AgentError, Change, Turn
 from ..log import as_agent_error, log_turn
+from ..modules import Handler
 from ..runtime import Runtime
 from ..sessions.sessions import serialize
 from ..turn import take_turn
@@ -61,7 +61,7 @@ class Events:
 
 
 def create_app(runtime: Runtime) -> ASGIApp:
-    """Return the app with the paths of the contract, those of ROUTES and those of capabilities."""
+    """Return the app with the paths of the contract, the owner's and those of capabilities."""
     routes = [Route("/invocations", partial(_invoke, runtime), methods=["POST"])]
 
     def add(handlers: Mapping[str, Handler], *, needs_token: bool = True) -> None:
@@ -74,7 +74,7 @@ def create_app(runtime: Runtime) -> ASGIApp:
             routes.append(Route(path, respond, methods=[method]))
 
     add({"GET /ping": _ping}, needs_token=False)
-    add(ROUTES)
+    add(runtime.modules.routes)
     for capability in runtime.capabilities:
         add(capability.routes())
         add(capability.public_routes(), needs_token=False)

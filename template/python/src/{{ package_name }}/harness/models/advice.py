@@ -2,33 +2,33 @@
 
 import re
 
-from ...model import ADDRESS, CREDENTIALS
 from ..contract import CONTROL, AgentError
 from ..log import causes_of
+from ..modules import ModelModule
 from ..settings import proxy_variables
 
 HINTS = {
-    "HTTP 40[13]|Credential": f"look at {CREDENTIALS}",
-    "HTTP 40[04]": f"look at MODEL and {ADDRESS}",
+    "HTTP 40[13]|Credential": "look at {credentials}",
+    "HTTP 40[04]": "look at {variable} and {address}",
     "HTTP 429|[Tt]hrottl": "the provider's limit is reached, try again later",
-    "Connect|OSError": f"look at {ADDRESS} and the network",
+    "Connect|OSError": "look at {address} and the network",
     "HTTP 5": "the provider failed or is overloaded, try again later",
 }
 
 
-def explain(error: AgentError) -> str:
+def explain(error: AgentError, model: ModelModule) -> str:
     """Return why a turn failed, with a line of advice if the model failed."""
     cause = error.__cause__
     message = _provider_message(cause) if cause else ""
     why = message or str(cause or error.detail or error.type)
     lines = [f"({re.sub(CONTROL, '', why)})"]
-    advice = advise(error.detail) if error.type == "model_failed" else ""
+    advice = advise(error.detail, model) if error.type == "model_failed" else ""
     if advice:
         lines.append(f"{error.detail}: {advice}.")
     return "\n".join([*lines, ""])
 
 
-def advise(kind: str, variable: str = "MODEL") -> str:
+def advise(kind: str, model: ModelModule, variable: str = "MODEL") -> str:
     """Return advice for a failure, as `describe` names it, or "".
 
     `variable` is the setting that names the model.
@@ -37,7 +37,9 @@ def advise(kind: str, variable: str = "MODEL") -> str:
         if re.search(form, kind):
             if names := proxy_variables():
                 advice = advice.replace(" and the network", f", {names} and the network")
-            return advice.replace("MODEL", variable)
+            return advice.format(
+                variable=variable, address=model.ADDRESS, credentials=model.CREDENTIALS
+            )
     return ""
 
 

@@ -9,7 +9,7 @@ from uuid import uuid4
 import click
 
 from .. import contract
-from ..enabled import Settings, make_capabilities
+from ..app import AgentApp
 from ..late_errors import run_to_end, survive_late_errors
 from .screen import Screen
 
@@ -18,7 +18,8 @@ from .screen import Screen
 @click.argument("question", required=False)
 @click.option("--session", default=lambda: str(uuid4()), help="Continue this session.")
 @click.option("--actor", help="Speak as this actor.")
-def chat(question: str | None, session: str, actor: str | None) -> None:
+@click.pass_obj
+def chat(app: AgentApp, question: str | None, session: str, actor: str | None) -> None:
     """Talk to the agent in this terminal, or from a pipe, one prompt per line.
 
     With a QUESTION: print the reply, and exit.
@@ -27,7 +28,7 @@ def chat(question: str | None, session: str, actor: str | None) -> None:
         raise click.BadParameter(contract.ERRORS["invalid_session_id"][1])
     if actor is not None and not re.fullmatch(contract.ACTOR_ID, actor):
         raise click.BadParameter(contract.ERRORS["invalid_actor"][1])
-    settings, findings = Settings.read()
+    settings, findings = app.read_settings()
     screen = open_screen(settings.project_name, is_once=question is not None)
     model = "offline model" if settings.model == "offline" else settings.model
     screen.welcome(f"{settings.project_name}, {model}")
@@ -35,7 +36,7 @@ def chat(question: str | None, session: str, actor: str | None) -> None:
     from ..runtime import start_runtime
     from .conversation import Conversation
 
-    runtime = start_runtime(settings, findings, make_capabilities(settings))
+    runtime = start_runtime(app, settings, findings)
     if runtime.actor_required and actor is None:
         actor = "local-user"
         click.echo(f"You are {actor}; choose another with `--actor ID`.")

@@ -41,7 +41,7 @@ class Conversation:
             self.failures += 1
             self._screen.end_line()
             failure = as_agent_error(error)
-            click.echo(f"{failure} {explain(failure)}", nl=False)
+            click.echo(f"{failure} {explain(failure, self._runtime.modules.model)}", nl=False)
         except KeyboardInterrupt:  # the second one in a turn
             self._screen.end_line()
             self.is_over = True

@@ -17,7 +17,6 @@ from strands.types.agent import Limits
 from strands.types.event_loop import StopReason
 from strands.types.exceptions import MaxTokensReachedException
 
-from .. import agent as own
 from .contract import ERRORS, AgentError, ToolCall, ToolResult, Turn, is_blank, well_formed
 from .deadline import time_limit
 from .log import describe, place_of
@@ -75,11 +74,11 @@ async def take_turn(runtime: Runtime, turn: Turn) -> LastTurn:
 
 def _stage(runtime: Runtime, turn: Turn, data: dict[str, Any], shortening: Shortening) -> Agent:
     """Return a new agent that continues the session and shares no state with it."""
-    options = {"system_prompt": own.SYSTEM_PROMPT, **runtime.prepare(turn)}
+    options = {"system_prompt": runtime.modules.agent.SYSTEM_PROMPT, **runtime.prepare(turn)}
     agent = Agent(
         callback_handler=None,  # the default prints every token
         conversation_manager=NullConversationManager(),
-        interventions=getattr(own, "INTERVENTIONS", []),
+        interventions=getattr(runtime.modules.agent, "INTERVENTIONS", []),
         retry_strategy=None,  # a retry after the first chunk would repeat it
         **options,
     )

@@ -11,7 +11,6 @@ from typing import Any
 import ai
 from pydantic import TypeAdapter
 
-from ..agent import SYSTEM_PROMPT
 from .contract import ERRORS, AgentError, ToolCall, ToolResult, Turn, well_formed
 from .deadline import time_limit
 from .log import describe, place_of
@@ -87,7 +86,7 @@ async def _stream(
 ) -> list[Message]:
     """Run the agent, and return the messages of the session."""
     size, prompt = 0, [] if turn.answers else [ai.user_message(turn.prompt)]
-    messages = [ai.system_message(SYSTEM_PROMPT), *staged, *prompt]
+    messages = [ai.system_message(runtime.modules.agent.SYSTEM_PROMPT), *staged, *prompt]
     options = {"agent": TurnAgent, **runtime.prepare(turn)}
     model, agent = options.pop("model"), options.pop("agent")(**options)
     agent.settings, agent.turn = runtime.settings, turn

@@ -19,6 +19,7 @@ from ..capability import Capability
 from ..contract import ACTOR_HEADERS, TOKEN_HEADER, AgentError, Change, Turn
 from ..echo_model import OfflineModel
 from ..findings import Finding, diagnostic
+from ..modules import LoadModules
 from . import adapter
 from .keys import IssuerUnavailable, Keys
 from .limits import Limits
@@ -39,8 +40,10 @@ class Auth(Capability):
 
     settings: AuthSettings
 
-    def __init__(self, settings: AuthSettings, before: Sequence[Capability]) -> None:
-        super().__init__(settings, before)
+    def __init__(
+        self, settings: AuthSettings, before: Sequence[Capability], load: LoadModules
+    ) -> None:
+        super().__init__(settings, before, load)
         self.keys, self.limits = Keys(settings.auth_issuer), Limits(settings)
         self.tokens, self._problem = Tokens(settings, self.keys), _problem(settings)
         if settings.auth_issuer:

@@ -7,6 +7,7 @@ from pathlib import Path
 from ..capability import Capability
 from ..contract import AgentError
 from ..findings import Finding, errors_of
+from ..modules import LoadModules
 from .check import Project, check_project, load_project
 from .secrets import SecretError, Secrets
 from .settings import DeclarationSettings
@@ -18,8 +19,10 @@ class Declarations(Capability):
     settings: DeclarationSettings
     reads_secrets = True  # at the start, which `eval` leaves out
 
-    def __init__(self, settings: DeclarationSettings, before: Sequence[Capability]) -> None:
-        super().__init__(settings, before)
+    def __init__(
+        self, settings: DeclarationSettings, before: Sequence[Capability], load: LoadModules
+    ) -> None:
+        super().__init__(settings, before, load)
         self.agent_id, self.secrets = settings.agent_id, Secrets(settings)
         self._against = settings.check_against
         self.is_valid = True  # as far as `check` knows

@@ -11,6 +11,7 @@ from typing import Any
 
 from ..capability import Capability
 from ..contract import Turn
+from ..modules import LoadModules
 from ..settings import CoreSettings
 from . import adapter
 from .capability import Declarations
@@ -22,8 +23,10 @@ CHARS_PER_TOKEN = 4  # an estimate, as only the vendor of a model can count them
 class EarlierTurns(Capability):
     """Shows the model of each turn what `state` allows."""
 
-    def __init__(self, settings: CoreSettings, before: Sequence[Capability]) -> None:
-        super().__init__(settings, before)
+    def __init__(
+        self, settings: CoreSettings, before: Sequence[Capability], load: LoadModules
+    ) -> None:
+        super().__init__(settings, before, load)
         self._before = before
 
     def prepare(self, turn: Turn, options: dict[str, Any]) -> None:

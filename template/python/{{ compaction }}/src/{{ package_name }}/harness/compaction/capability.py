@@ -11,7 +11,6 @@ from typing import Any
 
 from cachetools import LRUCache
 
-from ...model import build_model
 from ..capability import Capability, find_session_class, wrap_model
 from ..contract import Turn, is_blank, well_formed
 from ..deadline import time_limit
@@ -20,6 +19,7 @@ from ..log import describe
 from ..models.ask import Answer, ask
 from ..models.context_length import is_too_long
 from ..models.model_call import call_model
+from ..modules import LoadModules
 from ..sessions.sessions import Session, serialize
 from . import adapter
 from .session import CompactedSession
@@ -57,8 +57,10 @@ class Compaction(Capability):
 
     settings: CompactionSettings
 
-    def __init__(self, settings: CompactionSettings, before: Sequence[Capability]) -> None:
-        super().__init__(settings, before)
+    def __init__(
+        self, settings: CompactionSettings, before: Sequence[Capability], load: LoadModules
+    ) -> None:
+        super().__init__(settings, before, load)
         self._before, base = before, find_session_class(before)
         self._session_class = type("Compacted", (CompactedSession, base), {"compactor": self})
         # By session and messages, so that the next try of a turn that fails does not pay again.
@@ -78,7 +80,7 @@ class Compaction(Capability):
         name = self.model_name
         # No later request begins as one for a summary, so that none is to be cached.
         settings = replace(self.settings, model=name, prompt_cache=0)
-        return None if name == "offline" else build_model(settings)
+        return None if name == "offline" else self.load().model.build_model(settings)
 
     def check(self) -> list[Finding]:
         name, findings = self.settings.compaction_model, list[Finding]()
@@ -97,7 +99,7 @@ class Compaction(Capability):
 
     async def ping(self) -> list[Finding]:
         name = self.settings.compaction_model
-        return await call_model(self.settings, "COMPACTION_MODEL", name)
+        return await call_model(self.load().model, self.settings, "COMPACTION_MODEL", name)
 
     def describe(self, address: str) -> list[str]:
         if self.model_name == "offline":

@@ -12,4 +12,5 @@ class Evals(Capability):
     settings: EvalSettings
 
     async def ping(self) -> list[Finding]:
-        return await call_model(self.settings, "JUDGE_MODEL", self.settings.judge_model)
+        name = self.settings.judge_model
+        return await call_model(self.load().model, self.settings, "JUDGE_MODEL", name)

@@ -9,6 +9,8 @@ from typing import Any
 
 import click
 
+from ..capability import App
+
 TEXT = click.Path(dir_okay=False, path_type=Path)
 
 
@@ -32,7 +34,7 @@ def _set_model(_: Any, __: Any, model: str | None) -> None:
 )
 @click.pass_obj
 def evaluate(
-    _: Any,
+    app: App,
     names: tuple[str, ...],
     repeat: int,
     jobs: int,
@@ -49,14 +51,14 @@ def evaluate(
     from .cases import read_cases
 
     if session:
-        return click.echo(asyncio.run(_session_case(session)), nl=False)
+        return click.echo(asyncio.run(_session_case(app, session)), nl=False)
     cases = read_cases(names)
     if promptfoo:
         return _write_promptfoo(cases)
     before = _read_results(against) if against else {}
     with asyncio.Runner() as runner:
         survive_late_errors(runner.get_loop())
-        runs = run_to_end(runner, _run(cases, repeat, jobs))
+        runs = run_to_end(runner, _run(app, cases, repeat, jobs))
         click.echo("\n\n" + report.table(runs, before))
         if shown := report.failures(runs):
             click.echo("\n" + shown)
@@ -78,25 +80,25 @@ def evaluate(
     sys.exit(code)
 
 
-async def _run(cases: list[Any], repeat: int, jobs: int) -> Any:
-    from ...model import check_model
+async def _run(app: App, cases: list[Any], repeat: int, jobs: int) -> Any:
     from ..capability import check_all
-    from ..enabled import Settings, make_capabilities
     from ..findings import refuse_errors
     from ..runtime import Runtime
     from .run import Runner
     from .stubs import Stubs
 
-    settings, findings = Settings.read()
-    capabilities = [*make_capabilities(settings), Stubs(settings, [])]
+    settings, findings = app.read_settings()
+    capabilities = [*app.make_capabilities(settings), Stubs(settings, [], app.load)]
     # Without what reaches a store or a memory, or reads their secrets.
     others = [it for it in capabilities if not hasattr(it, "traced_as")]
     needed = capabilities if any(case.data.get("real") for case in cases) else others
-    refuse_errors([*findings, *check_model(settings), *check_all(needed)])
+    refuse_errors([*findings, *app.load().model.check_model(settings), *check_all(needed)])
     if settings.model == "offline":
         click.echo("MODEL is not set: the lines `offline` of the cases answer.")
-    runtime = Runtime(settings, [it for it in others if not hasattr(it, "reads_secrets")])
-    real = Runtime(settings, capabilities) if needed is capabilities else runtime
+    runtime = Runtime(
+        settings, app.load(), [it for it in others if not hasattr(it, "reads_secrets")]
+    )
+    real = Runtime(settings, app.load(), capabilities) if needed is capabilities else runtime
     for one in {id(it): it for it in (runtime, real)}.values():
         await one.open()
     try:
@@ -108,17 +110,16 @@ async def _run(cases: list[Any], repeat: int, jobs: int) -> Any:
             await real.close()
 
 
-async def _session_case(session: str) -> str:
+async def _session_case(app: App, session: str) -> str:
     from ..capability import check_all
-    from ..enabled import Settings, make_capabilities
     from ..findings import refuse_errors
     from ..runtime import Runtime
     from .session_case import case_of
 
-    settings, findings = Settings.read()
-    capabilities = make_capabilities(settings)
+    settings, findings = app.read_settings()
+    capabilities = app.make_capabilities(settings)
     refuse_errors([*findings, *check_all(capabilities)])
-    runtime = Runtime(settings, capabilities)
+    runtime = Runtime(settings, app.load(), capabilities)
     await runtime.open()
     try:
         stored = await runtime.sessions.store.load(session)

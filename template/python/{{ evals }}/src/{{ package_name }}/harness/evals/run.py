@@ -10,7 +10,6 @@ from functools import cached_property
 from typing import Any
 from uuid import uuid4
 
-from ...model import build_model
 from ..contract import AgentError, Chunk, ToolCall, ToolResult, Turn
 from ..log import as_agent_error
 from ..models.ask import ask
@@ -36,7 +35,8 @@ class Runner:
 
     @cached_property
     def _judge(self) -> Any:
-        return build_model(replace(self.settings, model=self.settings.judge_model, prompt_cache=0))
+        settings = replace(self.settings, model=self.settings.judge_model, prompt_cache=0)
+        return self._runtime.modules.model.build_model(settings)
 
     async def run_all(
         self, cases: list[Case], repeat: int, jobs: int, done: Callable[[Run], None]

@@ -8,6 +8,7 @@ from typing import Any
 from ..capability import Capability, wrap_model
 from ..contract import Turn
 from ..findings import Finding, diagnostic
+from ..modules import LoadModules
 from . import adapter
 from .second import Second
 from .settings import FallbackSettings
@@ -18,16 +19,17 @@ class Fallback(Capability):
 
     settings: FallbackSettings
 
-    def __init__(self, settings: FallbackSettings, before: Sequence[Capability]) -> None:
-        super().__init__(settings, before)
+    def __init__(
+        self, settings: FallbackSettings, before: Sequence[Capability], load: LoadModules
+    ) -> None:
+        super().__init__(settings, before, load)
         self._before = before
 
     @cached_property
     def model(self) -> Any:
         """The second model; it is made when it is needed."""
-        from ...model import build_model  # loads the client of the vendor
-
-        return build_model(replace(self.settings, model=self.settings.model_fallback))
+        settings = replace(self.settings, model=self.settings.model_fallback)
+        return self.load().model.build_model(settings)
 
     def check(self) -> list[Finding]:
         """Return a finding unless there are two models."""
@@ -52,7 +54,8 @@ class Fallback(Capability):
         """Call the second model."""
         from ..models.model_call import call_model
 
-        return await call_model(self.settings, "MODEL_FALLBACK", self.settings.model_fallback)
+        name = self.settings.model_fallback
+        return await call_model(self.load().model, self.settings, "MODEL_FALLBACK", name)
 
     def describe(self, address: str) -> list[str]:
         """Return which model answers when the first one fails."""

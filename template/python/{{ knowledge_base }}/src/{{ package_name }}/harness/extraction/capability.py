@@ -9,7 +9,6 @@ from functools import cached_property
 from itertools import groupby
 from typing import Any
 
-from ...model import build_model
 from ..capability import Capability, wrap_model
 from ..contract import is_blank, is_busy, well_formed
 from ..deadline import time_limit
@@ -19,6 +18,7 @@ from ..memory.base import MemoryRefused, MemoryUnavailable, Metadata, Turns, Utt
 from ..memory.long_term import LongTermMemory
 from ..models.ask import ask
 from ..models.model_call import call_model
+from ..modules import LoadModules
 from .facts import INSTRUCTIONS, facts_in, offline_facts
 from .settings import ExtractionSettings
 
@@ -34,8 +34,10 @@ class Extraction(Capability):
 
     settings: ExtractionSettings
 
-    def __init__(self, settings: ExtractionSettings, before: Sequence[Capability]) -> None:
-        super().__init__(settings, before)
+    def __init__(
+        self, settings: ExtractionSettings, before: Sequence[Capability], load: LoadModules
+    ) -> None:
+        super().__init__(settings, before, load)
         self._before, self._long_term = before, LongTermMemory.find(before)
         self._long_term.extract = self.extract
 
@@ -50,7 +52,7 @@ class Extraction(Capability):
         """The client of the model, or None: offline there is none."""
         name = self.model_name
         settings = replace(self.settings, model=name, prompt_cache=0)
-        return None if name == "offline" else build_model(settings)
+        return None if name == "offline" else self.load().model.build_model(settings)
 
     def check(self) -> list[Finding]:
         name = self.settings.extraction_model
@@ -64,7 +66,7 @@ class Extraction(Capability):
 
     async def ping(self) -> list[Finding]:
         name = self.settings.extraction_model
-        return await call_model(self.settings, "EXTRACTION_MODEL", name)
+        return await call_model(self.load().model, self.settings, "EXTRACTION_MODEL", name)
 
     def describe(self, address: str) -> list[str]:
         names = [writer.id for writer in self._long_term.writers if writer.extracts]

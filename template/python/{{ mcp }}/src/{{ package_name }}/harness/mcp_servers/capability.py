@@ -13,10 +13,10 @@ from contextlib import suppress
 from functools import cached_property, partial
 from typing import Any
 
-from ...agent import TOOLS
 from ..capability import Capability
 from ..contract import Turn
 from ..findings import Finding
+from ..modules import LoadModules
 from ..tool_schemas import problems_of
 from .adapter import names_of, to_tool
 from .connection import Server, ServerDown, Tool
@@ -37,8 +37,10 @@ class McpServers(Capability):
 
     settings: McpSettings
 
-    def __init__(self, settings: McpSettings, before: Sequence[Capability]) -> None:
-        super().__init__(settings, before)
+    def __init__(
+        self, settings: McpSettings, before: Sequence[Capability], load: LoadModules
+    ) -> None:
+        super().__init__(settings, before, load)
         self._tools: list[Any] = []
         self._names = dict[tuple[str, str], str]()  # by server and tool; a name never changes
         self._counts = dict[str, str]()  # by server: its number of tools, listed and offered
@@ -145,7 +147,7 @@ class McpServers(Capability):
 
     def _select(self) -> list[tuple[Server, Tool, Repaired]]:
         """Return the tools to offer, at most MAX_TOOLS with those of the agent."""
-        room = MAX_TOOLS - len(names_of(TOOLS) | RESERVED)
+        room = MAX_TOOLS - len(names_of(self.load().agent.TOOLS) | RESERVED)
         offered = list[tuple[Server, Tool, Repaired]]()
         for server in self.servers:
             owner = server.declared.name
@@ -181,7 +183,7 @@ class McpServers(Capability):
         """Name the tools that have no name yet: a taken name is prefixed with the server's."""
         listed = {(s.declared.name, _folded(t.name)) for s in self.servers for t in s.tools}
         times = Counter(name for _, name in listed)
-        own = {_folded(name) for name in names_of(TOOLS) | RESERVED}
+        own = {_folded(name) for name in names_of(self.load().agent.TOOLS) | RESERVED}
         # The tools whose names providers accept come first: they keep them.
         for server, tool, _ in sorted(offered, key=lambda it: it[1].name != valid_name(it[1].name)):
             owner, plain = server.declared.name, valid_name(tool.name)

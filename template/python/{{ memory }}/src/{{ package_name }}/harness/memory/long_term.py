@@ -13,6 +13,7 @@ from ..collections.models import Collection
 from ..collections.secrets import unset_variables
 from ..contract import AgentError, Turn
 from ..findings import Finding, diagnostic
+from ..modules import LoadModules
 from . import adapter
 from .base import Memory, MemoryCollection, MemoryUnavailable, Utterance
 from .check import check_policy, check_resources
@@ -38,8 +39,10 @@ class LongTermMemory(Capability):
     erase_sessions: Callable[[Any, list[str]], Awaitable[None]] | None = None
     extract: Extract | None = None  # set by Extraction
 
-    def __init__(self, settings: MemorySettings, before: Sequence[Capability]) -> None:
-        super().__init__(settings, before)
+    def __init__(
+        self, settings: MemorySettings, before: Sequence[Capability], load: LoadModules
+    ) -> None:
+        super().__init__(settings, before, load)
         self._declarations = Declarations.find(before)
         self.project_id = settings.project_id
         self._warming: list[Task[None]] = []

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 
 from ..capability import Capability, find_session_class
+from ..modules import LoadModules
 from ..sessions.sessions import Session
 from ..settings import CoreSettings
 from .long_term import LongTermMemory
@@ -21,8 +22,10 @@ class RecordedSession(Session):
 class RecordedSessions(Capability):
     """Makes the sessions of the capabilities before this one those that are recorded at the end."""
 
-    def __init__(self, settings: CoreSettings, before: Sequence[Capability]) -> None:
-        super().__init__(settings, before)
+    def __init__(
+        self, settings: CoreSettings, before: Sequence[Capability], load: LoadModules
+    ) -> None:
+        super().__init__(settings, before, load)
         long_term = LongTermMemory.find(before)
         flush = staticmethod(lambda id: long_term.recorder.flush(id))
         bases = (RecordedSession, find_session_class(before))

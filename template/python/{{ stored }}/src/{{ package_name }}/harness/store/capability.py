@@ -12,6 +12,7 @@ from ..collections.check import Project
 from ..collections.models import Collection
 from ..collections.secrets import unset_variables
 from ..findings import Finding, diagnostic
+from ..modules import LoadModules
 from ..sessions.session_store import InProcess, SessionStore, Stored
 from .base import Conflict, DurableStore, StoreUnavailable
 from .cached import CachedStore
@@ -49,8 +50,10 @@ class Store(Capability):
     decorate: Callable[[Any], Any] | None = None  # set by TracedCalls
     before_close: Callable[[], Awaitable[None]] | None = None  # set by SessionErasure
 
-    def __init__(self, settings: StoreSettings, before: Sequence[Capability]) -> None:
-        super().__init__(settings, before)
+    def __init__(
+        self, settings: StoreSettings, before: Sequence[Capability], load: LoadModules
+    ) -> None:
+        super().__init__(settings, before, load)
         self._declarations = Declarations.find(before)
 
     @property

@@ -188,7 +188,7 @@ async def _end_all(store: DurableStore, actor: str | None) -> int:
 
 def _with_store(use: Use, changes: bool = False) -> Any:
     """Return the result of `use`; a failure is one line on standard error and the exit code 1."""
-    capabilities: list[Capability] = click.get_current_context().obj()
+    capabilities: list[Capability] = click.get_current_context().obj.load_capabilities()
     refuse_errors(Declarations.find(capabilities).check())
     store = Store.find(capabilities)
     try:

@@ -14,6 +14,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from ..capability import Capability
 from ..contract import Turn
+from ..modules import LoadModules
 from ..settings import CoreSettings, without_password
 from .adapter import METER, SCOPE, instrument
 from .export import endpoint_of, export
@@ -33,8 +34,10 @@ class Tracing(Capability):
     only get the names of the conventions, and lose prompts and replies.
     """
 
-    def __init__(self, settings: CoreSettings, before: Sequence[Capability]) -> None:
-        super().__init__(settings, before)
+    def __init__(
+        self, settings: CoreSettings, before: Sequence[Capability], load: LoadModules
+    ) -> None:
+        super().__init__(settings, before, load)
         self.metrics = Metrics()
 
     async def open(self) -> None:

@@ -13,6 +13,7 @@ from ..contract import AgentError
 from ..findings import Finding, diagnostic
 from ..http.chat_route import ChatRoute
 from ..models.advice import explain
+from ..modules import LoadModules
 from ..runtime import Runtime
 from .settings import PageSettings
 
@@ -41,8 +42,10 @@ class Page(Capability):
 
     settings: PageSettings
 
-    def __init__(self, settings: PageSettings, before: Sequence[Capability]) -> None:
-        super().__init__(settings, before)
+    def __init__(
+        self, settings: PageSettings, before: Sequence[Capability], load: LoadModules
+    ) -> None:
+        super().__init__(settings, before, load)
         if settings.ui:
             ChatRoute.find(before).advise = self._advise
 
@@ -71,7 +74,7 @@ class Page(Capability):
         settings, has_detail = self.settings, bool(failure.detail)
         is_open = settings.allowed_hosts or settings.allowed_origins
         if settings.is_loopback and not is_open and (has_detail or failure.__cause__):
-            return f" {explain(failure).rstrip()}"
+            return f" {explain(failure, self.load().model).rstrip()}"
         is_logged = has_detail or failure.type == "internal_error"
         return " The server's log says why." if is_logged else ""
 

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from functools import cached_property
 
 from ..capability import Capability
+from ..modules import LoadModules
 from ..settings import CoreSettings
 from ..store.base import StoreUnavailable
 from ..store.capability import Store
@@ -22,8 +23,10 @@ return number
 class SharedLimits(Capability):
     """Counts in Valkey, where it is configured."""
 
-    def __init__(self, settings: CoreSettings, before: Sequence[Capability]) -> None:
-        super().__init__(settings, before)
+    def __init__(
+        self, settings: CoreSettings, before: Sequence[Capability], load: LoadModules
+    ) -> None:
+        super().__init__(settings, before, load)
         self._before = before
 
     async def open(self) -> None:

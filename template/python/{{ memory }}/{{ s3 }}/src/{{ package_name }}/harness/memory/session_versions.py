@@ -9,6 +9,7 @@ from typing import Any
 
 from ..capability import Capability
 from ..contract import SESSION_ID
+from ..modules import LoadModules
 from ..settings import CoreSettings
 from ..store.base import DurableStore, StoreUnavailable
 from ..store.s3 import LATEST, Bucket, S3Store
@@ -22,8 +23,10 @@ Versions = list[dict[str, Any]]  # as S3 lists them
 class SessionVersions(Capability):
     """Lets `forget` also delete old versions of an actor's sessions, which ended or expired."""
 
-    def __init__(self, settings: CoreSettings, before: Sequence[Capability]) -> None:
-        super().__init__(settings, before)
+    def __init__(
+        self, settings: CoreSettings, before: Sequence[Capability], load: LoadModules
+    ) -> None:
+        super().__init__(settings, before, load)
         SessionErasure.find(before).purge = self.purge
 
     async def purge(self, store: DurableStore, report: Report) -> None:

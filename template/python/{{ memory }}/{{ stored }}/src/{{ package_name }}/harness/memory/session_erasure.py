@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from hashlib import sha256
 
 from ..capability import Capability
+from ..modules import LoadModules
 from ..settings import CoreSettings
 from ..store.base import Conflict, DurableStore, StoreUnavailable, Unsupported
 from ..store.capability import Store
@@ -26,8 +27,10 @@ class SessionErasure(Capability):
     # SessionVersions sets it.
     purge: Callable[[DurableStore, Report], Awaitable[None]] | None = None
 
-    def __init__(self, settings: CoreSettings, before: Sequence[Capability]) -> None:
-        super().__init__(settings, before)
+    def __init__(
+        self, settings: CoreSettings, before: Sequence[Capability], load: LoadModules
+    ) -> None:
+        super().__init__(settings, before, load)
         self._store, long_term = Store.find(before), LongTermMemory.find(before)
         long_term.erase_sessions, long_term.is_forgotten = self.erase, self.is_forgotten
         self._store.before_close = long_term.close  # it asks the store who was forgotten

@@ -12,6 +12,7 @@ from opentelemetry.trace import Link, SpanContext, SpanKind
 
 from ..capability import Capability
 from ..contract import Turn
+from ..modules import LoadModules
 from ..settings import CoreSettings
 from .spans import make_span
 
@@ -22,8 +23,10 @@ CALLS = {"session_store": ("load", "save", "end"), "memory": ("retrieve", "creat
 class TracedCalls(Capability):
     """Decorates the store and the memories of earlier capabilities."""
 
-    def __init__(self, settings: CoreSettings, before: Sequence[Capability]) -> None:
-        super().__init__(settings, before)
+    def __init__(
+        self, settings: CoreSettings, before: Sequence[Capability], load: LoadModules
+    ) -> None:
+        super().__init__(settings, before, load)
         self._turns = LRUCache[datetime, SpanContext](MAX_TURNS)  # by their starts
         self._memories = [it for it in before if getattr(it, "traced_as", None) == "memory"]
         for capability in before:
