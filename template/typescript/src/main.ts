@@ -1,3 +1,7 @@
 #!/usr/bin/env node
 // The command of the project.
-import './harness/commands.ts'
+
+import { app } from './app.ts'
+import { runCommand } from './harness/index.ts'
+
+await runCommand(app)

@@ -6,33 +6,27 @@ import type { Change, Turn } from './contract.ts'
 import { TimeoutError, withinTime } from './deadline.ts'
 import { diagnostic, type Finding } from './findings.ts'
 import { describe } from './log.ts'
-import type { Handler } from '../routes.ts'
-import type { Runtime } from './runtime.ts'
+import type { LanguageModel } from './echo_model.ts'
+import type { Modules, Options, Read, Routes } from './modules.ts'
 import type { SessionStore } from './sessions/session_store.ts'
 import { type LastTurn, Session } from './sessions/sessions.ts'
 import type { CoreSettings } from './settings.ts'
-import type { NamedTool } from './turn.ts'
+import type { NamedTool } from './tools.ts'
 
-/** Handlers by method and path, as in `GET /orders/{id}`; `{id}` matches one segment. */
-export type Routes = Record<string, Handler>
-
-/** Asks a question in the terminal; null is the end of the conversation. */
-export type Read = (question: string) => Promise<string | null>
-
-/** The framework's options for the agent of one turn. */
-export interface Options {
-  model: Runtime['model']
-  tools: ReturnType<Runtime['tools']>
-  [name: string]: unknown
-}
+export type { Options, Routes } from './modules.ts'
 
 /** Plugs into an agent; a method that is left out does nothing. */
 export class Capability<S extends CoreSettings = CoreSettings> {
   readonly settings: S
+  readonly load: Modules
 
-  /** Must not read files or make clients: `check` has not run yet. `before`: those made earlier. */
-  constructor(settings: S, _before: readonly Capability[]) {
+  /**
+   * Must not read files or make clients: `check` has not run yet. `before` holds the capabilities
+   * made before this one; `load` loads the modules of the owner, such as the one of the model.
+   */
+  constructor(settings: S, _before: readonly Capability[], load: Modules) {
     this.settings = settings
+    this.load = load
   }
 
   /** Whether every caller must send an actor id. */
@@ -85,7 +79,7 @@ export class Capability<S extends CoreSettings = CoreSettings> {
    * Return a model wrapped in your own, for requests on behalf of an actor. `turn` is undefined if
    * no turn waits for the answers. `prepare` comes later. Not async.
    */
-  wrapModel?(model: Runtime['model'], actor: string | null, turn?: Turn): Runtime['model']
+  wrapModel?(model: LanguageModel, actor: string | null, turn?: Turn): LanguageModel
   /** Throw AgentError to refuse to fork or end a session. */
   beforeChange?(change: Change): Promise<void>
   /** Change the options of the turn's agent. AgentError refuses the turn. Must not be async. */
@@ -94,7 +88,24 @@ export class Capability<S extends CoreSettings = CoreSettings> {
   committed?(turn: Turn, messages: unknown[]): void
 }
 
-export type CapabilityClass = new (settings: never, before: readonly Capability[]) => Capability
+export type CapabilityClass = new (
+  settings: never,
+  before: readonly Capability[],
+  load: Modules,
+) => Capability
+
+/** The agent as a command sees it: an AgentApp. */
+export interface App<S extends CoreSettings = CoreSettings> {
+  readonly load: Modules
+  /** Read the environment and .env; return the settings and the findings. */
+  readSettings(): [S, Finding[]]
+  /** Return the findings about the model. */
+  checkModel(settings: CoreSettings): Promise<Finding[]>
+  /** Return the capabilities. */
+  makeCapabilities(settings: S): Promise<Capability[]>
+  /** Return the capabilities, for commands that run no turn; refuse errors in the settings. */
+  loadCapabilities(): Promise<Capability[]>
+}
 
 /** Reads the settings, rejects invalid ones, and returns the capabilities. */
 export type LoadCapabilities = () => Promise<readonly Capability[]>
@@ -107,17 +118,10 @@ export interface Option {
 }
 
 /** A CLI command: `takes` and `does` appear in --help, `run` executes it. */
-export interface Command {
+export interface Command<S extends CoreSettings = CoreSettings> {
   readonly takes: string
   readonly does: string
-  readonly run: (args: string[], load: LoadCapabilities) => Promise<void>
-}
-
-/** Return the findings about the model. */
-export async function checkModel(settings: CoreSettings): Promise<Finding[]> {
-  if (settings.model === 'offline') return []
-  const model = await import('../model.ts') // it loads the vendor's client
-  return model.checkModel(settings)
+  readonly run: (args: string[], app: App<S>) => Promise<void>
 }
 
 /** Return the findings of all capabilities: those of `check`, or of `ping` over the network. */
@@ -142,10 +146,10 @@ export async function checkAll(
 /** Return a model for requests on behalf of an actor, wrapped by all capabilities. */
 export function wrapModel(
   capabilities: readonly Capability[],
-  model: Runtime['model'],
+  model: LanguageModel,
   actor: string | null,
   turn?: Turn,
-): Runtime['model'] {
+): LanguageModel {
   let wrapped = model
   for (const capability of capabilities) {
     wrapped = capability.wrapModel?.(wrapped, actor, turn) ?? wrapped

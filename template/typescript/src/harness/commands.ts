@@ -7,16 +7,16 @@ import { join, sep } from 'node:path'
 import { exit } from 'node:process'
 import { parseArgs } from 'node:util'
 
-import { COMMANDS, makeCapabilities, OPTIONS, SETTINGS } from './enabled.ts'
-import { checkAll, checkModel, type Command, type Option } from './capability.ts'
+import type { AgentApp } from './app.ts'
+import { type App, checkAll, type Command, type Option } from './capability.ts'
+import { COMMANDS, OPTIONS, type Settings } from './enabled.ts'
 import { listen } from './http/connection.ts'
-import { CommandError, diagnostic, errorsOf, type Finding } from './findings.ts'
-import { formatFinding, refuseErrors } from './findings.ts'
+import { CommandError, diagnostic, errorsOf, type Finding, formatFinding } from './findings.ts'
 import { describe } from './log.ts'
-import { readSettings } from './settings.ts'
+import { type AgentModule, checkAgent } from './modules.ts'
 
 // Modules that load a framework or a client are imported by the command that needs them.
-const ALL: Record<string, Command> = {
+const ALL: Record<string, Command<Settings>> = {
   serve: {
     takes: '[--reload]',
     does: 'serve the agent on HOST and PORT; --reload restarts it after a change',
@@ -25,36 +25,38 @@ const ALL: Record<string, Command> = {
   chat: {
     takes: '[QUESTION] [--session ID]',
     does: 'talk to the agent here or from a pipe, or ask one question; as --actor ID',
-    run: async (args) => (await import('./terminal/chat.ts')).chat(args),
+    run: async (args, app) => (await import('./terminal/chat.ts')).chat(args, app),
   },
   ...COMMANDS,
   check: { takes: '[--json] [--connect]', does: 'report errors in settings and files', run: check },
 }
 
-/** Return the settings' capabilities, or end the command with the errors in the settings. */
-async function loadCapabilities() {
-  const [settings, findings] = readSettings(SETTINGS)
-  refuseErrors(findings)
-  return makeCapabilities(settings)
-}
-
 /** Serve the agent; with --reload in a process that is restarted after a change. */
-async function serve(args: string[]): Promise<void> {
+async function serve(args: string[], app: App): Promise<void> {
   const { reload } = readOptions('serve', ['reload'], args)
-  if (reload) await (await import('./http/reload.ts')).serveWithReload()
-  else await (await import('./http/serve.ts')).serve()
+  if (reload) {
+    const { serveWithReload } = await import('./http/reload.ts')
+    await serveWithReload()
+  } else {
+    const { serve } = await import('./http/serve.ts')
+    await serve(app)
+  }
 }
 
 /** Report errors in settings and files; exit with 1 if there is one. */
-async function check(args: string[]): Promise<void> {
+async function check(args: string[], app: App): Promise<void> {
   const { json, connect } = readOptions('check', ['json', 'connect'], args)
-  const [settings, findings] = readSettings(SETTINGS)
-  const capabilities = await makeCapabilities(settings)
-  findings.push(...(await checkModel(settings)), ...(await checkAll(capabilities)))
-  findings.push(...(await checkAgent()))
+  const [settings, findings] = app.readSettings()
+  const capabilities = await app.makeCapabilities(settings)
+  findings.push(...(await app.checkModel(settings)))
+  findings.push(...(await checkAll(capabilities)))
+  const agent = await app.load.agent()
+  const missing = checkAgent(agent)
+  findings.push(...missing)
+  if (missing.length === 0) findings.push(...(await checkOwnTools(agent)))
   if (connect && errorsOf(findings).length === 0) {
     const { callModel } = await import('./models/model_call.ts')
-    findings.push(...(await callModel(settings, 'MODEL', settings.model)))
+    findings.push(...(await callModel(app.load, settings, 'MODEL', settings.model)))
     findings.push(...(await checkAll(capabilities, 'ping')))
   }
   const probe = createServer()
@@ -75,18 +77,11 @@ async function check(args: string[]): Promise<void> {
   setTimeout(exit, 1000).unref() // a `ping` that hangs would keep the process alive
 }
 
-/** Return findings about the agent: names that other modules import, and its tools. */
-async function checkAgent(): Promise<Finding[]> {
+/** Return findings about the agent's own tools. */
+async function checkOwnTools(agent: AgentModule): Promise<Finding[]> {
   const { checkTools, report } = await import('./tool_schemas.ts')
-  const agent = await import('../agent.ts')
-  const missing = ['SYSTEM_PROMPT', 'TOOLS'].filter((name) => !Object.hasOwn(agent, name))
-  if (missing.length > 0) {
-    return missing.map((name) => {
-      return diagnostic('AGENT', `${name} is not exported.`, 'error', 'src/agent.ts')
-    })
-  }
   try {
-    const { declarationsOf } = await import('./turn.ts')
+    const { declarationsOf } = await import('./tools.ts')
     return checkTools(await declarationsOf(agent.TOOLS))
   } catch (error) {
     return [report(`The tools cannot be checked: ${describe(error)}.`)]
@@ -130,22 +125,30 @@ function enterProject(): void {
   if (isInside && !existsSync('.env') && !existsSync('agents')) process.chdir(project)
 }
 
-enterProject()
-enableCompileCache() // later starts reuse the compiled code
-const [name = '', ...rest] = process.argv.slice(2)
-try {
-  const isKnown = Object.hasOwn(ALL, name)
-  const what = name ? `No such command '${name}'.` : 'Missing command.'
-  if (process.argv.includes('--help')) console.log(usage())
-  else if (!isKnown) throw new CommandError(`${what}\n${usage()}`, 2)
-  else await ALL[name]!.run(rest, loadCapabilities)
-} catch (error) {
-  const { code = '', message } = error as { code?: string; message: string }
-  const isUsage = String(code).startsWith('ERR_PARSE_ARGS')
-  if (!isUsage && !(error instanceof CommandError)) {
-    process.removeAllListeners('uncaughtException') // this error ends the command
-    throw error
+/** Run the command of the arguments of this process. */
+export async function runCommand(app: AgentApp): Promise<void> {
+  enterProject()
+  enableCompileCache() // later starts reuse the compiled code
+  const [name = '', ...args] = process.argv.slice(2)
+  try {
+    if (process.argv.includes('--help')) {
+      console.log(usage())
+      return
+    }
+    const command = Object.hasOwn(ALL, name) ? ALL[name] : undefined
+    if (!command) {
+      const what = name ? `No such command '${name}'.` : 'Missing command.'
+      throw new CommandError(`${what}\n${usage()}`, 2)
+    }
+    await command.run(args, app)
+  } catch (error) {
+    const { code = '', message } = error as { code?: string; message: string }
+    const isUsage = String(code).startsWith('ERR_PARSE_ARGS')
+    if (!isUsage && !(error instanceof CommandError)) {
+      process.removeAllListeners('uncaughtException') // this error ends the command
+      throw error
+    }
+    console.error(`Error: ${message}`)
+    exit(error instanceof CommandError ? error.exitCode : 2)
   }
-  console.error(`Error: ${message}`)
-  exit(error instanceof CommandError ? error.exitCode : 2)
 }

@@ -4,8 +4,6 @@ import { AsyncLocalStorage } from 'node:async_hooks'
 import type { IncomingHttpHeaders } from 'node:http'
 import { inspect } from 'node:util'
 
-import type { Session } from './sessions/sessions.ts'
-
 const PREFIX = 'X-Amzn-Bedrock-AgentCore-Runtime-'
 export const SESSION_HEADER = `${PREFIX}Session-Id`
 export const ACTOR_HEADERS = [`${PREFIX}User-Id`, `${PREFIX}Custom-Actor-Id`]
@@ -132,6 +130,12 @@ export interface Change {
   readonly key: string | null
 }
 
+/** The turns that a session holds, and how many of them are before the turn of this number. */
+interface Turned {
+  readonly turns: readonly unknown[]
+  find(number: number): number
+}
+
 /** A request for one turn, and the facts for its line in the log; `key` makes a retry safe. */
 export class Turn {
   readonly sessionId!: string
@@ -176,7 +180,7 @@ export class Turn {
   }
 
   /** Return how many of the turns that the session holds stay before this one. */
-  follow(session: Pick<Session, 'turns' | 'find'>): number {
+  follow(session: Turned): number {
     return this.replaces === null ? session.turns.length : session.find(this.replaces)
   }
 

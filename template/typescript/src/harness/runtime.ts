@@ -2,34 +2,40 @@
 
 import { types } from 'node:util'
 
-import { TOOLS } from '../agent.ts'
-import { makeCapabilities, SETTINGS } from './enabled.ts'
-import { call, type Capability, checkAll, checkModel, findSessionClass } from './capability.ts'
-import { type Options, type Read, wrapModel } from './capability.ts'
+import { type App, call, type Capability, checkAll } from './capability.ts'
+import { findSessionClass, wrapModel } from './capability.ts'
 import { AgentError, type Change, RUNNING, type Turn } from './contract.ts'
 import { abortOf } from './deadline.ts'
 import { CommandError, refuseErrors } from './findings.ts'
 import { announce, log, logging, logUnexpected } from './log.ts'
-import type { buildModel } from '../model.ts'
-import { OfflineModel } from './echo_model.ts'
+import { type LanguageModel, OfflineModel } from './echo_model.ts'
+import { type AgentModule, checkAgent, type Modules } from './modules.ts'
+import type { Options, Read, Runtime as RunningAgent } from './modules.ts'
 import { Turns } from './sessions/running_turns.ts'
 import { InProcess } from './sessions/session_store.ts'
 import { type LastTurn, Sessions } from './sessions/sessions.ts'
-import { type CoreSettings, readSettings, withoutPassword } from './settings.ts'
+import { type CoreSettings, withoutPassword } from './settings.ts'
 import { refusedTool } from './tool_schemas.ts'
-import { describeTools, mergeTools } from './turn.ts'
+import { describeTools, mergeTools, type Tools } from './tools.ts'
 
 /** The model, the sessions, the turns and the capabilities of a process. */
-export class Runtime {
+export class Runtime implements RunningAgent {
   readonly settings: CoreSettings
+  readonly agent: AgentModule
+  readonly load: Modules
   readonly capabilities: readonly Capability[]
   readonly sessions: Sessions
   readonly turns: Turns
-  model: ReturnType<typeof buildModel> = new OfflineModel()
+  model: LanguageModel = new OfflineModel()
   readonly #opened: Capability[] = []
 
   /** Callers run `checkAll` first: with invalid files this throws arbitrary errors. */
-  constructor(settings: CoreSettings, capabilities: readonly Capability[] = []) {
+  constructor(
+    settings: CoreSettings,
+    agent: AgentModule,
+    load: Modules,
+    capabilities: readonly Capability[] = [],
+  ) {
     for (const { constructor, prepare, committed } of capabilities) {
       const method = [prepare, committed].find(types.isAsyncFunction)
       const what = `${constructor.name}.${method?.name} must not be async: nobody would await it.`
@@ -37,6 +43,8 @@ export class Runtime {
     }
     const [store] = capabilities.flatMap((capability) => capability.sessionStore?.() ?? [])
     this.settings = settings
+    this.agent = agent
+    this.load = load
     this.capabilities = capabilities
     this.turns = new Turns(settings.maxTurns)
     this.sessions = new Sessions(settings, store ?? new InProcess(settings))
@@ -46,6 +54,11 @@ export class Runtime {
   /** Whether every caller must send an actor id. */
   get actorRequired(): boolean {
     return this.capabilities.some((capability) => capability.actorRequired?.())
+  }
+
+  /** Whether data of a committed turn is still to be written. */
+  get isBusy(): boolean {
+    return this.capabilities.some((capability) => capability.isBusy?.())
   }
 
   /** What was kept of a session; `chat` prints it. */
@@ -69,9 +82,9 @@ export class Runtime {
   }
 
   /** Return the tools of every turn. */
-  tools(): ReturnType<typeof mergeTools> {
+  tools(): Tools {
     const added = this.capabilities.flatMap((capability) => capability.tools?.() ?? [])
-    return mergeTools(TOOLS, added)
+    return mergeTools(this.agent.TOOLS, added)
   }
 
   /** Run a turn as the current one, wrapped by all capabilities; note how it ended. */
@@ -142,7 +155,7 @@ export class Runtime {
     const { model } = this.settings
     let where = 'nothing'
     if (model !== 'offline') {
-      const { modelEndpoint } = await import('../model.ts')
+      const { modelEndpoint } = await this.load.model()
       where = withoutPassword(await modelEndpoint(this.settings))
     }
     const sessions = `Sessions: ${this.sessions.store.description}`
@@ -154,7 +167,7 @@ export class Runtime {
   async open(): Promise<void> {
     try {
       if (this.settings.model !== 'offline') {
-        const { buildModel } = await import('../model.ts')
+        const { buildModel } = await this.load.model()
         this.model = buildModel(this.settings)
       }
       for (const capability of this.capabilities) {
@@ -179,15 +192,19 @@ export class Runtime {
 }
 
 /** Return the runtime of this process, or end the command with the reason. */
-export async function startRuntime(): Promise<Runtime> {
-  const [settings, findings] = readSettings(SETTINGS)
+export async function startRuntime(app: App): Promise<Runtime> {
+  const [settings, findings] = app.readSettings()
   logging.isJson = logging.isVerbose && settings.logFormat === 'json' // not in a terminal
-  const capabilities = await makeCapabilities(settings)
-  refuseErrors([...findings, ...(await checkModel(settings)), ...(await checkAll(capabilities))])
+  const agent = await app.load.agent()
+  const capabilities = await app.makeCapabilities(settings)
+  findings.push(...checkAgent(agent))
+  findings.push(...(await app.checkModel(settings)))
+  findings.push(...(await checkAll(capabilities)))
+  refuseErrors(findings)
   if (settings.model === 'offline') {
     announce('MODEL is not set: the offline model only echoes. See README.md to choose one.')
   }
-  const runtime = new Runtime(settings, capabilities)
+  const runtime = new Runtime(settings, agent, app.load, capabilities)
   await runtime.open()
   return runtime
 }

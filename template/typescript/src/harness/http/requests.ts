@@ -6,7 +6,7 @@ import type { IncomingMessage, ServerResponse } from 'node:http'
 import * as contract from '../contract.ts'
 import { AgentError, type Change, Turn } from '../contract.ts'
 import { log } from '../log.ts'
-import type { Runtime } from '../runtime.ts'
+import type { Runtime } from '../modules.ts'
 import { isLoopback, splitList } from '../settings.ts'
 
 const LOOPBACK_ADDRESS = /^(https?:\/\/)?(localhost|127(\.\d+){3}|\[::1\])(:\d+)?$/i

@@ -9,18 +9,21 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { createHttpServer, listen } from './connection.ts'
 import { announce, logging, surviveLateErrors } from '../log.ts'
 import { takeOver } from './reload.ts'
+import type { App } from '../capability.ts'
+import type { Routes } from '../modules.ts'
 import { type Runtime, startRuntime } from '../runtime.ts'
 import { createApp } from './server.ts'
 import { isLoopback } from '../settings.ts'
 
 /** Serve the agent over HTTP on HOST and PORT until a signal ends it. */
-export async function serve(): Promise<void> {
+export async function serve(app: App): Promise<void> {
   logging.isVerbose = true
-  const runtime = await startRuntime()
-  await run(runtime).finally(() => runtime.close()) // also when the start fails
+  const runtime = await startRuntime(app)
+  const work = async () => run(runtime, await app.load.routes())
+  await work().finally(() => runtime.close()) // also when the start fails
 }
 
-async function run(runtime: Runtime): Promise<void> {
+async function run(runtime: Runtime, routes: Routes): Promise<void> {
   const { settings, turns } = runtime
   const { host, apiToken, shutdownGraceSeconds } = settings
   const signalled = new Promise((resolve) => {
@@ -28,7 +31,7 @@ async function run(runtime: Runtime): Promise<void> {
       process.on(name, () => (turns.isDraining ? exit(1) : resolve(name)))
     }
   })
-  const server = createHttpServer(createApp(runtime), settings)
+  const server = createHttpServer(createApp(runtime, routes), settings)
   await listen(server, settings)
   process.exit = (code) => {
     throw new Error(`process.exit(${code})`) // in a tool it would end the turns of all sessions

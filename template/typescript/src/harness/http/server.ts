@@ -3,14 +3,13 @@
 import { once } from 'node:events'
 import type { IncomingMessage, RequestListener, ServerResponse } from 'node:http'
 
-import type { Capability, Routes } from '../capability.ts'
+import type { Capability } from '../capability.ts'
 import { AgentError, type Change, type Chunk, isBlank } from '../contract.ts'
 import { SESSION_HEADER, Turn } from '../contract.ts'
 import { CommandError } from '../findings.ts'
 import { asAgentError, log, logTurn } from '../log.ts'
 import { checkAccess, pathOf, readCall, wantsEvents } from './requests.ts'
-import { type Handler, ROUTES } from '../../routes.ts'
-import type { Runtime } from '../runtime.ts'
+import type { Handler, Routes, Runtime } from '../modules.ts'
 import { type LastTurn, serialize } from '../sessions/sessions.ts'
 import { splitList } from '../settings.ts'
 import { takeTurn } from '../turn.ts'
@@ -22,6 +21,9 @@ export type Result = Partial<LastTurn> & {
   session_id: string
   waiting?: { id: string; tool: string; input: unknown }[]
 }
+
+/** The running agent, and the capabilities whose routes and middleware it serves. */
+type Served = Runtime & { readonly capabilities: readonly Capability[] }
 
 const KEEP_ALIVE = ': keep-alive\n\n' // a comment of the stream: proxies end silent requests
 
@@ -58,10 +60,10 @@ export class Events {
   }
 }
 
-/** Return the app with the routes of the contract, those of ROUTES and those of capabilities. */
-export function createApp(runtime: Runtime): RequestListener {
+/** Return the app with the routes of the contract, those of the owner and of capabilities. */
+export function createApp(runtime: Served, ownRoutes: Routes): RequestListener {
   const pages = splitList(runtime.settings.allowedOrigins)
-  const routes: Routes = {}
+  const routes: Record<string, Handler> = {}
 
   /** Add routes that are called after the checks of Host, Origin and token. */
   function add(added: Routes = {}, needsToken = true): void {
@@ -78,7 +80,7 @@ export function createApp(runtime: Runtime): RequestListener {
 
   routes['POST /invocations'] = invoke
   add({ 'GET /ping': ping }, false)
-  add(ROUTES)
+  add(ownRoutes)
   for (const capability of runtime.capabilities) {
     add(capability.routes?.())
     add(capability.publicRoutes?.(), false)
@@ -121,8 +123,9 @@ function answering(app: RequestListener): RequestListener {
   }
 }
 
-const ping: Handler = (_, response, { capabilities, turns }) => {
-  const isBusy = turns.tasks.size > 0 || capabilities.some((capability) => capability.isBusy?.())
+const ping: Handler = (_, response, runtime) => {
+  const { turns } = runtime
+  const isBusy = turns.tasks.size > 0 || runtime.isBusy
   const status = isBusy ? 'HealthyBusy' : 'Healthy'
   send(response, { status, time_of_last_update: turns.since(status) })
 }

@@ -2,12 +2,15 @@
 
 import type { AgentError } from '../contract.ts'
 import { causesOf, CONTROL } from '../log.ts'
+import type { ModelModule, Modules } from '../modules.ts'
 import { proxyVariables } from '../settings.ts'
 
 /** Return why a turn failed, with a line of advice if the model failed. */
-export async function explain({ cause, detail, type }: AgentError): Promise<string> {
+export async function explain(error: AgentError, load: Modules): Promise<string> {
+  const { cause, detail, type } = error
   const why = `(${(messageOf(cause) || detail || type).replace(CONTROL, '')})\n`
-  const advice = type === 'model_failed' ? await advise(detail) : ''
+  if (type !== 'model_failed') return why
+  const advice = advise(await load.model(), detail)
   return advice ? `${why}${detail}: ${advice}.\n` : why
 }
 
@@ -16,8 +19,8 @@ export async function explain({ cause, detail, type }: AgentError): Promise<stri
  *
  * `variable` is the setting that names the model.
  */
-export async function advise(kind: string, variable = 'MODEL'): Promise<string> {
-  const { ADDRESS, CREDENTIALS } = await import('../../model.ts')
+export function advise(model: ModelModule, kind: string, variable = 'MODEL'): string {
+  const { ADDRESS, CREDENTIALS } = model
   const proxies = process.env.NODE_USE_ENV_PROXY === '1' ? proxyVariables() : ''
   const network = proxies ? `, ${proxies} and the network` : ' and the network'
   const hints: [RegExp, string][] = [

@@ -2,7 +2,6 @@
 
 import { AgentError, type Turn } from '../contract.ts'
 import { causesOf, describe, log } from '../log.ts'
-import type { Session } from '../sessions/sessions.ts'
 
 const MAX_TRIES = 6 // in one turn
 const MIN_RESULT = 500 // characters of a tool's result that is not cut
@@ -128,15 +127,24 @@ export interface CuttableResult {
   readonly cut: (size: number) => void
 }
 
+/** The session of a turn, as far as its requests need it. */
+interface History {
+  readonly data: { readonly messages: unknown[] }
+  /** The turns in front of the running one, and where that begins in the messages. */
+  readonly turns: readonly { readonly at: number }[]
+  readonly start: { readonly at: number }
+  reduce(turn: Turn, all?: boolean): Promise<void>
+}
+
 /** Makes the requests of one turn shorter when its model refuses them for their length. */
 export class Shortening {
-  readonly session: Session
+  readonly session: History
   readonly #turn: Turn
   readonly #cutIds = new Set<string>()
   #tries = 0
   #isReduced = false
 
-  constructor(session: Session, turn: Turn) {
+  constructor(session: History, turn: Turn) {
     this.session = session
     this.#turn = turn
   }

@@ -5,6 +5,7 @@ import { AgentError } from '../contract.ts'
 import { TimeoutError, withinTime } from '../deadline.ts'
 import { diagnostic, type Finding } from '../findings.ts'
 import { CONTROL, describe } from '../log.ts'
+import type { ModelModule, Modules } from '../modules.ts'
 import type { CoreSettings } from '../settings.ts'
 
 const SECONDS = 60 // a server of your own may have to load the model
@@ -19,19 +20,20 @@ const SECRETS = ['AWS_SECRET_ACCESS_KEY', 'AWS_SESSION_TOKEN', 'AWS_BEARER_TOKEN
  * `max_tokens` would be refused by some models, and a look at the list of models proves no key.
  */
 export async function callModel(
+  load: Modules,
   settings: CoreSettings,
   variable: string,
   name: string,
 ): Promise<Finding[]> {
   if (settings.model === 'offline' || !name) return []
-  // These load the client of the vendor.
-  const { ADDRESS, buildModel } = await import('../../model.ts')
+  // These load a framework and the client of the vendor.
+  const module = await load.model()
   const { ask } = await import('./ask.ts')
   const seconds = Math.min(SECONDS, settings.turnTimeoutSeconds)
   const late = new TimeoutError()
   const work = async (stop: AbortSignal) => {
     // The SDK warns that some models have no cache.
-    const model = buildModel({ ...settings, model: name, promptCache: 0 })
+    const model = module.buildModel({ ...settings, model: name, promptCache: 0 })
     await ask(model, 'Reply with one word.', 'Hello', 0, stop)
   }
   try {
@@ -39,19 +41,18 @@ export async function callModel(
     return []
   } catch (error) {
     const isLate = error === late
-    const hang = `no answer within ${seconds} s: look at ${ADDRESS} and the network`
-    const why = isLate ? hang : await reason(error, variable)
+    const hang = `no answer within ${seconds} s: look at ${module.ADDRESS} and the network`
+    const why = isLate ? hang : reason(module, error, variable)
     return [diagnostic(`SET-${variable}`, `${variable}=${name} cannot be called: ${why}.`)]
   }
 }
 
-async function reason(error: unknown, variable: string): Promise<string> {
-  const { CREDENTIALS } = await import('../../model.ts')
+function reason(model: ModelModule, error: unknown, variable: string): string {
   const kind = error instanceof AgentError ? error.detail : describe(error)
-  const advice = await advise(kind, variable)
+  const advice = advise(model, kind, variable)
   const why = advice ? `${kind}: ${advice}` : kind
   let text = String(Object(error).message).replace(CONTROL, ' ').split(/\s+/).join(' ').trim()
-  for (const secret of [CREDENTIALS, ...SECRETS]) {
+  for (const secret of [model.CREDENTIALS, ...SECRETS]) {
     const value = process.env[secret]
     if (value) text = text.replaceAll(value, '…')
   }

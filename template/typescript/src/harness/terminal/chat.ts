@@ -6,14 +6,15 @@ import { parseArgs, styleText } from 'node:util'
 import { explain } from '../models/advice.ts'
 import { PROJECT } from '../enabled.ts'
 import { ACTOR_ID, checkPrompt, ERRORS, SESSION_ID, Turn } from '../contract.ts'
+import type { App } from '../capability.ts'
 import { CommandError } from '../findings.ts'
 import { asAgentError, CONTROL, surviveLateErrors } from '../log.ts'
 import type { Runtime } from '../runtime.ts'
 import { type Message, type Session, textOf } from '../sessions/sessions.ts'
-import { readSettings } from '../settings.ts'
 import { Keyboard, refuse, Reply, Screen, shorten } from './terminal.ts'
 
 interface Talk {
+  app: App
   runtime: Runtime
   screen: Screen
   keyboard: Keyboard | undefined
@@ -41,7 +42,7 @@ const KEYS = `In a terminal Tab completes a command, and Alt-Enter begins a new 
 Ctrl-C cancels the running turn, clears a half-typed line, or exits on an empty line.`
 
 /** Talk to the agent in this terminal, or from a pipe; with a question: print the reply. */
-export async function chat(args: string[]): Promise<void> {
+export async function chat(args: string[], app: App): Promise<void> {
   const text = { type: 'string' } as const
   const options = { session: text, actor: text }
   const { values, positionals } = parseArgs({ args, options, allowPositionals: true })
@@ -53,14 +54,14 @@ export async function chat(args: string[]): Promise<void> {
 
   const isOnce = question !== undefined
   const screen = await Screen.open(isOnce)
-  if (screen.isLive && !isOnce) greet(screen) // at once: a framework takes seconds to load
+  if (screen.isLive && !isOnce) greet(screen, app) // at once: a framework takes seconds to load
   const { startRuntime } = await import('../runtime.ts')
-  const runtime = await startRuntime()
+  const runtime = await startRuntime(app)
   await import('../turn.ts') // the framework, before the first prompt
   surviveLateErrors()
   const keyboard = isOnce ? undefined : new Keyboard(screen, Object.keys(COMMANDS))
   const counts = { turns: 0, failures: 0, isOver: false }
-  const talk: Talk = { runtime, screen, keyboard, sessionId, actor, ...counts }
+  const talk: Talk = { app, runtime, screen, keyboard, sessionId, actor, ...counts }
   if (runtime.actorRequired && actor === null) {
     talk.actor = 'local-user'
     console.log(`You are ${talk.actor}; choose another with \`-- --actor ID\`.`)
@@ -79,8 +80,8 @@ export async function chat(args: string[]): Promise<void> {
   process.exit(screen.isPiped && talk.failures > 0 ? 1 : 0)
 }
 
-function greet(screen: Screen): void {
-  const [{ model }] = readSettings()
+function greet(screen: Screen, app: App): void {
+  const [{ model }] = app.readSettings()
   const name = `${PROJECT}, ${model === 'offline' ? 'offline model' : model}`
   const line = screen.wrap(`${name}. /help lists the commands; Ctrl-D leaves.`)
   console.log(line.replace(name, () => styleText('bold', name)))
@@ -118,7 +119,7 @@ async function answer(talk: Talk, line: string): Promise<void> {
     } else {
       talk.failures++
       const failure = asAgentError(error)
-      const why = `${failure.message} ${await explain(failure)}`
+      const why = `${failure.message} ${await explain(failure, talk.app.load)}`
       console.log(why.trimEnd())
     }
   } finally {
@@ -183,7 +184,7 @@ async function describeModel({ runtime }: Talk): Promise<string> {
 }
 
 async function listTools({ runtime }: Talk): Promise<string> {
-  const { describeTools } = await import('../turn.ts')
+  const { describeTools } = await import('../tools.ts')
   const tools = describeTools(runtime.tools())
   const lines = tools.map(([name, text]) => `${name}: ${text.trim().split('\n')[0]}`)
   return lines.join('\n') || 'None.'

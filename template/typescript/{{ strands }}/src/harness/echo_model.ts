@@ -3,6 +3,9 @@
 import { type BaseModelConfig, type JSONSchema, type Message, Model } from '@strands-agents/sdk'
 import type { ModelStreamEvent, StreamOptions, ToolResultBlock } from '@strands-agents/sdk'
 
+/** A model in the framework's form. */
+export type LanguageModel = Model
+
 /** Answers the same conversation with the same text, every time and everywhere. */
 export class OfflineModel extends Model {
   /** There is nothing to configure. */

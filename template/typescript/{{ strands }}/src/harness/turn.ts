@@ -1,20 +1,18 @@
 // One turn as a transaction: stage a copy of the session, stream the reply, commit at the end.
 
 import { AfterToolCallEvent, Agent, configureLogging, MaxTokensError } from '@strands-agents/sdk'
-import { Message, NullConversationManager, type Tool } from '@strands-agents/sdk'
-import type { InterruptResponseContent, InterventionHandler } from '@strands-agents/sdk'
-import type { JSONValue, MessageData, ToolResultContent } from '@strands-agents/sdk'
+import { Message, NullConversationManager } from '@strands-agents/sdk'
+import type { InterruptResponseContent, JSONValue } from '@strands-agents/sdk'
+import type { MessageData, ToolResultContent } from '@strands-agents/sdk'
 
-import * as own from '../agent.ts'
 import { Shortening } from './models/context_length.ts'
 import { AgentError, isBlank, type ToolCall, type ToolResult, type Turn } from './contract.ts'
 import { mustPause, pause, withinTime } from './deadline.ts'
 import { causesOf, describe, log, placeOf } from './log.ts'
 import { checkMessages, marksOf, repairAnswers, traceOnlyRecorded } from './messages.ts'
-import type { Runtime } from './runtime.ts'
+import type { Runtime } from './modules.ts'
 import type { Data, LastTurn } from './sessions/sessions.ts'
 import { shortenRequests } from './models/shortening.ts'
-import type { Declared } from './tool_schemas.ts'
 
 const STOPS = ['toolUse', 'maxTokens', 'contentFiltered', 'limitTurns']
 
@@ -28,25 +26,6 @@ const SOURCES = ['hook:beforeToolCall', 'tool', 'middleware:executeTool']
 export interface Interrupted {
   interrupts: Record<string, { name: string }>
   pendingToolExecution: { assistantMessageData: MessageData }
-}
-
-/** A tool with its name, as capabilities add it. */
-export type NamedTool = Tool
-
-/** Return all tools of an agent. */
-export function mergeTools(own: readonly Tool[], added: readonly NamedTool[]): Tool[] {
-  const named = [...added, ...own].map((tool): [string, Tool] => [tool.name, tool])
-  return [...new Map(named).values()] // the agent's own win where names clash
-}
-
-/** Return the name and the description of each tool. */
-export function describeTools(tools: ReturnType<typeof mergeTools>): [string, string][] {
-  return tools.map(({ name, description }) => [name, description])
-}
-
-/** Return the name, the description and the JSON Schema of each tool. */
-export async function declarationsOf(tools: ReturnType<typeof mergeTools>): Promise<Declared[]> {
-  return tools.map(({ name, description, toolSpec }) => [name, description, toolSpec.inputSchema])
 }
 
 /**
@@ -99,9 +78,10 @@ function messagesOf(data: Record<string, JSONValue>, turn: Turn): MessageData[] 
 
 /** Return a new agent that continues the session and shares no state with it. */
 function stage(runtime: Runtime, turn: Turn, stored: Data): Agent {
+  const { SYSTEM_PROMPT, INTERVENTIONS = [] } = runtime.agent
   const agent = new Agent({
-    systemPrompt: own.SYSTEM_PROMPT,
-    interventions: (own as { INTERVENTIONS?: InterventionHandler[] }).INTERVENTIONS ?? [],
+    systemPrompt: SYSTEM_PROMPT,
+    interventions: INTERVENTIONS,
     printer: false, // the default prints every token
     conversationManager: new NullConversationManager(),
     retryStrategy: null, // a retry after the first chunk would repeat it

@@ -2,6 +2,9 @@
 
 import type { LanguageModel, ToolResultPart } from 'ai'
 
+/** A model in the framework's form. */
+export type { LanguageModel } from 'ai'
+
 type Model = Extract<LanguageModel, { specificationVersion: 'v4' }>
 export type Call = Parameters<Model['doStream']>[0]
 type Answer = Awaited<ReturnType<Model['doStream']>>

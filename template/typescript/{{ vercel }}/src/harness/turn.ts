@@ -1,61 +1,23 @@
 // One turn as a transaction: stage a copy of the session, stream the reply, commit at the end.
 
-import { asSchema, generateText, isStepCount } from 'ai'
-import type { ModelMessage, StepResult, Tool, ToolSet } from 'ai'
+import { generateText, isStepCount } from 'ai'
+import type { ModelMessage, StepResult, ToolSet } from 'ai'
 
-import * as own from '../agent.ts'
-import type { Options } from './capability.ts'
 import { Shortening } from './models/context_length.ts'
 import { AgentError, isBlank, type Turn } from './contract.ts'
 import { mustPause, pause, withinTime } from './deadline.ts'
 import { describe, log, placeOf } from './log.ts'
 import { Calls, checkMessages, restored, selfContained } from './messages.ts'
 import type { Part } from './echo_model.ts'
-import type { Runtime } from './runtime.ts'
+import type { Options, Runtime } from './modules.ts'
 import type { LastTurn } from './sessions/sessions.ts'
 import { ShorterPrompts } from './models/shortening.ts'
 import { modelError, streaming } from './models/streaming.ts'
-import type { Declared } from './tool_schemas.ts'
-
-// The SDK would make the JSON Schema of each tool anew for each call of the model.
-const SCHEMAS = new WeakMap<object, ReturnType<typeof asSchema>>()
 
 type Output = { toolCallId: string; toolName: string; output?: unknown; error?: unknown }
 type Call = Parameters<typeof generateText>[0]
 type TurnOptions = Options &
   Pick<Call, 'prepareStep' | 'onToolExecutionEnd' | 'maxRetries'> & { producer?: () => string }
-
-/** A tool with its name, as capabilities add it. */
-export type NamedTool = [name: string, tool: Tool]
-
-/** Return all tools of an agent. */
-export function mergeTools(own: object, added: readonly NamedTool[]): Record<string, Tool> {
-  const tools = { ...Object.fromEntries(added), ...own } // the agent's own win where names clash
-  return Object.fromEntries(Object.entries(tools).map(([name, tool]) => [name, withSchema(tool)]))
-}
-
-function withSchema(tool: Tool): Tool {
-  if (!tool.inputSchema) return tool // a tool that takes nothing, where no type checker looked
-  const inputSchema = SCHEMAS.get(tool.inputSchema) ?? asSchema(tool.inputSchema)
-  SCHEMAS.set(tool.inputSchema, inputSchema)
-  return { ...tool, inputSchema }
-}
-
-/** Return the name and the description of each tool. */
-export function describeTools(tools: ReturnType<typeof mergeTools>): [string, string][] {
-  return Object.entries(tools).map(([name, { description }]) => {
-    return [name, typeof description === 'string' ? description : '']
-  })
-}
-
-/** Return the name, the description and the JSON Schema of each tool. */
-export async function declarationsOf(tools: ReturnType<typeof mergeTools>): Promise<Declared[]> {
-  const described = describeTools(tools).map(async ([name, description]): Promise<Declared> => {
-    const schema = tools[name]?.inputSchema
-    return [name, description, schema && (await asSchema(schema).jsonSchema)]
-  })
-  return Promise.all(described)
-}
 
 /**
  * Run one turn, emit each chunk of the reply, and return the `app_data` that it leaves.
@@ -106,6 +68,7 @@ async function stream(
 ): Promise<ModelMessage[]> {
   const stop = turn.signal
   const { producer, maxRetries = 2, ...options } = runtime.prepare(turn) as TurnOptions
+  const { SYSTEM_PROMPT, TOOL_APPROVAL = {} } = runtime.agent
   const calls = new Calls(staged, options.tools, runtime.settings)
   const failures: unknown[] = [] // of a callback: the SDK drops what it throws
   let size = 0
@@ -139,8 +102,8 @@ async function stream(
   }
   try {
     const { finalStep, responseMessages } = await generateText({
-      instructions: own.SYSTEM_PROMPT,
-      toolApproval: (own as { TOOL_APPROVAL?: object }).TOOL_APPROVAL ?? {},
+      instructions: SYSTEM_PROMPT,
+      toolApproval: TOOL_APPROVAL,
       messages: staged,
       toolCallConcurrency: runtime.settings.maxToolsAtOnce,
       stopWhen: [isStepCount(runtime.settings.maxSteps), endedBadly],

@@ -10,8 +10,8 @@ import { Capability } from '../capability.ts'
 import { ACTOR_HEADERS, AgentError, type Change, TOKEN_HEADER, type Turn } from '../contract.ts'
 import { CommandError, diagnostic, type Finding } from '../findings.ts'
 import { log } from '../log.ts'
-import { OfflineModel } from '../echo_model.ts'
-import type { Runtime } from '../runtime.ts'
+import { type LanguageModel, OfflineModel } from '../echo_model.ts'
+import type { Modules } from '../modules.ts'
 import * as adapter from './adapter.ts'
 import { IssuerUnavailable, Keys } from './keys.ts'
 import { Limits } from './limits.ts'
@@ -19,7 +19,7 @@ import { Meter } from './metering.ts'
 import type { AuthSettings } from './settings.ts'
 import { InvalidToken, Tokens } from './token.ts'
 
-type Model = Runtime['model']
+type Model = LanguageModel
 
 const NAMES = ACTOR_HEADERS.map((name) => name.toLowerCase())
 const TOKEN_NAME = TOKEN_HEADER.toLowerCase()
@@ -34,8 +34,8 @@ export class Auth extends Capability<AuthSettings> {
   readonly #tokens: Tokens
   readonly #problem: string
 
-  constructor(settings: AuthSettings, before: readonly Capability[]) {
-    super(settings, before)
+  constructor(settings: AuthSettings, before: readonly Capability[], load: Modules) {
+    super(settings, before, load)
     this.limits = new Limits(settings)
     this.#keys = new Keys(settings.authIssuer)
     this.#tokens = new Tokens(settings, this.#keys)

@@ -6,6 +6,7 @@ import { isDeepStrictEqual } from 'node:util'
 
 import { Capability, type Options } from '../capability.ts'
 import type { Turn } from '../contract.ts'
+import type { Modules } from '../modules.ts'
 import type { CoreSettings } from '../settings.ts'
 import { type Form, showOnly } from './adapter.ts'
 import { Declarations } from './capability.ts'
@@ -18,8 +19,8 @@ const ALL = State.parse({})
 export class EarlierTurns extends Capability {
   readonly #declarations: Declarations
 
-  constructor(settings: CoreSettings, before: readonly Capability[]) {
-    super(settings, before)
+  constructor(settings: CoreSettings, before: readonly Capability[], load: Modules) {
+    super(settings, before, load)
     this.#declarations = before.find((capability) => capability instanceof Declarations)!
   }
 

@@ -12,7 +12,8 @@ import { withinTime } from '../deadline.ts'
 import { diagnostic, type Finding } from '../findings.ts'
 import { describe, log } from '../log.ts'
 import { callModel } from '../models/model_call.ts'
-import type { Runtime } from '../runtime.ts'
+import type { LanguageModel } from '../echo_model.ts'
+import type { Modules } from '../modules.ts'
 import { serialize, type Session } from '../sessions/sessions.ts'
 import type { CoreSettings, SettingsOf } from '../settings.ts'
 import * as adapter from './adapter.ts'
@@ -44,10 +45,10 @@ export class Compaction extends Capability<Settings> {
   /** The clock, in milliseconds. */
   now = (): number => performance.now()
   /** The client of the model; the offline summary needs none. */
-  model: Runtime['model'] | undefined
+  model: LanguageModel | undefined
 
-  constructor(settings: Settings, before: readonly Capability[]) {
-    super(settings, before)
+  constructor(settings: Settings, before: readonly Capability[], load: Modules) {
+    super(settings, before, load)
     this.#before = before
     this.#sessionClass = compacted(findSessionClass(before), this.compact.bind(this))
   }
@@ -79,7 +80,8 @@ export class Compaction extends Capability<Settings> {
   }
 
   override ping(): Promise<Finding[]> {
-    return callModel(this.settings, 'COMPACTION_MODEL', this.settings.compactionModel)
+    const { compactionModel: name } = this.settings
+    return callModel(this.load, this.settings, 'COMPACTION_MODEL', name)
   }
 
   override describe(): string[] {
@@ -170,9 +172,9 @@ export class Compaction extends Capability<Settings> {
     return [text, inputTokens || outputTokens ? tokens : '']
   }
 
-  async #open(): Promise<Runtime['model'] | undefined> {
+  async #open(): Promise<LanguageModel | undefined> {
     if (!this.model && this.modelName !== 'offline') {
-      const { buildModel } = await import('../../model.ts') // it loads the vendor's client
+      const { buildModel } = await this.load.model()
       // No later request begins as one for a summary, so that none is to be cached.
       this.model = buildModel({ ...this.settings, model: this.modelName, promptCache: 0 })
     }
@@ -182,7 +184,7 @@ export class Compaction extends Capability<Settings> {
 
 /** Return the answer to a transcript, a shorter one if the model cannot read it all. */
 async function askShorter(
-  model: Runtime['model'],
+  model: LanguageModel,
   earlier: string,
   said: Said[],
   signal: AbortSignal,

@@ -5,17 +5,17 @@ import { parseArgs } from 'node:util'
 
 import { stringify } from 'yaml'
 
-import { makeCapabilities, SETTINGS } from '../enabled.ts'
-import { checkAll, checkModel } from '../capability.ts'
+import { type App, type Capability, checkAll } from '../capability.ts'
 import { CommandError, refuseErrors } from '../findings.ts'
 import { surviveLateErrors } from '../log.ts'
+import { checkAgent } from '../modules.ts'
 import { Runtime } from '../runtime.ts'
-import { readSettings } from '../settings.ts'
 import { type Case, readCases } from './cases.ts'
 import { config } from './promptfoo.ts'
 import { failures, junit, passed, sum, summary, table } from './report.ts'
 import { Runner, type Runs } from './run.ts'
 import { caseOf } from './session_case.ts'
+import type { EvalSettings } from './settings.ts'
 import { Stubs } from './stubs.ts'
 
 const TEXT = { type: 'string' } as const
@@ -33,10 +33,13 @@ const OPTIONS = {
 const PROMPTFOO = 'evals/promptfooconfig.yaml'
 
 /** Run the cases in evals/; exit with 1 if a case fails. */
-export async function evaluate(args: string[]): Promise<void> {
+export async function evaluate(args: string[], app: App<EvalSettings>): Promise<void> {
   const { values, positionals } = parseArgs({ args, allowPositionals: true, options: OPTIONS })
   if (values.model) process.env.MODEL = values.model
-  if (values.from) return void process.stdout.write(await sessionCase(values.from))
+  if (values.from) {
+    process.stdout.write(await sessionCase(app, values.from))
+    return
+  }
   const cases = readCases(positionals)
   if (values.promptfoo) {
     writeFileSync(PROMPTFOO, stringify(config(cases), { aliasDuplicateObjects: false }))
@@ -45,7 +48,7 @@ export async function evaluate(args: string[]): Promise<void> {
   }
   const [repeat, jobs] = [count('repeat', values.repeat, 1), count('jobs', values.jobs, 4)]
   const before = values.against ? readResults(values.against) : {}
-  const runs = await run(cases, repeat, jobs)
+  const runs = await run(app, cases, repeat, jobs)
   console.log(`\n\n${table(runs, before)}`)
   const shown = failures(runs)
   if (shown) console.log(`\n${shown}`)
@@ -61,20 +64,30 @@ export async function evaluate(args: string[]): Promise<void> {
   process.exitCode = failed || left || cases.length === 0 ? 1 : 0
 }
 
-async function run(cases: readonly Case[], repeat: number, jobs: number): Promise<Runs> {
-  const [settings, findings] = readSettings(SETTINGS)
-  const capabilities = [...(await makeCapabilities(settings)), new Stubs(settings, [])]
+async function run(
+  app: App<EvalSettings>,
+  cases: readonly Case[],
+  repeat: number,
+  jobs: number,
+): Promise<Runs> {
+  const [settings, findings] = app.readSettings()
+  const agent = await app.load.agent()
+  const capabilities: Capability[] = await app.makeCapabilities(settings)
+  capabilities.push(new Stubs(settings, [], app.load))
   // Without what reaches a store or a memory, or reads their secrets.
   const others = capabilities.filter((capability) => !('tracedAs' in capability))
   const isReal = cases.some(({ data }) => data.real)
   const needed = isReal ? capabilities : others
-  refuseErrors([...findings, ...(await checkModel(settings)), ...(await checkAll(needed))])
+  findings.push(...checkAgent(agent))
+  findings.push(...(await app.checkModel(settings)))
+  findings.push(...(await checkAll(needed)))
+  refuseErrors(findings)
   if (settings.model === 'offline') {
     console.log('MODEL is not set: the lines `offline` of the cases answer.')
   }
   const unconnected = others.filter((capability) => !('readsSecrets' in capability))
-  const runtime = new Runtime(settings, unconnected)
-  const real = isReal ? new Runtime(settings, capabilities) : runtime
+  const runtime = new Runtime(settings, agent, app.load, unconnected)
+  const real = isReal ? new Runtime(settings, agent, app.load, capabilities) : runtime
   const stop = new AbortController()
   process.once('SIGINT', () => stop.abort()) // finished runs are kept
   surviveLateErrors()
@@ -91,11 +104,12 @@ async function run(cases: readonly Case[], repeat: number, jobs: number): Promis
   }
 }
 
-async function sessionCase(session: string): Promise<string> {
-  const [settings, findings] = readSettings(SETTINGS)
-  const capabilities = await makeCapabilities(settings)
+async function sessionCase(app: App<EvalSettings>, session: string): Promise<string> {
+  const [settings, findings] = app.readSettings()
+  const agent = await app.load.agent()
+  const capabilities = await app.makeCapabilities(settings)
   refuseErrors([...findings, ...(await checkAll(capabilities))])
-  const runtime = new Runtime(settings, capabilities)
+  const runtime = new Runtime(settings, agent, app.load, capabilities)
   try {
     await runtime.open()
     const stored = await runtime.sessions.store.load(session)

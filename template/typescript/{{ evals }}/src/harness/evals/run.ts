@@ -7,7 +7,7 @@ import { ask } from '../models/ask.ts'
 import { type Chunk, Turn } from '../contract.ts'
 import { TimeoutError, withinTime } from '../deadline.ts'
 import { asAgentError } from '../log.ts'
-import type { buildModel } from '../../model.ts'
+import type { LanguageModel } from '../echo_model.ts'
 import type { Runtime } from '../runtime.ts'
 import { takeTurn } from '../turn.ts'
 import type { Asked, Case } from './cases.ts'
@@ -38,7 +38,7 @@ export class Runner {
   readonly #settings: EvalSettings
   readonly #runtime: Runtime
   readonly #real: Runtime
-  #judge: ReturnType<typeof buildModel> | undefined
+  #judge: LanguageModel | undefined
 
   constructor(settings: EvalSettings, runtime: Runtime, real: Runtime) {
     this.#settings = settings
@@ -150,7 +150,7 @@ export class Runner {
     const { judgeModel } = this.#settings
     if (!judgeModel) return ['it has a judge, and JUDGE_MODEL is not set']
     if (!this.#judge) {
-      const { buildModel } = await import('../../model.ts')
+      const { buildModel } = await this.#runtime.load.model()
       this.#judge = buildModel({ ...this.#settings, model: judgeModel, promptCache: 0 })
     }
     const text = `${transcript(turns)}\n\nThe sentence: ${sentence}`

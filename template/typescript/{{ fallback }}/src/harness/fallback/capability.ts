@@ -4,7 +4,8 @@ import { Capability, type Options, wrapModel } from '../capability.ts'
 import type { Turn } from '../contract.ts'
 import { diagnostic, type Finding } from '../findings.ts'
 import { callModel } from '../models/model_call.ts'
-import type { Runtime } from '../runtime.ts'
+import type { LanguageModel } from '../echo_model.ts'
+import type { Modules } from '../modules.ts'
 import type { CoreSettings, SettingsOf } from '../settings.ts'
 import * as adapter from './adapter.ts'
 import { Second } from './second.ts'
@@ -15,11 +16,11 @@ type Settings = CoreSettings & SettingsOf<typeof FALLBACK_SETTINGS>
 /** Lets MODEL_FALLBACK answer a call that MODEL fails before its first content. */
 export class Fallback extends Capability<Settings> {
   /** The second model; it is made when it is needed. */
-  model: Promise<Runtime['model']> | undefined
+  model: Promise<LanguageModel> | undefined
   readonly #before: readonly Capability[]
 
-  constructor(settings: Settings, before: readonly Capability[]) {
-    super(settings, before)
+  constructor(settings: Settings, before: readonly Capability[], load: Modules) {
+    super(settings, before, load)
     this.#before = before
   }
 
@@ -47,7 +48,8 @@ export class Fallback extends Capability<Settings> {
 
   /** Call the second model. */
   override ping(): Promise<Finding[]> {
-    return callModel(this.settings, 'MODEL_FALLBACK', this.settings.modelFallback)
+    const { modelFallback: name } = this.settings
+    return callModel(this.load, this.settings, 'MODEL_FALLBACK', name)
   }
 
   /** Return which model answers when the first one fails. */
@@ -67,8 +69,8 @@ export class Fallback extends Capability<Settings> {
     adapter.withFallback(options, new Second(turn, name, build, fallbackSeconds))
   }
 
-  async #build(): Promise<Runtime['model']> {
-    const { buildModel } = await import('../../model.ts') // loads the client of the vendor
+  async #build(): Promise<LanguageModel> {
+    const { buildModel } = await this.load.model()
     return buildModel({ ...this.settings, model: this.settings.modelFallback })
   }
 }

@@ -3,9 +3,9 @@
 import { isBusy, type Turn } from '../contract.ts'
 import { startTimer } from '../deadline.ts'
 import { describe, log, TEMPORARY_KINDS } from '../log.ts'
-import type { Runtime } from '../runtime.ts'
+import type { LanguageModel } from '../echo_model.ts'
 
-type Model = Runtime['model']
+type Model = LanguageModel
 
 // Failures that may be temporary, as `describe` shows them: by their status, or else their names.
 const STATUS = /HTTP ([45]\d\d)/

@@ -12,7 +12,8 @@ import { MemoryRefused, MemoryUnavailable } from '../memory/base.ts'
 import type { Metadata, Utterance } from '../memory/base.ts'
 import { LongTermMemory } from '../memory/long_term.ts'
 import { callModel } from '../models/model_call.ts'
-import type { Runtime } from '../runtime.ts'
+import type { LanguageModel } from '../echo_model.ts'
+import type { Modules } from '../modules.ts'
 import type { CoreSettings, SettingsOf } from '../settings.ts'
 import { factsIn, INSTRUCTIONS, offlineFacts } from './facts.ts'
 import type { EXTRACTION_SETTINGS } from './settings.ts'
@@ -30,10 +31,10 @@ export class Extraction extends Capability<Settings> {
   readonly #before: readonly Capability[]
   readonly #longTerm: LongTermMemory
   /** The client of the model; offline there is none. */
-  model: Runtime['model'] | undefined
+  model: LanguageModel | undefined
 
-  constructor(settings: Settings, before: readonly Capability[]) {
-    super(settings, before)
+  constructor(settings: Settings, before: readonly Capability[], load: Modules) {
+    super(settings, before, load)
     this.#before = before
     this.#longTerm = before.find((capability) => capability instanceof LongTermMemory)!
     this.#longTerm.extract = (actor, turns) => this.extract(actor, turns)
@@ -56,7 +57,8 @@ export class Extraction extends Capability<Settings> {
   }
 
   override ping(): Promise<Finding[]> {
-    return callModel(this.settings, 'EXTRACTION_MODEL', this.settings.extractionModel)
+    const { extractionModel: name } = this.settings
+    return callModel(this.load, this.settings, 'EXTRACTION_MODEL', name)
   }
 
   override describe(): string[] {
@@ -121,9 +123,9 @@ export class Extraction extends Capability<Settings> {
     }
   }
 
-  async #open(): Promise<Runtime['model'] | undefined> {
+  async #open(): Promise<LanguageModel | undefined> {
     if (!this.model && this.modelName !== 'offline') {
-      const { buildModel } = await import('../../model.ts') // it loads the vendor's client
+      const { buildModel } = await this.load.model()
       this.model = buildModel({ ...this.settings, model: this.modelName, promptCache: 0 })
     }
     return this.model

@@ -3,7 +3,7 @@
 import type { IncomingMessage, ServerResponse } from 'node:http'
 
 import { Capability, type Routes } from '../capability.ts'
-import type { Runtime } from '../runtime.ts'
+import type { Runtime } from '../modules.ts'
 
 const TYPE = 'text/plain; version=0.0.4; charset=utf-8'
 

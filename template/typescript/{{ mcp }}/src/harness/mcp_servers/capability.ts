@@ -5,12 +5,11 @@
 
 import type { Ajv } from '@modelcontextprotocol/client/validators/ajv'
 
-import { TOOLS } from '../../agent.ts'
 import { Capability } from '../capability.ts'
 import type { Finding } from '../findings.ts'
 import { log, logging } from '../log.ts'
 import { problemsOf } from '../tool_schemas.ts'
-import type { NamedTool } from '../turn.ts'
+import type { NamedTool } from '../tools.ts'
 import { namesOf, toTool } from './adapter.ts'
 import { loadClient, Server, type Tool } from './connection.ts'
 import { readServers, report } from './file.ts'
@@ -30,6 +29,7 @@ export class McpServers extends Capability<McpSettings> {
   #tools: NamedTool[] = []
   #ajv: InstanceType<typeof Ajv> | null = null
   #isOpen = false
+  #ownNames: string[] = [] // of the agent's tools
   readonly #counts = new Map<string, string>() // by server: how many tools it lists and are offered
   readonly #names = new Map<string, string>() // by server and tool, as long as it is listed
   readonly #warned = new Set<string>()
@@ -63,6 +63,8 @@ export class McpServers extends Capability<McpSettings> {
   /** Connect to all servers and list their tools; one that fails causes only a warning. */
   override async open(seconds = START_SECONDS): Promise<void> {
     if (this.#servers.length === 0) return
+    const { TOOLS } = await this.load.agent()
+    this.#ownNames = namesOf(TOOLS)
     const { Ajv } = await import('@modelcontextprotocol/client/validators/ajv')
     await loadClient() // slow: loaded before the servers' time limit starts
     this.#ajv = new Ajv({ strict: false, validateFormats: false, logger: false })
@@ -132,7 +134,7 @@ export class McpServers extends Capability<McpSettings> {
 
   /** Return the tools to offer, at most MAX_TOOLS with those of the agent. */
   #select(): Offered[] {
-    const room = MAX_TOOLS - new Set([...namesOf(TOOLS), ...RESERVED]).size
+    const room = MAX_TOOLS - new Set([...this.#ownNames, ...RESERVED]).size
     const offered: Offered[] = []
     for (const server of this.#servers) {
       const known = new Set<string>()
@@ -168,7 +170,7 @@ export class McpServers extends Capability<McpSettings> {
     const current = new Set(keys)
     for (const key of this.#names.keys()) if (!current.has(key)) this.#names.delete(key)
     const listed = this.#servers.map(({ tools }) => new Set(tools.map(({ name }) => folded(name))))
-    const own = new Set([...namesOf(TOOLS), ...RESERVED].map(folded))
+    const own = new Set([...this.#ownNames, ...RESERVED].map(folded))
     // The tools whose names providers accept come first: they keep them.
     const isOdd = ([, { name }]: Offered) => Number(name !== validName(name))
     for (const [server, tool] of offered.toSorted((one, other) => isOdd(one) - isOdd(other))) {

@@ -7,6 +7,7 @@ import type { Collection } from '../collections/models.ts'
 import { unsetVariables } from '../collections/secrets.ts'
 import { AgentError, type Turn } from '../contract.ts'
 import { diagnostic, type Finding } from '../findings.ts'
+import type { Modules } from '../modules.ts'
 import { addMemory, record, storesFor } from './adapter.ts'
 import { Clients } from './aws.ts'
 import { type Memory, type MemoryCollection, MemoryUnavailable, type Utterance } from './base.ts'
@@ -38,8 +39,8 @@ export class LongTermMemory extends Capability<MemorySettings> {
   #recorder: Recorder | null = null
   #closing: Promise<void> | null = null
 
-  constructor(settings: MemorySettings, before: readonly Capability[]) {
-    super(settings, before)
+  constructor(settings: MemorySettings, before: readonly Capability[], load: Modules) {
+    super(settings, before, load)
     this.declarations = before.find((capability) => capability instanceof Declarations)!
   }
 

@@ -8,6 +8,7 @@ import { Declarations } from '../collections/capability.ts'
 import type { Collection } from '../collections/models.ts'
 import { unsetVariables } from '../collections/secrets.ts'
 import { diagnostic, type Finding } from '../findings.ts'
+import type { Modules } from '../modules.ts'
 import { InProcess, type SessionStore, type Stored } from '../sessions/session_store.ts'
 import { Conflict, type DurableStore, StoreUnavailable } from './base.ts'
 import { CachedStore } from './cached.ts'
@@ -40,8 +41,8 @@ export class Store extends Capability<StoreSettings> {
   beforeClose: () => Promise<void> = async () => {}
   #opened: DurableStore | null = null
 
-  constructor(settings: StoreSettings, before: readonly Capability[]) {
-    super(settings, before)
+  constructor(settings: StoreSettings, before: readonly Capability[], load: Modules) {
+    super(settings, before, load)
     this.declarations = before.find((capability) => capability instanceof Declarations)!
   }
 

@@ -9,7 +9,7 @@ import { Capability, type Routes } from '../capability.ts'
 import { ChatRoute } from '../http/chat_route.ts'
 import type { AgentError } from '../contract.ts'
 import { diagnostic, type Finding } from '../findings.ts'
-import type { Handler } from '../../routes.ts'
+import type { Handler, Modules } from '../modules.ts'
 import { isLoopback } from '../settings.ts'
 import type { PageSettings } from './settings.ts'
 
@@ -32,8 +32,8 @@ const HEADERS = {
 
 /** The page, if UI is 1; it needs no token, the API that it calls does. */
 export class Page extends Capability<PageSettings> {
-  constructor(settings: PageSettings, before: readonly Capability[]) {
-    super(settings, before)
+  constructor(settings: PageSettings, before: readonly Capability[], load: Modules) {
+    super(settings, before, load)
     const route = before.find((capability) => capability instanceof ChatRoute)!
     if (settings.ui) route.explain = (error) => this.#explain(error)
   }
@@ -71,7 +71,10 @@ export class Page extends Capability<PageSettings> {
   async #explain(error: AgentError): Promise<string> {
     const { allowedHosts, allowedOrigins } = this.settings
     const isOwn = isLoopback(this.settings) && !allowedHosts && !allowedOrigins
-    if (isOwn && (error.detail || error.cause)) return ` ${(await explain(error)).trimEnd()}`
+    if (isOwn && (error.detail || error.cause)) {
+      const why = await explain(error, this.load)
+      return ` ${why.trimEnd()}`
+    }
     const isLogged = error.detail || error.type === 'internal_error'
     return isLogged ? " The server's log says why." : ''
   }

@@ -1,6 +1,7 @@
 // Limits that all replicas share, as a capability: their counters are in the store of sessions.
 
 import { Capability } from '../capability.ts'
+import type { Modules } from '../modules.ts'
 import type { CoreSettings } from '../settings.ts'
 import { StoreUnavailable } from '../store/base.ts'
 import { Store } from '../store/capability.ts'
@@ -21,8 +22,8 @@ export class SharedLimits extends Capability implements Counters {
   readonly #auth: Auth
   #store: ValkeyStore | null = null
 
-  constructor(settings: CoreSettings, before: readonly Capability[]) {
-    super(settings, before)
+  constructor(settings: CoreSettings, before: readonly Capability[], load: Modules) {
+    super(settings, before, load)
     this.#sessions = before.find((capability) => capability instanceof Store)!
     this.#auth = before.find((capability) => capability instanceof Auth)!
   }

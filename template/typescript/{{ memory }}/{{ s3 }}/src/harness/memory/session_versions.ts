@@ -4,6 +4,7 @@ import type { ListObjectVersionsOutput, ObjectVersion } from '@aws-sdk/client-s3
 
 import { Capability } from '../capability.ts'
 import { SESSION_ID } from '../contract.ts'
+import type { Modules } from '../modules.ts'
 import type { CoreSettings } from '../settings.ts'
 import { type DurableStore, StoreUnavailable } from '../store/base.ts'
 import { LATEST, type Objects, type S3Store } from '../store/s3.ts'
@@ -15,8 +16,8 @@ type Session = { id: string; versions: Version[] }
 
 /** Lets `forget` also delete old versions of an actor's sessions, which ended or expired. */
 export class SessionVersions extends Capability {
-  constructor(settings: CoreSettings, before: readonly Capability[]) {
-    super(settings, before)
+  constructor(settings: CoreSettings, before: readonly Capability[], load: Modules) {
+    super(settings, before, load)
     const sessions = before.find((capability) => capability instanceof SessionErasure)!
     sessions.purge = (store, report) => purge(store, report)
   }

@@ -3,6 +3,7 @@
 import { createHash } from 'node:crypto'
 
 import { Capability } from '../capability.ts'
+import type { Modules } from '../modules.ts'
 import type { CoreSettings } from '../settings.ts'
 import { Conflict, type DurableStore, StoreUnavailable, Unsupported } from '../store/base.ts'
 import { Store } from '../store/capability.ts'
@@ -19,8 +20,8 @@ export class SessionErasure extends Capability {
   /** Deletes versions that the store keeps of an actor's sessions; another capability sets it. */
   purge: ((store: DurableStore, report: Report) => Promise<void>) | null = null
 
-  constructor(settings: CoreSettings, before: readonly Capability[]) {
-    super(settings, before)
+  constructor(settings: CoreSettings, before: readonly Capability[], load: Modules) {
+    super(settings, before, load)
     const longTerm = before.find((capability) => capability instanceof LongTermMemory)!
     const sessions = before.find((capability) => capability instanceof Store)!
     const { eraseSessions: withoutStore } = longTerm

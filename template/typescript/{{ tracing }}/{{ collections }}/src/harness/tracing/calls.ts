@@ -4,6 +4,7 @@ import { metrics, type SpanContext, SpanKind, trace } from '@opentelemetry/api'
 
 import { Capability } from '../capability.ts'
 import type { Turn } from '../contract.ts'
+import type { Modules } from '../modules.ts'
 import type { CoreSettings } from '../settings.ts'
 import { inSpan } from './spans.ts'
 
@@ -25,8 +26,8 @@ export class TracedCalls extends Capability {
   readonly #turns: Turns = new WeakMap()
   readonly #memories: Recording[] = []
 
-  constructor(settings: CoreSettings, before: readonly Capability[]) {
-    super(settings, before)
+  constructor(settings: CoreSettings, before: readonly Capability[], load: Modules) {
+    super(settings, before, load)
     for (const capability of before) {
       if (!('tracedAs' in capability)) continue
       const name = String(capability.tracedAs)
