@@ -114,11 +114,11 @@ def add_route(project: Path, route: str) -> None:
     """Paste the route of docs/ and its test, and list it."""
     paste(project, ["version", "test_version"])
     if (project / "package.json").exists():
-        last = "import type { Runtime } from './runtime.ts'\n"
+        last = "import type { Runtime } from './harness/index.ts'\n"
         edit(project / "src" / "routes.ts", f"'{route}': version", {"version": "version"}, last)
     else:
         routes = project / "src" / "app" / "routes.py"
-        last = "from .runtime import Runtime\n"
+        last = "from .harness import Runtime\n"
         edit(routes, f'"{route}": version', {"version": "version"}, last)
 
 

@@ -66,11 +66,10 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
-from .contract import AgentError, Turn
+from .harness import AgentError, Turn
 """
 TYPESCRIPT = """
-import { Capability } from './capability.ts'
-import { AgentError, type Turn } from './contract.ts'
+import { AgentError, Capability, type Turn } from './harness/index.ts'
 
 class Failing extends Capability {
   override async around<T>(_turn: Turn, run: () => Promise<T>): Promise<T> {
@@ -113,9 +112,7 @@ export const OWN_CAPABILITIES = [Last, Hanging, Failing, Refusing]
 HOSTILE_TYPESCRIPT = """
 import { setTimeout as sleep } from 'node:timers/promises'
 
-import { Capability } from './capability.ts'
-import { AgentError } from './contract.ts'
-import { text } from './settings.ts'
+import { AgentError, Capability, text } from './harness/index.ts'
 
 const never = () => new Promise(() => undefined)
 const secret = () => new Error(['a', 'secret'].join(' '))
@@ -220,9 +217,7 @@ from dataclasses import dataclass
 
 from starlette.responses import Response
 
-from .capability import Capability
-from .contract import AgentError
-from .settings import CoreSettings, string
+from .harness import AgentError, Capability, CoreSettings, string
 
 
 async def never():
@@ -624,9 +619,9 @@ def test_no_secret_of_a_setting_is_shown(hostile: Path) -> None:
 # How a capability of an owner makes the class of sessions.
 REPLACING = {
     "python": """
-from .capability import Capability, find_session_class
-from .sessions import Session
-from .settings import CoreSettings
+from .harness import Capability, CoreSettings
+from .harness.capability import find_session_class
+from .harness.sessions.sessions import Session
 
 
 class OwnSettings(CoreSettings):
@@ -645,8 +640,8 @@ class Replacing(Capability):
 OWN_CAPABILITIES = [Replacing]
 """,
     "typescript": """
-import { Capability, findSessionClass } from './capability.ts'
-import { Session } from './sessions.ts'
+import { Capability, findSessionClass } from './harness/capability.ts'
+import { Session } from './harness/sessions/sessions.ts'
 
 class Replacing extends Capability {
   #kind

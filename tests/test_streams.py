@@ -85,7 +85,7 @@ def test_a_server_goes_on_when_the_reader_of_its_output_has_left(
 
 FULL_OUTPUT = """
 import io, os, threading, time
-from my_agent.main import OutputWithoutReader
+from my_agent.harness.commands import OutputWithoutReader
 reader, writer = os.pipe()
 os.set_blocking(writer, False)
 room = os.write(writer, bytes(1 << 20))

@@ -544,7 +544,7 @@ SYSTEM_PROMPT, TOOLS = "", [later]
 import { existsSync, writeFileSync } from 'node:fs'
 import { tool } from 'ai'
 import { z } from 'zod'
-import { log } from './log.ts'
+import { log } from './harness/log.ts'
 
 const later = tool({
   description: 'Log something.',

@@ -75,7 +75,7 @@ import json
 
 {0}
 
-from . import memory
+from .harness import memory
 
 SYSTEM_PROMPT = "Be brief."
 
@@ -104,7 +104,7 @@ TYPESCRIPT_AGENT = """\
 import {{ tool }} from '{0}'
 import {{ z }} from 'zod'
 
-import {{ add, search }} from './memory/memory.ts'
+import {{ add, search }} from './harness/memory/memory.ts'
 
 export const SYSTEM_PROMPT = 'Be brief.'
 

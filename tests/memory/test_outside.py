@@ -51,8 +51,8 @@ TYPESCRIPT = """\
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import { json } from 'node:stream/consumers'
 
-import { NotAdded, ofActor } from './memory/actor_memory.ts'
-import type { Runtime } from './runtime.ts'
+import { NotAdded, ofActor } from './harness/memory/actor_memory.ts'
+import type { Runtime } from './harness/index.ts'
 
 export type Handler = (
   request: IncomingMessage,

@@ -18,11 +18,12 @@ from unittest.mock import patch
 from my_agent import agent
 from my_agent.harness.approval import session as approval
 from my_agent.harness.approval.session import Answers
-from my_agent.harness.enabled import Settings, make_capabilities
+from my_agent.harness.enabled import Settings
 from my_agent.harness.contract import AgentError, Change, Turn, current_turn
 from my_agent.harness.runtime import Runtime
 from my_agent.harness.sessions.session_store import InProcess, Stored
 from my_agent.harness.turn import take_turn
+from my_agent.main import app
 from cachetools import TTLCache
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
@@ -340,8 +341,11 @@ class Schedules(RuleBasedStateMachine):
             waiting_seconds=WAITING_SECONDS,
         )
         self.store = Store(config, self)
-        with patch("my_agent.harness.enabled.OWN_CAPABILITIES", []):
-            self.runtimes = [Runtime(config, make_capabilities(config)) for _ in range(2)]
+        modules = app.load()
+        with patch.object(app.own, "OWN_CAPABILITIES", []):
+            self.runtimes = [
+                Runtime(config, modules, app.make_capabilities(config)) for _ in range(2)
+            ]
         for runtime in self.runtimes:
             runtime.sessions.store = self.store
             runtime.model = ScriptedModel([])

@@ -6,7 +6,7 @@ import { json } from 'node:stream/consumers'
 import { isStepCount, type ModelMessage, streamText } from 'ai'
 
 import { SYSTEM_PROMPT, TOOLS } from './agent.ts'
-import { OfflineModel } from './offline_model.ts'
+import { OfflineModel } from './harness/echo_model.ts'
 
 const [model, limit] = [new OfflineModel(), Number(process.env.HISTORY_MESSAGES)]
 const sessions = new Map<string, ModelMessage[]>()

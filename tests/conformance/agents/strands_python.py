@@ -11,9 +11,9 @@ from typing import Any
 from strands import Agent, ToolContext, tool
 from strands.vended_interventions.hitl import HumanInTheLoop
 
-from .contract import current_turn
+from .harness import current_turn
+from .harness.settings import read_settings
 from .model import build_model
-from .settings import read_settings
 
 SYSTEM_PROMPT = "You are a helpful assistant. Answer briefly and in plain words."
 RUNS = Path(os.environ.get("HOME", "."), "runs")

@@ -9,9 +9,9 @@ import { Agent, ImageBlock, TextBlock, tool } from '@strands-agents/sdk'
 import { HumanInTheLoop } from '@strands-agents/sdk/vended-interventions/hitl'
 import { z } from 'zod'
 
-import { currentTurn } from './contract.ts'
+import { currentTurn } from './harness/index.ts'
+import { readSettings } from './harness/settings.ts'
 import { buildModel } from './model.ts'
-import { readSettings } from './settings.ts'
 
 export const SYSTEM_PROMPT = 'You are a helpful assistant. Answer briefly and in plain words.'
 

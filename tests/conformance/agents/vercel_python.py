@@ -10,9 +10,9 @@ from typing import Any
 
 import ai
 
-from .contract import current_turn
+from .harness import current_turn
+from .harness.settings import read_settings
 from .model import build_model
-from .settings import read_settings
 
 SYSTEM_PROMPT = "You are a helpful assistant. Answer briefly and in plain words."
 RUNS = Path(os.environ.get("HOME", "."), "runs")

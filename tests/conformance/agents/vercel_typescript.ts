@@ -8,9 +8,9 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { streamText, tool } from 'ai'
 import { z } from 'zod'
 
-import { currentTurn } from './contract.ts'
+import { currentTurn } from './harness/index.ts'
+import { readSettings } from './harness/settings.ts'
 import { buildModel } from './model.ts'
-import { readSettings } from './settings.ts'
 
 export const SYSTEM_PROMPT = 'You are a helpful assistant. Answer briefly and in plain words.'
 

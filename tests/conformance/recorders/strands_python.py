@@ -7,7 +7,7 @@ from typing import Any
 
 from strands import tool
 
-from .contract import current_turn
+from .harness import current_turn
 
 SYSTEM_PROMPT = "You are a helpful assistant. Answer briefly and in plain words."
 RUNS = Path(os.environ.get("HOME", "."), "runs")

@@ -6,7 +6,7 @@ import { join } from 'node:path'
 import { tool } from '@strands-agents/sdk'
 import { z } from 'zod'
 
-import { currentTurn } from './contract.ts'
+import { currentTurn } from './harness/index.ts'
 
 export const SYSTEM_PROMPT = 'You are a helpful assistant. Answer briefly and in plain words.'
 

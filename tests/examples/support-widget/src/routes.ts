@@ -2,7 +2,7 @@
 
 import type { IncomingMessage, ServerResponse } from 'node:http'
 
-import type { Runtime } from './runtime.ts'
+import type { Runtime } from './harness/index.ts'
 import { serveFile } from './widget.ts'
 
 export type Handler = (

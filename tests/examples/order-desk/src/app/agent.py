@@ -5,7 +5,7 @@ from typing import Any
 from strands import tool
 from strands.vended_interventions.hitl import HumanInTheLoop
 
-from .contract import current_turn
+from .harness import current_turn
 from .orders import sample_orders
 
 SYSTEM_PROMPT = """\

@@ -4,7 +4,7 @@ from typing import Any
 
 import ai
 
-from . import memory
+from .harness import memory
 
 SYSTEM_PROMPT = """\
 You help a team with its research on the heating of old houses. Answer briefly and in plain words.
