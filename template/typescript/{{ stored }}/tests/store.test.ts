@@ -12,7 +12,12 @@ import { Secrets } from '../src/harness/collections/secrets.ts'
 import type { Stored } from '../src/harness/sessions/session_store.ts'
 import { Sessions } from '../src/harness/sessions/sessions.ts'
 import { createSettings } from '../src/harness/settings.ts'
-import { Conflict, type DurableStore, StoreUnavailable, Unsupported } from '../src/harness/store/base.ts'
+import {
+  Conflict,
+  type DurableStore,
+  StoreUnavailable,
+  Unsupported,
+} from '../src/harness/store/base.ts'
 import { CachedStore } from '../src/harness/store/cached.ts'
 import { checkStore } from '../src/harness/store/capability.ts'
 import { DeclaredStore } from '../src/harness/store/declared.ts'

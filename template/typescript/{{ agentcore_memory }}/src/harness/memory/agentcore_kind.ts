@@ -3,7 +3,7 @@
 import type { AgentCoreConfig } from '../collections/agentcore_backend.ts'
 import { checkAgentCore } from './agentcore_check.ts'
 import { AgentCoreMemory } from './agentcore_search.ts'
-import type { Kind } from './kinds.ts'
+import type { Kind } from './kind.ts'
 import { Namespace } from './namespaces.ts'
 import { ACCOUNT, allow, type Named, variable } from './statements.ts'
 import { areWhole } from './strategies.ts'

@@ -54,6 +54,13 @@ export interface Case {
   readonly errors: string[]
 }
 
+/** A turn of a stored session. */
+export interface Stored {
+  readonly prompt: string
+  readonly calls: { tool: string; input: unknown; answer: string; failed: boolean }[]
+  reply: string
+}
+
 /** Return the cases of all files, or those of these names, with their errors. */
 export function readCases(names: readonly string[], folder = 'evals'): Case[] {
   const schema = JSON.parse(readFileSync(`${folder}/schema.json`, 'utf8'))

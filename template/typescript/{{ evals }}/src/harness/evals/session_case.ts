@@ -7,13 +7,6 @@ import { turnsOf } from './adapter.ts'
 // E-mail addresses, and numbers that may be of a phone, a card or an account.
 const PERSONAL = /[\w.+-]+@[\w-]+\.[\w.]+|\+?\d[\d ()/.-]{6,}\d|[A-Z]{2}\d{2}[A-Z0-9]{10,}/g
 
-/** A turn of a stored session. */
-export interface Stored {
-  readonly prompt: string
-  readonly calls: { tool: string; input: unknown; answer: string; failed: boolean }[]
-  reply: string
-}
-
 /** Return a YAML file: its tools answer as they did, and so does the model offline. */
 export function caseOf(session: string, messages: readonly unknown[]): string {
   const tools: Record<string, object[]> = {}

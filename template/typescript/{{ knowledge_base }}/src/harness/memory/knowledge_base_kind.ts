@@ -1,7 +1,7 @@
 // Knowledge bases of Bedrock as a kind of long-term memory, and their statements in the policy.
 
 import type { KnowledgeBaseConfig } from '../collections/knowledge_base_backend.ts'
-import type { Kind } from './kinds.ts'
+import type { Kind } from './kind.ts'
 import { KnowledgeBase } from './knowledge_base.ts'
 import { checkKnowledgeBase } from './knowledge_base_check.ts'
 import { ACCOUNT, allow, type Named, variable } from './statements.ts'

@@ -3,55 +3,16 @@
 import { describe } from '../log.ts'
 import { storesOf } from './adapter.ts'
 import { type Memory, type MemoryCollection, MemoryUnavailable } from './base.ts'
+import { addPlace, type Place, type Report } from './erasure_report.ts'
 import { LocalMemory } from './local.ts'
 import type { LongTermMemory } from './long_term.ts'
 import { Namespace, resolve, segmentsOf, type Who } from './namespaces.ts'
 
 const PLACEHOLDER = /\{(\w+)\}/
-export const LATER =
-  'turns that run or wait to be recorded now are recorded after this: run this again then'
 const RENAMED = 'its file does not name this namespace: add it, and run this again'
 const READ_ONLY = 'was not looked at: turns are not recorded there'
 const NO_ERASE = 'it has no erase(actor): erase there what it keeps of the actor'
 const MAX_LISTS = 10 // how often one list is read from its start without a deletion
-
-const COUNTED = ['sessions', 'events', 'records'] as const
-type Counts = Record<(typeof COUNTED)[number], number>
-
-/** What was erased in one place; `where` is a collection, or the session store. */
-export interface Place extends Counts {
-  readonly where: string
-  readonly contact: string
-}
-
-/** What was erased of an actor, what could not be, and what else there is to know. */
-export interface Report extends Counts {
-  readonly actor: string
-  readonly agent: string
-  readonly at: string
-  readonly places: Place[]
-  readonly could_not: string[]
-  notes: string[]
-}
-
-/** Add a place to a report, and return it. */
-export function addPlace({ places }: Report, where: string, contact: string): Place {
-  const place = { where, contact, sessions: 0, events: 0, records: 0 }
-  places.push(place)
-  return place
-}
-
-/** Return the report as lines of text. */
-export function linesOf(report: Report): string[] {
-  const counts = COUNTED.map((name) => `${name} erased: ${report[name]}`)
-  for (const place of report.places) {
-    for (const name of COUNTED.filter((one) => place[one] > 0)) {
-      counts.push(`in ${place.where}, ${place.contact}: ${place[name]} ${name}`)
-    }
-  }
-  const failures = report.could_not.map((what) => `failed: ${what}`)
-  return [...counts, ...failures, ...report.notes.map((what) => `note: ${what}`)]
-}
 
 /** Erases an actor from all memories of an agent, as far as each of them allows. */
 export class Erasure {

@@ -12,12 +12,12 @@ import { addMemory, record, storesFor } from './adapter.ts'
 import { Clients } from './aws.ts'
 import { type Memory, type MemoryCollection, MemoryUnavailable, type Utterance } from './base.ts'
 import { checkPolicy, checkResources } from './check.ts'
-import { LATER, type Report } from './erase.ts'
+import { LATER, type Report } from './erasure_report.ts'
 import { KINDS } from './kinds.ts'
 import { LocalMemory } from './local.ts'
 import { defaultTemplate, resolve } from './namespaces.ts'
 import { current, MemoryTurn } from './recall.ts'
-import { type Extract, Recorder } from './record.ts'
+import { type Extract, type Memories, Recorder } from './record.ts'
 import type { MemorySettings } from './settings.ts'
 
 // Of a store: providers refuse a tool whose description is too long.
@@ -25,7 +25,7 @@ const MAX_DESCRIPTION_CHARS = 200
 const SLASH = 'An actor id must not contain /: the namespaces of two actors could overlap.'
 
 /** The memories of an agent: what each turn recalls from them, and records there. */
-export class LongTermMemory extends Capability<MemorySettings> {
+export class LongTermMemory extends Capability<MemorySettings> implements Memories {
   readonly declarations: Declarations
   readonly tracedAs = 'memory'
   /** Wraps a memory; another capability may replace this function. */

@@ -10,9 +10,11 @@ import { describeFailure, isFor, MemoryRefused, MemoryUnavailable } from './base
 import type { MemoryCollection, MemoryEvent, Turns, Utterance } from './base.ts'
 import { metadataOf } from './metadata.ts'
 import type { Who } from './namespaces.ts'
+import type { MemoryTurn } from './recall.ts'
 import { isRecorded, MAX_WAIT_SECONDS, TRIGGER } from './recording.ts'
 import { MAX_BYTES, MAX_TURNS, OUTSIDE, RetryQueue } from './retry_queue.ts'
 import type { Waiting, Work } from './retry_queue.ts'
+import type { MemorySettings } from './settings.ts'
 
 /**
  * Returns the facts that a model finds in the texts of an actor's turns.
@@ -35,6 +37,16 @@ type Held = {
   readonly identity: Who
   readonly items: Waiting<Said>[]
   timer: NodeJS.Timeout | undefined
+}
+
+/** The memories of an agent, as the adapter of its framework uses them. */
+export interface Memories {
+  readonly settings: MemorySettings
+  readonly readers: MemoryCollection[]
+  readonly writers: MemoryCollection[]
+  readonly recorder: Recorder
+  /** Record the texts of a committed turn, and what was added in the turn. */
+  record(turn: MemoryTurn, texts: readonly Utterance[]): void
 }
 
 /** Passes committed turns on to all collections that are written to. Never throws. */

@@ -5,8 +5,7 @@ import type { MessageData } from '@strands-agents/sdk'
 
 import { OfflineModel } from '../echo_model.ts'
 import { toolsOf } from '../turn.ts'
-import type { Step } from './cases.ts'
-import type { Stored } from './session_case.ts'
+import type { Step, Stored } from './cases.ts'
 
 type Answer = (given: unknown) => Promise<string>
 

@@ -3,8 +3,7 @@
 import type { ModelMessage, Tool } from 'ai'
 
 import { type Call, finish, OfflineModel, type Part } from '../echo_model.ts'
-import type { Step } from './cases.ts'
-import type { Stored } from './session_case.ts'
+import type { Step, Stored } from './cases.ts'
 
 type Answer = (given: unknown) => Promise<string>
 

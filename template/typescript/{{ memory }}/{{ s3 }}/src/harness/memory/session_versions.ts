@@ -8,7 +8,7 @@ import type { Modules } from '../modules.ts'
 import type { CoreSettings } from '../settings.ts'
 import { type DurableStore, StoreUnavailable } from '../store/base.ts'
 import { LATEST, type Objects, type S3Store } from '../store/s3.ts'
-import type { Report } from './erase.ts'
+import type { Report } from './erasure_report.ts'
 import { SessionErasure } from './session_erasure.ts'
 
 type Version = ObjectVersion & { isObject: boolean; isLive?: boolean }

@@ -8,7 +8,7 @@ import type { CoreSettings } from '../settings.ts'
 import { Conflict, type DurableStore, StoreUnavailable, Unsupported } from '../store/base.ts'
 import { Store } from '../store/capability.ts'
 import { ownerOf, UNREADABLE } from '../store/snapshot.ts'
-import { addPlace, LATER, type Report } from './erase.ts'
+import { addPlace, LATER, type Report } from './erasure_report.ts'
 import { LongTermMemory } from './long_term.ts'
 
 const SHORTENED = /^.{60}-[0-9a-f]{32}$/s // the name that a memory has for a longer id

@@ -20,12 +20,11 @@ import { describe, log } from '../log.ts'
 import { OfflineModel } from '../echo_model.ts'
 import { bounded, describeFailure, isFor, MemoryRefused } from './base.ts'
 import type { MemoryCollection, Metadata, Utterance } from './base.ts'
-import type { LongTermMemory } from './long_term.ts'
 import type { Who } from './namespaces.ts'
 import { ownStores } from './own_stores.ts'
 import { type AddOptions, type Failures, type Hit, linesOf } from './recall.ts'
 import { MAX_QUERY_CHARS, type MemoryTurn } from './recall.ts'
-import { MAX_CALLS } from './record.ts'
+import { MAX_CALLS, type Memories } from './record.ts'
 import type { MemorySettings } from './settings.ts'
 import { show } from './show.ts'
 import { SEARCH_DESCRIPTION, SEARCH_TOOL } from './tools.ts'
@@ -39,7 +38,7 @@ type Remember = (text: string, options: AddOptions) => void
 let sequence = 0 // of messages: a store that turns share knows them by their numbers
 
 /** Let the agent of a turn recall, and add memories. */
-export function addMemory(longTerm: LongTermMemory, turn: MemoryTurn, options: Options): void {
+export function addMemory(longTerm: Memories, turn: MemoryTurn, options: Options): void {
   const { readers, settings, writers } = longTerm
   const { model } = options
   models.set(turn, model)
@@ -61,7 +60,7 @@ export function addMemory(longTerm: LongTermMemory, turn: MemoryTurn, options: O
 }
 
 /** Record a committed turn: its texts in the collections, its messages in the owner's stores. */
-export function record(longTerm: LongTermMemory, turn: MemoryTurn, added: unknown[]): void {
+export function record(longTerm: Memories, turn: MemoryTurn, added: unknown[]): void {
   const messages = added as Message[]
   longTerm.record(turn, utterancesOf(messages))
   const all = messages.map((message) => message.toJSON())

@@ -8,9 +8,9 @@ import type { Options } from '../capability.ts'
 import { isBlank } from '../contract.ts'
 import { type Call, OfflineModel, type Part } from '../echo_model.ts'
 import type { MemoryCollection, Utterance } from './base.ts'
-import type { LongTermMemory } from './long_term.ts'
 import type { Who } from './namespaces.ts'
 import { type Hit, linesOf, type MemoryTurn, type Shown } from './recall.ts'
+import type { Memories } from './record.ts'
 import type { MemorySettings } from './settings.ts'
 import { show } from './show.ts'
 import { SEARCH_DESCRIPTION, SEARCH_TOOL } from './tools.ts'
@@ -43,7 +43,7 @@ interface OwnStore {
 type Wrapped = Parameters<typeof wrapLanguageModel>[0]['model']
 
 /** Let the agent of a turn recall, and add memories. */
-export function addMemory(longTerm: LongTermMemory, turn: MemoryTurn, options: Options): void {
+export function addMemory(longTerm: Memories, turn: MemoryTurn, options: Options): void {
   const { readers, settings, writers } = longTerm
   const adds = settings.addMemoryTool > 0 && writers.length > 0
   if (readers.length === 0 && !adds) return
@@ -55,7 +55,7 @@ export function addMemory(longTerm: LongTermMemory, turn: MemoryTurn, options: O
 }
 
 /** Record the messages of a committed turn. */
-export function record(longTerm: LongTermMemory, turn: MemoryTurn, messages: unknown[]): void {
+export function record(longTerm: Memories, turn: MemoryTurn, messages: unknown[]): void {
   longTerm.record(turn, utterancesOf(messages as ModelMessage[]))
 }
 
