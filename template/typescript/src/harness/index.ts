@@ -9,5 +9,5 @@ export { AgentError, type Change, type Chunk, currentTurn, Turn } from './contra
 export { diagnostic, type Finding } from './findings.ts'
 export type { AgentModule, Handler, ModelModule, Modules } from './modules.ts'
 export type { Options, Read, Routes, Runtime } from './modules.ts'
-export { type CoreSettings, integer, type SettingsOf, text } from './settings.ts'
+export { type CoreSettings, integer, readSettings, type SettingsOf, text } from './settings.ts'
 export type { NamedTool } from './tools.ts'

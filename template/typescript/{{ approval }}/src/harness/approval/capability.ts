@@ -1,8 +1,9 @@
 // The answers to tool calls that wait, as a capability.
 
-import { Capability, type Options, type Read } from '../capability.ts'
+import { Capability, type Options } from '../capability.ts'
 import { AgentError, isBlank, type Turn } from '../contract.ts'
 import { visible } from '../log.ts'
+import type { Read } from '../modules.ts'
 import type { Result } from '../http/server.ts'
 import type { LastTurn } from '../sessions/sessions.ts'
 import * as adapter from './adapter.ts'

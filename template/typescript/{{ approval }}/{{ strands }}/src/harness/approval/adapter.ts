@@ -5,9 +5,10 @@ import { type LocalAgent, type Plugin, TextBlock, ToolResultBlock } from '@stran
 
 import type { Options } from '../capability.ts'
 import { type Interrupted, interruptsOf } from '../turn.ts'
-import type { Waiting } from './session.ts'
 
 type Reasons = ReadonlyMap<string, string | null>
+/** What a turn that waits keeps of the framework, besides messages. */
+type Waiting = { readonly other: object }
 
 /** Return what a paused agent is given to go on. */
 export function answers({ other }: Waiting, reasons: Reasons): InterruptResponseContent[] {

@@ -3,9 +3,10 @@
 import type { ModelMessage, ToolApprovalRequest, ToolApprovalResponse, ToolModelMessage } from 'ai'
 
 import type { Options } from '../capability.ts'
-import type { Waiting } from './session.ts'
 
 type Reasons = ReadonlyMap<string, string | null>
+/** The messages of a turn that waits. */
+type Waiting = { readonly messages: readonly unknown[] }
 type Part = ToolApprovalRequest | { type: 'text' } // or another one
 
 /** Return the message with which the turn goes on. */
