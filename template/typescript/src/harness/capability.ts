@@ -104,7 +104,7 @@ export interface App<S extends CoreSettings = CoreSettings> {
   /** Return the capabilities. */
   makeCapabilities(settings: S): Promise<Capability[]>
   /** Return the capabilities, for commands that run no turn; refuse errors in the settings. */
-  loadCapabilities(): Promise<Capability[]>
+  readonly loadCapabilities: LoadCapabilities
 }
 
 /** Reads the settings, rejects invalid ones, and returns the capabilities. */
