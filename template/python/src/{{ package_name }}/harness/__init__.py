@@ -10,7 +10,7 @@ from .contract import AgentError, Turn, current_turn
 from .findings import Finding, diagnostic
 from .modules import Handler, Modules
 from .runtime import Runtime
-from .settings import CoreSettings, integer, string
+from .settings import CoreSettings, integer, read_settings, string
 
 __all__ = [
     "AgentApp",
@@ -26,5 +26,6 @@ __all__ = [
     "diagnostic",
     "integer",
     "make_cli",
+    "read_settings",
     "string",
 ]
