@@ -16,9 +16,9 @@ const PAY = toolCall('pay', { amount: 7 })
 
 function makeClient(script: readonly Answer[] = []): { client: Client; payments: Payments } {
   let payments!: Payments
-  const client = new Client(script, {}, (settings) => {
-    payments = new Payments(settings, [])
-    return [new Approval(settings, []), payments]
+  const client = new Client(script, {}, (settings, load) => {
+    payments = new Payments(settings, [], load)
+    return [new Approval(settings, [], load), payments]
   })
   return { client, payments }
 }

@@ -11,7 +11,7 @@ type Part = { type: string; [field: string]: unknown }
 type Message = { id: string; role: string; parts: Part[] }
 
 function makeClient(script: readonly Answer[]): Client {
-  return new Client(script, {}, (settings) => [new ChatRoute(settings, [])])
+  return new Client(script, {}, (settings, load) => [new ChatRoute(settings, [], load)])
 }
 
 /** Send the last message of the chat "ada" as useChat does; return the parts of the reply. */

@@ -32,7 +32,7 @@ describe('of three cases', () => {
     cpSync(join(import.meta.dirname, '../evals/schema.json'), join(folder, 'schema.json'))
     writeFileSync(join(folder, 'own.yaml'), CASES)
     const settings = createSettings({}, SETTINGS)
-    const runtime = new Runtime(settings, [new Stubs(settings, [])])
+    const runtime = new Runtime(settings, [new Stubs(settings, [], load)])
     const runner = new Runner(settings, runtime, runtime)
     const { signal } = new AbortController()
     const options = { repeat: 1, jobs: 2, stop: signal, done: () => {} }

@@ -23,7 +23,7 @@ function makeClient(
   const model = new ScriptedModel(second, 'second')
   const client = new Client(first, {}, (core) => {
     const settings = createSettings({ ...core, modelFallback: 'second' }, FALLBACK_SETTINGS)
-    const capability = new Fallback(settings, [])
+    const capability = new Fallback(settings, [], load)
     capability.model = Promise.resolve(model) // in place of a provider's
     return [capability]
   })
@@ -103,7 +103,7 @@ test('in a turn of two models, each gets its own reasoning only', async () => {
 describe('check', () => {
   function severities(model: string, modelFallback: string): string[] {
     const settings = createSettings({ model, modelFallback }, FALLBACK_SETTINGS)
-    return new Fallback(settings, []).check().map(({ severity }) => severity)
+    return new Fallback(settings, [], load).check().map(({ severity }) => severity)
   }
 
   test('accepts two models', () => {

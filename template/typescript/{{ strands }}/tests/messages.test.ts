@@ -34,8 +34,8 @@ class Orders extends Capability {
 
 function makeClient(script: readonly Answer[]): { client: Client; orders: Orders } {
   let orders!: Orders
-  const client = new Client(script, {}, (settings) => {
-    orders = new Orders(settings, [])
+  const client = new Client(script, {}, (settings, load) => {
+    orders = new Orders(settings, [], load)
     return [orders]
   })
   return { client, orders }
@@ -212,7 +212,7 @@ test('a turn with messages that the next request cannot use changes nothing', as
       options.plugins = [{ name: 'adding', initAgent }]
     }
   }
-  const client = new Client([], {}, (settings) => [new Adding(settings, [])])
+  const client = new Client([], {}, (settings, load) => [new Adding(settings, [], load)])
   const answer = await client.say('Hello.', { session: 'ada' })
   assert.equal(answer.error, 'model_failed')
   const { last } = await client.runtime.sessions.read('ada', null)

@@ -8,7 +8,7 @@ import { jsonSchema, tool, type ToolResultPart } from 'ai'
 import { Capability } from '../src/harness/capability.ts'
 import type { ToolResult } from '../src/harness/contract.ts'
 import { textOf } from '../src/harness/echo_model.ts'
-import type { NamedTool } from '../src/harness/turn.ts'
+import type { NamedTool } from '../src/harness/tools.ts'
 import { Client } from './client.ts'
 import { toolCall } from './script.ts'
 

@@ -61,8 +61,8 @@ describe('a call with broken arguments', () => {
   async function needsNoApproval(makePayments: (settings: any) => Capability): Promise<void> {
     const broken = toolCall('pay', '{"amount": 8', 'a')
     const valid = toolCall('pay', { amount: 7 }, 'a')
-    const client = new Client([[broken, valid], reply('Done.')], {}, (settings) => {
-      return [new Approval(settings, []), makePayments(settings)]
+    const client = new Client([[broken, valid], reply('Done.')], {}, (settings, load) => {
+      return [new Approval(settings, [], load), makePayments(settings)]
     })
     const { waiting = [] } = await client.say('Pay.', { session: 'ada' })
     const inputs = waiting.map(({ input }) => input)
@@ -75,10 +75,10 @@ describe('a call with broken arguments', () => {
   }
 
   test('needs no approval of an intervention', async () => {
-    await needsNoApproval((settings) => new Payments(settings, []))
+    await needsNoApproval((settings, load) => new Payments(settings, [], load))
   })
 
   test('needs no approval of a hook', async () => {
-    await needsNoApproval((settings) => new HookedPayments(settings, []))
+    await needsNoApproval((settings, load) => new HookedPayments(settings, [], load))
   })
 })

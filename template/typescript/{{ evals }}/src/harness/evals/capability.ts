@@ -8,6 +8,6 @@ import type { EvalSettings } from './settings.ts'
 /** Changes no turn: the command `eval` makes the judge itself. */
 export class Evals extends Capability<EvalSettings> {
   override ping(): Promise<Finding[]> {
-    return callModel(this.settings, 'JUDGE_MODEL', this.settings.judgeModel)
+    return callModel(this.load, this.settings, 'JUDGE_MODEL', this.settings.judgeModel)
   }
 }
