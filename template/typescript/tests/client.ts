@@ -124,7 +124,8 @@ export class Client {
     content: string | Buffer = '',
     signal: AbortSignal = AbortSignal.timeout(PATIENCE_MILLISECONDS),
   ): Promise<AgentResponse> {
-    const server = createServer(createApp(this.runtime, await app.load.routes())).listen(0, '127.0.0.1')
+    const listener = createApp(this.runtime, await app.load.routes())
+    const server = createServer(listener).listen(0, '127.0.0.1')
     await once(server, 'listening')
     const { port } = server.address() as AddressInfo
     const all = { ...HOST, ...JSON_ONLY, ...headers }

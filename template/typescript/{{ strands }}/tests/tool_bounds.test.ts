@@ -22,7 +22,9 @@ async function resultOf(callback: () => unknown): Promise<ToolResult> {
     }
   }
   const settings = { maxResultChars: MAX_CHARS }
-  const client = new Client([toolCall('report', {})], settings, (all) => [new Report(all, [])])
+  const client = new Client([toolCall('report', {})], settings, (all, load) => [
+    new Report(all, [], load),
+  ])
   const [, result] = await client.takeTurn('Report.', 'ada')
   return result as ToolResult
 }

@@ -32,7 +32,9 @@ async function resultOf(
     }
   }
   const settings = { maxResultChars: MAX_CHARS }
-  const client = new Client([toolCall('report', {})], settings, (all) => [new Report(all, [])])
+  const client = new Client([toolCall('report', {})], settings, (all, load) => [
+    new Report(all, [], load),
+  ])
   const [, shown] = await client.takeTurn('Report.', 'ada')
   const [, , message] = await client.messages<{ content: { output: Output }[] }>('ada')
   return { shown: shown as ToolResult, sent: textOf(message!.content[0]!.output) }
