@@ -25,8 +25,8 @@ VARIANTS = [
         *("+tracing", "+mcp", "+auth", "+compaction", "+ai-sdk-ui", "+ui", "+knowledge-base"),
     )
 ]
-# Which rooms may import which, also in functions. The modules beside the rooms are the core; of
-# those, `capabilities` alone knows the rooms.
+# Which rooms of the harness may import which, also in functions. The modules beside the rooms and
+# the rooms in CORE are the core; of its modules, `enabled` alone knows the other rooms.
 BELOW = {
     "core": set[str](),
     "collections": {"core"},
@@ -44,11 +44,12 @@ BELOW = {
     "metrics": {"core"},
     "page": {"core", "chat_route"},
 }
-# A room of modules that have no folder.
+CORE = {"http", "models", "sessions", "terminal"}
+# A capability whose modules are in the room `http`.
 OF_CHAT_ROUTE = {"chat_route", "stored_messages"}
 LIGHT = {"capability", "contract", "findings", "log", "settings"}
 IMPORT = re.compile(
-    r"^(?:import|export)\b(?!\s+type\b)[^'\"]*?from\s*'(\.[^']+)'|\bimport\s*\(?'(\.[^']+)'",
+    r"^(?:import|export)\b[^'\"]*?from\s*'(\.[^']+)'|\bimport\s*\(?'(\.[^']+)'",
     re.MULTILINE,
 )
 FUNCTION = re.compile(
@@ -60,7 +61,7 @@ FUNCTION = re.compile(
 def sources(request: pytest.FixtureRequest, rendered: Rendered) -> Path:
     """The source folder of a render."""
     project = rendered(request.param)
-    return project / "src" / "app" if (project / "src" / "app").exists() else project / "src"
+    return project / "src" / "my_agent" if "python" in request.param else project / "src"
 
 
 def modules(sources: Path) -> list[Path]:
@@ -68,7 +69,7 @@ def modules(sources: Path) -> list[Path]:
 
 
 def imports(path: Path) -> Iterator[Path]:
-    """The modules that a module imports, also in functions; in TypeScript types leave no import."""
+    """The modules that a module imports, also in functions and for types only."""
     text = path.read_text("utf-8")
     if path.suffix == ".ts":
         for one, other in IMPORT.findall(text):
@@ -84,10 +85,26 @@ def imports(path: Path) -> Iterator[Path]:
 
 
 def room(path: Path, sources: Path) -> str:
-    parts = path.relative_to(sources).parts
+    parts = path.relative_to(sources / "harness").parts
     if path.stem in OF_CHAT_ROUTE:
         return "chat_route"
-    return parts[0] if len(parts) > 1 else "core"
+    return parts[0] if len(parts) > 1 and parts[0] not in CORE else "core"
+
+
+def test_the_harness_imports_nothing_outside_itself(sources: Path) -> None:
+    harness = sources / "harness"
+    outside = {
+        f"{path.relative_to(sources)} imports {imported.relative_to(sources)}"
+        for path in modules(harness)
+        for imported in imports(path)
+        if not imported.is_relative_to(harness)
+    }
+    assert outside == set()
+
+
+def test_the_folder_of_an_owner_has_few_modules(sources: Path) -> None:
+    names = {path.stem for path in sources.iterdir() if path.is_file()}
+    assert names <= {"__init__", "agent", "app", "main", "model", "own_capabilities", "routes"}
 
 
 def test_no_module_imports_itself_by_way_of_others(sources: Path) -> None:
@@ -99,9 +116,9 @@ def test_no_module_imports_itself_by_way_of_others(sources: Path) -> None:
 
 
 def test_the_rooms_import_what_is_below_them(sources: Path) -> None:
-    for path in modules(sources):
+    for path in modules(sources / "harness"):
         above = room(path, sources)
-        if (above, path.stem) == ("core", "capabilities"):
+        if (above, path.stem) == ("core", "enabled"):
             continue
         found = {room(imported, sources) for imported in imports(path)} - {above}
         assert found <= BELOW[above], f"{path.relative_to(sources)} imports {found}"
@@ -114,23 +131,20 @@ def test_the_rooms_import_what_is_below_them(sources: Path) -> None:
 
 def test_every_room_is_known() -> None:
     paths = {Path(path) for tree in SNAPSHOTS.values() for path in tree}
-    sources = {Path(*path.parts[1:]) for path in paths if path.parts[0] == "src"}
-    sources = {Path(*path.parts[1:]) if path.parts[0] == "app" else path for path in sources}
-    assert {path.parts[0] for path in sources if len(path.parts) > 1} == BELOW.keys() - {
-        "core",
-        "chat_route",
-    }
+    parts = [path.parts[path.parts.index("harness") + 1 :] for path in paths if "harness" in path.parts]
+    rooms = {names[0] for names in parts if len(names) > 1}
+    assert rooms - CORE == BELOW.keys() - {"core", "chat_route"}
 
 
 @pytest.mark.parametrize("variant", CAPABILITIES)
 def test_a_capability_changes_one_source_of_the_plain_render(variant: str) -> None:
-    """A capability plugs in: of the core, `capabilities` alone knows it."""
+    """A capability plugs in: of the core, `enabled` alone knows it."""
     target, tree = variant.partition("+")[0], SNAPSHOTS[variant]
     same = tree.get(SAME_AS)
     lines = same.content.decode().splitlines() if same else []
     changed = {*tree, *(line.partition(" = ")[0] for line in lines)} & SNAPSHOTS[target].keys()
     found = {Path(path).name for path in changed if path.endswith((".py", ".ts"))}
-    assert found - {"capabilities.py", "capabilities.ts"} == set()
+    assert found - {"enabled.py", "enabled.ts"} == set()
 
 
 def test_no_function_is_defined_twice(sources: Path) -> None:

@@ -6,6 +6,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, before, describe, test } from 'node:test'
 
+import { app } from '../src/app.ts'
 import { SETTINGS } from '../src/harness/enabled.ts'
 import { readCases } from '../src/harness/evals/cases.ts'
 import { failures, table } from '../src/harness/evals/report.ts'
@@ -32,7 +33,9 @@ describe('of three cases', () => {
     cpSync(join(import.meta.dirname, '../evals/schema.json'), join(folder, 'schema.json'))
     writeFileSync(join(folder, 'own.yaml'), CASES)
     const settings = createSettings({}, SETTINGS)
-    const runtime = new Runtime(settings, [new Stubs(settings, [], load)])
+    const agent = await app.load.agent()
+    const stubs = new Stubs(settings, [], app.load)
+    const runtime = new Runtime(settings, agent, app.load, [stubs])
     const runner = new Runner(settings, runtime, runtime)
     const { signal } = new AbortController()
     const options = { repeat: 1, jobs: 2, stop: signal, done: () => {} }

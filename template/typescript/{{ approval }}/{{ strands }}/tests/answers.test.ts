@@ -58,11 +58,11 @@ describe('a call with broken arguments', () => {
     }
   }
 
-  async function needsNoApproval(makePayments: (settings: any) => Capability): Promise<void> {
+  async function needsNoApproval(PaymentsClass: typeof Payments): Promise<void> {
     const broken = toolCall('pay', '{"amount": 8', 'a')
     const valid = toolCall('pay', { amount: 7 }, 'a')
     const client = new Client([[broken, valid], reply('Done.')], {}, (settings, load) => {
-      return [new Approval(settings, [], load), makePayments(settings)]
+      return [new Approval(settings, [], load), new PaymentsClass(settings, [], load)]
     })
     const { waiting = [] } = await client.say('Pay.', { session: 'ada' })
     const inputs = waiting.map(({ input }) => input)
@@ -75,10 +75,10 @@ describe('a call with broken arguments', () => {
   }
 
   test('needs no approval of an intervention', async () => {
-    await needsNoApproval((settings, load) => new Payments(settings, [], load))
+    await needsNoApproval(Payments)
   })
 
   test('needs no approval of a hook', async () => {
-    await needsNoApproval((settings, load) => new HookedPayments(settings, [], load))
+    await needsNoApproval(HookedPayments)
   })
 })
