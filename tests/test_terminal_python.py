@@ -120,6 +120,7 @@ def test_markdown_is_shown_like_this() -> None:
             assert whole == [" ".join(line.split()) for line in expected], text
 
 
+@pytest.mark.full
 def test_no_word_of_a_reply_is_lost() -> None:
     chance = random.Random(1)
     texts = ["".join(chance.choices(PARTS, k=chance.randrange(1, 40))) for _ in range(300)]

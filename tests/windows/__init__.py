@@ -31,6 +31,7 @@ NOT_TRIED = {
     "test_streams.py": "it fills pipes by POSIX calls",
     "test_systems.py": "it imitates Windows, which is here",
     "test_terminal.py": "it needs pseudo terminals",
+    "test_terminal_python.py": "it needs pseudo terminals",
     "test_terminal_typescript.py": "it needs pseudo terminals",
     "test_tracing.py": PROCESSES,
     "test_versions.py": LINKS,

@@ -77,7 +77,5 @@ class MemoryClient(Client):
 async def wait_until_recorded(recorder: Recorder) -> None:
     """Wait until no turn is left to record."""
     async with asyncio.timeout(30):
-        for queue in recorder._queues:
-            for task in queue._tasks:
-                await task
-    assert not recorder.is_waiting
+        while recorder.is_waiting:
+            await asyncio.sleep(0.01)

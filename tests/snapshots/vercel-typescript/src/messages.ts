@@ -132,8 +132,9 @@ export class Calls {
 
   #newId(id: unknown): string {
     const isValid = typeof id === 'string' && CALL_ID.test(id) && !this.#ids.has(id)
-    // Mistral takes nine letters and digits, no fewer and no more.
-    const valid = isValid ? id : randomUUID().replaceAll('-', '').slice(0, 9)
+    // Mistral takes nine letters and digits. An id of digits would change the order of the SDK's
+    // approvals: they are the keys of an object.
+    const valid = isValid ? id : `c${randomUUID().replaceAll('-', '').slice(0, 8)}`
     this.#ids.add(valid)
     return valid
   }
