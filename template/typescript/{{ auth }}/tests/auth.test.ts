@@ -31,7 +31,7 @@ function tokenOf(actor: string, claims: object = {}): Promise<string> {
 
 function makeClient(settings: Partial<Settings> = {}): Client {
   const all = { authIssuer: ISSUER, authAudience: 'me', ...settings }
-  return new Client([reply('Yes.')], all, (given) => [new Auth(given, [])])
+  return new Client([reply('Yes.')], all, (given, load) => [new Auth(given, [], load)])
 }
 
 function ask(

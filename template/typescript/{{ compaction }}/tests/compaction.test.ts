@@ -25,8 +25,8 @@ interface Parts {
 /** Return a client of an agent that summarizes offline. */
 function makeClient(script: readonly Answer[] = [], settings: Partial<Settings> = {}): Parts {
   let compaction!: Compaction
-  const client = new Client(script, { ...LIMITS, ...settings }, (all) => {
-    compaction = new Compaction(all, [])
+  const client = new Client(script, { ...LIMITS, ...settings }, (all, load) => {
+    compaction = new Compaction(all, [], load)
     return [compaction]
   })
   return { client, compaction }

@@ -9,9 +9,9 @@ import { Page } from '../src/harness/page/capability.ts'
 import { ALONE, Client, run } from './client.ts'
 
 function makeClient(settings: Partial<Settings>): Client {
-  return new Client([], settings, (all) => {
-    const route = new ChatRoute(all, [])
-    return [route, new Page(all, [route])]
+  return new Client([], settings, (all, load) => {
+    const route = new ChatRoute(all, [], load)
+    return [route, new Page(all, [route], load)]
   })
 }
 
