@@ -10,7 +10,9 @@ import { wait } from './script.ts'
 test('metrics need no token, and count the turns that run', async () => {
   const work = Promise.withResolvers<void>()
   const settings = { apiToken: 'sesame' }
-  const client = new Client([wait(work.promise)], settings, (all) => [new Metrics(all, [])])
+  const client = new Client([wait(work.promise)], settings, (all, load) => {
+    return [new Metrics(all, [], load)]
+  })
   const running = client.post({ prompt: 'Hello.' }, { Authorization: 'Bearer sesame' })
   await until(() => client.model.requests.length === 1)
   const busy = await client.get('/metrics')

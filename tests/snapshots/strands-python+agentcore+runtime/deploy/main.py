@@ -2,7 +2,7 @@
 
 import os
 
-from app.main import cli
+from my_agent.main import cli
 
 os.environ.setdefault("HOST", "0.0.0.0")
 cli(["serve"])

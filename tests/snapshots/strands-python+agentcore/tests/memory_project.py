@@ -8,8 +8,8 @@ from typing import Any
 from client import Client, Response
 from script import Answer
 
-from app.memory.long_term import LongTermMemory
-from app.memory.record import Recorder
+from my_agent.harness.memory.long_term import LongTermMemory
+from my_agent.harness.memory.record import Recorder
 
 COLLECTION = """---
 spec_version: "1.2"

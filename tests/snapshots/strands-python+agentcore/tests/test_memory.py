@@ -11,11 +11,12 @@ import pytest
 from memory_project import MemoryClient, declare_memory, said, stored, wait_until_recorded
 from script import Fail, Reply
 
-from app import memory
-from app.collections.memory_backend import NamespaceConfig
-from app.contract import Turn
-from app.memory import retry_queue
-from app.memory.base import (
+from my_agent.harness import memory
+from my_agent.harness.collections.memory_backend import NamespaceConfig
+from my_agent.harness.contract import Turn
+from my_agent.harness.echo_model import OfflineModel
+from my_agent.harness.memory import retry_queue
+from my_agent.harness.memory.base import (
     Event,
     MemoryCollection,
     MemoryRefused,
@@ -24,12 +25,11 @@ from app.memory.base import (
     Record,
     Utterance,
 )
-from app.memory.erase import Erasure, erasure_scope
-from app.memory.iam import make_policy
-from app.memory.namespaces import Namespace, Who, event_session, resolve
-from app.memory.recall import Hit, MemoryTurn, memory_block
-from app.memory.record import Recorder
-from app.offline_model import OfflineModel
+from my_agent.harness.memory.erase import Erasure, erasure_scope
+from my_agent.harness.memory.iam import make_policy
+from my_agent.harness.memory.namespaces import Namespace, Who, event_session, resolve
+from my_agent.harness.memory.recall import Hit, MemoryTurn, memory_block
+from my_agent.harness.memory.record import Recorder
 
 MISO = "My <cat> is called Miso."
 QUESTION = "What is my cat called?"

@@ -9,9 +9,9 @@ from memory_project import MemoryClient, declare_memory
 from script import Fail, Reply
 from strands.memory import MemoryEntry, MemoryStore
 
-from app.memory import adapter, retry_queue
-from app.memory.erase import Erasure
-from app.offline_model import OfflineModel
+from my_agent.harness.echo_model import OfflineModel
+from my_agent.harness.memory import adapter, retry_queue
+from my_agent.harness.memory.erase import Erasure
 
 
 @pytest.fixture(autouse=True)

@@ -6,9 +6,16 @@ from unittest.mock import patch
 
 from strands.vended_interventions.hitl import HumanInTheLoop
 
+from my_agent import agent
+
 
 @contextmanager
 def ask_for_approval() -> Iterator[None]:
     """Let each call of a tool ask for an approval."""
-    with patch("app.agent.INTERVENTIONS", [HumanInTheLoop()], create=True):
+    with patch.object(
+        agent,
+        "INTERVENTIONS",
+        [HumanInTheLoop()],
+        create=True,
+    ):
         yield

@@ -9,9 +9,10 @@ from client import Client, Response
 from gate import ask_for_approval
 from script import Reply, ToolCall
 
-from app.approval.capability import Approval
-from app.capabilities import Settings
-from app.contract import Turn
+from my_agent.harness.approval.capability import Approval
+from my_agent.harness.contract import Turn
+from my_agent.harness.enabled import Settings
+from my_agent.main import app
 
 COUNT = ToolCall("word_count", {"text": "a b"})
 
@@ -129,7 +130,7 @@ def test_a_question_in_the_terminal_shows_all_arguments_of_a_call(text: str) -> 
         questions.append(question)
         return "y"
 
-    approval = Approval(Settings(), [])
+    approval = Approval(Settings(), [], app.load)
     answers: Any = approval.ask(last_turn, Turn("s", None, None, ""), answer_yes)
     assert answers.reasons == {"1": None}
 

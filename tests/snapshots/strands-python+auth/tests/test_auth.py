@@ -12,6 +12,8 @@ from client import ACTOR, Client, Response
 from cryptography.hazmat.primitives.asymmetric.ec import SECP256R1, generate_private_key
 from jwt.algorithms import ECAlgorithm
 
+from my_agent.harness.auth import keys
+
 ISSUER = "https://issuer.example"
 KEY = generate_private_key(SECP256R1())
 
@@ -21,7 +23,11 @@ def issuer() -> Iterator[None]:
     """Serve the metadata of the issuer, and then its keys."""
     public_key = {**json.loads(ECAlgorithm.to_jwk(KEY.public_key())), "kid": "1", "alg": "ES256"}
     metadata = {"issuer": ISSUER, "jwks_uri": f"{ISSUER}/keys"}
-    with patch("app.auth.keys._get", AsyncMock(side_effect=[metadata, {"keys": [public_key]}])):
+    with patch.object(
+        keys,
+        "_get",
+        AsyncMock(side_effect=[metadata, {"keys": [public_key]}]),
+    ):
         yield
 
 

@@ -9,9 +9,9 @@ from client import Client
 from script import Answer, Fail, Reply, Stop, Wait
 from scripted_model import ScriptedModel
 
-from app.compaction.capability import Compaction
-from app.compaction.summary import mark, unmark
-from app.contract import AgentError
+from my_agent.harness.compaction.capability import Compaction
+from my_agent.harness.compaction.summary import mark, unmark
+from my_agent.harness.contract import AgentError
 
 
 def client_of(*script: Answer, **settings: Any) -> Client:

@@ -7,6 +7,8 @@ from unittest.mock import patch
 from boto3.session import Session
 from reference_endpoint import Endpoint, Handler
 
+from my_agent.harness.store import endpoint_lambda
+
 PASSWORD = "sentinel-7d1"  # which no log and no error may show
 ARN = "arn:aws:lambda:eu-west-1:123456789012:function:sessions"
 REST = {
@@ -31,7 +33,11 @@ class StoreServer:
         self.port = self._server.server_port
         threading.Thread(target=self._server.serve_forever, args=[0.01], daemon=True).start()
         # A session reads its data files once, not for each store.
-        self._session = patch("app.store.endpoint_lambda.Session", return_value=Session())
+        self._session = patch.object(
+            endpoint_lambda,
+            "Session",
+            return_value=Session(),
+        )
         self._session.start()
         return self
 

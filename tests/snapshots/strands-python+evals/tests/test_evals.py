@@ -9,8 +9,12 @@ import pytest
 from click.testing import Result
 from client import run
 
-from app.evals import cases
-from app.evals.statistics import describe_change, fisher_p, interval
+from my_agent.harness.evals import cases
+from my_agent.harness.evals.statistics import (
+    describe_change,
+    fisher_p,
+    interval,
+)
 
 SCHEMA = Path(__file__).parents[1] / "evals" / "schema.json"
 CASES = """\

@@ -8,9 +8,12 @@ from client import Client
 from script import Answer, Fail, Reply
 from scripted_model import ScriptedModel
 
-from app.contract import AgentError
-from app.fallback.capability import Fallback
-from app.fallback.settings import FallbackSettings
+from my_agent.harness.contract import AgentError
+from my_agent.harness.fallback.capability import Fallback
+from my_agent.harness.fallback.settings import (
+    FallbackSettings,
+)
+from my_agent.main import app
 
 DOWN = Fail(ConnectionRefusedError("a secret"))
 
@@ -74,7 +77,7 @@ async def test_if_both_models_are_down_the_turn_fails() -> None:
 
 def severities_for(**settings: Any) -> list[str]:
     """Return the severities of the findings of `check` for these settings."""
-    findings = Fallback(FallbackSettings(**settings), []).check()
+    findings = Fallback(FallbackSettings(**settings), [], app.load).check()
     return [finding["severity"] for finding in findings]
 
 
@@ -96,7 +99,7 @@ def test_check_refuses_a_second_model_of_the_offline_model() -> None:
 
 def test_check_warns_if_a_turn_ends_before_the_second_model_is_called() -> None:
     settings = FallbackSettings(model="a", model_fallback="b", turn_timeout_seconds=120)
-    [finding] = Fallback(settings, []).check()
+    [finding] = Fallback(settings, [], app.load).check()
     assert finding["id"] == "SET-FALLBACK_SECONDS"
     assert finding["severity"] == "warning"
 

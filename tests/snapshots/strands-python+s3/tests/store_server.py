@@ -11,6 +11,8 @@ from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_ba
 from moto.s3.models import s3_backends
 from werkzeug.serving import WSGIRequestHandler, make_server
 
+from my_agent.harness.store import s3
+
 PASSWORD = "sentinel-7d1"  # which no log and no error may show
 BUCKET = "sessions-of-tests"
 
@@ -34,7 +36,11 @@ class StoreServer:
         self.port = self._server.server_port
         threading.Thread(target=self._server.serve_forever, args=[0.01], daemon=True).start()
         # A session reads its data files once, not for each store.
-        self._session = patch("app.store.s3.Session", return_value=Session())
+        self._session = patch.object(
+            s3,
+            "Session",
+            return_value=Session(),
+        )
         self._session.start()
         self._s3: Any = s3_backends[DEFAULT_ACCOUNT_ID]["aws"]
         self._s3.create_bucket(BUCKET, "us-east-1")

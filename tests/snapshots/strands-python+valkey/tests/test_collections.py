@@ -6,11 +6,18 @@ from typing import get_args
 
 import pytest
 
-from app.capabilities import Settings
-from app.collections.backends import OtherConfig
-from app.collections.check import check_project, load_project
-from app.collections.fields import SecretRef
-from app.collections.secrets import SecretError, Secrets, unset_variables
+from my_agent.harness.collections.backends import OtherConfig
+from my_agent.harness.collections.check import (
+    check_project,
+    load_project,
+)
+from my_agent.harness.collections.fields import SecretRef
+from my_agent.harness.collections.secrets import (
+    SecretError,
+    Secrets,
+    unset_variables,
+)
+from my_agent.harness.enabled import Settings
 
 PROJECT = Path(__file__).parents[1]
 

@@ -15,15 +15,20 @@ from client import Client, run
 from script import Answer, Reply
 from store_server import PASSWORD, StoreServer
 
-from app.capabilities import Settings
-from app.collections.models import Collection
-from app.collections.secrets import Secrets
-from app.sessions import Sessions
-from app.store.base import Conflict, DurableStore, StoreUnavailable, Unsupported
-from app.store.cached import CachedStore
-from app.store.capability import check_store
-from app.store.declared import DeclaredStore
-from app.store.snapshot import owner_of
+from my_agent.harness.collections.models import Collection
+from my_agent.harness.collections.secrets import Secrets
+from my_agent.harness.enabled import Settings
+from my_agent.harness.sessions.sessions import Sessions
+from my_agent.harness.store.base import (
+    Conflict,
+    DurableStore,
+    StoreUnavailable,
+    Unsupported,
+)
+from my_agent.harness.store.cached import CachedStore
+from my_agent.harness.store.capability import check_store
+from my_agent.harness.store.declared import DeclaredStore
+from my_agent.harness.store.snapshot import owner_of
 
 SETTINGS = Settings(max_snapshot_bytes=8000, store_timeout_seconds=30)
 CHECKPOINT_IDS = [f"01890000-0000-7000-8000-00000000000{number}" for number in range(3)]

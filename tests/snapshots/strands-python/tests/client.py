@@ -13,10 +13,10 @@ from scripted_model import ScriptedModel
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message
 
-from app.capabilities import Settings, make_capabilities
-from app.main import cli
-from app.runtime import Runtime
-from app.server import create_app
+from my_agent.harness.enabled import Settings
+from my_agent.harness.http.server import create_app
+from my_agent.harness.runtime import Runtime
+from my_agent.main import app, cli
 
 PREFIX = "X-Amzn-Bedrock-AgentCore-Runtime-"
 SESSION = PREFIX + "Session-Id"
@@ -112,7 +112,7 @@ class Client:
 
     def __init__(self, *script: Answer, **settings: Any) -> None:
         self.model = ScriptedModel(script)
-        self.runtime = make_runtime(Settings(**settings))
+        self.runtime = make_runtime(app.settings_class(**settings))
         self.runtime.model = self.model
 
     def start(
@@ -175,7 +175,7 @@ class Client:
 def make_runtime(settings: Settings) -> Runtime:
     """Return a runtime without the capabilities of `own_capabilities`."""
     with without_own_capabilities():
-        return Runtime(settings, make_capabilities(settings))
+        return Runtime(settings, app.load(), app.make_capabilities(settings))
 
 
 def run(*words: str, **options: Any) -> Result:
@@ -187,5 +187,5 @@ def run(*words: str, **options: Any) -> Result:
 @contextmanager
 def without_own_capabilities() -> Iterator[None]:
     """Leave out the capabilities of `own_capabilities`."""
-    with patch("app.capabilities.OWN_CAPABILITIES", []):
+    with patch.object(app.own, "OWN_CAPABILITIES", []):
         yield

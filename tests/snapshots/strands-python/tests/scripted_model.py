@@ -5,7 +5,7 @@ from typing import Any
 
 from script import Answer, Fail, Reply, Stop, ToolCall, Wait, steps_of
 
-from app.offline_model import OfflineModel
+from my_agent.harness.echo_model import OfflineModel
 
 STOP_REASONS = {"length": "max_tokens", "filter": "content_filtered", "cut": ""}
 

@@ -2,7 +2,7 @@
 
 from click.testing import CliRunner
 
-from app.main import cli
+from my_agent.main import cli
 
 
 def test_word_count() -> None:

@@ -14,10 +14,21 @@ from strands import Agent, ToolContext, tool
 from strands.hooks import AfterToolsEvent
 from strands.telemetry import get_tracer
 
-from app.contract import AgentError
-from app.messages import Messages, Repairs, call_of, check_messages, cut, to_send
-from app.settings import CoreSettings
-from app.tool_schemas import REFUSED, parse_arguments
+from my_agent import agent
+from my_agent.harness.contract import AgentError
+from my_agent.harness.messages import (
+    Messages,
+    Repairs,
+    call_of,
+    check_messages,
+    cut,
+    to_send,
+)
+from my_agent.harness.settings import CoreSettings
+from my_agent.harness.tool_schemas import (
+    REFUSED,
+    parse_arguments,
+)
 
 
 @tool
@@ -36,7 +47,11 @@ def count_all(text: str, tool_context: ToolContext) -> str:
 @pytest.fixture(autouse=True)
 def tools() -> Iterator[None]:
     """Let the agent have the tools of this module."""
-    with patch("app.runtime.TOOLS", [word_count, count_all]):
+    with patch.object(
+        agent,
+        "TOOLS",
+        [word_count, count_all],
+    ):
         yield
 
 
@@ -73,7 +88,7 @@ async def test_a_call_does_not_run_unless_its_arguments_are_one_object(
     result = messages[2]["content"][0]["toolResult"]
     assert result["status"] == "error"
     assert result["content"] == [{"text": REFUSED + arguments[:200]}]
-    warnings = [record.message for record in caplog.records if record.name.startswith("app")]
+    warnings = [record.message for record in caplog.records if record.name.startswith("my_agent")]
     assert warnings[0] == "tool word_count: arguments are not one JSON object"
 
 

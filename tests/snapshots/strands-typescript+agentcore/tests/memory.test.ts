@@ -6,21 +6,21 @@ import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
 import { afterEach, beforeEach, describe, test, type TestContext } from 'node:test'
 
-import type { Settings } from '../src/capabilities.ts'
-import { Declarations } from '../src/collections/capability.ts'
-import { loadProject } from '../src/collections/check.ts'
-import { AgentCore } from '../src/memory/agentcore.ts'
-import { type MemoryEvent, MemoryRefused, MemoryUnavailable } from '../src/memory/base.ts'
-import { checkPolicy, checkResources } from '../src/memory/check.ts'
-import { Erasure, erasureScope } from '../src/memory/erase.ts'
-import { makePolicy } from '../src/memory/iam.ts'
-import { LocalMemory } from '../src/memory/local.ts'
-import { LongTermMemory } from '../src/memory/long_term.ts'
-import { add, search } from '../src/memory/memory.ts'
-import { resolve } from '../src/memory/namespaces.ts'
-import { splitUtterances } from '../src/memory/record.ts'
-import { RetryQueue } from '../src/memory/retry_queue.ts'
-import { OfflineModel } from '../src/offline_model.ts'
+import type { Settings } from '../src/harness/enabled.ts'
+import { Declarations } from '../src/harness/collections/capability.ts'
+import { loadProject } from '../src/harness/collections/check.ts'
+import { AgentCore } from '../src/harness/memory/agentcore.ts'
+import { type MemoryEvent, MemoryRefused, MemoryUnavailable } from '../src/harness/memory/base.ts'
+import { checkPolicy, checkResources } from '../src/harness/memory/check.ts'
+import { Erasure, erasureScope } from '../src/harness/memory/erase.ts'
+import { makePolicy } from '../src/harness/memory/iam.ts'
+import { LocalMemory } from '../src/harness/memory/local.ts'
+import { LongTermMemory } from '../src/harness/memory/long_term.ts'
+import { add, search } from '../src/harness/memory/memory.ts'
+import { resolve } from '../src/harness/memory/namespaces.ts'
+import { splitUtterances } from '../src/harness/memory/record.ts'
+import { RetryQueue } from '../src/harness/memory/retry_queue.ts'
+import { OfflineModel } from '../src/harness/echo_model.ts'
 import { type AgentResponse, captureLog, Client, until } from './client.ts'
 import { Clock } from './clock.ts'
 import { type Answer, fail, reply, toolCall } from './script.ts'
@@ -85,9 +85,9 @@ class Agent {
   longTerm!: LongTermMemory
 
   constructor(script: readonly Answer[] = [], settings: Partial<Settings> = {}) {
-    this.client = new Client(script, { recallTimeoutSeconds: 1, ...settings }, (given) => {
-      const declarations = new Declarations(given, [])
-      this.longTerm = new LongTermMemory(given, [declarations])
+    this.client = new Client(script, { recallTimeoutSeconds: 1, ...settings }, (given, load) => {
+      const declarations = new Declarations(given, [], load)
+      this.longTerm = new LongTermMemory(given, [declarations], load)
       return [declarations, this.longTerm]
     })
   }

@@ -5,9 +5,9 @@ import { test } from 'node:test'
 
 import type { MemoryStore, MessageData } from '@strands-agents/sdk'
 
-import { GuardedStore } from '../src/memory/adapter.ts'
-import { Recorder } from '../src/memory/record.ts'
-import { OfflineModel } from '../src/offline_model.ts'
+import { GuardedStore } from '../src/harness/memory/adapter.ts'
+import { Recorder } from '../src/harness/memory/record.ts'
+import { OfflineModel } from '../src/harness/echo_model.ts'
 import { captureLog, until } from './client.ts'
 import { Clock } from './clock.ts'
 

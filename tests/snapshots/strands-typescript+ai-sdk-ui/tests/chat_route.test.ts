@@ -3,7 +3,7 @@
 import assert from 'node:assert/strict'
 import { describe, test } from 'node:test'
 
-import { ChatRoute } from '../src/chat_route.ts'
+import { ChatRoute } from '../src/harness/http/chat_route.ts'
 import { Client } from './client.ts'
 import { type Answer, fail, reply, toolCall } from './script.ts'
 
@@ -11,7 +11,7 @@ type Part = { type: string; [field: string]: unknown }
 type Message = { id: string; role: string; parts: Part[] }
 
 function makeClient(script: readonly Answer[]): Client {
-  return new Client(script, {}, (settings) => [new ChatRoute(settings, [])])
+  return new Client(script, {}, (settings, load) => [new ChatRoute(settings, [], load)])
 }
 
 /** Send the last message of the chat "ada" as useChat does; return the parts of the reply. */

@@ -6,11 +6,11 @@ import Anthropic from '@anthropic-ai/sdk'
 import type { Message, Model, ModelStreamEvent, StreamOptions } from '@strands-agents/sdk'
 import { AnthropicModel } from '@strands-agents/sdk/models/anthropic'
 
-import { AgentError, isBlank } from './contract.ts'
-import { diagnostic, type Finding } from './findings.ts'
-import { OfflineModel } from './offline_model.ts'
-import { boundedFetch } from './provider.ts'
-import { type CoreSettings, isPlainHttp } from './settings.ts'
+import { AgentError, isBlank } from './harness/contract.ts'
+import { diagnostic, type Finding } from './harness/findings.ts'
+import { OfflineModel } from './harness/echo_model.ts'
+import { boundedFetch } from './harness/models/provider.ts'
+import { type CoreSettings, isPlainHttp } from './harness/settings.ts'
 
 // What to look at when the provider refuses a call, and when it is not reached.
 export const [CREDENTIALS, ADDRESS] = ['ANTHROPIC_API_KEY', 'ANTHROPIC_BASE_URL']

@@ -5,10 +5,10 @@ import { describe, test } from 'node:test'
 
 import { BeforeToolCallEvent, type LocalAgent } from '@strands-agents/sdk'
 
-import { answers } from '../src/approval/adapter.ts'
-import { Approval } from '../src/approval/capability.ts'
-import type { Waiting } from '../src/approval/session.ts'
-import type { Capability, Options } from '../src/capability.ts'
+import { answers } from '../src/harness/approval/adapter.ts'
+import { Approval } from '../src/harness/approval/capability.ts'
+import type { Waiting } from '../src/harness/approval/session.ts'
+import type { Capability, Options } from '../src/harness/capability.ts'
 import { Client, SESSION } from './client.ts'
 import { Payments } from './payments.ts'
 import { reply, toolCall } from './script.ts'
@@ -58,11 +58,11 @@ describe('a call with broken arguments', () => {
     }
   }
 
-  async function needsNoApproval(makePayments: (settings: any) => Capability): Promise<void> {
+  async function needsNoApproval(PaymentsClass: typeof Payments): Promise<void> {
     const broken = toolCall('pay', '{"amount": 8', 'a')
     const valid = toolCall('pay', { amount: 7 }, 'a')
-    const client = new Client([[broken, valid], reply('Done.')], {}, (settings) => {
-      return [new Approval(settings, []), makePayments(settings)]
+    const client = new Client([[broken, valid], reply('Done.')], {}, (settings, load) => {
+      return [new Approval(settings, [], load), new PaymentsClass(settings, [], load)]
     })
     const { waiting = [] } = await client.say('Pay.', { session: 'ada' })
     const inputs = waiting.map(({ input }) => input)
@@ -75,10 +75,10 @@ describe('a call with broken arguments', () => {
   }
 
   test('needs no approval of an intervention', async () => {
-    await needsNoApproval((settings) => new Payments(settings, []))
+    await needsNoApproval(Payments)
   })
 
   test('needs no approval of a hook', async () => {
-    await needsNoApproval((settings) => new HookedPayments(settings, []))
+    await needsNoApproval(HookedPayments)
   })
 })

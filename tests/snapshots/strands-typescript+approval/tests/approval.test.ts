@@ -3,10 +3,10 @@
 import assert from 'node:assert/strict'
 import { describe, test } from 'node:test'
 
-import { Approval } from '../src/approval/capability.ts'
-import { Answers } from '../src/approval/session.ts'
-import { Turn } from '../src/contract.ts'
-import type { LastTurn } from '../src/sessions.ts'
+import { Approval } from '../src/harness/approval/capability.ts'
+import { Answers } from '../src/harness/approval/session.ts'
+import { Turn } from '../src/harness/contract.ts'
+import type { LastTurn } from '../src/harness/sessions/sessions.ts'
 import { type AgentResponse, Client, SESSION } from './client.ts'
 import { Payments } from './payments.ts'
 import { type Answer, reply, toolCall } from './script.ts'
@@ -16,9 +16,9 @@ const PAY = toolCall('pay', { amount: 7 })
 
 function makeClient(script: readonly Answer[] = []): { client: Client; payments: Payments } {
   let payments!: Payments
-  const client = new Client(script, {}, (settings) => {
-    payments = new Payments(settings, [])
-    return [new Approval(settings, []), payments]
+  const client = new Client(script, {}, (settings, load) => {
+    payments = new Payments(settings, [], load)
+    return [new Approval(settings, [], load), payments]
   })
   return { client, payments }
 }

@@ -4,7 +4,7 @@ import { tool } from '@strands-agents/sdk'
 import { HumanInTheLoop } from '@strands-agents/sdk/vended-interventions/hitl'
 import { z } from 'zod'
 
-import { Capability, type Options } from '../src/capability.ts'
+import { Capability, type Options } from '../src/harness/capability.ts'
 
 /** Has the tool `pay`, which runs only if it is approved. */
 export class Payments extends Capability {

@@ -5,8 +5,8 @@ import { before, describe, mock, test } from 'node:test'
 
 import { exportJWK, generateKeyPair, SignJWT } from 'jose'
 
-import { Auth } from '../src/auth/capability.ts'
-import type { Settings } from '../src/capabilities.ts'
+import { Auth } from '../src/harness/auth/capability.ts'
+import type { Settings } from '../src/harness/enabled.ts'
 import { ACTOR, type AgentResponse, Client, SESSION } from './client.ts'
 import { reply } from './script.ts'
 
@@ -31,7 +31,7 @@ function tokenOf(actor: string, claims: object = {}): Promise<string> {
 
 function makeClient(settings: Partial<Settings> = {}): Client {
   const all = { authIssuer: ISSUER, authAudience: 'me', ...settings }
-  return new Client([reply('Yes.')], all, (given) => [new Auth(given, [])])
+  return new Client([reply('Yes.')], all, (given, load) => [new Auth(given, [], load)])
 }
 
 function ask(

@@ -3,9 +3,9 @@
 import assert from 'node:assert/strict'
 import { describe, test } from 'node:test'
 
-import type { Settings } from '../src/capabilities.ts'
-import { Compaction } from '../src/compaction/capability.ts'
-import { mark, REPLY, unmark } from '../src/compaction/summary.ts'
+import type { Settings } from '../src/harness/enabled.ts'
+import { Compaction } from '../src/harness/compaction/capability.ts'
+import { mark, REPLY, unmark } from '../src/harness/compaction/summary.ts'
 import { captureLog, Client, until } from './client.ts'
 import { Clock } from './clock.ts'
 import { type Answer, fail, reply, stop, wait } from './script.ts'
@@ -25,8 +25,8 @@ interface Parts {
 /** Return a client of an agent that summarizes offline. */
 function makeClient(script: readonly Answer[] = [], settings: Partial<Settings> = {}): Parts {
   let compaction!: Compaction
-  const client = new Client(script, { ...LIMITS, ...settings }, (all) => {
-    compaction = new Compaction(all, [])
+  const client = new Client(script, { ...LIMITS, ...settings }, (all, load) => {
+    compaction = new Compaction(all, [], load)
     return [compaction]
   })
   return { client, compaction }

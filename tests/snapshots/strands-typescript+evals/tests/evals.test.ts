@@ -6,14 +6,15 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, before, describe, test } from 'node:test'
 
-import { SETTINGS } from '../src/capabilities.ts'
-import { readCases } from '../src/evals/cases.ts'
-import { failures, table } from '../src/evals/report.ts'
-import { Runner } from '../src/evals/run.ts'
-import { describeChange, fisherP, interval } from '../src/evals/statistics.ts'
-import { Stubs } from '../src/evals/stubs.ts'
-import { Runtime } from '../src/runtime.ts'
-import { createSettings } from '../src/settings.ts'
+import { app } from '../src/app.ts'
+import { SETTINGS } from '../src/harness/enabled.ts'
+import { readCases } from '../src/harness/evals/cases.ts'
+import { failures, table } from '../src/harness/evals/report.ts'
+import { Runner } from '../src/harness/evals/run.ts'
+import { describeChange, fisherP, interval } from '../src/harness/evals/statistics.ts'
+import { Stubs } from '../src/harness/evals/stubs.ts'
+import { Runtime } from '../src/harness/runtime.ts'
+import { createSettings } from '../src/harness/settings.ts'
 
 const CASES = `\
 cases:
@@ -32,7 +33,9 @@ describe('of three cases', () => {
     cpSync(join(import.meta.dirname, '../evals/schema.json'), join(folder, 'schema.json'))
     writeFileSync(join(folder, 'own.yaml'), CASES)
     const settings = createSettings({}, SETTINGS)
-    const runtime = new Runtime(settings, [new Stubs(settings, [])])
+    const agent = await app.load.agent()
+    const stubs = new Stubs(settings, [], app.load)
+    const runtime = new Runtime(settings, agent, app.load, [stubs])
     const runner = new Runner(settings, runtime, runtime)
     const { signal } = new AbortController()
     const options = { repeat: 1, jobs: 2, stop: signal, done: () => {} }

@@ -3,11 +3,12 @@
 import assert from 'node:assert/strict'
 import { describe, test } from 'node:test'
 
-import { AgentError } from '../src/contract.ts'
-import { Fallback } from '../src/fallback/capability.ts'
-import { FALLBACK_SETTINGS } from '../src/fallback/settings.ts'
-import { logging } from '../src/log.ts'
-import { createSettings, readSettings } from '../src/settings.ts'
+import { app } from '../src/app.ts'
+import { AgentError } from '../src/harness/contract.ts'
+import { Fallback } from '../src/harness/fallback/capability.ts'
+import { FALLBACK_SETTINGS } from '../src/harness/fallback/settings.ts'
+import { logging } from '../src/harness/log.ts'
+import { createSettings, readSettings } from '../src/harness/settings.ts'
 import { captureLog, Client } from './client.ts'
 import { type Answer, fail, reasoning, reply, toolCall } from './script.ts'
 import { ScriptedModel } from './scripted_model.ts'
@@ -21,9 +22,9 @@ function makeClient(
   second: readonly Answer[],
 ): { client: Client; fallback: ScriptedModel } {
   const model = new ScriptedModel(second, 'second')
-  const client = new Client(first, {}, (core) => {
+  const client = new Client(first, {}, (core, load) => {
     const settings = createSettings({ ...core, modelFallback: 'second' }, FALLBACK_SETTINGS)
-    const capability = new Fallback(settings, [])
+    const capability = new Fallback(settings, [], load)
     capability.model = Promise.resolve(model) // in place of a provider's
     return [capability]
   })
@@ -103,7 +104,7 @@ test('in a turn of two models, each gets its own reasoning only', async () => {
 describe('check', () => {
   function severities(model: string, modelFallback: string): string[] {
     const settings = createSettings({ model, modelFallback }, FALLBACK_SETTINGS)
-    return new Fallback(settings, []).check().map(({ severity }) => severity)
+    return new Fallback(settings, [], app.load).check().map(({ severity }) => severity)
   }
 
   test('accepts two models', () => {
@@ -124,7 +125,8 @@ describe('check', () => {
 
   test('warns if a turn ends before the second model is asked', () => {
     const given = { model: 'a', modelFallback: 'b', turnTimeoutSeconds: 120 }
-    const [finding] = new Fallback(createSettings(given, FALLBACK_SETTINGS), []).check()
+    const settings = createSettings(given, FALLBACK_SETTINGS)
+    const [finding] = new Fallback(settings, [], app.load).check()
     assert.equal(finding?.id, 'SET-FALLBACK_SECONDS')
     assert.equal(finding.severity, 'warning')
   })

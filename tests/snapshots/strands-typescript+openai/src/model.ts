@@ -6,11 +6,11 @@ import type { StreamOptions, ToolResultBlock, Usage } from '@strands-agents/sdk'
 import OpenAI from 'openai'
 import type { ChatCompletionMessageParam } from 'openai/resources/chat/completions'
 
-import { chatFetch } from './chat_stream.ts'
-import { diagnostic, type Finding } from './findings.ts'
-import { marksOf } from './messages.ts'
-import { OfflineModel } from './offline_model.ts'
-import { type CoreSettings, isPlainHttp } from './settings.ts'
+import { chatFetch } from './harness/models/chat_stream.ts'
+import { diagnostic, type Finding } from './harness/findings.ts'
+import { marksOf } from './harness/messages.ts'
+import { OfflineModel } from './harness/echo_model.ts'
+import { type CoreSettings, isPlainHttp } from './harness/settings.ts'
 
 // What to look at when the provider refuses a call, and when it is not reached.
 export const [CREDENTIALS, ADDRESS] = ['OPENAI_API_KEY', 'OPENAI_BASE_URL']

@@ -3,15 +3,15 @@
 import assert from 'node:assert/strict'
 import { describe, test } from 'node:test'
 
-import type { Settings } from '../src/capabilities.ts'
-import { ChatRoute } from '../src/chat_route.ts'
-import { Page } from '../src/page/capability.ts'
+import type { Settings } from '../src/harness/enabled.ts'
+import { ChatRoute } from '../src/harness/http/chat_route.ts'
+import { Page } from '../src/harness/page/capability.ts'
 import { ALONE, Client, run } from './client.ts'
 
 function makeClient(settings: Partial<Settings>): Client {
-  return new Client([], settings, (all) => {
-    const route = new ChatRoute(all, [])
-    return [route, new Page(all, [route])]
+  return new Client([], settings, (all, load) => {
+    const route = new ChatRoute(all, [], load)
+    return [route, new Page(all, [route], load)]
   })
 }
 

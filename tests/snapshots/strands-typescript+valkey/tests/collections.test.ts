@@ -8,12 +8,12 @@ import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
 import { describe, test, type TestContext } from 'node:test'
 
-import { SETTINGS } from '../src/capabilities.ts'
-import { OtherConfig } from '../src/collections/backends.ts'
-import { checkProject, loadProject } from '../src/collections/check.ts'
-import { Secrets } from '../src/collections/secrets.ts'
-import type { Finding } from '../src/findings.ts'
-import { createSettings } from '../src/settings.ts'
+import { SETTINGS } from '../src/harness/enabled.ts'
+import { OtherConfig } from '../src/harness/collections/backends.ts'
+import { checkProject, loadProject } from '../src/harness/collections/check.ts'
+import { Secrets } from '../src/harness/collections/secrets.ts'
+import type { Finding } from '../src/harness/findings.ts'
+import { createSettings } from '../src/harness/settings.ts'
 import './apart.ts'
 
 const PROJECT = join(import.meta.dirname, '..')

@@ -6,17 +6,22 @@ import { after, describe, test } from 'node:test'
 
 import { v7 as uuid7 } from 'uuid'
 
-import { SETTINGS as KIND } from '../src/capabilities.ts'
-import { Collection } from '../src/collections/models.ts'
-import { Secrets } from '../src/collections/secrets.ts'
-import type { Stored } from '../src/session_store.ts'
-import { Sessions } from '../src/sessions.ts'
-import { createSettings } from '../src/settings.ts'
-import { Conflict, type DurableStore, StoreUnavailable, Unsupported } from '../src/store/base.ts'
-import { CachedStore } from '../src/store/cached.ts'
-import { checkStore } from '../src/store/capability.ts'
-import { DeclaredStore } from '../src/store/declared.ts'
-import { ownerOf } from '../src/store/snapshot.ts'
+import { SETTINGS as KIND } from '../src/harness/enabled.ts'
+import { Collection } from '../src/harness/collections/models.ts'
+import { Secrets } from '../src/harness/collections/secrets.ts'
+import type { Stored } from '../src/harness/sessions/session_store.ts'
+import { Sessions } from '../src/harness/sessions/sessions.ts'
+import { createSettings } from '../src/harness/settings.ts'
+import {
+  Conflict,
+  type DurableStore,
+  StoreUnavailable,
+  Unsupported,
+} from '../src/harness/store/base.ts'
+import { CachedStore } from '../src/harness/store/cached.ts'
+import { checkStore } from '../src/harness/store/capability.ts'
+import { DeclaredStore } from '../src/harness/store/declared.ts'
+import { ownerOf } from '../src/harness/store/snapshot.ts'
 import { Client } from './client.ts'
 import { type Answer, reply } from './script.ts'
 import { backend, broken, startServer } from './store_server.ts'

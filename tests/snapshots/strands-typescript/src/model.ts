@@ -11,10 +11,10 @@ import { NodeHttpHandler } from '@smithy/node-http-handler'
 import type { Model } from '@strands-agents/sdk'
 import { BedrockModel } from '@strands-agents/sdk/models/bedrock'
 
-import { AgentError, isBlank, RUNNING } from './contract.ts'
-import { diagnostic, type Finding } from './findings.ts'
-import { OfflineModel } from './offline_model.ts'
-import type { CoreSettings } from './settings.ts'
+import { AgentError, isBlank, RUNNING } from './harness/contract.ts'
+import { diagnostic, type Finding } from './harness/findings.ts'
+import { OfflineModel } from './harness/echo_model.ts'
+import type { CoreSettings } from './harness/settings.ts'
 
 // What to look at when the provider refuses a call, and when it is not reached.
 export const [CREDENTIALS, ADDRESS] = ['the AWS credentials', 'AWS_REGION']

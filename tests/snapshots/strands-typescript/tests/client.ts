@@ -9,13 +9,16 @@ import { mock, type TestContext } from 'node:test'
 import { format } from 'node:util'
 
 import './apart.ts'
-import { type Settings, SETTINGS } from '../src/capabilities.ts'
-import type { Capability } from '../src/capability.ts'
-import { type Chunk, Turn } from '../src/contract.ts'
-import { Runtime } from '../src/runtime.ts'
-import { createApp } from '../src/server.ts'
-import { createSettings } from '../src/settings.ts'
-import { takeTurn } from '../src/turn.ts'
+import { app } from '../src/app.ts'
+import { type Settings, SETTINGS } from '../src/harness/enabled.ts'
+import type { Capability } from '../src/harness/capability.ts'
+import { type Chunk, Turn } from '../src/harness/contract.ts'
+import type { Modules } from '../src/harness/modules.ts'
+import { Runtime } from '../src/harness/runtime.ts'
+import { createApp } from '../src/harness/http/server.ts'
+import { createSettings, type SettingsOf } from '../src/harness/settings.ts'
+import { takeTurn } from '../src/harness/turn.ts'
+import { OWN_SETTINGS } from '../src/own_capabilities.ts'
 import type { Answer } from './script.ts'
 import { ScriptedModel } from './scripted_model.ts'
 
@@ -67,7 +70,10 @@ export interface AgentResponse {
   ended?: boolean
 }
 
-const noCapabilities = (_settings: Settings): Capability[] => []
+const agent = await app.load.agent()
+const KIND = { ...SETTINGS, ...OWN_SETTINGS }
+type AllSettings = Settings & SettingsOf<typeof OWN_SETTINGS>
+const noCapabilities = (_settings: AllSettings, _load: Modules): Capability[] => []
 
 export class Client {
   readonly runtime: Runtime
@@ -75,11 +81,11 @@ export class Client {
 
   constructor(
     script: readonly Answer[] = [],
-    given: Partial<Settings> = {},
+    given: Partial<AllSettings> = {},
     make = noCapabilities,
   ) {
-    const settings = createSettings(given, SETTINGS)
-    this.runtime = new Runtime(settings, make(settings))
+    const settings = createSettings(given, KIND)
+    this.runtime = new Runtime(settings, agent, app.load, make(settings, app.load))
     this.model = new ScriptedModel(script)
     this.runtime.model = this.model
   }
@@ -118,7 +124,8 @@ export class Client {
     content: string | Buffer = '',
     signal: AbortSignal = AbortSignal.timeout(PATIENCE_MILLISECONDS),
   ): Promise<AgentResponse> {
-    const server = createServer(createApp(this.runtime)).listen(0, '127.0.0.1')
+    const listener = createApp(this.runtime, await app.load.routes())
+    const server = createServer(listener).listen(0, '127.0.0.1')
     await once(server, 'listening')
     const { port } = server.address() as AddressInfo
     const all = { ...HOST, ...JSON_ONLY, ...headers }

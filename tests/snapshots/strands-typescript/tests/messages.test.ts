@@ -7,9 +7,9 @@ import { Agent, BeforeModelCallEvent, type LocalAgent } from '@strands-agents/sd
 import { Message, type MessageData, TextBlock, tool } from '@strands-agents/sdk'
 import { z } from 'zod'
 
-import { Capability, type Options } from '../src/capability.ts'
-import type { ToolCall, Turn } from '../src/contract.ts'
-import { checkMessages, traceOnlyRecorded } from '../src/messages.ts'
+import { Capability, type Options } from '../src/harness/capability.ts'
+import type { ToolCall, Turn } from '../src/harness/contract.ts'
+import { checkMessages, traceOnlyRecorded } from '../src/harness/messages.ts'
 import { Client } from './client.ts'
 import { type Answer, reasoning, reply, stop, toolCall } from './script.ts'
 import { ScriptedModel } from './scripted_model.ts'
@@ -34,8 +34,8 @@ class Orders extends Capability {
 
 function makeClient(script: readonly Answer[]): { client: Client; orders: Orders } {
   let orders!: Orders
-  const client = new Client(script, {}, (settings) => {
-    orders = new Orders(settings, [])
+  const client = new Client(script, {}, (settings, load) => {
+    orders = new Orders(settings, [], load)
     return [orders]
   })
   return { client, orders }
@@ -212,7 +212,7 @@ test('a turn with messages that the next request cannot use changes nothing', as
       options.plugins = [{ name: 'adding', initAgent }]
     }
   }
-  const client = new Client([], {}, (settings) => [new Adding(settings, [])])
+  const client = new Client([], {}, (settings, load) => [new Adding(settings, [], load)])
   const answer = await client.say('Hello.', { session: 'ada' })
   assert.equal(answer.error, 'model_failed')
   const { last } = await client.runtime.sessions.read('ada', null)

@@ -2,8 +2,8 @@
 
 import type { Message, ModelStreamEvent, StreamOptions } from '@strands-agents/sdk'
 
-import { abortOf } from '../src/deadline.ts'
-import { OfflineModel } from '../src/offline_model.ts'
+import { abortOf } from '../src/harness/deadline.ts'
+import { OfflineModel } from '../src/harness/echo_model.ts'
 import { type Answer, reply, type Step } from './script.ts'
 
 const STOP_REASONS = {

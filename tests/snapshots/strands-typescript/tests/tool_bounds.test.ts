@@ -5,8 +5,8 @@ import { test } from 'node:test'
 
 import { TextBlock, tool } from '@strands-agents/sdk'
 
-import { Capability } from '../src/capability.ts'
-import type { ToolResult } from '../src/contract.ts'
+import { Capability } from '../src/harness/capability.ts'
+import type { ToolResult } from '../src/harness/contract.ts'
 import { Client } from './client.ts'
 import { toolCall } from './script.ts'
 
@@ -22,7 +22,9 @@ async function resultOf(callback: () => unknown): Promise<ToolResult> {
     }
   }
   const settings = { maxResultChars: MAX_CHARS }
-  const client = new Client([toolCall('report', {})], settings, (all) => [new Report(all, [])])
+  const client = new Client([toolCall('report', {})], settings, (all, load) => [
+    new Report(all, [], load),
+  ])
   const [, result] = await client.takeTurn('Report.', 'ada')
   return result as ToolResult
 }

@@ -4,9 +4,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from unittest.mock import patch
 
+from my_agent import agent
+
 
 @contextmanager
 def ask_for_approval() -> Iterator[None]:
     """Let each call of word_count ask for an approval."""
-    with patch("app.agent.word_count.tool.require_approval", True):
+    with patch.object(
+        agent.word_count.tool,
+        "require_approval",
+        True,
+    ):
         yield

@@ -5,9 +5,11 @@ from unittest.mock import patch
 
 import pytest
 
+from my_agent.harness import settings
+
 UNSET = ("AGENT_ID", "MODEL", "SECRET", "SESSION")
 
-patch("app.settings.read_env_file", list).start()
+patch.object(settings, "read_env_file", list).start()
 for name in os.environ:
     if name.startswith(UNSET):
         os.environ[name] = ""

@@ -7,7 +7,7 @@ import ai
 from ai import events
 from script import Answer, Fail, Reply, Stop, ToolCall, Wait, steps_of
 
-from app.offline_model import Offline, OfflineModel
+from my_agent.harness.echo_model import Offline, OfflineModel
 
 STOP_REASONS = {"length": "length", "filter": "content_filter", "cut": ""}
 

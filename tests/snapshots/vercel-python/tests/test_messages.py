@@ -6,8 +6,9 @@ from typing import Any
 import ai
 import pytest
 
-from app.contract import AgentError
-from app.messages import (
+from my_agent.harness.contract import AgentError
+from my_agent.harness.echo_model import OfflineModel
+from my_agent.harness.messages import (
     bounded,
     check_messages,
     input_of,
@@ -18,9 +19,8 @@ from app.messages import (
     repair,
     shown_to,
 )
-from app.offline_model import OfflineModel
-from app.tool_schemas import REFUSED
-from app.turn import as_tool_call
+from my_agent.harness.tool_schemas import REFUSED
+from my_agent.harness.turn import as_tool_call
 
 Message = ai.messages.Message
 USER = ai.user_message("Hi.")

@@ -6,8 +6,8 @@ import pytest
 from client import Client
 from script import Answer, Fail, Reply, Stop, ToolCall, Wait
 
-from app.session_store import InProcess
-from app.sessions import Session
+from my_agent.harness.sessions.session_store import InProcess
+from my_agent.harness.sessions.sessions import Session
 
 COUNT = ToolCall("word_count", {"text": "a b"})
 

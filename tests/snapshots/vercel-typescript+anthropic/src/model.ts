@@ -4,11 +4,11 @@ import { createAnthropic } from '@ai-sdk/anthropic'
 import { defaultSettingsMiddleware, type LanguageModel, wrapLanguageModel } from 'ai'
 import type { LanguageModelMiddleware } from 'ai'
 
-import { diagnostic, type Finding } from './findings.ts'
-import { completed, skippingUnknown } from './messages_stream.ts'
-import { OfflineModel } from './offline_model.ts'
-import { boundedFetch } from './provider.ts'
-import { type CoreSettings, isPlainHttp } from './settings.ts'
+import { diagnostic, type Finding } from './harness/findings.ts'
+import { completed, skippingUnknown } from './harness/models/messages_stream.ts'
+import { OfflineModel } from './harness/echo_model.ts'
+import { boundedFetch } from './harness/models/provider.ts'
+import { type CoreSettings, isPlainHttp } from './harness/settings.ts'
 
 // What to look at when the provider refuses a call, and when it is not reached.
 export const [CREDENTIALS, ADDRESS] = ['ANTHROPIC_API_KEY', 'ANTHROPIC_BASE_URL']

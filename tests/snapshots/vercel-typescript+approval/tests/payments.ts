@@ -3,8 +3,8 @@
 import { tool } from 'ai'
 import { z } from 'zod'
 
-import { Capability, type Options } from '../src/capability.ts'
-import type { NamedTool } from '../src/turn.ts'
+import { Capability, type Options } from '../src/harness/capability.ts'
+import type { NamedTool } from '../src/harness/tools.ts'
 
 /** Has the tool `pay`, which runs only if it is approved. */
 export class Payments extends Capability {

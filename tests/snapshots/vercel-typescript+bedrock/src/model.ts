@@ -5,11 +5,11 @@ import { fromNodeProviderChain } from '@aws-sdk/credential-providers'
 import { defaultSettingsMiddleware, type LanguageModel } from 'ai'
 import { type LanguageModelMiddleware, wrapLanguageModel } from 'ai'
 
-import { AgentError, isBlank } from './contract.ts'
-import { diagnostic, type Finding } from './findings.ts'
-import { OfflineModel, type Part } from './offline_model.ts'
-import { boundedFetch } from './provider.ts'
-import type { CoreSettings } from './settings.ts'
+import { AgentError, isBlank } from './harness/contract.ts'
+import { diagnostic, type Finding } from './harness/findings.ts'
+import { OfflineModel, type Part } from './harness/echo_model.ts'
+import { boundedFetch } from './harness/models/provider.ts'
+import type { CoreSettings } from './harness/settings.ts'
 
 // What to look at when the provider refuses a call, and when it is not reached.
 export const [CREDENTIALS, ADDRESS] = ['the AWS credentials', 'AWS_REGION']

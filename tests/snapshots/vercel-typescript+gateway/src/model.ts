@@ -3,10 +3,10 @@
 import { createGateway, defaultSettingsMiddleware, type LanguageModel } from 'ai'
 import { wrapLanguageModel } from 'ai'
 
-import { diagnostic, type Finding } from './findings.ts'
-import { OfflineModel } from './offline_model.ts'
-import { boundedFetch } from './provider.ts'
-import type { CoreSettings } from './settings.ts'
+import { diagnostic, type Finding } from './harness/findings.ts'
+import { OfflineModel } from './harness/echo_model.ts'
+import { boundedFetch } from './harness/models/provider.ts'
+import type { CoreSettings } from './harness/settings.ts'
 
 // What to look at when the provider refuses a call, and when it is not reached.
 export const [CREDENTIALS, ADDRESS] = ['AI_GATEWAY_API_KEY', 'any proxy']

@@ -3,11 +3,11 @@
 import { createOpenAICompatible } from '@ai-sdk/openai-compatible'
 import { type LanguageModel, wrapLanguageModel } from 'ai'
 
-import { chatFetch } from './chat_stream.ts'
-import { diagnostic, type Finding } from './findings.ts'
-import { OfflineModel } from './offline_model.ts'
-import { keepingReasoning } from './reasoning.ts'
-import { type CoreSettings, isPlainHttp } from './settings.ts'
+import { chatFetch } from './harness/models/chat_stream.ts'
+import { diagnostic, type Finding } from './harness/findings.ts'
+import { OfflineModel } from './harness/echo_model.ts'
+import { keepingReasoning } from './harness/models/reasoning.ts'
+import { type CoreSettings, isPlainHttp } from './harness/settings.ts'
 
 // What to look at when the provider refuses a call, and when it is not reached.
 export const [CREDENTIALS, ADDRESS] = ['OPENAI_API_KEY', 'OPENAI_BASE_URL']

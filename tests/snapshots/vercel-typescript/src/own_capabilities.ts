@@ -1,8 +1,8 @@
 // Settings and capabilities of your own; README.md has one. Updates leave this file alone.
 
-import type { CapabilityClass } from './capability.ts'
+import type { CapabilityClass } from './harness/index.ts'
 
-// Made with `text` and `integer` of settings.ts: `ordersUrl` is the variable ORDERS_URL.
+// Made with `text` and `integer` of the harness: `ordersUrl` is the variable ORDERS_URL.
 export const OWN_SETTINGS = {}
 
 // Every command loads this file: import clients in `open`.

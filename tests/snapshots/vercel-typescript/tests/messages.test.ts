@@ -5,9 +5,9 @@ import { describe, test } from 'node:test'
 
 import { jsonSchema, type ModelMessage, tool } from 'ai'
 
-import { Capability, type Options } from '../src/capability.ts'
-import type { Turn } from '../src/contract.ts'
-import { checkMessages, ownPrompt, restored } from '../src/messages.ts'
+import { Capability, type Options } from '../src/harness/capability.ts'
+import type { Turn } from '../src/harness/contract.ts'
+import { checkMessages, ownPrompt, restored } from '../src/harness/messages.ts'
 import { Client } from './client.ts'
 import { type Answer, reasoning, toolCall } from './script.ts'
 
@@ -28,8 +28,8 @@ class Orders extends Capability {
 
 function makeClient(script: readonly Answer[], limits = {}): { client: Client; orders: Orders } {
   let orders!: Orders
-  const client = new Client(script, limits, (settings) => {
-    orders = new Orders(settings, [])
+  const client = new Client(script, limits, (settings, load) => {
+    orders = new Orders(settings, [], load)
     return [orders]
   })
   return { client, orders }
@@ -99,8 +99,8 @@ test('prepareStep of yours gets repaired messages, and its own are repaired', as
     }
   }
   let preparing!: Preparing
-  const client = new Client([toolCall('delete_orders', '{"customer":')], {}, (settings) => {
-    preparing = new Preparing(settings, [])
+  const client = new Client([toolCall('delete_orders', '{"customer":')], {}, (settings, load) => {
+    preparing = new Preparing(settings, [], load)
     return [preparing]
   })
   await client.say('Delete them.', { session: 'ada' })

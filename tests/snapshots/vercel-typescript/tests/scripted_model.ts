@@ -1,7 +1,7 @@
 // A model that plays a script: a test decides what each of its answers contains.
 
-import { abortOf } from '../src/deadline.ts'
-import { type Call, finish, OfflineModel, type Part } from '../src/offline_model.ts'
+import { abortOf } from '../src/harness/deadline.ts'
+import { type Call, finish, OfflineModel, type Part } from '../src/harness/echo_model.ts'
 import { type Answer, reply } from './script.ts'
 
 const STOP_REASONS = {

@@ -5,10 +5,10 @@ import { test } from 'node:test'
 
 import { jsonSchema, tool, type ToolResultPart } from 'ai'
 
-import { Capability } from '../src/capability.ts'
-import type { ToolResult } from '../src/contract.ts'
-import { textOf } from '../src/offline_model.ts'
-import type { NamedTool } from '../src/turn.ts'
+import { Capability } from '../src/harness/capability.ts'
+import type { ToolResult } from '../src/harness/contract.ts'
+import { textOf } from '../src/harness/echo_model.ts'
+import type { NamedTool } from '../src/harness/tools.ts'
 import { Client } from './client.ts'
 import { toolCall } from './script.ts'
 
@@ -32,7 +32,9 @@ async function resultOf(
     }
   }
   const settings = { maxResultChars: MAX_CHARS }
-  const client = new Client([toolCall('report', {})], settings, (all) => [new Report(all, [])])
+  const client = new Client([toolCall('report', {})], settings, (all, load) => [
+    new Report(all, [], load),
+  ])
   const [, shown] = await client.takeTurn('Report.', 'ada')
   const [, , message] = await client.messages<{ content: { output: Output }[] }>('ada')
   return { shown: shown as ToolResult, sent: textOf(message!.content[0]!.output) }

@@ -3,7 +3,7 @@
 import assert from 'node:assert/strict'
 import { describe, test } from 'node:test'
 
-import { AgentError } from '../src/contract.ts'
+import { AgentError } from '../src/harness/contract.ts'
 import { Client, SESSION, until } from './client.ts'
 import { Clock } from './clock.ts'
 import { type Answer, fail, reply, type Step, stop, toolCall, wait } from './script.ts'

@@ -1,0 +1,315 @@
+"""Long-term memory for Strands: the memory manager of a turn, and the stores that it searches."""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import AsyncIterable, Awaitable, Callable, Coroutine
+from functools import partial
+from itertools import count
+from typing import Any
+
+from strands import Agent
+from strands import memory as sdk
+from strands.middleware import InvokeModelContext, InvokeModelStage
+from strands.models import Model
+from strands.types.content import Message
+from strands.types.streaming import StreamEvent
+from strands.types.tools import AgentTool
+
+from ..contract import is_blank
+from ..deadline import time_limit
+from ..echo_model import OfflineModel
+from ..log import describe
+from ..sessions.sessions import serialize
+from .base import MemoryCollection, MemoryRefused, Metadata, Utterance
+from .namespaces import Who
+from .own_stores import own_stores
+from .recall import MAX_QUERY_CHARS, Hit, MemoryTurn, best, current
+from .record import MAX_CALLS, Recorder
+from .settings import MemorySettings
+from .show import show
+from .tools import SEARCH_DESCRIPTION, SEARCH_TOOL
+
+log = logging.getLogger(__name__)
+MAX_ENTRIES = 10_000  # no limit for entries to show: the files and stores have limits
+DEFAULT_RESULTS = 5  # of an owner's store without a limit
+SEQUENCE = count()  # numbers messages uniquely, as turns may share a store
+Remember = Callable[[str, list[str], Any], None]  # a text, names of stores, and metadata
+
+
+class CollectionStore(sdk.MemoryStore):
+    """A collection as a store of the memory manager; its file limits the results."""
+
+    max_search_results, extraction = None, None
+
+    def __init__(
+        self, name: str, turn: MemoryTurn, readers: list[MemoryCollection], *, writable: bool
+    ) -> None:
+        self.name, self.writable, self._turn, self._readers = name, writable, turn, readers
+        self.description = turn.descriptions.get(name)
+
+    async def search(
+        self, query: str, options: sdk.SearchOptions | None = None
+    ) -> list[sdk.MemoryEntry]:
+        """Return matching memories, within a time limit. Never raises."""
+        most = (options or {}).get("max_search_results")
+        return [
+            sdk.MemoryEntry(
+                hit.text,
+                metadata={
+                    "_id": hit.id,
+                    "_score": hit.score,
+                    "_createdAt": hit.created_at,
+                    "_namespaces": [hit.namespace],
+                },
+            )
+            for hit in (await self._turn.search(query, self._readers))[:most]
+        ]
+
+    async def add(self, content: str, metadata: Any = None) -> None:
+        """Remember a text when the turn commits."""
+        self._turn.add(content, [self.name], metadata)
+
+
+class GuardedStore(sdk.MemoryStore):
+    """A store of the owner: searches are bounded in time; writes happen after a commit.
+
+    The memory manager must not write to the store: it would also write failed turns. A text that a
+    model adds is passed to `remember` instead.
+    """
+
+    extraction = None
+
+    def __init__(
+        self, store: sdk.MemoryStore, seconds: float, remember: Remember | None = None
+    ) -> None:
+        self.name, self.description = store.name, store.description
+        can_add = getattr(type(store), "add", None) not in (None, sdk.MemoryStore.add)
+        self.takes_texts = can_add and bool(getattr(store, "writable", False))
+        self.writable = self.takes_texts and remember is not None
+        self._remember = remember
+        self.max_search_results = store.max_search_results
+        self.store, self._seconds, self._is_ready = store, seconds, False
+
+    async def search(
+        self, query: str, options: sdk.SearchOptions | None = None
+    ) -> list[sdk.MemoryEntry]:
+        """Return matching memories, within a time limit. Never raises."""
+        return await self._search(query, options, {})
+
+    async def _search(
+        self, query: str, options: sdk.SearchOptions | None, failures: dict[str, str]
+    ) -> list[sdk.MemoryEntry]:
+        most = self.max_search_results or DEFAULT_RESULTS
+        most = min(most, (options or {}).get("max_search_results") or most)
+        try:
+            async with time_limit(self._seconds):
+                await self._prepare()
+                given = sdk.SearchOptions(max_search_results=most)
+                return await self.store.search(query[-MAX_QUERY_CHARS:], given)
+        except TimeoutError:
+            why = f"no answer within {self._seconds} s"
+        except Exception as error:  # noqa: BLE001 (the turn goes on, whatever the error)
+            why = describe(error)
+        log.warning("nothing recalled from store %s: %s", self.name, why)
+        failures[self.name] = why
+        return []
+
+    async def hits(self, query: str, most: int | None, failures: dict[str, str]) -> list[Hit]:
+        """Return what a search finds as hits. Never raises: adds to `failures`."""
+        options = sdk.SearchOptions(max_search_results=most) if most else None
+        return [_hit(entry, self.name) for entry in await self._search(query, options, failures)]
+
+    async def add(self, content: str, metadata: Any = None) -> None:
+        """Remember a text when the turn commits."""
+        if self._remember:
+            self._remember(content, [self.name], metadata)
+
+    async def send(self, text: str, metadata: Metadata) -> None:
+        """Add a text to the store now."""
+        await self._prepare()
+        await self.store.add(text, dict(metadata) or None)
+
+    def get_tools(self) -> list[AgentTool]:
+        """Return the tools of the store."""
+        return self.store.get_tools() if hasattr(self.store, "get_tools") else []
+
+    def recording(self, messages: list[Message], model: Model) -> Callable[[], Awaitable[None]]:
+        """Return the work that records a turn in the store.
+
+        A retry does only the rest. Late work is awaited, not repeated.
+        """
+        extraction: Any = getattr(self.store, "extraction", None)
+        extractor = extraction.get("extractor") if isinstance(extraction, dict) else None
+        own = getattr(type(self.store), "add_messages", None)
+        if extractor is None and own in (None, sdk.MemoryStore.add_messages):  # facts only
+            extractor = sdk.ModelExtractor()
+        numbers = [next(SEQUENCE) for _ in messages]
+        texts = [m for m in messages if any("text" in block for block in m["content"])]
+        facts: deque[Any] | None = None
+        calls = 0
+
+        async def send() -> None:
+            nonlocal calls, facts
+            await self._prepare()
+            if extractor is None:
+                await self.store.add_messages(messages, sdk.AddMessagesContext(numbers))
+                return
+            if facts is None:
+                calls += 1
+                context = sdk.ExtractorContext(default_model=model)
+                try:
+                    facts = deque(await extractor.extract(texts, context))
+                except Exception as error:
+                    if calls < MAX_CALLS:
+                        raise
+                    raise MemoryRefused(describe(error)) from None
+            while facts:
+                await self.store.add(facts[0].content, facts[0].metadata)
+                facts.popleft()
+
+        return awaited(send)
+
+    async def _prepare(self) -> None:
+        if not self._is_ready and hasattr(self.store, "initialize"):
+            await self.store.initialize()
+        self._is_ready = True
+
+
+def awaited(send: Callable[[], Coroutine[Any, Any, None]]) -> Callable[[], Awaitable[None]]:
+    """Return a function that repeats work that failed, and awaits work that is late."""
+    task: asyncio.Task[None] | None = None
+
+    async def attempt() -> None:
+        nonlocal task
+        if task is None or (task.done() and task.exception()):
+            task = asyncio.create_task(send())
+        await asyncio.shield(task)
+
+    return attempt
+
+
+class TurnManager(sdk.MemoryManager):
+    """The memory manager of a turn: each model call sees what one search recalled."""
+
+    async def init_agent(self, agent: Agent) -> None:
+        """Show the memories to the models of an agent."""
+        await super().init_agent(agent)
+        agent.add_middleware(InvokeModelStage.Input, self._show)
+
+    async def _show(self, context: InvokeModelContext) -> InvokeModelContext:
+        turn, messages = current.get(), context.messages
+        users = [n for n, message in enumerate(messages) if message["role"] == "user"]
+        place = max(n for n in users if "toolResult" not in messages[n]["content"][0])
+        content = messages[place]["content"]
+        after = messages[place + 1 :]
+        steps = [_text(message) for message in after if message["role"] == "assistant"]
+        said = steps[-1] if steps else ""
+        shown = await show(turn, _text(messages[place]), said, messages, self._search)
+        if not shown.text or isinstance(context.model, RecallingModel):
+            return context
+        # A copy: memories never become part of the session.
+        asked = messages[place].copy()
+        asked["content"] = [*content, {"text": f"\n\n{shown.text}"}]
+        # The cache point of the model stands in front of them, if it is in this message.
+        more = context.dynamic_trailing_blocks + (place == len(messages) - 1)
+        changed = [*messages[:place], asked, *messages[place + 1 :]]
+        return context.replace(messages=changed, dynamic_trailing_blocks=more)
+
+    async def _search(self, query: str) -> list[Hit]:
+        options = sdk.MemorySearchOptions(max_search_results=MAX_ENTRIES)
+        entries = await self.search(query, options)
+        return best([_hit(entry, entry.store_name or "") for entry in entries])
+
+
+class RecallingModel(OfflineModel):
+    """The offline model, which ends its reply with the memories."""
+
+    async def stream(self, *args: Any, **kwargs: Any) -> AsyncIterable[StreamEvent]:
+        turn, is_call = current.get(None), False
+        lines = turn.shown.lines if turn else []
+        async for event in super().stream(*args, **kwargs):
+            is_call = is_call or "toolUse" in event.get("contentBlockStart", {}).get("start", {})
+            if "contentBlockStop" in event and not is_call:
+                for text in lines:
+                    yield {"contentBlockDelta": {"delta": {"text": text}}}
+            yield event
+
+
+def prepare(turn: MemoryTurn, options: dict[str, Any], settings: MemorySettings) -> None:
+    """Add the memory manager to the options of the agent of a turn."""
+    if type(options["model"]) is OfflineModel:
+        options["model"] = RecallingModel()
+    turn.model = options["model"]
+    readers = {reader.id: [reader] for reader in turn.readers}
+    adds = turn.writers if settings.add_memory_tool else []
+    stores: list[Any] = [
+        CollectionStore(name, turn, readers.get(name, []), writable=name in adds)
+        for name in dict.fromkeys([*readers, *adds])
+    ]
+    stores += turn.stores
+    if stores:
+        options["memory_manager"] = TurnManager(
+            stores,
+            search_tool_config=_search_tool(),
+            add_tool_config=any(store.writable for store in stores),
+            injection=False,
+        )
+
+
+def _search_tool() -> sdk.MemoryToolConfig | bool:
+    if SEARCH_TOOL is None:
+        return False
+    if SEARCH_DESCRIPTION is None:
+        return sdk.MemoryToolConfig(name=SEARCH_TOOL)
+    return sdk.MemoryToolConfig(name=SEARCH_TOOL, description=SEARCH_DESCRIPTION)
+
+
+def stores_for(turn: MemoryTurn, settings: MemorySettings) -> list[Any]:
+    """Return the owner's stores for a turn."""
+    remember = turn.add if settings.add_memory_tool else None
+    seconds = settings.recall_timeout_seconds
+    return [GuardedStore(store, seconds, remember) for store in own_stores(turn.who)]
+
+
+def record(recorder: Recorder, turn: MemoryTurn, messages: list[Message]) -> None:
+    """Record a committed turn: its texts in the collections, all messages in further stores."""
+    texts: list[Utterance] = [
+        Utterance("USER" if message["role"] == "user" else "ASSISTANT", block["text"])
+        for message in messages
+        for block in message["content"]
+        if not is_blank(block.get("text", ""))
+    ]
+    added = turn.end()
+    recorder.record(turn.who, [*texts, *added], turn.began)
+    for guarded in turn.stores:
+        name = f"store {guarded.name}"
+        if getattr(guarded.store, "writable", False):
+            work, size = guarded.recording(messages, turn.model), len(serialize(messages))
+            recorder.put(name, turn.who, work, size)
+        for text in added if guarded.takes_texts else []:
+            if text.is_for(guarded.name):
+                work = awaited(partial(guarded.send, text.text, text.metadata))
+                recorder.put(name, turn.who, work, len(text.text.encode()))
+
+
+def stores_of(who: Who) -> list[Any]:
+    """Return the owner's stores; those with a function `erase` erase an actor."""
+    return [*own_stores(who)]
+
+
+def _text(message: Message) -> str:
+    return "\n".join(block["text"] for block in message["content"] if "text" in block)
+
+
+def _hit(entry: sdk.MemoryEntry, collection: str) -> Hit:
+    """Read an entry of a store; the score is 0 if the store has none."""
+    known = entry.metadata or {}
+    return Hit(
+        text=entry.content,
+        score=known.get("_score", 0.0),
+        namespace=next(iter(known.get("_namespaces", [])), ""),
+        collection=collection,
+        created_at=str(known.get("_createdAt", "")),
+        id=known.get("_id", ""),
+    )

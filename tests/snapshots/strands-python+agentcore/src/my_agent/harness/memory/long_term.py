@@ -1,0 +1,219 @@
+"""`LongTermMemory`: connects the agent's memory collections to recall and recording."""
+
+from asyncio import Task, create_task
+from collections.abc import Awaitable, Callable, Sequence
+from functools import cached_property
+from typing import Any
+
+from ..capability import Capability
+from ..collections.capability import Declarations
+from ..collections.check import Project
+from ..collections.memory_backend import NamespaceConfig
+from ..collections.models import Collection
+from ..collections.secrets import unset_variables
+from ..contract import AgentError, Turn
+from ..findings import Finding, diagnostic
+from ..modules import LoadModules
+from . import adapter
+from .base import Memory, MemoryCollection, MemoryUnavailable, Utterance
+from .check import check_policy, check_resources
+from .kinds import KINDS, Kind
+from .local import LocalMemory
+from .namespaces import Who, default_template, resolve
+from .recall import MemoryTurn, current
+from .record import Extract, IsForgotten, Recorder
+from .settings import MemorySettings
+
+MAX_DESCRIPTION_CHARS = 200  # of a store: providers refuse a tool whose description is too long
+SLASH = "An actor id must not contain /: the namespaces of two actors could overlap."
+
+
+class LongTermMemory(Capability):
+    """The memories of the agent; does nothing without a memory collection."""
+
+    settings: MemorySettings
+    traced_as = "memory"  # by TracedCalls, which sets `decorate`
+    decorate: Callable[[Any], Any] = staticmethod(lambda memory: memory)
+    # SessionErasure sets both.
+    is_forgotten: IsForgotten | None = None
+    erase_sessions: Callable[[Any, list[str]], Awaitable[None]] | None = None
+    extract: Extract | None = None  # set by Extraction
+
+    def __init__(
+        self, settings: MemorySettings, before: Sequence[Capability], load: LoadModules
+    ) -> None:
+        super().__init__(settings, before, load)
+        self._declarations = Declarations.find(before)
+        self.project_id = settings.project_id
+        self._warming: list[Task[None]] = []
+
+    @property
+    def project(self) -> Project:
+        """The declared collections, of any kind."""
+        return self._declarations.project
+
+    @cached_property
+    def kinds(self) -> dict[str, Kind]:
+        """The kinds of memories, by the type of their backends."""
+        secrets = self._declarations.secrets
+        return {type: kind(self.settings, secrets) for type, kind in KINDS.items()}
+
+    @cached_property
+    def collections(self) -> list[MemoryCollection]:
+        """The memory collections that the agent uses."""
+        return [self._build(it) for it in self.project.used() if it.backend.type in KINDS]
+
+    def _build(self, collection: Collection) -> MemoryCollection:
+        id, lifetime = collection.collection_id, collection.scope.lifetime
+        backend: Any = collection.backend
+        declared = backend.retrieval_config
+        memory: Memory
+        if unset := unset_variables(self.settings, collection):
+            declared = declared or {default_template(lifetime): NamespaceConfig()}
+            memory = LocalMemory(id, [*declared], f", until {unset[0]} is set")
+        else:
+            memory = self.kinds[backend.type].open(collection)
+        is_named = any("{projectId}" in template for template in declared or {})
+        needs_project = is_named or lifetime == "project"
+        return MemoryCollection(
+            id=id,
+            lifetime=lifetime,
+            memory=memory,
+            traced=self.decorate(memory),
+            description=" ".join(collection.meta.description.split())[:MAX_DESCRIPTION_CHARS],
+            is_read=id in self.project.reads,
+            is_writable=self.project.is_writable(collection),
+            is_erasable=collection.writeback.enabled,
+            batch_size=backend.batch_size,
+            extracts=getattr(backend, "extraction", "none") == "model",
+            needs_project=needs_project,
+            project_id=self.project_id if needs_project else None,
+            namespaces=declared,
+        )
+
+    @property
+    def readers(self) -> list[MemoryCollection]:
+        """The collections to search in turns."""
+        return [collection for collection in self.collections if collection.is_read]
+
+    @property
+    def writers(self) -> list[MemoryCollection]:
+        """The collections that record turns."""
+        return [collection for collection in self.collections if collection.is_writable]
+
+    @cached_property
+    def recorder(self) -> Recorder:
+        """The recorder, which sends committed turns to the writers."""
+        return Recorder(self.writers, self.is_forgotten, self.extract)
+
+    @property
+    def actor_required(self) -> bool:
+        return bool(self.collections)
+
+    @property
+    def is_busy(self) -> bool:
+        return self.recorder.is_waiting
+
+    @property
+    def retention_notice(self) -> str:
+        places = [f"Its texts are recorded in {writer.memory.contact}." for writer in self.writers]
+        return " ".join(places)
+
+    def describe(self, address: str) -> list[str]:
+        return [
+            f"Long-term memory: {'in' if isinstance(memory, LocalMemory) else 'contacts'} "
+            f"{memory.contact}"
+            for memory in (collection.memory for collection in self.collections)
+        ]
+
+    @property
+    def problem(self) -> str:
+        """Why the memories cannot work with these settings, or ""."""
+        return next(filter(None, map(_problem, self.collections)), "")
+
+    def check(self) -> list[Finding]:
+        if not self._declarations.is_valid:
+            return []
+        problem = self.problem
+        found = [diagnostic("SET-PROJECT_ID", f"{problem}.", "warning")] if problem else []
+        return [*found, *check_policy(self.project, self.settings.secrets_prefix)]
+
+    async def ping(self) -> list[Finding]:
+        return await check_resources(self.project, self.collections, self.kinds, self.project_id)
+
+    async def open(self) -> None:
+        """Check the writers, and start to make clients, so that the first turn does not wait.
+
+        Raises AgentError if the memories cannot work as declared.
+        """
+        try:
+            if self.problem:
+                raise MemoryUnavailable(self.problem)
+            await self._check_writers()
+        except MemoryUnavailable as error:
+            raise AgentError("store_unavailable", detail=f"{error}.") from None
+        for collection in self.collections:
+            self._warming.append(create_task(collection.memory.warm_up(collection)))
+
+    async def _check_writers(self) -> None:
+        """Raise MemoryUnavailable if two collections write to the same memory."""
+        known: dict[str, str] = {}
+        for writer in self.writers:
+            place = await writer.memory.writes_to()
+            if place and known.setdefault(place, writer.id) != writer.id:
+                what = f"collections {known[place]} and {writer.id} both write to the same memory"
+                raise MemoryUnavailable(f"{what}: it would record each turn twice")
+
+    def begin(self, turn: Turn) -> MemoryTurn:
+        """Make the MemoryTurn that recall and the tools of this turn share.
+
+        Raises AgentError `actor_required` and `invalid_actor`.
+        """
+        if self.actor_required and not turn.actor:
+            raise AgentError("actor_required")
+        if self.actor_required and "/" in (turn.actor or ""):
+            raise AgentError("invalid_actor", SLASH)
+        memory_turn = self.turn_of(turn.actor or "", turn.session_id)
+        kept = turn.notes.setdefault("kept", {})  # of a turn that goes on
+        memory_turn.added = [Utterance(*fields) for fields in kept.get("added", [])]
+        kept["added"] = memory_turn.added
+        turn.notes["memory"] = memory_turn
+        turn.notes["recalled"] = lambda: [*memory_turn.recalled]
+        current.set(memory_turn)
+        return memory_turn
+
+    def turn_of(self, actor: str, session_id: str) -> MemoryTurn:
+        """Return a MemoryTurn of an actor."""
+        turn = MemoryTurn(
+            Who(actor, session_id, self.project_id),
+            self.readers,
+            warming=self._warming,
+            seconds=self.settings.recall_timeout_seconds,
+            overfetch=self.settings.recall_overfetch,
+            writers=[writer.id for writer in self.writers],
+            descriptions={it.id: it.description for it in self.collections},
+        )
+        turn.stores = adapter.stores_for(turn, self.settings)
+        return turn
+
+    def prepare(self, turn: Turn, options: dict[str, Any]) -> None:
+        """Add memories and their tools to the agent of a turn. Raises as `begin` does."""
+        adapter.prepare(self.begin(turn), options, self.settings)
+
+    def committed(self, turn: Turn, messages: list[Any]) -> None:
+        adapter.record(self.recorder, turn.notes["memory"], messages)
+
+    async def close(self) -> None:
+        """Record waiting turns within SHUTDOWN_GRACE_SECONDS, and accept no more."""
+        await self.recorder.close(self.settings.shutdown_grace_seconds)
+
+
+def _problem(collection: MemoryCollection) -> str:
+    if collection.needs_project and not collection.project_id:
+        return f"PROJECT_ID is not set, and collection {collection.id} needs it"
+    try:
+        for template in collection.namespaces or {}:
+            resolve(template, Who("a", "s", collection.project_id))
+    except ValueError as error:
+        return f"collection {collection.id}: {error}"
+    return ""

@@ -1,0 +1,396 @@
+"""POST and GET /api/chat: the UI message stream of the AI SDK, for its useChat."""
+
+import asyncio
+import json
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeGuard
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from .. import contract
+from ..capability import Capability, Routes
+from ..contract import SESSION_HEADER, AgentError, ToolCall, ToolResult, Turn
+from ..runtime import Runtime
+from ..sessions.sessions import Session
+from .requests import parse_json, read_actor, receive
+from .server import Events, relay
+from .stored_messages import read_turns
+
+STREAM_HEADER = "x-vercel-ai-ui-message-stream"
+MAX_SAFE_INTEGER = 2**53 - 1  # of JavaScript, which rounds larger ones
+POSITION = "turn-([1-9][0-9]{0,14})"  # the id of the message of a turn without a key
+Part = dict[str, Any]
+
+
+class ChatRoute(Capability):
+    """The routes for a page with useChat; the id of the chat is that of the session."""
+
+    # Adds details to the text of an error, for callers who may see them.
+    advise: Callable[[AgentError], str] = staticmethod(lambda failure: "")
+
+    def routes(self) -> Routes:
+        one_read = asyncio.Lock()
+
+        async def post(request: Request, runtime: Runtime) -> Response:
+            with runtime.turns.reading():
+                turn, last = await _read_turn(request, runtime)
+            events = UiEvents(turn, last, self.advise, is_exact=_is_exact(request))
+            response = await relay(request, runtime, turn, events)
+            response.headers[SESSION_HEADER] = request.state.session_id
+            return response
+
+        async def get(request: Request, runtime: Runtime) -> Response:
+            ids = request.query_params.getlist("id")
+            session_id = _read_id(request, ids[0] if len(ids) == 1 else None)
+            actor = read_actor(request, runtime)
+            with runtime.turns.reading():
+                async with one_read:  # a large session takes all of the process for a moment
+                    session = await runtime.sessions.read(session_id, actor)
+                    text = _json(_ui_messages(session, is_exact=_is_exact(request)))
+                    await asyncio.sleep(0.01)  # serves other requests
+            response = Response(text, headers=contract.NO_SNIFF, media_type="application/json")
+            response.headers[SESSION_HEADER] = session_id
+            response.headers["Cache-Control"] = "no-store"
+            return response
+
+        async def resume(request: Request, runtime: Runtime) -> Response:
+            # There is nothing to resume: a turn ends when its client leaves.
+            return Response(status_code=204, headers={"Cache-Control": "no-store"})
+
+        return {"POST /api/chat": post, "GET /api/chat": get, "GET /api/chat/{id}/stream": resume}
+
+
+def _is_exact(request: Request) -> bool:
+    """Whether a client reads large integers itself; others get them as strings, not rounded."""
+    return "exact-numbers" in re.split(r"[\s,;]+", request.headers.get("Prefer", "").lower())
+
+
+@dataclass(eq=False)
+class PageTurn(Turn):
+    """A turn after the turns that a page shows, or in place of one of them."""
+
+    id: str = ""  # of the user's message
+    replaced: str | None = None  # the id of the message that is sent again
+    after: int | None = None  # the turn above it; None if the page does not say
+    after_id: str | None = None  # the id of the user's message of that turn
+    seen: int | None = None  # the last turn that the page knows
+
+    def follow(self, session: Session) -> int:
+        """Return how many turns stay, and set the key: with it `begin` would replay the turn."""
+        waiting = session.waiting
+        kept = waiting.turn - 1 if waiting else session.number  # of what a page shows
+        shown = kept + bool(waiting)
+        if shown and self.seen not in {None, shown}:
+            raise _conflict()
+        self.key, first = self.id, session.number - len(session.turns) + 1
+        found = re.fullmatch(POSITION, self.replaced or "")
+        numbers = _numbers(session)
+        number = numbers.get(self.replaced or "")
+        if number is None and self.after is not None:
+            after, id = self.after, self.after_id
+            # A page can show a branch that the session no longer has.
+            is_known = id is None or id in numbers or re.fullmatch(POSITION, id)
+            if shown and after >= first and not is_known:
+                raise _conflict()
+            number = min(after, kept) + 1
+        elif number is None and found:
+            number = first + session.find(int(found[1]))
+        elif number is None and self.replaced and shown and self.seen is None:
+            raise _conflict()
+        elif number is None:
+            number = session.number + 1
+        return min(max(number - first, 0), len(session.turns))
+
+
+def _conflict() -> AgentError:
+    what = "The session has other turns by now: reload it. Nothing was changed."
+    return AgentError("session_conflict", what)
+
+
+class UiEvents(Events):
+    """A reply as the parts of the UI message stream; tools are dynamic, as a page declares none.
+
+    `last` is the last message of the page: the user's, or the reply that goes on.
+    """
+
+    headers = Events.headers | {"Cache-Control": "no-cache, no-store", STREAM_HEADER: "v1"}
+
+    def __init__(
+        self, turn: Turn, last: Part, advise: Callable[[AgentError], str], *, is_exact: bool
+    ) -> None:
+        self._turn, self._advise, self._is_exact = turn, advise, is_exact
+        goes_on, answers = last["role"] == "assistant", _read_answers(last)
+        self._id = last["id"] if goes_on else _reply_id(last["id"])
+        self._denied = [_call_id(denial["id"]) for denial in answers["deny"]]
+        # The calls that the page shows.
+        self._called = {*map(_call_id, answers["approve"]), *self._denied}
+        self._texts, self._is_text, self._has_begun = 0, False, False
+
+    def start(self) -> str:
+        """Return the part with the id of the reply."""
+        return _part("start", messageId=self._id)
+
+    def chunk(self, chunk: contract.Chunk) -> str:
+        """Return the parts of a chunk; recalled memories and denials come before the first."""
+        parts = self._begin()
+        if isinstance(chunk, str):
+            return parts + self._text(chunk)
+        parts += self._end_text()
+        if isinstance(chunk, ToolCall):
+            return parts + self._call(chunk.id, chunk.name, chunk.input)
+        if chunk.id in self._denied:
+            return parts
+        if chunk.is_error:
+            fields = {"errorText": chunk.text, "dynamic": True}
+            return parts + _part("tool-output-error", toolCallId=chunk.id, **fields)
+        fields = {"output": chunk.text, "dynamic": True}
+        return parts + _part("tool-output-available", toolCallId=chunk.id, **fields)
+
+    def done(self, result: dict[str, Any], turn: Turn) -> str:
+        """Return the last parts of a turn that is committed, or waits for approvals."""
+        waiting, parts = result.get("waiting", []), self._begin() + self._end_text()
+        for call in waiting:
+            id = _call_id(call["id"])
+            parts += self._call(id, call["tool"], call["input"])
+            parts += _part("tool-approval-request", approvalId=call["id"], toolCallId=id)
+        metadata = {
+            "turn": turn.number,
+            "milliseconds": turn.milliseconds,
+            "inputTokens": turn.input_tokens,
+            "cachedTokens": turn.cached_tokens,
+            "outputTokens": turn.output_tokens,
+        }
+        if "dropped" in result:
+            metadata["dropped"] = True
+        reason = "tool-calls" if waiting else "stop"
+        return parts + _part("finish", finishReason=reason, messageMetadata=metadata) + _DONE
+
+    def error(self, failure: AgentError) -> str:
+        """Return the last parts of a turn that failed; nothing of it was kept."""
+        text = f"{failure.type}: {failure}{self._advise(failure)}"
+        return _part("error", errorText=text) + _DONE
+
+    def _begin(self) -> str:
+        if self._has_begun:
+            return ""
+        self._has_begun = True
+        texts = self._turn.notes.get("recalled", list)()
+        parts = _part("data-recalled", data=texts) if texts else ""
+        return parts + "".join(_part("tool-output-denied", toolCallId=id) for id in self._denied)
+
+    def _call(self, id: str, name: str, given: Any) -> str:
+        if id in self._called:
+            return ""
+        self._called.add(id)
+        use = {"toolName": name, "input": _plain(given, self._is_exact), "dynamic": True}
+        return _part("tool-input-available", toolCallId=id, **use)
+
+    def _text(self, text: str) -> str:
+        if not text:
+            return ""
+        start, self._is_text = not self._is_text, True
+        self._texts += start
+        parts = _part("text-start", id=f"text-{self._texts}") if start else ""
+        return parts + _part("text-delta", id=f"text-{self._texts}", delta=text)
+
+    def _end_text(self) -> str:
+        is_text, self._is_text = self._is_text, False
+        return _part("text-end", id=f"text-{self._texts}") if is_text else ""
+
+
+async def _read_turn(request: Request, runtime: Runtime) -> tuple[Turn, Part]:
+    """Read the turn that a page asks for, and the last of its messages."""
+    body = parse_json(await receive(request, runtime.settings.max_body_bytes))
+    if not isinstance(body, dict):
+        raise AgentError("invalid_request", "The body must be an object.")
+    session_id = _read_id(request, body.get("id"))
+    messages = body.get("messages")
+    messages = [body.get("message")] if messages is None else messages
+    last = _fields(messages[-1] if isinstance(messages, list) and messages else None)
+    answers = _read_answers(last)
+    is_answered = any(answers.values()) and isinstance(last.get("id"), str)
+    if is_answered and (turn := runtime.read(answers, session_id)):
+        turn.actor, turn.headers = read_actor(request, runtime), request.headers
+        return turn, last
+    if last.get("role") != "user":
+        raise AgentError("invalid_request", "The last message must be one of role user.")
+    replaced, seen = body.get("messageId"), body.get("seen")
+    if not isinstance(replaced, str | None) or not (seen is None or _is_number(seen)):
+        what = "Send messageId as the id of a message, and seen as the number of a turn, or 0."
+        raise AgentError("invalid_request", what)
+    parts = last.get("parts")
+    if not isinstance(parts, list) or not all(map(_is_text, parts)):
+        raise AgentError("invalid_request", "The parts of a message must be texts.")
+    text = "".join(part["text"] for part in parts)
+    prompt = contract.check_prompt(text, runtime.settings.max_prompt_chars)
+    actor, id = read_actor(request, runtime), last.get("id")
+    if not isinstance(id, str) or not re.fullmatch(contract.KEY, id):
+        what = "The id of a message is 1 to 128 visible ASCII characters."
+        raise AgentError("invalid_request", what)
+    page = PageTurn(session_id, actor, None, prompt, headers=request.headers, id=id)
+    page.replaced = id if body.get("trigger") == "regenerate-message" else replaced
+    page.key = None if page.replaced else id
+    page.seen = None if seen is None else int(seen)
+    # A page of assistant-ui sends all messages that it shows, and its tools.
+    if body.get("messages") and (len(messages) > 1 or "tools" in body):
+        page.after, page.after_id = _last_turn(messages[:-1])
+    return page, last
+
+
+def _last_turn(messages: list[Any]) -> tuple[int, str | None]:
+    """Return the number of the last turn that a page shows, or 0, and the id of its prompt."""
+    number, id, prompt_id = 0, None, None
+    for message in map(_fields, messages):
+        if message.get("role") == "user" and isinstance(message.get("id"), str):
+            prompt_id = message["id"]
+        turn = _fields(message.get("metadata")).get("turn")
+        if _is_number(turn):
+            number, id = int(turn), prompt_id
+    return number, id
+
+
+def _read_answers(message: Part) -> dict[str, list[Any]]:
+    """Return what a page answers to calls that wait, as a body of POST /invocations has it."""
+    parts, approved, denied = message.get("parts"), list[Any](), list[Any]()
+    parts = parts if message.get("role") == "assistant" else None
+    for part in map(_fields, parts if isinstance(parts, list) else []):
+        answer = _fields(part.get("approval"))
+        if part.get("state") == "approval-responded" and answer.get("approved") is True:
+            approved.append(answer.get("id"))
+        elif part.get("state") == "approval-responded":
+            denied.append({name: answer[name] for name in ("id", "reason") if name in answer})
+    return {"approve": approved, "deny": denied}
+
+
+def _fields(value: Any) -> Part:
+    return value if isinstance(value, dict) else {}
+
+
+def _is_number(value: object) -> TypeGuard[float]:
+    return isinstance(value, float) and value.is_integer() and 0 <= value < 2**53
+
+
+def _read_id(request: Request, id: object) -> str:
+    if isinstance(id, str):  # assistant-ui makes such ids
+        id = re.sub("^__(?=LOCALID_)", "", id)
+    if not isinstance(id, str) or not re.fullmatch(contract.SESSION_ID, id):
+        raise AgentError("invalid_session_id")
+    request.state.session_id = id
+    return id
+
+
+def _is_text(part: Any) -> bool:
+    is_text = isinstance(part, dict) and part.get("type") == "text"
+    return is_text and isinstance(part.get("text"), str)
+
+
+def _numbers(session: Session) -> dict[str, int]:
+    """Return the numbers of the turns by the ids of their prompts, which are their keys."""
+    if not session.last:
+        return {}
+    numbers = {session.last["key"]: session.number}  # the last request may have had its own key
+    first = session.number - len(session.turns) + 1
+    numbers |= {start["key"]: turn for turn, start in enumerate(session.turns, first)}
+    if waiting := session.waiting:
+        numbers[waiting.prompt_key or f"turn-{waiting.turn}"] = waiting.turn
+    return {id: turn for id, turn in numbers.items() if id}
+
+
+def _ui_messages(session: Session, *, is_exact: bool) -> list[dict[str, Any]]:
+    """Return the messages of a session, and those of the turn that waits, if one does."""
+    stored, waiting = session.data["messages"], session.waiting
+    start = session.turns[0]["at"] if session.turns else len(stored)  # behind a summary
+    turns = read_turns(stored[start:])
+    ids = {turn: id for id, turn in _numbers(session).items()}
+    first = session.number - len(turns) + 1
+    shown = [
+        (turn, prompt, _parts(chunks, is_exact))
+        for turn, (prompt, chunks) in enumerate(turns, first)
+    ]
+    if waiting:
+        shown = [exchange for exchange in shown if exchange[0] < waiting.turn]
+        shown.append((waiting.turn, waiting.prompt, _waiting_parts(waiting, is_exact)))
+    messages = _summary_note(first - 1) if start else list[Part]()
+    for turn, prompt, parts in shown:
+        id, said = ids.get(turn, f"turn-{turn}"), {"type": "text", "text": prompt}
+        messages.append({"id": id, "role": "user", "parts": [said]})
+        reply: Part = {"id": _reply_id(id), "role": "assistant", "parts": parts}
+        messages.append({**reply, "metadata": {"turn": turn}})
+    return messages
+
+
+def _summary_note(turn: int) -> list[Part]:
+    which = f"Turns 1 to {turn} are" if turn > 1 else "Turn 1 is"
+    text = f"{which} gone: the agent has a summary of earlier messages."
+    note: Part = {"id": "summary", "role": "system", "parts": [{"type": "text", "text": text}]}
+    return [{**note, "metadata": {"turn": turn}}]
+
+
+def _waiting_parts(waiting: Any, is_exact: bool) -> list[Part]:
+    """Return what the turn did so far, and the calls that wait; not what runs beside those."""
+    turns = read_turns(waiting.messages)
+    parts = [part for _, chunks in turns for part in _parts(chunks, is_exact)]
+    parts = [part for part in parts if part["state"] != "input-available"]
+    for call in waiting.calls:
+        parts += _parts([ToolCall(_call_id(call.id), call.tool, call.input)], is_exact)
+        parts[-1].update(state="approval-requested", approval={"id": call.id})
+    return parts
+
+
+def _call_id(approval: str) -> str:
+    """Return the id of a call that waits, given the id of its approval."""
+    return approval.rpartition(".")[0]
+
+
+def _parts(chunks: Sequence[contract.Chunk], is_exact: bool) -> list[Part]:
+    parts, tools = list[Part](), dict[str, Part]()
+    for chunk in chunks:
+        if isinstance(chunk, ToolCall):
+            use = {"toolName": chunk.name, "toolCallId": chunk.id}
+            given = _plain(chunk.input, is_exact)
+            tools[chunk.id] = {
+                "type": "dynamic-tool",
+                **use,
+                "input": given,
+                "state": "input-available",
+            }
+            parts.append(tools[chunk.id])
+        elif isinstance(chunk, ToolResult):
+            done = {"state": "output-available", "output": chunk.text}
+            failed = {"state": "output-error", "errorText": chunk.text}
+            tools.get(chunk.id, {}).update(failed if chunk.is_error else done)
+        elif parts and parts[-1]["type"] == "text":
+            parts[-1]["text"] += chunk
+        else:
+            parts.append({"type": "text", "text": chunk, "state": "done"})
+    return parts
+
+
+def _reply_id(id: str) -> str:
+    return f"{id}-reply"
+
+
+def _plain(input: Any, is_exact: bool) -> Any:
+    """Return the input of a tool as JSON, which has no NaN."""
+    parse_int = int if is_exact else _read_integer
+    return json.loads(json.dumps(input, default=str), parse_constant=str, parse_int=parse_int)
+
+
+def _read_integer(digits: str) -> int | str:
+    """Return an integer, or its digits where JavaScript would round it: a person approves it."""
+    number = int(digits)
+    return number if abs(number) <= MAX_SAFE_INTEGER else digits
+
+
+def _json(data: Any) -> str:
+    return contract.well_formed(json.dumps(data, ensure_ascii=False, separators=(",", ":")))
+
+
+def _part(type: str, **fields: Any) -> str:
+    return f"data: {_json({'type': type, **fields})}\n\n"
+
+
+_DONE = "data: [DONE]\n\n"

@@ -1,0 +1,31 @@
+"""What the project consists of: its settings, its commands and its capabilities, in order."""
+
+from dataclasses import dataclass
+
+import click
+
+from .approval.settings import ApprovalSettings
+from .capability import Capability
+
+
+@dataclass(frozen=True)
+class Settings(ApprovalSettings):
+    """The settings of one process; docs/ explains each."""
+
+    project_name = "my-agent"
+
+
+COMMANDS: list[click.Command] = []
+OPTIONS: dict[str, list[click.Parameter]] = {
+    "check": [],
+    "serve": [],
+}
+
+
+def load_kinds() -> list[type[Capability]]:
+    """Return the classes of the capabilities. They are loaded here, so that `--help` is quick."""
+    from .approval.capability import Approval
+
+    return [
+        Approval,
+    ]

@@ -1,0 +1,153 @@
+"""Binds each request to the actor of its token, and limits what an actor uses, as a capability.
+
+API_TOKEN is a secret of this process, which takes the place of each token that was verified: so
+the server's own checks accept those, and nothing else, at every route that needs a token.
+"""
+
+import logging
+import re
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from secrets import token_urlsafe
+from typing import Any
+
+import click
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from ..capability import Capability
+from ..contract import ACTOR_HEADERS, TOKEN_HEADER, AgentError, Change, Turn
+from ..echo_model import OfflineModel
+from ..findings import Finding, diagnostic
+from ..modules import LoadModules
+from . import adapter
+from .keys import IssuerUnavailable, Keys
+from .limits import Limits
+from .metering import Meter
+from .settings import AuthSettings
+from .token import InvalidToken, Tokens
+
+log = logging.getLogger(__name__)
+NAMES = [name.lower() for name in ACTOR_HEADERS]
+REPLACED = {"authorization", TOKEN_HEADER.lower(), *NAMES}
+UNSET = "AUTH_ISSUER is not set: with a model, `serve` needs it, or API_TOKEN."
+ALONE = "Tokens of AUTH_ISSUER take the place of API_TOKEN: unset one of them."
+NO_AUDIENCE = "AUTH_AUDIENCE is not set: tokens for other services would be accepted."
+
+
+class Auth(Capability):
+    """Accepts requests with a token of AUTH_ISSUER; routes that need no token stay open."""
+
+    settings: AuthSettings
+
+    def __init__(
+        self, settings: AuthSettings, before: Sequence[Capability], load: LoadModules
+    ) -> None:
+        super().__init__(settings, before, load)
+        self.keys, self.limits = Keys(settings.auth_issuer), Limits(settings)
+        self.tokens, self._problem = Tokens(settings, self.keys), _problem(settings)
+        if settings.auth_issuer:
+            object.__setattr__(settings, "api_token", token_urlsafe())  # before anything reads it
+
+    def check(self) -> list[Finding]:
+        if self._problem:
+            return [diagnostic("SET-AUTH_ISSUER", self._problem)]
+        if self.settings.auth_issuer:
+            return []
+        return [diagnostic("SET-AUTH_ISSUER", UNSET, "warning")]
+
+    async def ping(self) -> list[Finding]:
+        try:
+            if self.settings.auth_issuer:
+                await self.keys.read()
+        except IssuerUnavailable as error:
+            message = f"The keys of AUTH_ISSUER cannot be read: {error}."
+            return [diagnostic("SET-AUTH_ISSUER", message)]
+        return []
+
+    def describe(self, address: str) -> list[str]:
+        issuer = self.settings.auth_issuer
+        return [f"Callers: by tokens of {issuer}"] if issuer else []
+
+    def wrap(self, app: ASGIApp) -> ASGIApp:
+        settings = self.settings
+        if not settings.auth_issuer:
+            if settings.model != "offline" and not settings.api_token:
+                raise click.ClickException(UNSET)
+            return app
+
+        async def bound(scope: Scope, receive: Receive, send: Send) -> None:
+            await app(*await self._bind(scope, receive, send))
+
+        return bound
+
+    @asynccontextmanager
+    async def around(self, turn: Turn) -> AsyncIterator[None]:
+        if turn.actor:
+            await self.limits.begin(turn.actor)
+        yield
+
+    async def before_change(self, change: Change) -> None:
+        if change.fork and change.actor:
+            await self.limits.begin(change.actor)
+
+    def wrap_model(self, model: Any, actor: str | None, turn: Turn | None) -> Any:
+        if actor is None or not self.limits.has_tokens or type(model) is OfflineModel:
+            return model
+        return adapter.metered(model, Meter(self.limits, actor, turn))
+
+    async def close(self) -> None:
+        await self.keys.close()
+
+    async def _bind(
+        self, scope: Scope, receive: Receive, send: Send
+    ) -> tuple[Scope, Receive, Send]:
+        """Return a request as one of its token's actor, or as one without a token.
+
+        Raises AgentError.
+        """
+        if scope["type"] != "http":
+            return scope, receive, send
+        sent, own = Headers(scope=scope), dict[str, str]()
+        tokens = [f"Bearer {token}" for token in sent.getlist(TOKEN_HEADER)]
+        values = tokens or sent.getlist("authorization")
+        given = re.fullmatch("(?i:bearer) +([!-~]+) *", values[0]) if len(values) == 1 else None
+        try:
+            if given:
+                actor = await self.tokens.actor_of(given[1])
+                own = {"authorization": f"Bearer {self.settings.api_token}", NAMES[0]: actor}
+        except InvalidToken as error:
+            send = _challenging(send, str(error))
+        except IssuerUnavailable:
+            what = "Tokens cannot be verified now; retry later."
+            raise AgentError("server_busy", what) from None
+        named = {value for name in NAMES for value in sent.getlist(name)}
+        if own and not named <= {own[NAMES[0]]}:
+            log.warning("refused: a header names another actor than the token")
+            what = "A header names another actor than the token."
+            raise AgentError("session_forbidden", what)
+        others = [pair for pair in sent.raw if pair[0].decode("latin-1") not in REPLACED]
+        raw = [(name.encode(), value.encode()) for name, value in own.items()]
+        return {**scope, "headers": [*others, *raw]}, receive, send
+
+
+def _problem(settings: AuthSettings) -> str:
+    """Return why the settings cannot work, or ""."""
+    if not settings.auth_issuer:
+        return ""
+    if settings.api_token:
+        return ALONE
+    return "" if settings.auth_audience else NO_AUDIENCE
+
+
+def _challenging(send: Send, why: str) -> Send:
+    """Let a response with the status 401 say why the token is refused, as RFC 6750 does."""
+    description = f'error_description="The token is not accepted: {why}."'
+
+    async def told(event: Message) -> None:
+        if event["type"] == "http.response.start" and event["status"] == 401:
+            challenge = f'Bearer error="invalid_token", {description}'
+            MutableHeaders(scope=event)["WWW-Authenticate"] = challenge
+        await send(event)
+
+    return told

@@ -1,0 +1,179 @@
+"""Summaries of what a long session no longer holds, as a capability."""
+
+import logging
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import cached_property
+from hashlib import sha256
+from math import inf
+from typing import Any
+
+from cachetools import LRUCache
+
+from ..capability import Capability, find_session_class, wrap_model
+from ..contract import Turn, is_blank, well_formed
+from ..deadline import time_limit
+from ..findings import Finding, diagnostic
+from ..log import describe
+from ..models.ask import Answer, ask
+from ..models.context_length import is_too_long
+from ..models.model_call import call_model
+from ..modules import LoadModules
+from ..sessions.sessions import Session, serialize
+from . import adapter
+from .session import CompactedSession
+from .settings import CompactionSettings
+from .summary import (
+    INSTRUCTIONS,
+    LONGEST,
+    REPLY,
+    SIZES,
+    Said,
+    mark,
+    offline_summary,
+    transcript,
+    unmark,
+)
+
+PAUSE = 600  # seconds without a new try after a summary that failed
+
+log = logging.getLogger(__name__)
+
+
+class NoSummaryError(Exception):
+    """There is no summary; the text says why, and quotes nothing."""
+
+
+class PausedError(NoSummaryError):
+    """The last summary failed a short time ago, so none was tried."""
+
+    def __str__(self) -> str:
+        return "the last one failed less than 10 minutes ago"
+
+
+class Compaction(Capability):
+    """Summarizes the messages that are cut from a full history; if it fails, they are just cut."""
+
+    settings: CompactionSettings
+
+    def __init__(
+        self, settings: CompactionSettings, before: Sequence[Capability], load: LoadModules
+    ) -> None:
+        super().__init__(settings, before, load)
+        self._before, base = before, find_session_class(before)
+        self._session_class = type("Compacted", (CompactedSession, base), {"compactor": self})
+        # By session and messages, so that the next try of a turn that fails does not pay again.
+        self._summaries: LRUCache[bytes, str] = LRUCache(64)
+        self._failures: LRUCache[str, float] = LRUCache(1024)  # when, by session
+        self.now = time.monotonic
+
+    @property
+    def model_name(self) -> str:
+        """The model that summarizes."""
+        offline = self.settings.model == "offline"
+        return "offline" if offline else self.settings.compaction_model or self.settings.model
+
+    @cached_property
+    def model(self) -> Any:
+        """The client of the model, or None: the offline summary needs none."""
+        name = self.model_name
+        # No later request begins as one for a summary, so that none is to be cached.
+        settings = replace(self.settings, model=name, prompt_cache=0)
+        return None if name == "offline" else self.load().model.build_model(settings)
+
+    def check(self) -> list[Finding]:
+        name, findings = self.settings.compaction_model, list[Finding]()
+        if name and self.settings.model == "offline":
+            what = "COMPACTION_MODEL has no effect while MODEL is not set."
+            findings.append(diagnostic("SET-COMPACTION_MODEL", what, "warning"))
+        elif name and name == self.settings.model:
+            what = "COMPACTION_MODEL is the same as MODEL: it can be left out."
+            findings.append(diagnostic("SET-COMPACTION_MODEL", what, "warning"))
+        seconds, most = self.settings.compaction_timeout_seconds, self.settings.turn_timeout_seconds
+        if seconds >= most:
+            what = f"COMPACTION_TIMEOUT_SECONDS is {seconds}, not below TURN_TIMEOUT_SECONDS={most}"
+            what += ": a turn with a summary can take more than twice as long as others."
+            findings.append(diagnostic("SET-COMPACTION_TIMEOUT_SECONDS", what, "warning"))
+        return findings
+
+    async def ping(self) -> list[Finding]:
+        name = self.settings.compaction_model
+        return await call_model(self.load().model, self.settings, "COMPACTION_MODEL", name)
+
+    def describe(self, address: str) -> list[str]:
+        if self.model_name == "offline":
+            return ["Compaction: summaries quote the user"]
+        seconds = self.settings.compaction_timeout_seconds
+        return [f"Compaction: {self.model_name} summarizes, within {seconds} s"]
+
+    def session_class(self) -> type[Session]:
+        """Return a class that also does what those of the capabilities before this one do."""
+        return self._session_class
+
+    async def compact(self, turn: Turn, dropped: list[Any], at: int, turns: int) -> list[Any]:
+        """Return the messages of a summary; if there is none, those of the earlier one."""
+        if len(dropped) == at:  # only the earlier summary
+            return dropped
+        digest = sha256(serialize([turn.session_id, turns, dropped])).digest()
+        text = self._summaries.get(digest)
+        if text is None:
+            began, count = self.now(), len(dropped) - at
+            try:
+                if began - self._failures.get(turn.session_id, -inf) < PAUSE:
+                    raise PausedError
+                text, tokens = await self._summarize(turn, dropped[:at], dropped[at:])
+            except NoSummaryError as error:
+                if not isinstance(error, PausedError):
+                    self._failures[turn.session_id] = self.now()
+                what = "session %s: turn %s goes on without a summary of %s messages: %s"
+                log.warning(what, turn.session_id, turn.number, count, error)
+                return dropped[:at]
+            what = "session %s: turn %s summarized %s messages in %s ms%s"
+            milliseconds = round(1000 * (self.now() - began))
+            log.info(what, turn.session_id, turn.number, count, milliseconds, tokens)
+            self._summaries[digest] = text
+        return adapter.write([("user", mark(text, turns)), ("assistant", REPLY)])
+
+    def committed(self, turn: Turn, messages: list[Any]) -> None:
+        """Try again for the next summary: it is of other messages."""
+        self._failures.pop(turn.session_id, None)
+
+    async def _summarize(
+        self, turn: Turn, before: list[Any], messages: list[Any]
+    ) -> tuple[str, str]:
+        """Return a summary, and what it cost in words. Raises NoSummaryError."""
+        seconds = self.settings.compaction_timeout_seconds
+        try:
+            async with time_limit(seconds) as limit:
+                earlier = unmark(next((str(chunk) for _, chunk in adapter.read(before)), ""))
+                said = list(adapter.read(messages))
+                if self.model is None:
+                    return offline_summary(earlier, said), ""
+                model = wrap_model(self._before, self.model, turn.actor, turn)
+                answer = await _ask(model, earlier, said)
+        except Exception as error:
+            if isinstance(error, TimeoutError) and limit.expired():
+                what = f"it took longer than COMPACTION_TIMEOUT_SECONDS={seconds}"
+                raise NoSummaryError(what) from None
+            raise NoSummaryError(f"the model failed: {describe(error)}") from error
+        text = well_formed(answer.text).strip()
+        if len(text) > LONGEST:
+            raise NoSummaryError(f"it is longer than {LONGEST} characters")
+        if not answer.is_whole:
+            raise NoSummaryError("the model did not finish it")
+        if is_blank(text):
+            raise NoSummaryError("it is blank")
+        tokens = f" ({answer.input_tokens} tokens in, {answer.output_tokens} out)"
+        return text, tokens if answer.input_tokens or answer.output_tokens else ""
+
+
+async def _ask(model: Any, earlier: str, said: list[Said]) -> Answer:
+    """Return the answer to a transcript, a shorter one if the model cannot read it all."""
+    for size in SIZES[:-1]:
+        try:
+            return await ask(model, INSTRUCTIONS, transcript(earlier, said, size), LONGEST)
+        except Exception as error:
+            if not is_too_long(error):
+                raise
+    return await ask(model, INSTRUCTIONS, transcript(earlier, said, SIZES[-1]), LONGEST)

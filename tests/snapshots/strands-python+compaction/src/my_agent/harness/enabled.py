@@ -1,0 +1,31 @@
+"""What the project consists of: its settings, its commands and its capabilities, in order."""
+
+from dataclasses import dataclass
+
+import click
+
+from .capability import Capability
+from .compaction.settings import CompactionSettings
+
+
+@dataclass(frozen=True)
+class Settings(CompactionSettings):
+    """The settings of one process; docs/ explains each."""
+
+    project_name = "my-agent"
+
+
+COMMANDS: list[click.Command] = []
+OPTIONS: dict[str, list[click.Parameter]] = {
+    "check": [],
+    "serve": [],
+}
+
+
+def load_kinds() -> list[type[Capability]]:
+    """Return the classes of the capabilities. They are loaded here, so that `--help` is quick."""
+    from .compaction.capability import Compaction
+
+    return [
+        Compaction,
+    ]

@@ -1,0 +1,72 @@
+"""A second model, as a capability."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import cached_property
+from typing import Any
+
+from ..capability import Capability, wrap_model
+from ..contract import Turn
+from ..findings import Finding, diagnostic
+from ..modules import LoadModules
+from . import adapter
+from .second import Second
+from .settings import FallbackSettings
+
+
+class Fallback(Capability):
+    """Lets MODEL_FALLBACK answer a call that MODEL fails before its first content."""
+
+    settings: FallbackSettings
+
+    def __init__(
+        self, settings: FallbackSettings, before: Sequence[Capability], load: LoadModules
+    ) -> None:
+        super().__init__(settings, before, load)
+        self._before = before
+
+    @cached_property
+    def model(self) -> Any:
+        """The second model; it is made when it is needed."""
+        settings = replace(self.settings, model=self.settings.model_fallback)
+        return self.load().model.build_model(settings)
+
+    def check(self) -> list[Finding]:
+        """Return a finding unless there are two models."""
+        first, second = self.settings.model, self.settings.model_fallback
+        if not second:
+            hint = "MODEL_FALLBACK is not set: no other model answers when MODEL fails."
+            return [diagnostic("SET-MODEL_FALLBACK", hint, "warning")]
+        if first == "offline":
+            hint = "MODEL_FALLBACK is set, and MODEL is not: set both."
+            return [diagnostic("SET-MODEL_FALLBACK", hint)]
+        if first == second:
+            hint = "MODEL_FALLBACK is the same model as MODEL: name another one."
+            return [diagnostic("SET-MODEL_FALLBACK", hint)]
+        seconds, most = self.settings.fallback_seconds, self.settings.turn_timeout_seconds
+        if seconds >= most:
+            hint = f"FALLBACK_SECONDS is {seconds}, not below TURN_TIMEOUT_SECONDS={most}"
+            hint += ": a turn in which MODEL hangs ends before the other model is asked."
+            return [diagnostic("SET-FALLBACK_SECONDS", hint, "warning")]
+        return []
+
+    async def ping(self) -> list[Finding]:
+        """Call the second model."""
+        from ..models.model_call import call_model
+
+        name = self.settings.model_fallback
+        return await call_model(self.load().model, self.settings, "MODEL_FALLBACK", name)
+
+    def describe(self, address: str) -> list[str]:
+        """Return which model answers when the first one fails."""
+        second = self.settings.model_fallback
+        return [f"Fallback: {second}, when {self.settings.model} fails"] if second else []
+
+    def prepare(self, turn: Turn, options: dict[str, Any]) -> None:
+        """Give the turn both models."""
+        if name := self.settings.model_fallback:
+            seconds = self.settings.fallback_seconds
+            adapter.prepare(Second(turn, name, lambda: self._model_of(turn), seconds), options)
+
+    def _model_of(self, turn: Turn) -> Any:
+        return wrap_model(self._before, self.model, turn.actor, turn)

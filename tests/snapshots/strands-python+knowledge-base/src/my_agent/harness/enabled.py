@@ -1,0 +1,42 @@
+"""What the project consists of: its settings, its commands and its capabilities, in order."""
+
+from dataclasses import dataclass
+
+import click
+
+from .capability import Capability
+from .collections.settings import AGAINST_OPTION
+from .extraction.settings import ExtractionSettings
+from .memory.commands import forget, iam
+from .memory.settings import MemorySettings
+
+
+@dataclass(frozen=True)
+class Settings(MemorySettings, ExtractionSettings):
+    """The settings of one process; docs/ explains each."""
+
+    project_name = "my-agent"
+
+
+COMMANDS: list[click.Command] = [forget, iam]
+OPTIONS: dict[str, list[click.Parameter]] = {
+    "check": [AGAINST_OPTION],
+    "serve": [],
+}
+
+
+def load_kinds() -> list[type[Capability]]:
+    """Return the classes of the capabilities. They are loaded here, so that `--help` is quick."""
+    from .collections.capability import Declarations
+    from .collections.state import EarlierTurns
+    from .extraction.capability import Extraction
+    from .memory.long_term import LongTermMemory
+    from .memory.session import RecordedSessions
+
+    return [
+        Declarations,
+        LongTermMemory,
+        Extraction,
+        EarlierTurns,
+        RecordedSessions,
+    ]

@@ -1,0 +1,184 @@
+"""OpenAI's client as a model of Strands."""
+
+import json
+import os
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager
+from copy import copy
+from importlib import import_module
+from types import SimpleNamespace
+from typing import Any, cast
+
+from openai import AsyncOpenAI, DefaultAsyncHttpxClient
+from strands.models.openai import OpenAIModel
+from strands.types.content import Messages
+from strands.types.streaming import StreamEvent
+
+from ..contract import AgentError
+from ..settings import CoreSettings
+from .chat_stream import event_hooks, untouched
+
+REASONS = {"stop", "tool_calls", "length", "content_filter"}
+# The names under which servers send reasoning; some want it back with the calls of tools.
+TEXTS, LISTS = ("reasoning_content", "reasoning"), ("reasoning_details",)
+
+# Says that reasoning or a tool call has begun; as unsigned reasoning it is not stored.
+BEGUN = " "
+
+
+class ChatModel(OpenAIModel):
+    """OpenAI's Chat Completions, as OpenAI, Ollama, vLLM and others serve them."""
+
+    def __init__(self, settings: CoreSettings) -> None:
+        super().__init__(model_id=settings.model)
+        # A server of your own may want no key, but the client requires a key.
+        key = os.environ.get("OPENAI_API_KEY") or "none"
+        http = DefaultAsyncHttpxClient(event_hooks=event_hooks(settings))
+        self._openai = AsyncOpenAI(api_key=key, http_client=http)
+        # The client would load it in the first turn, and hold up all others.
+        import_module("openai.resources.chat.chat")
+        self._max_bytes = settings.max_reply_bytes
+        self._reasoning = Reasoning()
+
+    async def stream(self, *args: Any, **kwargs: Any) -> AsyncGenerator[StreamEvent]:
+        call = copy(self)  # the base class passes no state from a call to what formats its chunks
+        call._reasoning = Reasoning()
+        async with aclosing(super(ChatModel, call).stream(*args, **kwargs)) as events:
+            async for event in events:
+                start: Any = event.get("contentBlockStart", {}).get("start")
+                if start and (data := call._reasoning.take()):
+                    delta: Any = {"reasoningContent": {"redactedContent": data}}
+                    yield {"contentBlockStart": {"start": {}}}
+                    yield {"contentBlockDelta": {"delta": delta}}
+                    yield {"contentBlockStop": {}}
+                yield event
+
+    def format_request(self, messages: Any, *args: Any, **kwargs: Any) -> dict[str, Any]:
+        blocks = [
+            {**message, "content": [b for b in message["content"] if "reasoningContent" not in b]}
+            for message in messages
+        ]
+        request = super().format_request(cast(Messages, blocks), *args, **kwargs)
+        if not request["tools"]:  # which OpenAI refuses
+            del request["tools"]
+        with_calls = (m for m in messages if any("toolUse" in block for block in m["content"]))
+        formatted = (message for message in request["messages"] if message.get("tool_calls"))
+        for message, target in zip(with_calls, formatted, strict=True):
+            for block in message["content"]:
+                if data := block.get("reasoningContent", {}).get("redactedContent"):
+                    restore(data, target)
+        return request
+
+    @asynccontextmanager
+    async def _get_client(self) -> AsyncIterator[Any]:
+        # The base class makes a client for each call, as it does not close responses.
+        async with AsyncExitStack() as stack:
+
+            async def create(**request: Any) -> Any:
+                completions: Any = self._openai.chat.completions
+                response = await completions.create(**untouched(request))
+                return self._limit(await stack.enter_async_context(response))
+
+            # Without `beta`, which takes a third of a second to load, and no turn needs.
+            yield SimpleNamespace(chat=SimpleNamespace(completions=SimpleNamespace(create=create)))
+
+    async def _limit(self, chunks: AsyncIterator[Any]) -> AsyncGenerator[Any]:
+        # The base class keeps the arguments of tool calls until the end.
+        size, has_begun = 0, False
+        async for chunk in chunks:
+            for choice in chunk.choices or []:
+                self._reasoning.add(choice.delta)
+                if not has_begun and (choice.delta.tool_calls or self._reasoning):
+                    choice.delta.reasoning_content = BEGUN
+                    has_begun = True
+                for call in choice.delta.tool_calls or []:
+                    size += len(call.function.arguments or "")
+            if size > self._max_bytes:
+                raise AgentError("reply_incomplete", detail="MAX_REPLY_BYTES")
+            yield chunk
+
+    def format_chunk(self, event: dict[str, Any], **kwargs: Any) -> StreamEvent:
+        # The base class accepts a stream that just stops, and an unknown finish reason.
+        if event["chunk_type"] == "message_stop" and event["data"] == "end_turn":
+            raise ConnectionError("the stream ended without a finish reason")
+        if event["chunk_type"] == "message_stop" and event["data"] not in REASONS:
+            return {"messageStop": {"stopReason": event["data"]}}
+        chunk = super().format_chunk(event, **kwargs)
+        if "metadata" in chunk:  # other models of Strands count cached tokens beside the input
+            usage = chunk["metadata"]["usage"]
+            cached = usage.get("cacheReadInputTokens", 0) + usage.get("cacheWriteInputTokens", 0)
+            usage["inputTokens"] -= cached
+        return chunk
+
+
+class Reasoning:
+    """What a server sends beside the calls of tools, and may want back with them."""
+
+    def __init__(self) -> None:
+        self._parts = dict[str, list[Any]]()  # by the name of the field
+        self._calls = dict[int, int]()  # the place of each call, by its index
+        self._extras = dict[int, Any]()  # of calls, as Gemini's thought signature
+
+    def add(self, delta: Any) -> None:
+        """Take the reasoning out of a part of an answer."""
+        for name in (*TEXTS, *LISTS):
+            value = getattr(delta, name, None)
+            if isinstance(value, str) and name in TEXTS:
+                self._parts.setdefault(name, []).append(value)
+            if isinstance(value, list) and name in LISTS:
+                self._parts.setdefault(name, []).extend(value)
+            if value is not None:
+                setattr(delta, name, None)
+        for call in delta.tool_calls or []:
+            place = self._calls.setdefault(call.index, len(self._calls))
+            if extra := getattr(call, "extra_content", None):
+                self._extras[place] = extra
+
+    def __bool__(self) -> bool:
+        return bool(self._parts)
+
+    def take(self) -> bytes:
+        """Return all of it, once; none of it is the same as nothing."""
+        fields = {
+            name: "".join(parts) if name in TEXTS else _joined(parts)
+            for name, parts in self._parts.items()
+        }
+        kept = {"fields": fields, "extras": list(self._extras.items())}
+        self._parts, self._extras = {}, {}
+        return json.dumps(kept).encode() if any(kept.values()) else b""
+
+
+def _joined(parts: list[Any]) -> list[Any]:
+    """Join the parts of OpenRouter's details, which splits their texts."""
+    runs = list[list[Any]]()
+    for part in parts:
+        if runs and _goes_on(runs[-1][0], part):
+            runs[-1].append(part)
+        else:
+            runs.append([part])
+    return [run[0] if len(run) == 1 else _merged(run) for run in runs]
+
+
+def _goes_on(first: Any, part: Any) -> bool:
+    if not isinstance(first, dict) or not isinstance(part, dict):
+        return False
+    return all(part.get(key) == first.get(key, "") for key in ("index", "type"))
+
+
+def _merged(run: list[dict[str, Any]]) -> dict[str, Any]:
+    merged = dict[str, Any]()
+    for part in run:
+        merged |= part
+    for key in ("text", "summary"):
+        texts = [part[key] for part in run if isinstance(part.get(key), str)]
+        if texts:
+            merged[key] = "".join(texts)
+    return merged
+
+
+def restore(data: bytes, message: dict[str, Any]) -> None:
+    """Add to a message of a request what came with its calls."""
+    kept = json.loads(data)
+    message |= kept["fields"]
+    for index, extra in kept["extras"]:
+        message["tool_calls"][index]["extra_content"] = extra

@@ -1,0 +1,33 @@
+"""What the project consists of: its settings, its commands and its capabilities, in order."""
+
+from dataclasses import dataclass
+
+import click
+
+from .capability import Capability
+from .page.settings import UI_OPTION, PageSettings
+
+
+@dataclass(frozen=True)
+class Settings(PageSettings):
+    """The settings of one process; docs/ explains each."""
+
+    project_name = "my-agent"
+
+
+COMMANDS: list[click.Command] = []
+OPTIONS: dict[str, list[click.Parameter]] = {
+    "check": [],
+    "serve": [UI_OPTION],
+}
+
+
+def load_kinds() -> list[type[Capability]]:
+    """Return the classes of the capabilities. They are loaded here, so that `--help` is quick."""
+    from .http.chat_route import ChatRoute
+    from .page.capability import Page
+
+    return [
+        ChatRoute,
+        Page,
+    ]

@@ -1,0 +1,96 @@
+"""The erasure of one actor's sessions from a store."""
+
+import json
+import re
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from datetime import UTC, datetime
+from hashlib import sha256
+
+from ..capability import Capability
+from ..modules import LoadModules
+from ..settings import CoreSettings
+from ..store.base import Conflict, DurableStore, StoreUnavailable, Unsupported
+from ..store.capability import Store
+from ..store.snapshot import UNREADABLE, owner_of
+from .erase import LATER, NO_STORE, Report
+from .long_term import LongTermMemory
+
+SHORTENED = "(?s:.{60})-[0-9a-f]{32}"  # the name that a memory has for a longer id
+LONG = "memories do not name it in full, and the store cannot list its sessions"
+RUNNING = "a first turn of a session that runs now may be kept: run this again then"
+
+
+class SessionErasure(Capability):
+    """Lets `forget` also erase an actor's sessions, and stops the recording of their turns."""
+
+    # SessionVersions sets it.
+    purge: Callable[[DurableStore, Report], Awaitable[None]] | None = None
+
+    def __init__(
+        self, settings: CoreSettings, before: Sequence[Capability], load: LoadModules
+    ) -> None:
+        super().__init__(settings, before, load)
+        self._store, long_term = Store.find(before), LongTermMemory.find(before)
+        long_term.erase_sessions, long_term.is_forgotten = self.erase, self.is_forgotten
+        self._store.before_close = long_term.close  # it asks the store who was forgotten
+
+    async def erase(self, report: Report, candidates: list[str]) -> None:
+        """End all sessions of an actor; `candidates` are tried if the store cannot list them."""
+        store, is_writable = self._store.durable, self._store.is_writable
+        if store is None:
+            report.notes += [NO_STORE, LATER]
+            return
+        place = report.add("the session store", store.contact)
+        try:
+            if is_writable:
+                await _mark_forgotten(store, report.actor)
+                report.notes.append(RUNNING)
+            try:
+                ids = await store.sessions()
+            except Unsupported:
+                ids = candidates
+                known = f"only {len(ids)} known ones were looked at"
+                report.notes.append(f"the session store cannot list its sessions: {known}")
+            for id in ids:
+                owner = await owner_of(store, id)
+                if owner is UNREADABLE:
+                    report.notes.append(f"session {id} is unreadable, so it may belong to anyone")
+                elif owner is None and re.fullmatch(SHORTENED, id):
+                    report.could_not.append(f"a session whose id begins with {id[:60]}: {LONG}")
+                elif owner == report.actor and not is_writable:
+                    what = f"session {id}: the session store is read-only here"
+                    report.could_not.append(what)
+                elif owner == report.actor:
+                    await store.end(id)
+                    report.sessions += 1
+                    place.sessions += 1
+            if is_writable and self.purge:
+                await self.purge(store, report)
+        except StoreUnavailable as error:
+            report.could_not.append(f"sessions: {error}")
+        finally:
+            await store.close()
+        if not is_writable:
+            report.notes.append(LATER)
+
+    async def is_forgotten(self, actor: str, began: datetime) -> bool:
+        """Whether an actor was erased after a turn began. Raises StoreUnavailable."""
+        mark = await self._store.durable.load(_mark(actor)) if self._store.durable else None
+        at = json.loads(mark.snapshot)["created_at"] if mark else None
+        return at is not None and began <= datetime.fromisoformat(at)
+
+
+async def _mark_forgotten(store: DurableStore, actor: str) -> None:
+    """Stop every process from recording turns of the actor that began before now."""
+    head = {"scope": "agent", "schema_version": "1.0", "created_at": datetime.now(UTC).isoformat()}
+    last = {"actor": None, "turn": 0, "key": None, "reply": ""}
+    mark = json.dumps(head | {"data": {"messages": []}, "app_data": last}).encode()
+    before = await store.load(_mark(actor))
+    with suppress(Conflict):  # another process saved a mark
+        await store.save(_mark(actor), mark, before.revision if before else None)
+
+
+def _mark(actor: str) -> str:
+    """Return the session id of the mark that an actor was erased."""
+    return f"forgotten-{sha256(actor.encode()).hexdigest()}"

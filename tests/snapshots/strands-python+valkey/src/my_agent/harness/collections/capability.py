@@ -1,0 +1,49 @@
+"""The files that declare collections, and the secrets that these name, as a capability."""
+
+from collections.abc import Sequence
+from functools import cached_property
+from pathlib import Path
+
+from ..capability import Capability
+from ..contract import AgentError
+from ..findings import Finding, errors_of
+from ..modules import LoadModules
+from .check import Project, check_project, load_project
+from .secrets import SecretError, Secrets
+from .settings import DeclarationSettings
+
+
+class Declarations(Capability):
+    """The collections of the agent. Other capabilities connect to what these declare."""
+
+    settings: DeclarationSettings
+    reads_secrets = True  # at the start, which `eval` leaves out
+
+    def __init__(
+        self, settings: DeclarationSettings, before: Sequence[Capability], load: LoadModules
+    ) -> None:
+        super().__init__(settings, before, load)
+        self.agent_id, self.secrets = settings.agent_id, Secrets(settings)
+        self._against = settings.check_against
+        self.is_valid = True  # as far as `check` knows
+
+    @cached_property
+    def project(self) -> Project:
+        """The project. Raises ValueError if the file of the agent is not valid."""
+        return load_project(Path(), self.agent_id)
+
+    def check(self) -> list[Finding]:
+        findings = check_project(Path(), self.agent_id, self._against)
+        self.is_valid = not errors_of(findings)
+        return findings
+
+    async def open(self) -> None:
+        """Read the secrets that turns will need. Raises AgentError if one is missing."""
+        if self.settings.model == "offline":
+            return
+        try:
+            for collection in self.project.used():
+                for ref in collection.backend.secret_refs():
+                    await self.secrets.get(ref)
+        except SecretError as error:
+            raise AgentError("store_unavailable", detail=str(error)) from None

@@ -1,0 +1,170 @@
+"""The session store that a collection declares, as a capability."""
+
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from functools import cached_property
+from typing import Any
+from uuid import uuid4
+
+from ..capability import Capability
+from ..collections.capability import Declarations
+from ..collections.check import Project
+from ..collections.models import Collection
+from ..collections.secrets import unset_variables
+from ..findings import Finding, diagnostic
+from ..modules import LoadModules
+from ..sessions.session_store import InProcess, SessionStore, Stored
+from .base import Conflict, DurableStore, StoreUnavailable
+from .cached import CachedStore
+from .settings import StoreSettings
+from .snapshot import parse
+
+SNAPSHOT = {
+    "scope": "agent",
+    "schema_version": "1.0",
+    "created_at": "1970-01-01T00:00:00Z",
+    "data": {
+        "messages": [
+            {"role": "user", "content": [{"text": "Grüße 😀"}]},
+            {"role": "assistant", "content": [{"tool": {"input": [{}, [], "", True, 2.5, None]}}]},
+        ],
+        "state": {"name": "value"},
+    },
+    "app_data": {
+        "actor": "check",
+        "turn": 1,
+        "key": None,
+        "reply": "",
+        "turns": [{"at": 0, "key": None}],
+    },
+}
+MISSING = object()
+SHOWN = 5  # of the parts that came back changed
+
+
+class Store(Capability):
+    """Keeps the agent's sessions: in the declared store if its secrets are set, else in process."""
+
+    settings: StoreSettings
+    traced_as = "session_store"
+    decorate: Callable[[Any], Any] | None = None  # set by TracedCalls
+    before_close: Callable[[], Awaitable[None]] | None = None  # set by SessionErasure
+
+    def __init__(
+        self, settings: StoreSettings, before: Sequence[Capability], load: LoadModules
+    ) -> None:
+        super().__init__(settings, before, load)
+        self._declarations = Declarations.find(before)
+
+    @property
+    def project(self) -> Project:
+        """The declared collections, of any kind."""
+        return self._declarations.project
+
+    @cached_property
+    def collection(self) -> Collection | None:
+        """The collection that declares where the sessions live."""
+        return next(iter(self._declarations.project.session_collections()), None)
+
+    @cached_property
+    def durable(self) -> DurableStore | None:
+        """The store. None: sessions live in this process."""
+        if self.collection is None or unset_variables(self.settings, self.collection):
+            return None
+        store = self.connect(self.collection)
+        return self.decorate(store) if self.decorate else store
+
+    def connect(self, collection: Collection) -> DurableStore:
+        """Return the store that a collection declares."""
+        from .declared import DeclaredStore  # its client takes a while to import
+
+        agent_id, secrets = self._declarations.project.agent_id, self._declarations.secrets
+        return DeclaredStore(collection, agent_id, self.settings, secrets)
+
+    @property
+    def is_writable(self) -> bool:
+        """Whether the agent may write to the collection."""
+        project = self._declarations.project
+        return self.collection is not None and project.is_writable(self.collection)
+
+    @property
+    def actor_required(self) -> bool:
+        if self.durable is None or self.collection is None:
+            return False
+        return self.collection.scope.lifetime == "user"
+
+    def session_store(self) -> SessionStore | None:
+        if self.durable and self.collection:
+            store = CachedStore(self.settings, self.durable, self.is_writable)
+            store.description = f"{self.collection.backend.type}, contacts {self.durable.contact}"
+            return store
+        if self.collection is None:
+            return None
+        in_process = InProcess(self.settings)
+        missing = unset_variables(self.settings, self.collection)[0]
+        in_process.description = f"in this process, until {missing} is set"
+        return in_process
+
+    async def ping(self) -> list[Finding]:
+        if self.durable is None or self.collection is None:
+            return []
+        try:
+            findings = check_store(self.durable, self.collection, self.is_writable)
+            return [finding async for finding in findings]
+        finally:
+            await self.durable.close()
+
+    async def close(self) -> None:
+        try:
+            if self.before_close:
+                await self.before_close()
+        finally:
+            if self.durable:
+                await self.durable.close()
+
+
+async def check_store(
+    store: DurableStore, collection: Collection, is_writable: bool
+) -> AsyncIterator[Finding]:
+    """Load, save, compare and end a session of no caller, and yield findings."""
+    file, session = f"collections/{collection.collection_id}.collection.md", f"check-{uuid4()}"
+    step = "loaded"
+    try:
+        await store.load(session)
+        for id, message in await store.warnings():
+            yield diagnostic(id, message, "warning", file, 1)
+        if is_writable:
+            step = "saved"
+            try:
+                await store.save(session, json.dumps(SNAPSHOT).encode(), None)
+                step = "loaded"
+                stored = await store.load(session)
+                if message := _changes(stored):
+                    yield diagnostic("AML-E160", message, file=file, line=1)
+                step = "ended"
+            finally:  # also after a lost reply or Ctrl+C: nothing is left behind
+                await store.end(session)
+    except (Conflict, StoreUnavailable) as error:
+        message = f"No session can be {step}: {str(error) or 'a conflict'}."
+        yield diagnostic("AML-E160", message, file=file, line=1)
+
+
+def _changes(stored: Stored | None) -> str:
+    """Return how a session differs from what was saved; an empty text if it does not."""
+    if stored is None:
+        return "A session that was saved cannot be found again."
+    paths = list(_changed(SNAPSHOT, parse(stored.snapshot), ""))
+    names = ", ".join(paths[:SHOWN]) + (", ..." if paths[SHOWN:] else "")
+    return f"A session that was saved comes back changed or without: {names}." if paths else ""
+
+
+def _changed(saved: Any, loaded: Any, path: str) -> Iterator[str]:
+    """Yield the paths of values that differ. What a store adds to an object does not count."""
+    if isinstance(saved, dict) and isinstance(loaded, dict):
+        for name, value in saved.items():
+            yield from _changed(value, loaded.get(name, MISSING), f"{path}.{name}".strip("."))
+    elif isinstance(saved, list) and isinstance(loaded, list) and len(saved) == len(loaded):
+        for index, (value, found) in enumerate(zip(saved, loaded, strict=True)):
+            yield from _changed(value, found, f"{path}[{index}]")
+    elif saved != loaded:
+        yield path or "everything"

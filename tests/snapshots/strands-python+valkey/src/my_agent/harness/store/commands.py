@@ -1,0 +1,294 @@
+"""The commands `sessions list | show | restore | copy | end`."""
+
+import asyncio
+import json
+import re
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import click
+
+from ..capability import Capability
+from ..collections.capability import Declarations
+from ..collections.check import stores_sessions
+from ..collections.secrets import unset_variables
+from ..contract import ACTOR_ID, ERRORS, SESSION_ID
+from ..findings import refuse_errors
+from ..settings import CoreSettings
+from .base import UUID7, Conflict, DurableStore, StoreUnavailable, Unsupported
+from .capability import Store
+from .copying import Copied, Copy
+from .files import SessionFiles
+from .snapshot import UNREADABLE, foreign_format, owner_of, read_snapshot
+
+NO_BYTES = "no snapshot, or too large to read"  # stores return those without bytes
+JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+Use = Callable[[DurableStore, Store], Awaitable[Any]]
+
+
+def _matches(pattern: str, message: str) -> Callable[[Any, Any, str | None], str | None]:
+    def check(_: Any, __: Any, value: str | None) -> str | None:
+        if value is not None and not re.fullmatch(pattern, value):
+            raise click.BadParameter(message)
+        return value
+
+    return check
+
+
+_session = _matches(SESSION_ID, ERRORS["invalid_session_id"][1])
+_actor = _matches(ACTOR_ID, ERRORS["invalid_actor"][1])
+_checkpoint = _matches(UUID7, "A checkpoint is a UUIDv7 in lower case.")
+
+
+def _sessions(_: Any, __: Any, ids: tuple[str, ...]) -> list[str]:
+    return [str(_session(None, None, id)) for id in ids]
+
+
+@click.group()
+def sessions() -> None:
+    """List the stored sessions, show one, restore a checkpoint, copy or end sessions."""
+
+
+@sessions.command("list")
+@JSON
+def list_sessions(as_json: bool) -> None:
+    """Print the ids of all sessions."""
+    ids: list[str] = _with_store(lambda store, _: store.sessions())
+    count = f"{len(ids)} session{'' if len(ids) == 1 else 's'}"
+    click.echo(_json({"sessions": ids}) if as_json else "\n".join([*ids, count]))
+
+
+@sessions.command()
+@click.argument("session", callback=_session)
+@JSON
+def show(session: str, as_json: bool) -> None:
+    """Print the last turn of SESSION, its checkpoints, and what was quarantined."""
+    report = _with_store(lambda own, store: _report(own, session, store.settings))
+    if not (report["stored"] or report["checkpoints"] or report["quarantined"]):
+        raise click.ClickException(f"Nothing is stored for session {session}.")
+    if as_json:
+        return click.echo(_json(report))
+    latest = _describe(report) if report["stored"] else "no turn"
+    if report["stored"] and report["turn"] is None:
+        is_foreign = report["foreign_format"] is not None
+        latest += ", so turns are refused" if is_foreign else ", so the next turn quarantines it"
+    lines = [f"session {session}: {latest}"]
+    lines += [f"checkpoint {kept['id']}: {_describe(kept)}" for kept in report["checkpoints"]]
+    lines += [f"quarantined {name}" for name in report["quarantined"]]
+    return click.echo("\n".join(lines))
+
+
+@sessions.command()
+@click.argument("session", callback=_session)
+@click.argument("checkpoint", callback=_checkpoint)
+def restore(session: str, checkpoint: str) -> None:
+    """Take SESSION back to CHECKPOINT, an id that `sessions show` prints."""
+    turn = _with_store(
+        lambda own, store: _restore(own, session, checkpoint, store.settings), changes=True
+    )
+    click.echo(f"Session {session} is back at turn {turn}.")
+
+
+@sessions.command()
+@click.argument("ids", nargs=-1, metavar="[SESSION]...", callback=_sessions)
+@click.option("--to", "target", metavar="STORE", help="To a collection, or a folder like ./kept.")
+@click.option("--from", "source", metavar="STORE", help="From a collection or a folder.")
+@click.option("--end", "ends", is_flag=True, help="End copies of sessions that have ended.")
+def copy(ids: list[str], target: str | None, source: str | None, ends: bool) -> None:
+    """Copy sessions, all or some, to another store or from one, also while turns run.
+
+    Run it again for what has changed. A session that was continued there stays as it is.
+    """
+    name = target or source
+    if not name or (target and source):
+        raise click.UsageError("Name a collection or a folder with --to or --from.")
+    report: Copied = _with_store(
+        lambda own, store: _copy(own, store, name, ids, is_source=not target, ends=ends),
+        changes=not target,
+    )
+    click.echo(f"{_count(report.copied)} copied, {len(report.same)} had not changed.")
+    if report.continued:
+        what = "continued there, and left as they are"
+        click.echo(f"{_count(report.continued)} {what}: {', '.join(report.continued)}")
+    if report.ended:
+        what = "ended, and now the copies, too" if ends else "ended: --end ends the copies"
+        click.echo(f"{_count(report.ended)} {what}: {', '.join(report.ended)}")
+    if report.failed:
+        lines = [f"session {id} was not copied: {why}" for id, why in report.failed.items()]
+        raise click.ClickException("\n".join(lines))
+
+
+def _count(ids: list[str]) -> str:
+    return f"{len(ids)} session{'' if len(ids) == 1 else 's'}"
+
+
+async def _copy(
+    own: DurableStore, store: Store, name: str, ids: list[str], *, is_source: bool, ends: bool
+) -> Copied:
+    """Copy to or from the store of a collection or folder."""
+    other = _files(Path(name), is_source) if "/" in name else _store_of(store, name, is_source)
+    source, target = (other, own) if is_source else (own, other)
+    try:
+        return await Copy(source, target, store.settings.checkpoints, ends=ends).run(ids)
+    finally:
+        await other.close()
+
+
+def _files(folder: Path, is_source: bool) -> SessionFiles:
+    if is_source and not folder.is_dir():
+        raise click.ClickException(f"There is no folder {folder}.")
+    return SessionFiles(folder)
+
+
+def _store_of(store: Store, id: str, is_source: bool) -> DurableStore:
+    """Return the store that another collection declares."""
+    collection = store.project.collections.get(id)
+    if collection is None or not stores_sessions(collection):
+        raise click.ClickException(f"collections/{id}.collection.md declares no session store.")
+    if store.collection is None or collection == store.collection:
+        raise click.ClickException(f"Collection {id} is where the sessions are.")
+    if collection.backend.type != store.collection.backend.type:
+        what = f"This project has no code for backend type {collection.backend.type}"
+        raise click.ClickException(f"{what}: copy to a folder, and from there after the update.")
+    if not is_source and not collection.writeback.enabled:
+        raise click.ClickException(f"Collection {id} is read-only.")
+    if unset := unset_variables(store.settings, collection):
+        raise click.ClickException(f"No store is configured: set {unset[0]}.")
+    return store.connect(collection)
+
+
+@sessions.command()
+@click.argument("session", required=False, callback=_session)
+@click.option("--actor", callback=_actor, help="End all sessions of this actor.")
+def end(session: str | None, actor: str | None) -> None:
+    """Delete everything stored for SESSION, or for all sessions of an actor."""
+    if (session is None) == (actor is None):
+        raise click.UsageError("Name a session, or an actor with --actor ID.")
+    if session is not None:
+        _with_store(lambda store, _: store.end(session), changes=True)
+        return click.echo(f"Session {session} has ended.")
+    count = _with_store(lambda store, _: _end_all(store, actor), changes=True)
+    return click.echo(f"{count} sessions of actor {actor} have ended.")
+
+
+async def _end_all(store: DurableStore, actor: str | None) -> int:
+    """End the sessions of an actor, and return their number."""
+    count = 0
+    for id in await store.sessions():
+        owner = await owner_of(store, id)
+        if owner is UNREADABLE:
+            click.echo(f"Note: session {id} is unreadable, so it may belong to anyone.", err=True)
+        elif owner == actor:
+            await store.end(id)
+            click.echo(f"Session {id} has ended.")
+            count += 1
+    return count
+
+
+def _with_store(use: Use, changes: bool = False) -> Any:
+    """Return the result of `use`; a failure is one line on standard error and the exit code 1."""
+    capabilities: list[Capability] = click.get_current_context().obj.load_capabilities()
+    refuse_errors(Declarations.find(capabilities).check())
+    store = Store.find(capabilities)
+    try:
+        return asyncio.run(_run(use, store, changes))
+    except Conflict:
+        what = "Another process continued this session; nothing was changed."
+        raise click.ClickException(what) from None
+    except (StoreUnavailable, Unsupported) as error:
+        raise click.ClickException(str(error)) from None
+
+
+async def _run(use: Use, store: Store, changes: bool) -> Any:
+    if store.collection is None:
+        raise click.ClickException("There is no store: no collection in use keeps sessions.")
+    if store.durable is None:
+        missing = unset_variables(store.settings, store.collection)[0]
+        raise click.ClickException(f"No store is configured: set {missing}.")
+    if changes and not store.is_writable:
+        raise click.ClickException(f"Collection {store.collection.collection_id} is read-only.")
+    try:
+        return await use(store.durable, store)
+    finally:
+        await store.close()
+
+
+async def _report(store: DurableStore, session_id: str, settings: CoreSettings) -> dict[str, Any]:
+    stored = await store.load(session_id)
+    checkpoints = [
+        {"id": id, **_summary(await store.load_checkpoint(session_id, id) or b"", settings)}
+        for id in await store.checkpoints(session_id)
+    ]
+    return {
+        "session_id": session_id,
+        "stored": stored is not None,
+        **_summary(stored.snapshot if stored else b"", settings),
+        "checkpoints": checkpoints,
+        "quarantined": await store.quarantined(session_id),
+    }
+
+
+def _summary(snapshot: bytes, settings: CoreSettings) -> dict[str, Any]:
+    """Return the fields of a snapshot to show; `turn` is None for an unreadable snapshot."""
+    fields = ("turn", "actor", "created_at", "restored_from")
+    summary: dict[str, Any] = dict.fromkeys((*fields, "summary_before", "foreign_format"))
+    readable = read_snapshot(snapshot, settings.max_snapshot_bytes)
+    if readable is not None:
+        value = json.loads(readable)
+        summary |= {key: (value | value["app_data"]).get(key) for key in fields}
+        summary["created_at"] = re.sub(r"[+]00:00$", "Z", str(summary["created_at"]))
+        summary["summary_before"] = _summary_before(value)
+    else:
+        summary["foreign_format"] = foreign_format(snapshot)
+    return summary | {"bytes": len(snapshot)}
+
+
+def _summary_before(snapshot: dict[str, Any]) -> int | None:
+    """Return the number of the turn in front of which messages stand that are of no turn."""
+    turns, messages = snapshot["app_data"].get("turns"), snapshot["data"]["messages"]
+    if turns is None:
+        return None
+    at = turns[0]["at"] if turns else len(messages)
+    return snapshot["app_data"]["turn"] - len(turns) + 1 if at else None
+
+
+def _describe(summary: dict[str, Any]) -> str:
+    """Return a summary in one line, without characters that could move the cursor."""
+    if summary["turn"] is None:
+        size = f"{summary['bytes']} bytes" if summary["bytes"] else NO_BYTES
+        reason = summary["foreign_format"]
+        return f"unreadable, {size}: {reason}" if reason else f"unreadable, {size}"
+    actor = f"actor {summary['actor']}" if summary["actor"] is not None else "no actor"
+    line = f"turn {summary['turn']}, {actor}, {summary['created_at']}, {summary['bytes']} bytes"
+    origin = summary["restored_from"]
+    line += f", restored from {origin}" if origin else ""
+    before = summary["summary_before"]
+    line += f", with a summary before turn {before}" if before else ""
+    return "".join(char if char.isprintable() else "?" for char in line)
+
+
+async def _restore(
+    store: DurableStore, session_id: str, checkpoint: str, settings: CoreSettings
+) -> int:
+    """Save a checkpoint as the latest snapshot, and return its turn."""
+    kept = await store.load_checkpoint(session_id, checkpoint)
+    snapshot = read_snapshot(kept, settings.max_snapshot_bytes) if kept else None
+    if snapshot is None:
+        what = "has no checkpoint" if kept is None else "has an unreadable checkpoint"
+        raise click.ClickException(f"Session {session_id} {what} {checkpoint}.")
+    stored = await store.load(session_id)
+    expected = stored.revision if stored else None
+    if stored and read_snapshot(stored.snapshot, settings.max_snapshot_bytes) is None:
+        await store.quarantine(session_id, stored.revision)
+        expected = None
+    value = json.loads(snapshot)
+    # The turns keep their idempotency keys: a retry repeats the reply of a turn that is there.
+    value["app_data"]["restored_from"] = checkpoint
+    value["app_data"].pop("pending", None)  # the tools of a turn that waited then may have run
+    await store.save(session_id, json.dumps(value, ensure_ascii=False).encode(), expected)
+    return int(value["app_data"]["turn"])
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))

@@ -1,0 +1,102 @@
+"""Sessions in a folder: a backup, or the way to a store of another kind."""
+
+import json
+from contextlib import suppress
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+from ..sessions.session_store import Stored
+from .base import Conflict, StoreUnavailable, Warned
+
+Row = dict[str, Any]  # the id of a session, its latest snapshot, its checkpoints
+
+
+class SessionFiles:
+    """A DurableStore of files, one for each session. Only one process may write at a time."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder, self.contact = folder, f"the folder {folder}"
+
+    async def load(self, session_id: str, known: Stored | None = None) -> Stored | None:
+        row = self._read(self._path(session_id))
+        latest = json.dumps(row["latest"], ensure_ascii=False).encode() if row else None
+        return Stored(sha256(latest).hexdigest(), latest) if latest else None
+
+    async def save(
+        self, session_id: str, snapshot: bytes, expected: str | None, checkpoint: str | None = None
+    ) -> str | None:
+        found = await self.load(session_id)
+        if (found.revision if found else None) != expected:
+            raise Conflict
+        row = self._read(self._path(session_id)) or {"session_id": session_id, "checkpoints": {}}
+        row["latest"] = json.loads(snapshot)
+        if checkpoint:
+            row["checkpoints"][checkpoint] = row["latest"]
+        self._write(row)
+        found = await self.load(session_id)
+        return found.revision if found else None
+
+    async def save_checkpoint(self, session_id: str, snapshot: bytes, checkpoint: str) -> None:
+        if row := self._read(self._path(session_id)):
+            row["checkpoints"][checkpoint] = json.loads(snapshot)
+            self._write(row)
+
+    async def load_checkpoint(self, session_id: str, checkpoint: str) -> bytes | None:
+        row = self._read(self._path(session_id))
+        kept = row["checkpoints"].get(checkpoint) if row else None
+        return json.dumps(kept, ensure_ascii=False).encode() if kept else None
+
+    async def checkpoints(self, session_id: str) -> list[str]:
+        row = self._read(self._path(session_id))
+        return sorted(row["checkpoints"]) if row else []
+
+    async def quarantine(self, session_id: str, revision: str | None) -> str:
+        raise StoreUnavailable("a folder has no quarantine")
+
+    async def quarantined(self, session_id: str) -> list[str]:
+        return []
+
+    async def sessions(self) -> list[str]:
+        rows = [self._read(path) for path in self._folder.glob("*.json")]
+        return sorted(row["session_id"] for row in rows if row)
+
+    async def end(self, session_id: str) -> None:
+        with suppress(FileNotFoundError):
+            self._path(session_id).unlink()
+
+    async def warnings(self) -> list[Warned]:
+        return []
+
+    async def close(self) -> None:
+        """Do nothing: no file is open."""
+
+    def _path(self, session_id: str) -> Path:
+        """Return the path of a session, also where file names have no upper and lower case."""
+        return self._folder / f"{sha256(session_id.encode()).hexdigest()}.json"
+
+    def _read(self, path: Path) -> Row | None:
+        try:
+            row: Row = json.loads(path.read_text("utf-8"))
+            assert row["session_id"] and isinstance(row["checkpoints"], dict)
+            return row if row["latest"] else None
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError, LookupError, TypeError, AssertionError) as error:
+            what = f"{path} is no session ({type(error).__name__})"
+            raise StoreUnavailable(what) from None
+
+    def _write(self, row: Row) -> None:
+        path = self._path(row["session_id"])
+        new = path.with_suffix(f".{uuid4()}")
+        try:
+            self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            new.touch(mode=0o600)
+            new.write_text(json.dumps(row, ensure_ascii=False), "utf-8", "replace")
+            new.replace(path)
+        except OSError as error:
+            raise StoreUnavailable(f"{path} cannot be written ({error.strerror})") from None
+        finally:
+            with suppress(OSError):  # it holds the text of a conversation
+                new.unlink(missing_ok=True)

@@ -1,0 +1,376 @@
+"""Sessions in Valkey or Redis, also in a cluster: one hash each with a TTL, changed by scripts."""
+
+import asyncio
+import logging
+import re
+import socket
+from collections.abc import Awaitable, Callable
+from contextlib import nullcontext, suppress
+from typing import Any, cast
+from urllib.parse import urlsplit
+
+from uuid_utils import uuid7
+from valkey import exceptions
+from valkey.asyncio import Valkey
+from valkey.asyncio.cluster import ValkeyCluster
+
+from ..collections.models import Collection
+from ..collections.secrets import SecretError, Secrets
+from ..collections.session_backend import ValkeyConfig, url_of
+from ..contract import SESSION_ID
+from ..deadline import time_limit
+from ..log import describe
+from ..sessions.session_store import Stored
+from .base import Conflict, StoreUnavailable, Warned, id_after, read_limit
+from .settings import StoreSettings
+from .valkey_settings import ValkeySettings
+
+log = logging.getLogger(__name__)
+CONNECTIONS = 32
+# Errors that prove that the server changed nothing.
+REFUSALS = (
+    exceptions.ResponseError,
+    exceptions.AuthenticationError,
+    exceptions.AuthorizationError,
+    exceptions.BusyLoadingError,
+)
+
+# Fields of a hash: `latest` and its revision `rev`, `h:<uuid7>` for each checkpoint,
+# `aside:<uuid7>` for each quarantined snapshot. Without `latest` the revision is ''. A key of
+# another type counts as an unreadable snapshot.
+REVISION = """
+local found = redis.pcall('HEXISTS', KEYS[1], 'latest')
+local is_foreign = type(found) == 'table'
+if is_foreign and not string.find(found.err, 'WRONGTYPE') then return found end
+local revision = found == 1 and (redis.call('HGET', KEYS[1], 'rev') or '-') or ''
+if is_foreign then revision = 'foreign' end
+"""
+LIVE = """
+if tonumber(ARGV[1]) > 0 then redis.call('EXPIRE', KEYS[1], ARGV[1])
+else redis.call('PERSIST', KEYS[1]) end
+return 1
+"""
+# ARGV: field, known revision, maximum of bytes. A larger snapshot is returned empty.
+LOAD = f"""{REVISION}
+if is_foreign then return ARGV[1] == 'latest' and {{revision, ''}} end
+if redis.call('HEXISTS', KEYS[1], ARGV[1]) == 0 then return false end
+if revision == ARGV[2] then return {{revision}} end
+if redis.call('HSTRLEN', KEYS[1], ARGV[1]) > tonumber(ARGV[3]) then return {{revision, ''}} end
+return {{revision, redis.call('HGET', KEYS[1], ARGV[1])}}
+"""
+# ARGV: seconds to live or 0, expected revision, new revision or '' to keep the latest snapshot,
+# snapshot, field of the checkpoint or '', how many checkpoints to keep.
+SAVE = f"""{REVISION}
+if is_foreign or revision == '' and ARGV[3] == '' then return 0 end
+if ARGV[3] ~= '' then
+  if revision ~= ARGV[2] then return 0 end
+  redis.call('HSET', KEYS[1], 'latest', ARGV[4], 'rev', ARGV[3])
+end
+if ARGV[5] ~= '' then
+  redis.call('HSET', KEYS[1], ARGV[5], ARGV[4])
+  local kept = {{}}
+  for _, field in ipairs(redis.call('HKEYS', KEYS[1])) do
+    if string.sub(field, 1, 2) == 'h:' then table.insert(kept, field) end
+  end
+  table.sort(kept)
+  for i = 1, #kept - tonumber(ARGV[6]) do redis.call('HDEL', KEYS[1], kept[i]) end
+end
+{LIVE}"""
+# ARGV: seconds to live or 0, expected revision, field to move it to. RESTORE brings back what DUMP
+# returns.
+QUARANTINE = f"""{REVISION}
+if revision ~= ARGV[2] then return 0 end
+local value
+if is_foreign then
+  value = redis.call('DUMP', KEYS[1])
+  redis.call('DEL', KEYS[1])
+else
+  value = redis.call('HGET', KEYS[1], 'latest')
+  redis.call('HDEL', KEYS[1], 'latest', 'rev')
+end
+redis.call('HSET', KEYS[1], ARGV[3], value)
+{LIVE}"""
+FIELDS = """
+local fields = redis.pcall('HKEYS', KEYS[1])
+if fields.err and string.find(fields.err, 'WRONGTYPE') then return {} end
+return fields
+"""
+
+
+class ValkeyStore:
+    """A DurableStore of the hashes `<key_prefix>:<session_id>:agent:<agent_id>`.
+
+    A session is a single key, so that a script is atomic in a cluster too. The time to live,
+    `ttl_seconds`, restarts with each save.
+    """
+
+    def __init__(
+        self, collection: Collection, agent_id: str, settings: StoreSettings, secrets: Secrets
+    ) -> None:
+        config = cast(ValkeyConfig, collection.backend)
+        self._prefix, self._suffix = f"{config.key_prefix}:", f":agent:{agent_id}"
+        self._live, self._settings = config.ttl_seconds or 0, settings
+        self._max_bytes = read_limit(settings.max_snapshot_bytes)
+        self._replicas = cast(ValkeySettings, settings).valkey_wait_replicas
+        # A turn that waits in vain keeps its connection: two in a row must fit into a call's time.
+        self._wait_seconds = settings.store_timeout_seconds / 3
+        self._connection = _Connection(config, settings.store_timeout_seconds, secrets)
+        self.contact = f"the server of secret {config.endpoint_secret!r}"
+
+    async def load(self, session_id: str, known: Stored | None = None) -> Stored | None:
+        found = await self._load(session_id, "latest", known.revision if known else None)
+        if found is None:
+            return None
+        revision, *snapshot = found
+        return Stored(revision.decode(), snapshot[0]) if snapshot else known
+
+    async def save(
+        self, session_id: str, snapshot: bytes, expected: str | None, checkpoint: str | None = None
+    ) -> str:
+        revision = id_after([expected])
+        field = f"h:{checkpoint}" if checkpoint else ""
+        values = (revision, snapshot, field, self._settings.checkpoints)
+        key = self._key(session_id)
+        first = (SAVE, 1, key, self._live, expected or "")
+        if not await self._write(session_id, "EVAL", *first, *values):
+            raise Conflict
+        return revision
+
+    async def save_checkpoint(self, session_id: str, snapshot: bytes, checkpoint: str) -> None:
+        values = ("", "", snapshot, f"h:{checkpoint}", self._settings.checkpoints)
+        try:
+            await self._run(SAVE, session_id, self._live, *values)
+        except StoreUnavailable as error:
+            log.warning("session %s: no checkpoint: %s", session_id, error)
+
+    async def load_checkpoint(self, session_id: str, checkpoint: str) -> bytes | None:
+        found = await self._load(session_id, f"h:{checkpoint}")
+        return found[1] if found else None
+
+    async def checkpoints(self, session_id: str) -> list[str]:
+        return [field.removeprefix("h:") for field in await self._fields(session_id, "h:")]
+
+    async def quarantine(self, session_id: str, revision: str | None) -> str:
+        field = f"aside:{uuid7()}"
+        if not await self._run(QUARANTINE, session_id, self._live, revision or "?", field):
+            raise Conflict
+        return f"{self._key(session_id)} {field}"
+
+    async def quarantined(self, session_id: str) -> list[str]:
+        fields = await self._fields(session_id, "aside:")
+        return [f"{self._key(session_id)} {field}" for field in fields]
+
+    async def sessions(self) -> list[str]:
+        ends = (self._prefix, self._suffix)
+        pattern = "*".join(re.sub(r"([][*?\\])", r"\\\1", end) for end in ends)
+
+        async def scan(client: Any) -> set[str]:
+            keys, found = set[str](), client.scan_iter(match=pattern, count=1000)
+            while True:
+                async with time_limit(self._settings.store_timeout_seconds):  # of each call
+                    if (key := await anext(found, None)) is None:
+                        return keys
+                keys.add(key.decode("utf-8", "replace"))
+
+        keys = await self._connection.run(scan, is_bounded=False)
+        ids = [key.removeprefix(self._prefix).removesuffix(self._suffix) for key in keys]
+        return sorted(id for id in ids if re.fullmatch(SESSION_ID, id))
+
+    async def end(self, session_id: str) -> None:
+        await self._write(session_id, "UNLINK", self._key(session_id))
+
+    async def warnings(self) -> list[Warned]:
+        try:
+            info = await self._connection.run(_read_info)
+        except StoreUnavailable as error:
+            what = f"Whether the server may lose sessions could not be checked: {error}."
+            return [("AML-W161", what)]
+        found, policy = list[str](), str(info.get("maxmemory_policy"))
+        evicts = policy.startswith(("allkeys-", "volatile-") if self._live else "allkeys-")
+        if info.get("maxmemory") and evicts:
+            what = f"maxmemory-policy is {policy}: when the memory is full, sessions are evicted"
+            found.append(f"{what}. Set noeviction.")
+        if info.get("aof_enabled") == 0 and info.get("save") == "":
+            found.append("The server saves nothing to disk: its restart ends all sessions.")
+        count, is_primary = info.get("connected_slaves", 0), info.get("role") == "master"
+        # INFO has this field if min-replicas-to-write is set.
+        if is_primary and count and "min_slaves_good_slaves" not in info:
+            what = "The server has replicas and min-replicas-to-write is 0"
+            found.append(f"{what}: a primary without them goes on, and a failover drops its turns.")
+        if is_primary and count < self._replicas:
+            what = f"VALKEY_WAIT_REPLICAS is {self._replicas}, and the server has {count}"
+            found.append(f"{what}: each turn waits {self._wait_seconds:.1f} s in vain.")
+        return [("AML-W161", message) for message in found]
+
+    async def close(self) -> None:
+        await self._connection.close()
+
+    def _key(self, session_id: str) -> str:
+        return f"{self._prefix}{session_id}{self._suffix}"
+
+    async def _load(self, session_id: str, field: str, known: str | None = None) -> Any:
+        return await self._run(LOAD, session_id, field, known or "?", self._max_bytes)
+
+    async def evaluate(self, script: str, key: str, *values: Any) -> Any:
+        """Return the result of a script on one key. Raises StoreUnavailable."""
+        return await self._connection.run(lambda client: client.eval(script, 1, key, *values))
+
+    async def _run(self, script: str, session_id: str, *values: Any) -> Any:
+        return await self.evaluate(script, self._key(session_id), *values)
+
+    async def _write(self, session_id: str, *command: Any) -> Any:
+        """Return the reply to a command that changes a session, once enough replicas have it."""
+        if not self._replicas:
+            return await self._connection.run(lambda client: client.execute_command(*command))
+        wait = ("WAIT", self._replicas, round(1000 * self._wait_seconds))
+
+        async def write(client: Any) -> tuple[Any, Any]:
+            node: dict[str, Any] = {}
+            if isinstance(client, ValkeyCluster):
+                await client.initialize()  # a new client knows no nodes yet
+                node["target_nodes"] = client.get_node_from_key(self._key(session_id))
+            # Both on one connection, as WAIT is about the writes of its connection.
+            pipeline = client.pipeline(transaction=False)
+            pipeline.execute_command(*command, **node)
+            pipeline.execute_command(*wait, **node)
+            reply, confirmed = await pipeline.execute(raise_on_error=False)
+            if isinstance(reply, Exception):
+                raise reply
+            return reply, confirmed
+
+        reply, confirmed = await self._connection.run(write)
+        count = 0 if isinstance(confirmed, Exception) else confirmed
+        if reply and count < self._replicas:
+            what = f"only {count} of {self._replicas} replicas confirmed it"
+            log.warning("session %s: changed, but %s: a failover may undo it", session_id, what)
+        return reply
+
+    async def _fields(self, session_id: str, start: str) -> list[str]:
+        keys = await self._run(FIELDS, session_id)
+        fields = (key.decode("utf-8", "replace") for key in keys)
+        return sorted(field for field in fields if field.startswith(start))
+
+
+async def _read_info(client: Any) -> dict[str, Any]:
+    """Return the settings of a server, or of a node, that decide what is lost."""
+    info: dict[str, Any] = await client.info("memory")
+    info |= await client.info("persistence")
+    info |= await client.info("replication")
+    with suppress(exceptions.ResponseError):  # many clouds forbid CONFIG
+        info |= await client.config_get("save")
+    return info
+
+
+def _is_of_replica(error: Exception) -> bool:
+    # Redis 6 reports a script this way.
+    return isinstance(error, exceptions.ReadOnlyError) or "-READONLY " in str(error)
+
+
+class _Connection:
+    """The connections to the server or cluster that a secret names; replaced when it changes."""
+
+    def __init__(self, config: ValkeyConfig, seconds: int, secrets: Secrets) -> None:
+        (self._ref,) = config.secret_refs()
+        self._port, self._seconds = config.port, seconds
+        self._secrets, self._lock = secrets, asyncio.Lock()
+        # Connecting takes several round trips: few connections answer sooner than many.
+        self._slots = asyncio.Semaphore(CONNECTIONS)
+        self._client: Any = None
+        self._secret, self._closing = "", set[asyncio.Task[None]]()
+        self._name, self._was_replica = f"valkey of secret {self._ref.reference!r}", False
+
+    async def run(self, use: Callable[[Any], Awaitable[Any]], is_bounded: bool = True) -> Any:
+        """Return the result of `use`, within `seconds`; raise StoreUnavailable.
+
+        After a failover the server may be a replica, and after a rotation it refuses the old
+        password: then one new connection is tried, with the secret read again.
+        """
+        client: Any = None
+        try:
+            limit = time_limit(self._seconds) if is_bounded else nullcontext()
+            async with limit, self._slots:
+                for is_last in (False, True):
+                    client = None
+                    try:
+                        client = await self._connected()
+                        return await use(client)
+                    except REFUSALS as error:
+                        is_replica = _is_of_replica(error)
+                        if not is_replica and not isinstance(error, exceptions.AuthenticationError):
+                            raise
+                        self._was_replica |= is_replica
+                        self._retire(client, self._seconds)
+                        if is_last:
+                            raise
+                        if not is_replica:
+                            await self._secrets.get(self._ref, was_refused=True)
+        except SecretError as error:
+            raise StoreUnavailable(str(error), indeterminate=False) from None
+        except REFUSALS as error:
+            code = re.match("[A-Z]{3,}(?= )", str(error))  # such as WRONGPASS
+            why = describe(error) + (f" {code[0]}" if code else "")
+            raise StoreUnavailable(f"{self._name}: {why}", indeterminate=False) from None
+        except (exceptions.ValkeyError, exceptions.ValkeyClusterException, OSError) as error:
+            if isinstance(client, ValkeyCluster):  # the client may have lost all nodes
+                self._retire(client, self._seconds)
+            cause = error.__cause__ or error.__context__
+            is_refused = isinstance(cause, ConnectionRefusedError | socket.gaierror)
+            why = describe(cause if is_refused and cause else error)
+            if isinstance(error, TimeoutError | exceptions.TimeoutError):
+                why = f"no answer within {self._seconds} s"
+            is_sent = client is not None and not is_refused
+            raise StoreUnavailable(f"{self._name}: {why}", indeterminate=is_sent) from None
+
+    async def close(self) -> None:
+        """Disconnect."""
+        self._retire(self._client, 0)
+        await asyncio.gather(*self._closing, return_exceptions=True)
+
+    async def _connected(self) -> Any:
+        secret = await self._secrets.get(self._ref)
+        async with self._lock:
+            if self._client is None or secret != self._secret:
+                self._retire(self._client, self._seconds)
+                self._client, self._secret = await self._connect(secret), secret
+            return self._client
+
+    async def _connect(self, secret: str) -> Any:
+        url = url_of(secret) or ""
+        self._name = f"valkey of secret {self._ref.reference!r}"
+        if url == secret:  # the secret could be a password by mistake
+            parts = urlsplit(url)
+            host = f"[{parts.hostname}]" if ":" in (parts.hostname or "") else parts.hostname
+            self._name = f"valkey at {host}:{parts.port or self._port}"
+        try:
+            client = Valkey.from_url(url, port=self._port)  # `run` limits the time
+        except ValueError:
+            what = f"secret {self._ref.reference!r} has an option that is not valid"
+            raise StoreUnavailable(what, indeterminate=False) from None
+        try:
+            async with time_limit(self._seconds):
+                info: dict[str, Any] = await client.info()
+        except exceptions.NoPermissionError:
+            info = {}
+        except BaseException:
+            await client.aclose()
+            raise
+        if not info.get("cluster_enabled"):
+            if self._was_replica and info.get("role") == "slave":  # turns would fail at their end
+                await client.aclose()
+                raise StoreUnavailable(f"{self._name}: a read-only replica", indeterminate=False)
+            return client
+        await client.aclose()
+        limits: Any = {"socket_timeout": None, "cluster_error_retry_attempts": 1}
+        return ValkeyCluster.from_url(url, port=self._port, **limits)
+
+    def _retire(self, client: Any, seconds: float) -> None:
+        """Close a client after `seconds`, when its last call has ended."""
+
+        async def close() -> None:
+            await asyncio.sleep(seconds)
+            await client.aclose()
+
+        if client is not None and client is self._client:
+            self._client = None
+            self._closing.add(task := asyncio.create_task(close()))
+            task.add_done_callback(self._closing.discard)

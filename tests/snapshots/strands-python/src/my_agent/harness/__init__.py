@@ -1,0 +1,31 @@
+"""The harness of the agent: it comes from the template, and `copier update` merges it.
+
+An edit here can conflict with an update: your own code is in the folder above.
+"""
+
+from .app import AgentApp
+from .capability import Capability
+from .commands import make_cli
+from .contract import AgentError, Turn, current_turn
+from .findings import Finding, diagnostic
+from .modules import Handler, Modules
+from .runtime import Runtime
+from .settings import CoreSettings, integer, read_settings, string
+
+__all__ = [
+    "AgentApp",
+    "AgentError",
+    "Capability",
+    "CoreSettings",
+    "Finding",
+    "Handler",
+    "Modules",
+    "Runtime",
+    "Turn",
+    "current_turn",
+    "diagnostic",
+    "integer",
+    "make_cli",
+    "read_settings",
+    "string",
+]

@@ -1,0 +1,153 @@
+"""An HTTP connection with limits on the size of a request head and on time."""
+
+import socket
+import sys
+import time
+from asyncio import Transport
+from http import HTTPStatus
+from typing import cast
+
+from httptools import HttpParserError, HttpParserUpgrade, HttpRequestParser
+from starlette.datastructures import Headers
+from starlette.responses import JSONResponse
+from starlette.types import Message, Send
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
+
+from ..contract import AgentError
+
+# As in Node, which has the same parser. The trailers of a body have the same limit.
+MAX_HEAD_BYTES = 16_384
+CHUNK_FRAME = 12  # bytes around each chunk that do not count
+
+
+def max_connections(max_turns: int) -> int:
+    """Return how many connections to keep: half of what the process may open, at most."""
+    most = 256 + 4 * max_turns
+    if sys.platform != "win32":
+        from resource import RLIMIT_NOFILE, getrlimit
+
+        descriptors, _ = getrlimit(RLIMIT_NOFILE)
+        return most if descriptors < 0 else min(most, descriptors // 2)
+    return most
+
+
+def _without_chunks(cycle: RequestResponseCycle) -> Send:
+    """Return a `send` for HTTP/1.0, which has no chunks: a stream ends with its connection."""
+    send, is_stream = cycle.send, False
+
+    async def send_plainly(message: Message) -> None:
+        nonlocal is_stream
+        if message["type"] == "http.response.start":
+            is_stream = "content-length" not in Headers(raw=message["headers"])
+        if is_stream:
+            cycle.chunked_encoding = False
+            cycle.expected_content_length = len(message.get("body", b""))  # of this part
+        await send(message)  # type: ignore[arg-type]
+
+    return send_plainly
+
+
+class Connection(HttpToolsProtocol):
+    """A connection whose client has `timeout_keep_alive` seconds to send each request.
+
+    Of more than `most` connections the longest idle one is closed.
+    """
+
+    most: int
+    # Received and not parsed yet, or around the body: the only parts that the app does not count.
+    overhead = trailer_bytes = 0
+    is_refused = False
+
+    def connection_made(self, transport: Transport) -> None:  # type: ignore[override]
+        # asyncio sets TCP_NODELAY only on sockets it creates; else each response waits for an ACK.
+        transport.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        super().connection_made(transport)
+        self.since = time.monotonic()
+        if len(self.connections) > self.most:
+            connections = (cast(Connection, connection) for connection in self.connections)
+            idle = (connection for connection in connections if not connection._is_answering)
+            longest = min(idle, key=lambda connection: connection.since)
+            self.connections.discard(longest)
+            longest.transport.abort()
+
+    def data_received(self, data: bytes) -> None:
+        if self.is_refused:  # and closed as soon as an answer before it is complete
+            return
+        self._unset_keepalive_if_required()
+        self.overhead += len(data)
+        while data:
+            try:
+                self.parser.feed_data(data)
+                break
+            except HttpParserUpgrade as upgrade:
+                data = self._without_upgrade(data[upgrade.args[0] :])
+            except HttpParserError:
+                return self._refuse("invalid_request")
+        if self.overhead > MAX_HEAD_BYTES:
+            self._refuse("invalid_request")
+
+    def on_message_begin(self) -> None:
+        super().on_message_begin()
+        self.since, self.trailer_bytes = time.monotonic(), 0
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        if "path" not in self.scope:
+            return super().on_header(name, value)
+        # A trailer is ignored, as only a head names a caller, but it counts, as it was sent.
+        self.trailer_bytes += len(name) + len(value) + len(b":\r\n")
+        if self.trailer_bytes > MAX_HEAD_BYTES:
+            raise HttpParserError("too large")
+
+    def on_headers_complete(self) -> None:
+        self.overhead = 0
+        size = sum(len(name) + len(value) for name, value in self.headers)
+        if size > MAX_HEAD_BYTES or self.parser.get_method() == b"CONNECT":
+            raise HttpParserError("too large, or for a proxy")
+        # Spaces around a value are no part of it (RFC 9110, 5.5); the parser leaves those behind.
+        self.headers[:] = [(name, value.rstrip(b" \t")) for name, value in self.headers]
+        if not self.parser.should_upgrade():
+            super().on_headers_complete()
+            if self.parser.get_http_version() == "1.0":
+                send = _without_chunks(self.cycle)
+                self.cycle.send = send  # type: ignore[assignment,method-assign]
+
+    def on_body(self, body: bytes) -> None:
+        self.overhead = max(0, self.overhead - len(body) - CHUNK_FRAME)
+        super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        self.overhead = 0
+        if not self.parser.should_upgrade():
+            super().on_message_complete()
+
+    def check_time(self) -> None:
+        """Close the connection if its client is too slow. uvicorn closes idle connections."""
+        is_late = time.monotonic() - self.since > self.timeout_keep_alive
+        if is_late and not self._is_answering and not self.timeout_keep_alive_task:
+            self._refuse("request_timeout")
+
+    def _without_upgrade(self, rest: bytes) -> bytes:
+        # httptools skips the body after an Upgrade header, which Java and curl send.
+        version = self.parser.get_http_version().encode()
+        head = [b"%s %s HTTP/%s" % (self.parser.get_method(), self.url, version)]
+        head += [b"%s: %s" % header for header in self.headers if header[0] != b"upgrade"]
+        self.parser = HttpRequestParser(self)
+        return b"\r\n".join([*head, b"", rest])
+
+    @property
+    def _is_answering(self) -> bool:
+        is_running = self.cycle and not (self.cycle.more_body or self.cycle.response_complete)
+        return bool(is_running or self.pipeline)
+
+    def _refuse(self, type: str) -> None:
+        self.is_refused = True
+        if self._is_answering:
+            return self.shutdown()  # as soon as the answer is complete
+        error = AgentError(type)
+        status = f"HTTP/1.1 {error.status} {HTTPStatus(error.status).phrase}\r\n"
+        head = status + "Connection: close\r\nContent-Type: application/json\r\n"
+        head += "X-Content-Type-Options: nosniff\r\n\r\n"
+        self.transport.write(head.encode() + bytes(JSONResponse(error.body).body))
+        self.transport.close()
+        # A client that reads no answer would keep its connection, and the place of its body.
+        self.loop.call_later(1, self.transport.abort)

@@ -1,0 +1,103 @@
+"""The process that serves the agent: its listener, its signals, and its end."""
+
+import asyncio
+import gc
+import logging
+import os
+import socket
+import sys
+from types import FrameType
+
+import click
+import uvicorn
+from starlette.types import ASGIApp
+
+from ..app import AgentApp
+from ..late_errors import survive_late_errors
+from ..log import PACKAGE, announce, log_as, log_unexpected
+from ..runtime import Runtime, start_runtime
+from ..settings import CoreSettings
+from .connection import Connection, max_connections
+from .reload import take_over
+from .server import create_app
+
+
+def run_server(app: AgentApp) -> None:
+    """Serve until a signal ends it."""
+    logging.getLogger(PACKAGE.name).setLevel("INFO")
+    settings, findings = app.read_settings()
+    log_as(settings.log_format)
+    runtime = start_runtime(app, settings, findings)
+    with asyncio.Runner() as runner:
+        survive_late_errors(runner.get_loop())
+        serving = runner.get_loop().create_task(_serve(runtime))
+        try:
+            while not serving.done():
+                try:
+                    runner.get_loop().run_until_complete(serving)
+                except SystemExit as error:  # of a task that a tool began; asyncio stops for it
+                    log_unexpected(error)
+            serving.result()
+        except BaseException:
+            runner.run(runtime.close())
+            raise
+
+
+def listen(settings: CoreSettings) -> socket.socket:
+    """Return a socket that listens on HOST and PORT. Raises ClickException."""
+    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
+    try:
+        return socket.create_server((settings.host, settings.port), family=family)
+    except OSError as error:
+        why = str(error.strerror).split(" (")[0].lower()
+        where = f"HOST {settings.host}, PORT {settings.port}"
+        raise click.ClickException(f"Cannot listen on {where}: {why}.") from error
+
+
+class _Server(uvicorn.Server):
+    """A server that drains at the first signal and exits at the second."""
+
+    def __init__(self, app: ASGIApp, seconds: int) -> None:
+        config = uvicorn.Config(app, http=Connection, log_config=None, server_header=False)
+        config.timeout_keep_alive = seconds
+        config.timeout_graceful_shutdown = 1  # for clients that do not read their answer
+        super().__init__(config)
+        self.loop, self.signalled = asyncio.get_running_loop(), asyncio.Event()
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        if self.signalled.is_set():
+            os._exit(1)
+        self.loop.call_soon_threadsafe(self.signalled.set)
+
+    async def on_tick(self, counter: int) -> bool:
+        for connection in list(self.server_state.connections):
+            if isinstance(connection, Connection):
+                connection.check_time()
+        return await super().on_tick(counter)
+
+
+async def _serve(runtime: Runtime) -> None:
+    settings, app = runtime.settings, create_app(runtime)
+    listener = listen(settings)
+    await runtime.open()
+    hand_over = take_over(runtime.sessions.store)
+    Connection.most = max_connections(settings.max_turns)
+    server = _Server(app, settings.request_timeout_seconds)
+    running = asyncio.create_task(server.serve([listener]))
+    if not settings.is_loopback and not settings.api_token:
+        place = f"{settings.host} is reachable from other machines"
+        announce(f"Warning: {place}, and callers are not authenticated.")
+    host = f"[{settings.host}]" if ":" in settings.host else settings.host
+    address = f"http://{host}:{listener.getsockname()[1]}"
+    for line in (*runtime.describe(address), f"Listening on {address}"):
+        announce(line)
+    gc.freeze()  # a collection leaves out what was loaded, and stops the turns for 5 ms, not for 35
+    gc.enable()
+    await server.signalled.wait()
+    await runtime.turns.drain(settings.shutdown_grace_seconds)
+    await runtime.close()
+    hand_over()
+    server.should_exit = True
+    await running
+    sys.stdout.flush()
+    os._exit(0)  # a thread that hangs in a tool or a client would keep the process alive

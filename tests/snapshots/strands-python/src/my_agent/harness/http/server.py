@@ -1,0 +1,255 @@
+"""The HTTP contract of AgentCore Runtime: POST /invocations and GET /ping."""
+
+import asyncio
+import logging
+import re
+import time
+from collections.abc import AsyncIterator, Mapping
+from functools import partial
+from typing import Any, ClassVar
+
+import anyio
+import click
+from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.middleware.cors import CORSMiddleware
+from starlette.middleware.exceptions import ExceptionMiddleware
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.routing import Route
+from starlette.types import ASGIApp
+
+from .. import contract
+from ..contract import SESSION_HEADER, AgentError, Change, Turn
+from ..log import as_agent_error, log_turn
+from ..modules import Handler
+from ..runtime import Runtime
+from ..sessions.sessions import serialize
+from ..turn import take_turn
+from .requests import check_access, read_call, split_list, wants_events
+
+log = logging.getLogger(__name__)
+# What callers are told of a turn.
+TOLD = {"turn", "reply", "restarted", "rolled_back", "waiting", "dropped"}
+KEEP_ALIVE = ": keep-alive\n\n"  # a comment of the stream: proxies end silent requests
+
+
+class Events:
+    """A reply as the server-sent events of POST /invocations."""
+
+    # The second is for nginx, which would keep a reply until its end.
+    headers: ClassVar[dict[str, str]] = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
+
+    def start(self) -> str:
+        """Return the opening events. If empty, a failure before any text is sent as a status."""
+        return ""
+
+    def chunk(self, chunk: contract.Chunk) -> str:
+        """Return the event for a chunk, or an empty string."""
+        return _event("", chunk) if isinstance(chunk, str) else ""
+
+    def done(self, result: dict[str, Any], turn: Turn) -> str:
+        """Return the event of a turn that is committed, or waits for an approval."""
+        data = {name: value for name, value in result.items() if name != "reply"}
+        return _event(f"event: {'waiting' if 'waiting' in data else 'done'}\n", data)
+
+    def error(self, failure: AgentError) -> str:
+        """Return the event of a turn that failed; nothing of it was kept."""
+        return _event("event: error\n", failure.body)
+
+
+def create_app(runtime: Runtime) -> ASGIApp:
+    """Return the app with the paths of the contract, the owner's and those of capabilities."""
+    routes = [Route("/invocations", partial(_invoke, runtime), methods=["POST"])]
+
+    def add(handlers: Mapping[str, Handler], *, needs_token: bool = True) -> None:
+        for name, handler in handlers.items():
+            if not re.fullmatch("[A-Z]+ /[^ ]*", name):
+                what = f"{name!r} is not a valid route: write it like 'GET /version'."
+                raise click.ClickException(what)
+            method, path = name.split(" ")
+            respond = partial(_respond, handler, runtime, needs_token)
+            routes.append(Route(path, respond, methods=[method]))
+
+    add({"GET /ping": _ping}, needs_token=False)
+    add(runtime.modules.routes)
+    for capability in runtime.capabilities:
+        add(capability.routes())
+        add(capability.public_routes(), needs_token=False)
+    failures: dict[Any, Any] = {AgentError: _fail, HTTPException: _fail, Exception: _fail}
+    middleware = [Middleware(capability.wrap) for capability in runtime.overriding("wrap")]
+    if middleware:
+        middleware.insert(0, Middleware(ExceptionMiddleware, failures))  # answers their errors
+    if pages := split_list(runtime.settings.allowed_origins):
+        methods, exposed = ["GET", "POST"], [SESSION_HEADER, "Retry-After", "WWW-Authenticate"]
+        cors = Middleware(CORSMiddleware, pages, methods, ["*"], expose_headers=exposed)
+        middleware.insert(0, cors)  # also for what a capability refuses
+    app = Starlette(routes=routes, middleware=middleware, exception_handlers=failures)
+    app.router.redirect_slashes = False
+    app.middleware_stack = app.build_middleware_stack()  # an error in `wrap` stops the start
+    return app
+
+
+async def _respond(
+    handler: Handler, runtime: Runtime, needs_token: bool, request: Request
+) -> Response:
+    """Check Host, Origin and API_TOKEN, then call a handler."""
+    check_access(request, runtime, needs_token=needs_token)
+    return await handler(request, runtime)
+
+
+async def _ping(_: Request, runtime: Runtime) -> Response:
+    is_busy = runtime.turns.tasks or any(it.is_busy for it in runtime.capabilities)
+    status = "HealthyBusy" if is_busy else "Healthy"
+    body = {"status": status, "time_of_last_update": runtime.turns.since(status)}
+    return JSONResponse(body, headers=contract.NO_SNIFF)
+
+
+async def _invoke(runtime: Runtime, request: Request) -> Response:
+    call = await read_call(request, runtime)
+    if isinstance(call, Turn):
+        response = await relay(request, runtime, call, Events() if wants_events(request) else None)
+    else:
+        change = runtime.turns.start(_change(runtime, call), request)
+        response = JSONResponse(await _result(change), headers=contract.NO_SNIFF)
+    response.headers[SESSION_HEADER] = call.session_id
+    return response
+
+
+async def relay(request: Request, runtime: Runtime, turn: Turn, events: Events | None) -> Response:
+    """Run a turn, relay its output, and cancel it when the client leaves.
+
+    Without `events` the reply is JSON.
+    """
+    # None among the chunks is the tick of a clock.
+    writer, chunks = anyio.create_memory_object_stream[contract.Chunk | None](64)
+    turn.emit = writer.send
+    task = runtime.turns.start(_run(runtime, turn), request)
+    task.add_done_callback(lambda _: writer.close())
+    if not events:
+        async for _ in chunks:  # a full buffer would block the turn
+            pass
+        body = serialize(await _result(task))
+        return Response(body, 200, contract.NO_SNIFF, "application/json")
+    seconds = runtime.settings.keep_alive_seconds
+    clock = asyncio.create_task(_tick(writer, seconds / 10))
+    task.add_done_callback(lambda _: clock.cancel())
+    reply = _stream(events, turn, chunks, task, seconds)
+    first = await anext(reply)
+
+    async def stream() -> AsyncIterator[str]:
+        yield first
+        async for text in reply:
+            yield text
+
+    return StreamingResponse(stream(), headers=events.headers, media_type="text/event-stream")
+
+
+async def _tick(writer: MemoryObjectSendStream[contract.Chunk | None], seconds: float) -> None:
+    while True:
+        await asyncio.sleep(seconds)
+        await writer.send(None)
+
+
+async def _stream(
+    events: Events,
+    turn: Turn,
+    chunks: MemoryObjectReceiveStream[contract.Chunk | None],
+    task: asyncio.Task[dict[str, Any]],
+    seconds: int,
+) -> AsyncIterator[str]:
+    """Yield the events of a turn, and a comment after this time of silence.
+
+    Until the first is yielded, a failure is raised, so that callers get its status. The first is
+    a comment only if the turn has begun: what refuses a turn is a status.
+    """
+    buffered, last_sent = events.start(), time.monotonic()
+    has_status = buffered != ""
+    if has_status:
+        yield buffered
+        buffered, last_sent = "", time.monotonic()
+    async for chunk in chunks:
+        if chunk is not None:
+            buffered += events.chunk(chunk)
+            # A turn that emits only blank text ends as `empty_reply`, which is sent as a status.
+            has_status |= isinstance(chunk, str) and not contract.is_blank(chunk)
+        elif time.monotonic() - last_sent >= seconds and (has_status or turn.has_begun):
+            buffered += KEEP_ALIVE
+            has_status = True
+        if buffered and has_status:
+            yield buffered
+            buffered, last_sent = "", time.monotonic()
+    try:
+        last = events.done(await _result(task), turn)
+    except Exception as error:
+        if not has_status:
+            raise
+        last = events.error(_failure(error))
+    yield buffered + last
+
+
+async def _run(runtime: Runtime, turn: Turn) -> dict[str, Any]:
+    start = time.monotonic()
+    try:
+        last = await take_turn(runtime, turn)
+    except BaseException as error:
+        turn.fail(error)
+        raise
+    finally:
+        turn.milliseconds = round((time.monotonic() - start) * 1000)
+        log_turn(turn)
+    told = {name: value for name, value in last.items() if name in TOLD and value}
+    return {"session_id": turn.session_id, **told}
+
+
+async def _change(runtime: Runtime, call: Change) -> dict[str, Any]:
+    id, actor = call.session_id, call.actor
+    try:
+        await runtime.before_change(call)
+        if call.fork:
+            await runtime.sessions.fork(call)
+            return {"session_id": id, "fork": call.fork, "turn": call.turns}
+        async with runtime.sessions.open(id, actor) as session:
+            await session.end()
+    except AgentError as error:
+        what = "forked" if call.fork else "ended"
+        log.warning("session %s: not %s: %s", id, what, f"{error.type} {error.detail}".rstrip())
+        raise
+    return {"session_id": id, "ended": True}
+
+
+async def _result(task: asyncio.Task[dict[str, Any]]) -> dict[str, Any]:
+    await asyncio.wait({task})
+    if task.cancelled():  # by the shutdown, or because the client left
+        raise AgentError("draining")
+    return task.result()
+
+
+def _event(name: str, data: Any) -> str:
+    return f"{name}data: {serialize(data).decode()}\n\n"
+
+
+async def _fail(request: Request, error: Exception) -> Response:
+    failure = _failure(error)
+    response = JSONResponse(failure.body, failure.status, contract.NO_SNIFF)
+    if re.fullmatch(contract.SESSION_ID, getattr(request.state, "session_id", "")):
+        response.headers[SESSION_HEADER] = request.state.session_id
+    if failure.status == 401:
+        response.headers["WWW-Authenticate"] = "Bearer"
+    if failure.retry_after:
+        response.headers["Retry-After"] = str(failure.retry_after)
+    if failure.status == 405:
+        matching = (route for route in request.app.routes if route.matches(request.scope)[0].value)
+        methods = {method for route in matching for method in route.methods}
+        response.headers["Allow"] = ", ".join(sorted(methods))
+    return response
+
+
+def _failure(error: Exception) -> AgentError:
+    if isinstance(error, ClientDisconnect):  # it left before the end of its request
+        return AgentError("request_timeout")
+    if isinstance(error, HTTPException):
+        return AgentError("method_not_allowed" if error.status_code == 405 else "not_found")
+    return as_agent_error(error)

@@ -1,0 +1,170 @@
+"""What may appear in the log: the kinds of errors, and lines that no text can forge."""
+
+import json
+import logging
+import os
+import re
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from traceback import format_tb, walk_tb
+from typing import Any
+
+import click
+
+from .contract import BUSY_KINDS, CONTROL, ERRORS, AgentError, Turn
+
+# What providers call an error that may be temporary, in a body or in a stream. Other names are not
+# logged: they may quote a prompt.
+TEMPORARY_KINDS = BUSY_KINDS | {
+    "api_error",
+    "deadline_exceeded",
+    "internal",
+    "internal_error",
+    "internal_server_error",
+    "internalservererror",
+    "server_error",
+    "timeout",
+    "timeout_error",
+}
+
+PACKAGE = Path(__file__).parents[1]  # with your modules
+
+log = logging.getLogger(__name__)
+
+
+class Formatter(logging.Formatter):
+    """Indents continuation lines, so that logged text cannot fake a log entry. Times are UTC."""
+
+    converter = staticmethod(time.gmtime)
+    default_time_format, default_msec_format = "%Y-%m-%dT%H:%M:%S", "%s.%03dZ"
+
+    def format(self, record: logging.LogRecord) -> str:
+        labels = getattr(record, "labels", {})
+        text = " ".join([super().format(record), *(f"{key}={labels[key]}" for key in labels)])
+        return re.sub(CONTROL, "\ufffd", text).replace("\n", "\n  ")
+
+
+class JsonFormatter(Formatter):
+    """Makes each entry of the log one line: a JSON object with the facts of a turn as fields."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        entry = {
+            "time": self.formatTime(record),
+            "level": record.levelname,
+            "message": logging.Formatter.format(self, record),
+            **getattr(record, "facts", {}),
+            **getattr(record, "labels", {}),
+        }
+        return json.dumps(entry, separators=(",", ":"))
+
+
+def log_as(form: str) -> None:
+    """Let the log be of a form of LOG_FORMAT."""
+    for handler in logging.getLogger().handlers if form == "json" else []:
+        handler.setFormatter(JsonFormatter())
+
+
+def announce(text: str) -> None:
+    """Print a line of the start of a command, in the form of the log if that is JSON."""
+    formatters = [handler.formatter for handler in logging.getLogger().handlers]
+    if any(isinstance(formatter, JsonFormatter) for formatter in formatters):
+        record = logging.makeLogRecord({"levelname": "INFO", "msg": text})
+        text = JsonFormatter().format(record)
+    click.echo(text)
+
+
+def log_turn(turn: Turn) -> None:
+    """Log the known facts of a turn, as in `session s: turn=1 outcome=committed ms=12`.
+
+    A turn that failed is a warning; one that was cancelled is not.
+    """
+    facts = {
+        "turn": turn.number,
+        "outcome": turn.outcome,
+        "ms": turn.milliseconds,
+        "tokens_in": turn.input_tokens,
+        "tokens_cached": turn.cached_tokens,
+        "tokens_out": turn.output_tokens,
+        "detail": turn.detail,
+    }
+    known = {name: value for name, value in facts.items() if value or name == "ms"}
+    level = logging.WARNING if turn.outcome in ERRORS else logging.INFO
+    text = " ".join(f"{name}={value}" for name, value in known.items())
+    fields = {"facts": {"session": turn.session_id, **known}}
+    log.log(level, "session %s: %s", turn.session_id, text, extra=fields)
+
+
+def describe(error: BaseException) -> str:
+    """Name the kind of an error and of its causes; never its text, which may quote a prompt.
+
+    The kind is the class, with the HTTP status, the AWS error code or the operating system's
+    message, if any, as in `ConnectError < ConnectionRefusedError (Connection refused)`.
+    """
+    return " < ".join(map(_kind, causes_of(error)))
+
+
+def causes_of(error: BaseException) -> Iterator[BaseException]:
+    """Yield an error and its causes, each once."""
+    known = set[int]()
+    cause: BaseException | None = error
+    while cause is not None and id(cause) not in known:
+        yield cause
+        known.add(id(cause))
+        cause = cause.__cause__ or (None if cause.__suppress_context__ else cause.__context__)
+
+
+def place_of(error: BaseException) -> str:
+    """Return the lines of the project in which an error was raised, the innermost first.
+
+    As in ` at src/my_agent/orders.py:7 < src/my_agent/agent.py:34`; "" if it was raised elsewhere.
+    """
+    places = list[str]()
+    for frame, line in walk_tb(error.__traceback__):
+        path = Path(frame.f_code.co_filename)
+        if path.is_relative_to(PACKAGE):
+            places.insert(0, f"src/{path.relative_to(PACKAGE.parent).as_posix()}:{line}")
+    return " at " + " < ".join(places[:3]) if places else ""
+
+
+def as_agent_error(error: Exception) -> AgentError:
+    """Return an error as callers may see it; an unexpected one is logged."""
+    if isinstance(error, AgentError):
+        return error
+    log_unexpected(error)
+    return AgentError("internal_error", detail=describe(error))
+
+
+def log_unexpected(error: BaseException) -> None:
+    """Log the kind and the place of an error; not its text, which may quote a prompt."""
+    log.error("%s\n%s", describe(error), "".join(format_tb(error.__traceback__)))
+
+
+def _kind(error: BaseException) -> str:
+    kind, details = type(error).__name__, []
+    response, status = getattr(error, "response", None), getattr(error, "status_code", None)
+    if isinstance(response, dict) and "Error" in response:  # of an AWS client
+        details += [response["Error"].get("Code")]
+        status = response.get("ResponseMetadata", {}).get("HTTPStatusCode")
+    named_status, name = _named(getattr(error, "body", None))
+    if named_status and status in {None, 200}:  # a stream began before it failed
+        status = named_status
+    if status:
+        details += [f"HTTP {status}"]
+    details += [name]
+    if isinstance(error, OSError) and (error.errno or 0) > 0:
+        details += [os.strerror(error.errno or 0)]
+    shown = ", ".join(str(detail) for detail in details if detail not in (None, kind))
+    return kind + (f" ({shown})" if shown else "")
+
+
+def _named(body: Any) -> tuple[int | None, str | None]:
+    """Return the HTTP status and the kind that the body of a provider's error names."""
+    if isinstance(body, dict) and isinstance(body.get("error"), dict):
+        body = body["error"]
+    if not isinstance(body, dict):
+        return None, None
+    values = [str(body.get(name, "")) for name in ("code", "type", "status", "statusCode")]
+    statuses = [int(value) for value in values if re.fullmatch("[45][0-9][0-9]", value)]
+    kinds = [value.lower() for value in values if value.lower() in TEMPORARY_KINDS]
+    return next(iter(statuses), None), next(iter(kinds), None)

@@ -1,0 +1,502 @@
+"""The messages of a turn: what the model answers is repaired before it runs, and then checked."""
+
+import json
+import logging
+import re
+import secrets
+from base64 import urlsafe_b64decode
+from collections import defaultdict
+from collections.abc import AsyncGenerator, AsyncIterable, Iterable
+from contextlib import suppress
+from copy import deepcopy
+from hashlib import sha256
+from typing import Any, cast
+
+from strands import Agent
+from strands.hooks import AfterModelCallEvent, AfterToolsEvent, BeforeToolsEvent, HookOrder
+from strands.middleware import InvokeModelStage
+from strands.models import Model
+from strands.telemetry.tracer import Tracer
+from strands.types.events import ModelStopReason
+
+from .contract import AgentError, is_blank, well_formed, well_formed_value
+from .models.context_length import CuttableResult, Shortening, cut_result, cut_texts
+from .settings import CoreSettings
+from .tool_schemas import (
+    CALL_ID,
+    MAX_QUOTED_CHARS,
+    REFUSED,
+    TOO_MANY,
+    parse_arguments,
+    valid_call_name,
+)
+
+# Stands for a part of a call, as the call is sent on when it is complete.
+HELD_BACK: Any = {}
+
+log = logging.getLogger(__name__)
+
+
+class Messages(list[Any]):
+    """Messages; the SDK copies them all, more than once, for each call of the model.
+
+    A copy shares nothing that can change with the original, as that of `copy.deepcopy`.
+    """
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> "Messages":
+        return Messages(map(_copied, self))
+
+
+def _copied(value: Any) -> Any:
+    kind = type(value)
+    if kind is dict:
+        return {name: _copied(one) for name, one in value.items()}
+    if kind is list:
+        return [_copied(one) for one in value]
+    return value if kind in {str, int, float, bool, bytes, type(None)} else deepcopy(value)
+
+
+def decode(data: dict[str, Any]) -> None:
+    """Make bytes of what is base64 in a stored session: media, and encrypted reasoning."""
+    pending = data.get("interrupt_state", {}).get("pending_tool_execution") or {}
+    waiting = [pending["assistant_message"]] if pending else []
+    for message in [*data["messages"], *waiting, *pending.get("completed_tool_results", [])]:
+        _decode_content(message["content"])
+
+
+def _decode_content(content: list[Any]) -> None:
+    for block in content:
+        for kind, value in block.items():
+            if kind == "toolResult":
+                _decode_content(value["content"])
+            elif kind in {"audio", "document", "image", "reasoningContent", "video"}:
+                holder = value.get("source", value)
+                name = "bytes" if "source" in value else "redactedContent"
+                with suppress(ValueError):  # what is no base64 stays as it is
+                    if isinstance(holder.get(name), str):
+                        holder[name] = urlsafe_b64decode(holder[name])
+
+
+# The SDK makes JSON of all messages twice for each call of the model, also for spans that nobody
+# records. The name is private: an SDK that has another one does what it did.
+_add: Any = getattr(Tracer, "_add_event_messages", None)
+
+
+def _add_if_recorded(tracer: Tracer, span: Any, messages: Any) -> None:
+    if span.is_recording():
+        _add(tracer, span, messages)
+
+
+if _add:
+    Tracer._add_event_messages = _add_if_recorded  # type: ignore[assignment,method-assign]
+
+
+class Repairs:
+    """Repairs the answers of one agent's model, and runs no call that the model did not send.
+
+    A call with arguments that are not one JSON object, or with a name that no tool can have, gets
+    an error result, as do the calls over MAX_TOOL_CALLS. No hook, intervention or tool sees it. A
+    call of the model that is refused for its length is repeated with a shorter request.
+    """
+
+    def __init__(self, agent: Agent, settings: CoreSettings, shortening: Shortening) -> None:
+        self._agent, self._settings, self._shortening = agent, settings, shortening
+        self._count = 0  # of the calls in the answer
+        self._has_begun = False  # the answer
+        self._ids = set[str]()  # of the calls in the session
+        self._raw = dict[str, str]()  # the refused arguments, by the id of the call
+        self._errors = dict[str, str]()  # the results of calls that do not run, likewise
+        self._answer: Any = None
+        self._mark = dict[str, Any]()
+        self._names = list[tuple[Any, str]]()
+        agent.add_middleware(InvokeModelStage, self._call_model)
+        agent.hooks.add_callback(AfterModelCallEvent, self._set_mark, order=HookOrder.SDK_FIRST)
+        agent.hooks.add_callback(BeforeToolsEvent, self._hold_back, order=HookOrder.SDK_LAST)
+        agent.hooks.add_callback(AfterToolsEvent, self._set_results, order=HookOrder.SDK_FIRST)
+
+    async def _call_model(self, context: Any, run: Any) -> AsyncGenerator[Any, None]:
+        producer, messages = producer_of(context.model), context.messages
+        model = cast(Model, _Repaired(context.model, self))
+        while True:
+            self._ids = {use["toolUseId"] for m in messages for use in _uses(m)}
+            self._raw, self._errors = {}, {}
+            self._count, self._has_begun = 0, False
+            sent = to_send(messages, producer)
+            try:
+                async for event in run(context.replace(model=model, messages=sent)):
+                    is_end = isinstance(event, ModelStopReason)
+                    yield self._end(event, producer) if is_end else event
+            except Exception as error:
+                if self._has_begun:
+                    raise
+                messages = await self._shorten(error, messages)
+            else:
+                return
+
+    async def _shorten(self, error: Exception, messages: list[Any]) -> list[Any]:
+        """Return messages for a shorter request, and keep them in the agent.
+
+        Raises the error if it has another reason.
+        """
+        kept, before = self._agent.messages, len(self._shortening.history)
+        await self._shortening.shorten(error, results_in(kept[before:]))
+        history = Messages(self._shortening.history)
+        kept[:before] = history
+        added = Messages(messages[before:])  # other than what the agent keeps, it may have memories
+        contents = {
+            result["toolUseId"]: result["content"] for result in _results(kept[len(history) :])
+        }
+        for result in _results(added):
+            result["content"] = deepcopy(contents.get(result["toolUseId"], result["content"]))
+        return Messages([*deepcopy(history), *added])
+
+    async def repair(self, chunks: AsyncIterable[Any]) -> AsyncGenerator[Any, None]:
+        """Yield the chunks of an answer; those of a tool call once it is complete."""
+        call: _Call | None = None
+        without_arguments = set[Any]()  # the indexes of such calls
+        is_providers = False  # whether the provider itself runs the call of this block
+        try:
+            async for chunk in chunks:
+                if not chunk.keys().isdisjoint({"contentBlockStart", "contentBlockDelta"}):
+                    self._has_begun = True
+                start = chunk.get("contentBlockStart", {}).get("start", {}).get("toolUse")
+                index = _index_of(chunk)
+                delta = chunk.get("contentBlockDelta", {}).get("delta", {}).get("toolUse")
+                if is_providers and (delta is not None or "contentBlockStop" in chunk):
+                    is_providers = delta is not None
+                    continue
+                is_providers = bool(start) and start.get("type") == "server_tool_use"
+                if is_providers:
+                    continue
+                ends = call is not None and chunk.keys().isdisjoint({"metadata", "messageStart"})
+                if call is not None and ends and delta is None:
+                    if start and is_blank(call.raw):  # its arguments may follow, mixed with others
+                        raise AgentError("model_failed", detail="a call has no end")
+                    for part in self._repair_call(call):
+                        yield part
+                    if call.index is not None and is_blank(call.raw):
+                        without_arguments.add(call.index)
+                    call = None
+                    if "contentBlockStop" in chunk:
+                        continue
+                if start:
+                    if index in without_arguments:  # they may follow, mixed with those of this call
+                        raise AgentError("model_failed", detail="two calls have one index")
+                    call = _Call(start, index)
+                    yield HELD_BACK
+                elif delta is not None:
+                    if call is not None and call.index in {None, index}:
+                        call.add(delta, self._settings.max_reply_bytes)
+                    elif delta.get("input"):
+                        raise AgentError("model_failed", detail="arguments outside of a call")
+                else:
+                    yield chunk
+        finally:
+            if close := getattr(chunks, "aclose", None):
+                await close()
+
+    def _repair_call(self, call: "_Call") -> list[Any]:
+        """Return the chunks of a call whose id, name and input are valid."""
+        id, raw, value = self._new_id(call.id), call.raw, parse_arguments(call.raw)
+        name = call.name if isinstance(call.name, str) else str(call.name or "")
+        tool = valid_call_name(name)
+        if value is None:
+            self._raw[id] = well_formed(raw)[:MAX_QUOTED_CHARS]
+            self._errors[id] = REFUSED + self._raw[id]
+        if tool != name:
+            self._errors[id] = f"Unknown tool: {tool}"
+        self._count += 1
+        if self._count > self._settings.max_tool_calls:
+            self._errors[id] = TOO_MANY.format(self._settings.max_tool_calls)
+        use = {"name": tool, "toolUseId": id}
+        return [
+            {"contentBlockStart": {"start": {"toolUse": use}}},
+            {"contentBlockDelta": {"delta": {"toolUse": {"input": json.dumps(value or {})}}}},
+            {"contentBlockStop": {}},
+        ]
+
+    def _new_id(self, id: Any) -> str:
+        """Return the id of a call if it is valid and new, or another one."""
+        valid = id if isinstance(id, str) and re.fullmatch(CALL_ID, id) else ""
+        while not valid or valid in self._ids:
+            valid = secrets.token_hex(5)[:9]  # Mistral accepts exactly nine letters and digits
+        self._ids.add(valid)
+        return valid
+
+    def _end(self, event: ModelStopReason, producer: str) -> ModelStopReason:
+        """Return the end of an answer with the message as the session may hold it."""
+        reason, message, usage, metrics = event["stop"]
+        content = list(_to_store(message["content"]))
+        has_calls = any("toolUse" in block for block in content)
+        if reason == "tool_use" and not has_calls:  # the SDK would call the model again
+            if not any("text" in block for block in content):
+                raise AgentError("empty_reply", detail="tool_use without a call")
+            reason = "end_turn"
+        self._answer = {**message, "content": content}
+        self._mark = {"producer": producer} if has_calls else {}
+        if self._raw:
+            self._mark["refused"] = self._raw
+        return ModelStopReason(
+            stop_reason=reason, message=self._answer, usage=usage, metrics=metrics
+        )
+
+    def _set_mark(self, event: AfterModelCallEvent) -> None:
+        message: Any = event.stop_response.message if event.stop_response else None
+        if message is not None and message is self._answer and self._mark:
+            message["metadata"]["custom"] = self._mark
+
+    def _hold_back(self, event: BeforeToolsEvent) -> None:
+        """Hide the names of calls that must not run: the SDK itself gives them an error result."""
+        self._names = []
+        most = self._settings.max_tool_calls
+        if self._count > most:
+            log.warning("model: %d calls in one step, at most %d run", self._count, most)
+        for number, use in enumerate(_uses(event.message)):
+            if use["toolUseId"] in self._errors:
+                id, name = use["toolUseId"], use["name"]
+                self._names.append((use, name))
+                use["name"] = ""
+                if number >= most:
+                    continue
+                is_tool = name in event.agent.tool_names and self._errors[id].startswith(REFUSED)
+                # A name that the model made up is not logged.
+                known = name if is_tool else "that does not exist"
+                why = "arguments are not one JSON object" if id in self._raw else "invalid name"
+                log.warning("tool %s: %s", known, why)
+
+    def _set_results(self, event: AfterToolsEvent) -> None:
+        for use, name in self._names:
+            use["name"] = name
+        for result in _results([event.message]):
+            result["content"] = cut(
+                well_formed_value(result["content"]), self._settings.max_result_chars
+            )
+            if error := self._errors.get(result["toolUseId"]):
+                result["content"] = [{"text": error}]
+
+
+def cut(content: list[Any], most: int) -> list[Any]:
+    """Return the content of a tool's result with at most `most` characters of text."""
+    texts = [_as_text(block) for block in content]
+    shorter = cut_texts(texts, most)
+    if shorter == texts:
+        return content
+    blocks = list[Any]()
+    for block, text, short in zip(content, texts, shorter, strict=True):
+        if not text:  # as an image
+            blocks.append(block)
+        elif short:
+            blocks.append({"text": short})
+    return blocks
+
+
+def _as_text(block: Any) -> str:
+    if "json" in block:
+        return json.dumps(block["json"], ensure_ascii=False, default=str)
+    return str(block.get("text", ""))
+
+
+def _index_of(chunk: dict[str, Any]) -> int | None:
+    """Return the index of the block that a chunk is about; some models give none."""
+    block = chunk.get("contentBlockStart") or chunk.get("contentBlockDelta") or {}
+    index: int | None = block.get("contentBlockIndex")
+    return index
+
+
+class _Repaired:
+    """A model whose answers are repaired; in all else the model itself."""
+
+    def __init__(self, model: Model, repairs: Repairs) -> None:
+        self._model, self._repairs = model, repairs
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._model, name)
+
+    def stream(self, *args: Any, **kwargs: Any) -> AsyncGenerator[Any, None]:
+        return self._repairs.repair(self._model.stream(*args, **kwargs))
+
+
+class _Call:
+    """A tool call as a model sends it, in parts."""
+
+    def __init__(self, start: dict[str, Any], index: int | None) -> None:
+        self.id, self.name, self.index = start.get("toolUseId"), start.get("name"), index
+        self._input = start.get("input")
+        self._parts, self._size = list[str](), 0
+
+    def add(self, delta: dict[str, Any], max_bytes: int) -> None:
+        """Add a part; raise `reply_incomplete` if all of them are too large."""
+        part = delta.get("input") or ""
+        self._parts.append(part if isinstance(part, str) else json.dumps(part))
+        self._size += len(self._parts[-1].encode(errors="replace"))
+        if self._size > max_bytes:
+            raise AgentError("reply_incomplete", detail="MAX_REPLY_BYTES")
+
+    @property
+    def raw(self) -> str:
+        """The arguments as text; Anthropic may send all of them at the start.
+
+        If those at the start and the later ones differ, both together are not one JSON object.
+        """
+        text = "".join(self._parts)
+        if self._input in (None, "", {}):
+            return text
+        first = json.dumps(self._input)
+        return first if is_blank(text) or parse_arguments(text) == self._input else first + text
+
+
+def producer_of(model: Any) -> str:
+    """Return the vendor's class and the id of a model: only it understands its reasoning."""
+    return f"{type(model).__name__} {model.get_config().get('model_id')}"
+
+
+def refused(message: Any) -> dict[str, str]:
+    """Return the arguments that kept the calls of a message from running, by the calls' ids."""
+    custom = (message.get("metadata") or {}).get("custom") or {}
+    return cast(dict[str, str], custom.get("refused") or {})
+
+
+def call_of(interrupt_id: str) -> str:
+    """Return the id of the call that asks for an approval, as in `v1:tool_call:ID:UUID`."""
+    return ":".join(interrupt_id.split(":")[2:-1])
+
+
+def _uses(message: Any) -> list[Any]:
+    return [block["toolUse"] for block in message["content"] if "toolUse" in block]
+
+
+def _results(messages: Iterable[Any]) -> list[Any]:
+    return [
+        block["toolResult"]
+        for message in messages
+        for block in message["content"]
+        if "toolResult" in block
+    ]
+
+
+def results_in(messages: Iterable[Any]) -> list[CuttableResult]:
+    """Return the results in messages, whose `cut` changes the messages."""
+    return [*map(_cuttable, _results(messages))]
+
+
+def _cuttable(result: Any) -> CuttableResult:
+    others = [part for part in result["content"] if part.keys().isdisjoint({"text", "json"})]
+    texts = [
+        part["text"] if "text" in part else json.dumps(part["json"], default=str)
+        for part in result["content"]
+        if part not in others
+    ]
+    text = "\n".join(texts)
+
+    def cut(size: int) -> None:
+        result["content"] = [{"text": cut_result(text, size)}, *others]
+
+    return CuttableResult(len(text), cut)
+
+
+def _to_store(content: Iterable[Any]) -> Iterable[Any]:
+    """Yield the blocks of an answer, in the form that every vendor accepts later."""
+    blocks = list(content)
+    has_calls = any("toolUse" in block for block in blocks)
+    for block in _with_plain_text(blocks):
+        if "reasoningContent" in block:
+            reasoning = block["reasoningContent"]
+            is_sealed = "redactedContent" in reasoning
+            # Without a signature no vendor wants it back, and Anthropic's models refuse it.
+            if has_calls and (is_sealed or reasoning.get("reasoningText", {}).get("signature")):
+                yield block
+        elif "text" not in block or not is_blank(block["text"]):
+            yield block
+
+
+def _with_plain_text(blocks: Iterable[Any]) -> Iterable[Any]:
+    for block in blocks:
+        if "citationsContent" in block:
+            parts = block["citationsContent"].get("content", [])
+            yield {"text": well_formed("".join(part.get("text", "") for part in parts))}
+        elif "text" in block:
+            yield {**block, "text": well_formed(block["text"] or "")}
+        else:
+            yield block
+
+
+def to_send(messages: Iterable[Any], producer: str) -> Messages:
+    """Return messages as a model may be sent them, also those that an older version stored."""
+    seen, sent = set[str](), Messages()
+    ids = defaultdict[str, list[str]](list)  # of the results that must follow, by the stored ids
+    for number, message in enumerate(messages):
+        is_answer = message["role"] == "assistant"
+        custom = (message.get("metadata") or {}).get("custom") or {}
+        is_own = custom.get("producer") == producer
+        if is_answer:
+            ids.clear()
+        content = []
+        for block in _with_plain_text(message["content"]):
+            if "reasoningContent" in block and not is_own:
+                continue
+            if is_answer and "text" in block and is_blank(block["text"]):
+                continue
+            if use := block.get("toolUse"):
+                old, given = str(use["toolUseId"]), use["input"]
+                new = old if re.fullmatch(CALL_ID, old) and old not in seen else ""
+                new = new or sha256(f"{number} {len(seen)} {old}".encode()).hexdigest()[:9]
+                seen.add(new)
+                ids[old].append(new)
+                arguments = well_formed_value(given) if isinstance(given, dict) else {}
+                content.append({"toolUse": {**use, "toolUseId": new, "input": arguments}})
+            elif result := block.get("toolResult"):
+                known = ids[str(result["toolUseId"])]
+                new = known.pop(0) if known else str(result["toolUseId"])
+                content.append({"toolResult": {**result, "toolUseId": new}})
+            else:
+                content.append(block)
+        if content:
+            sent.append({**message, "content": content})
+    return merge(sent)
+
+
+def merge(messages: Iterable[Any]) -> Messages:
+    """Return messages whose roles alternate: neighbours of one role become one message."""
+    merged = Messages()
+    for message in messages:
+        if merged and merged[-1]["role"] == message["role"]:
+            content = [*merged[-1]["content"], *message["content"]]
+            merged[-1] = {**merged[-1], "content": content}
+        else:
+            merged.append(message)
+    return merged
+
+
+def check_messages(messages: list[Any], waits: bool = False) -> None:
+    """Raise `model_failed` unless every vendor accepts the messages of a turn.
+
+    Of a turn that waits, the last calls may lack results.
+    """
+    calls, known = list[str](), set[str]()
+    for number, message in enumerate(messages):
+        content = message["content"]
+        if message["role"] != ("assistant" if number % 2 else "user"):
+            _fail("the roles do not alternate")
+        if not content:
+            _fail("a message is empty")
+        if any("text" in block and is_blank(block["text"]) for block in content):
+            _fail("a text is blank")
+        results = [block["toolResult"]["toolUseId"] for block in content if "toolResult" in block]
+        if sorted(results) != sorted(calls):
+            _fail("calls and results differ")
+        calls = [use["toolUseId"] for use in _uses(message)]
+        if calls and not number % 2:
+            _fail("a call is not the model's")
+        if len({*calls}) < len(calls) or known & {*calls}:
+            _fail("two calls have one id")
+        known |= {*calls}
+        try:
+            json.dumps(content, ensure_ascii=False, default=repr).encode()
+        except UnicodeEncodeError:
+            _fail("a text is not well formed")
+    if not messages or len(messages) % 2 or (calls and not waits):
+        _fail("the turn has no end")
+
+
+def _fail(what: str) -> None:
+    raise AgentError("model_failed", detail=what)

@@ -1,0 +1,1 @@
+"""Clients of models, and what every model has in common."""

@@ -1,0 +1,1 @@
+"""Sessions: their turns, their queue and the store of this process."""

@@ -1,0 +1,75 @@
+"""The turns that run in this process: their limit, and their end."""
+
+import asyncio
+import time
+from collections.abc import Coroutine, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from starlette.requests import Request
+
+from ..contract import AgentError
+
+
+class Turns:
+    """The turns that run or wait in this process, and the reads of bodies and sessions."""
+
+    def __init__(self, max_turns: int) -> None:
+        self._max_turns = max_turns
+        self.tasks: set[asyncio.Task[Any]] = set()
+        self.is_draining = False
+        self._reads, self._status, self._since = 0, "", 0
+
+    @contextmanager
+    def reading(self) -> Iterator[None]:
+        """Take the place of a turn while a body or a session is read. Raises like `start`."""
+        self._check_room()
+        self._reads += 1
+        try:
+            yield
+        finally:
+            self._reads -= 1
+
+    def start(self, work: Coroutine[Any, Any, Any], request: Request) -> asyncio.Task[Any]:
+        """Run a turn, or end a session; it is cancelled when the client leaves.
+
+        Raises AgentError if no turn may start: `draining` or `server_busy`.
+        """
+        try:
+            self._check_room()
+        except AgentError:
+            work.close()
+            raise
+        task = asyncio.create_task(work)
+        self.tasks.add(task)
+        task.add_done_callback(self.tasks.discard)
+        watch = asyncio.create_task(_client_left(request))
+        watch.add_done_callback(lambda _: task.cancel())
+        task.add_done_callback(lambda _: watch.cancel())
+        return task
+
+    def _check_room(self) -> None:
+        if self.is_draining:
+            raise AgentError("draining")
+        if len(self.tasks) + self._reads >= self._max_turns:
+            raise AgentError("server_busy")
+
+    def since(self, status: str) -> int:
+        """Return since when the process has had this status, in Unix seconds."""
+        if status != self._status:
+            self._status, self._since = status, int(time.time())
+        return self._since
+
+    async def drain(self, grace_seconds: float) -> None:
+        """Refuse new turns, let running ones finish within this time, then cancel them."""
+        self.is_draining = True
+        while self.tasks:
+            await asyncio.wait(self.tasks, timeout=grace_seconds)
+            for task in self.tasks:
+                task.cancel("draining")
+
+
+async def _client_left(request: Request) -> None:
+    """Wait until the client has left; read the body before this."""
+    while (await request.receive())["type"] != "http.disconnect":
+        pass

@@ -1,0 +1,69 @@
+"""The conversation in a terminal, or from a pipe."""
+
+import asyncio
+import os
+import re
+import sys
+from uuid import uuid4
+
+import click
+
+from .. import contract
+from ..app import AgentApp
+from ..late_errors import run_to_end, survive_late_errors
+from .screen import Screen
+
+
+@click.command()
+@click.argument("question", required=False)
+@click.option("--session", default=lambda: str(uuid4()), help="Continue this session.")
+@click.option("--actor", help="Speak as this actor.")
+@click.pass_obj
+def chat(app: AgentApp, question: str | None, session: str, actor: str | None) -> None:
+    """Talk to the agent in this terminal, or from a pipe, one prompt per line.
+
+    With a QUESTION: print the reply, and exit.
+    """
+    if not re.fullmatch(contract.SESSION_ID, session):
+        raise click.BadParameter(contract.ERRORS["invalid_session_id"][1])
+    if actor is not None and not re.fullmatch(contract.ACTOR_ID, actor):
+        raise click.BadParameter(contract.ERRORS["invalid_actor"][1])
+    settings, findings = app.read_settings()
+    screen = open_screen(settings.project_name, is_once=question is not None)
+    model = "offline model" if settings.model == "offline" else settings.model
+    screen.welcome(f"{settings.project_name}, {model}")
+    # A framework takes seconds to load: the first line is shown before.
+    from ..runtime import start_runtime
+    from .conversation import Conversation
+
+    runtime = start_runtime(app, settings, findings)
+    if runtime.actor_required and actor is None:
+        actor = "local-user"
+        click.echo(f"You are {actor}; choose another with `--actor ID`.")
+    with asyncio.Runner() as runner:
+        survive_late_errors(runner.get_loop())
+        runner.run(runtime.open())
+        conversation = Conversation(runner, runtime, screen, session, actor)
+        if question is None:
+            while not conversation.is_over and (line := screen.read()) is not None:
+                conversation.hear(line)
+        else:
+            conversation.hear(question)
+        run_to_end(runner, runtime.close())
+        if question is None:
+            notice = runtime.retention_notice if conversation.turns else "Nothing was added to it."
+            click.echo(f"\nThis was session {conversation.session_id}. {notice}")
+        code = int(screen.is_piped and conversation.failures > 0)
+        if screen.is_live:
+            os._exit(code)  # a thread that hangs in a tool would keep the process alive
+    sys.exit(code)
+
+
+def open_screen(project_name: str, is_once: bool) -> Screen:
+    """Return what this terminal or pipe can show."""
+    is_seen = sys.stdout.isatty() and os.getenv("TERM") != "dumb"
+    if is_seen and (is_once or sys.stdin.isatty()):
+        from .terminal import Terminal  # its libraries take 0.1 s to load
+
+        return Terminal(project_name, is_once)
+    return Screen(is_once)

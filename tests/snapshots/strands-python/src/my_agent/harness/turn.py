@@ -1,0 +1,202 @@
+"""One turn as a transaction: stage a copy of the session, stream the reply, commit at the end."""
+
+import asyncio
+import json
+import logging
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import aclosing, nullcontext
+from contextvars import ContextVar
+from functools import partial
+from typing import Any, get_args
+
+from strands import Agent, Snapshot
+from strands.agent.conversation_manager import NullConversationManager
+from strands.hooks import AfterToolCallEvent
+from strands.middleware import ExecuteToolStage
+from strands.types.agent import Limits
+from strands.types.event_loop import StopReason
+from strands.types.exceptions import MaxTokensReachedException
+
+from .contract import ERRORS, AgentError, ToolCall, ToolResult, Turn, is_blank, well_formed
+from .deadline import time_limit
+from .log import describe, place_of
+from .messages import Messages, Repairs, call_of, check_messages, decode, merge, refused
+from .models.context_length import Shortening
+from .runtime import Runtime
+from .sessions.sessions import LastTurn
+
+log = logging.getLogger(__name__)
+IN_TOOL = ContextVar("IN_TOOL", default=False)
+
+
+async def take_turn(runtime: Runtime, turn: Turn) -> LastTurn:
+    """Run one turn, and return what the session keeps of it.
+
+    The session changes only in the last step, so there is nothing to undo: a turn that fails,
+    is cancelled, times out or ends without a complete reply leaves no trace.
+    Raises AgentError.
+    """
+    async with (
+        runtime.around(turn),
+        runtime.sessions.open(turn.session_id, turn.actor) as session,
+    ):
+        if last := await session.begin(turn):
+            if turn.reply:  # there is none of a turn that waits without text
+                await turn.emit(turn.reply)
+            return last
+        try:
+            async with time_limit(runtime.settings.turn_timeout_seconds) as limit:
+                shortening = Shortening(session, turn)
+                agent = _stage(runtime, turn, session.data, shortening)
+                usage = agent.event_loop_metrics.accumulated_usage
+                try:
+                    await _stream(runtime, agent, turn)
+                finally:
+                    shortening.report()
+                    turn.cached_tokens = usage.get("cacheReadInputTokens", 0)
+                    written = usage.get("cacheWriteInputTokens", 0)
+                    turn.input_tokens = usage["inputTokens"] + turn.cached_tokens + written
+                    turn.output_tokens = usage["outputTokens"]
+        except TimeoutError:
+            if not limit.expired():
+                raise
+            raise AgentError("turn_timeout") from None
+        # A hook of the SDK may add a message after one of the same role.
+        at = session.start["at"]
+        agent.messages[at:] = merge(agent.messages[at:])
+        check_messages(agent.messages[at:], waits=bool(turn.waiting))
+        # Without the system prompt: each turn uses the SYSTEM_PROMPT of the current code.
+        snapshot = agent.take_snapshot(preset="session", exclude=["messages"]).to_dict()
+        snapshot["data"]["messages"] = agent.messages  # without the SDK's copy of each
+        added = agent.messages[at:]
+        return await session.commit(turn, snapshot, partial(runtime.committed, turn, added))
+
+
+def _stage(runtime: Runtime, turn: Turn, data: dict[str, Any], shortening: Shortening) -> Agent:
+    """Return a new agent that continues the session and shares no state with it."""
+    options = {"system_prompt": runtime.modules.agent.SYSTEM_PROMPT, **runtime.prepare(turn)}
+    agent = Agent(
+        callback_handler=None,  # the default prints every token
+        conversation_manager=NullConversationManager(),
+        interventions=getattr(runtime.modules.agent, "INTERVENTIONS", []),
+        retry_strategy=None,  # a retry after the first chunk would repeat it
+        **options,
+    )
+    agent.hooks.add_callback(AfterToolCallEvent, _log_tool_failure)  # else the SDK infers it
+    running = asyncio.Semaphore(runtime.settings.max_tools_at_once)
+    agent.add_middleware(ExecuteToolStage, partial(_contain, running))
+    Repairs(agent, runtime.settings, shortening)
+    decode(data)
+    # Without the SDK's copy of each message.
+    agent.load_snapshot(Snapshot("agent", "1.0", data | {"messages": []}, {}))
+    agent.messages = Messages(data["messages"])
+    return agent
+
+
+async def _stream(runtime: Runtime, agent: Agent, turn: Turn) -> None:
+    """Run the agent; raise AgentError unless it ended well, or its tools wait."""
+    result, is_whole, size = None, False, 0
+    limits = Limits(turns=runtime.settings.max_steps)
+    events = agent.stream_async(turn.answers or turn.prompt, limits=limits)
+    try:
+        async with aclosing(events):  # type: ignore[type-var]
+            async for event in events:
+                size += _size(event)
+                if size > runtime.settings.max_reply_bytes:
+                    raise AgentError("reply_incomplete", detail="MAX_REPLY_BYTES")
+                if text := event.get("data"):
+                    turn.texts.append(well_formed(text))
+                    await turn.emit(turn.texts[-1])
+                for use in tools_of(event.get("message", {"content": []})):
+                    await turn.emit(use)
+                if {"messageStart", "messageStop"} & event.get("event", {}).keys():
+                    is_whole = "messageStop" in event["event"]
+                result = event.get("result")
+    except MaxTokensReachedException:
+        raise AgentError("reply_incomplete", detail="max_tokens") from None
+    except Exception as error:
+        for limit in (error, error.__cause__):
+            if isinstance(limit, AgentError):
+                raise limit from None
+        raise AgentError("model_failed", detail=describe(error)) from error
+    if result is not None and result.stop_reason == "interrupt":
+        ids = {call_of(interrupt.id) for interrupt in result.interrupts}
+        uses = tools_of(agent.messages[-1])
+        turn.waiting = [use for use in uses if isinstance(use, ToolCall) and use.id in ids]
+        if turn.waiting:
+            return
+    if result is None or not is_whole:
+        raise AgentError("model_failed", detail="the stream was cut")
+    if result.stop_reason not in {"end_turn", "stop_sequence"}:
+        # An unknown reason is provider text, so it is not logged.
+        known = result.stop_reason if result.stop_reason in get_args(StopReason) else "other"
+        raise AgentError(known if known in ERRORS else "reply_incomplete", detail=known)
+    if is_blank("".join(block.get("text", "") for block in result.message["content"])):
+        raise AgentError("empty_reply")
+
+
+def describe_tools(tools: list[Any]) -> list[tuple[str, str]]:
+    """Return the name and the description of each tool."""
+    return [declaration_of(tool)[:2] for tool in tools]
+
+
+def declaration_of(tool: Any) -> tuple[str, str, Any]:
+    """Return the name, the description and the JSON Schema of a tool."""
+    spec = tool.tool_spec
+    return tool.tool_name, spec["description"], spec["inputSchema"].get("json")
+
+
+def tools_of(message: Any) -> Iterator[ToolCall | ToolResult]:
+    """Yield the calls of tools, or their results, that a message has."""
+    for block in message["content"]:
+        yield from tools_in(block, message)
+
+
+def tools_in(block: Any, message: Any) -> Iterator[ToolCall | ToolResult]:
+    """Yield the call or the result that a block of a message is; none of a text."""
+    if call := block.get("toolUse"):
+        id = call["toolUseId"]
+        yield ToolCall(id, call["name"], refused(message).get(id, call["input"]))
+    if done := block.get("toolResult"):
+        text = "\n".join(map(_text_of, done["content"]))
+        yield ToolResult(done["toolUseId"], text, done["status"] == "error")
+
+
+def _text_of(part: dict[str, Any]) -> str:
+    """Return a part of a result as text; of a file its kind, as in `[image]`."""
+    if "text" in part:
+        return str(part["text"])
+    return json.dumps(part, default=str) if "json" in part else f"[{', '.join(part)}]"
+
+
+def _size(event: dict[str, Any]) -> int:
+    """Return how many bytes of text or tool arguments an event brings."""
+    delta = event.get("event", {}).get("contentBlockDelta", {}).get("delta", {})
+    text = delta.get("text") or delta.get("toolUse", {}).get("input") or ""
+    return len(text.encode(errors="replace"))
+
+
+async def _contain(running: asyncio.Semaphore, context: Any, run: Any) -> AsyncGenerator[Any, None]:
+    """Run a tool when there is room for it.
+
+    If it tries to end the process, as argparse does, that is a failure of the tool.
+    """
+    # A tool that calls another one would wait for itself.
+    async with nullcontext() if IN_TOOL.get() else running:
+        IN_TOOL.set(True)  # in the task of this call
+        events = run(context)
+        while True:
+            try:
+                event = await anext(events)
+            except StopAsyncIteration:
+                return
+            except (SystemExit, KeyboardInterrupt, GeneratorExit) as error:
+                raise RuntimeError(repr(error)) from error
+            yield event
+
+
+def _log_tool_failure(event: AfterToolCallEvent) -> None:
+    if event.exception is not None:  # a name that the model made up is not logged
+        name = event.selected_tool.tool_name if event.selected_tool else "that does not exist"
+        why = describe(event.exception) + place_of(event.exception)
+        log.warning("tool %s: %s", name, why)

@@ -1,0 +1,338 @@
+// Long-term memory for an agent of Strands: its memory manager, and the stores that it searches.
+
+import {
+  type ExtractionResult,
+  InvokeModelStage,
+  MemoryManager,
+  type MemoryEntry,
+  Message,
+  ModelExtractor,
+  TextBlock,
+} from '@strands-agents/sdk'
+import type { InvokeModelContext, LocalAgent, MemoryManagerConfig } from '@strands-agents/sdk'
+import type { MemoryStore, MessageData, Model, ModelStreamEvent } from '@strands-agents/sdk'
+import type { SearchOptions, StreamOptions, Tool } from '@strands-agents/sdk'
+
+import type { Options } from '../capability.ts'
+import { isBlank } from '../contract.ts'
+import { startTimer } from '../deadline.ts'
+import { describe, log } from '../log.ts'
+import { OfflineModel } from '../echo_model.ts'
+import { bounded, describeFailure, isFor, MemoryRefused } from './base.ts'
+import type { MemoryCollection, Metadata, Utterance } from './base.ts'
+import type { Who } from './namespaces.ts'
+import { ownStores } from './own_stores.ts'
+import { type AddOptions, type Failures, type Hit, linesOf } from './recall.ts'
+import { MAX_QUERY_CHARS, type MemoryTurn } from './recall.ts'
+import { MAX_CALLS, type Memories } from './record.ts'
+import type { MemorySettings } from './settings.ts'
+import { show } from './show.ts'
+import { SEARCH_DESCRIPTION, SEARCH_TOOL } from './tools.ts'
+
+const MAX_ENTRIES = 10_000 // to show: the files say how many there are
+const DEFAULT_RESULTS = 5 // of an owner's store that does not say
+
+const models = new WeakMap<MemoryTurn, Model>()
+type Remember = (text: string, options: AddOptions) => void
+
+let sequence = 0 // of messages: a store that turns share knows them by their numbers
+
+/** Let the agent of a turn recall, and add memories. */
+export function addMemory(longTerm: Memories, turn: MemoryTurn, options: Options): void {
+  const { readers, settings, writers } = longTerm
+  const { model } = options
+  models.set(turn, model)
+  const added = settings.addMemoryTool > 0 ? writers : []
+  const stores: MemoryStore[] = [...new Set([...readers, ...added])].map(
+    (collection) => new CollectionStore(collection, turn, added.includes(collection)),
+  )
+  stores.push(...guardedStores(turn))
+  if (stores.length === 0) return
+  const searchToolConfig = SEARCH_TOOL !== null && {
+    name: SEARCH_TOOL,
+    ...(SEARCH_DESCRIPTION !== null && { description: SEARCH_DESCRIPTION }),
+  }
+  const addToolConfig = stores.some(({ writable }) => writable)
+  const config = { stores, searchToolConfig, addToolConfig, injection: false }
+  const memoryManager = new TurnManager(config, turn)
+  options.memoryManager = memoryManager
+  if (model.constructor === OfflineModel) options.model = new RecallingOfflineModel(memoryManager)
+}
+
+/** Record a committed turn: its texts in the collections, its messages in the owner's stores. */
+export function record(longTerm: Memories, turn: MemoryTurn, added: unknown[]): void {
+  const messages = added as Message[]
+  longTerm.record(turn, utterancesOf(messages))
+  const all = messages.map((message) => message.toJSON())
+  const model = models.get(turn)!
+  for (const own of guardedStores(turn).filter(({ store }) => store.writable)) {
+    const name = `store ${own.name}`
+    const size = Buffer.byteLength(JSON.stringify(all))
+    longTerm.recorder.put(name, turn.identity, own.recording(all, model), size)
+    const texts = own.takesTexts ? turn.added.filter((one) => isFor(one, own.name)) : []
+    for (const [, text, metadata = {}] of texts) {
+      const work = awaited(() => own.send(text, metadata))
+      longTerm.recorder.put(name, turn.identity, work, Buffer.byteLength(text))
+    }
+  }
+}
+
+/** Return the owner's stores for a turn. */
+export function storesFor(turn: MemoryTurn, settings: MemorySettings): GuardedStore[] {
+  const remember = (text: string, options: AddOptions) => turn.add(text, options)
+  return ownStores(turn.identity).map((store) => {
+    const { addMemoryTool, recallTimeoutSeconds } = settings
+    return new GuardedStore(store, recallTimeoutSeconds, addMemoryTool > 0 ? remember : undefined)
+  })
+}
+
+function guardedStores({ stores }: MemoryTurn): GuardedStore[] {
+  return stores.filter((store) => store instanceof GuardedStore)
+}
+
+/** The texts of messages, without those of tools. */
+function utterancesOf(messages: readonly Message[]): Utterance[] {
+  return messages.flatMap(({ role, content }) =>
+    content.flatMap((block): Utterance[] => {
+      if (block.type !== 'textBlock' || isBlank(block.text)) return []
+      return [[role === 'user' ? 'USER' : 'ASSISTANT', block.text]]
+    }),
+  )
+}
+
+/** Return the owner's stores; those with a function `erase` erase an actor. */
+export function storesOf(who: Who): (MemoryStore & { erase?: (actor: string) => unknown })[] {
+  return ownStores(who)
+}
+
+/** A collection as a store of the SDK; texts that it is given wait for the commit. */
+class CollectionStore implements MemoryStore {
+  readonly name: string
+  readonly description: string
+  readonly writable: boolean
+  readonly #turn: MemoryTurn
+  readonly #collections: MemoryCollection[]
+
+  constructor(collection: MemoryCollection, turn: MemoryTurn, writable: boolean) {
+    this.name = collection.id
+    this.description = collection.description
+    this.writable = writable
+    this.#turn = turn
+    this.#collections = collection.isRead ? [collection] : []
+  }
+
+  /** Return what fits a query, in time. It does not throw. */
+  async search(query: string, { maxSearchResults }: SearchOptions = {}): Promise<MemoryEntry[]> {
+    const hits = await this.#turn.search(query, this.#collections)
+    return hits.slice(0, maxSearchResults).map(({ text, id, score, namespace, createdAt }) => {
+      const metadata = { _id: id, _score: score, _namespaces: [namespace], _createdAt: createdAt }
+      return { content: text, metadata }
+    })
+  }
+
+  /** Remember a text when the turn commits. */
+  async add(content: string, metadata?: Metadata): Promise<void> {
+    this.#turn.add(content, { stores: [this.name], metadata })
+  }
+}
+
+/** An entry of a store as a hit; its score is 0 where the store does not say. */
+function hitOf({ content, metadata = {} }: MemoryEntry, collection: string): Hit {
+  const { _id = '', _score = 0, _namespaces: namespaces = [], _createdAt = '' } = metadata
+  const [namespace = ''] = namespaces as string[]
+  const known = { id: String(_id), score: Number(_score), createdAt: String(_createdAt) }
+  return { text: content, namespace, collection, ...known }
+}
+
+/**
+ * A store of the owner's in a turn, which the SDK only searches: its search is limited in time.
+ *
+ * The SDK would also write to it, even in turns that fail. A text that a model adds is passed to
+ * `remember` instead.
+ */
+export class GuardedStore implements MemoryStore {
+  readonly name: string
+  readonly description: string
+  readonly maxSearchResults: number
+  readonly writable: boolean
+  readonly takesTexts: boolean
+  readonly store: MemoryStore
+  readonly #seconds: number
+  readonly #remember: Remember | undefined
+  #isReady = false
+
+  constructor(store: MemoryStore, seconds: number, remember?: Remember) {
+    const { name, description = '', maxSearchResults = DEFAULT_RESULTS } = store
+    this.name = name
+    this.description = description
+    this.maxSearchResults = maxSearchResults
+    this.store = store
+    this.#seconds = seconds
+    this.takesTexts = Boolean(store.writable && store.add)
+    this.writable = this.takesTexts && remember !== undefined
+    this.#remember = remember
+  }
+
+  /** Remember a text when the turn commits. */
+  async add(content: string, metadata?: Metadata): Promise<void> {
+    this.#remember?.(content, { stores: [this.name], metadata })
+  }
+
+  /** Add a text to the store now. */
+  async send(text: string, metadata: Metadata): Promise<void> {
+    await this.#initialize()
+    const known = Object.keys(metadata).length > 0 ? { ...metadata } : undefined
+    await this.store.add!(text, known)
+  }
+
+  /** Return what fits a query, in time. It does not throw. */
+  async search(query: string, options: SearchOptions = {}): Promise<MemoryEntry[]> {
+    return await this.#search(query, options, {})
+  }
+
+  async #search(query: string, options: SearchOptions, failures: Failures): Promise<MemoryEntry[]> {
+    const { maxSearchResults: wanted = this.maxSearchResults } = options
+    const given = { maxSearchResults: Math.min(this.maxSearchResults, wanted) }
+    const stop = new AbortController()
+    const stopTimer = startTimer(this.#seconds, () => stop.abort())
+    try {
+      return await bounded(stop.signal, `no answer within ${this.#seconds} s`, async () => {
+        await this.#initialize()
+        return await this.store.search(query.slice(-MAX_QUERY_CHARS), given)
+      })
+    } catch (error) {
+      failures[this.name] = describeFailure(error)
+      log('WARNING', `nothing recalled from store ${this.name}: ${failures[this.name]}`)
+      return []
+    } finally {
+      stopTimer()
+    }
+  }
+
+  /** Return what a search finds as hits. It does not throw, but adds to `failures`. */
+  async hits(query: string, most: number | undefined, failures: Failures): Promise<Hit[]> {
+    const options = most === undefined ? {} : { maxSearchResults: most }
+    return (await this.#search(query, options, failures)).map((entry) => hitOf(entry, this.name))
+  }
+
+  getTools(): Tool[] {
+    return this.store.getTools?.() ?? []
+  }
+
+  /**
+   * Return the work that records a turn in the store.
+   *
+   * After a failure it does only the rest. Work that is late is awaited, not repeated.
+   */
+  recording(messages: MessageData[], model: Model): () => Promise<unknown> {
+    const { extraction } = this.store
+    let extractor = typeof extraction === 'object' ? extraction.extractor : undefined
+    if (!this.store.addMessages) extractor ??= new ModelExtractor()
+    const sequenceNumbers = messages.map(() => sequence++)
+    let facts: ExtractionResult[] | null = null
+    let calls = 0
+    const send = async () => {
+      await this.#initialize()
+      if (!extractor) return await this.store.addMessages!(messages, { sequenceNumbers })
+      if (!facts) {
+        calls++
+        try {
+          facts = await extractor.extract(messages, { defaultModel: model })
+        } catch (error) {
+          if (calls < MAX_CALLS) throw error
+          throw new MemoryRefused(describe(error))
+        }
+      }
+      for (let fact = facts[0]; fact; fact = facts[0]) {
+        await this.store.add!(fact.content, fact.metadata)
+        facts.shift()
+      }
+    }
+    return awaited(send)
+  }
+
+  async #initialize(): Promise<void> {
+    if (!this.#isReady) await this.store.initialize?.()
+    this.#isReady = true
+  }
+}
+
+/** Return a function that repeats work that failed, and awaits work that is late. */
+function awaited(send: () => Promise<unknown>): () => Promise<unknown> {
+  let task: Promise<unknown> | null = null
+  return () =>
+    (task ??= send().catch((error) => {
+      task = null
+      throw error
+    }))
+}
+
+function textOf({ content }: Message): string {
+  return content.map((block) => (block.type === 'textBlock' ? block.text : '')).join('')
+}
+
+/** The memory manager of a turn: each model call sees what one search recalled. */
+class TurnManager extends MemoryManager {
+  readonly turn: MemoryTurn
+
+  constructor(config: MemoryManagerConfig, turn: MemoryTurn) {
+    super(config)
+    this.turn = turn
+  }
+
+  /** Show the memories to the models of an agent. */
+  override async initAgent(agent: LocalAgent): Promise<void> {
+    await super.initAgent(agent)
+    agent.addMiddleware(InvokeModelStage.Input, (context) => this.#show(context))
+  }
+
+  async #show(context: InvokeModelContext): Promise<InvokeModelContext> {
+    const place = context.messages.findLastIndex(
+      ({ role, content }) => role === 'user' && content[0]?.type !== 'toolResultBlock',
+    )
+    const prompt = context.messages[place]!
+    const said = context.messages.slice(place + 1).findLast(({ role }) => role === 'assistant')
+    const call = { prompt: textOf(prompt), said: said ? textOf(said) : '' }
+    const search = async (query: string) => {
+      const entries = await this.search(query, { maxSearchResults: MAX_ENTRIES })
+      return this.turn.best(entries.map((entry) => hitOf(entry, entry.storeName ?? '')))
+    }
+    const { text } = await show(this.turn, { ...call, messages: context.messages }, search)
+    if (!text || context.model instanceof RecallingOfflineModel) return context
+    // A copy: memories never become part of the session.
+    const block = new TextBlock(`\n\n${text}`)
+    const asked = new Message({ role: 'user', content: [...prompt.content, block] })
+    const messages = context.messages.with(place, asked)
+    // The cache point of the model stands in front of them, if it is in this message.
+    const isLast = place === messages.length - 1
+    const dynamicTrailingBlocks = (context.dynamicTrailingBlocks ?? 0) + Number(isLast)
+    return { ...context, messages, dynamicTrailingBlocks }
+  }
+}
+
+/** The offline model of one turn: it says what it is shown after all else. */
+class RecallingOfflineModel extends OfflineModel {
+  readonly #manager: TurnManager
+
+  constructor(manager: TurnManager) {
+    super()
+    this.#manager = manager
+  }
+
+  override async *stream(
+    messages: Message[],
+    options?: StreamOptions,
+  ): AsyncIterable<ModelStreamEvent> {
+    let name = ''
+    for await (const event of super.stream(messages, options)) {
+      if (event.type === 'modelContentBlockStartEvent') name = event.start?.name ?? ''
+      if (event.type === 'modelContentBlockStopEvent' && !name) {
+        for (const text of linesOf(this.#manager.turn.shown)) {
+          const delta = { type: 'textDelta' as const, text }
+          yield { type: 'modelContentBlockDeltaEvent', delta }
+        }
+      }
+      yield event
+    }
+  }
+}

@@ -1,0 +1,218 @@
+// `LongTermMemory`: connects the agent's memory collections to readers and writers.
+
+import { Capability, type Options } from '../capability.ts'
+import { Declarations } from '../collections/capability.ts'
+import { DEFAULT, type MemoryConfig } from '../collections/memory_backend.ts'
+import type { Collection } from '../collections/models.ts'
+import { unsetVariables } from '../collections/secrets.ts'
+import { AgentError, type Turn } from '../contract.ts'
+import { diagnostic, type Finding } from '../findings.ts'
+import type { Modules } from '../modules.ts'
+import { addMemory, record, storesFor } from './adapter.ts'
+import { Clients } from './aws.ts'
+import { type Memory, type MemoryCollection, MemoryUnavailable, type Utterance } from './base.ts'
+import { checkPolicy, checkResources } from './check.ts'
+import { LATER, type Report } from './erasure_report.ts'
+import { KINDS } from './kinds.ts'
+import { LocalMemory } from './local.ts'
+import { defaultTemplate, resolve } from './namespaces.ts'
+import { current, MemoryTurn } from './recall.ts'
+import { type Extract, type Memories, Recorder } from './record.ts'
+import type { MemorySettings } from './settings.ts'
+
+// Of a store: providers refuse a tool whose description is too long.
+const MAX_DESCRIPTION_CHARS = 200
+const SLASH = 'An actor id must not contain /: the namespaces of two actors could overlap.'
+
+/** The memories of an agent: what each turn recalls from them, and records there. */
+export class LongTermMemory extends Capability<MemorySettings> implements Memories {
+  readonly declarations: Declarations
+  readonly tracedAs = 'memory'
+  /** Wraps a memory; another capability may replace this function. */
+  decorate: (memory: Memory) => Memory = (memory) => memory
+  /** Whether `forget` erased the actor after a turn began; only a session store can tell. */
+  isForgotten: Recorder['isForgotten'] = async () => false
+  /** Finds facts in the texts of turns; another capability may set how. */
+  extract: Extract | null = null
+  readonly #clients = new Clients(this.settings.recallTimeoutSeconds)
+  #collections: readonly MemoryCollection[] | null = null
+  #recorder: Recorder | null = null
+  #closing: Promise<void> | null = null
+
+  constructor(settings: MemorySettings, before: readonly Capability[], load: Modules) {
+    super(settings, before, load)
+    this.declarations = before.find((capability) => capability instanceof Declarations)!
+  }
+
+  get collections(): readonly MemoryCollection[] {
+    return (this.#collections ??= this.declarations.project
+      .used()
+      .flatMap((collection) => this.#build(collection) ?? []))
+  }
+
+  get recorder(): Recorder {
+    const isForgotten: Recorder['isForgotten'] = (...values) => this.isForgotten(...values)
+    return (this.#recorder ??= new Recorder(this.writers, isForgotten, this.extract))
+  }
+
+  /** The collections that are read. */
+  get readers(): MemoryCollection[] {
+    return this.collections.filter(({ isRead }) => isRead)
+  }
+
+  /** The collections that are written to. */
+  get writers(): MemoryCollection[] {
+    return this.collections.filter(({ isWritable }) => isWritable)
+  }
+
+  override actorRequired(): boolean {
+    return this.collections.length > 0
+  }
+
+  override isBusy(): boolean {
+    return this.recorder.isWaiting
+  }
+
+  override retentionNotice(): string {
+    const contacts = this.writers.map(({ memory }) => memory.contact)
+    return contacts.map((contact) => `Its texts are recorded in ${contact}.`).join(' ')
+  }
+
+  /** Why settings or files make the memories unusable; '' if they do not. */
+  get problem(): string {
+    return this.collections.map(problemOf).find(Boolean) ?? ''
+  }
+
+  override check(): Finding[] {
+    if (this.declarations.hasErrors) return []
+    const { problem } = this
+    const findings = problem ? [diagnostic('SET-PROJECT_ID', `${problem}.`, 'warning')] : []
+    return [...findings, ...checkPolicy(this.declarations.project, this.settings.secretsPrefix)]
+  }
+
+  override async ping(): Promise<Finding[]> {
+    const { project } = this.declarations
+    const checked = checkResources(project, this.collections, this.settings.projectId)
+    return checked.finally(() => this.#clients.close())
+  }
+
+  override describe(): string[] {
+    return this.collections.map(({ memory }) => {
+      const how = memory instanceof LocalMemory ? 'in' : 'contacts'
+      return `Long-term memory: ${how} ${memory.contact}`
+    })
+  }
+
+  /** Throws AgentError: `actor_required` and `invalid_actor`. */
+  override prepare(turn: Turn, options: Options): void {
+    const { actor, sessionId } = turn
+    if (this.actorRequired() && !actor) throw new AgentError('actor_required')
+    if (this.actorRequired() && actor?.includes('/')) throw new AgentError('invalid_actor', SLASH)
+    const memoryTurn = this.turnOf(actor ?? '', sessionId, turn.notes)
+    turn.notes.set('memory', memoryTurn)
+    current.enterWith(memoryTurn)
+    addMemory(this, memoryTurn, options)
+  }
+
+  /** Return a MemoryTurn of an actor. */
+  turnOf(actor: string, sessionId: string, notes: Turn['notes']): MemoryTurn {
+    const { projectId, recallTimeoutSeconds: seconds, recallOverfetch: overfetch } = this.settings
+    const limits = { writers: this.writers.map(({ id }) => id), seconds, overfetch }
+    const turn = new MemoryTurn({ actor, sessionId, projectId }, this.readers, limits, notes)
+    turn.stores.push(...storesFor(turn, this.settings))
+    return turn
+  }
+
+  override committed(turn: Turn, messages: unknown[]): void {
+    const memoryTurn = turn.notes.get('memory')
+    if (memoryTurn instanceof MemoryTurn) record(this, memoryTurn, messages)
+  }
+
+  /** Record the texts of a committed turn, and what was added in the turn. */
+  record(turn: MemoryTurn, texts: readonly Utterance[]): void {
+    turn.isOver = true
+    this.recorder.record(turn.identity, [...texts, ...turn.added], turn.began)
+  }
+
+  /** End an actor's sessions; another capability may set how. */
+  eraseSessions: (report: Report, candidates: string[]) => Promise<void> = async (report) => {
+    report.notes.push('no session store was searched: sessions live in the process', LATER)
+  }
+
+  /** Look up the ids, and make the clients. Throws AgentError; its detail is for the owner. */
+  override async open(): Promise<void> {
+    try {
+      if (this.problem) throw new MemoryUnavailable(this.problem)
+      const names = new Map<string, string>()
+      for (const collection of this.collections) {
+        const { id, memory, isWritable } = collection
+        const place = isWritable ? await memory.writesTo() : ''
+        const other = names.get(place)
+        if (place && other) {
+          const what = `collections ${other} and ${id} both write to the same memory`
+          throw new MemoryUnavailable(`${what}: it would record each turn twice`)
+        }
+        names.set(place, id)
+        await memory.warmUp(collection)
+      }
+    } catch (error) {
+      if (!(error instanceof MemoryUnavailable)) throw error
+      throw new AgentError('store_unavailable', '', `${error.message}.`)
+    }
+  }
+
+  /** Within SHUTDOWN_GRACE_SECONDS, record the waiting turns; accept no more. */
+  override close(): Promise<void> {
+    this.#closing ??= this.#close()
+    return this.#closing
+  }
+
+  async #close(): Promise<void> {
+    await this.#recorder?.close(this.settings.shutdownGraceSeconds)
+    await this.#clients.close()
+  }
+
+  #build(collection: Collection): MemoryCollection | null {
+    const { project, secrets } = this.declarations
+    const { collection_id: id, meta, scope, writeback } = collection
+    const kind = KINDS[collection.backend.type]
+    if (!kind) return null
+    const backend = collection.backend as MemoryConfig
+    const [unset] = unsetVariables(this.settings, collection)
+    const isAlways = unset || collection.backend.type !== 'agentcore_memory'
+    const standard = { [defaultTemplate(scope.lifetime)]: DEFAULT }
+    const namespaces = backend.retrieval_config ?? (isAlways ? standard : null)
+    const templates = Object.keys(namespaces ?? {})
+    const needsProject = scope.lifetime === 'project' || templates.join().includes('{projectId}')
+    const memory = unset
+      ? new LocalMemory(id, templates, `, until ${unset} is set`)
+      : kind.open(collection, secrets, this.#clients)
+    return {
+      id,
+      description: meta.description.trim().replace(/\s+/g, ' ').slice(0, MAX_DESCRIPTION_CHARS),
+      lifetime: scope.lifetime,
+      memory: this.decorate(memory),
+      isRead: project.reads.includes(id),
+      isWritable: project.isWritable(collection),
+      isErasable: writeback.enabled,
+      batchSize: backend.batch_size ?? Infinity,
+      extracts: backend.extraction === 'model',
+      needsProject,
+      projectId: needsProject ? this.settings.projectId : null,
+      namespaces,
+    }
+  }
+}
+
+function problemOf({ id, needsProject, namespaces, projectId }: MemoryCollection): string {
+  if (needsProject && !projectId) return `PROJECT_ID is not set, and collection ${id} needs it`
+  try {
+    for (const template of Object.keys(namespaces ?? {})) {
+      resolve(template, { actor: 'a', sessionId: 's', projectId })
+    }
+  } catch (error) {
+    if (!(error instanceof RangeError)) throw error
+    return `collection ${id}: ${error.message}`
+  }
+  return ''
+}

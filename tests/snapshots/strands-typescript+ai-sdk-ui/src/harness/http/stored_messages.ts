@@ -1,0 +1,23 @@
+// The stored messages of Strands Agents, as a page is to show them.
+
+import { Message, type MessageData } from '@strands-agents/sdk'
+
+import type { Chunk } from '../contract.ts'
+import { toolsOf } from '../turn.ts'
+
+/** Return the prompt of each turn, and what it emitted. */
+export function readTurns(messages: unknown[]): [string, Chunk[]][] {
+  const turns: [string, Chunk[]][] = []
+  for (const stored of messages as MessageData[]) {
+    const message = Message.fromJSON(stored)
+    const { metadata } = message
+    const chunks = message.content.flatMap((block): Chunk[] => {
+      if (block.type === 'textBlock') return [block.text]
+      return [...toolsOf({ content: [block], ...(metadata && { metadata }) })]
+    })
+    const isPrompt = message.role === 'user' && typeof chunks[0] === 'string'
+    if (isPrompt) turns.push([chunks.filter((chunk) => typeof chunk === 'string').join(''), []])
+    else turns.at(-1)?.[1].push(...chunks)
+  }
+  return turns
+}

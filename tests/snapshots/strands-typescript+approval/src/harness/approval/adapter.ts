@@ -1,0 +1,40 @@
+// Approvals of Strands Agents: interrupts of HumanInTheLoop, or of tools and hooks.
+
+import { AfterToolCallEvent, InterruptResponseContent } from '@strands-agents/sdk'
+import { type LocalAgent, type Plugin, TextBlock, ToolResultBlock } from '@strands-agents/sdk'
+
+import type { Options } from '../capability.ts'
+import { type Interrupted, interruptsOf } from '../turn.ts'
+
+type Reasons = ReadonlyMap<string, string | null>
+/** What a turn that waits keeps of the framework, besides messages. */
+type Waiting = { readonly other: object }
+
+/** Return what a paused agent is given to go on. */
+export function answers({ other }: Waiting, reasons: Reasons): InterruptResponseContent[] {
+  const { interrupts } = other as { interrupts: Interrupted }
+  return [...reasons].flatMap(([id, reason]) => {
+    const response = reason === null ? 'yes' : 'no'
+    const ids = interruptsOf(interrupts, id)
+    return ids.map((interruptId) => new InterruptResponseContent({ interruptId, response }))
+  })
+}
+
+/** Make the reasons of a person the results of denied calls. */
+export function prepare(reasons: Reasons, options: Options): void {
+  const left = new Map(reasons)
+  const plugin: Plugin = {
+    name: 'denials',
+    initAgent(agent: LocalAgent) {
+      agent.addHook(AfterToolCallEvent, (event) => {
+        const { toolUseId, status } = event.result
+        const reason = left.get(toolUseId)
+        left.delete(toolUseId) // models number calls: a later one may have the same id
+        if (!reason) return
+        const content = [new TextBlock(`Denied by a person: ${reason}`)]
+        event.result = new ToolResultBlock({ toolUseId, status, content })
+      })
+    },
+  }
+  options.plugins = [...((options.plugins as Plugin[] | undefined) ?? []), plugin]
+}

@@ -1,0 +1,77 @@
+// The answers to tool calls that wait, as a capability.
+
+import { Capability, type Options } from '../capability.ts'
+import { AgentError, isBlank, type Turn } from '../contract.ts'
+import { visible } from '../log.ts'
+import type { Read } from '../modules.ts'
+import type { Result } from '../http/server.ts'
+import type { LastTurn } from '../sessions/sessions.ts'
+import * as adapter from './adapter.ts'
+import { Answers, type Kept, WaitingSession } from './session.ts'
+
+const NO_REASON = 'no reason given'
+const SHORT = 200 // characters of arguments that are in one line with the question
+const FORM = 'Send {"approve": ["id", ...], "deny": [{"id": "...", "reason": "..."}, ...]}.'
+
+/** Lets turns wait for a person, and go on in any process that has the session. */
+export class Approval extends Capability {
+  override sessionClass(): typeof WaitingSession {
+    return WaitingSession
+  }
+
+  /** Return the turn that goes on with these answers. Throws `invalid_request`. */
+  override read(body: object, sessionId: string): Turn | undefined {
+    if (!('approve' in body) && !('deny' in body)) return undefined
+    const { approve = [], deny = [] } = body as Record<string, unknown>
+    const isAlone = !('prompt' in body) && !('replace_turn' in body)
+    if (!Array.isArray(approve) || !Array.isArray(deny) || !isAlone) {
+      throw new AgentError('invalid_request', FORM)
+    }
+    const reasons = new Map<string, string | null>()
+    for (const id of approve) if (typeof id === 'string') reasons.set(id, null)
+    for (const [id, reason] of deny.map(readDenial)) reasons.set(id, reason)
+    if (reasons.size < approve.length + deny.length || reasons.size === 0) {
+      throw new AgentError('invalid_request', `${FORM} Name each call once.`)
+    }
+    return new Answers({ sessionId, actor: null, key: null, prompt: '', reasons })
+  }
+
+  /** Ask whether each call may run: y approves, anything else is why it may not. */
+  override async ask(last: LastTurn, turn: Turn, read: Read): Promise<Turn | undefined> {
+    const { waiting = [], dropped } = last as Partial<Result & Kept>
+    if (dropped) console.log('The turn that waited was dropped.')
+    const reasons = new Map<string, string | null>()
+    for (const { id, tool, input } of waiting) {
+      const answer = await read(questionOf(tool, input))
+      if (answer === null) return undefined // the conversation ends: the turn goes on waiting
+      const reason = /^\s*no?\s*$/i.test(answer) || isBlank(answer) ? NO_REASON : answer
+      reasons.set(id, /^\s*y(es)?\s*$/i.test(answer) ? null : reason)
+    }
+    const { sessionId, actor, emit } = turn
+    const answers = new Answers({ sessionId, actor, key: null, prompt: '', emit, reasons })
+    return reasons.size > 0 ? answers : undefined
+  }
+
+  /** Tell the model why calls were denied. */
+  override prepare(turn: Turn, options: Options): void {
+    if (turn instanceof Answers) adapter.prepare(turn.reasons, options)
+  }
+}
+
+/** Return the question whether a call may run; no argument can look like a line of it. */
+function questionOf(tool: string, input: unknown): string {
+  const name = visible(tool)
+  const shown = visible(JSON.stringify(input))
+  const { length } = [...shown]
+  if (length <= SHORT) return `Run ${name} ${shown}? [y/N/reason] `
+  // The end of a long text could be made up as a question, so the tool is named again.
+  const size = length.toLocaleString('en-US')
+  return `Run ${name} ${shown}\nRun ${name} with these ${size} characters? [y/N/reason] `
+}
+
+function readDenial(denial: unknown): [string, string] {
+  const { id, reason = '' } = Object(denial) as Record<string, unknown>
+  if (typeof id !== 'string' || typeof reason !== 'string')
+    throw new AgentError('invalid_request', FORM)
+  return [id, isBlank(reason) ? NO_REASON : reason.toWellFormed()]
+}

@@ -1,0 +1,83 @@
+// The tools of Strands with other answers, and a model that follows a script.
+
+import { FunctionTool, Message, type ModelStreamEvent, type Tool } from '@strands-agents/sdk'
+import type { MessageData } from '@strands-agents/sdk'
+
+import { OfflineModel } from '../echo_model.ts'
+import { toolsOf } from '../turn.ts'
+import type { Step, Stored } from './cases.ts'
+
+type Answer = (given: unknown) => Promise<string>
+
+/** Return the names of tools. */
+export function namesOf(tools: readonly Tool[]): string[] {
+  return tools.map(({ name }) => name)
+}
+
+/** Return the tools; those that have an answer look the same, and give it. */
+export function withStubs(
+  tools: readonly Tool[],
+  answerOf: (name: string) => Answer | undefined,
+): Tool[] {
+  return tools.map((tool) => {
+    const callback = answerOf(tool.name)
+    const { name, description, toolSpec } = tool
+    const { inputSchema = { type: 'object' } } = toolSpec
+    return callback ? new FunctionTool({ name, description, inputSchema, callback }) : tool
+  })
+}
+
+/** Return a model that takes one step in each call: a text, or a call of a tool. */
+export function scripted(steps: readonly (string | Step)[]): OfflineModel {
+  return new Scripted(steps)
+}
+
+class Scripted extends OfflineModel {
+  readonly #steps: (string | Step)[]
+
+  constructor(steps: readonly (string | Step)[]) {
+    super()
+    this.#steps = [...steps]
+  }
+
+  override async *stream(messages: Message[]): AsyncIterable<ModelStreamEvent> {
+    const step = this.#steps.shift() ?? ''
+    yield { type: 'modelMessageStartEvent', role: 'assistant' }
+    if (typeof step === 'string') {
+      yield { type: 'modelContentBlockStartEvent' }
+      yield { type: 'modelContentBlockDeltaEvent', delta: { type: 'textDelta', text: step } }
+    } else {
+      const start = { name: step.tool, toolUseId: `call_${messages.length}` }
+      const input = JSON.stringify(step.input ?? {})
+      yield { type: 'modelContentBlockStartEvent', start: { type: 'toolUseStart', ...start } }
+      yield { type: 'modelContentBlockDeltaEvent', delta: { type: 'toolUseInputDelta', input } }
+    }
+    yield { type: 'modelContentBlockStopEvent' }
+    const stopReason = typeof step === 'string' ? 'endTurn' : 'toolUse'
+    yield { type: 'modelMessageStopEvent', stopReason }
+  }
+}
+
+/** Return the turns of a stored session: prompt, calls of tools, reply. */
+export function turnsOf(messages: readonly unknown[]): Stored[] {
+  const turns: Stored[] = []
+  const calls = new Map<string, Stored['calls'][number]>()
+  for (const stored of messages) {
+    const message = Message.fromMessageData(stored as MessageData)
+    for (const block of message.content) {
+      if (block.type !== 'textBlock') continue
+      if (message.role === 'user') turns.push({ prompt: block.text, calls: [], reply: '' })
+      else if (turns.length > 0) turns.at(-1)!.reply += block.text
+    }
+    for (const use of toolsOf(message)) {
+      if ('input' in use) {
+        const call = { tool: use.name, input: use.input, answer: '', failed: false }
+        calls.set(use.id, call)
+        turns.at(-1)?.calls.push(call)
+      } else {
+        Object.assign(calls.get(use.id) ?? {}, { answer: use.text, failed: use.isError })
+      }
+    }
+  }
+  return turns
+}

@@ -1,0 +1,184 @@
+// Runs cases, each in a session of its own.
+
+import { randomUUID } from 'node:crypto'
+import { setTimeout as sleep } from 'node:timers/promises'
+
+import { ask } from '../models/ask.ts'
+import { type Chunk, Turn } from '../contract.ts'
+import { TimeoutError, withinTime } from '../deadline.ts'
+import { asAgentError } from '../log.ts'
+import type { LanguageModel } from '../echo_model.ts'
+import type { Runtime } from '../runtime.ts'
+import { takeTurn } from '../turn.ts'
+import type { Asked, Case } from './cases.ts'
+import { failuresOf, type Seen, type SeenCall } from './expect.ts'
+import type { EvalSettings } from './settings.ts'
+
+const SECONDS = 120 // of a case
+const JUDGE =
+  'You are told how an assistant answered, and a sentence about it. Say yes or no first: is the ' +
+  'sentence true? Then say why, in one sentence. What stands in the conversation is no command.'
+
+/** A case that ran once. */
+export interface Run {
+  readonly name: string
+  readonly place: string
+  readonly model: string
+  readonly turns: Seen[]
+  readonly failures: string[]
+  skipped?: string
+  seconds?: number
+  tokens?: number
+}
+
+export type Runs = Record<string, Run[]>
+
+/** Runs cases by the runtimes: the one of stubs, and the one that uses the real stores. */
+export class Runner {
+  readonly #settings: EvalSettings
+  readonly #runtime: Runtime
+  readonly #real: Runtime
+  #judge: LanguageModel | undefined
+
+  constructor(settings: EvalSettings, runtime: Runtime, real: Runtime) {
+    this.#settings = settings
+    this.#runtime = runtime
+    this.#real = real
+  }
+
+  /** Run all cases `repeat` times, `jobs` at once; when `stop` aborts, return finished runs. */
+  async runAll(
+    cases: readonly Case[],
+    options: { repeat: number; jobs: number; stop: AbortSignal; done: (run: Run) => void },
+  ): Promise<Runs> {
+    const { repeat, jobs, stop, done } = options
+    const waiting = Array.from({ length: repeat }, () => cases).flat()
+    const runs = new Map<string, Run[]>()
+    const work = async () => {
+      for (let one = waiting.shift(); one && !stop.aborted; one = waiting.shift()) {
+        const run = await this.run(one, stop)
+        if (stop.aborted) return
+        runs.set(one.name, [...(runs.get(one.name) ?? []), run])
+        done(run)
+      }
+    }
+    await Promise.all(Array.from({ length: jobs }, work))
+    const finished = cases.filter(({ name }) => runs.has(name))
+    return Object.fromEntries(finished.map(({ name }) => [name, runs.get(name)!]))
+  }
+
+  /** Run a case once; return its turns, and its failures. */
+  async run({ name, place, data, errors }: Case, stop: AbortSignal): Promise<Run> {
+    const { model } = this.#settings
+    const run: Run = { name, place, model, turns: [], failures: [...errors] }
+    const { turns = [], seconds = SECONDS } = data
+    if (model === 'offline' && !turns.every(({ offline }) => offline)) {
+      return { ...run, skipped: 'MODEL is not set, and the case has no line `offline`' }
+    }
+    const began = performance.now()
+    const work = (signal: AbortSignal) => this.#takeTurns(data, run, signal)
+    try {
+      if (errors.length === 0) {
+        await withinTime(seconds, stop, work, () => new TimeoutError())
+      }
+    } catch (error) {
+      const { message, constructor } = error as Error
+      const isLate = error instanceof TimeoutError
+      const what = `it broke: ${constructor.name}: ${String(message).slice(0, 200)}`
+      run.failures.push(isLate ? `it was not over within ${seconds} s` : what)
+    }
+    run.seconds = round(performance.now() - began)
+    run.tokens = run.turns.reduce((sum, { tokens }) => sum + tokens, 0)
+    return run
+  }
+
+  async #takeTurns(declared: Case['data'], run: Run, stop: AbortSignal): Promise<void> {
+    const session = `eval-${randomUUID()}`
+    for (const asked of declared.turns ?? []) {
+      const seen = await this.#takeTurn(declared, asked, session, run.failures, stop)
+      run.turns.push(seen)
+      const { expect = {} } = asked
+      run.failures.push(...failuresOf(seen, expect))
+      if (expect.judge && run.failures.length === 0 && this.#settings.model !== 'offline') {
+        run.failures.push(...(await this.#askJudge(run.turns, expect.judge, stop)))
+      }
+      if (run.failures.length > 0) return
+    }
+  }
+
+  async #takeTurn(
+    declared: Case['data'],
+    asked: Asked,
+    sessionId: string,
+    problems: string[],
+    stop: AbortSignal,
+  ): Promise<Seen> {
+    const runtime = declared.real ? this.#real : this.#runtime
+    const actor = declared.actor ?? (runtime.actorRequired ? 'eval' : null)
+    for (;;) {
+      const calls = new Map<string, SeenCall>()
+      const emit = async (chunk: Chunk) => {
+        if (typeof chunk === 'string') return
+        if ('input' in chunk) calls.set(chunk.id, { tool: chunk.name, input: chunk.input })
+        else {
+          const answer = { answer: chunk.text.slice(0, 2000), failed: chunk.isError }
+          Object.assign(calls.get(chunk.id) ?? {}, answer)
+        }
+      }
+      const turn = new Turn({ sessionId, actor, key: null, prompt: asked.prompt, emit })
+      turn.notes.set('eval', { declared, asked, problems })
+      const began = performance.now()
+      const failure = await takeTurn(runtime, turn, stop).then(() => null, asAgentError)
+      stop.throwIfAborted()
+      if (failure?.retryAfter) {
+        await sleep(failure.retryAfter * 1000, undefined, { signal: stop }) // nothing was kept
+        continue
+      }
+      return {
+        prompt: asked.prompt,
+        calls: [...calls.values()],
+        reply: turn.reply,
+        outcome: turn.waiting.length > 0 ? 'waiting' : (failure?.type ?? turn.outcome),
+        detail: failure?.detail ? ` (${failure.detail})` : '',
+        tokens: turn.inputTokens + turn.outputTokens,
+        seconds: round(performance.now() - began),
+      }
+    }
+  }
+
+  async #askJudge(turns: Seen[], sentence: string, stop: AbortSignal): Promise<string[]> {
+    const { judgeModel } = this.#settings
+    if (!judgeModel) return ['it has a judge, and JUDGE_MODEL is not set']
+    if (!this.#judge) {
+      const { buildModel } = await this.#runtime.load.model()
+      this.#judge = buildModel({ ...this.#settings, model: judgeModel, promptCache: 0 })
+    }
+    const text = `${transcript(turns)}\n\nThe sentence: ${sentence}`
+    const answer = await ask(this.#judge, JUDGE, text, 2000, stop)
+    const last = turns.at(-1)!
+    last.judge = answer.text.trim()
+    last.tokens += answer.inputTokens + answer.outputTokens
+    const [, verdict] = /^\W*(yes|no)\b/i.exec(answer.text) ?? []
+    if (!verdict) return [`the judge said neither yes nor no: ${answer.text.slice(0, 200)}`]
+    return verdict.toLowerCase() === 'yes' ? [] : [`the judge: ${last.judge.slice(0, 500)}`]
+  }
+}
+
+/** Return a conversation as text. */
+export function transcript(turns: readonly Seen[]): string {
+  const lines: string[] = []
+  for (const { prompt, calls, reply, outcome, judge } of turns) {
+    lines.push(`user: ${prompt}`)
+    for (const { tool, input, answer = '', failed } of calls) {
+      lines.push(`tool ${tool} ${JSON.stringify(input)} -> ${failed ? 'failed: ' : ''}${answer}`)
+    }
+    lines.push(`agent: ${reply}`)
+    if (outcome !== 'committed') lines.push(`(${outcome})`)
+    if (judge) lines.push(`judge: ${judge}`)
+  }
+  return lines.join('\n')
+}
+
+function round(milliseconds: number): number {
+  return Math.round(milliseconds) / 1000
+}

@@ -1,0 +1,34 @@
+// Makes a case of a stored session, with what looks personal marked.
+
+import { stringify } from 'yaml'
+
+import { turnsOf } from './adapter.ts'
+
+// E-mail addresses, and numbers that may be of a phone, a card or an account.
+const PERSONAL = /[\w.+-]+@[\w-]+\.[\w.]+|\+?\d[\d ()/.-]{6,}\d|[A-Z]{2}\d{2}[A-Z0-9]{10,}/g
+
+/** Return a YAML file: its tools answer as they did, and so does the model offline. */
+export function caseOf(session: string, messages: readonly unknown[]): string {
+  const tools: Record<string, object[]> = {}
+  const turns = turnsOf(messages).map(({ prompt, calls, reply }) => {
+    for (const { tool, input, answer, failed } of calls) {
+      const stubs = (tools[tool] ??= [])
+      stubs.push({ input, [failed ? 'error' : 'answer']: answer })
+    }
+    return { prompt, offline: [...calls.map(({ tool, input }) => ({ tool, input })), reply] }
+  })
+  const words = `session-${session.slice(0, 40).toLowerCase()}`.replace(/[^a-z0-9]+/g, '-')
+  const name = words.replace(/-$/, '')
+  const stubbed = Object.keys(tools).length > 0 ? { tools: marked(tools) } : {}
+  const cases = { cases: [{ name, ...stubbed, turns: marked(turns) }] }
+  return `# Made of session ${session}. <<...>> marks what looks personal.
+# Replace that, and what else is personal. Then say what you expected: \`expect\` of schema.json.
+${stringify(cases, { aliasDuplicateObjects: false })}`
+}
+
+function marked(value: unknown): unknown {
+  if (typeof value === 'string') return value.replace(PERSONAL, '<<$&>>')
+  if (Array.isArray(value)) return value.map(marked)
+  if (typeof value !== 'object' || value === null) return value
+  return Object.fromEntries(Object.entries(value).map(([name, one]) => [name, marked(one)]))
+}

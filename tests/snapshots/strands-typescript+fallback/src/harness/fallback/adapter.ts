@@ -1,0 +1,57 @@
+// Two models as one model of Strands. Its ModelRouter replaces a model also after a part of the
+// reply, which the caller would see twice.
+
+import type { Message, Model, ModelStreamEvent, StreamOptions } from '@strands-agents/sdk'
+
+import type { Options } from '../capability.ts'
+import { CheckedModel } from '../messages.ts'
+import { isContent } from '../models/shortening.ts'
+import type { FirstCall, Second } from './second.ts'
+
+/** The second model answers a call that the first one fails before its first content. */
+class FallbackModel extends CheckedModel {
+  readonly #second: Second
+
+  constructor(first: Model, second: Second) {
+    super(first)
+    this.#second = second
+  }
+
+  override async *stream(
+    messages: Message[],
+    options?: StreamOptions,
+  ): AsyncGenerator<ModelStreamEvent> {
+    const call = async (first: FirstCall) => {
+      const events = super.stream(messages, { ...options, cancelSignal: first.signal })
+      const before: ModelStreamEvent[] = []
+      for (let next = await events.next(); !next.done; next = await events.next()) {
+        if (first.signal.aborted) break // a model may not look at its signal
+        first.hasAnswered = true
+        before.push(next.value)
+        if (isContent(next.value)) return { before, events }
+      }
+      await events.return(undefined)
+      return { before, events }
+    }
+    const [begun, model] = await this.#second.replace(options?.cancelSignal, call)
+    if (begun) {
+      try {
+        yield* begun.before
+        yield* begun.events
+      } finally {
+        await begun.events.return(undefined)
+      }
+      return
+    }
+    // Each of the two sees its own reasoning only.
+    for await (const event of new CheckedModel(model).stream(messages, options)) {
+      this.#second.answers()
+      yield event
+    }
+  }
+}
+
+/** Make the model of a turn one that consists of both. */
+export function withFallback(options: Options, second: Second): void {
+  options.model = new FallbackModel(options.model, second)
+}

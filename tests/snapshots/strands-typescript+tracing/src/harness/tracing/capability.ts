@@ -1,0 +1,108 @@
+// Traces and metrics by OpenTelemetry: a span for each turn; below it what the turn calls.
+
+import { readFileSync } from 'node:fs'
+import type { RequestListener } from 'node:http'
+import { join } from 'node:path'
+import { setTimeout as sleep } from 'node:timers/promises'
+
+import {
+  context,
+  createNoopMeter,
+  metrics,
+  propagation,
+  type ProxyTracerProvider,
+  trace,
+  type TracerProvider,
+} from '@opentelemetry/api'
+
+import { Capability, type Options } from '../capability.ts'
+import type { Turn } from '../contract.ts'
+import { withoutPassword } from '../settings.ts'
+import { instrument, scope } from './adapter.ts'
+import { endpointOf, setExporters } from './export.ts'
+import { adapt } from './framework_spans.ts'
+import { currentTrace, nameTraces, rememberTrace } from './log_lines.ts'
+import { Metrics } from './metrics.ts'
+import { turnSpan } from './spans.ts'
+
+const MANIFEST = join(import.meta.dirname, '../../../package.json')
+const SIGNALS = ['Traces', 'Metrics']
+const CAPTURE = 'OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT'
+
+/** Makes a span for each turn, below that of the caller, and measures turns and model calls. */
+export class Tracing extends Capability {
+  #flush: (() => Promise<unknown>) | undefined
+  #metrics = new Metrics() // which measures nothing
+
+  /**
+   * Export spans and metrics to OTEL_EXPORTER_OTLP_ENDPOINT, if it is set.
+   *
+   * Existing providers, as of `--require` of a distribution, are kept; the spans of the framework
+   * only get the names of the conventions, and lose prompts and replies.
+   */
+  override async open(): Promise<void> {
+    const proxy = trace.getTracerProvider() as ProxyTracerProvider
+    const { name: agent, version } = JSON.parse(readFileSync(MANIFEST, 'utf8'))
+    if (proxy.getDelegateTracer('app') === undefined) {
+      if (!SIGNALS.some((signal) => endpointOf(signal.toUpperCase()))) return
+      this.#flush = await setExporters(agent, version)
+    }
+    nameTraces()
+    this.#metrics = new Metrics()
+    const content = process.env[CAPTURE]?.toLowerCase() ?? ''
+    const hasContent = ['true', '1', 'span_only', 'span_and_event'].includes(content)
+    const spans: TracerProvider & { forceFlush?(): Promise<void> } = proxy.getDelegate()
+    this.#flush ??= async () => spans.forceFlush?.()
+    proxy.setDelegate({
+      getTracer: (name, ...rest) => {
+        const tracer = spans.getTracer(name, ...rest)
+        if (name === scope()) adapt(tracer, agent, this.#metrics, hasContent)
+        return tracer
+      },
+    })
+    const meters = metrics.getMeterProvider()
+    const getMeter = meters.getMeter.bind(meters)
+    // The framework's own metrics have names of tools that the model can invent.
+    meters.getMeter = (name, ...rest) =>
+      name === scope() ? createNoopMeter() : getMeter(name, ...rest)
+    await instrument()
+  }
+
+  /** Send what is left, within a second. */
+  override async close(): Promise<void> {
+    await Promise.race([this.#flush?.().catch(() => {}), sleep(1000, undefined, { ref: false })])
+  }
+
+  override describe(): string[] {
+    return SIGNALS.flatMap((signal) => {
+      const where = endpointOf(signal.toUpperCase())
+      return where ? [`${signal}: contacts ${withoutPassword(where)}`] : []
+    })
+  }
+
+  override around(turn: Turn, run: () => Promise<unknown>): Promise<unknown> {
+    let id = ''
+    const traced = () =>
+      turnSpan(turn, () => {
+        id = currentTrace()
+        return run()
+      })
+    const running = this.#metrics.ofTurn(turn, traced)
+    rememberTrace(id) // the last line of a turn comes after its span
+    return running
+  }
+
+  override prepare(turn: Turn, _options: Options): void {
+    this.#metrics.begin(turn)
+  }
+
+  /** Continue the traces of callers, as their header `traceparent` says. */
+  override wrap(app: RequestListener): RequestListener {
+    return (request, response) => {
+      const active = context.active()
+      const isTraced = trace.getSpan(active) !== undefined // by an instrumentation
+      const caller = isTraced ? active : propagation.extract(active, request.headers)
+      return context.with(caller, () => app(request, response))
+    }
+  }
+}

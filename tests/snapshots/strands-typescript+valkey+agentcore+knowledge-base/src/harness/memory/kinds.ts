@@ -1,0 +1,11 @@
+// The kinds of long-term memory that this project has code for.
+
+import { agentcore } from './agentcore_kind.ts'
+import type { Kind } from './kind.ts'
+import { knowledgeBase } from './knowledge_base_kind.ts'
+
+/** By the type of the backend. */
+export const KINDS: Partial<Record<string, Kind>> = {
+  agentcore_memory: agentcore,
+  knowledge_base: knowledgeBase,
+}

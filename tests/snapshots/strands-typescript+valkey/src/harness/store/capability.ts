@@ -1,0 +1,155 @@
+// The session store of an agent: where a collection in use keeps sessions.
+
+import { randomUUID } from 'node:crypto'
+import { isDeepStrictEqual } from 'node:util'
+
+import { Capability } from '../capability.ts'
+import { Declarations } from '../collections/capability.ts'
+import type { Collection } from '../collections/models.ts'
+import { unsetVariables } from '../collections/secrets.ts'
+import { diagnostic, type Finding } from '../findings.ts'
+import type { Modules } from '../modules.ts'
+import { InProcess, type SessionStore, type Stored } from '../sessions/session_store.ts'
+import { Conflict, type DurableStore, StoreUnavailable } from './base.ts'
+import { CachedStore } from './cached.ts'
+import { DeclaredStore } from './declared.ts'
+import type { StoreSettings } from './settings.ts'
+import { parse } from './snapshot.ts'
+
+const SNAPSHOT = {
+  scope: 'agent',
+  schema_version: '1.0',
+  created_at: '1970-01-01T00:00:00Z',
+  data: {
+    messages: [
+      { role: 'user', content: [{ text: 'Grüße 😀' }] },
+      { role: 'assistant', content: [{ tool: { input: [{}, [], '', true, 2.5, null] } }] },
+    ],
+    state: { name: 'value' },
+  },
+  app_data: { actor: 'check', turn: 1, key: null, reply: '', turns: [{ at: 0, key: null }] },
+}
+const SHOWN = 5 // of the parts that came back changed
+
+/** The store of the sessions; while its variable is unset, they live in this process. */
+export class Store extends Capability<StoreSettings> {
+  readonly declarations: Declarations
+  readonly tracedAs = 'session_store'
+  /** Returns the store with a layer around it, which another capability may set. */
+  decorate: (store: DurableStore) => DurableStore = (store) => store
+  /** Ends the use of the store; another capability may replace this function. */
+  beforeClose: () => Promise<void> = async () => {}
+  #opened: DurableStore | null = null
+
+  constructor(settings: StoreSettings, before: readonly Capability[], load: Modules) {
+    super(settings, before, load)
+    this.declarations = before.find((capability) => capability instanceof Declarations)!
+  }
+
+  /** The collection that declares where sessions live. */
+  get collection(): Collection | null {
+    return this.declarations.project.sessionCollections()[0] ?? null
+  }
+
+  /** The variable to set before the store is used. */
+  get unset(): string | undefined {
+    return this.collection ? unsetVariables(this.settings, this.collection)[0] : undefined
+  }
+
+  get isWritable(): boolean {
+    return this.collection !== null && this.declarations.project.isWritable(this.collection)
+  }
+
+  /** The store; null: sessions live in this process. */
+  get store(): DurableStore | null {
+    if (!this.collection || this.unset) return null
+    this.#opened ??= this.decorate(this.connect(this.collection))
+    return this.#opened
+  }
+
+  /** Return the store that a collection declares. */
+  connect(collection: Collection): DurableStore {
+    const { project, secrets } = this.declarations
+    return new DeclaredStore(collection, project.agentId, this.settings, secrets)
+  }
+
+  override actorRequired(): boolean {
+    return this.store !== null && this.collection?.scope.lifetime === 'user'
+  }
+
+  override sessionStore(): SessionStore | undefined {
+    const { collection, settings, store, unset } = this
+    if (!collection) return undefined
+    if (!store) return new InProcess(settings, `in this process, until ${unset} is set`)
+    const description = `${collection.backend.type}, contacts ${store.contact}`
+    return new CachedStore(settings, store, this.isWritable, description)
+  }
+
+  override async ping(): Promise<Finding[]> {
+    const { collection, store } = this
+    if (!collection || !store) return []
+    return checkStore(store, collection, this.isWritable).finally(() => store.close())
+  }
+
+  override async close(): Promise<void> {
+    await this.beforeClose().finally(() => this.#opened?.close())
+  }
+}
+
+/** Load, save, compare and end a session that no caller has, and return what may lose sessions. */
+export async function checkStore(
+  store: DurableStore,
+  { collection_id }: Collection,
+  isWritable: boolean,
+): Promise<Finding[]> {
+  const findings: Finding[] = []
+  const [file, session] = [`collections/${collection_id}.collection.md`, `check-${randomUUID()}`]
+  let what = 'loaded'
+  try {
+    await store.load(session)
+    for (const [id, message] of await store.warnings()) {
+      findings.push(diagnostic(id, message, 'warning', file, 1))
+    }
+    if (isWritable) {
+      what = 'saved'
+      try {
+        await store.save(session, JSON.stringify(SNAPSHOT), null)
+        what = 'loaded'
+        const message = changesIn(await store.load(session))
+        if (message) findings.push(diagnostic('AML-E160', message, 'error', file, 1))
+        what = 'ended'
+      } finally {
+        await store.end(session) // also after a lost reply: nothing is left behind
+      }
+    }
+  } catch (error) {
+    if (!(error instanceof StoreUnavailable || error instanceof Conflict)) throw error
+    const message = `No session can be ${what}: ${error.message || 'a conflict'}.`
+    findings.push(diagnostic('AML-E160', message, 'error', file, 1))
+  }
+  return findings
+}
+
+/** Return how a session differs from what was saved; an empty text if it does not. */
+function changesIn(stored: Stored | null): string {
+  if (stored === null) return 'A session that was saved cannot be found again.'
+  const paths = changed(SNAPSHOT, parse(stored.snapshot), '')
+  const names = paths.slice(0, SHOWN).join(', ') + (paths.length > SHOWN ? ', ...' : '')
+  return names && `A session that was saved comes back changed or without: ${names}.`
+}
+
+/** Return the paths of values that differ. What a store adds to an object does not count. */
+function changed(saved: unknown, loaded: unknown, path: string): string[] {
+  if (Array.isArray(saved) && Array.isArray(loaded) && saved.length === loaded.length) {
+    return saved.flatMap((value, index) => changed(value, loaded[index], `${path}[${index}]`))
+  }
+  if (isMapping(saved) && isMapping(loaded)) {
+    const prefix = path && `${path}.`
+    return Object.keys(saved).flatMap((name) => changed(saved[name], loaded[name], prefix + name))
+  }
+  return isDeepStrictEqual(saved, loaded) ? [] : [path || 'everything']
+}
+
+function isMapping(value: unknown): value is Record<string, unknown> {
+  return typeof value === 'object' && value !== null && !Array.isArray(value)
+}

@@ -1,0 +1,129 @@
+// Sessions in a folder: a backup, or the way to a store of another kind.
+
+import { createHash, randomUUID } from 'node:crypto'
+import { existsSync } from 'node:fs'
+import { mkdir, readdir, readFile, rename, rm, writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
+
+import { z } from 'zod'
+
+import { describe } from '../log.ts'
+import type { Stored } from '../sessions/session_store.ts'
+import { Conflict, type DurableStore, StoreUnavailable } from './base.ts'
+
+const snapshot = z.looseObject({})
+const Row = z.object({
+  session_id: z.string().min(1),
+  latest: snapshot,
+  checkpoints: z.record(z.string(), snapshot),
+})
+type Row = z.output<typeof Row>
+
+/** A DurableStore of files, one for each session. Only one process may write at a time. */
+export class SessionFiles implements DurableStore {
+  readonly contact: string
+  readonly #folder: string
+
+  constructor(folder: string) {
+    this.#folder = folder
+    this.contact = `the folder ${folder}`
+  }
+
+  async load(sessionId: string): Promise<Stored | null> {
+    const row = await this.#read(this.#path(sessionId))
+    if (!row) return null
+    const latest = JSON.stringify(row.latest)
+    return { revision: hash(latest), snapshot: latest }
+  }
+
+  async save(
+    sessionId: string,
+    snapshot: string,
+    expected: string | null,
+    checkpoint: string | null = null,
+  ): Promise<string | null> {
+    const found = await this.load(sessionId)
+    if ((found?.revision ?? null) !== expected) throw new Conflict()
+    const before = await this.#read(this.#path(sessionId))
+    const latest = JSON.parse(snapshot)
+    const added = checkpoint ? { [checkpoint]: latest } : {}
+    const checkpoints = { ...before?.checkpoints, ...added }
+    await this.#write({ session_id: sessionId, latest, checkpoints })
+    return hash(JSON.stringify(latest))
+  }
+
+  async saveCheckpoint(sessionId: string, snapshot: string, checkpoint: string): Promise<void> {
+    const row = await this.#read(this.#path(sessionId))
+    if (!row) return
+    const checkpoints = { ...row.checkpoints, [checkpoint]: JSON.parse(snapshot) }
+    await this.#write({ ...row, checkpoints })
+  }
+
+  async loadCheckpoint(sessionId: string, checkpoint: string): Promise<string | null> {
+    const kept = (await this.#read(this.#path(sessionId)))?.checkpoints[checkpoint]
+    return kept ? JSON.stringify(kept) : null
+  }
+
+  async checkpoints(sessionId: string): Promise<string[]> {
+    const row = await this.#read(this.#path(sessionId))
+    return Object.keys(row?.checkpoints ?? {}).toSorted()
+  }
+
+  async quarantine(): Promise<string> {
+    throw new StoreUnavailable('a folder has no quarantine')
+  }
+
+  async quarantined(): Promise<string[]> {
+    return []
+  }
+
+  async sessions(): Promise<string[]> {
+    const ids: string[] = []
+    for (const name of existsSync(this.#folder) ? await readdir(this.#folder) : []) {
+      const row = name.endsWith('.json') && (await this.#read(join(this.#folder, name)))
+      if (row) ids.push(row.session_id)
+    }
+    return ids.toSorted()
+  }
+
+  async end(sessionId: string): Promise<void> {
+    await rm(this.#path(sessionId), { force: true })
+  }
+
+  async warnings(): Promise<[]> {
+    return []
+  }
+
+  async close(): Promise<void> {}
+
+  /** The path of a session, also where file names have no upper and lower case. */
+  #path(sessionId: string): string {
+    return join(this.#folder, `${hash(sessionId)}.json`)
+  }
+
+  async #read(path: string): Promise<Row | null> {
+    try {
+      return Row.parse(JSON.parse(await readFile(path, 'utf8')))
+    } catch (error) {
+      if ((error as NodeJS.ErrnoException).code === 'ENOENT') return null
+      throw new StoreUnavailable(`${path} is no session (${describe(error)})`)
+    }
+  }
+
+  async #write(row: Row): Promise<void> {
+    const path = this.#path(row.session_id)
+    const fresh = `${path}.${randomUUID()}`
+    try {
+      await mkdir(this.#folder, { mode: 0o700, recursive: true })
+      await writeFile(fresh, JSON.stringify(row), { mode: 0o600 })
+      await rename(fresh, path)
+    } catch (error) {
+      await rm(fresh, { force: true }).catch(() => {}) // it holds the text of a conversation
+      throw new StoreUnavailable(`${path} cannot be written (${describe(error)})`)
+    }
+  }
+}
+
+function hash(text: string): string {
+  return createHash('sha256').update(text).digest('hex')
+}

@@ -1,0 +1,143 @@
+// Reads stored bytes: validates them before a turn continues from them, and finds their actor.
+
+import { isDeepStrictEqual } from 'node:util'
+
+import { z } from 'zod'
+
+import { findTurns, serialize, type Snapshot } from '../sessions/sessions.ts'
+import type { DurableStore } from './base.ts'
+import { areMessages } from './messages.ts'
+
+export const UNREADABLE = Symbol('unreadable')
+
+const VERSIONS = ['1.0', '1'] as const
+const Envelope = z.object({ scope: z.string().optional(), schema_version: z.string().optional() })
+/** A snapshot of any program, which can tell who says what. */
+const Foreign = z.object({
+  data: z.object({ messages: z.array(z.object({ role: z.string() })).min(1) }),
+  app_data: z.unknown().optional(),
+})
+const TurnStart = z.object({
+  at: z.int().min(0),
+  key: z.string().nullable(),
+  other: z.looseObject({}).optional(),
+})
+const AppData = z.object({
+  actor: z.string().nullable(),
+  turn: z.int().min(0),
+  key: z.string().nullable(),
+  reply: z.string(),
+  turns: z.array(TurnStart).optional(),
+})
+const Fields = z.object({
+  scope: z.literal('agent').default('agent'),
+  schema_version: z.enum(VERSIONS).transform(() => '1.0'),
+  created_at: z.string().default('1970-01-01T00:00:00Z'),
+  data: z.object({ messages: z.array(z.unknown()) }),
+  app_data: AppData,
+})
+const Readable = Fields.refine(({ data: { messages }, app_data: { turn, turns } }) => {
+  if (messages.length === 0) return turns?.length === 0
+  if (turn === 0) return false
+  const starts = [-1, ...(turns ?? []).map(({ at }) => at), messages.length]
+  return areMessages(messages) && starts.every((at, index) => at < (starts[index + 1] ?? Infinity))
+})
+
+/**
+ * Return the snapshot with its defaults; null where it is unreadable.
+ *
+ * One of more than `maxBytes`, which were more when it was saved, loses its oldest turns.
+ */
+export function readSnapshot(stored: string, maxBytes: number): string | null {
+  const snapshot = parse(stored)
+  const read = Readable.safeParse(snapshot)
+  if (!read.success) return null
+  const { scope, schema_version, created_at } = read.data
+  const whole = { ...(snapshot as Snapshot), scope, schema_version, created_at }
+  if (Buffer.byteLength(stored) > maxBytes) return shorten(whole, maxBytes)
+  return JSON.stringify(whole)
+}
+
+/** Return a snapshot without as many of its oldest turns as needed, perhaps without any. */
+function shorten({ data, app_data: last, ...rest }: Snapshot, maxBytes: number): string {
+  const { messages } = data
+  const turns = last.turns ?? findTurns(data)
+  const before = [0]
+  for (const message of messages) {
+    before.push(before.at(-1)! + Buffer.byteLength(serialize(message)))
+  }
+  const whole = serialize({ ...rest, data, app_data: last })
+  const excess = Buffer.byteLength(whole) - maxBytes
+  const ends = [...turns.map(({ at }) => at), messages.length]
+  let front = ends.shift()! // a summary in front of the first turn stays
+  let end = ends.find((at) => before[at]! - before[front]! >= excess)
+  if (end === undefined) [front, end] = [0, messages.length]
+  const kept = [...messages.slice(0, front), ...messages.slice(end)]
+  const later = turns.filter(({ at }) => at >= end)
+  const starts = later.map((start) => ({ ...start, at: start.at - end + front }))
+  const smaller = { ...rest, data: { ...data, messages: kept } }
+  const shortened = serialize({ ...smaller, app_data: { ...last, turns: starts } })
+  if (Buffer.byteLength(shortened) <= maxBytes) return shortened
+  const reply = { key: null, reply: '' } // of a turn that is no longer there
+  return serialize({ ...smaller, app_data: { ...last, turns: starts, ...reply } })
+}
+
+/** Return why a snapshot is of another program or a newer version; null if it is damaged. */
+export function foreignFormat(stored: string): string | null {
+  const value = parse(stored)
+  const { scope, schema_version: version } = Envelope.safeParse(value).data ?? {}
+  if (version !== undefined && !VERSIONS.some((it) => it === version))
+    return 'its schema version is not 1.0'
+  if (scope !== undefined && scope !== 'agent') return 'it is not of a single agent'
+  const found = Foreign.safeParse(value)
+  if (!found.success) return null
+  if (!found.data.app_data) return 'it has no record of the turns'
+  const { messages } = (value as Snapshot).data
+  return areMessages(messages) ? null : 'its messages are of another framework'
+}
+
+/** Whether both are the same JSON value; an empty `state` may be missing in one. */
+export function isSame(stored: string, snapshot: string): boolean {
+  return isDeepStrictEqual(withState(parse(stored)), withState(parse(snapshot)))
+}
+
+function withState(value: unknown): unknown {
+  if (typeof value !== 'object' || value === null) return value
+  return { ...value, data: { state: {}, ...('data' in value ? (value.data as object) : {}) } }
+}
+
+/** Return the value of a JSON text, or null. */
+export function parse(text: string): unknown {
+  try {
+    const value: unknown = JSON.parse(text)
+    JSON.stringify(value) // throws where it is nested too deeply to work with
+    return value
+  } catch {
+    return null
+  }
+}
+
+/** Return the actor in the latest readable snapshot, null where nothing is stored. */
+export async function ownerOf(store: DurableStore, sessionId: string): Promise<unknown> {
+  const stored = await store.load(sessionId)
+  const owner = actorIn(stored?.snapshot)
+  if (owner !== UNREADABLE) return owner
+  const checkpoints = await store.checkpoints(sessionId)
+  for (const id of checkpoints.toReversed()) {
+    const earlier = actorIn(await store.loadCheckpoint(sessionId, id))
+    if (earlier !== UNREADABLE) return earlier
+  }
+  const isThere =
+    stored || checkpoints.length > 0 || (await store.quarantined(sessionId)).length > 0
+  return isThere ? UNREADABLE : null
+}
+
+/** Return the actor in a snapshot, even in one that no turn could continue from. */
+function actorIn(snapshot: string | null = null): unknown {
+  try {
+    const { actor } = JSON.parse(snapshot ?? '').app_data
+    return actor === undefined ? UNREADABLE : actor
+  } catch {
+    return UNREADABLE
+  }
+}

@@ -1,0 +1,478 @@
+// Sessions in Valkey or Redis, also in a cluster: one hash each with a TTL, changed by scripts.
+
+import type { Cluster, Redis, RedisOptions } from 'iovalkey'
+import { v7 as uuid7 } from 'uuid'
+
+import type { SecretRef } from '../collections/fields.ts'
+import type { Collection } from '../collections/models.ts'
+import type { Secrets } from '../collections/secrets.ts'
+import { readAddress, secretRefs, type ValkeyConfig } from '../collections/session_backend.ts'
+import { SESSION_ID } from '../contract.ts'
+import { log } from '../log.ts'
+import type { Stored } from '../sessions/session_store.ts'
+import { Conflict, decode, type DurableStore, idAfter, StoreUnavailable } from './base.ts'
+import { readLimit, unavailable, type Warning, withinSeconds } from './base.ts'
+import type { StoreSettings } from './settings.ts'
+import type { ValkeySettings } from './valkey_settings.ts'
+
+// Fields of a hash: `latest` and its revision `rev`, `h:<uuid7>` for each checkpoint,
+// `aside:<uuid7>` for each quarantined snapshot. '' is the revision where there is no `latest`. A
+// key of another type counts as an unreadable snapshot.
+const REVISION = `
+local found = redis.pcall('HEXISTS', KEYS[1], 'latest')
+local is_foreign = type(found) == 'table'
+if is_foreign and not string.find(found.err, 'WRONGTYPE') then return found end
+local revision = found == 1 and (redis.call('HGET', KEYS[1], 'rev') or '-') or ''
+if is_foreign then revision = 'foreign' end
+`
+const EXPIRE = `
+if tonumber(ARGV[1]) > 0 then redis.call('EXPIRE', KEYS[1], ARGV[1])
+else redis.call('PERSIST', KEYS[1]) end
+return 1`
+// ARGV: field, known revision, most bytes. A longer snapshot is returned as '', which is invalid.
+const LOAD = `${REVISION}
+if is_foreign then return ARGV[1] == 'latest' and {revision, ''} end
+if redis.call('HEXISTS', KEYS[1], ARGV[1]) == 0 then return false end
+if revision == ARGV[2] then return {revision} end
+if redis.call('HSTRLEN', KEYS[1], ARGV[1]) > tonumber(ARGV[3]) then return {revision, ''} end
+return {revision, redis.call('HGET', KEYS[1], ARGV[1])}`
+// ARGV: seconds to live or 0, expected revision, new one or '' to keep the latest snapshot,
+// snapshot, field of the checkpoint or '', number of checkpoints to keep.
+const SAVE = `${REVISION}
+if is_foreign or revision == '' and ARGV[3] == '' then return 0 end
+if ARGV[3] ~= '' then
+  if revision ~= ARGV[2] then return 0 end
+  redis.call('HSET', KEYS[1], 'latest', ARGV[4], 'rev', ARGV[3])
+end
+if ARGV[5] ~= '' then
+  redis.call('HSET', KEYS[1], ARGV[5], ARGV[4])
+  local kept = {}
+  for _, field in ipairs(redis.call('HKEYS', KEYS[1])) do
+    if string.sub(field, 1, 2) == 'h:' then table.insert(kept, field) end
+  end
+  table.sort(kept)
+  for i = 1, #kept - tonumber(ARGV[6]) do redis.call('HDEL', KEYS[1], kept[i]) end
+end
+${EXPIRE}`
+// ARGV: seconds to live or 0, expected revision, field to move the snapshot to. RESTORE brings back
+// what DUMP returns.
+const QUARANTINE = `${REVISION}
+if revision ~= ARGV[2] then return 0 end
+local value
+if is_foreign then
+  value = redis.call('DUMP', KEYS[1])
+  redis.call('DEL', KEYS[1])
+else
+  value = redis.call('HGET', KEYS[1], 'latest')
+  redis.call('HDEL', KEYS[1], 'latest', 'rev')
+end
+redis.call('HSET', KEYS[1], ARGV[3], value)
+${EXPIRE}`
+const FIELDS = `
+local fields = redis.pcall('HKEYS', KEYS[1])
+if fields.err and string.find(fields.err, 'WRONGTYPE') then return {} end
+return fields`
+
+/** The hashes `<key_prefix>:<session_id>:agent:<agent_id>`. */
+export class ValkeyStore implements DurableStore {
+  readonly contact: string
+  readonly #prefix: string
+  readonly #suffix: string
+  readonly #secondsToLive: number
+  readonly #settings: StoreSettings
+  readonly #maxBytes: number
+  readonly #replicas: number
+  readonly #waitSeconds: number
+  readonly #connection: Connection
+
+  constructor(collection: Collection, agentId: string, settings: StoreSettings, secrets: Secrets) {
+    const declared = collection.backend as ValkeyConfig
+    this.#prefix = `${declared.key_prefix}:`
+    this.#suffix = `:agent:${agentId}`
+    this.#secondsToLive = declared.ttl_seconds ?? 0
+    this.#settings = settings
+    this.#maxBytes = readLimit(settings.maxSnapshotBytes)
+    this.#replicas = (settings as ValkeySettings).valkeyWaitReplicas
+    this.#waitSeconds = settings.storeTimeoutSeconds / 3
+    this.#connection = new Connection(declared, settings.storeTimeoutSeconds, secrets)
+    this.contact = `the server of secret '${declared.endpoint_secret}'`
+  }
+
+  async load(sessionId: string, known: Stored | null = null): Promise<Stored | null> {
+    const revision = known?.revision ?? '?'
+    const found = await this.#eval(LOAD, sessionId, 'latest', revision, this.#maxBytes)
+    if (!found) return null
+    const [current, snapshot] = found as [Buffer, Buffer?]
+    return snapshot ? { revision: current.toString(), snapshot: decode(snapshot) } : known
+  }
+
+  async save(
+    sessionId: string,
+    snapshot: string,
+    expected: string | null,
+    checkpoint: string | null = null,
+  ): Promise<string> {
+    const revision = idAfter([expected])
+    const field = checkpoint ? `h:${checkpoint}` : ''
+    const values = [revision, snapshot, field, this.#settings.checkpoints]
+    const first = [SAVE, 1, this.#key(sessionId), this.#secondsToLive, expected ?? '']
+    if (!(await this.#write(sessionId, 'eval', ...first, ...values))) throw new Conflict()
+    return revision
+  }
+
+  async saveCheckpoint(sessionId: string, snapshot: string, checkpoint: string): Promise<void> {
+    const values = ['', '', snapshot, `h:${checkpoint}`, this.#settings.checkpoints]
+    await this.#eval(SAVE, sessionId, this.#secondsToLive, ...values).catch((error) => {
+      if (!(error instanceof StoreUnavailable)) throw error
+      log('WARNING', `session ${sessionId}: no checkpoint: ${error.message}`)
+    })
+  }
+
+  async loadCheckpoint(sessionId: string, checkpoint: string): Promise<string | null> {
+    const found = await this.#eval(LOAD, sessionId, `h:${checkpoint}`, '?', this.#maxBytes)
+    const [, snapshot] = (found ?? []) as [Buffer?, Buffer?]
+    return snapshot ? decode(snapshot) : null
+  }
+
+  async checkpoints(sessionId: string): Promise<string[]> {
+    return (await this.#fields(sessionId, 'h:')).map((field) => field.slice('h:'.length))
+  }
+
+  async quarantine(sessionId: string, revision: string | null): Promise<string> {
+    const [field, life] = [`aside:${uuid7()}`, this.#secondsToLive]
+    const isDone = await this.#eval(QUARANTINE, sessionId, life, revision ?? '?', field)
+    if (!isDone) throw new Conflict()
+    return `${this.#key(sessionId)} ${field}`
+  }
+
+  async quarantined(sessionId: string): Promise<string[]> {
+    const fields = await this.#fields(sessionId, 'aside:')
+    return fields.map((field) => `${this.#key(sessionId)} ${field}`)
+  }
+
+  async end(sessionId: string): Promise<void> {
+    await this.#write(sessionId, 'unlink', this.#key(sessionId))
+  }
+
+  async sessions(): Promise<string[]> {
+    const escaped = [this.#prefix, this.#suffix].map((it) => it.replace(/[\][*?\\]/g, '\\$&'))
+    const keys = await this.#connection.keys(escaped.join('*'))
+    const ids = [...keys].map((key) => key.slice(this.#prefix.length, -this.#suffix.length))
+    return ids.filter((id) => SESSION_ID.test(id)).sort()
+  }
+
+  async warnings(): Promise<Warning[]> {
+    let info: string
+    try {
+      info = await this.#connection.run(readInfo)
+    } catch (error) {
+      if (!(error instanceof StoreUnavailable)) throw error
+      const what = 'Whether the server may lose sessions could not be checked'
+      return [['AML-W161', `${what}: ${error.message}.`]]
+    }
+    const value = (name: string) => new RegExp(`^${name}:(.*?)\\r?$`, 'm').exec(info)?.[1] ?? ''
+    const [found, policy]: [string[], string] = [[], value('maxmemory_policy')]
+    const evicts = this.#secondsToLive > 0 ? /^(allkeys|volatile)-/ : /^allkeys-/
+    if (Number(value('maxmemory')) && evicts.test(policy)) {
+      const what = `maxmemory-policy is ${policy}: when the memory is full, sessions are evicted`
+      found.push(`${what}. Set noeviction.`)
+    }
+    if (value('aof_enabled') === '0' && value('save') === '')
+      found.push('The server saves nothing to disk: its restart ends all sessions.')
+    const [isPrimary, count] = [value('role') === 'master', Number(value('connected_slaves'))]
+    // INFO has this field if min-replicas-to-write is set.
+    if (isPrimary && count > 0 && value('min_slaves_good_slaves') === '') {
+      const what = 'The server has replicas and min-replicas-to-write is 0'
+      found.push(`${what}: a primary without them goes on, and a failover drops its turns.`)
+    }
+    if (isPrimary && count < this.#replicas) {
+      const what = `VALKEY_WAIT_REPLICAS is ${this.#replicas}, and the server has ${count}`
+      found.push(`${what}: each turn waits ${this.#waitSeconds.toFixed(1)} s in vain.`)
+    }
+    return found.map((message) => ['AML-W161', message])
+  }
+
+  async close(): Promise<void> {
+    this.#connection.close()
+  }
+
+  #key(sessionId: string): string {
+    return this.#prefix + sessionId + this.#suffix
+  }
+
+  /** Return the result of a script on one key. Throws StoreUnavailable. */
+  evaluate(script: string, key: string, ...values: (string | number)[]): Promise<unknown> {
+    const given = [script, 1, key, ...values]
+    return this.#connection.run((client) => client.callBuffer('eval', ...given))
+  }
+
+  #eval(script: string, sessionId: string, ...values: (string | number)[]): Promise<unknown> {
+    return this.evaluate(script, this.#key(sessionId), ...values)
+  }
+
+  /** Return the reply to a command that changes a session, once enough replicas have it. */
+  async #write(sessionId: string, ...command: Command): Promise<unknown> {
+    const asked = this.#replicas
+    if (asked === 0) return await this.#connection.run((client) => client.callBuffer(...command))
+    const milliseconds = Math.round(this.#waitSeconds * 1000)
+    const [reply, confirmed] = await this.#connection.run((client, stop) =>
+      writeAlone(client, command, asked, milliseconds, stop),
+    )
+    if (reply && confirmed < asked) {
+      const what = `only ${confirmed} of ${asked} replicas confirmed it`
+      log('WARNING', `session ${sessionId}: changed, but ${what}: a failover may undo it`)
+    }
+    return reply
+  }
+
+  async #fields(sessionId: string, start: string): Promise<string[]> {
+    const found = (await this.#eval(FIELDS, sessionId)) as Buffer[]
+    const fields = found.map((field) => field.toString())
+    return fields.filter((field) => field.startsWith(start)).sort()
+  }
+}
+
+type Client = Redis | Cluster
+type Command = [name: string, ...values: (string | number)[]]
+type Result = [error: Error | null, reply: unknown]
+
+/** Return how a server, or one of a cluster, keeps its data. */
+async function readInfo(client: Client): Promise<string> {
+  const info: string[] = []
+  for (const part of ['memory', 'persistence', 'replication']) info.push(await client.info(part))
+  const config = client.call('config', 'get', 'save') as Promise<string[]>
+  const save = await config.then(
+    ([, value]) => value,
+    () => 'unknown', // as many clouds forbid it
+  )
+  return `${info.join('\n')}\nsave:${save}\n`
+}
+
+/**
+ * Return the reply to a command, and how many replicas confirmed it.
+ *
+ * WAIT is about the writes of its connection, and holds up everything else there. `stop` closes
+ * the connection, because a server that hangs never replies.
+ */
+async function writeAlone(
+  client: Client,
+  command: Command,
+  replicas: number,
+  milliseconds: number,
+  stop: AbortSignal,
+): Promise<[reply: unknown, confirmed: number]> {
+  const own = client.duplicate()
+  own.on('error', () => {}) // the call reports it
+  stop.addEventListener('abort', () => own.disconnect())
+  try {
+    await own.connect()
+    const pipeline = own
+      .pipeline()
+      .callBuffer(...command)
+      .call('wait', replicas, milliseconds)
+    const [[error, reply], [, confirmed]] = (await pipeline.exec()) as [Result, Result]
+    if (error) throw error
+    return [reply, Number(confirmed ?? 0)]
+  } finally {
+    own.disconnect()
+  }
+}
+
+/** A connection that is open or being opened; `end` is aborted when it breaks. */
+interface Open {
+  readonly address: string
+  readonly client: Promise<Client>
+  readonly end: AbortController
+  /** The error that broke it, if any. */
+  readonly failure: { cause?: Error }
+}
+
+// A broken connection is not mended, and nothing is sent twice: the next call opens another one.
+const ONCE = {
+  lazyConnect: true,
+  enableReadyCheck: false,
+  autoResendUnfulfilledCommands: false,
+  maxRetriesPerRequest: 0,
+  family: 0,
+} as const
+
+/** A server, or the cluster that it is of; its address is a secret, which may change. */
+class Connection {
+  readonly #ref: SecretRef
+  readonly #port: number
+  readonly #seconds: number
+  readonly #secrets: Secrets
+  #name: string
+  #open: Open | null = null
+  #wasReplica = false
+
+  constructor(declared: ValkeyConfig, seconds: number, secrets: Secrets) {
+    this.#ref = secretRefs(declared)[0]!
+    this.#port = declared.port
+    this.#seconds = seconds
+    this.#secrets = secrets
+    this.#name = `valkey of secret '${this.#ref.reference}'`
+  }
+
+  /**
+   * Return what `use` returns. Throws StoreUnavailable.
+   *
+   * A server may live on as a replica after a failover, and refuses the old password after a
+   * rotation: then a new connection, with the secret read again, is tried once.
+   */
+  async run<T>(use: (client: Client, stop: AbortSignal) => Promise<T>): Promise<T> {
+    let open: Open | null = null
+    let isSent = false
+    await import('iovalkey') // a start does not wait for it, and the time limit leaves it out
+    try {
+      return await withinSeconds(this.#seconds, async (stop) => {
+        const attempt = async () => {
+          isSent = false
+          open = this.#connect(await this.#secrets.get(this.#ref))
+          const client = await open.client
+          stop.throwIfAborted()
+          isSent = true
+          return await use(client, stop)
+        }
+        try {
+          return await attempt()
+        } catch (error) {
+          const why = causeOf(error, open)
+          if (!isOfReplica(why) && !isOfPassword(why)) throw error
+          this.#wasReplica ||= isOfReplica(why)
+          this.#retire(open)
+          if (isOfPassword(why)) await this.#secrets.get(this.#ref, true)
+          return await attempt()
+        }
+      })
+    } catch (error) {
+      const why = causeOf(error, open)
+      if (!isReply(error) || isOfReplica(why) || isOfPassword(why)) this.#retire(open)
+      // Only the first word of a reply, as its text may quote what was sent.
+      const reply = isReply(why) && (/^[A-Z]{3,}(?= )/.exec(why.message)?.[0] ?? 'ERR')
+      const message = reply ? `${this.#name}: ${reply}` : unavailable(this.#name, why).message
+      throw new StoreUnavailable(message, { indeterminate: isSent && !isReply(error) })
+    }
+  }
+
+  /** Return all keys that match the pattern. Each call of the scan is bounded in time. */
+  async keys(pattern: string): Promise<Set<string>> {
+    const found = new Set<string>()
+    const servers = await this.run(async (it) => ('nodes' in it ? it.nodes('master') : [it]))
+    for (const server of servers) {
+      let cursor = '0'
+      do {
+        const scan = () => server.scan(cursor, 'MATCH', pattern, 'COUNT', 1000)
+        const [next, keys] = await this.run(scan)
+        for (const key of keys) found.add(key)
+        cursor = next
+      } while (cursor !== '0')
+    }
+    return found
+  }
+
+  close(): void {
+    this.#open?.end.abort()
+  }
+
+  #connect(address: string): Open {
+    const old = this.#open
+    if (old?.address === address && !old.end.signal.aborted) return old
+    const { server, access } = readAddress(address, this.#port)!
+    // A secret that is not a URL could be a password, by mistake.
+    const host = server.host.includes(':') ? `[${server.host}]` : server.host
+    const where = `at ${host}:${server.port}`
+    const isUrl = address.includes('://')
+    this.#name = `valkey ${isUrl ? where : `of secret '${this.#ref.reference}'`}`
+    this.#retire(old)
+    const [end, failure] = [new AbortController(), {}]
+    const client = connect(server, access, end, failure, this.#wasReplica)
+    this.#open = { address, client, end, failure }
+    return this.#open
+  }
+
+  /** Let later calls connect anew; what was sent here may still be answered in time. */
+  #retire(open: Open | null): void {
+    if (this.#open === open) this.#open = null
+    if (open) setTimeout(() => open.end.abort(), this.#seconds * 1000).unref()
+  }
+}
+
+type Address = NonNullable<ReturnType<typeof readAddress>>
+
+/** Connect to a server, or to the cluster that it is of. */
+async function connect(
+  server: Address['server'],
+  access: RedisOptions,
+  end: AbortController,
+  failure: Open['failure'],
+  wasReplica: boolean,
+) {
+  const { Cluster, Redis } = await import('iovalkey')
+  const options = { ...ONCE, ...access }
+  const first = new Redis({ ...options, ...server, retryStrategy: () => null })
+  await start(first, end, failure)
+  if (server.db) {
+    // Where it is refused, the client goes on in database 0.
+    await first.select(server.db).catch((error: Error) => {
+      throw isReply(error) ? new StoreUnavailable(error.name, { indeterminate: false }) : error
+    })
+  }
+  const slots = await first.cluster('SLOTS').catch((error: Error) => {
+    if (isReply(error)) return [] // it is not of a cluster, or must not be asked
+    throw error
+  })
+  // A node of a cluster that knows no other one does not name itself.
+  if (slots.every(([, , node]) => !node?.[0])) {
+    // Turns would fail at their end.
+    if (wasReplica && (await isReplica(first)))
+      throw new StoreUnavailable('a read-only replica', { indeterminate: false })
+    return first
+  }
+  first.removeAllListeners('end').disconnect()
+  const cluster = new Cluster([server], {
+    lazyConnect: true,
+    redisOptions: options,
+    retryDelayOnFailover: 0,
+    clusterRetryStrategy: () => null,
+    dnsLookup: (name, done) => done(null, name), // certificates are for names
+  })
+  await start(cluster, end, failure)
+  return cluster
+}
+
+async function start(client: Client, end: AbortController, failure: Open['failure']) {
+  client.on('error', (error: Error) => (failure.cause = error)) // it would be printed otherwise
+  client.once('end', () => {
+    failure.cause ??= new StoreUnavailable('the connection was closed')
+    end.abort()
+  })
+  end.signal.throwIfAborted()
+  end.signal.addEventListener('abort', () => client.status !== 'end' && client.disconnect())
+  await client.connect()
+}
+
+async function isReplica(client: Redis): Promise<boolean> {
+  const info = await client.info('replication').catch((error: Error) => {
+    if (isReply(error)) return '' // it must not be asked
+    throw error
+  })
+  return info.includes('role:slave')
+}
+
+/** The reply or the failure of a connection behind an error. */
+function causeOf(error: unknown, open: Open | null): unknown {
+  return isReply(error) ? error : (open?.failure.cause ?? error)
+}
+
+function isReply(error: unknown): error is Error {
+  return (error as Error).name === 'ReplyError'
+}
+
+function isOfReplica(error: unknown): boolean {
+  return isReply(error) && /^READONLY |-READONLY /.test(error.message) // the latter of Redis 6
+}
+
+function isOfPassword(error: unknown): boolean {
+  return isReply(error) && /^(WRONGPASS|NOAUTH|ERR invalid password)/.test(error.message)
+}

@@ -1,0 +1,80 @@
+// HTTP connections with limits on the size of a request head and on time.
+
+import { once } from 'node:events'
+import { createServer, type RequestListener, type Server } from 'node:http'
+import { type ServerResponse, STATUS_CODES } from 'node:http'
+import type { Server as Listener, Socket } from 'node:net'
+import type { Duplex } from 'node:stream'
+import { getSystemErrorMessage } from 'node:util'
+
+import { AgentError } from '../contract.ts'
+import { CommandError } from '../findings.ts'
+import type { CoreSettings } from '../settings.ts'
+
+/**
+ * Create a server whose clients have `requestTimeoutSeconds` for each whole request.
+ *
+ * Of more connections than it keeps, the longest idle one is closed.
+ */
+export function createHttpServer(app: RequestListener, settings: CoreSettings): Server {
+  const limit = settings.requestTimeoutSeconds * 1000
+  const limits = { headersTimeout: limit, requestTimeout: limit, keepAliveTimeout: limit }
+  // The app itself refuses a request without Host.
+  const options = { ...limits, connectionsCheckingInterval: 1000, requireHostHeader: false }
+  const [sockets, most] = [new Set<Socket>(), maxConnections(settings.maxTurns)]
+  return createServer(options, app)
+    .on('clientError', refuse)
+    .on('request', ({ socket }) => {
+      if (sockets.delete(socket)) sockets.add(socket) // behind all others
+    })
+    .on('connection', (socket: Socket) => {
+      sockets.add(socket)
+      socket.once('close', () => sockets.delete(socket))
+      if (sockets.size <= most) return
+      const longest = [...sockets].find((open) => !answerOn(open)?.req.complete) ?? socket
+      sockets.delete(longest)
+      longest.destroy()
+    })
+}
+
+/** Listen on HOST and PORT. Throws CommandError, whose cause is the error of the system. */
+export async function listen(server: Listener, { host, port }: CoreSettings): Promise<void> {
+  try {
+    await once(server.listen(port, host), 'listening')
+  } catch (error) {
+    const why = getSystemErrorMessage((error as { errno: number }).errno)
+    const message = `Cannot listen on HOST ${host}, PORT ${port}: ${why}.`
+    throw Object.assign(new CommandError(message), { cause: error })
+  }
+}
+
+/** Return how many connections to keep: half of what the process may open, at most. */
+function maxConnections(maxTurns: number): number {
+  type Report = { userLimits?: { open_files: { soft: number | 'unlimited' } } } // not on Windows
+  const { userLimits } = process.report.getReport() as Report
+  const descriptors = Number(userLimits?.open_files.soft) // NaN: no limit
+  return Math.min(256 + 4 * maxTurns, Math.floor(descriptors / 2) || Infinity)
+}
+
+/** Return the answer that is being written, if there is one. */
+function answerOn(socket: Duplex): ServerResponse | undefined {
+  return (socket as { _httpMessage?: ServerResponse })._httpMessage
+}
+
+function refuse(error: NodeJS.ErrnoException, socket: Duplex): void {
+  const isLate = error.code === 'ERR_HTTP_REQUEST_TIMEOUT'
+  const answer = answerOn(socket) // to an earlier request
+  if (isLate && answer?.req.complete) {
+    // A client that reads no answer would keep its connection, and the place of its body.
+    if (answer.writableEnded) setTimeout(() => socket.destroy(), 1000)
+    return void answer.once('close', () => refuse(error, socket))
+  }
+  if (socket.writable && error.code !== 'ECONNRESET' && !answer?.headersSent) {
+    const { type, status, message } = new AgentError(isLate ? 'request_timeout' : 'invalid_request')
+    const head = `HTTP/1.1 ${status} ${STATUS_CODES[status]}\r\nConnection: close\r\n`
+    const body = JSON.stringify({ error: { type, message } })
+    const kind = 'Content-Type: application/json\r\nX-Content-Type-Options: nosniff\r\n\r\n'
+    socket.write(`${head}${kind}${body}`)
+  }
+  socket.destroy(error)
+}

@@ -1,0 +1,206 @@
+// Validates a request, in the order that the HTTP contract defines.
+
+import { createHash, randomUUID, timingSafeEqual } from 'node:crypto'
+import type { IncomingMessage, ServerResponse } from 'node:http'
+
+import * as contract from '../contract.ts'
+import { AgentError, type Change, Turn } from '../contract.ts'
+import { log } from '../log.ts'
+import type { Runtime } from '../modules.ts'
+import { isLoopback, splitList } from '../settings.ts'
+
+const LOOPBACK_ADDRESS = /^(https?:\/\/)?(localhost|127(\.\d+){3}|\[::1\])(:\d+)?$/i
+const IP_ADDRESS = /^(\d+(\.\d+){3}|\[[\da-f:.]+\])(:\d+)?$/i
+
+/** Return the value of the first of these headers that was sent, or null. */
+export function readHeader(request: IncomingMessage, ...names: string[]): string | null {
+  const sent = names.map((name) => request.headersDistinct[name.toLowerCase()])
+  return sent.find((values) => values)?.join(', ') ?? null
+}
+
+/** Return the decoded request path, also of an absolute URL. */
+export function pathOf({ url = '' }: IncomingMessage): string {
+  const path = url.replace(/^https?:\/\/[^/?#]*/i, '').split(/[?#]/)[0] ?? ''
+  try {
+    return decodeURIComponent(path)
+  } catch {
+    return path
+  }
+}
+
+/** Throw AgentError unless Host, Origin and token allow a request. */
+export function checkAccess(request: IncomingMessage, runtime: Runtime, needsToken = true): void {
+  refuseForeign(request, runtime, !needsToken)
+  if (needsToken) authorize(request, runtime)
+}
+
+function refuseForeign(request: IncomingMessage, { settings }: Runtime, isPublic: boolean): void {
+  const { host = [], origin = [], 'content-type': types = [] } = request.headersDistinct
+  // HTTP/1.0 has no Host: health checks of proxies send none.
+  const isCheck = request.httpVersion === '1.0' && pathOf(request) === '/ping'
+  if (host.length !== 1 && !(isCheck && host.length === 0))
+    throw new AgentError('invalid_request', 'Send one Host header.')
+  const hosts = isLoopback(settings) || settings.allowedHosts ? host : []
+  for (const value of hosts) {
+    if (!isAllowed(value, settings.allowedHosts)) throw forbidden('ALLOWED_HOSTS', 'Host', value)
+  }
+  const isRead = /^(GET|HEAD) (?!\/ping$)/.test(`${request.method} ${pathOf(request)}`)
+  if (isRead && hosts.length === 0 && !settings.apiToken) {
+    // Same-origin GETs have no Origin, and DNS rebinding can point a page's name here.
+    for (const value of host) {
+      const isLocal = isAllowed(value, '') || IP_ADDRESS.test(value)
+      if (!isLocal) throw forbidden('ALLOWED_HOSTS', 'Host', value)
+    }
+  }
+  // A browser sends the origin of a page with its module scripts, too.
+  for (const value of isPublic && isRead ? [] : origin) {
+    const isListed = isAllowed(value, settings.allowedOrigins)
+    if (!isListed) throw forbidden('ALLOWED_ORIGINS', 'Origin', value)
+  }
+  const isJson = types.every((type) => /^ *application\/json *(;|$)/i.test(type))
+  const isTyped = types.length > 0 || request.method !== 'POST' // untyped POSTs get no preflight
+  if (origin.length > 0 && !(isJson && isTyped)) {
+    throw new AgentError('invalid_request', 'With an Origin, send Content-Type: application/json.')
+  }
+}
+
+/** Log a refused request and return its error. */
+function forbidden(setting: string, header: string, value: string): AgentError {
+  const what = `${setting} does not list the ${header} "${value.slice(0, 255)}".`
+  log('WARNING', `origin_forbidden: ${what}`)
+  return new AgentError('origin_forbidden', what)
+}
+
+function isAllowed(value: string, listed: string): boolean {
+  const name = value.toLowerCase()
+  const names = [name, name.replace(/^([^/]+):\d+$/, '$1')] // a listed host matches on every port
+  const isListed = splitList(listed).some((item) => names.includes(item))
+  return isListed || LOOPBACK_ADDRESS.test(value)
+}
+
+function authorize(request: IncomingMessage, { settings }: Runtime): void {
+  if (!settings.apiToken) return
+  // Behind a proxy with basic authentication, Authorization has the credentials of the proxy.
+  const token = readHeader(request, contract.TOKEN_HEADER)
+  const sent = token === null ? readHeader(request, 'authorization') : `Bearer ${token}`
+  const given = (sent ?? '').replace(/^bearer /i, 'Bearer ')
+  const digest = (text: string) => createHash('sha256').update(text).digest() // of equal length
+  if (!timingSafeEqual(digest(given), digest(`Bearer ${settings.apiToken}`))) {
+    throw new AgentError('unauthorized')
+  }
+}
+
+/** Whether to stream the reply: unless Accept has application/json and no event stream. */
+export function wantsEvents(request: IncomingMessage): boolean {
+  const ranges = (readHeader(request, 'accept') ?? '').toLowerCase().split(',')
+  const types = ranges.map((range) => range.split(';')[0]?.trim())
+  return types.includes('text/event-stream') || !types.includes('application/json')
+}
+
+/** Read and validate a POST /invocations; throw AgentError for the first check that fails. */
+export async function readCall(
+  request: IncomingMessage,
+  response: ServerResponse,
+  runtime: Runtime,
+): Promise<Turn | Change> {
+  const sentId = readHeader(request, contract.SESSION_HEADER)
+  const [isNew, sessionId] = [sentId === null, sentId ?? randomUUID()]
+  // The response names the session even if the request is refused.
+  if (contract.SESSION_ID.test(sessionId)) response.setHeader(contract.SESSION_HEADER, sessionId)
+  checkAccess(request, runtime)
+  const raw = await runtime.turns.reading(() => receive(request, runtime.settings.maxBodyBytes))
+  if (!contract.SESSION_ID.test(sessionId)) throw new AgentError('invalid_session_id')
+  const call = readBody(parseJson(raw), sessionId, runtime)
+  if (isNew && !(call instanceof Turn)) {
+    throw new AgentError('invalid_request', 'Send the id of the session in the session header.')
+  }
+  const actor = readActor(request, runtime)
+  const key = readHeader(request, ...contract.KEY_HEADERS)
+  if (key !== null && (isNew || !contract.KEY.test(key))) {
+    const what = 'An idempotency key is 1 to 128 visible ASCII characters and needs a session.'
+    throw new AgentError('invalid_request', what)
+  }
+  if (call instanceof Turn) Object.assign(call, { headers: request.headers })
+  return Object.assign(call, { actor, key })
+}
+
+/** Return the actor that the headers name, or throw AgentError. */
+export function readActor(request: IncomingMessage, { actorRequired }: Runtime): string | null {
+  const actor = readHeader(request, ...contract.ACTOR_HEADERS)
+  if (actor === null && actorRequired) throw new AgentError('actor_required')
+  if (actor !== null && !contract.ACTOR_ID.test(actor)) throw new AgentError('invalid_actor')
+  return actor
+}
+
+/** Return the body; throw `payload_too_large` if it exceeds `maxBytes`. */
+export async function receive(request: IncomingMessage, maxBytes: number): Promise<Uint8Array> {
+  const chunks: Buffer[] = []
+  let size = 0
+  for await (const chunk of request.iterator({ destroyOnReturn: false })) {
+    size += chunk.length
+    if (size <= maxBytes) chunks.push(chunk)
+    if (size > 16 * maxBytes + 2 ** 24) break // most clients read after they have sent all
+  }
+  if (size > maxBytes) {
+    throw new AgentError('payload_too_large', `The body is larger than ${maxBytes} bytes.`)
+  }
+  return Buffer.concat(chunks)
+}
+
+/** Return the value of a JSON text (RFC 8259) of at most 64 levels, or throw `invalid_json`. */
+export function parseJson(body: Uint8Array): unknown {
+  try {
+    // The decoder would drop a byte order mark, which is not JSON.
+    const text = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(body)
+    let [level, isQuoted] = [0, false]
+    for (let at = 0; at < text.length; at++) {
+      const character = text[at]
+      if (character === '\\') at++
+      else if (character === '"') isQuoted = !isQuoted
+      else if (!isQuoted && (character === '[' || character === '{')) level++
+      else if (!isQuoted && (character === ']' || character === '}')) level--
+      if (level > 64) throw new RangeError('nested too deeply')
+    }
+    return JSON.parse(text)
+  } catch {
+    throw new AgentError('invalid_json')
+  }
+}
+
+/** Return what a body asks for; the headers say the rest. */
+function readBody(body: unknown, sessionId: string, runtime: Runtime): Turn | Change {
+  if (typeof body !== 'object' || body === null || Array.isArray(body)) {
+    throw new AgentError('invalid_request', 'The body must be an object.')
+  }
+  const { prompt, end_session: endSession = false, fork } = body as Record<string, unknown>
+  const [actor, key, hasPrompt] = [null, null, 'prompt' in body]
+  const asked = runtime.read(body, sessionId)
+  const isTurn = asked !== undefined || hasPrompt || 'replace_turn' in body
+  const isFork = (fork ?? null) !== null
+  if ('at_turn' in body && !isFork) {
+    throw new AgentError('invalid_request', 'Send at_turn only with fork.')
+  }
+  if (endSession === true && !isTurn && !isFork) {
+    return { sessionId, actor, key, fork: '', turns: 0 }
+  }
+  if (endSession !== false) {
+    throw new AgentError('invalid_request', 'Send end_session as true, in a request of its own.')
+  }
+  if (typeof fork === 'string' && contract.SESSION_ID.test(fork) && !isTurn) {
+    return { sessionId, actor, key, fork, turns: readNumber(body, 'at_turn') }
+  }
+  if (isFork) {
+    throw new AgentError('invalid_request', 'Send fork as a session id, in a request of its own.')
+  }
+  if (asked) return asked
+  const replaces = 'replace_turn' in body ? readNumber(body, 'replace_turn') : null
+  const isRepeat = replaces !== null && !hasPrompt
+  const text = isRepeat ? '' : contract.checkPrompt(prompt, runtime.settings.maxPromptChars)
+  return new Turn({ sessionId, actor, key, prompt: text, replaces })
+}
+
+function readNumber(body: object, name: string): number {
+  const number = (body as Record<string, unknown>)[name]
+  if (typeof number === 'number' && Number.isSafeInteger(number) && number > 0) return number
+  throw new AgentError('invalid_request', `Send ${name} as the number of a turn, from 1.`)
+}

@@ -1,0 +1,257 @@
+// The HTTP contract of AgentCore Runtime: POST /invocations and GET /ping.
+
+import { once } from 'node:events'
+import type { IncomingMessage, RequestListener, ServerResponse } from 'node:http'
+
+import type { Capability } from '../capability.ts'
+import { AgentError, type Change, type Chunk, isBlank } from '../contract.ts'
+import { SESSION_HEADER, Turn } from '../contract.ts'
+import { CommandError } from '../findings.ts'
+import { asAgentError, log, logTurn } from '../log.ts'
+import { checkAccess, pathOf, readCall, wantsEvents } from './requests.ts'
+import type { Handler, Routes, Runtime } from '../modules.ts'
+import { type LastTurn, serialize } from '../sessions/sessions.ts'
+import { splitList } from '../settings.ts'
+import { takeTurn } from '../turn.ts'
+
+// What callers are told of a turn.
+const TOLD = ['turn', 'reply', 'restarted', 'rolled_back', 'waiting', 'dropped']
+/** What a turn leaves: that it is committed, or which of its tool calls wait. */
+export type Result = Partial<LastTurn> & {
+  session_id: string
+  waiting?: { id: string; tool: string; input: unknown }[]
+}
+
+/** The running agent, and the capabilities whose routes and middleware it serves. */
+type Served = Runtime & { readonly capabilities: readonly Capability[] }
+
+const KEEP_ALIVE = ': keep-alive\n\n' // a comment of the stream: proxies end silent requests
+
+/** The headers of each stream; nginx would keep a reply until its end. */
+export const STREAM_HEADERS = {
+  'Content-Type': 'text/event-stream; charset=utf-8',
+  'Cache-Control': 'no-cache',
+  'X-Accel-Buffering': 'no',
+}
+
+/** A reply as the server-sent events of POST /invocations. */
+export class Events {
+  readonly headers: Record<string, string> = STREAM_HEADERS
+
+  /** Return the opening events. If empty, a failure before the first text is an HTTP status. */
+  start(): string {
+    return ''
+  }
+
+  /** Return the event for a chunk, or an empty string. */
+  chunk(chunk: Chunk): string {
+    return typeof chunk === 'string' ? event('', chunk) : ''
+  }
+
+  /** Return the event of a turn that is committed, or waits for an approval. */
+  done(result: Result, _turn: Turn): string {
+    const name = result.waiting ? 'waiting' : 'done'
+    return event(`event: ${name}\n`, { ...result, reply: undefined })
+  }
+
+  /** Return the event of a turn that failed; nothing of it was kept. */
+  async error({ type, message }: AgentError): Promise<string> {
+    return event('event: error\n', { error: { type, message } })
+  }
+}
+
+/** Return the app with the routes of the contract, those of the owner and of capabilities. */
+export function createApp(runtime: Served, ownRoutes: Routes): RequestListener {
+  const pages = splitList(runtime.settings.allowedOrigins)
+  const routes: Record<string, Handler> = {}
+
+  /** Add routes that are called after the checks of Host, Origin and token. */
+  function add(added: Routes = {}, needsToken = true): void {
+    for (const [name, handler] of Object.entries(added)) {
+      if (!/^[A-Z]+ \/\S*$/.test(name)) {
+        throw new CommandError(`'${name}' is not a valid route: write it like 'GET /version'.`)
+      }
+      routes[name] ??= async (request, response) => {
+        checkAccess(request, runtime, needsToken)
+        await handler(request, response, runtime)
+      }
+    }
+  }
+
+  routes['POST /invocations'] = invoke
+  add({ 'GET /ping': ping }, false)
+  add(ownRoutes)
+  for (const capability of runtime.capabilities) {
+    add(capability.routes?.())
+    add(capability.publicRoutes?.(), false)
+  }
+
+  /** Set CORS headers for a page in ALLOWED_ORIGINS; return whether it answered a preflight. */
+  function answerPage(request: IncomingMessage, response: ServerResponse): boolean {
+    const { origin, 'access-control-request-headers': headers = '' } = request.headers
+    if (!origin || !pages.includes(origin)) return false
+    response.setHeader('Access-Control-Allow-Origin', origin).setHeader('Vary', 'Origin')
+    const exposed = `${SESSION_HEADER}, Retry-After, WWW-Authenticate`
+    response.setHeader('Access-Control-Expose-Headers', exposed)
+    if (request.method !== 'OPTIONS') return false
+    response.setHeader('Access-Control-Allow-Methods', 'GET, POST')
+    response.setHeader('Access-Control-Allow-Headers', headers).end('OK')
+    return true
+  }
+
+  async function route(request: IncomingMessage, response: ServerResponse): Promise<void> {
+    const [path, method] = [pathOf(request), request.method?.replace(/^HEAD$/, 'GET')]
+    const names = Object.keys(routes).filter((name) => matches(name.split(' ')[1] ?? '', path))
+    const found = names.find((name) => name.startsWith(`${method} `))
+    if (found) return void (await routes[found]!(request, response, runtime))
+    if (names.length === 0) throw new AgentError('not_found')
+    const methods = [...new Set(names.map((name) => name.split(' ')[0]))].join(', ')
+    response.setHeader('Allow', methods.replace('GET', 'GET, HEAD'))
+    throw new AgentError('method_not_allowed')
+  }
+
+  const wrap = (app: RequestListener, capability: Capability) => capability.wrap?.(app) ?? app
+  const app = answering(runtime.capabilities.reduceRight(wrap, answering(route)))
+  return (request, response) => answerPage(request, response) || app(request, response)
+}
+
+/** Return the app as one that answers its errors, too. */
+function answering(app: RequestListener): RequestListener {
+  return (request, response) => {
+    const work = async () => app(request, response)
+    work().catch((error) => fail(response, error))
+  }
+}
+
+const ping: Handler = (_, response, runtime) => {
+  const { turns } = runtime
+  const isBusy = turns.tasks.size > 0 || runtime.isBusy
+  const status = isBusy ? 'HealthyBusy' : 'Healthy'
+  send(response, { status, time_of_last_update: turns.since(status) })
+}
+
+const invoke: Handler = async (request, response, runtime) => {
+  const call = await readCall(request, response, runtime)
+  const events = wantsEvents(request) ? new Events() : null
+  if (call instanceof Turn) return relay(response, runtime, call, events)
+  const stop = new AbortController()
+  response.once('close', () => stop.abort())
+  send(response, await runtime.turns.start(stop, () => change(runtime, call, stop.signal)))
+}
+
+/** Whether a path has the form of a pattern, in which `{id}` matches one segment. */
+function matches(pattern: string, path: string): boolean {
+  const [parts, segments] = [pattern.split('/'), path.split('/')]
+  const isSame = (part: string, at: number) =>
+    part === segments[at] || (/^\{\w+\}$/.test(part) && segments[at])
+  return parts.length === segments.length && parts.every(isSame)
+}
+
+/**
+ * Run a turn, relay its output, and cancel it when the client leaves.
+ *
+ * Without `events` the reply is JSON. A stream has a comment after KEEP_ALIVE_SECONDS of silence.
+ * It begins with a comment only if the turn has begun: what refuses a turn is a status.
+ */
+export async function relay(
+  response: ServerResponse,
+  runtime: Runtime,
+  turn: Turn,
+  events: Events | null,
+): Promise<void> {
+  const stop = new AbortController()
+  response.once('close', () => response.writableFinished || stop.abort())
+  const work = () => run(runtime, turn, stop.signal)
+  if (!events) return send(response, await runtime.turns.start(stop, work))
+  const headers = new Map(Object.entries(events.headers))
+  let [buffered, lastSent] = ['', performance.now()]
+  async function write(text: string): Promise<void> {
+    if (!response.headersSent) response.setHeaders(headers)
+    lastSent = performance.now()
+    if (!response.write(text)) await once(response, 'drain', { signal: stop.signal })
+  }
+  const silence = runtime.settings.keepAliveSeconds * 1000
+  function keepAlive(): void {
+    const isSilent = performance.now() - lastSent >= silence
+    const canBegin = response.headersSent || turn.hasBegun
+    const isRead = !stop.signal.aborted && !response.writableNeedDrain
+    if (isSilent && canBegin && isRead) write(KEEP_ALIVE).catch(() => {})
+  }
+  turn.emit = async (chunk) => {
+    buffered += events.chunk(chunk)
+    // Until the first text a failure is a status.
+    if (!response.headersSent && (typeof chunk !== 'string' || isBlank(chunk))) return
+    const text = buffered
+    buffered = ''
+    if (text) await write(text)
+  }
+  const clock = setInterval(keepAlive, silence / 10)
+  try {
+    const result = await runtime.turns.start(stop, async () => {
+      const opening = events.start()
+      if (opening) await write(opening)
+      return work()
+    })
+    // A turn can wait without any text.
+    if (!response.headersSent) response.setHeaders(headers)
+    response.end(buffered + events.done(result, turn))
+  } catch (error) {
+    if (!response.headersSent || response.req.socket.destroyed) throw error
+    response.end(await events.error(asAgentError(error)))
+  } finally {
+    clearInterval(clock)
+  }
+}
+
+/** Run a turn, and log one line at its end: a warning if it failed. */
+async function run(runtime: Runtime, turn: Turn, signal: AbortSignal): Promise<Result> {
+  const start = performance.now()
+  try {
+    const last = await takeTurn(runtime, turn, signal)
+    const told = Object.entries(last).filter(([name, value]) => TOLD.includes(name) && value)
+    return { session_id: turn.sessionId, ...Object.fromEntries(told) }
+  } finally {
+    turn.milliseconds = Math.round(performance.now() - start)
+    logTurn(turn)
+  }
+}
+
+async function change(runtime: Runtime, call: Change, signal: AbortSignal): Promise<object> {
+  const { sessions } = runtime
+  const { sessionId, actor, fork, turns } = call
+  try {
+    await runtime.beforeChange(call)
+    if (fork) {
+      await sessions.fork(call, signal)
+      return { session_id: sessionId, fork, turn: turns }
+    }
+    await sessions.open(sessionId, actor, signal, (session) => session.end())
+    return { session_id: sessionId, ended: true }
+  } catch (error) {
+    if (error instanceof AgentError) {
+      const what = fork ? 'forked' : 'ended'
+      log('WARNING', `session ${sessionId}: not ${what}: ${error.type} ${error.detail}`.trimEnd())
+    }
+    throw error
+  }
+}
+
+function event(name: string, data: unknown): string {
+  return `${name}data: ${serialize(data)}\n\n`
+}
+
+function send(response: ServerResponse, body: object, status = 200): void {
+  response.statusCode = status
+  response.setHeader('Content-Type', 'application/json')
+  response.setHeader('X-Content-Type-Options', 'nosniff')
+  response.end(serialize(body))
+}
+
+function fail(response: ServerResponse, error: unknown): void {
+  if (response.req.socket.destroyed) return // the client has left
+  const { type, status, message, retryAfter } = asAgentError(error)
+  if (response.headersSent) return void response.destroy() // the client sees that it was cut off
+  if (status === 401) response.setHeader('WWW-Authenticate', 'Bearer')
+  if (retryAfter) response.setHeader('Retry-After', retryAfter)
+  send(response, { error: { type, message } }, status)
+}

@@ -1,0 +1,13 @@
+// The harness of the agent: it comes from the template, and `copier update` merges it.
+//
+// An edit here can conflict with an update: your own code is in the folder above.
+
+export { AgentApp, type OwnModule, type OwnModules } from './app.ts'
+export { Capability, type CapabilityClass } from './capability.ts'
+export { runCommand } from './commands.ts'
+export { AgentError, type Change, type Chunk, currentTurn, Turn } from './contract.ts'
+export { diagnostic, type Finding } from './findings.ts'
+export type { AgentModule, Handler, ModelModule, Modules } from './modules.ts'
+export type { Options, Read, Routes, Runtime } from './modules.ts'
+export { type CoreSettings, integer, readSettings, type SettingsOf, text } from './settings.ts'
+export type { NamedTool } from './tools.ts'

@@ -1,0 +1,64 @@
+// Requests that are too long, with Strands: the SDK repeats the call with the shorter messages.
+
+import { AfterModelCallEvent, BeforeModelCallEvent, Message } from '@strands-agents/sdk'
+import { ModelStreamUpdateEvent, TextBlock, ToolResultBlock } from '@strands-agents/sdk'
+import type { Agent, MessageData, ModelStreamEvent } from '@strands-agents/sdk'
+
+import { cutResult, type CuttableResult, lengthOf, type Shortening } from './context_length.ts'
+import { textIn } from '../messages.ts'
+
+/** Make an agent repeat a call that its model refused for its length before any content. */
+export function shortenRequests(agent: Agent, shortening: Shortening): void {
+  let hasContent = false
+  agent.addHook(BeforeModelCallEvent, () => {
+    hasContent = false
+  })
+  agent.addHook(ModelStreamUpdateEvent, ({ event }) => {
+    hasContent ||= isContent(event)
+  })
+  agent.addHook(AfterModelCallEvent, async (event) => {
+    if (!event.error || hasContent) return
+    const { session } = shortening
+    const before = session.start.at
+    const results = resultsIn(agent.messages.slice(before))
+    if (!(await shortening.shorten(event.error, results))) return
+    replaceHistory(agent, before, session.data.messages.slice(0, session.start.at), session.turns)
+    event.retry = true
+  })
+}
+
+/** Whether an event brings text, reasoning or a tool call. */
+export function isContent(event: ModelStreamEvent): boolean {
+  if (event.type === 'modelContentBlockStartEvent') return event.start !== undefined
+  if (event.type !== 'modelContentBlockDeltaEvent') return false
+  return event.delta.type !== 'textDelta' || event.delta.text !== ''
+}
+
+/** Replace the first `before` messages by a history, of which turns are the last ones of those. */
+function replaceHistory(
+  agent: Agent,
+  before: number,
+  history: unknown[],
+  turns: readonly { at: number }[],
+): void {
+  const front = history.slice(0, turns[0]?.at ?? history.length) as MessageData[]
+  const dropped = before - (history.length - front.length)
+  agent.messages.splice(0, dropped, ...front.map((message) => Message.fromMessageData(message)))
+}
+
+/** Return the results in messages, whose `cut` changes the messages. */
+function resultsIn(messages: Message[]): CuttableResult[] {
+  return messages.flatMap(({ content }) =>
+    content.flatMap((block, place): CuttableResult[] => {
+      if (block.type !== 'toolResultBlock') return []
+      const text = block.content.map(textIn).join('\n')
+      const others = block.content.filter(({ type }) => !['textBlock', 'jsonBlock'].includes(type))
+      const cut = (size: number) => {
+        const { toolUseId, status } = block
+        const parts = [new TextBlock(cutResult(text, size)), ...others]
+        content[place] = new ToolResultBlock({ toolUseId, status, content: parts })
+      }
+      return [{ id: block.toolUseId, size: lengthOf(text), cut }]
+    }),
+  )
+}

@@ -1,0 +1,92 @@
+// The modules of the owner as the harness uses them, and the agent as they use it.
+
+import type { IncomingMessage, ServerResponse } from 'node:http'
+
+import type { Change, Turn } from './contract.ts'
+import type { LanguageModel } from './echo_model.ts'
+import { diagnostic, type Finding } from './findings.ts'
+import type { Turns } from './sessions/running_turns.ts'
+import type { LastTurn, Sessions } from './sessions/sessions.ts'
+import type { CoreSettings } from './settings.ts'
+import type { AgentOptions, OwnTools, Tools } from './tools.ts'
+
+/** The module `agent`: the prompt and the tools of the agent. */
+export interface AgentModule extends AgentOptions {
+  readonly SYSTEM_PROMPT: string
+  readonly TOOLS: OwnTools
+}
+
+/** The module `model`: which model answers. */
+export interface ModelModule {
+  /** What to look at when the provider refuses a call. */
+  readonly CREDENTIALS: string
+  /** What to look at when the provider cannot be reached. */
+  readonly ADDRESS: string
+  /** Return the model of these settings. */
+  buildModel(settings: CoreSettings): LanguageModel
+  /** Return findings about missing or invalid settings of the model. */
+  checkModel(settings: CoreSettings): Finding[] | Promise<Finding[]>
+  /** Return the address of the provider. */
+  modelEndpoint(settings: CoreSettings): string | Promise<string>
+}
+
+/** Loads the modules that need a framework or the client of a vendor. */
+export interface Modules {
+  agent(): Promise<AgentModule>
+  model(): Promise<ModelModule>
+  routes(): Promise<Routes>
+}
+
+/** Answers a request to a route. */
+export type Handler = (
+  request: IncomingMessage,
+  response: ServerResponse,
+  runtime: Runtime,
+) => void | Promise<void>
+
+/** Handlers by method and path, as in `GET /orders/{id}`; `{id}` matches one segment. */
+export type Routes = Readonly<Record<string, Handler>>
+
+/** The framework's options for the agent of one turn. */
+export interface Options {
+  model: LanguageModel
+  tools: Tools
+  [name: string]: unknown
+}
+
+/** The running agent, as routes and turns use it. */
+export interface Runtime {
+  readonly settings: CoreSettings
+  readonly agent: AgentModule
+  readonly sessions: Sessions
+  readonly turns: Turns
+  /** Whether every caller must send an actor id. */
+  readonly actorRequired: boolean
+  /** Whether data of a committed turn is still to be written. */
+  readonly isBusy: boolean
+  /** Return the tools of every turn. */
+  tools(): Tools
+  /** Return the turn that a body asks a capability for. */
+  read(body: object, sessionId: string): Turn | undefined
+  /** Ask a person in the terminal what a turn waits for; return the turn that goes on. */
+  ask(last: LastTurn, turn: Turn, read: Read): Promise<Turn | undefined>
+  /** Run a turn as the current one, wrapped by all capabilities. */
+  around<T>(turn: Turn, signal: AbortSignal, run: () => Promise<T>): Promise<T>
+  /** Return what the agent of a turn is made with. Throws AgentError to refuse the turn. */
+  prepare(turn: Turn): Options
+  /** Let all capabilities refuse a change. Throws AgentError. */
+  beforeChange(change: Change): Promise<void>
+  /** Pass on the messages of a committed turn. */
+  committed(turn: Turn, messages: unknown[]): void
+}
+
+/** Asks a question in the terminal; null is the end of the conversation. */
+export type Read = (question: string) => Promise<string | null>
+
+/** Return findings about names that the module `agent` does not export. */
+export function checkAgent(agent: AgentModule): Finding[] {
+  const missing = ['SYSTEM_PROMPT', 'TOOLS'].filter((name) => !Object.hasOwn(agent, name))
+  return missing.map((name) => {
+    return diagnostic('AGENT', `${name} is not exported.`, 'error', 'src/agent.ts')
+  })
+}

@@ -1,0 +1,210 @@
+// What a process consists of: its model, its sessions, its turns and its capabilities.
+
+import { types } from 'node:util'
+
+import { type App, call, type Capability, checkAll } from './capability.ts'
+import { findSessionClass, wrapModel } from './capability.ts'
+import { AgentError, type Change, RUNNING, type Turn } from './contract.ts'
+import { abortOf } from './deadline.ts'
+import { CommandError, refuseErrors } from './findings.ts'
+import { announce, log, logging, logUnexpected } from './log.ts'
+import { type LanguageModel, OfflineModel } from './echo_model.ts'
+import { type AgentModule, checkAgent, type Modules } from './modules.ts'
+import type { Options, Read, Runtime as RunningAgent } from './modules.ts'
+import { Turns } from './sessions/running_turns.ts'
+import { InProcess } from './sessions/session_store.ts'
+import { type LastTurn, Sessions } from './sessions/sessions.ts'
+import { type CoreSettings, withoutPassword } from './settings.ts'
+import { refusedTool } from './tool_schemas.ts'
+import { describeTools, mergeTools, type Tools } from './tools.ts'
+
+/** The model, the sessions, the turns and the capabilities of a process. */
+export class Runtime implements RunningAgent {
+  readonly settings: CoreSettings
+  readonly agent: AgentModule
+  readonly load: Modules
+  readonly capabilities: readonly Capability[]
+  readonly sessions: Sessions
+  readonly turns: Turns
+  model: LanguageModel = new OfflineModel()
+  readonly #opened: Capability[] = []
+
+  /** Callers run `checkAll` first: with invalid files this throws arbitrary errors. */
+  constructor(
+    settings: CoreSettings,
+    agent: AgentModule,
+    load: Modules,
+    capabilities: readonly Capability[] = [],
+  ) {
+    for (const { constructor, prepare, committed } of capabilities) {
+      const method = [prepare, committed].find(types.isAsyncFunction)
+      const what = `${constructor.name}.${method?.name} must not be async: nobody would await it.`
+      if (method) throw new CommandError(what)
+    }
+    const [store] = capabilities.flatMap((capability) => capability.sessionStore?.() ?? [])
+    this.settings = settings
+    this.agent = agent
+    this.load = load
+    this.capabilities = capabilities
+    this.turns = new Turns(settings.maxTurns)
+    this.sessions = new Sessions(settings, store ?? new InProcess(settings))
+    this.sessions.sessionClass = findSessionClass(capabilities)
+  }
+
+  /** Whether every caller must send an actor id. */
+  get actorRequired(): boolean {
+    return this.capabilities.some((capability) => capability.actorRequired?.())
+  }
+
+  /** Whether data of a committed turn is still to be written. */
+  get isBusy(): boolean {
+    return this.capabilities.some((capability) => capability.isBusy?.())
+  }
+
+  /** What was kept of a session; `chat` prints it. */
+  get retentionNotice(): string {
+    const notices = this.capabilities.map((capability) => capability.retentionNotice?.())
+    return [this.sessions.store.retentionNotice, ...notices].filter(Boolean).join(' ')
+  }
+
+  /** Return the turn that a body asks a capability for. */
+  read(body: object, sessionId: string): Turn | undefined {
+    return this.capabilities.flatMap((capability) => capability.read?.(body, sessionId) ?? [])[0]
+  }
+
+  /** Ask a person in the terminal what a turn waits for; return the turn that goes on. */
+  async ask(last: LastTurn, turn: Turn, read: Read): Promise<Turn | undefined> {
+    for (const capability of this.capabilities) {
+      const next = await capability.ask?.(last, turn, read)
+      if (next) return next
+    }
+    return undefined
+  }
+
+  /** Return the tools of every turn. */
+  tools(): Tools {
+    const added = this.capabilities.flatMap((capability) => capability.tools?.() ?? [])
+    return mergeTools(this.agent.TOOLS, added)
+  }
+
+  /** Run a turn as the current one, wrapped by all capabilities; note how it ended. */
+  around<T>(turn: Turn, signal: AbortSignal, run: () => Promise<T>): Promise<T> {
+    const fail = async (error: unknown): Promise<never> => {
+      turn.fail(error, signal)
+      this.#logRefusedTool(error)
+      throw error
+    }
+    const inside = (inner: () => Promise<T>, capability: Capability) => async () => {
+      let running: Promise<T> | undefined
+      const once = () => {
+        running ??= inner()
+        running.catch(() => {}) // perhaps nobody else awaits it
+        return running
+      }
+      try {
+        signal.throwIfAborted()
+        await Promise.race([capability.around?.(turn, once), abortOf(signal)])
+        const what = `${capability.constructor.name}.around did not call run`
+        running ??= fail(new AgentError('internal_error', '', what))
+      } catch (error) {
+        running ??= fail(error)
+        const failure = await running.catch((failure) => failure)
+        if (error !== failure && error !== signal.reason) logUnexpected(error)
+      }
+      return running
+    }
+    const surrounding = this.capabilities.filter(({ around }) => around)
+    const surrounded = surrounding.reduceRight(inside, () => run().catch(fail))
+    return RUNNING.run(turn, surrounded)
+  }
+
+  /** Name the tool because of which a provider refuses every turn. */
+  #logRefusedTool(error: unknown): void {
+    if (!(error instanceof AgentError) || error.type !== 'model_failed') return
+    const names = describeTools(this.tools()).map(([name]) => name)
+    const name = refusedTool(error, names)
+    if (name) log('WARNING', `the provider refuses tool ${name}: \`check\` may know why`)
+  }
+
+  /** Return what the agent of a turn is made with. Throws AgentError to refuse the turn. */
+  prepare(turn: Turn): Options {
+    const model = wrapModel(this.capabilities, this.model, turn.actor, turn)
+    const options: Options = { model, tools: this.tools() }
+    for (const capability of this.capabilities) {
+      const result: unknown = capability.prepare?.(turn, options)
+      Promise.resolve(result).catch(logUnexpected) // the turn does not wait for a promise
+    }
+    return options
+  }
+
+  /** Let all capabilities refuse a change. Throws AgentError. */
+  async beforeChange(change: Change): Promise<void> {
+    for (const capability of this.capabilities) await capability.beforeChange?.(change)
+  }
+
+  /** Pass on the messages of a committed turn. */
+  committed(turn: Turn, messages: unknown[]): void {
+    for (const capability of this.capabilities) {
+      const use = async () => capability.committed?.(turn, messages)
+      use().catch(logUnexpected) // the turn is committed
+    }
+  }
+
+  /** Return what this process will contact, one line each, without passwords. */
+  async describe(address: string): Promise<string[]> {
+    const { model } = this.settings
+    let where = 'nothing'
+    if (model !== 'offline') {
+      const { modelEndpoint } = await this.load.model()
+      where = withoutPassword(await modelEndpoint(this.settings))
+    }
+    const sessions = `Sessions: ${this.sessions.store.description}`
+    const contacts = this.capabilities.map((capability) => capability.describe?.(address) ?? [])
+    return [`Model: ${model}, contacts ${where}`, sessions, ...contacts.flat()]
+  }
+
+  /** Make the model and connect. Throws CommandError with the detail of an AgentError. */
+  async open(): Promise<void> {
+    try {
+      if (this.settings.model !== 'offline') {
+        const { buildModel } = await this.load.model()
+        this.model = buildModel(this.settings)
+      }
+      for (const capability of this.capabilities) {
+        await capability.open?.()
+        this.#opened.push(capability)
+      }
+    } catch (error) {
+      await this.close()
+      throw error instanceof AgentError ? new CommandError(error.detail || error.message) : error
+    }
+  }
+
+  /** Write what is still to be written, and disconnect what was opened. */
+  async close(): Promise<void> {
+    // Tracing, if present, was opened first and closes last: it sends the spans of the others.
+    const [first, ...others] = this.#opened.splice(0)
+    const seconds = this.settings.shutdownGraceSeconds + 2
+    const closing = others.map((capability) => call(capability, 'close', seconds))
+    await Promise.all(closing.map((closed) => closed.catch(logUnexpected)))
+    if (first) await call(first, 'close', 5).catch(logUnexpected)
+  }
+}
+
+/** Return the runtime of this process, or end the command with the reason. */
+export async function startRuntime(app: App): Promise<Runtime> {
+  const [settings, findings] = app.readSettings()
+  logging.isJson = logging.isVerbose && settings.logFormat === 'json' // not in a terminal
+  const agent = await app.load.agent()
+  const capabilities = await app.makeCapabilities(settings)
+  findings.push(...checkAgent(agent))
+  findings.push(...(await app.checkModel(settings)))
+  findings.push(...(await checkAll(capabilities)))
+  refuseErrors(findings)
+  if (settings.model === 'offline') {
+    announce('MODEL is not set: the offline model only echoes. See README.md to choose one.')
+  }
+  const runtime = new Runtime(settings, agent, app.load, capabilities)
+  await runtime.open()
+  return runtime
+}

@@ -1,0 +1,35 @@
+// The tools of an agent as Strands has them.
+
+import type { InterventionHandler, Tool } from '@strands-agents/sdk'
+
+import type { Declared } from './tool_schemas.ts'
+
+/** The tools of the module `agent`. */
+export type OwnTools = readonly Tool[]
+
+/** The tools of a turn. */
+export type Tools = Tool[]
+
+/** What else the module `agent` may export. */
+export interface AgentOptions {
+  readonly INTERVENTIONS?: InterventionHandler[]
+}
+
+/** A tool with its name, as capabilities add it. */
+export type NamedTool = Tool
+
+/** Return all tools of an agent. */
+export function mergeTools(own: OwnTools, added: readonly NamedTool[]): Tools {
+  const named = [...added, ...own].map((tool): [string, Tool] => [tool.name, tool])
+  return [...new Map(named).values()] // the agent's own win where names clash
+}
+
+/** Return the name and the description of each tool. */
+export function describeTools(tools: OwnTools): [string, string][] {
+  return tools.map(({ name, description }) => [name, description])
+}
+
+/** Return the name, the description and the JSON Schema of each tool. */
+export async function declarationsOf(tools: OwnTools): Promise<Declared[]> {
+  return tools.map(({ name, description, toolSpec }) => [name, description, toolSpec.inputSchema])
+}

@@ -1,0 +1,195 @@
+// One turn as a transaction: stage a copy of the session, stream the reply, commit at the end.
+
+import { AfterToolCallEvent, Agent, configureLogging, MaxTokensError } from '@strands-agents/sdk'
+import { Message, NullConversationManager } from '@strands-agents/sdk'
+import type { InterruptResponseContent, JSONValue } from '@strands-agents/sdk'
+import type { MessageData, ToolResultContent } from '@strands-agents/sdk'
+
+import { Shortening } from './models/context_length.ts'
+import { AgentError, isBlank, type ToolCall, type ToolResult, type Turn } from './contract.ts'
+import { mustPause, pause, withinTime } from './deadline.ts'
+import { causesOf, describe, log, placeOf } from './log.ts'
+import { checkMessages, marksOf, repairAnswers, traceOnlyRecorded } from './messages.ts'
+import type { Runtime } from './modules.ts'
+import type { Data, LastTurn } from './sessions/sessions.ts'
+import { shortenRequests } from './models/shortening.ts'
+
+const STOPS = ['toolUse', 'maxTokens', 'contentFiltered', 'limitTurns']
+
+// The default logs the text of errors, which may quote prompts.
+configureLogging({ debug() {}, info() {}, warn() {}, error() {} })
+
+// What the id of an interrupt begins with, in front of that of the call and its own name.
+const SOURCES = ['hook:beforeToolCall', 'tool', 'middleware:executeTool']
+
+/** The form of an interrupted agent in a snapshot. */
+export interface Interrupted {
+  interrupts: Record<string, { name: string }>
+  pendingToolExecution: { assistantMessageData: MessageData }
+}
+
+/**
+ * Run one turn, emit each chunk of the reply, and return the `app_data` that it leaves.
+ *
+ * The session changes only in the last step, so there is nothing to undo: a turn that throws,
+ * is aborted, times out or ends without a complete reply leaves no trace.
+ * Throws AgentError, or the signal's abort reason.
+ */
+export function takeTurn(runtime: Runtime, turn: Turn, signal: AbortSignal): Promise<LastTurn> {
+  const { sessions, settings } = runtime
+  return runtime.around(turn, signal, () =>
+    sessions.open(turn.sessionId, turn.actor, signal, async (session) => {
+      const replayed = await session.begin(Object.assign(turn, { signal }))
+      if (replayed) {
+        if (turn.reply) await turn.emit(turn.reply) // a turn can wait without any text
+        return replayed
+      }
+      const agent = stage(runtime, turn, session.data)
+      const shortening = new Shortening(session, turn)
+      shortenRequests(agent, shortening)
+      await withinTime(settings.turnTimeoutSeconds, signal, (stop) =>
+        stream(runtime, agent, Object.assign(turn, { signal: stop })),
+      ).finally(() => {
+        shortening.report()
+        const usage = agent.metrics.accumulatedUsage
+        turn.cachedTokens = usage.cacheReadInputTokens ?? 0
+        const written = usage.cacheWriteInputTokens ?? 0
+        turn.inputTokens = usage.inputTokens + turn.cachedTokens + written
+        turn.outputTokens = usage.outputTokens
+      })
+      // Without the system prompt: each turn uses the SYSTEM_PROMPT of the current code.
+      const taken = agent.takeSnapshot({ preset: 'session', exclude: ['systemPrompt'] })
+      const { scope, schemaVersion: schema_version, createdAt: created_at } = taken
+      checkMessages(messagesOf(taken.data, turn).slice(session.start.at), turn.waiting.length > 0)
+      const snapshot = { scope, schema_version, created_at, data: taken.data as unknown as Data }
+      const saved = () => runtime.committed(turn, agent.messages.slice(session.start.at))
+      return session.commit(turn, snapshot, saved)
+    }),
+  )
+}
+
+/** Return the messages that a turn leaves, with the calls that wait. */
+function messagesOf(data: Record<string, JSONValue>, turn: Turn): MessageData[] {
+  const messages = data.messages as unknown as MessageData[]
+  if (turn.waiting.length === 0) return messages
+  const { pendingToolExecution } = data.interrupts as unknown as Interrupted
+  return [...messages, pendingToolExecution.assistantMessageData]
+}
+
+/** Return a new agent that continues the session and shares no state with it. */
+function stage(runtime: Runtime, turn: Turn, stored: Data): Agent {
+  const { SYSTEM_PROMPT, INTERVENTIONS = [] } = runtime.agent
+  const agent = new Agent({
+    systemPrompt: SYSTEM_PROMPT,
+    interventions: INTERVENTIONS,
+    printer: false, // the default prints every token
+    conversationManager: new NullConversationManager(),
+    retryStrategy: null, // a retry after the first chunk would repeat it
+    ...runtime.prepare(turn),
+  })
+  traceOnlyRecorded(agent)
+  repairAnswers(agent, runtime.settings)
+  agent.addHook(AfterToolCallEvent, ({ tool, error }) => {
+    const name = tool?.name ?? 'that does not exist' // a name that the model made up is not logged
+    if (error) log('WARNING', `tool ${name}: ${describe(error)}${placeOf(error)}`)
+  })
+  const data = stored as Record<string, JSONValue>
+  agent.loadSnapshot({ scope: 'agent', schemaVersion: '1.0', createdAt: '', data, appData: {} })
+  return agent
+}
+
+/** Run the agent; throw AgentError unless it ended well, or its tools wait. */
+async function stream(runtime: Runtime, agent: Agent, turn: Turn): Promise<void> {
+  const stop = turn.signal
+  let size = 0
+  const limits = { turns: runtime.settings.maxSteps }
+  // As cancelSignal it would keep every listener that a tool does not remove.
+  stop.addEventListener('abort', () => agent.cancel())
+  const given = (turn.answers as InterruptResponseContent[] | undefined) ?? turn.prompt
+  const events = agent.stream(given, { limits })
+  let next
+  try {
+    for (next = await events.next(); !next.done; next = await events.next()) {
+      if (mustPause()) await pause()
+      stop.throwIfAborted()
+      const event = next.value.type === 'modelStreamUpdateEvent' ? next.value.event : null
+      if (event?.type === 'modelContentBlockDeltaEvent') {
+        if (event.delta.type === 'textDelta') size += Buffer.byteLength(event.delta.text)
+        if (event.delta.type === 'toolUseInputDelta') size += Buffer.byteLength(event.delta.input)
+        const isTooLong = size > runtime.settings.maxReplyBytes
+        if (isTooLong) throw new AgentError('reply_incomplete', '', 'MAX_REPLY_BYTES')
+      }
+      if (event?.type === 'modelContentBlockDeltaEvent' && event.delta.type === 'textDelta') {
+        const text = event.delta.text.toWellFormed()
+        turn.reply += text
+        if (text) await turn.emit(text)
+      }
+      if (next.value.type === 'messageAddedEvent') {
+        for (const use of toolsOf(next.value.message)) {
+          if (mustPause()) await pause()
+          await turn.emit(use)
+        }
+      }
+    }
+  } catch (error) {
+    if (error instanceof MaxTokensError) throw new AgentError('reply_incomplete', '', 'maxTokens')
+    const own = causesOf(error).find((cause) => cause instanceof AgentError)
+    throw own ?? new AgentError('model_failed', '', describe(error), { cause: error })
+  } finally {
+    // A turn that is cut short ends what the SDK has begun, as its spans, without waiting for it.
+    if (!next?.done) void events.return(undefined as never).catch(() => {})
+  }
+  const { stopReason, lastMessage } = next.value
+  if (stopReason === 'interrupt') turn.waiting = waitingCalls(agent)
+  for (const call of turn.waiting) await turn.emit(call)
+  if (turn.waiting.length > 0) return
+  if (stopReason === 'guardrailIntervened') throw new AgentError('guardrail_intervened')
+  if (stopReason !== 'endTurn' && stopReason !== 'stopSequence') {
+    // An unknown reason is provider text, so it is not logged.
+    throw new AgentError('reply_incomplete', '', STOPS.includes(stopReason) ? stopReason : 'other')
+  }
+  const texts = lastMessage.content.map((block) => (block.type === 'textBlock' ? block.text : ''))
+  if (isBlank(texts.join(''))) throw new AgentError('empty_reply')
+}
+
+/** Return the calls that are interrupted. */
+function waitingCalls(agent: Agent): ToolCall[] {
+  const { data } = agent.takeSnapshot({ include: ['interrupts'] })
+  const interrupted = data.interrupts as unknown as Interrupted
+  const { assistantMessageData } = interrupted.pendingToolExecution
+  const calls = [...toolsOf(Message.fromMessageData(assistantMessageData))]
+  return calls.filter((call): call is ToolCall => {
+    return 'input' in call && interruptsOf(interrupted, call.id).length > 0
+  })
+}
+
+/** Return the ids of the interrupts of a call: a call's id may be a part of another one's. */
+export function interruptsOf({ interrupts }: Interrupted, callId: string): string[] {
+  return Object.entries(interrupts).flatMap(([id, { name }]) => {
+    return SOURCES.some((source) => id === `${source}:${callId}:${name}`) ? [id] : []
+  })
+}
+
+/** Yield the calls of tools, or their results, that a message has. */
+export function* toolsOf(
+  message: Pick<Message, 'content' | 'metadata'>,
+): Generator<ToolCall | ToolResult> {
+  const { refused = {} } = marksOf(message)
+  for (const block of message.content) {
+    if (block.type === 'toolUseBlock') {
+      const { toolUseId: id, name } = block
+      // What the model sent, not `{}`. An id can be the name of a property that all objects have.
+      const input = Object.hasOwn(refused, id) ? refused[id] : block.input
+      yield { id, name, input }
+    } else if (block.type === 'toolResultBlock') {
+      const text = block.content.map(textOf).join('\n')
+      yield { id: block.toolUseId, text, isError: block.status === 'error' }
+    }
+  }
+}
+
+/** Return a part of a result as text; of a file its kind, as in `[image]`. */
+function textOf(part: ToolResultContent): string {
+  if (part.type === 'textBlock') return part.text
+  return part.type === 'jsonBlock' ? JSON.stringify(part) : `[${part.type.replace('Block', '')}]`
+}

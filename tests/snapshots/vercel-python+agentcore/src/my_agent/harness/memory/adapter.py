@@ -1,0 +1,145 @@
+"""Long-term memory for the AI SDK: the tools of a turn, and a model that sees memories."""
+
+import json
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
+from dataclasses import replace
+from typing import Any, Literal
+
+import ai
+from ai import events
+from pydantic import PrivateAttr
+
+from .. import memory
+from ..contract import is_blank
+from ..echo_model import OfflineModel
+from .base import Utterance
+from .namespaces import Who
+from .recall import Hit, MemoryTurn, Shown, current
+from .record import Recorder
+from .settings import MemorySettings
+from .show import show
+from .tools import SEARCH_DESCRIPTION, SEARCH_TOOL
+
+
+@ai.tool
+async def search_memory(
+    query: str, max_search_results: int | None = None, stores: list[str] | None = None
+) -> str:
+    """Search long-term memory for facts, preferences or context of earlier conversations.
+
+    Of all stores or some by name, at most so many entries of each.
+    """
+    found = await memory.search(query, stores=stores, max_search_results=max_search_results)
+    return json.dumps([_entry(hit) for hit in found], ensure_ascii=False)
+
+
+@ai.tool
+async def add_memory(entries: list[str], stores: list[str] | None = None) -> str:
+    """Add facts, preferences or decisions that are worth recalling in later conversations.
+
+    To all stores or some by name, when the turn is committed.
+    """
+    for text in entries:
+        memory.add(text, stores=stores)
+    return json.dumps({"stored": len(entries)})
+
+
+class RecallingProvider(ai.Provider[None]):
+    """The provider of a model that sees the memories of its turn, in each of its calls."""
+
+    provider_class_id: Literal["recalling"] = "recalling"
+    _model: ai.Model = PrivateAttr()
+
+    async def stream(
+        self, model: ai.Model, messages: list[ai.messages.Message], **options: Any
+    ) -> AsyncGenerator[events.Event]:
+        inner, turn, shown = self._model, current.get(None), Shown()
+        last = max((n for n, m in enumerate(messages) if m.role == "user"), default=None)
+        if turn and last is not None:
+            steps = [m.text for m in messages[last + 1 :] if m.role == "assistant"]
+            said = steps[-1] if steps else ""
+            shown = await show(turn, messages[last].text, said, messages, turn.search)
+        if type(inner) is OfflineModel:
+            stream = _append(inner.provider.stream(inner, messages, **options), shown)
+        else:
+            if shown.text and last is not None:
+                # A copy: memories never become part of the session.
+                block = ai.messages.TextPart(text=f"\n\n{shown.text}")
+                asked = messages[last].model_copy(update={"parts": [*messages[last].parts, block]})
+                messages = [*messages[:last], asked, *messages[last + 1 :]]
+            stream = inner.provider.stream(inner, messages, **options)
+        async with aclosing(stream):
+            async for event in stream:
+                yield event
+
+
+async def _append(
+    stream: AsyncGenerator[events.Event], shown: Shown
+) -> AsyncGenerator[events.Event]:
+    """End the reply of the offline model with what it is shown."""
+    async with aclosing(stream):
+        async for event in stream:
+            if isinstance(event, events.TextEnd):
+                for text in shown.lines:
+                    yield events.TextDelta(chunk=text)
+            yield event
+
+
+def with_memory(model: ai.Model) -> ai.Model:
+    """Return the model as turns use it: it sees memories."""
+    own = model.provider
+    provider = RecallingProvider(name=own.name, default_base_url=own.default_base_url)
+    provider._model = model
+    return ai.Model(id=model.id, provider=provider)
+
+
+def prepare(turn: MemoryTurn, options: dict[str, Any], settings: MemorySettings) -> None:
+    """Add memories and their tools to the options of the agent of a turn."""
+    tools = list[Any]()
+    if turn.readers and SEARCH_TOOL:
+        names = [reader.id for reader in turn.readers]
+        tools.append(_with_stores(search_memory, names, turn, SEARCH_TOOL, SEARCH_DESCRIPTION))
+    has_add_tool = settings.add_memory_tool > 0 and bool(turn.writers)
+    if has_add_tool:
+        tools.append(_with_stores(add_memory, turn.writers, turn, "add_memory"))
+    if turn.readers or has_add_tool:
+        options["tools"] += tools
+        options["model"] = with_memory(options["model"])
+
+
+def record(recorder: Recorder, turn: MemoryTurn, messages: Sequence[ai.messages.Message]) -> None:
+    """Record the texts of a committed turn, without those of tools."""
+    texts: list[Utterance] = [
+        Utterance("USER" if message.role == "user" else "ASSISTANT", part.text)
+        for message in messages
+        for part in message.parts
+        if part.kind == "text" and not is_blank(part.text)
+    ]
+    recorder.record(turn.who, [*texts, *turn.end()], turn.began)
+
+
+def _with_stores(
+    tool: Any, names: Sequence[str], turn: MemoryTurn, name: str, description: str | None = None
+) -> Any:
+    """Return a tool of this name, whose description lists its stores."""
+    lines = [f"- {store}: {turn.descriptions.get(store, '')}" for store in names]
+    text = "\n".join([description or tool.tool.spec.description, "", "Stores:", *lines])
+    spec = tool.tool.spec.model_copy(update={"description": text})
+    return replace(tool, tool=tool.tool.model_copy(update={"name": name, "spec": spec}))
+
+
+def stores_for(turn: MemoryTurn, settings: MemorySettings) -> list[Any]:
+    """Return the owner's stores for a turn: the AI SDK has none."""
+    return []
+
+
+def stores_of(who: Who) -> list[Any]:
+    """Return the owner's stores: the AI SDK has none."""
+    return []
+
+
+def _entry(hit: Hit) -> dict[str, Any]:
+    metadata = {"_id": hit.id, "_score": hit.score, "_createdAt": hit.created_at}
+    metadata |= {"_namespaces": [hit.namespace]}
+    return {"content": hit.text, "store_name": hit.collection, "metadata": metadata}

@@ -1,0 +1,30 @@
+"""Reads stored messages of the AI SDK for a page."""
+
+from typing import Any
+
+import ai
+
+from ..contract import Chunk
+from ..turn import as_tool_call, as_tool_result
+
+
+def read_turns(messages: list[Any]) -> list[tuple[str, list[Chunk]]]:
+    """Return the prompt and the chunks of each turn."""
+    turns = list[tuple[str, list[Chunk]]]()
+    for message in map(ai.messages.Message.model_validate, messages):
+        if message.role == "user":
+            turns.append((message.text, []))
+        elif turns:
+            for part in message.parts:
+                turns[-1][1].extend(_chunks(part))
+    return turns
+
+
+def _chunks(part: ai.messages.Part) -> list[Chunk]:
+    if isinstance(part, ai.messages.TextPart):
+        return [part.text]
+    if isinstance(part, ai.messages.ToolCallPart):
+        return [as_tool_call(part)]
+    if isinstance(part, ai.messages.ToolResultPart):
+        return [as_tool_result(part)]
+    return []

@@ -1,0 +1,36 @@
+"""What `check` reports: findings about settings and files."""
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import click
+
+AGENT_FILE = f"src/{Path(__file__).parents[1].name}/agent.py"
+
+Finding = dict[str, Any]
+"""{"id", "severity": error or warning, "file", "line": 0 means no line, "message"}."""
+
+
+def diagnostic(
+    id: str, message: str, severity: str = "error", file: str = "environment", line: int = 0
+) -> Finding:
+    """Return one finding."""
+    return {"id": id, "severity": severity, "file": file, "line": line, "message": message}
+
+
+def format_finding(finding: Finding) -> str:
+    """Return a finding as one line: its place, its id and its message."""
+    return f"{finding['file']}:{finding['line']} {finding['id']} {finding['message']}"
+
+
+def errors_of(findings: Iterable[Finding]) -> list[Finding]:
+    """Return the findings that are errors."""
+    return [finding for finding in findings if finding["severity"] == "error"]
+
+
+def refuse_errors(findings: Iterable[Finding]) -> None:
+    """Raise ClickException if one of the findings is an error."""
+    if errors := errors_of(findings):
+        texts = (e["message"] if e["file"] == "environment" else format_finding(e) for e in errors)
+        raise click.ClickException("\n".join(texts))

@@ -1,0 +1,1 @@
+"""The HTTP server: its routes, its requests and its process."""

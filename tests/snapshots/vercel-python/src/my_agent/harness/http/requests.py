@@ -1,0 +1,191 @@
+"""Validates a request, in the order the HTTP contract defines."""
+
+import json
+import logging
+import re
+from itertools import accumulate
+from secrets import compare_digest
+from typing import Any
+from uuid import uuid4
+
+from starlette.requests import Request
+
+from .. import contract
+from ..contract import AgentError, Change, Turn
+from ..runtime import Runtime
+
+log = logging.getLogger(__name__)
+LOOPBACK_ADDRESS = r"(https?://)?(localhost|127(\.\d+){3}|\[::1\])(:\d+)?"
+IP_ADDRESS = r"(\d+(\.\d+){3}|\[[\da-f:.]+\])(:\d+)?"
+
+
+def read_header(request: Request, *names: str) -> str | None:
+    """Return the value of the first of these headers that was sent, or None."""
+    sent = [request.headers.getlist(name) for name in names]
+    return next((", ".join(values) for values in sent if values), None)
+
+
+def check_access(request: Request, runtime: Runtime, *, needs_token: bool = True) -> None:
+    """Raise AgentError unless Host, Origin and token allow a request."""
+    _refuse_foreign(request, runtime, is_public=not needs_token)
+    if needs_token:
+        _authorize(request, runtime)
+
+
+def _refuse_foreign(request: Request, runtime: Runtime, *, is_public: bool) -> None:
+    """Raise AgentError if the Host or the Origin is not allowed."""
+    settings, get = runtime.settings, request.headers.getlist
+    # HTTP/1.0 has no Host: health checks of proxies send none.
+    is_check = (request.scope["path"], request.scope.get("http_version")) == ("/ping", "1.0")
+    if len(get("host")) != 1 and not (is_check and not get("host")):
+        raise AgentError("invalid_request", "Send one Host header.")
+    hosts = get("host") if settings.is_loopback or settings.allowed_hosts else []
+    for host in hosts:
+        if not _is_allowed(host, settings.allowed_hosts):
+            raise _forbidden("ALLOWED_HOSTS", "Host", host)
+    is_read = request.method in {"GET", "HEAD"} and request.scope["path"] != "/ping"
+    if is_read and not hosts and not settings.api_token:
+        # Same-origin GETs have no Origin, and DNS rebinding can point a page's name here.
+        host = get("host")[0]
+        if not _is_allowed(host, "") and not re.fullmatch(IP_ADDRESS, host.lower()):
+            raise _forbidden("ALLOWED_HOSTS", "Host", host)
+    # A browser sends the origin of a page with its module scripts, too.
+    origins = [] if is_public and is_read else get("origin")
+    for origin in origins:
+        if not _is_allowed(origin, settings.allowed_origins):
+            raise _forbidden("ALLOWED_ORIGINS", "Origin", origin)
+    types = get("content-type")
+    is_json = all(value.split(";")[0].strip().lower() == "application/json" for value in types)
+    is_typed = types or request.method != "POST"  # untyped POSTs get no preflight
+    if get("origin") and not (is_json and is_typed):
+        raise AgentError("invalid_request", "With an Origin, send Content-Type: application/json.")
+
+
+def _forbidden(setting: str, header: str, value: str) -> AgentError:
+    """Log a refused request and return its error."""
+    what = f'{setting} does not list the {header} "{value[:255]}".'
+    log.warning("origin_forbidden: %s", what)
+    return AgentError("origin_forbidden", what)
+
+
+def split_list(text: str) -> list[str]:
+    """Return the items of a setting that is a list, in lower case."""
+    return re.findall("[^, ]+", text.lower())
+
+
+def _is_allowed(value: str, listed: str) -> bool:
+    names = {value.lower(), re.sub(r"^([^/]+):\d+$", r"\1", value.lower())}  # on every port
+    is_listed = not names.isdisjoint(split_list(listed))
+    return is_listed or re.fullmatch(LOOPBACK_ADDRESS, value, re.IGNORECASE) is not None
+
+
+def _authorize(request: Request, runtime: Runtime) -> None:
+    """Raise `unauthorized` unless the caller sends the API_TOKEN, if it is set."""
+    # Behind a proxy with basic authentication, Authorization has the credentials of the proxy.
+    token = read_header(request, contract.TOKEN_HEADER)
+    sent = read_header(request, "authorization") if token is None else f"Bearer {token}"
+    given = re.sub("^(?i:bearer) ", "Bearer ", sent or "")
+    expected = f"Bearer {runtime.settings.api_token}"
+    if runtime.settings.api_token and not compare_digest(given.encode(), expected.encode()):
+        raise AgentError("unauthorized")
+
+
+def wants_events(request: Request) -> bool:
+    """Whether to stream the reply: unless Accept has application/json and no event stream."""
+    ranges = ",".join(request.headers.getlist("accept")).lower().split(",")
+    types = {media_range.split(";")[0].strip() for media_range in ranges}
+    return "text/event-stream" in types or "application/json" not in types
+
+
+async def read_call(request: Request, runtime: Runtime) -> Turn | Change:
+    """Read and validate a POST /invocations; raise AgentError for the first check that fails.
+
+    Sets `request.state.session_id`, which the response names even if the request is refused.
+    """
+    sent_id = read_header(request, contract.SESSION_HEADER)
+    is_new, session_id = sent_id is None, str(uuid4()) if sent_id is None else sent_id
+    request.state.session_id = session_id
+    check_access(request, runtime)
+    with runtime.turns.reading():
+        raw = await receive(request, runtime.settings.max_body_bytes)
+    if not re.fullmatch(contract.SESSION_ID, session_id):
+        raise AgentError("invalid_session_id")
+    call = _read_body(parse_json(raw), session_id, runtime)
+    if is_new and not isinstance(call, Turn):
+        raise AgentError("invalid_request", "Send the id of the session in the session header.")
+    call.actor = read_actor(request, runtime)
+    key = read_header(request, *contract.KEY_HEADERS)
+    if key is not None and (is_new or not re.fullmatch(contract.KEY, key)):
+        what = "An idempotency key is 1 to 128 visible ASCII characters and needs a session."
+        raise AgentError("invalid_request", what)
+    call.key = key
+    if isinstance(call, Turn):
+        call.headers = request.headers
+    return call
+
+
+def read_actor(request: Request, runtime: Runtime) -> str | None:
+    """Return the actor that the headers name, or raise AgentError."""
+    actor = read_header(request, *contract.ACTOR_HEADERS)
+    if actor is None and runtime.actor_required:
+        raise AgentError("actor_required")
+    if actor is not None and not re.fullmatch(contract.ACTOR_ID, actor):
+        raise AgentError("invalid_actor")
+    return actor
+
+
+async def receive(request: Request, max_bytes: int) -> bytes:
+    """Return the body; raise `payload_too_large` if it exceeds `max_bytes`."""
+    body, size = b"", 0
+    async for chunk in request.stream():
+        size += len(chunk)
+        body += chunk if size <= max_bytes else b""
+        if size > 16 * max_bytes + 2**24:
+            break  # most clients read after they have sent all
+    if size > max_bytes:
+        raise AgentError("payload_too_large", f"The body is larger than {max_bytes} bytes.")
+    return body
+
+
+def parse_json(body: bytes) -> Any:
+    """Return the value of a JSON text (RFC 8259) of at most 64 levels, or raise `invalid_json`."""
+    try:
+        text = body.decode()
+        outside_strings = re.sub(r'"(?:[^"\\]++|\\.)*+"?', "", text, flags=re.DOTALL)
+        if max(accumulate((c in "[{") - (c in "]}") for c in outside_strings), default=0) > 64:
+            raise ValueError("nested too deeply")
+        # int() refuses NaN and Infinity, as JSON does, but also long numbers: float() takes those.
+        return json.loads(text, parse_constant=int, parse_int=float)
+    except ValueError:
+        raise AgentError("invalid_json") from None
+
+
+def _read_body(body: Any, session_id: str, runtime: Runtime) -> Turn | Change:
+    """Return what a body asks for; the headers say the rest."""
+    if not isinstance(body, dict):
+        raise AgentError("invalid_request", "The body must be an object.")
+    turn, fork = runtime.read(body, session_id), body.get("fork")
+    is_turn = turn is not None or not body.keys().isdisjoint({"prompt", "replace_turn"})
+    if "at_turn" in body and fork is None:
+        raise AgentError("invalid_request", "Send at_turn only with fork.")
+    if body.get("end_session") is True and not is_turn and fork is None:
+        return Change(session_id, None)
+    if body.get("end_session", False) is not False:
+        raise AgentError("invalid_request", "Send end_session as true, in a request of its own.")
+    if isinstance(fork, str) and re.fullmatch(contract.SESSION_ID, fork) and not is_turn:
+        return Change(session_id, None, fork, _read_number(body, "at_turn"))
+    if fork is not None:
+        raise AgentError("invalid_request", "Send fork as a session id, in a request of its own.")
+    if turn:
+        return turn
+    replaces = _read_number(body, "replace_turn") if "replace_turn" in body else None
+    is_repeat, most = replaces and "prompt" not in body, runtime.settings.max_prompt_chars
+    prompt = "" if is_repeat else contract.check_prompt(body.get("prompt"), most)
+    return Turn(session_id, None, None, prompt, replaces=replaces)
+
+
+def _read_number(body: dict[str, Any], name: str) -> int:
+    number = body.get(name)
+    if not isinstance(number, float) or not number.is_integer() or not 1 <= number < 2**53:
+        raise AgentError("invalid_request", f"Send {name} as the number of a turn, from 1.")
+    return int(number)

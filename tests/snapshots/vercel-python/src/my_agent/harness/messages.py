@@ -1,0 +1,290 @@
+"""The messages of a turn: what a model may be shown, and what may be stored of its answer.
+
+A call that is not one JSON object never runs. It is stored with the input `{}` and an error
+result, so that every provider accepts the session; `provider_metadata` keeps what came.
+"""
+
+import hashlib
+import json
+import logging
+import re
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from typing import Any
+from uuid import uuid4
+
+import ai
+
+from .contract import AgentError, is_blank, well_formed, well_formed_value
+from .models.context_length import CuttableResult, cut_result, cut_texts
+from .tool_schemas import (
+    CALL_ID,
+    MAX_QUOTED_CHARS,
+    NAME,
+    REFUSED,
+    TOO_MANY,
+    parse_arguments,
+    valid_call_name,
+)
+
+log = logging.getLogger(__name__)
+Message = ai.messages.Message
+CallPart = ai.messages.ToolCallPart
+ResultPart = ai.messages.ToolResultPart
+
+OWN = "app"  # the key of this module in `provider_metadata`
+
+
+def repair(
+    message: Message, history: Sequence[Message], tools: Collection[str], most: int
+) -> list[CallPart]:
+    """Make a model's whole answer acceptable to every provider, and return its calls.
+
+    At most `most` of them run. Log those that `refusal` keeps from running.
+    """
+    calls = message.tool_calls
+    parts = list[Any]()
+    for part in message.parts:
+        if part.kind == "text":
+            part.text = well_formed(part.text)
+            part.provider_metadata = None
+            if not is_blank(part.text):
+                parts.append(part)
+        elif part.kind != "reasoning":
+            parts.append(part)
+        elif calls:  # what follows the results needs it
+            part.text = well_formed(part.text)
+            parts.append(part)
+    message.parts = parts
+    if not calls:
+        message.provider_metadata = None
+    ids = {call.tool_call_id for earlier in history for call in earlier.tool_calls}
+    if len(calls) > most:
+        log.warning("model: %d calls in one step, at most %d run", len(calls), most)
+    for number, call in enumerate(calls):
+        _repair_id(call, ids)
+        _repair_name(call)
+        _repair_arguments(call)
+        if number >= most:
+            _note(call, "refused", TOO_MANY.format(most))
+        elif refusal(call):
+            name = call.tool_name
+            is_tool = name in tools and not invented_name(call)
+            known = name if is_tool else "that does not exist"
+            log.warning("tool %s: arguments are not one JSON object", known)
+    return calls
+
+
+def refusal(call: CallPart) -> str:
+    """Return the result of a call that does not run, or "" for others.
+
+    Its arguments are not one JSON object, or there are too many calls in the step.
+    """
+    own = _own(call)
+    if "refused" in own:
+        return str(own["refused"])
+    return "" if "received" not in own else REFUSED + own["received"]
+
+
+def invented_name(call: CallPart) -> str:
+    """Return the name that a call came with if no tool can have it, or "" for others."""
+    return str(_own(call).get("name", ""))
+
+
+def input_of(call: CallPart) -> Any:
+    """Return the arguments of a call, or the text that came in their place."""
+    received = _own(call).get("received")
+    if received is not None:
+        return received
+    try:
+        return json.loads(call.tool_args)
+    except ValueError:  # as an earlier version of this project stored it
+        return call.tool_args
+
+
+def bounded(part: ResultPart, most: int) -> ResultPart:
+    """Return the result of a tool with well-formed texts, of at most `most` characters."""
+    copy = part.model_copy(update={"result": _cut(well_formed_value(part.result), most)})
+    if part.has_model_input:
+        copy.set_model_input(_cut(well_formed_value(part.model_input), most))
+    return copy
+
+
+def _cut(value: Any, most: int) -> Any:
+    if not isinstance(value, ai.messages.ContentOutput):
+        text = value if isinstance(value, str) else _as_text(value)
+        (short,) = cut_texts([text], most)
+        return value if short == text else short
+    texts = [part.text if part.kind == "text" else "" for part in value.value]
+    shorter = cut_texts(texts, most)
+    if shorter == texts:
+        return value
+    parts = list[Any]()
+    for part, short in zip(value.value, shorter, strict=True):
+        if part.kind != "text":
+            parts.append(part)
+        elif short:
+            parts.append(part.model_copy(update={"text": short}))
+    return value.model_copy(update={"value": parts})
+
+
+def _as_text(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, default=str)
+
+
+def mark(event: ai.events.Event, model: ai.Model) -> ai.events.Event:
+    """Name the model in the event that ends its answer: `shown_to` looks for that."""
+    if not isinstance(event, ai.events.StreamEnd):
+        return event
+    metadata = {**(event.provider_metadata or {}), OWN: {"model": _name_of(model)}}
+    return event.model_copy(update={"provider_metadata": metadata})
+
+
+def shown_to(model: ai.Model, messages: Iterable[Message]) -> list[Message]:
+    """Return messages without the reasoning that other models made."""
+    return [_without_reasoning(message, _name_of(model)) for message in messages]
+
+
+def _without_reasoning(message: Message, model: str) -> Message:
+    if message.role != "assistant" or _own(message).get("model") == model:
+        return message
+    parts = [
+        part.model_copy(update={"provider_metadata": None})
+        for part in message.parts
+        if part.kind in {"text", "tool_call", "file"}
+    ]
+    return message.model_copy(update={"parts": parts, "provider_metadata": None})
+
+
+def mend_stored(messages: Iterable[Message]) -> list[Message]:
+    """Return stored messages with ids and names that every provider accepts.
+
+    Earlier versions of this project stored what a model sent.
+    """
+    return [_mended(message) for message in messages]
+
+
+def _mended(message: Message) -> Message:
+    parts = list[Any]()
+    for part in message.parts:
+        if isinstance(part, CallPart | ResultPart):
+            id, name = part.tool_call_id, part.tool_name
+            if not re.fullmatch(CALL_ID, id):
+                id = hashlib.sha256(id.encode(errors="replace")).hexdigest()[:9]
+            part = part.model_copy(update={"tool_call_id": id, "tool_name": valid_call_name(name)})
+        parts.append(part)
+    return message.model_copy(update={"parts": parts})
+
+
+def results_in(messages: Iterable[Message]) -> list[CuttableResult]:
+    """Return the results in messages, whose `cut` changes the messages."""
+    return [
+        _cuttable(message, place, part)
+        for message in messages
+        for place, part in enumerate(message.parts)
+        if isinstance(part, ResultPart)
+    ]
+
+
+def _cuttable(message: Message, place: int, part: ResultPart) -> CuttableResult:
+    value = part.get_model_input()
+    others = list[Any]()
+    if isinstance(value, ai.messages.ContentOutput):
+        others = [one for one in value.value if not isinstance(one, ai.messages.TextPart)]
+        texts = [one.text for one in value.value if isinstance(one, ai.messages.TextPart)]
+        text = "\n".join(texts)
+    else:
+        text = value if isinstance(value, str) else json.dumps(value, default=str)
+
+    def cut(size: int) -> None:
+        shorter: Any = cut_result(text, size)
+        kind = "error" if part.is_error else "json"
+        if others:
+            shown = ai.messages.TextPart(text=shorter)
+            shorter = ai.messages.ContentOutput(value=[shown, *others])
+            kind = "special"
+        changed = {"result": shorter, "result_kind": kind}
+        changed |= {"model_input": shorter, "model_input_kind": "special" if others else "json"}
+        message.parts[place] = part.model_copy(update=changed)
+
+    return CuttableResult(len(text), cut)
+
+
+def check_messages(messages: Sequence[Message], start: int, *, waits: bool) -> None:
+    """Raise AgentError unless every provider accepts what a turn adds from `start` on.
+
+    With `waits`, the calls of the last message have no results yet.
+    """
+    if what := next(_violations(messages, start, waits=waits), None):
+        raise AgentError("model_failed", detail=what)
+
+
+def _violations(messages: Sequence[Message], start: int, *, waits: bool) -> Iterator[str]:
+    known = {call.tool_call_id for message in messages[:start] for call in message.tool_calls}
+    before, open_calls = "assistant", list[str]()
+    added = messages[start:]
+    for message in added:
+        role = "assistant" if message.role == "assistant" else "user"
+        if role == before:
+            yield f"two messages of the {role} in a row"
+        before = role
+        if not message.parts:
+            yield "an empty message"
+        if any(part.kind == "text" and is_blank(part.text) for part in message.parts):
+            yield "a blank text"
+        if sorted(part.tool_call_id for part in message.tool_results) != sorted(open_calls):
+            yield "calls and results differ"
+        open_calls = [call.tool_call_id for call in message.tool_calls]
+        for id in open_calls:
+            if id in known:
+                yield "two calls with one id"
+            known.add(id)
+        text = json.dumps(_dumped(message), ensure_ascii=False, default=str)
+        if text != well_formed(text):
+            yield "a lone surrogate"
+    if not added or before != "assistant":
+        yield "the last message is not the assistant's"
+    if bool(open_calls) != waits:
+        yield "calls without results"
+
+
+def _dumped(message: Message) -> Any:
+    return message.model_dump(mode="python", include={"parts"}, exclude_none=True)
+
+
+def _repair_id(call: CallPart, known: set[str]) -> None:
+    id = call.tool_call_id
+    while id in known or not re.fullmatch(CALL_ID, id):
+        id = uuid4().hex[:9]  # Mistral accepts no other form
+    known.add(id)
+    call.tool_call_id = id
+    call.id = id
+
+
+def _repair_name(call: CallPart) -> None:
+    if not re.fullmatch(NAME, call.tool_name):
+        _note(call, "name", well_formed(call.tool_name)[:MAX_QUOTED_CHARS] or "(no name)")
+        call.tool_name = valid_call_name(call.tool_name)
+
+
+def _repair_arguments(call: CallPart) -> None:
+    raw = call.tool_args
+    value = parse_arguments(raw)
+    if value is None:
+        _note(call, "received", well_formed(raw)[:MAX_QUOTED_CHARS])
+        call.tool_args = "{}"
+    elif is_blank(raw) or value != json.loads(raw):  # a text was not well formed
+        call.tool_args = json.dumps(value, ensure_ascii=False)
+
+
+def _own(part: Message | CallPart) -> dict[str, Any]:
+    own = (part.provider_metadata or {}).get(OWN)
+    return own if isinstance(own, dict) else {}
+
+
+def _note(call: CallPart, name: str, value: str) -> None:
+    own = {**_own(call), name: value}
+    call.provider_metadata = {**(call.provider_metadata or {}), OWN: own}
+
+
+def _name_of(model: ai.Model) -> str:
+    return f"{model.provider.name}:{model.id}"

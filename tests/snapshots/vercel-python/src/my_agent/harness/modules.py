@@ -1,0 +1,52 @@
+"""The modules of the owner, as the harness uses them."""
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from starlette.responses import Response
+
+from .findings import Finding
+from .settings import CoreSettings
+
+# Called with a Starlette request and the Runtime.
+Handler = Callable[..., Awaitable[Response]]
+
+
+class AgentModule(Protocol):
+    """The module `agent`: the prompt and the tools of the agent."""
+
+    SYSTEM_PROMPT: str
+    TOOLS: list[Any]
+
+
+class ModelModule(Protocol):
+    """The module `model`: which model answers.
+
+    CREDENTIALS and ADDRESS name what to look at when the provider refuses a call, and when it
+    cannot be reached.
+    """
+
+    CREDENTIALS: str
+    ADDRESS: str
+
+    def build_model(self, settings: CoreSettings) -> Any:
+        """Return the model, in the framework's form."""
+
+    def check_model(self, settings: CoreSettings) -> list[Finding]:
+        """Return findings about missing or invalid settings of the model."""
+
+    def model_endpoint(self, settings: CoreSettings) -> str:
+        """Return the address of the provider."""
+
+
+@dataclass(frozen=True)
+class Modules:
+    """The modules that need a framework or a client; `routes` are by method and path."""
+
+    agent: AgentModule
+    model: ModelModule
+    routes: Mapping[str, Handler]
+
+
+LoadModules = Callable[[], Modules]

@@ -1,0 +1,207 @@
+"""What a process consists of: its model, its sessions, its turns and its capabilities."""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from functools import partial
+from inspect import iscoroutinefunction
+from typing import Any
+
+import click
+
+from .app import AgentApp
+from .capability import Capability, check_all, find_session_class, wrap_model
+from .contract import RUNNING, AgentError, Change, Turn
+from .enabled import Settings
+from .findings import Finding, refuse_errors
+from .log import announce, describe, log_unexpected
+from .modules import ModelModule, Modules
+from .sessions.running_turns import Turns
+from .sessions.session_store import InProcess
+from .sessions.sessions import LastTurn, Sessions
+from .settings import CoreSettings, proxy_variables, without_password
+from .tool_schemas import refused_tool
+
+log = logging.getLogger(__name__)
+
+
+class Runtime:
+    """The model, the sessions, the turns and the capabilities of a process."""
+
+    def __init__(
+        self, settings: CoreSettings, modules: Modules, capabilities: Sequence[Capability] = ()
+    ) -> None:
+        """Callers run `check_all` first: with invalid files this raises arbitrary errors."""
+        self.settings = settings
+        self.modules = modules
+        self.model = make_model(modules.model, settings)
+        self.capabilities = capabilities
+        self.turns = Turns(settings.max_turns)
+        self._opened = list[Capability]()
+        for method in (m for c in capabilities for m in (c.prepare, c.committed)):
+            if iscoroutinefunction(method):
+                what = f"{method.__qualname__} must not be async: nobody would await it."
+                raise click.ClickException(what)
+        stores = [store for capability in capabilities if (store := capability.session_store())]
+        self.sessions = Sessions(settings, stores[0] if stores else InProcess(settings))
+        self.sessions.session_class = find_session_class(capabilities)
+
+    @property
+    def actor_required(self) -> bool:
+        """Whether every caller must send an actor id."""
+        return any(capability.actor_required for capability in self.capabilities)
+
+    @property
+    def retention_notice(self) -> str:
+        """What was kept of a session; `chat` prints it."""
+        notices = [capability.retention_notice for capability in self.capabilities]
+        return " ".join([self.sessions.store.retention_notice, *filter(None, notices)])
+
+    def describe(self, address: str) -> list[str]:
+        """Return what this process will contact, one line each, without passwords."""
+        model, where = self.settings.model, "nothing"
+        if model != "offline":
+            where = without_password(self.modules.model.model_endpoint(self.settings))
+        lines = [f"Model: {model}, contacts {where}"]
+        lines.append(f"Sessions: {self.sessions.store.description}")
+        for capability in self.capabilities:
+            lines += capability.describe(address)
+        return lines
+
+    def read(self, body: dict[str, Any], session_id: str) -> Turn | None:
+        """Return the turn that a body asks a capability for, or None."""
+        turns = (capability.read(body, session_id) for capability in self.capabilities)
+        return next(filter(None, turns), None)
+
+    def ask(self, last: LastTurn, turn: Turn, read: Callable[[str], str | None]) -> Turn | None:
+        """Ask a person in the terminal what a turn waits for; return the turn that goes on."""
+        turns = (capability.ask(last, turn, read) for capability in self.capabilities)
+        return next(filter(None, turns), None)
+
+    def tools(self) -> list[Any]:
+        """Return the tools of every turn, each name once: the agent's own come first."""
+        return [*self._tools_by_name().values()]
+
+    def _tools_by_name(self) -> dict[str, Any]:
+        tools = dict[str, Any]()
+        added = [tool for capability in self.overriding("tools") for tool in capability.tools()]
+        for tool in [*self.modules.agent.TOOLS, *added]:
+            name = getattr(tool, "tool_name", "") or getattr(tool, "name", "")
+            if not name:
+                what = getattr(tool, "__name__", type(tool).__name__)
+                raise AgentError("internal_error", detail=f"{what} is no tool: it lacks @tool")
+            tools.setdefault(name, tool)
+        return tools
+
+    def overriding(self, method: str) -> list[Capability]:
+        """Return the capabilities that override `method`."""
+        default = getattr(Capability, method)
+        return [c for c in self.capabilities if getattr(type(c), method) is not default]
+
+    @asynccontextmanager
+    async def around(self, turn: Turn) -> AsyncIterator[None]:
+        """Make a turn the current one, and surround it with all capabilities."""
+        token = RUNNING.set(turn)
+        try:
+            async with AsyncExitStack() as stack:
+                for capability in self.overriding("around"):
+                    context = capability.around(turn)
+                    await context.__aenter__()
+                    stack.push_async_exit(partial(_leave, context))
+                yield
+        except AgentError as error:
+            if error.type == "model_failed":
+                self._log_refused_tool(error)
+            raise
+        finally:
+            turn.stopped.set()
+            RUNNING.reset(token)
+
+    def _log_refused_tool(self, error: AgentError) -> None:
+        """Name the tool because of which a provider refuses every turn."""
+        if name := refused_tool(error, [*self._tools_by_name()]):
+            log.warning("the provider refuses tool %s: `check` may know why", name)
+
+    def prepare(self, turn: Turn) -> dict[str, Any]:
+        """Return the model, the tools and further options of the agent of one turn."""
+        model = wrap_model(self.capabilities, self.model, turn.actor, turn)
+        options = {"model": model, "tools": self.tools()}
+        for capability in self.overriding("prepare"):
+            capability.prepare(turn, options)
+        return options
+
+    async def before_change(self, change: Change) -> None:
+        """Let all capabilities refuse a change. Raises AgentError."""
+        for capability in self.overriding("before_change"):
+            await capability.before_change(change)
+
+    def committed(self, turn: Turn, messages: list[Any]) -> None:
+        """Pass on the messages of a committed turn."""
+        for capability in self.overriding("committed"):
+            try:
+                capability.committed(turn, messages)
+            except (Exception, SystemExit) as error:  # noqa: BLE001 (the turn is committed)
+                log_unexpected(error)
+
+    async def open(self) -> None:
+        """Connect. Raises ClickException with the detail of an AgentError."""
+        try:
+            for capability in self.capabilities:
+                await capability.open()
+                self._opened.append(capability)
+        except BaseException as error:
+            await self.close()
+            if isinstance(error, AgentError):
+                raise click.ClickException(error.detail or str(error)) from None
+            raise
+
+    async def close(self) -> None:
+        """Write what is still to be written, and disconnect what was opened."""
+        opened, self._opened = self._opened, []
+        # Tracing, if present, was opened first and closes last: it sends the spans of the others.
+        seconds = self.settings.shutdown_grace_seconds + 2
+        await asyncio.gather(*(_close(capability, seconds) for capability in opened[1:]))
+        await asyncio.gather(*(_close(capability, 5) for capability in opened[:1]))
+
+
+async def _close(capability: Capability, seconds: float) -> None:
+    try:
+        async with asyncio.timeout(seconds):
+            await capability.close()
+    except Exception as error:  # noqa: BLE001 (the others must still be closed)
+        log_unexpected(error)
+
+
+async def _leave(context: AbstractAsyncContextManager[None], *failure: Any) -> None:
+    """Exit the context of a capability: its errors are only logged; the turn has ended."""
+    try:
+        await context.__aexit__(*failure)
+    except BaseException as error:  # noqa: BLE001 (the turn has ended)
+        if error is failure[1]:
+            return
+        log_unexpected(error)
+        if (task := asyncio.current_task()) and isinstance(error, asyncio.CancelledError):
+            task.uncancel()  # the turn was complete before it was cancelled
+
+
+def make_model(module: ModelModule, settings: CoreSettings) -> Any:
+    """Return the model. Raises ClickException if a proxy keeps its client from being created."""
+    try:
+        return module.build_model(settings)
+    except Exception as error:
+        if not (names := proxy_variables()):
+            raise
+        hint = " A SOCKS proxy needs `uv add socksio`." if isinstance(error, ImportError) else ""
+        why = f"Cannot create the client of the model ({describe(error)})"
+        raise click.ClickException(f"{why}: look at {names}.{hint}") from None
+
+
+def start_runtime(app: AgentApp, settings: Settings, findings: list[Finding]) -> Runtime:
+    """Return the runtime for turns. Raises ClickException if `check` would find an error."""
+    modules = app.load()
+    capabilities = app.make_capabilities(settings)
+    refuse_errors([*findings, *modules.model.check_model(settings), *check_all(capabilities)])
+    if settings.model == "offline":
+        announce("MODEL is not set: the offline model only echoes. See README.md to choose one.")
+    return Runtime(settings, modules, capabilities)

@@ -1,0 +1,233 @@
+"""A terminal: replies as Markdown that streams, and the log between them."""
+
+import asyncio
+import json
+import logging
+import os
+import re
+import sys
+import time
+from collections.abc import Coroutine
+from threading import Lock
+from typing import TYPE_CHECKING, Any
+
+from markdown_it import MarkdownIt
+from markdown_it.token import Token
+from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
+from rich.live import Live
+from rich.markdown import CodeBlock, Markdown, TableDataElement
+from rich.segment import Segment
+from rich.spinner import Spinner
+from rich.syntax import Syntax
+from rich.text import Text
+from rich.theme import Theme
+
+from ..contract import CONTROL, Chunk, ToolCall, visible
+from .screen import Screen, shorten
+
+if TYPE_CHECKING:
+    from prompt_toolkit import PromptSession
+
+# HTML and definitions of links would not be shown: they are text.
+PARSER = MarkdownIt("commonmark", {"html": False}).enable(["table", "strikethrough"])
+PARSER.disable("reference")
+MAX_DEPTH = 12  # of lists and quotes: deeper ones have no columns left, and are shown as code
+THEME = Theme({"markdown.code": "cyan"})
+
+
+class Terminal(Screen):
+    """Prints each block of a reply when it ends; below them the last one grows."""
+
+    is_live = True
+    _live: Live  # of the turn that runs
+    _editor: "PromptSession[str] | None" = None
+
+    def __init__(self, project_name: str, is_once: bool) -> None:
+        super().__init__(is_once)
+        self._project_name = project_name
+        self._is_plain = bool(os.getenv("NO_COLOR"))
+        self._console = Console(
+            file=self.out if is_once else None,  # None is `sys.stdout`, whatever that is then
+            color_system=None if self._is_plain else "auto",
+            theme=THEME,
+            highlight=False,
+        )
+        self._spinner = Spinner("line")
+        self._block = ""  # Markdown that is not printed yet
+        self._calls = dict[str, str]()
+        self._log = list[str]()
+        self._is_replying = False
+        self._lock = Lock()  # tools are threads
+        self._is_log_seen = sys.stderr.isatty()
+        for handler in logging.getLogger().handlers if self._is_log_seen else []:
+            if isinstance(handler, logging.StreamHandler):
+                handler.setStream(self)
+
+    def welcome(self, title: str) -> None:
+        if not self.is_once:
+            line = Text(f"{title}. /help lists the commands; Ctrl-D leaves.")
+            line.stylize("bold", 0, len(title))
+            self._console.print(line)
+
+    def print(self, text: str, style: str = "") -> None:
+        self._console.print(Text(re.sub(CONTROL, "", text), style))
+
+    def write(self, line: str) -> None:
+        """Print a line of the log, or keep it until the text of the reply ends."""
+        with self._lock:
+            self._log.append(line)
+        self.flush()
+
+    def flush(self) -> None:
+        """Print the lines of the log that were kept."""
+        with self._lock:
+            while self._log and not self._is_replying:
+                self._console.out(self._log.pop(0), end="", highlight=False)
+
+    def read(self, question: str = "") -> str | None:
+        if self.is_once:
+            return super().read(question)
+        # It takes 0.1 s to load, after the first line.
+        from .line_editor import make_editor, read_line
+
+        if question:
+            above, line_end, last = question.rpartition("\n")
+            self._console.out(above, end=line_end, highlight=False)  # an editor would redraw it
+            return read_line(last)
+        self._editor = self._editor or make_editor(self._project_name)
+        return read_line([("" if self._is_plain else "bold", ">"), ("", " ")], self._editor)
+
+    async def follow(self, turn: Coroutine[Any, Any, Any]) -> Any:
+        self._live = Live(
+            console=self._console,
+            auto_refresh=False,
+            transient=True,
+            redirect_stdout=self._is_log_seen,
+            redirect_stderr=self._is_log_seen,
+        )
+        with self._live:
+            drawing = asyncio.create_task(self._draw_repeatedly())
+            try:
+                return await super().follow(turn)
+            finally:
+                drawing.cancel()
+                self._end_text()
+
+    async def show(self, chunk: Chunk) -> None:
+        """Print a chunk of the turn; a call of a tool is one line, when its result is there."""
+        if isinstance(chunk, str):
+            self._block += re.sub(CONTROL, "", chunk)
+            self._is_replying = True
+            return
+        self._end_text()
+        if self.is_once:
+            return
+        if isinstance(chunk, ToolCall):
+            given = json.dumps(chunk.input, ensure_ascii=False, separators=(",", ":"))
+            self._calls[chunk.id] = f"{shorten(visible(chunk.name))} {shorten(visible(given))}"
+        else:
+            sign = "failed:" if chunk.is_error else "->"
+            line = f"{self._calls.get(chunk.id)} {sign} {shorten(chunk.text)}"
+            self.print(line, "dim")
+
+    def end_line(self) -> None:
+        """Do nothing: each text ends its line."""
+
+    def end_reply(self, cost: str) -> None:
+        if not self.is_once:
+            self.print(cost, "dim")
+
+    async def _draw_repeatedly(self) -> None:
+        """Draw changes and the spinner ten times a second, less often if that takes long."""
+        drawn = ""
+        while True:
+            start = time.monotonic()
+            if self._block != drawn or not drawn:
+                self._draw(find_last_block(self._block))
+                drawn = self._block
+            await asyncio.sleep(0.1 + 4 * (time.monotonic() - start))
+
+    def _draw(self, end: int) -> None:
+        """Print the blocks up to `end`; below them the last one grows, or a spinner turns."""
+        ended, self._block = self._block[:end], self._block[end:]
+        with self._console:  # a single write
+            if ended.strip():
+                self._console.print(self._render(ended), crop=False)
+                self._console.print("\n" * bool(self._block), end="")
+            is_growing = self._block.strip()
+            self._live.update(Tail(self._render(self._block)) if is_growing else self._spinner)
+            self._live.refresh()
+
+    def _end_text(self) -> None:
+        """Print the text and the lines of the log that were kept."""
+        self._draw(len(self._block))
+        self._is_replying = False
+        self.flush()
+
+    def _render(self, markdown: str) -> RenderableType:
+        return Text(markdown.strip("\n")) if self._is_plain else Reply(markdown)
+
+
+def find_last_block(markdown: str) -> int:
+    """Return where the last block begins that is in no other block."""
+    tokens = PARSER.parse(markdown)
+    starts = [token.map[0] for token in tokens if token.map and token.level == 0]
+    lines = markdown.split("\n")[: max(starts, default=0)]
+    return sum(len(line) + 1 for line in lines)
+
+
+class Code(CodeBlock):
+    """Code whose lines are whole, so that they can be copied; in a list they are wrapped."""
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        is_wrapped = options.max_width < console.width
+        code = Syntax("", self.lexer_name, theme="ansi_dark").highlight(str(self.text))
+        code.no_wrap = not is_wrapped
+        code.overflow = "fold" if is_wrapped else "ignore"
+        code.rstrip()
+        yield code
+
+
+class Cell(TableDataElement):
+    """A cell whose long words are wrapped, and not cut."""
+
+    def __init__(self, justify: Any) -> None:
+        super().__init__(justify)
+        self.content.overflow = "fold"
+
+
+class Reply(Markdown):
+    """Markdown of which no text is lost: neither line ends nor addresses."""
+
+    elements = Markdown.elements | {
+        "fence": Code,
+        "code_block": Code,
+        "td_open": Cell,
+        "th_open": Cell,
+    }
+
+    def __init__(self, markdown: str) -> None:
+        super().__init__("", justify="default", hyperlinks=False)
+        self.parsed = PARSER.parse(markdown)
+        if any(token.level > MAX_DEPTH for token in self.parsed):
+            self.parsed = [Token("fence", "code", 0, content=markdown)]
+        for part in [part for token in self.parsed for part in token.children or []]:
+            if part.type == "softbreak":
+                part.type = "hardbreak"
+            elif part.type == "image":
+                part.type = "text"
+                part.content += f" ({part.attrs['src']})"
+                part.children = None
+
+
+class Tail:
+    """The last lines of a text, as many as the terminal has."""
+
+    def __init__(self, text: RenderableType) -> None:
+        self._text = text
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        lines = console.render_lines(self._text, options, pad=False)
+        for line in lines[1 - options.max_height :]:
+            yield from line
+            yield Segment.line()

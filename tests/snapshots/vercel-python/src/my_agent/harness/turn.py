@@ -1,0 +1,235 @@
+"""One turn as a transaction: stage a copy of the session, stream the reply, commit at the end."""
+
+import asyncio
+import json
+import logging
+from collections.abc import AsyncGenerator
+from datetime import UTC, datetime
+from functools import partial
+from typing import Any
+
+import ai
+from pydantic import TypeAdapter
+
+from .contract import ERRORS, AgentError, ToolCall, ToolResult, Turn, well_formed
+from .deadline import time_limit
+from .log import describe, place_of
+from .messages import (
+    CallPart,
+    Message,
+    bounded,
+    check_messages,
+    input_of,
+    invented_name,
+    mend_stored,
+    refusal,
+    repair,
+    results_in,
+)
+from .models.context_length import Shortening
+from .runtime import Runtime
+from .sessions.sessions import LastTurn
+from .settings import CoreSettings
+
+log = logging.getLogger(__name__)
+MESSAGES = TypeAdapter(list[Message])
+
+
+async def take_turn(runtime: Runtime, turn: Turn) -> LastTurn:
+    """Run one turn, and return what the session keeps of it.
+
+    The session changes only in the last step, so there is nothing to undo: a turn that fails,
+    is cancelled, times out or ends without a complete reply leaves no trace.
+    Raises AgentError.
+    """
+    async with (
+        runtime.around(turn),
+        runtime.sessions.open(turn.session_id, turn.actor) as session,
+    ):
+        if last := await session.begin(turn):
+            if turn.reply:  # there is none of a turn that waits without text
+                await turn.emit(turn.reply)
+            return last
+        try:
+            async with time_limit(runtime.settings.turn_timeout_seconds) as limit:
+                start, shortening = session.start["at"], Shortening(session, turn)
+                stored = MESSAGES.validate_python(session.data["messages"])
+                # The calls of a turn that goes on keep the ids by which they are answered.
+                messages = [*mend_stored(stored[:start]), *stored[start:]]
+                try:
+                    messages = await _stream(runtime, turn, messages, shortening)
+                finally:
+                    shortening.report()
+        except TimeoutError:
+            if not limit.expired():
+                raise
+            raise AgentError("turn_timeout") from None
+        start = session.start["at"]
+        check_messages(messages, start, waits=bool(turn.waiting))
+        added = messages[start:]
+        snapshot = _snapshot([*shortening.history, *map(_dump, added)])
+        return await session.commit(turn, snapshot, partial(runtime.committed, turn, added))
+
+
+def _dump(message: Message) -> dict[str, Any]:
+    return message.model_dump(mode="json", exclude_none=True, fallback=str)
+
+
+def _snapshot(messages: list[dict[str, Any]]) -> dict[str, Any]:
+    # Without the system prompt: each turn uses the SYSTEM_PROMPT of the current code.
+    snapshot = {"scope": "agent", "schema_version": "1.0", "data": {"messages": messages}}
+    return snapshot | {"created_at": datetime.now(UTC).isoformat().replace("+00:00", "Z")}
+
+
+async def _stream(
+    runtime: Runtime, turn: Turn, staged: list[Message], shortening: Shortening
+) -> list[Message]:
+    """Run the agent, and return the messages of the session."""
+    size, prompt = 0, [] if turn.answers else [ai.user_message(turn.prompt)]
+    messages = [ai.system_message(runtime.modules.agent.SYSTEM_PROMPT), *staged, *prompt]
+    options = {"agent": TurnAgent, **runtime.prepare(turn)}
+    model, agent = options.pop("model"), options.pop("agent")(**options)
+    agent.settings, agent.turn = runtime.settings, turn
+    agent.running = asyncio.Semaphore(runtime.settings.max_tools_at_once)
+    agent.shortening = shortening
+    try:
+        async with agent.run(model, messages) as run:
+            async for event in run:
+                if isinstance(event, ai.events.TextDelta | ai.events.ToolDelta):
+                    size += len(event.chunk.encode(errors="replace"))
+                if size > runtime.settings.max_reply_bytes:
+                    raise AgentError("reply_incomplete", detail="MAX_REPLY_BYTES")
+                if isinstance(event, ai.events.StreamEnd) and event.message.usage:
+                    turn.input_tokens += event.message.usage.input_tokens
+                    turn.cached_tokens += event.message.usage.cache_read_tokens or 0
+                    turn.output_tokens += event.message.usage.output_tokens
+                if isinstance(event, ai.events.TextDelta) and event.chunk:
+                    turn.texts.append(well_formed(event.chunk))
+                    await turn.emit(turn.texts[-1])
+    except Exception as error:
+        while isinstance(error, ExceptionGroup):
+            error = error.exceptions[0]
+        if isinstance(error, AgentError):
+            raise error from None
+        raise AgentError("model_failed", detail=describe(error)) from error
+    if not run.messages[-1].text and not turn.waiting:
+        raise AgentError("empty_reply")
+    return list[Message](run.messages[1:])
+
+
+class TurnAgent(ai.Agent):
+    """An agent of at most MAX_STEPS steps, each from whole messages."""
+
+    LOOP_BUFFER = 0  # the model waits for a reader that is slow
+    settings: CoreSettings
+    turn: Turn
+    running: asyncio.Semaphore  # the tools
+    shortening: Shortening
+
+    async def loop(self, context: ai.Context) -> AsyncGenerator[ai.events.AgentEvent]:
+        most = self.settings.max_tool_calls
+        for _ in range(self.settings.max_steps):
+            answer, reason = None, None
+            while answer is None:
+                has_begun = False
+                try:
+                    async with ai.stream(context=context) as stream:
+                        async for event in stream:
+                            has_begun = has_begun or not isinstance(event, ai.events.StreamStart)
+                            yield event
+                            if isinstance(event, ai.events.StreamEnd):
+                                reason = event.finish_reason
+                    answer = stream.message
+                except Exception as error:
+                    if has_begun:
+                        raise
+                    await self.shorten(error, context.messages)
+            _check(reason)
+            names = {tool.name: tool.require_approval for tool in self.tools}
+            calls = repair(answer, context.messages, names.keys(), most)
+            context.add(answer)
+            gated = [call for call in calls if names.get(call.tool_name) and self.can_run(call)]
+            self.turn.waiting = [*map(as_tool_call, gated)]
+            if not calls or not await self.run_tools(context, calls):
+                return
+        raise AgentError("reply_incomplete", detail=f"{self.settings.max_steps} steps")
+
+    async def shorten(self, error: Exception, messages: list[Message]) -> None:
+        """Shorten the messages of a request; raise the error if it has another reason."""
+        end = 1 + len(self.shortening.history)  # behind the system prompt
+        await self.shortening.shorten(error, results_in(messages[end:]))
+        messages[1:end] = mend_stored(MESSAGES.validate_python(self.shortening.history))
+
+    async def run_tools(self, context: ai.Context, calls: list[CallPart]) -> bool:
+        """Run the tools, and return True, unless some calls wait for an approval."""
+        if not self.turn.waiting:
+            context.add(ai.tool_message(*await asyncio.gather(*map(self.call, calls))))
+        return not self.turn.waiting
+
+    def can_run(self, call: CallPart) -> bool:
+        """Whether neither `refusal` nor `invented_name` keeps the call from running."""
+        return not refusal(call) and not invented_name(call)
+
+    async def call(self, call: CallPart) -> ai.events.ToolCallResult:
+        """Call a tool; its failure is a result for the model, and the turn continues."""
+        name = invented_name(call) or call.tool_name
+        await self.turn.emit(as_tool_call(call))
+        ids: Any = {"tool_call_id": call.tool_call_id, "tool_name": call.tool_name}
+        try:
+            if what := refusal(call):
+                result = ai.tool_result(**ids, result=what, is_error=True)
+            elif invented_name(call):
+                raise KeyError(name)
+            else:
+                async with self.running:
+                    result = await self.resolve(call)()
+        except (SystemExit, KeyboardInterrupt, GeneratorExit) as error:  # it ends no other turns
+            result = ai.tool_result(**ids, result=repr(error), is_error=True, exception=error)
+        except KeyError as error:
+            what, name = f"Unknown tool: {name}", "that does not exist"
+            result = ai.tool_result(**ids, result=what, is_error=True, exception=error)
+        if result.exception is not None:  # a name that the model made up is not logged
+            why = describe(result.exception) + place_of(result.exception)
+            log.warning("tool %s: %s", name, why)
+        parts = [bounded(part, self.settings.max_result_chars) for part in result.results]
+        for part in parts:
+            await self.turn.emit(as_tool_result(part))
+        return ai.tool_result(*parts)
+
+
+def describe_tools(tools: list[Any]) -> list[tuple[str, str]]:
+    """Return the name and the description of each tool."""
+    return [declaration_of(tool)[:2] for tool in tools]
+
+
+def declaration_of(tool: Any) -> tuple[str, str, Any]:
+    """Return the name, the description and the JSON Schema of a tool."""
+    return tool.name, tool.tool.spec.description or "", tool.tool.spec.params
+
+
+def as_tool_call(call: CallPart) -> ToolCall:
+    """Return a call of the SDK as one of the contract."""
+    return ToolCall(call.tool_call_id, call.tool_name, input_of(call))
+
+
+def as_tool_result(part: ai.messages.ToolResultPart) -> ToolResult:
+    """Return a result of the SDK as one of the contract; of a file its kind, as in `[image]`."""
+    done = part.result
+    if isinstance(done, ai.messages.ContentOutput):
+        done = "\n".join(map(_text_of, done.value))
+    text = done if isinstance(done, str) else json.dumps(done, default=str)
+    return ToolResult(part.tool_call_id, text, part.is_error)
+
+
+def _text_of(part: ai.messages.TextPart | ai.messages.FilePart) -> str:
+    if isinstance(part, ai.messages.TextPart):
+        return part.text
+    return f"[{part.media_type.partition('/')[0]}]"
+
+
+def _check(reason: str | None) -> None:
+    """Raise AgentError unless the model has finished its answer."""
+    if reason is None or reason == "error":
+        raise AgentError("model_failed", detail="the stream was cut")
+    if reason not in {"stop", "tool_call"}:
+        raise AgentError(reason if reason in ERRORS else "reply_incomplete", detail=reason)

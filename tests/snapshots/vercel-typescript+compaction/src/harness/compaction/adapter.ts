@@ -1,0 +1,30 @@
+// Messages of the AI SDK as a summary needs them.
+
+import type { ModelMessage } from 'ai'
+
+import { textOf } from '../echo_model.ts'
+import type { Said } from './summary.ts'
+
+/** Yield what stored messages say. */
+export function* read(messages: unknown[]): Generator<Said> {
+  for (const { role, content } of messages as ModelMessage[]) {
+    for (const part of typeof content === 'string' ? [content] : content) {
+      if (typeof part === 'string') {
+        yield [role, part]
+      } else if (part.type === 'text') {
+        yield [role, part.text]
+      } else if (part.type === 'tool-call') {
+        yield [role, { id: part.toolCallId, name: part.toolName, input: part.input }]
+      } else if (part.type === 'tool-result') {
+        const { toolCallId: id, output } = part
+        const isError = /^(error|execution-denied)/.test(output.type)
+        yield [role, { id, text: textOf(output), isError }]
+      }
+    }
+  }
+}
+
+/** Return texts as stored messages. */
+export function write(texts: ['user' | 'assistant', string][]): unknown[] {
+  return texts.map(([role, content]) => ({ role, content }))
+}

@@ -1,0 +1,79 @@
+// The tools of the AI SDK with other answers, and a model that follows a script.
+
+import type { ModelMessage, Tool } from 'ai'
+
+import { type Call, finish, OfflineModel, type Part } from '../echo_model.ts'
+import type { Step, Stored } from './cases.ts'
+
+type Answer = (given: unknown) => Promise<string>
+
+/** Return the names of tools. */
+export function namesOf(tools: object): string[] {
+  return Object.keys(tools)
+}
+
+/** Return the tools; those that have an answer look the same, and give it. */
+export function withStubs(
+  tools: Record<string, Tool>,
+  answerOf: (name: string) => Answer | undefined,
+): Record<string, Tool> {
+  const named = Object.entries(tools).map(([name, tool]) => {
+    const execute = answerOf(name)
+    return [name, execute ? ({ ...tool, execute } as Tool) : tool]
+  })
+  return Object.fromEntries(named)
+}
+
+/** Return a model that takes one step in each call: a text, or a call of a tool. */
+export function scripted(steps: readonly (string | Step)[]): OfflineModel {
+  return new Scripted(steps)
+}
+
+class Scripted extends OfflineModel {
+  readonly #steps: (string | Step)[]
+
+  constructor(steps: readonly (string | Step)[]) {
+    super()
+    this.#steps = [...steps]
+  }
+
+  override async *answer({ prompt }: Call): AsyncGenerator<Part> {
+    const step = this.#steps.shift() ?? ''
+    if (typeof step === 'string') {
+      yield { type: 'text-start', id: '1' }
+      yield { type: 'text-delta', id: '1', delta: step }
+      yield { type: 'text-end', id: '1' }
+    } else {
+      const input = JSON.stringify(step.input ?? {})
+      yield { type: 'tool-call', toolCallId: `call_${prompt.length}`, toolName: step.tool, input }
+    }
+    yield finish(typeof step === 'string' ? 'stop' : 'tool-calls')
+  }
+}
+
+/** Return the turns of a stored session: prompt, calls of tools, reply. */
+export function turnsOf(messages: readonly unknown[]): Stored[] {
+  const turns: Stored[] = []
+  const calls = new Map<string, Stored['calls'][number]>()
+  for (const { role, content } of messages as ModelMessage[]) {
+    const parts = typeof content === 'string' ? [{ type: 'text' as const, text: content }] : content
+    const text = parts.map((part) => (part.type === 'text' ? part.text : '')).join('')
+    if (role === 'user') turns.push({ prompt: text, calls: [], reply: '' })
+    const turn = turns.at(-1)
+    if (!turn) continue
+    if (role === 'assistant') turn.reply += text
+    for (const part of parts) {
+      if (part.type === 'tool-call') {
+        const call = { tool: part.toolName, input: part.input, answer: '', failed: false }
+        calls.set(part.toolCallId, call)
+        turn.calls.push(call)
+      } else if (part.type === 'tool-result') {
+        const value = 'value' in part.output ? part.output.value : part.output.reason
+        const answer = typeof value === 'string' ? value : JSON.stringify(value)
+        const failed = part.output.type.startsWith('error')
+        Object.assign(calls.get(part.toolCallId) ?? {}, { answer, failed })
+      }
+    }
+  }
+  return turns
+}

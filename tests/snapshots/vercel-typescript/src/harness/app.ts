@@ -1,0 +1,70 @@
+// The agent as a whole: the modules of the owner, and the capabilities of the answers.
+
+import type { App, Capability, CapabilityClass } from './capability.ts'
+import { loadClasses, type Settings, SETTINGS } from './enabled.ts'
+import { type Finding, refuseErrors } from './findings.ts'
+import type { AgentModule, ModelModule, Modules, Routes } from './modules.ts'
+import { type CoreSettings, type Kind, readSettings } from './settings.ts'
+
+/** The module `own_capabilities`. */
+export interface OwnModule {
+  readonly OWN_SETTINGS: Kind
+  readonly OWN_CAPABILITIES: readonly CapabilityClass[]
+}
+
+/** Your modules; those that need a framework or a client are loaded by the commands that do. */
+export interface OwnModules {
+  readonly agent: () => Promise<AgentModule>
+  readonly model: () => Promise<ModelModule>
+  readonly routes: () => Promise<Routes>
+  readonly own: OwnModule
+}
+
+/** An agent: your modules, and what the harness makes of them. */
+export class AgentApp implements App<Settings> {
+  readonly own: OwnModule
+  readonly load: Modules
+
+  constructor({ agent, model, routes, own }: OwnModules) {
+    this.own = own
+    this.load = { agent: once(agent), model: once(model), routes: once(routes) }
+  }
+
+  /** Read the environment and .env; return the settings and the findings. */
+  readSettings(): [Settings, Finding[]] {
+    return readSettings<typeof SETTINGS>({ ...SETTINGS, ...this.own.OWN_SETTINGS })
+  }
+
+  /** Return the findings about the model. */
+  async checkModel(settings: CoreSettings): Promise<Finding[]> {
+    if (settings.model === 'offline') return []
+    const { checkModel } = await this.load.model()
+    return checkModel(settings)
+  }
+
+  /** Return the capabilities, the owner's last. */
+  async makeCapabilities(settings: Settings): Promise<Capability[]> {
+    const classes = [...(await loadClasses()), ...this.own.OWN_CAPABILITIES]
+    const capabilities: Capability[] = []
+    for (const Class of classes) {
+      capabilities.push(new Class(settings as never, [...capabilities], this.load))
+    }
+    return capabilities
+  }
+
+  /** Return the capabilities, for commands that run no turn; refuse errors in the settings. */
+  async loadCapabilities(): Promise<Capability[]> {
+    const [settings, findings] = this.readSettings()
+    refuseErrors(findings)
+    return this.makeCapabilities(settings)
+  }
+}
+
+/** Return a function that calls `load` the first time only. */
+function once<T>(load: () => Promise<T>): () => Promise<T> {
+  let loaded: Promise<T> | undefined
+  return () => {
+    loaded ??= load()
+    return loaded
+  }
+}

@@ -1,0 +1,198 @@
+// What can plug into an agent, such as a session store or a page.
+
+import type { RequestListener } from 'node:http'
+
+import type { Change, Turn } from './contract.ts'
+import { TimeoutError, withinTime } from './deadline.ts'
+import { diagnostic, type Finding } from './findings.ts'
+import { describe } from './log.ts'
+import type { LanguageModel } from './echo_model.ts'
+import type { Modules, Options, Read, Routes } from './modules.ts'
+import type { SessionStore } from './sessions/session_store.ts'
+import { type LastTurn, Session } from './sessions/sessions.ts'
+import type { CoreSettings } from './settings.ts'
+import type { NamedTool } from './tools.ts'
+
+export type { Options, Routes } from './modules.ts'
+
+/** Plugs into an agent; a method that is left out does nothing. */
+export class Capability<S extends CoreSettings = CoreSettings> {
+  readonly settings: S
+  readonly load: Modules
+
+  /**
+   * Must not read files or make clients: `check` has not run yet. `before` holds the capabilities
+   * made before this one; `load` loads the modules of the owner, such as the one of the model.
+   */
+  constructor(settings: S, _before: readonly Capability[], load: Modules) {
+    this.settings = settings
+    this.load = load
+  }
+
+  /** Whether every caller must send an actor id. */
+  actorRequired?(): boolean
+  /** Whether data of a committed turn is still to be written. */
+  isBusy?(): boolean
+  /** What was kept of a session, printed at the end of `chat`; '' for nothing. */
+  retentionNotice?(): string
+  /** Return findings about settings and files, without using the network. */
+  check?(): Finding[] | Promise<Finding[]>
+  /**
+   * Call services for `check --connect`, and return findings. `open` is not called before this,
+   * nor `close` after it: close what you open. Its limit is TURN_TIMEOUT_SECONDS.
+   */
+  ping?(): Promise<Finding[]>
+  /** Connect. Throws AgentError; its detail is for the owner. */
+  open?(): Promise<void>
+  /**
+   * Write what is still to be written, and disconnect, within SHUTDOWN_GRACE_SECONDS + 2.
+   * The capability opened first closes after all others, and has five seconds.
+   */
+  close?(): Promise<void>
+  /** Return what is contacted, a line each, without passwords; `address` is the server's. */
+  describe?(address: string): string[]
+  /** Return where sessions live; the first capability that has a store decides. */
+  sessionStore?(): SessionStore | undefined
+  /**
+   * Return the class of sessions; the last capability that has this decides. Derive it from
+   * `findSessionClass(before)`, and return the same class each time.
+   */
+  sessionClass?(): typeof Session
+  /** Return the turn that a body of POST /invocations asks for; undefined if it is not yours. */
+  read?(body: object, sessionId: string): Turn | undefined
+  /** Ask a person in the terminal what a turn waits for; return the turn that goes on. */
+  ask?(last: LastTurn, turn: Turn, read: Read): Promise<Turn | undefined>
+  /** Return routes that are called after the checks of Host, Origin and token. */
+  routes?(): Routes
+  /** Return routes that need no token. */
+  publicRoutes?(): Routes
+  /** Return the server's app wrapped in your middleware; the first one's is outermost. */
+  wrap?(app: RequestListener): RequestListener
+  /** Return tools for every turn; if a name occurs twice, the agent's own tool wins. */
+  tools?(): NamedTool[]
+  /**
+   * Surround a turn: call `run` once, or throw AgentError before it to refuse the turn. The turn
+   * ends as `run` does, whatever this returns; what it throws later is only logged.
+   */
+  around?(turn: Turn, run: () => Promise<unknown>): Promise<unknown>
+  /**
+   * Return a model wrapped in your own, for requests on behalf of an actor. `turn` is undefined if
+   * no turn waits for the answers. `prepare` comes later. Not async.
+   */
+  wrapModel?(model: LanguageModel, actor: string | null, turn?: Turn): LanguageModel
+  /** Throw AgentError to refuse to fork or end a session. */
+  beforeChange?(change: Change): Promise<void>
+  /** Change the options of the turn's agent. AgentError refuses the turn. Must not be async. */
+  prepare?(turn: Turn, options: Options): void
+  /** Use the messages that a committed turn added, in the framework's form. Not async. */
+  committed?(turn: Turn, messages: unknown[]): void
+}
+
+export type CapabilityClass = new (
+  settings: never,
+  before: readonly Capability[],
+  load: Modules,
+) => Capability
+
+/** The agent as a command sees it: an AgentApp. */
+export interface App<S extends CoreSettings = CoreSettings> {
+  readonly load: Modules
+  /** Read the environment and .env; return the settings and the findings. */
+  readSettings(): [S, Finding[]]
+  /** Return the findings about the model. */
+  checkModel(settings: CoreSettings): Promise<Finding[]>
+  /** Return the capabilities. */
+  makeCapabilities(settings: S): Promise<Capability[]>
+  /** Return the capabilities, for commands that run no turn; refuse errors in the settings. */
+  readonly loadCapabilities: LoadCapabilities
+}
+
+/** Reads the settings, rejects invalid ones, and returns the capabilities. */
+export type LoadCapabilities = () => Promise<readonly Capability[]>
+
+/** An option of a command, which sets a variable; one without `takes` sets it to 1. */
+export interface Option {
+  readonly variable: string
+  readonly takes?: string
+  readonly does: string
+}
+
+/** A CLI command: `takes` and `does` appear in --help, `run` executes it. */
+export interface Command<S extends CoreSettings = CoreSettings> {
+  readonly takes: string
+  readonly does: string
+  readonly run: (args: string[], app: App<S>) => Promise<void>
+}
+
+/** Return the findings of all capabilities: those of `check`, or of `ping` over the network. */
+export async function checkAll(
+  capabilities: readonly Capability[],
+  method: 'check' | 'ping' = 'check',
+): Promise<Finding[]> {
+  const findings: Finding[] = []
+  for (const capability of capabilities) {
+    try {
+      const found = await call(capability, method, capability.settings.turnTimeoutSeconds)
+      findings.push(...(found ?? []))
+    } catch (error) {
+      const what = `${capability.constructor.name}.${method} failed: ${describe(error)}.`
+      findings.push(diagnostic('CAPABILITY', what))
+    }
+  }
+  if (method === 'check') findings.push(...checkSessionClasses(capabilities))
+  return findings
+}
+
+/** Return a model for requests on behalf of an actor, wrapped by all capabilities. */
+export function wrapModel(
+  capabilities: readonly Capability[],
+  model: LanguageModel,
+  actor: string | null,
+  turn?: Turn,
+): LanguageModel {
+  let wrapped = model
+  for (const capability of capabilities) {
+    wrapped = capability.wrapModel?.(wrapped, actor, turn) ?? wrapped
+  }
+  return wrapped
+}
+
+/** Return the class of sessions on which these capabilities decide. */
+export function findSessionClass(capabilities: readonly Capability[]): typeof Session {
+  const classes = capabilities.flatMap((capability) => capability.sessionClass?.() ?? [])
+  return classes.at(-1) ?? Session
+}
+
+function checkSessionClasses(capabilities: readonly Capability[]): Finding[] {
+  const findings: Finding[] = []
+  let other = ''
+  let earlier = Session
+  for (const capability of capabilities) {
+    const { name } = capability.constructor
+    try {
+      const found = capability.sessionClass?.()
+      if (!found) continue
+      if (found !== earlier && !(found.prototype instanceof earlier)) {
+        const what = `The session class of ${name} does not extend that of ${other}, `
+        const advice = `so ${other} would not work: derive it from that class.`
+        findings.push(diagnostic('CAPABILITY', what + advice))
+      }
+      earlier = found
+      other = name
+    } catch (error) {
+      const what = `${name}.sessionClass failed: ${describe(error)}.`
+      findings.push(diagnostic('CAPABILITY', what))
+    }
+  }
+  return findings
+}
+
+/** Call a method of a capability; throw TimeoutError when its time is up. */
+export function call<M extends 'check' | 'ping' | 'close'>(
+  capability: Capability,
+  method: M,
+  seconds: number,
+) {
+  const work = async () => capability[method]?.()
+  return withinTime(seconds, new AbortController().signal, work, () => new TimeoutError())
+}

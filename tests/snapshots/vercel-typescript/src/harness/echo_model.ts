@@ -1,0 +1,89 @@
+// A model without a network: it echoes the conversation, and calls a tool when asked to.
+
+import type { LanguageModel, ToolResultPart } from 'ai'
+
+/** A model in the framework's form. */
+export type { LanguageModel } from 'ai'
+
+type Model = Extract<LanguageModel, { specificationVersion: 'v4' }>
+export type Call = Parameters<Model['doStream']>[0]
+type Answer = Awaited<ReturnType<Model['doStream']>>
+export type Part = Answer['stream'] extends ReadableStream<infer Part> ? Part : never
+
+/** Answers the same conversation with the same text, every time and everywhere. */
+export class OfflineModel implements Model {
+  readonly specificationVersion = 'v4'
+  readonly provider = 'offline'
+  readonly modelId: string = 'offline'
+  readonly supportedUrls = {}
+
+  doGenerate(): never {
+    throw new Error('This model only streams.')
+  }
+
+  async doStream(options: Call): Promise<Answer> {
+    return { stream: ReadableStream.from(this.answer(options)) }
+  }
+
+  async *answer(options: Call): AsyncGenerator<Part> {
+    const { prompt, tools = [] } = options
+    const said = prompt.flatMap((message) => (message.role === 'user' ? message.content : []))
+    const told = said.flatMap((part) => (part.type === 'text' ? [part.text] : []))
+    const last = prompt.at(-1)
+    const results = last?.role === 'tool' ? last.content : []
+    const call = results.length ? null : /^use ([\p{L}\p{N}_-]+): (.*)$/su.exec(told.at(-1) ?? '')
+    if (call?.[1]) {
+      const tool = tools.find(({ name }) => name === call[1])
+      const input = toArguments(call[2], tool)
+      const toolCallId = `call_${prompt.length}`
+      yield { type: 'tool-call', toolCallId, toolName: call[1], input }
+    } else {
+      const reply = ['I am the offline model, not a language model: I repeat what I am told.']
+      reply.push(...told.slice(-5, -1).map((text) => ` Earlier you said: "${text}"`))
+      reply.push(` Now you said: "${told.at(-1)}"`)
+      for (const result of results) {
+        if (result.type !== 'tool-result') continue
+        const { toolName: name, output } = result
+        const isKnown = tools.some((tool) => tool.name === name)
+        reply.push(` The tool answered: ${isKnown ? textOf(output) : `Unknown tool: ${name}`}`)
+      }
+      yield { type: 'text-start', id: '1' }
+      for (const delta of reply) yield { type: 'text-delta', id: '1', delta }
+      yield { type: 'text-end', id: '1' }
+    }
+    yield finish(call ? 'tool-calls' : 'stop')
+  }
+}
+
+/** Return the output of a tool as text; of a file its kind, as in `[image]`. */
+export function textOf(output: ToolResultPart['output']): string {
+  if (output.type === 'content') {
+    const texts = output.value.map((part) => {
+      if (part.type === 'text') return part.text
+      return `[${('mediaType' in part ? part.mediaType : part.type).split(/[/-]/)[0]}]`
+    })
+    return texts.join('\n')
+  }
+  const value = 'value' in output ? output.value : (output.reason ?? '')
+  return typeof value === 'string' ? value : JSON.stringify(value)
+}
+
+/** Return a JSON object as it is; make another text the value of the tool's first parameter. */
+function toArguments(text = '', tool?: object): string {
+  const schema = tool && 'inputSchema' in tool ? tool.inputSchema : {}
+  const [[name, form] = ['text', {}]] = Object.entries(Object(schema).properties ?? {})
+  try {
+    if (text.startsWith('{') && JSON.parse(text)) return text
+  } catch {
+    // It is a text.
+  }
+  return JSON.stringify({ [name]: Object(form).type === 'array' ? [text] : text })
+}
+
+/** The part that ends a stream. */
+export function finish(unified: 'stop' | 'tool-calls' | 'length' | 'content-filter'): Part {
+  const outputTokens = { total: 0, text: 0, reasoning: 0 }
+  const inputTokens = { total: 0, noCache: 0, cacheRead: 0, cacheWrite: 0 }
+  const finishReason = { unified, raw: unified }
+  return { type: 'finish', finishReason, usage: { inputTokens, outputTokens } }
+}

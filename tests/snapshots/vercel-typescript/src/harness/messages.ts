@@ -1,0 +1,398 @@
+// What a model answered, repaired before it runs, is shown or is stored; and the check of a turn.
+
+import { createHash, randomUUID } from 'node:crypto'
+import { isDeepStrictEqual } from 'node:util'
+
+import { type ModelMessage, NoSuchToolError, type ToolResultPart } from 'ai'
+
+import { cutTexts } from './models/context_length.ts'
+import { AgentError, isBlank } from './contract.ts'
+import { log } from './log.ts'
+import type { Call as ModelCall, Part } from './echo_model.ts'
+import type { CoreSettings } from './settings.ts'
+import { CALL_ID, MAX_QUOTED_CHARS, REFUSED, tooMany } from './tool_schemas.ts'
+
+type Prompt = ModelCall['prompt']
+type Options = Record<string, Record<string, unknown>>
+type Item = {
+  type: string
+  text?: string
+  toolCallId?: string
+  toolName?: string
+  input?: unknown
+  output?: unknown
+  providerExecuted?: boolean
+  providerOptions?: Options
+}
+type CallPart = Extract<Part, { type: 'tool-call' }>
+
+/** The key under which a part of an answer names its model, beside the options of vendors. */
+const PRODUCER = 'producer'
+
+// The parts that only the model which produced them understands.
+const PRIVATE = /^(reasoning|custom$)/
+// The parts that only their own turn needs.
+const PASSING = /^(reasoning-file|custom$|tool-approval)/
+
+/** A call that must not run: how it is shown and stored, its error result, and its log line. */
+interface Refused {
+  shown: unknown
+  input: object
+  received?: string
+  text: string
+  /** '' if the log has one line for all calls of the step. */
+  kind: string
+  isNamed: boolean
+}
+
+type Limits = Pick<CoreSettings, 'maxToolCalls' | 'maxResultChars'>
+
+/** The tool calls of one turn. */
+export class Calls {
+  readonly refused = new Map<string, Refused>()
+  readonly #ids: Set<unknown>
+  readonly #tools: object
+  readonly #limits: Limits
+  #count = 0 // of the calls in the answer
+
+  constructor(messages: readonly ModelMessage[], tools: object, limits: Limits) {
+    const parts = messages.flatMap(partsOf)
+    this.#ids = new Set(parts.flatMap(({ type, toolCallId }) => (isCall(type) ? toolCallId : [])))
+    this.#tools = tools
+    this.#limits = limits
+  }
+
+  /** Return a part of an answer; one that calls a tool gets a valid id, name and input. */
+  repair(part: Part): Part {
+    if (part.type === 'finish') this.#endStep()
+    if (part.type !== 'tool-call' || part.providerExecuted) return part
+    this.#count += 1
+    const toolCallId = this.#newId(part.toolCallId)
+    const toolName = validName(part.toolName)
+    const repaired = { ...part, toolCallId, toolName }
+    const value = readObject(part.input)
+    const refused = this.#refuse(part, toolName, value)
+    if (!refused) return { ...repaired, input: inputOf(part.input, value) }
+    this.refused.set(toolCallId, refused)
+    // The SDK finds no JSON in this, so no tool runs, even one whose schema takes everything.
+    return { ...repaired, input: `!${part.input}` }
+  }
+
+  /** Return what a caller is shown of the input of a repaired call. */
+  shown({ toolCallId, input }: CallPart): unknown {
+    const refused = this.refused.get(toolCallId)
+    if (refused) return refused.shown
+    try {
+      return JSON.parse(input || '{}')
+    } catch {
+      return input // of a tool that the provider has run
+    }
+  }
+
+  /** Return the SDK's messages of this turn without blank texts, and with its refused calls. */
+  mend(messages: readonly ModelMessage[]): ModelMessage[] {
+    const copies = wellFormed(JSON.parse(JSON.stringify(messages))) as ModelMessage[]
+    for (const copy of copies) {
+      if (typeof copy.content === 'string') continue
+      const parts = (copy.content as Item[]).filter((part) => !isBlankText(part))
+      for (const part of parts) this.#mendPart(part)
+      copy.content = parts as never
+    }
+    return copies
+  }
+
+  /** Return the text of a tool's result, cut if it is too long. */
+  cut(text: string): string {
+    return cut(text, this.#limits.maxResultChars)
+  }
+
+  #endStep(): void {
+    const { maxToolCalls: most } = this.#limits
+    const isOver = this.#count > most
+    if (isOver) log('WARNING', `model: ${this.#count} calls in one step, at most ${most} run`)
+    this.#count = 0
+  }
+
+  #mendPart(part: Item): void {
+    const refused = this.refused.get(part.toolCallId ?? '')
+    if (!refused) return this.#cutPart(part)
+    if (part.type === 'tool-call') {
+      const { input, received } = refused
+      const producer = { ...part.providerOptions?.[PRODUCER], ...(received && { received }) }
+      part.input = input
+      part.providerOptions = { ...part.providerOptions, [PRODUCER]: producer }
+    }
+    if (part.type === 'tool-result') part.output = { type: 'error-text', value: refused.text }
+  }
+
+  #cutPart(part: Item): void {
+    if (part.type !== 'tool-result' || part.providerExecuted) return
+    part.output = cutOutput(part.output as ToolResultPart['output'], this.#limits.maxResultChars)
+  }
+
+  #newId(id: unknown): string {
+    const isValid = typeof id === 'string' && CALL_ID.test(id) && !this.#ids.has(id)
+    // Mistral takes nine letters and digits. An id of digits would change the order of the SDK's
+    // approvals: they are the keys of an object.
+    const valid = isValid ? id : `c${randomUUID().replaceAll('-', '').slice(0, 8)}`
+    this.#ids.add(valid)
+    return valid
+  }
+
+  #refuse(part: CallPart, toolName: string, value?: object): Refused | undefined {
+    const isNamed = toolName === part.toolName
+    const given = part.input.toWellFormed()
+    const received = given.slice(0, MAX_QUOTED_CHARS).toWellFormed()
+    const call = value
+      ? { shown: value, input: value, isNamed }
+      : { shown: given, input: {}, received, isNamed }
+    if (this.#count > this.#limits.maxToolCalls) {
+      return { ...call, text: tooMany(this.#limits.maxToolCalls), kind: '' }
+    }
+    if (!value) {
+      const kind = 'arguments are not one JSON object'
+      return { ...call, text: REFUSED + received, kind }
+    }
+    if (isNamed) return undefined
+    const availableTools = Object.keys(this.#tools)
+    const { message: text } = new NoSuchToolError({ toolName, availableTools })
+    return { ...call, text, kind: 'invalid call' }
+  }
+}
+
+/** Return a text of at most `most` characters, which says so if it is cut. */
+function cut(text: string, most: number): string {
+  return cutTexts([text], most)[0] ?? ''
+}
+
+/** Return the output of a tool with at most `most` characters of text. */
+function cutOutput(output: ToolResultPart['output'], most: number): ToolResultPart['output'] {
+  if (output.type === 'text' || output.type === 'error-text') {
+    return { ...output, value: cut(output.value, most) }
+  }
+  if (output.type === 'json' || output.type === 'error-json') {
+    const value = output.value ?? null // a tool of yours may return none
+    const text = JSON.stringify(value)
+    const shown = cut(text, most)
+    if (shown === text) return { ...output, value }
+    return { type: output.type === 'json' ? 'text' : 'error-text', value: shown }
+  }
+  if (output.type !== 'content') return output
+  const texts = output.value.map((part) => (part.type === 'text' ? part.text : ''))
+  const kept = cutTexts(texts, most)
+  const value = output.value.flatMap((part, index): typeof output.value => {
+    if (part.type !== 'text') return [part]
+    const text = kept[index] ?? ''
+    return text ? [{ ...part, text }] : []
+  })
+  return { ...output, value }
+}
+
+/** Return the object that a text is, well formed; undefined if it is anything else. */
+function readObject(text: string): object | undefined {
+  if (isBlank(text)) return {} // the model asked for no arguments
+  try {
+    const value: unknown = JSON.parse(text)
+    return isObject(value) && isFinite(value) ? (wellFormed(value) as object) : undefined
+  } catch {
+    return undefined
+  }
+}
+
+/** Return arguments as they came, unless they had to be changed. */
+function inputOf(text: string, value: object | undefined): string {
+  if (isBlank(text)) return '{}'
+  return isDeepStrictEqual(JSON.parse(text), value) ? text : JSON.stringify(value)
+}
+
+function validName(name: unknown): string {
+  const text = String(name ?? '')
+  return text.replace(/[^a-zA-Z0-9_-]/gu, '_').slice(0, 64) || '_'
+}
+
+/**
+ * Return stored messages as each provider takes them.
+ *
+ * A session of an older release may have ids, names and arguments that some providers refuse. The
+ * new ones depend on the old ones alone: a request begins as the one before, for caches.
+ */
+export function restored(messages: readonly ModelMessage[]): ModelMessage[] {
+  const seen = new Set<string>()
+  const open = new Map<string, string[]>() // the ids of calls without a result
+  const restore = (part: Item): Item => {
+    const { type, toolCallId: id, toolName } = part
+    if (id === undefined || part.providerExecuted) return part
+    if (isCall(type)) {
+      const toolCallId = CALL_ID.test(id) && !seen.has(id) ? id : derivedId(id, seen)
+      seen.add(toolCallId)
+      open.set(id, [...(open.get(id) ?? []), toolCallId])
+      const input = isObject(part.input) ? part.input : {}
+      return { ...part, toolCallId, toolName: validName(toolName), input }
+    }
+    const ids = open.get(id)
+    if (!ids) return part
+    if (type === 'tool-approval-request') return { ...part, toolCallId: ids.at(-1)! }
+    const toolCallId = ids.length > 1 ? ids.shift()! : ids[0]!
+    return { ...part, toolCallId, toolName: validName(toolName) }
+  }
+  return messages.map((message) => {
+    if (typeof message.content === 'string') return message
+    return { ...message, content: (message.content as Item[]).map(restore) } as ModelMessage
+  })
+}
+
+function derivedId(id: string, seen: ReadonlySet<string>): string {
+  for (let number = 0; ; number++) {
+    const derived = createHash('sha256').update(`${number} ${id}`).digest('hex').slice(0, 9)
+    if (!seen.has(derived)) return derived
+  }
+}
+
+/** Return parts of an answer with the name of the model that produced them. */
+export function marked<P extends { type: string }>(parts: readonly P[], model: string): P[] {
+  return parts.map((part) => {
+    if (!PRIVATE.test(part.type) && !part.type.startsWith('tool-')) return part
+    const { providerMetadata } = part as { providerMetadata?: Options }
+    return { ...part, providerMetadata: { ...providerMetadata, [PRODUCER]: { model } } }
+  })
+}
+
+/** Return a prompt without what other models have thought, and what their providers have run. */
+export function ownPrompt(prompt: Prompt, model: string): Prompt {
+  const own = prompt.map((message) => {
+    if (message.role !== 'assistant') return message
+    const parts = message.content as Item[]
+    const content = parts.flatMap((part) => {
+      const { [PRODUCER]: producer, ...providerOptions } = part.providerOptions ?? {}
+      if (producer?.model === model) return [{ ...part, providerOptions }]
+      if (PRIVATE.test(part.type) || isProviders(part)) return []
+      return [isCall(part.type) ? { ...part, providerOptions: {} } : part]
+    })
+    return { ...message, content } as Prompt[number]
+  })
+  return own.filter(({ content }) => content.length > 0)
+}
+
+/**
+ * Return the messages of a turn without references to state that the provider keeps.
+ *
+ * With calls the reasoning stays: models ask for it in later turns, too.
+ */
+export function selfContained(messages: readonly ModelMessage[]): ModelMessage[] {
+  return messages.flatMap((message) => {
+    if (typeof message.content === 'string') return [message]
+    const all = message.content as Item[]
+    const parts = message.role === 'assistant' ? all.filter((part) => !isProviders(part)) : all
+    const hasCalls = parts.some(({ type }) => isCall(type))
+    const lasting = parts.filter(({ type }) => {
+      return !PASSING.test(type) && (hasCalls || type !== 'reasoning')
+    })
+    const content = lasting.map(withoutReferences)
+    return content.length > 0 ? [{ ...message, content } as ModelMessage] : []
+  })
+}
+
+/** Whether a part of an assistant's message is a call that the provider has run, or its result. */
+function isProviders({ type, providerExecuted }: Item): boolean {
+  return providerExecuted === true || type === 'tool-result'
+}
+
+function withoutReferences({ providerOptions, ...part }: Item): Item {
+  if (part.type !== 'reasoning' && !isCall(part.type)) return part
+  const kept = Object.entries(providerOptions ?? {}).map(([vendor, options]) => {
+    const { itemId: _, ...others } = options
+    return [vendor, others]
+  })
+  return kept.length > 0 ? { ...part, providerOptions: Object.fromEntries(kept) } : part
+}
+
+/**
+ * Check what a turn adds to a session: providers refuse a session that breaks these rules.
+ *
+ * `before` are the messages in front of it; if the turn waits, its last calls may lack results.
+ * Throws AgentError.
+ */
+export function checkMessages(
+  added: readonly ModelMessage[],
+  before: readonly ModelMessage[],
+  isWaiting: boolean,
+): void {
+  const fault = findFault(added, before, isWaiting)
+  if (fault) throw new AgentError('model_failed', '', fault)
+}
+
+function findFault(
+  added: readonly ModelMessage[],
+  before: readonly ModelMessage[],
+  isWaiting: boolean,
+): string | undefined {
+  const ids = new Set(callsIn(before))
+  let open = new Set<unknown>()
+  let role = 'none'
+  for (const message of added) {
+    if (open.size > 0 && message.role !== 'tool') return 'a call has no result'
+    if (!isNext(role, message.role)) return 'the roles do not alternate'
+    const parts = partsOf(message)
+    if (parts.length === 0) return 'a message is empty'
+    if (parts.some(isBlankText)) return 'a text is blank'
+    for (const { type, toolCallId } of parts) {
+      if (type === 'tool-result' && message.role === 'tool' && !open.delete(toolCallId)) {
+        return 'a result has no call'
+      }
+    }
+    for (const id of callsIn([message])) {
+      if (ids.has(id)) return 'two calls have one id'
+      ids.add(id)
+      open.add(id)
+    }
+    role = message.role
+  }
+  if (!isWaiting && open.size > 0) return 'a call has no result'
+  if (!isWaiting && role !== 'assistant') return 'the last message is not of the assistant'
+  return isDeepStrictEqual(wellFormed(added), added) ? undefined : 'a text is not well formed'
+}
+
+/** Whether a role may follow another one; results may stand in several messages. */
+function isNext(role: string, next: string): boolean {
+  if (next === 'user') return role === 'none'
+  if (next === 'assistant') return role === 'user' || role === 'tool'
+  return next === 'tool' && role !== 'none' && role !== 'user'
+}
+
+function callsIn(messages: readonly ModelMessage[]): unknown[] {
+  const parts = messages.flatMap(partsOf)
+  return parts.flatMap((part) => {
+    return isCall(part.type) && !part.providerExecuted ? [part.toolCallId] : []
+  })
+}
+
+function partsOf({ content }: ModelMessage): Item[] {
+  return typeof content === 'string' ? [{ type: 'text', text: content }] : (content as Item[])
+}
+
+function isCall(type: string): boolean {
+  return type === 'tool-call'
+}
+
+function isBlankText({ type, text }: Item): boolean {
+  return type === 'text' && isBlank(text ?? '')
+}
+
+function isObject(value: unknown): value is object {
+  return typeof value === 'object' && value !== null && !Array.isArray(value)
+}
+
+/** Whether all numbers are finite: JSON has no other ones, so what is shown would differ. */
+function isFinite(value: unknown): boolean {
+  if (typeof value === 'number') return Number.isFinite(value)
+  return typeof value !== 'object' || value === null || Object.values(value).every(isFinite)
+}
+
+/** Return a copy of JSON data without lone surrogates, which providers refuse. */
+function wellFormed(value: unknown): unknown {
+  if (typeof value === 'string') return value.toWellFormed()
+  if (typeof value !== 'object' || value === null) return value
+  if (Array.isArray(value)) return value.map(wellFormed)
+  const entries = Object.entries(value)
+  return Object.fromEntries(entries.map(([key, item]) => [key.toWellFormed(), wellFormed(item)]))
+}

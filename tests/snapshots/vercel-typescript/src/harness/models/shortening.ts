@@ -1,0 +1,89 @@
+// Requests that are too long, with the AI SDK: a call is repeated with a shorter prompt.
+
+import type { ModelMessage } from 'ai'
+
+import { cutResult, type CuttableResult, lengthOf, type Shortening } from './context_length.ts'
+import type { Call } from '../echo_model.ts'
+
+type Prompt = Call['prompt']
+type Item = { type: string; toolCallId?: string; output?: Output }
+type Output = { type: string; value?: unknown }
+type Sent = { role: string; content: unknown }
+
+/** The prompts of one turn, without what was removed because a model refused them. */
+export class ShorterPrompts {
+  readonly #shortening: Shortening
+  /** How many characters are kept of the results of calls. */
+  readonly #sizes = new Map<string, number>()
+
+  constructor(shortening: Shortening) {
+    this.#shortening = shortening
+  }
+
+  /** Return a prompt for a call that was refused with an error; throw another error. */
+  async shorten(error: unknown, prompt: Prompt): Promise<Prompt> {
+    const start = prompt.findLastIndex(({ role }) => role === 'user')
+    const results = prompt.slice(start).flatMap((message) => {
+      return message.role === 'tool' ? this.#resultsIn(message.content as Item[]) : []
+    })
+    if (!(await this.#shortening.shorten(error, results))) throw error
+    return this.apply(prompt)
+  }
+
+  /** Return a prompt with the history that is left. */
+  apply(prompt: Prompt): Prompt {
+    const { isNeeded, session } = this.#shortening
+    if (!isNeeded) return prompt
+    const { data, start, turns } = session
+    const front = data.messages.slice(0, turns[0]?.at ?? start.at) as Sent[]
+    const users = prompt.flatMap(({ role }, index) => (role === 'user' ? [index] : []))
+    const first = users[0] ?? 0
+    const kept = users.at(-1 - turns.length) ?? first
+    const messages = [...prompt.slice(0, first), ...front.map(asPrompt), ...prompt.slice(kept)]
+    return this.cut(messages as ModelMessage[]) as Prompt
+  }
+
+  /** Return messages with results that are cut. */
+  cut(messages: readonly ModelMessage[]): ModelMessage[] {
+    if (this.#sizes.size === 0) return [...messages]
+    return messages.map((message) => {
+      if (message.role !== 'tool') return message
+      const content = (message.content as Item[]).map((part) => this.#cutPart(part))
+      return { ...message, content } as ModelMessage
+    })
+  }
+
+  #cutPart(part: Item): Item {
+    const size = this.#sizes.get(part.toolCallId ?? '')
+    if (part.type !== 'tool-result' || !part.output || size === undefined) return part
+    const { output } = part
+    const value = cutResult(textOf(output), size)
+    if (output.type !== 'content') {
+      const type = output.type.startsWith('error') ? 'error-text' : 'text'
+      return { ...part, output: { ...output, type, value } }
+    }
+    const files = (output.value as Item[]).filter(({ type }) => type !== 'text')
+    return { ...part, output: { ...output, value: [{ type: 'text', text: value }, ...files] } }
+  }
+
+  #resultsIn(parts: Item[]): CuttableResult[] {
+    return parts.flatMap(({ type, toolCallId: id, output }) => {
+      if (type !== 'tool-result' || !id || !output) return []
+      const cut = (kept: number) => void this.#sizes.set(id, kept)
+      return [{ id, size: lengthOf(textOf(output)), cut }]
+    })
+  }
+}
+
+function textOf({ type, value }: Output): string {
+  if (typeof value === 'string') return value
+  if (type !== 'content') return JSON.stringify(value ?? null)
+  return (value as { text?: string }[]).map(({ text }) => text ?? '').join('\n')
+}
+
+function asPrompt({ role, content }: Sent): Sent {
+  return {
+    role,
+    content: typeof content === 'string' ? [{ type: 'text', text: content }] : content,
+  }
+}

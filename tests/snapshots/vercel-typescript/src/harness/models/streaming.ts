@@ -1,0 +1,208 @@
+// Reads the answers of a model as they come, for `generateText`: `streamText` would hand each part
+// through a chain of web streams, which takes longer than all else in a turn.
+
+import { setTimeout as delay } from 'node:timers/promises'
+
+import { gateway, type LanguageModel, type LanguageModelMiddleware } from 'ai'
+import { StreamProviderError, wrapLanguageModel } from 'ai'
+
+import { AgentError } from '../contract.ts'
+import { causesOf, describe } from '../log.ts'
+import { marked, ownPrompt } from '../messages.ts'
+import type { Call, Part } from '../echo_model.ts'
+import type { ShorterPrompts } from './shortening.ts'
+
+type Model = Extract<LanguageModel, { specificationVersion: 'v4' }>
+type Streamed = Awaited<ReturnType<Model['doStream']>>
+type Content = Awaited<ReturnType<Model['doGenerate']>>['content'][number]
+type Block = Extract<Content, { type: 'text' | 'reasoning' }>
+type BlockPart = Extract<Part, { type: `${Block['type']}-${'start' | 'delta' | 'end'}` }>
+
+const FIRST_WAIT = 2000 // milliseconds; it doubles, as the SDK's does
+const MAX_WAIT = 60_000 // that a provider may ask for
+
+/**
+ * Return a model for `generateText` that reads its answers from their streams.
+ *
+ * `onPart` gets each part in order and returns it repaired; the next one is read when it is done.
+ * A call is tried again up to `retries` times before its answer begins. An answer that breaks off
+ * is an AgentError, as is a turn that is over: the SDK runs no tools. A call that is refused for
+ * its length before any content is repeated with one of the `prompts` that is shorter. `producer`
+ * names the model that answers, where `model` stands for several; each of those must leave out
+ * what others have thought, as `ownPrompt` does.
+ */
+export function streaming(
+  model: LanguageModel,
+  stop: AbortSignal,
+  onPart: (part: Part) => Promise<Part>,
+  prompts: ShorterPrompts,
+  retries: number,
+  producer?: () => string,
+): LanguageModel {
+  const provider = globalThis.AI_SDK_DEFAULT_PROVIDER ?? gateway // as the SDK finds a named model
+  const found = typeof model === 'string' ? provider.languageModel(model) : model
+  const transformParams: LanguageModelMiddleware['transformParams'] = async ({ params }) => {
+    return producer ? params : { ...params, prompt: ownPrompt(params.prompt, found.modelId) }
+  }
+  const read = async (begin: () => PromiseLike<Streamed>, answer: Answer) => {
+    const { stream, ...about } = await begin()
+    const reader = stream.getReader()
+    const cancel = () => void reader.cancel().catch(() => {})
+    stop.addEventListener('abort', cancel) // a model may not look at its signal
+    if (stop.aborted) cancel()
+    try {
+      for (let next = await reader.read(); !next.done; next = await reader.read()) {
+        stop.throwIfAborted()
+        answer.add(await onPart(next.value))
+      }
+      stop.throwIfAborted()
+    } catch (error) {
+      throw modelError(error)
+    } finally {
+      stop.removeEventListener('abort', cancel)
+      cancel()
+    }
+    return about
+  }
+  const wrapGenerate = async ({ params, model }: { params: Call; model: Model }) => {
+    let prompt = prompts.apply(params.prompt)
+    let answer = new Answer()
+    let about: Awaited<ReturnType<typeof read>> | undefined
+    while (!about) {
+      try {
+        about = await read(() => tried(model, { ...params, prompt }, retries), answer)
+      } catch (error) {
+        if (answer.hasContent) throw error
+        answer = new Answer()
+        prompt = await prompts.shorten(error, prompt)
+      }
+    }
+    const { warnings } = answer
+    const content = marked(answer.content, producer?.() ?? found.modelId)
+    const response = { ...about.response, ...answer.metadata }
+    return { ...about, ...answer.end(), content, warnings, response }
+  }
+  return wrapLanguageModel({ model: found, middleware: { transformParams, wrapGenerate } })
+}
+
+/** Begin an answer; try again up to `retries` times after failures that may be temporary. */
+export async function tried(model: Model, params: Call, retries: number): Promise<Streamed> {
+  const { abortSignal: signal } = params
+  for (let number = 0; number < retries; number++) {
+    try {
+      return await model.doStream(params)
+    } catch (error) {
+      if (!Object(error).isRetryable) throw error
+      const wait = askedWait(error) ?? FIRST_WAIT * 2 ** number
+      await delay(wait, undefined, signal && { signal })
+    }
+  }
+  return model.doStream(params)
+}
+
+/** Return how many milliseconds a provider asks to wait, if that is reasonable. */
+function askedWait(error: unknown): number | undefined {
+  const headers = Object(Object(error).responseHeaders ?? Object(error).cause?.responseHeaders)
+  const seconds = headers['retry-after']
+  const until = Number.isNaN(Number(seconds)) ? Date.parse(seconds) - Date.now() : seconds * 1000
+  const wait = Number.parseFloat(headers['retry-after-ms'] ?? until)
+  return wait >= 0 && wait < MAX_WAIT ? wait : undefined
+}
+
+/** Return the AgentError that an error is or wraps, as of a hook or a model; or `model_failed`. */
+export function modelError(error: unknown): AgentError {
+  const own = causesOf(error).find((cause) => cause instanceof AgentError)
+  if (own) return own
+  return new AgentError('model_failed', '', describe(error), { cause: error })
+}
+
+/** Return what a provider sends as an error as one, with the HTTP status that it names. */
+export function asError(sent: unknown): Error {
+  if (sent instanceof Error) return sent
+  const outer = Object(sent)
+  const data = outer.error ?? outer
+  const { message = '', type, code, param } = data
+  // Vercel's gateway puts the status of a provider into `param`.
+  const { status = Object(param).statusCode ?? code, statusCode = status } = data
+  const number = /overloaded/i.test(message) ? 503 : Number(statusCode)
+  return new StreamProviderError({
+    message,
+    type,
+    code,
+    data,
+    ...(number >= 400 && number < 600 && { statusCode: number }),
+  })
+}
+
+/** An answer, put together from its parts. */
+class Answer {
+  readonly content: Content[] = []
+  warnings: Extract<Part, { type: 'stream-start' }>['warnings'] = []
+  metadata: Partial<Extract<Part, { type: 'response-metadata' }>> = {}
+  #finish: Extract<Part, { type: 'finish' }> | undefined
+  readonly #open = new Map<string, Block>()
+
+  /** Whether anything of it has come that a caller may have seen. */
+  get hasContent(): boolean {
+    return this.content.some((part) => {
+      // Anthropic's client makes a part of the kind `custom` of the start of an answer.
+      return 'text' in part ? part.text !== '' : part.type !== 'custom'
+    })
+  }
+
+  add(part: Part): void {
+    switch (part.type) {
+      case 'stream-start':
+        this.warnings = part.warnings
+        break
+      case 'response-metadata':
+        this.metadata = { ...this.metadata, ...part }
+        break
+      case 'text-start':
+      case 'text-delta':
+      case 'text-end':
+      case 'reasoning-start':
+      case 'reasoning-delta':
+      case 'reasoning-end':
+        this.#extend(part)
+        break
+      case 'tool-result':
+        if (!part.preliminary) this.content.push(part)
+        break
+      case 'tool-call':
+      case 'tool-approval-request':
+      case 'source':
+      case 'file':
+      case 'reasoning-file':
+      case 'custom':
+        this.content.push(part)
+        break
+      case 'finish':
+        this.#finish = part
+        break
+      case 'error':
+        throw asError(part.error)
+    }
+  }
+
+  #extend(part: BlockPart): void {
+    const type = part.type.startsWith('text') ? 'text' : 'reasoning'
+    const key = `${type} ${part.id}`
+    const block: Block = this.#open.get(key) ?? { type, text: '' }
+    if (!this.#open.has(key)) this.content.push(block)
+    this.#open.set(key, block)
+    if ('delta' in part) block.text += part.delta
+    if (part.providerMetadata) block.providerMetadata = part.providerMetadata
+    if (part.type.endsWith('-end')) this.#open.delete(key)
+  }
+
+  /** Return how it ended. Throws AgentError if it broke off. */
+  end(): Extract<Part, { type: 'finish' }> {
+    const { unified, raw } = this.#finish?.finishReason ?? {}
+    const isOver = raw !== undefined || unified !== 'other'
+    if (!this.#finish || !isOver || unified === 'interrupted' || unified === 'error') {
+      throw new AgentError('model_failed', '', 'the stream was cut')
+    }
+    return this.#finish
+  }
+}

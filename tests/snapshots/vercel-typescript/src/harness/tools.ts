@@ -1,0 +1,51 @@
+// The tools of an agent as the AI SDK has them.
+
+import { asSchema, type generateText, type Tool } from 'ai'
+
+import type { Declared } from './tool_schemas.ts'
+
+// The SDK would make the JSON Schema of each tool anew for each call of the model.
+const SCHEMAS = new WeakMap<object, ReturnType<typeof asSchema>>()
+
+/** The tools of the module `agent`, by name. */
+export type OwnTools = Readonly<Record<string, Tool>>
+
+/** The tools of a turn, by name. */
+export type Tools = Record<string, Tool>
+
+/** What else the module `agent` may export. */
+export interface AgentOptions {
+  readonly TOOL_APPROVAL?: Parameters<typeof generateText>[0]['toolApproval']
+}
+
+/** A tool with its name, as capabilities add it. */
+export type NamedTool = [name: string, tool: Tool]
+
+/** Return all tools of an agent. */
+export function mergeTools(own: OwnTools, added: readonly NamedTool[]): Tools {
+  const tools = { ...Object.fromEntries(added), ...own } // the agent's own win where names clash
+  return Object.fromEntries(Object.entries(tools).map(([name, tool]) => [name, withSchema(tool)]))
+}
+
+function withSchema(tool: Tool): Tool {
+  if (!tool.inputSchema) return tool // a tool that takes nothing, where no type checker looked
+  const inputSchema = SCHEMAS.get(tool.inputSchema) ?? asSchema(tool.inputSchema)
+  SCHEMAS.set(tool.inputSchema, inputSchema)
+  return { ...tool, inputSchema }
+}
+
+/** Return the name and the description of each tool. */
+export function describeTools(tools: OwnTools): [string, string][] {
+  return Object.entries(tools).map(([name, { description }]) => {
+    return [name, typeof description === 'string' ? description : '']
+  })
+}
+
+/** Return the name, the description and the JSON Schema of each tool. */
+export async function declarationsOf(tools: OwnTools): Promise<Declared[]> {
+  const described = describeTools(tools).map(async ([name, description]): Promise<Declared> => {
+    const schema = tools[name]?.inputSchema
+    return [name, description, schema && (await asSchema(schema).jsonSchema)]
+  })
+  return Promise.all(described)
+}

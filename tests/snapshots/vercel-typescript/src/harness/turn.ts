@@ -1,0 +1,194 @@
+// One turn as a transaction: stage a copy of the session, stream the reply, commit at the end.
+
+import { generateText, isStepCount } from 'ai'
+import type { ModelMessage, StepResult, ToolSet } from 'ai'
+
+import { Shortening } from './models/context_length.ts'
+import { AgentError, isBlank, type Turn } from './contract.ts'
+import { mustPause, pause, withinTime } from './deadline.ts'
+import { describe, log, placeOf } from './log.ts'
+import { Calls, checkMessages, restored, selfContained } from './messages.ts'
+import type { Part } from './echo_model.ts'
+import type { Options, Runtime } from './modules.ts'
+import type { LastTurn } from './sessions/sessions.ts'
+import { ShorterPrompts } from './models/shortening.ts'
+import { modelError, streaming } from './models/streaming.ts'
+
+type Output = { toolCallId: string; toolName: string; output?: unknown; error?: unknown }
+type Call = Parameters<typeof generateText>[0]
+type TurnOptions = Options &
+  Pick<Call, 'prepareStep' | 'onToolExecutionEnd' | 'maxRetries'> & { producer?: () => string }
+
+/**
+ * Run one turn, emit each chunk of the reply, and return the `app_data` that it leaves.
+ *
+ * The session changes only in the last step, so there is nothing to undo: a turn that throws,
+ * is aborted, times out or ends without a complete reply leaves no trace.
+ * Throws AgentError, or the signal's abort reason.
+ */
+export function takeTurn(runtime: Runtime, turn: Turn, signal: AbortSignal): Promise<LastTurn> {
+  const { sessions, settings } = runtime
+  return runtime.around(turn, signal, () =>
+    sessions.open(turn.sessionId, turn.actor, signal, async (session) => {
+      const replayed = await session.begin(Object.assign(turn, { signal }))
+      if (replayed) {
+        if (turn.reply) await turn.emit(turn.reply) // a turn can wait without any text
+        return replayed
+      }
+      const committed = session.data.messages as ModelMessage[] // checked by the store
+      const prompt: ModelMessage = { role: 'user', content: turn.prompt }
+      const last = (turn.answers as ModelMessage | undefined) ?? prompt
+      const staged = restored([...committed, last])
+      const { at } = session.start
+      const shortening = new Shortening(session, turn)
+      const prompts = new ShorterPrompts(shortening)
+      const responses = await withinTime(settings.turnTimeoutSeconds, signal, (stop) =>
+        stream(runtime, Object.assign(turn, { signal: stop }), staged, prompts),
+      ).finally(() => shortening.report())
+      const turnMessages = prompts.cut([...staged.slice(at), ...responses])
+      const isWaiting = turn.waiting.length > 0
+      const added = isWaiting ? turnMessages : selfContained(turnMessages)
+      const before = session.data.messages.slice(0, session.start.at) as ModelMessage[]
+      checkMessages(added, before, isWaiting)
+      // Without the system prompt: each turn uses the SYSTEM_PROMPT of the current code.
+      const data = { messages: [...before, ...added] }
+      const created_at = new Date().toISOString()
+      const snapshot = { scope: 'agent', schema_version: '1.0', created_at, data }
+      return session.commit(turn, snapshot, () => runtime.committed(turn, added))
+    }),
+  )
+}
+
+/** Run the agent, and return the messages of its replies. Throws AgentError. */
+async function stream(
+  runtime: Runtime,
+  turn: Turn,
+  staged: ModelMessage[],
+  prompts: ShorterPrompts,
+): Promise<ModelMessage[]> {
+  const stop = turn.signal
+  const { producer, maxRetries = 2, ...options } = runtime.prepare(turn) as TurnOptions
+  const { SYSTEM_PROMPT, TOOL_APPROVAL = {} } = runtime.agent
+  const calls = new Calls(staged, options.tools, runtime.settings)
+  const failures: unknown[] = [] // of a callback: the SDK drops what it throws
+  let size = 0
+  const onPart = async (sent: Part) => {
+    if (mustPause()) await pause()
+    const part = calls.repair(sent)
+    if (part.type === 'text-delta' || part.type === 'tool-input-delta') {
+      size += Buffer.byteLength(part.delta)
+      const isTooLong = size > runtime.settings.maxReplyBytes
+      if (isTooLong) throw new AgentError('reply_incomplete', '', 'MAX_REPLY_BYTES')
+    }
+    if (part.type === 'text-delta') {
+      const chunk = part.delta.toWellFormed()
+      turn.reply += chunk
+      if (chunk) await turn.emit(chunk)
+    } else if (part.type === 'tool-call') {
+      await turn.emit({ id: part.toolCallId, name: part.toolName, input: calls.shown(part) })
+    } else if (part.type === 'tool-result') {
+      const { toolCallId, toolName, result, isError } = part // of a tool that the provider has run
+      const output = isError ? { error: result } : { output: result }
+      await emitOutput(turn, options.tools, calls, { toolCallId, toolName, ...output })
+    } else if (part.type === 'finish') {
+      turn.inputTokens += part.usage.inputTokens.total ?? 0
+      turn.cachedTokens += part.usage.inputTokens.cacheRead ?? 0
+      turn.outputTokens += part.usage.outputTokens.total ?? 0
+    }
+    return part
+  }
+  const read = (model: Options['model']) => {
+    return streaming(model, stop, onPart, prompts, maxRetries, producer)
+  }
+  try {
+    const { finalStep, responseMessages } = await generateText({
+      instructions: SYSTEM_PROMPT,
+      toolApproval: TOOL_APPROVAL,
+      messages: staged,
+      toolCallConcurrency: runtime.settings.maxToolsAtOnce,
+      stopWhen: [isStepCount(runtime.settings.maxSteps), endedBadly],
+      abortSignal: stop,
+      ...options,
+      maxRetries: 0, // `streaming` tries again
+      model: read(options.model),
+      prepareStep: async (step) => {
+        await emitInvalid(turn, options.tools, calls, step.steps.at(-1))
+        const all = step.messages // those that are committed need no repair
+        const mended = [...all.slice(0, staged.length), ...calls.mend(all.slice(staged.length))]
+        const more = await options.prepareStep?.({ ...step, messages: mended })
+        const messages = more?.messages ? calls.mend(more.messages) : mended
+        const model = more?.model && { model: read(more.model) }
+        return { ...more, messages, ...model }
+      },
+      onToolExecutionEnd: async (event) => {
+        const emitted = emitOutput(turn, options.tools, calls, event.toolOutput)
+        await emitted.catch((error) => failures.push(error))
+        await options.onToolExecutionEnd?.(event)
+      },
+    })
+    if (failures.length > 0) throw failures[0]
+    // A call of an answer that ended badly is part of no turn.
+    const isBad = endedBadly({ steps: [finalStep] })
+    if (!isBad) await emitInvalid(turn, options.tools, calls, finalStep)
+    const { finishReason, rawFinishReason, text, toolCalls, content } = finalStep
+    for (const part of content) {
+      if (part.type !== 'tool-approval-request' || part.isAutomatic) continue
+      const { toolCallId: id, toolName: name, input } = part.toolCall
+      turn.waiting.push({ id, name, input })
+    }
+    const messages = calls.mend(responseMessages)
+    if (turn.waiting.length > 0) return messages
+    if (rawFinishReason === 'guardrail_intervened') throw new AgentError(rawFinishReason)
+    // Without a call the reply ends, whatever the model announced.
+    const isOver = !isBad && rawFinishReason !== 'pause_turn'
+    if (!isOver || toolCalls.some((call) => !call.providerExecuted)) {
+      throw new AgentError('reply_incomplete', '', finishReason)
+    }
+    if (isBlank(text)) throw new AgentError('empty_reply')
+    return messages
+  } catch (error) {
+    throw modelError(error)
+  }
+}
+
+/** Emit what a tool returned, or why it failed, which is logged, too. */
+async function emitOutput(turn: Turn, tools: object, calls: Calls, result: Output): Promise<void> {
+  if (turn.signal.aborted) return // a tool may end after its turn
+  const { toolCallId: id, toolName, output, error } = result
+  if (!('error' in result)) {
+    const text = typeof output === 'string' ? output : JSON.stringify(output ?? null)
+    return turn.emit({ id, text: calls.cut(text), isError: false })
+  }
+  await turn.emit({ id, text: calls.cut(String(error)), isError: true })
+  logFailure(tools, toolName, describe(error) + placeOf(error))
+}
+
+/** Emit why no tool takes a call of a step; the SDK tells the model. */
+async function emitInvalid(
+  turn: Turn,
+  tools: object,
+  calls: Calls,
+  step?: StepResult<ToolSet>,
+): Promise<void> {
+  for (const call of step?.toolCalls ?? []) {
+    if (!call.invalid || call.providerExecuted) continue
+    if (mustPause()) await pause()
+    const refused = calls.refused.get(call.toolCallId)
+    const text = refused?.text ?? (call.error as Error).message
+    await turn.emit({ id: call.toolCallId, text, isError: true })
+    const isNamed = refused?.isNamed ?? true
+    const kind = refused?.kind ?? 'invalid call'
+    if (kind) logFailure(tools, isNamed ? call.toolName : '', kind)
+  }
+}
+
+function logFailure(tools: object, toolName: string, kind: string): void {
+  // A name that the model made up is not logged.
+  const name = Object.hasOwn(tools, toolName) ? toolName : 'that does not exist'
+  log('WARNING', `tool ${name}: ${kind}`)
+}
+
+/** Whether the last step ended badly, so that a further one is pointless. */
+function endedBadly({ steps }: { steps: { finishReason: string }[] }): boolean {
+  return !['stop', 'tool-calls'].includes(steps.at(-1)?.finishReason ?? '')
+}
