@@ -117,7 +117,7 @@ def add_route(project: Path, route: str) -> None:
         last = "import type { Runtime } from './harness/index.ts'\n"
         edit(project / "src" / "routes.ts", f"'{route}': version", {"version": "version"}, last)
     else:
-        routes = project / "src" / "app" / "routes.py"
+        routes = project / "src" / "my_agent" / "routes.py"
         last = "from .harness import Runtime\n"
         edit(routes, f'"{route}": version', {"version": "version"}, last)
 
@@ -142,7 +142,7 @@ def project(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     project = tmp_path_factory.mktemp(target) / "my-agent"
     shutil.copytree(rendered(target), project)
     link_environment(project, environment(target))
-    python = (project / "src" / "app" / "agent.py").exists()
+    python = (project / "src" / "my_agent" / "agent.py").exists()
     agent = project / "src" / ("app/agent.py" if python else "agent.ts")
     tools = ("lookup_order", "pay_my_order", "summarize")
     listed = ", ".join(tools)
@@ -319,7 +319,7 @@ def test_a_function_without_its_decorator_is_named(target: str, tmp_path: Path) 
     project = tmp_path / "my-agent"
     shutil.copytree(rendered(target), project)
     link_environment(project, environment(target))
-    agent = project / "src" / "app" / "agent.py"
+    agent = project / "src" / "my_agent" / "agent.py"
     agent.write_text(re.sub(r"(?m)^@(ai\.)?tool\n", "", agent.read_text()))
     said = run(project, "chat", typed="Hello.\n")
     assert "(word_count is no tool: it lacks @tool)" in said

@@ -19,7 +19,7 @@ from tests.conftest import ROOT
 from tests.test_template import PROJECT, SOUND, build, keep_variants
 from tests.updates.history import commit, git
 
-AGENT = Path(PROJECT, "src", "app", "agent.py")
+AGENT = Path(PROJECT, "src", "my_agent", "agent.py")
 
 
 @pytest.fixture(autouse=True)
@@ -170,7 +170,7 @@ def test_a_question_that_was_released_may_take_several_answers(released: Path) -
 
 def test_modules_of_the_template_may_be_renamed_and_layers_moved(released: Path) -> None:
     folder = released / PROJECT
-    (folder / "{{ red }}" / "src" / "app" / "main.py").rename(folder / "red.py")
+    (folder / "{{ red }}" / "src" / "my_agent" / "main.py").rename(folder / "red.py")
     (folder / "{{ red or '.' }}").mkdir()
     (folder / "README.md.jinja").rename(folder / "{{ red or '.' }}" / "README.md.jinja")
     assert history(released) == []

@@ -95,7 +95,7 @@ def port(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     project = tmp_path_factory.mktemp(request.param) / "my-agent"
     shutil.copytree(rendered(request.param), project)
     link_environment(project, environment(request.param))
-    is_python = (project / "src" / "app").exists()
+    is_python = (project / "src" / "my_agent").exists()
     routes = project / "src" / ("app/routes.py" if is_python else "routes.ts")
     text, _, _ = routes.read_text().partition("# By method" if is_python else "// By method")
     routes.write_text(text + (PYTHON if is_python else TYPESCRIPT))

@@ -41,6 +41,11 @@ WRONG: dict[str, dict[str, list[Any]]] = {
         "'target'": ["", "strands", "Strands-Python", "rust", 1],
         NO_TEXT: [["strands-python"], None],
     },
+    "package_name": {
+        "Like my_agent": ["", "My", "a-b", "1a", "a__b", "_a", "a_", "a" * 47, 1],
+        "belongs to a module": ["json", "strands", "class", "tests"],
+        NO_TEXT: [["a"], None],
+    },
     "model": {
         "'model'": ["", "gpt", "Bedrock", "openai ", 1],
         NO_TEXT: [["openai"], None],
@@ -221,8 +226,8 @@ def test_a_question_is_short_and_takes_only_what_it_can_use(name: str) -> None:
     assert {"choices", "validator"} & question.keys()
 
 
-def test_at_most_seven_questions_are_asked() -> None:
-    assert len(ASKED) <= 7
+def test_at_most_eight_questions_are_asked() -> None:
+    assert len(ASKED) <= 8
 
 
 @pytest.mark.slow

@@ -225,7 +225,7 @@ def no_parts(root: Path) -> None:
 
 
 def heavy(root: Path) -> None:
-    path = root / PROJECT / "src" / "app" / "agent.py"
+    path = root / PROJECT / "src" / "my_agent" / "agent.py"
     path.write_text(path.read_text() * 9)
     snapshots.write(root, snapshots.rendered(root))
     commit(root, "Nine times the code")

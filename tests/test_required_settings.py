@@ -57,7 +57,7 @@ def test_tests_of_a_render_pass_without_a_required_setting(variant: str, tmp_pat
     project = tmp_path / "project"
     shutil.copytree(rendered(variant), project)
     link_environment(project, environment(variant.partition("+")[0]))
-    (project / "src" / "app" / "own_capabilities.py").write_text(OWN_CAPABILITIES, "utf-8")
+    (project / "src" / "my_agent" / "own_capabilities.py").write_text(OWN_CAPABILITIES, "utf-8")
     python = str(project / ".venv" / "bin" / "python")
     # test_agent.py is the owner's, who sets ORDERS_URL there.
     command = [python, "-m", "pytest", "-q", "--ignore=tests/test_agent.py"]

@@ -205,7 +205,7 @@ def test_a_copy_has_lf_where_git_converts_and_an_update_has_no_conflict(
     for name in git(project, "ls-files").splitlines():
         (project / name).unlink()
     git(project, "checkout", "--quiet", ".")
-    agent_file = project / "src" / "app" / "agent.py"
+    agent_file = project / "src" / "my_agent" / "agent.py"
     assert b"\r\n" in agent_file.read_bytes()
     mended = agent_file.read_bytes().replace(PROMPT.encode(), OUR_PROMPT.encode())
     agent_file.write_bytes(mended)

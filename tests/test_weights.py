@@ -49,7 +49,7 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def write(root: Path, path: str, text: str) -> None:
-    target = root / PROJECT / "src" / "app" / path
+    target = root / PROJECT / "src" / "my_agent" / path
     target.parent.mkdir(exist_ok=True)
     target.write_text(text)
 

@@ -26,7 +26,11 @@ MINTED = re.compile("[0-9a-f]{9}")
 
 PYTHON = """
 import json, sys
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
+from pathlib import Path
+harness = ModuleType('my_agent.harness')  # without its public names, which need libraries
+harness.__path__ = [str(Path(sys.path[1], 'my_agent', 'harness'))]
+sys.modules['my_agent.harness'] = harness
 from my_agent.harness.models.chat_stream import ChatStream
 settings = SimpleNamespace(max_reply_bytes=int(sys.argv[1]))
 for line in sys.stdin:
@@ -65,7 +69,7 @@ def rewrite(
     if language == "python":
         command = [sys.executable, "-c", PYTHON, str(limit)]
     else:
-        module = (project / "src" / "chat_stream.ts").as_uri()
+        module = (project / "src" / "harness" / "models" / "chat_stream.ts").as_uri()
         command = [str(NODE), "--input-type=module", "-e", TYPESCRIPT, module, str(limit)]
     lines = [json.dumps([piece.hex() for piece in pieces]) for pieces in streams]
     environment = {**os.environ, "PYTHONPATH": str(project / "src"), "PYTHONUTF8": "1"}

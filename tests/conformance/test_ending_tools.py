@@ -25,7 +25,7 @@ LEAVING_PYTHON = """
 import asyncio, builtins, threading
 from {module} import tool
 from my_agent import agent
-from my_agent.harness import commands as main
+from my_agent import main
 
 async def leave(text: str) -> str:
     "Leave."
@@ -164,7 +164,7 @@ def test_a_late_error_of_a_tool_does_not_end_chat(target: Target) -> None:
 
 
 FAILING = {
-    "python": "from app import agent, main; agent.len = lambda words: {}[words[0]]; main.cli()",
+    "python": "from my_agent import agent, main; agent.len = lambda words: {}[words[0]]; main.cli()",
     "typescript": """
 const match = String.prototype.match;
 String.prototype.match = function (pattern) {

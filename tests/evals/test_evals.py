@@ -156,7 +156,7 @@ def leave_thread() -> None:
 # In TypeScript a tool cannot leave a task behind that ends the process.
 @pytest.mark.rows(where=lambda row: not row["target"].is_node)
 def test_a_late_exit_of_a_tool_ends_no_case(evals: Evals, tmp_path: Path) -> None:
-    source = evals.project / "src" / "app" / "agent.py"
+    source = evals.project / "src" / "my_agent" / "agent.py"
     text = re.sub(r"(?m)^def word_count", "async def word_count", source.read_text())
     text = text.replace("    return len", "    later(text)\n    return len")
     mutant = tmp_path / "agent.py"

@@ -300,7 +300,7 @@ def of_owner(
     project = agent.home.project
     shutil.copytree(project / "src", folder / "src")
     is_node = (project / "package.json").exists()
-    place = folder / "src" / ("" if is_node else "app")
+    place = folder / "src" / ("" if is_node else "my_agent")
     for name, text in sources.items():
         if (place / name).exists():
             (place / name).write_text(text)

@@ -66,7 +66,7 @@ def test_a_thousand_sessions_cost_little(resting: Agent) -> None:
 
 GARBAGE = """
 import gc
-from my_agent.harness import commands as main
+from my_agent import main
 from my_agent import routes
 from starlette.responses import PlainTextResponse
 

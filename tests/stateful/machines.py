@@ -18,7 +18,7 @@ def arrange(target: str, project: Path, folder: Path) -> list[str]:
     own, tests = HERE / "agents" / target.replace("-", "_"), folder / "tests"
     tests.mkdir(exist_ok=True)
     if target.endswith("-python"):
-        shutil.copy(own.with_suffix(".py"), folder / "src" / "app" / "agent.py")
+        shutil.copy(own.with_suffix(".py"), folder / "src" / "my_agent" / "agent.py")
         for name in ("conftest.py", "script.py", "scripted_model.py"):
             shutil.copy(project / "tests" / name, tests)
         shutil.copy(HERE / "python_machine.py", tests)
