@@ -73,6 +73,9 @@ def screen_of(seen: str) -> str:
     return "\n".join(lines)
 
 
+PROMPT = r">[ \b]*$"  # a line editor may move behind the blank, and not write it
+
+
 def photograph_terminal(browser: Browser, provider: Provider, folder: Path, path: Path) -> None:
     """A conversation in `chat`: a tool call, a failure, and a turn that Ctrl-C ends."""
     target = PAGES[0]
@@ -89,11 +92,11 @@ def photograph_terminal(browser: Browser, provider: Provider, folder: Path, path
     try:
         for text, steps in says.items():
             provider.script(text, *steps)
-            terminal.expect("> $")
+            terminal.expect(PROMPT)
             terminal.type(text + ENTER)
         terminal.expect("began,")
         terminal.type(CTRL_C)
-        terminal.expect("> $")
+        terminal.expect(PROMPT)
         page = browser.new_page(viewport={"width": 1000, "height": 100})
         page.set_content(TERMINAL + screen_of(terminal.seen))
         path.parent.mkdir(parents=True, exist_ok=True)
