@@ -116,7 +116,7 @@ OWNED = {
     "python/src/app/routes.py": "89bf2e9a5466cf32",
     "python/tests/test_agent.py": "0a966d357b931e60",
     "typescript/src/routes.ts": "d33832625727fd3a",
-    "typescript/src/own_capabilities.ts": "53700a711b3edf4f",
+    "typescript/src/own_capabilities.ts": "22e6570fbaa8c5ba",
     "typescript/tests/agent.test.ts": "9f936d515e70eda7",
 }
 

@@ -32,7 +32,7 @@ export function double(number: number): number {
   const text = `and
   lines`
 
-  return 2 * number
+  return /[/*]`/.test(text) ? number / 2 / 1 : 2 * number
 }
 """
 
@@ -55,7 +55,7 @@ def write(root: Path, path: str, text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "text", "expected"), [("a.py", PYTHON, 21), ("a.ts", TYPESCRIPT, 24)]
+    ("name", "text", "expected"), [("a.py", PYTHON, 21), ("a.ts", TYPESCRIPT, 37)]
 )
 def test_comments_docstrings_and_blanks_weigh_nothing(
     name: str, text: str, expected: int, tmp_path: Path
@@ -103,6 +103,7 @@ def test_check_prints_the_tokens_of_each_room(hooks: Hooks, root: Path) -> None:
         (22, "", False),
         (22, "- **Sessions**: `store/` has more checks.", True),
         (22, "- **Sessions**: `src/app/store.py` has more checks.", False),
+        (22, "- `store/base` moved.", False),
         (19, "", True),
     ],
 )
