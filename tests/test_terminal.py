@@ -27,7 +27,7 @@ from tests.installed import (
     rendered,
     target_of,
 )
-from tests.pseudo_terminal import CTRL_C, CTRL_D, ENTER, LEFT, UP, PseudoTerminal
+from tests.pseudo_terminal import CTRL_C, CTRL_D, ENTER, LEFT, PROMPT, UP, PseudoTerminal
 from tests.stores.forks import start
 
 pytestmark = pytest.mark.slow
@@ -36,7 +36,6 @@ USUAL = [
     pytest.param(target, id=target.name, marks=[] if target.name in SHARED else pytest.mark.full)
     for target in TARGETS
 ]
-PROMPT = r">[ \b]*$"  # a line editor may move behind the blank, and not write it
 OFF = r"\x1b\[(?:0|22|39)m"  # what ends a style, in both languages
 STYLE = re.compile(r"\x1b\[(?!0?m)[0-9;]+m")  # more than a reset
 KEPT_NOTHING = "Interrupted: nothing of this turn was kept."

@@ -16,7 +16,7 @@ from tests.conformance.provider import Provider
 from tests.conformance.server import Server
 from tests.conformance.steps import CUT, HANG, Call, End, Step
 from tests.installed import installed
-from tests.pseudo_terminal import CTRL_C, ENTER, PseudoTerminal
+from tests.pseudo_terminal import CTRL_C, ENTER, PROMPT, PseudoTerminal
 from tests.ui.browser import launch
 from tests.ui.test_page import PAGES
 from tests.ui.visitor import Visitor
@@ -71,9 +71,6 @@ def screen_of(seen: str) -> str:
             line += f"<{tag}>{html.escape(cell.data)}</{tag}>"
         lines.append(re.sub("</(b|i|span)><\\1>", "", line))
     return "\n".join(lines)
-
-
-PROMPT = r">[ \b]*$"  # a line editor may move behind the blank, and not write it
 
 
 def photograph_terminal(browser: Browser, provider: Provider, folder: Path, path: Path) -> None:
