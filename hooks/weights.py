@@ -31,8 +31,13 @@ PYTHON = re.compile(
     r"|[rbfuRBFU]{0,2}(?:\"\"\"(?:.|\n)*?\"\"\"|'''(?:.|\n)*?'''"
     r"|\"(?:\\.|[^\"\\\n])*\"|'(?:\\.|[^'\\\n])*')|" + WORD
 )
+# A regular expression follows what no division can follow; a quote in it begins no string.
+REGEX = (
+    r"(?:(?<=[(,=:\[!&|?{};\n])|(?<=return))\s*"
+    r"/(?![*/])(?:\\.|\[(?:\\.|[^\]\\\n])*\]|[^/\\\n\[])+/[a-z]*"
+)
 SCRIPT = re.compile(
-    r"(?P<skipped>//[^\n]*|/\*(?:.|\n)*?\*/)"
+    rf"{REGEX}|(?P<skipped>//[^\n]*|/\*(?:.|\n)*?\*/)"
     r"|'(?:\\.|[^'\\\n])*'|\"(?:\\.|[^\"\\\n])*\"|`(?:\\.|[^`\\])*`|" + WORD
 )
 PATTERNS = {".py": PYTHON, ".ts": SCRIPT, ".js": SCRIPT}
@@ -154,7 +159,7 @@ def check_weights(before: Weights, now: Weights, text: str) -> Iterator[Finding]
             for target, weight in weights.items()
             if weight > before.get(room, {}).get(target, 0) * GROWTH
         ]
-        if grown and not re.search(rf"`{re.escape(room)}[/`]", text):
+        if grown and not re.search(rf"`{re.escape(room)}/`", text):
             message = (
                 f"does not say why {room}/ weighs more ({', '.join(grown)} tokens):"
                 f" add a sentence that names `{room}/` to the section next"

@@ -25,6 +25,7 @@ LEADER = (
 )
 SEQUENCE = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 CTRL_C, CTRL_D, ENTER, LEFT, UP = "\x03", "\x04", "\r", "\x1b[D", "\x1b[A"
+PROMPT = r">[ \b]*$"  # a line editor may move behind the blank, and not write it
 
 
 class PseudoTerminal:

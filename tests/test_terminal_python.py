@@ -14,8 +14,7 @@ from tests.conformance.provider import Provider
 from tests.conformance.steps import Hold, Step
 from tests.conformance.targets import TARGETS, Target
 from tests.installed import installed
-from tests.pseudo_terminal import CTRL_C, ENTER, PseudoTerminal
-from tests.test_terminal import PROMPT
+from tests.pseudo_terminal import CTRL_C, ENTER, PROMPT, PseudoTerminal
 
 pytestmark = pytest.mark.slow
 
@@ -115,7 +114,7 @@ def test_markdown_is_shown_like_this() -> None:
     for (text, expected), (whole, in_chunks) in zip(TABLE, found, strict=True):
         assert in_chunks == whole
         if expected is None:
-            assert "".join(re.findall("[0-9]", "".join(whole))) in text
+            assert "".join(re.findall("[0-9]", "".join(whole))) == "0123456789" * 5
         else:
             assert whole == [" ".join(line.split()) for line in expected], text
 
@@ -146,7 +145,7 @@ def test_no_control_character_of_a_reply_reaches_the_terminal(
     chat.type(f"Evil.{ENTER}")
     chat.expect("tokens in")
     written = re.sub(r"\x1b\[(\?25[lh]|[0-9;]*[mAKCD]|2K|\?[0-9]+[lh]|J)", "", chat.seen[before:])
-    assert not re.search("[\x00-\x07\x0b\x0c\x0e-\x1f\x7f-\x9f]", written)
+    assert not re.search("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]", written)
     assert "title" in chat.seen[before:]
     chat.expect(PROMPT)
 
@@ -197,6 +196,69 @@ def test_a_turn_that_ctrl_c_ends_leaves_what_was_shown(
     chat.expect(PROMPT)
     assert [line.strip() for line in chat.lines[-5:-1]][:3] == ["One.", "• two", "• th"]
     assert chat.seen.rindex("\x1b[?25h") > chat.seen.rindex("\x1b[?25l"), "the cursor is shown"
+
+
+STAYS = """
+import asyncio
+from app.late_errors import run_to_end
+from app.terminal import Terminal
+async def stay():
+    while True:
+        try:
+            print("waits")
+            await asyncio.sleep(60)
+        except asyncio.CancelledError:
+            pass
+screen = Terminal("my-agent", False)
+runner = asyncio.Runner()
+try:
+    run_to_end(runner, screen.follow(stay()))
+except KeyboardInterrupt:
+    screen.end_line()
+import os
+os._exit(0)
+"""
+
+
+def test_the_cursor_is_shown_after_a_turn_that_goes_on_in_spite_of_ctrl_c(tmp_path: Path) -> None:
+    terminal = PseudoTerminal([python(), "-c", STAYS], tmp_path, {})
+    for _ in range(2):
+        terminal.expect("waits")
+        terminal.type(CTRL_C)
+    assert terminal.exit_code() == 0
+    terminal.close()
+    assert terminal.seen.rindex("\x1b[?25h") > terminal.seen.rindex("\x1b[?25l")
+
+
+OWN_LOG = """
+import logging
+handler = logging.FileHandler("own.log")
+logging.getLogger().addHandler(handler)
+from app.terminal import Terminal
+Terminal("my-agent", False)
+logging.warning("Kept.")
+"""
+
+
+def test_a_log_file_of_the_owner_stays_a_file(tmp_path: Path) -> None:
+    terminal = PseudoTerminal([python(), "-c", OWN_LOG], tmp_path, {})
+    assert terminal.exit_code() == 0
+    terminal.close()
+    assert (tmp_path / "own.log").read_text() == "Kept.\n"
+
+
+NO_HOME = """
+import os
+os.environ.pop("XDG_STATE_HOME", None)
+os.path.expanduser = lambda path: path
+from app.line_editor import open_history
+open_history("my-agent").append_string("Hello.")
+"""
+
+
+def test_a_user_without_a_home_has_no_history(tmp_path: Path) -> None:
+    subprocess.run([python(), "-c", NO_HOME], cwd=tmp_path, check=True)
+    assert list(tmp_path.iterdir()) == []
 
 
 LATE = """

@@ -88,6 +88,11 @@ TABLE: list[tuple[str, int, list[str]]] = [
     ("An **unclosed `mark", 80, ["An **unclosed `mark"]),
     ("<b>x</b> &amp; $HOME", 80, ["<b>x</b> &amp; $HOME"]),
     ("words are whole here", 10, ["words are", "whole here"]),
+    ("sed s/a$/b$/, $PATH:$HOME/bin, A=$B$C", 80, ["sed s/a$/b$/, $PATH:$HOME/bin, A=$B$C"]),
+    ("`![a](b)` is an image", 80, ["![a](b) is an image"]),
+    ("![a [b] c](https://a.example)", 80, ["a [b] c (https://a.example)"]),
+    ("so <!-- not hidden --> it is", 80, ["so <!-- not hidden --> it is"]),
+    ("<!-- not hidden -->", 80, ["<!-- not hidden -->"]),
 ]
 PARTS = [
     *("**", "*", "`", "```", "```py\n", "~~~\n", "# ", "- ", "1. ", "> ", "| a | b |\n|--|--|\n"),
@@ -197,7 +202,7 @@ def test_no_text_of_a_model_controls_the_terminal() -> None:
 
 @pytest.mark.full
 def test_hostile_text_is_shown_and_does_not_block_for_long() -> None:
-    marks = [">", "1. ", "[", "**a *b ", "_a", "<a ", "$\\frac{", "`", "x"]
+    marks = [">", "1. ", "[", "**a *b ", "_a", "<a ", "!", "a~", "$\\frac{", "`", "x"]
     cases: list[Case] = [([mark * (40_000 // len(mark)), "\n\nEnd."], 40, 24) for mark in marks]
     for mark, written in zip(marks, show(cases), strict=True):
         lines = on_screen(written)

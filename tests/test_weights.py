@@ -32,7 +32,7 @@ export function double(number: number): number {
   const text = `and
   lines`
 
-  return 2 * number
+  return /[/*]`/.test(text) ? number / 2 / 1 : 2 * number
 }
 """
 
@@ -55,7 +55,7 @@ def write(root: Path, path: str, text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "text", "expected"), [("a.py", PYTHON, 21), ("a.ts", TYPESCRIPT, 24)]
+    ("name", "text", "expected"), [("a.py", PYTHON, 21), ("a.ts", TYPESCRIPT, 37)]
 )
 def test_comments_docstrings_and_blanks_weigh_nothing(
     name: str, text: str, expected: int, tmp_path: Path
@@ -71,7 +71,7 @@ def test_joined_statements_weigh_no_less(tmp_path: Path) -> None:
     assert weights.tokens(joined) >= weights.tokens(apart)
 
 
-@pytest.mark.parametrize("package", ["src", "src/my_agent", "src/my_agent"])
+@pytest.mark.parametrize("package", ["src", "src/app", "src/my_agent"])
 def test_a_room_has_the_same_name_in_each_layout(package: str, tmp_path: Path) -> None:
     for name in ("main.py", "harness/turn.py", "harness/store/base.py", "page/marked.min.js"):
         path = tmp_path / package / name
@@ -102,7 +102,8 @@ def test_check_prints_the_tokens_of_each_room(hooks: Hooks, root: Path) -> None:
         (21, "", True),
         (22, "", False),
         (22, "- **Sessions**: `store/` has more checks.", True),
-        (22, "- **Sessions**: `src/my_agent/harness/store.py` has more checks.", False),
+        (22, "- **Sessions**: `src/app/store.py` has more checks.", False),
+        (22, "- `store/base` moved.", False),
         (19, "", True),
     ],
 )

@@ -16,7 +16,7 @@ from tests.conformance.provider import Provider
 from tests.conformance.server import Server
 from tests.conformance.steps import CUT, HANG, Call, End, Step
 from tests.installed import installed
-from tests.pseudo_terminal import CTRL_C, ENTER, PseudoTerminal
+from tests.pseudo_terminal import CTRL_C, ENTER, PROMPT, PseudoTerminal
 from tests.ui.browser import launch
 from tests.ui.test_page import PAGES
 from tests.ui.visitor import Visitor
@@ -89,11 +89,11 @@ def photograph_terminal(browser: Browser, provider: Provider, folder: Path, path
     try:
         for text, steps in says.items():
             provider.script(text, *steps)
-            terminal.expect("> $")
+            terminal.expect(PROMPT)
             terminal.type(text + ENTER)
         terminal.expect("began,")
         terminal.type(CTRL_C)
-        terminal.expect("> $")
+        terminal.expect(PROMPT)
         page = browser.new_page(viewport={"width": 1000, "height": 100})
         page.set_content(TERMINAL + screen_of(terminal.seen))
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -658,6 +658,7 @@ CODE = (
     '<pre tabindex="0" role="group" aria-label="{1}"><code>{2}</code></pre>'
     '<button class="copy" type="button" title="Copy this code">Copy</button></figure>'
 )
+KEY = '<span class="key">{0}</span>'
 
 
 def figure(language: str, text: str) -> str:
@@ -691,14 +692,19 @@ MARKDOWN = {
     ),
     "1. a\n\n   ```yaml\n   b:\n     - c: d\n       e: f\n   ```\n2. g": (
         '<ol start="1"><li><p>a</p>'
-        + figure("yaml", "b:\n  - c: d\n    e: f")
+        + figure("yaml", f"{KEY.format('b')}:\n{KEY.format('  - c')}: d\n{KEY.format('    e')}: f")
         + "</li><li><p>g</p></li></ol>"
     ),
     "- [x] a\n- [ ] b": (
         "<ul><li><span>☑ </span><span>a</span></li><li><span>☐ </span><span>b</span></li></ul>"
     ),
     "```html title=x\n<b>**a**</b>\n\n- b\n```\nc": (
-        figure("html", "&lt;b&gt;**a**&lt;/b&gt;\n\n- b") + "<p>c</p>"
+        figure(
+            "html",
+            '<span class="keyword">&lt;b</span><span class="keyword">&gt;</span>**a**'
+            '<span class="keyword">&lt;/b</span><span class="keyword">&gt;</span>\n\n- b',
+        )
+        + "<p>c</p>"
     ),
     "~~~\na\n```\n\n    b\n~~~": figure("", "a\n```\n\n    b"),
     "a\n\n    b\n      c": "<p>a</p>" + figure("", "b\n  c"),
@@ -882,7 +888,9 @@ def test_axe_finds_nothing_and_nothing_is_cut_off(
     options = {"bypass_csp": True, "viewport": size, "color_scheme": scheme}
     visitor = Visitor(browser, fleet.shared(UI=1), provider, **options)
     table = "| a | b |\n|---|---|\n| 1 | [two](https://example.com) |"
-    visitor.say("x" * 200, [Call("word_count", {"text": "y" * 500})], [f"# Title\n\n{table}"])
+    code = "```py\n# a\ndef b(c='d', e=1): ...\n```\n```diff\n- a\n+ b\n```"
+    reply = f"# Title\n\n{table}\n\n{code}"
+    visitor.say("x" * 200, [Call("word_count", {"text": "y" * 500})], [reply])
     visitor.committed(1)
     visitor.page.locator("summary").click()
     visitor.say("Fail.", ["```\n" + "z" * 300, CUT])

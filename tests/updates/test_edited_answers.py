@@ -54,14 +54,18 @@ def test_another_target_is_refused(release: str, history: History, tmp_path: Pat
     assert (tmp_path / "vercel-typescript-agent" / "src" / "agent.ts").exists()
 
 
-@pytest.mark.full
 @pytest.mark.parametrize(
     ("old", "new"),
     [
         ("session_store: in-process", "session_store: valkey"),
-        ("session_store: s3", "session_store: valkey"),
-        ("long_term_memory: agentcore", "long_term_memory: none"),
-        ("model: bedrock", "model: openai"),
+        *(
+            pytest.param(*row, marks=pytest.mark.full)
+            for row in (
+                ("session_store: s3", "session_store: valkey"),
+                ("long_term_memory: agentcore", "long_term_memory: none"),
+                ("model: bedrock", "model: openai"),
+            )
+        ),
     ],
 )
 def test_an_answer_that_was_edited_by_hand_is_refused(

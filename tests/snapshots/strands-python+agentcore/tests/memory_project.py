@@ -77,5 +77,5 @@ class MemoryClient(Client):
 async def wait_until_recorded(recorder: Recorder) -> None:
     """Wait until no turn is left to record."""
     async with asyncio.timeout(30):
-        while recorder.is_waiting:
+        while recorder.is_waiting:  # noqa: ASYNC110 (it has no event)
             await asyncio.sleep(0.01)

@@ -12,10 +12,12 @@ async def test_the_page_and_its_files_need_no_token() -> None:
     assert "<script" in page.text
     names = re.findall('(?:src|href)="([^"]+)"', page.text)
     assert names
-    for name in names:
+    for name in names:  # and what these import
         file = await client.get(f"/{name}")
         assert file.status == 200, name
         assert file.text.strip(), name
+        imported = re.findall(r"^import .* from '\./([^']+)'", file.text, re.MULTILINE)
+        names += [module for module in imported if module not in names]
 
 
 async def test_the_page_is_refused_under_a_foreign_host() -> None:

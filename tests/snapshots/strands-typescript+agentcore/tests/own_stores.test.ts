@@ -41,6 +41,10 @@ class OwnStore implements MemoryStore {
     return []
   }
 
+  async add(text: string): Promise<void> {
+    this.received.push(text)
+  }
+
   async addMessages(messages: MessageData[]): Promise<void> {
     this.attempts++
     if (this.isDown) throw new TypeError('down')
@@ -70,4 +74,15 @@ test('a store of the owner that is late does not get a turn twice', async () => 
 
 test('the SDK does not write to a store of the owner, as it would in failed turns, too', () => {
   assert.equal(new GuardedStore(new OwnStore(), 1).writable, false)
+})
+
+test('a text for a store of the owner is kept until the turn commits', async () => {
+  const own = new OwnStore()
+  const remembered: unknown[] = []
+  const store = new GuardedStore(own, 1, (text, { stores }) => remembered.push([text, stores]))
+  await store.add('tea')
+  assert.deepEqual(own.received, [])
+  assert.deepEqual(remembered, [['tea', ['own']]])
+  await store.send('tea', {})
+  assert.deepEqual(own.received, ['tea'])
 })

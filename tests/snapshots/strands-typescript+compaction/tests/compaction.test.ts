@@ -151,6 +151,15 @@ describe('a turn goes on without a summary', () => {
   })
 })
 
+test('a summary of shorter texts is made if the model cannot read all', async () => {
+  const tooLong = fail(new Error('prompt is too long: 208310 tokens > 200000 maximum'))
+  const { client, summarizer } = makeSummarizer([tooLong, tooLong, reply('sum')])
+  await say(client, 'long '.repeat(800), '2', '3', '4')
+  const [whole = '', , shortened] = summarizer.conversations.map((texts) => texts.join())
+  assert.ok(shortened)
+  assert.ok(shortened.length < whole.length)
+})
+
 test('a turn that fails leaves no summary, and its retry pays for no second one', async () => {
   const script = [reply('ok'), reply('ok'), reply('ok'), fail(new Error())]
   const { client } = makeSummarizer([reply('sum'), reply('other')], script)

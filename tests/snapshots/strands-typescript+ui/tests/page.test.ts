@@ -21,10 +21,15 @@ describe('the page', () => {
     const page = await client.get('/')
     assert.equal(page.status, 200)
     assert.match(page.text, /<script/)
-    for (const [, name] of page.text.matchAll(/(?:src|href)="([^"]+)"/g)) {
+    const links = [...page.text.matchAll(/(?:src|href)="([^"]+)"/g)]
+    const names = new Set(links.map(([, name]) => name))
+    for (const name of names) {
       const file = await client.get(`/${name}`)
       assert.equal(file.status, 200)
       assert.notEqual(file.text.trim(), '')
+      for (const [, imported] of file.text.matchAll(/^import .* from '\.\/([^']+)'/gm)) {
+        names.add(imported)
+      }
     }
   })
 

@@ -1,4 +1,4 @@
-// Settings and capabilities of your own; README.md has one. Updates leave this file alone.
+// Settings and capabilities of your own; docs/capabilities.md has one. Updates leave it alone.
 
 import type { CapabilityClass } from './harness/index.ts'
 

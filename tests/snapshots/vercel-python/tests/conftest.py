@@ -1,4 +1,4 @@
-"""Settings of all tests: asyncio runs them, and they ignore your environment and `.env`."""
+"""Settings of all tests: asyncio runs them, without `.env` and your models and secrets."""
 
 import os
 from unittest.mock import patch

@@ -1,4 +1,4 @@
-"""Capabilities and settings of your own; README.md has one. Updates leave this file alone."""
+"""Capabilities and settings of your own; docs/capabilities.md has one. Updates leave it alone."""
 
 from dataclasses import dataclass
 

@@ -243,7 +243,8 @@ export function restored(messages: readonly ModelMessage[]): ModelMessage[] {
 
 function derivedId(id: string, seen: ReadonlySet<string>): string {
   for (let number = 0; ; number++) {
-    const derived = createHash('sha256').update(`${number} ${id}`).digest('hex').slice(0, 9)
+    const hash = createHash('sha256').update(`${number} ${id}`).digest('hex')
+    const derived = `c${hash.slice(0, 8)}`
     if (!seen.has(derived)) return derived
   }
 }

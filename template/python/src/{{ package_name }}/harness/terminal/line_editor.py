@@ -33,8 +33,13 @@ class History(FileHistory):
 
     def append_string(self, string: str) -> None:
         if string.strip():
+            super().append_string(string)
+
+    def store_string(self, string: str) -> None:
+        """Write a prompt; one of several lines, such as a pasted file, is only recalled."""
+        if "\n" not in string:
             with suppress(OSError):  # such as a full disk
-                super().append_string(string)
+                super().store_string(string)
 
 
 def open_history(project_name: str) -> History:
@@ -42,6 +47,8 @@ def open_history(project_name: str) -> History:
     state = os.getenv("XDG_STATE_HOME", "")
     home = state if os.path.isabs(state) else os.path.expanduser("~/.local/state")
     path = Path(home, project_name, "chat_history")
+    if not path.is_absolute():  # this user has no home
+        return History(os.devnull)
     try:
         path.parent.mkdir(0o700, parents=True, exist_ok=True)
         path.touch(0o600)

@@ -18,6 +18,7 @@ HELP = """\
 /model    print which model answers
 /tools    list the tools of the agent
 /session  print the id of the session
+/help     list the commands
 /quit     leave, as exit, quit and Ctrl-D do
 In a terminal Tab completes a command, and Alt-Enter begins a new line of the prompt.
 Ctrl-C cancels the running turn, clears a half-typed line, or exits on an empty line."""

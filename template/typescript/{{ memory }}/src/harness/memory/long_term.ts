@@ -189,7 +189,7 @@ export class LongTermMemory extends Capability<MemorySettings> implements Memori
       : kind.open(collection, secrets, this.#clients)
     return {
       id,
-      description: meta.description.trim().replace(/\s+/g, ' ').slice(0, MAX_DESCRIPTION_CHARS),
+      description: shorten(meta.description),
       lifetime: scope.lifetime,
       memory: this.decorate(memory),
       isRead: project.reads.includes(id),
@@ -215,4 +215,10 @@ function problemOf({ id, needsProject, namespaces, projectId }: MemoryCollection
     return `collection ${id}: ${error.message}`
   }
   return ''
+}
+
+/** Return a description as the model sees it: a line, and no half of a character at its end. */
+function shorten(description: string): string {
+  const line = description.trim().replace(/\s+/g, ' ')
+  return line.slice(0, MAX_DESCRIPTION_CHARS).toWellFormed()
 }

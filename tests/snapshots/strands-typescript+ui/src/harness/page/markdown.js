@@ -1,12 +1,14 @@
 // Markdown as DOM nodes: every text becomes a text node, so nothing in it can run.
 
 import { ENTITIES } from './entities.js'
+import { partsOf } from './highlight.js'
 import { Lexer, Marked } from './marked.min.js'
 
 const DEPTH = 9 // of lists and quotes
 // A text with emphasis and links costs up to its length times its punctuation.
 const COST = 3e6
 const COST_OF_ALL = 2e7
+const PARTS = 10_000 // of code in colors that is shown at once: each one is an element
 const SAFE = /^(https?:\/\/|mailto:)/i // another kind of address could run something
 const ENTITY = /&(?:#(\d{1,7})|#x([\da-f]{1,6})|([a-z]\w{1,7}));/gi
 const BREAK = /^<br\s*\/?>$/i
@@ -102,6 +104,7 @@ class Walker {
   constructor(container, text) {
     this.lexer = new Lexer(OPTIONS)
     this.cost = 0
+    this.parts = PARTS
     const blocks = this.lexer.blockTokens(text, this.lexer.tokens)
     // The texts in blocks are read when they are shown, as most blocks are there already.
     this.unread = new Map(this.lexer.inlineQueue.map(({ src, tokens }) => [tokens, src]))
@@ -134,7 +137,7 @@ class Walker {
     const { type, items, tokens, ordered, start } = token
     if (type === 'list' && ordered) block.start = start
     if (items ?? CONTAINERS.includes(type)) this.showBlocks(block, items ?? tokens, depth)
-    else if (type === 'code') showCode(block, token)
+    else if (type === 'code') this.showCode(block, token)
     else if (type === 'table') this.showTable(block, token)
     else if (type !== 'hr') update(block, this.nodesOf(token))
     // The markers of a list, and the line of a quote, are on the side where its text begins. The
@@ -152,6 +155,40 @@ class Walker {
     const body = element('tbody', '', ...rows.map((cells) => row('td', cells)))
     block.className = 'wide'
     update(block, [element('table', '', element('thead', '', row('th', header)), body)])
+  }
+
+  /** Show code; what arrives is added, so that it can be scrolled and selected. */
+  showCode(block, { lang, raw, text }) {
+    // Wide code is scrolled by keyboard, too.
+    const language = lang?.match(/\S*/)[0] ?? ''
+    if (!block.firstChild) {
+      const plain = document.createTextNode('')
+      const code = element('pre', '', element('code', '', plain))
+      block.append(
+        element('figcaption'),
+        Object.assign(code, { tabIndex: 0, role: 'group', plain }),
+        copyButton('Copy this code', () => plain.data),
+      )
+    }
+    const [caption, code] = block.children
+    const { plain } = Object.assign(code, { ariaLabel: `Code ${language}`.trim() })
+    caption.textContent = language
+    const complete = isClosed(raw) ? `${language} ${text}` : ''
+    if (complete && code.complete === complete) return
+    if (code.complete) code.firstChild.replaceChildren(plain)
+    if (text.startsWith(plain.data)) plain.appendData(text.slice(plain.data.length))
+    else plain.data = text
+    if (complete) this.color(code.firstChild, text, language)
+    code.complete = complete
+  }
+
+  /** Color code, once it is complete: to do so at each change would take ever longer. */
+  color(code, text, language) {
+    const parts = partsOf(text, language, this.parts)
+    if (!parts.some(({ kind }) => kind)) return
+    this.parts -= parts.length
+    const nodeOf = (part) => (part.kind ? element('span', part.kind, part.text) : part.text)
+    code.replaceChildren(...parts.map(nodeOf))
   }
 
   /** Return the nodes of a token in a text, or of all of a block. */
@@ -207,24 +244,11 @@ function update(parent, nodes) {
   for (const node of before.slice(after.length)) node.remove()
 }
 
-/** Show a block of code; what arrives is added, so that it can be scrolled and selected. */
-function showCode(block, { lang, text }) {
-  // Wide code is scrolled by keyboard, too.
-  const language = lang?.match(/\S*/)[0] ?? ''
-  if (!block.firstChild) {
-    const shown = document.createTextNode('')
-    const code = element('pre', '', element('code', '', shown))
-    block.append(
-      element('figcaption'),
-      Object.assign(code, { tabIndex: 0, role: 'group', shown }),
-      copyButton('Copy this code', () => shown.data),
-    )
-  }
-  const [caption, code] = block.children
-  const { shown } = Object.assign(code, { ariaLabel: `Code ${language}`.trim() })
-  caption.textContent = language
-  if (text.startsWith(shown.data)) shown.appendData(text.slice(shown.data.length))
-  else shown.data = text
+/** Return whether a block of code ends with a fence. */
+function isClosed(raw) {
+  const fence = /^ {0,3}(`{3,}|~{3,})/.exec(raw)?.[1]
+  const last = /\n {0,3}([`~]+)\s*$/.exec(raw.slice(-200))?.[1]
+  return Boolean(fence && last?.startsWith(fence))
 }
 
 /** Return the token of the formula with which a text begins, if there is one. */

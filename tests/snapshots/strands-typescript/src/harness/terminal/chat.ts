@@ -102,7 +102,7 @@ async function answer(talk: Talk, line: string): Promise<void> {
     if (command) {
       const shown = await command(talk, signal)
       reply.stopWaiting()
-      screen.print(`${shown.replace(CONTROL, '')}\n`)
+      screen.print(`${shown.replace(CONTROL, '') || 'None.'}\n`)
     } else if (isUnknown) {
       talk.failures++
       console.log('No such command: /help lists them.')
@@ -175,7 +175,7 @@ async function listMessages({ runtime, sessionId, actor }: Talk): Promise<string
   const messages = data.messages as Message[]
   const texts = messages.map((message) => [message.role, textOf(message)] as const)
   const lines = texts.filter(([, text]) => text).map((line) => line.join(': '))
-  return lines.map((line) => shorten(line, process.stdout.columns || 80)).join('\n') || 'None.'
+  return lines.map((line) => shorten(line, process.stdout.columns || 80)).join('\n')
 }
 
 async function describeModel({ runtime }: Talk): Promise<string> {
@@ -187,5 +187,5 @@ async function listTools({ runtime }: Talk): Promise<string> {
   const { describeTools } = await import('../tools.ts')
   const tools = describeTools(runtime.tools())
   const lines = tools.map(([name, text]) => `${name}: ${text.trim().split('\n')[0]}`)
-  return lines.join('\n') || 'None.'
+  return lines.join('\n')
 }

@@ -50,7 +50,10 @@ const THEME: MarkdownTheme = {
   strikethrough: style('strikethrough'),
   underline: style('underline'),
 }
-const IMAGE_MARK = /!(?=\[[^\]\n]*\]\()/g
+const OPTIONS = { renderLatex: false } // `$` is also of shells and prices
+// Code, which stays as it is, or what would not be shown: the mark of an image, or a comment.
+const HIDING = /(`+)[^`][^]*?\1(?!`)|!(?=\[)|<!--/g
+const SHOWN: Record<string, string> = { '!': '', '<!--': '\\<!--' }
 
 setCapabilityOverrides({ hyperlinks: false, images: null }) // readers see where a link leads
 
@@ -74,18 +77,19 @@ function blocksOf(text: string): Token[] {
 /** Return the lines of Markdown. Raises RangeError if it is nested too deeply. */
 function render(text: string): string[] {
   const shown = blocksOf(text).map(prepare).join('')
-  const lines = new Markdown(shown, 0, 0, THEME).render(columns())
+  const lines = new Markdown(shown, 0, 0, THEME, undefined, OPTIONS).render(columns())
   const styled = HAS_STYLES ? lines : lines.map(stripVTControlCharacters)
   return styled.map((line) => line.trimEnd())
 }
 
-/** Return the Markdown to render for a block: images are links, definitions of links are text. */
+/** Return the Markdown to render for a block: images are links, HTML and definitions are text. */
 function prepare({ type, raw }: Token): string {
   if (type === 'code') return raw
   if (type === 'def') return raw.replace(']:', ']\\:')
-  const isHostile = (raw.match(/[*_<[]/g)?.length ?? 0) > MAX_MARKS
+  if (type === 'html') return raw.replaceAll('<', '\\<')
+  const isHostile = (raw.match(/[*_<[!~]/g)?.length ?? 0) > MAX_MARKS
   if (isHostile) return `\n\n${raw.replace(/^/gm, '    ')}\n\n` // as code
-  return raw.replace(IMAGE_MARK, '')
+  return raw.replace(HIDING, (found) => SHOWN[found] ?? found)
 }
 
 /** Return the last block of Markdown, which more text can still change. */

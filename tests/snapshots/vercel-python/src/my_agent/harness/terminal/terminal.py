@@ -39,28 +39,28 @@ class Terminal(Screen):
     """Prints each block of a reply when it ends; below them the last one grows."""
 
     is_live = True
-    _live: Live  # of the turn that runs
     _editor: "PromptSession[str] | None" = None
 
     def __init__(self, project_name: str, is_once: bool) -> None:
         super().__init__(is_once)
         self._project_name = project_name
         self._is_plain = bool(os.getenv("NO_COLOR"))
+        self._is_log_seen = sys.stderr.isatty()
         self._console = Console(
             file=self.out if is_once else None,  # None is `sys.stdout`, whatever that is then
             color_system=None if self._is_plain else "auto",
             theme=THEME,
             highlight=False,
         )
+        self._live = self._make_live()
         self._spinner = Spinner("line")
         self._block = ""  # Markdown that is not printed yet
         self._calls = dict[str, str]()
         self._log = list[str]()
         self._is_replying = False
         self._lock = Lock()  # tools are threads
-        self._is_log_seen = sys.stderr.isatty()
         for handler in logging.getLogger().handlers if self._is_log_seen else []:
-            if isinstance(handler, logging.StreamHandler):
+            if isinstance(handler, logging.StreamHandler) and handler.stream is sys.stderr:
                 handler.setStream(self)
 
     def welcome(self, title: str) -> None:
@@ -98,13 +98,7 @@ class Terminal(Screen):
         return read_line([("" if self._is_plain else "bold", ">"), ("", " ")], self._editor)
 
     async def follow(self, turn: Coroutine[Any, Any, Any]) -> Any:
-        self._live = Live(
-            console=self._console,
-            auto_refresh=False,
-            transient=True,
-            redirect_stdout=self._is_log_seen,
-            redirect_stderr=self._is_log_seen,
-        )
+        self._live = self._make_live()
         with self._live:
             drawing = asyncio.create_task(self._draw_repeatedly())
             try:
@@ -131,11 +125,22 @@ class Terminal(Screen):
             self.print(line, "dim")
 
     def end_line(self) -> None:
-        """Do nothing: each text ends its line."""
+        """Show the cursor again, also where a turn goes on in spite of Ctrl-C."""
+        self._live.stop()
 
     def end_reply(self, cost: str) -> None:
         if not self.is_once:
             self.print(cost, "dim")
+
+    def _make_live(self) -> Live:
+        """Return what is drawn anew while a turn runs."""
+        return Live(
+            console=self._console,
+            auto_refresh=False,
+            transient=True,
+            redirect_stdout=self._is_log_seen,
+            redirect_stderr=self._is_log_seen,
+        )
 
     async def _draw_repeatedly(self) -> None:
         """Draw changes and the spinner ten times a second, less often if that takes long."""
@@ -197,7 +202,7 @@ class Cell(TableDataElement):
 
 
 class Reply(Markdown):
-    """Markdown of which no text is lost: neither line ends nor addresses."""
+    """Markdown whose line ends and addresses are shown."""
 
     elements = Markdown.elements | {
         "fence": Code,
