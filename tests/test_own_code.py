@@ -114,10 +114,10 @@ def test_ci_of_a_project_obeys_its_lock_file_once_there_is_one(
 # Files that owners fill, and that never change: an update that meets them would conflict.
 OWNED = {
     "python/src/{{ package_name }}/routes.py": "470f9fe8aa00b386",
-    "python/src/{{ package_name }}/own_capabilities.py": "ca0fb0adacef08c0",
+    "python/src/{{ package_name }}/own_capabilities.py": "24577bc304fc76a4",
     "python/tests/test_agent.py.jinja": "fb206e7bdc2e693c",
     "typescript/src/routes.ts": "80504c44ff2e6055",
-    "typescript/src/own_capabilities.ts": "6dc0c2d4bc0945be",
+    "typescript/src/own_capabilities.ts": "b743e95ccf4907ac",
     "typescript/tests/agent.test.ts": "9f936d515e70eda7",
 }
 

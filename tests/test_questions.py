@@ -127,7 +127,7 @@ def test_what_is_no_question_takes_no_answer(
 def test_every_variable_that_is_a_folder_takes_no_answer(template: Path) -> None:
     """One that is missing in the list would be accepted without a word."""
     folders = [path.name for path in (template / "template").rglob("{{ * }}") if path.is_dir()]
-    variables = {name.strip("{} ") for name in folders}
+    variables = {name.strip("{} ") for name in folders} - {"package_name"}
     questions = yaml.safe_load((template / "copier.yml").read_text("utf-8"))
     assert variables <= set(questions["computed"]["default"].split())
     guarded = {name for name in questions if questions[name] and "computed" in str(questions[name])}

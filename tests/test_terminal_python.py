@@ -200,8 +200,8 @@ def test_a_turn_that_ctrl_c_ends_leaves_what_was_shown(
 
 STAYS = """
 import asyncio
-from app.late_errors import run_to_end
-from app.terminal import Terminal
+from my_agent.harness.late_errors import run_to_end
+from my_agent.harness.terminal.terminal import Terminal
 async def stay():
     while True:
         try:
@@ -234,7 +234,7 @@ OWN_LOG = """
 import logging
 handler = logging.FileHandler("own.log")
 logging.getLogger().addHandler(handler)
-from app.terminal import Terminal
+from my_agent.harness.terminal.terminal import Terminal
 Terminal("my-agent", False)
 logging.warning("Kept.")
 """
@@ -251,7 +251,7 @@ NO_HOME = """
 import os
 os.environ.pop("XDG_STATE_HOME", None)
 os.path.expanduser = lambda path: path
-from app.line_editor import open_history
+from my_agent.harness.terminal.line_editor import open_history
 open_history("my-agent").append_string("Hello.")
 """
 

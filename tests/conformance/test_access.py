@@ -17,8 +17,9 @@ PAGE = "https://www.example.com"
 TOKEN = f"{CANARY}-is-the-token"
 JSON_BODY = {"Content-Type": "application/json"}
 OWN_PYTHON = """
+from starlette.responses import Response
 async def own(request, runtime):
-    return r.Response("own")
+    return Response("own")
 r.ROUTES["GET /own"] = own
 """
 

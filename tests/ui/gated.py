@@ -70,6 +70,6 @@ def gated(target: Target, folder: Path, extra: str) -> Target:
     answers = {"model": "openai-compatible", "extras": ["approval", extra]}
     render(ROOT, answers_of(target.name) | answers, project)
     link_environment(project, environment(target.name))
-    agent = project / "src" / ("agent.ts" if target.is_node else "app/agent.py")
+    agent = project / "src" / ("agent.ts" if target.is_node else "my_agent/agent.py")
     agent.write_text(agent.read_text() + AGENTS[target.name])
     return replace(target, command=lambda _: target.command(project))

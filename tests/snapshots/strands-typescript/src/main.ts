@@ -1,4 +1,3 @@
-#!/usr/bin/env node
 // The command of the project.
 
 import { app } from './app.ts'
