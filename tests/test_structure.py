@@ -131,7 +131,9 @@ def test_the_rooms_import_what_is_below_them(sources: Path) -> None:
 
 def test_every_room_is_known() -> None:
     paths = {Path(path) for tree in SNAPSHOTS.values() for path in tree}
-    parts = [path.parts[path.parts.index("harness") + 1 :] for path in paths if "harness" in path.parts]
+    parts = [
+        path.parts[path.parts.index("harness") + 1 :] for path in paths if "harness" in path.parts
+    ]
     rooms = {names[0] for names in parts if len(names) > 1}
     assert rooms - CORE == BELOW.keys() - {"core", "chat_route"}
 

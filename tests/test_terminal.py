@@ -40,7 +40,11 @@ OFF = r"\x1b\[(?:0|22|39)m"  # what ends a style, in both languages
 STYLE = re.compile(r"\x1b\[(?!0?m)[0-9;]+m")  # more than a reset
 KEPT_NOTHING = "Interrupted: nothing of this turn was kept."
 NO_FRAMEWORK = {
-    "python": "import sys; sys.modules |= {'ai': None, 'strands': None}; from my_agent.main import cli",
+    "python": """
+import sys
+sys.modules |= {'ai': None, 'strands': None}
+from my_agent.main import cli
+""",
     "typescript": """
 import { registerHooks } from 'node:module';
 registerHooks({
@@ -96,7 +100,7 @@ def chat(talk: Talk) -> PseudoTerminal:
 def without_framework(variant: str, *words: str) -> list[str]:
     project = installed(variant)
     if variant.endswith("-python"):
-        code = f"{NO_FRAMEWORK['python']}; cli({[*words]})"
+        code = f"{NO_FRAMEWORK['python']}cli({[*words]})"
         return [str(project / ".venv" / "bin" / "python"), "-c", code]
     hook = f"data:text/javascript,{NO_FRAMEWORK['typescript']}"
     return [str(NODE), "--import", hook, str(project / "src" / "main.ts"), *words]

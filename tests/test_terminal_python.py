@@ -304,4 +304,5 @@ def test_what_only_a_terminal_needs_is_not_imported_for(words: list[str], target
     )
     modules = ended.stderr.splitlines()[-1].split()
     assert "my_agent.harness.terminal.conversation" in modules
-    assert {"my_agent.harness.terminal.terminal", "markdown_it", "prompt_toolkit", "rich"} & {*modules} == set()
+    terminal = {"my_agent.harness.terminal.terminal", "markdown_it", "prompt_toolkit", "rich"}
+    assert terminal & {*modules} == set()

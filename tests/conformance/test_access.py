@@ -61,7 +61,9 @@ def test_a_route_of_ones_own_is_read_by_address_only(fleet: Fleet) -> None:
 
     def command(project: Path) -> list[str]:
         if fleet.target.name.endswith("-python"):
-            code = f"import my_agent.routes as r\n{OWN_PYTHON}\nfrom my_agent.main import cli; cli()"
+            code = (
+                f"import my_agent.routes as r\n{OWN_PYTHON}\nfrom my_agent.main import cli; cli()"
+            )
             return [str(project / ".venv" / "bin" / "python"), "-c", code, "serve"]
         routes = (project / "src" / "routes.ts").as_uri()
         code = f"(await import('{routes}')).ROUTES['GET /own'] = (_, to) => to.end('own')"

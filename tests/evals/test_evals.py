@@ -120,7 +120,9 @@ def test_the_cases_of_a_render_pass_offline(evals: Evals) -> None:
 
 
 def test_a_mutation_of_the_agent_is_found(evals: Evals, tmp_path: Path) -> None:
-    source = evals.project / ("src/agent.ts" if "type" in evals.target.name else "src/my_agent/agent.py")
+    source = evals.project / (
+        "src/agent.ts" if "type" in evals.target.name else "src/my_agent/agent.py"
+    )
     mutant = tmp_path / source.name
     text = source.read_text().replace("len(text.split())", "len(text)")
     mutant.write_text(text.replace(r"text.match(/\S+/g)?.length ?? 0", "text.length"))

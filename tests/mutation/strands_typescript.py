@@ -82,7 +82,12 @@ FAULTS = [
     ),
     Fault("a list is taken for arguments", MESSAGES, " && !Array.isArray(value)", ""),
     Fault("two calls have one id", MESSAGES, " && !ids.has(id)", ""),
-    Fault("an id may be as long as it likes", "src/harness/tool_schemas.ts", "_-]{1,40}$", "_-]{1,64}$"),
+    Fault(
+        "an id may be as long as it likes",
+        "src/harness/tool_schemas.ts",
+        "_-]{1,40}$",
+        "_-]{1,64}$",
+    ),
     Fault(
         "a repaired name runs the tool of that name",
         MESSAGES,

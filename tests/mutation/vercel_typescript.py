@@ -2,7 +2,11 @@
 
 from tests.mutation.fault import Fault
 
-TURN, STREAMING, MESSAGES = "src/harness/turn.ts", "src/harness/models/streaming.ts", "src/harness/messages.ts"
+TURN, STREAMING, MESSAGES = (
+    "src/harness/turn.ts",
+    "src/harness/models/streaming.ts",
+    "src/harness/messages.ts",
+)
 RUN = "stream(runtime, Object.assign(turn, { signal: stop }), staged, prompts),\n      )"
 COMMIT = (
     "await session.commit(turn, { scope: 'agent', schema_version: '1.0', created_at: '', "

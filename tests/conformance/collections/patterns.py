@@ -14,7 +14,9 @@ from pathlib import Path
 from types import FrameType
 
 request = json.load(sys.stdin)
-SOURCES = sorted(path for name in request["folders"] for path in Path("src/my_agent/harness", name).glob("*.py"))
+SOURCES = sorted(
+    path for name in request["folders"] for path in Path("src/my_agent/harness", name).glob("*.py")
+)
 TEXT = "\n".join(path.read_text("utf-8") for path in SOURCES)
 METHODS = ("fullmatch", "match", "search", "sub", "split", "findall")
 
