@@ -174,12 +174,14 @@ FAULTS: list[tuple[str, Edit]] = [
     (f'name {PROJECT}/a"b/x.py has a name', add('a"b/x.py')),
     (f"name {PROJECT}/a .jinja has a name", add("a .jinja", "{{ colour }}")),
     (
-        f"layer-overlap {PROJECT}/{{{{ red }}}}/src/my_agent/main.py goes to src/my_agent/main.py, as templ",
+        f"layer-overlap {PROJECT}/{{{{ red }}}}/src/my_agent/main.py"
+        " goes to src/my_agent/main.py, as templ",
         add("src/my_agent/main.py"),
     ),
     (f"layer-overlap {PROJECT}/readme.md goes to readme.md, as", add("readme.md")),
     (
-        f"never-rendered {PROJECT}/{{{{ blue }}}}/src/my_agent/main.py is neither rendered nor included",
+        f"never-rendered {PROJECT}/{{{{ blue }}}}/src/my_agent/main.py"
+        " is neither rendered nor included",
         questions("colour == 'blue'", "colour == 'bleu'"),
     ),
     (

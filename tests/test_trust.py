@@ -134,6 +134,14 @@ def test_a_template_that_needs_trust_would_be_seen_here(
     assert "unsafe" in result.stderr
 
 
+def test_a_copy_below_a_link_warns_of_nothing(questions: Path, tmp_path: Path) -> None:
+    (tmp_path / "disk").mkdir()
+    (tmp_path / "link").symlink_to("disk")
+    result = copier("copy", "--defaults", questions, tmp_path / "link" / "my-agent", cwd=tmp_path)
+    assert result.returncode == 0, result.stderr
+    assert "Warning" not in result.stderr
+
+
 def test_the_message_names_the_next_commands(questions: Path, tmp_path: Path) -> None:
     result = copier("copy", "--defaults", questions, "my-agent", cwd=tmp_path)
     start = 'git init && git add . && git commit -m "Start"    # updates need a commit'

@@ -19,13 +19,16 @@ from tests.stores.servers import wait_for
 PYTHON = '''\
 """Of an owner."""
 
+from .harness.memory import MemoryPolicy
 
-def metadata_of(who, utterance):
-    if "boom" in utterance.text:
-        raise RuntimeError(utterance.text)
-    if "bad" in utterance.text:
-        return {"_id": "1"}
-    return {"topic": "travel"} if "train" in utterance.text else {}
+
+class OwnMemory(MemoryPolicy):
+    def metadata_of(self, who, utterance):
+        if "boom" in utterance.text:
+            raise RuntimeError(utterance.text)
+        if "bad" in utterance.text:
+            return {"_id": "1"}
+        return {"topic": "travel"} if "train" in utterance.text else {}
 '''
 TYPESCRIPT = """\
 // Of an owner.
@@ -39,24 +42,22 @@ export function metadataOf(_who: Who, [, text]: Utterance): Record<string, strin
   return text.includes('train') ? { topic: 'travel' } : {}
 }
 """
-PYTHON_STORES = '''\
-"""Of an owner."""
+PYTHON_STORES = """\
 
-from strands.memory import MemoryEntry, MemoryStore
+    def own_stores(self, who):
+        from strands.memory import MemoryEntry, MemoryStore
 
+        class Manual(MemoryStore):
+            name, description, writable = "manual", "A manual", False
+            max_search_results, extraction = None, None
 
-class Manual(MemoryStore):
-    name, description, writable = "manual", "A manual", False
-    max_search_results, extraction = None, None
+            async def search(self, query, options=None):
+                most = options["max_search_results"]
+                pages = [f"page {n} of {most} for {query}" for n in range(9)]
+                return [MemoryEntry(content=page) for page in pages[:most]]
 
-    async def search(self, query, options=None):
-        most = options["max_search_results"]
-        return [MemoryEntry(content=f"page {n} of {most} for {query}") for n in range(9)][:most]
-
-
-def own_stores(who):
-    return [Manual()]
-'''
+        return [Manual()]
+"""
 TYPESCRIPT_STORES = """\
 // Of an owner.
 
@@ -147,8 +148,11 @@ def server(resting: Agent, tmp_path: Path) -> Iterator[Server]:
     """A server of an owner, whose memory of notes indexes a key."""
     given = {"memoryId": resting.notes, "addIndexedKeys": [{"key": "topic", "type": "STRING"}]}
     resting.service.service.call("UpdateMemory", given)
-    sources = {"memory/metadata.py": PYTHON, "memory/metadata.ts": TYPESCRIPT}
-    sources |= {"memory/own_stores.py": PYTHON_STORES, "memory/own_stores.ts": TYPESCRIPT_STORES}
+    is_strands = resting.target.name.startswith("strands")
+    python, typescript = PYTHON, TYPESCRIPT
+    if is_strands:
+        python, typescript = PYTHON + PYTHON_STORES, TYPESCRIPT + TYPESCRIPT_STORES
+    sources = {"own_memory.py": python, "own_memory.ts": typescript}
     name = "agent.py" if "python" in resting.target.name else "agent.ts"
     server = of_owner(resting, tmp_path, {**sources, name: AGENTS[resting.target.name]})
     yield server
@@ -192,7 +196,7 @@ def test_texts_are_recorded_and_found_by_their_metadata_and_store(
     for memory in (notes, team):
         assert recorded(resting, server, memory, who) == told
     assert len(resting.events(notes, who)) == 4, "two texts of the first turn differ in metadata"
-    lines = [it for it in server.log.splitlines() if "memory/metadata: " in it]
+    lines = [it for it in server.log.splitlines() if "own_memory: " in it]
     assert len(lines) == 2
     assert "key _id must be 1 to 128 of A-Z" in lines[0]
     assert lines[1].endswith(("RuntimeError", "TypeError"))

@@ -29,7 +29,7 @@ from pathlib import Path
 
 from strands.memory import MemoryEntry, MemoryStore
 
-from .namespaces import Who
+from .harness.memory import MemoryPolicy, Who
 
 FILE = Path(os.environ["NOTEBOOK"])
 failed = set()
@@ -68,9 +68,10 @@ class Facts(Store):
         self.note("erased")
 
 
-def own_stores(who: Who) -> list[MemoryStore]:
-    of = who.actor
-    return [Whole("whole", of, True), Facts("facts", of, True), Whole("manual", of, False)]
+class OwnMemory(MemoryPolicy):
+    def own_stores(self, who: Who) -> list[MemoryStore]:
+        of = who.actor
+        return [Whole("whole", of, True), Facts("facts", of, True), Whole("manual", of, False)]
 '''
 TYPESCRIPT = """\
 // The stores of a bookshop.
@@ -155,7 +156,7 @@ def test_forget_erases_from_stores_that_can_and_names_the_others(
 @pytest.fixture
 def bookshop(resting: Agent, tmp_path: Path) -> Iterator[Server]:
     """The agent with the file in it that an owner has made their own."""
-    sources = {"memory/own_stores.py": PYTHON, "memory/own_stores.ts": TYPESCRIPT}
+    sources = {"own_memory.py": PYTHON, "own_memory.ts": TYPESCRIPT}
     sources |= {"routes.py": PYTHON_ROUTES, "routes.ts": TYPESCRIPT_ROUTES}
     notebook = str(tmp_path / "notebook")
     server = of_owner(resting, tmp_path, sources, RECALL_TIMEOUT_SECONDS=RECALL, NOTEBOOK=notebook)

@@ -2,10 +2,24 @@
 
 from collections.abc import Collection
 
-from .base import Metadata
-from .recall import Found, Hit, MemoryTurn, current
+from .base import Metadata, Turns, Utterance
+from .hits import Found, Hit, InjectionContext, memory_block
+from .namespaces import Who
+from .policy import MemoryPolicy
+from .recall import MemoryTurn, current
 
-__all__ = ["Found", "Hit", "add", "search"]
+__all__ = [
+    "Found",
+    "Hit",
+    "InjectionContext",
+    "MemoryPolicy",
+    "Turns",
+    "Utterance",
+    "Who",
+    "add",
+    "memory_block",
+    "search",
+]
 
 
 async def search(
