@@ -1,9 +1,13 @@
-// Long-term memory for your own code, such as a tool: what is remembered of the present actor.
+// The public names of long-term memory: for tools, routes, jobs and own_memory.ts.
 
-import { type AddOptions, current, type FindOptions, type Found } from './recall.ts'
-import type { MemoryTurn } from './recall.ts'
+import type { AddOptions, FindOptions, Found } from './hits.ts'
+import { current, type MemoryTurn } from './recall.ts'
 
-export type { Found, Hit } from './recall.ts'
+export { type ActorMemory, NotAdded, ofActor } from './actor_memory.ts'
+export type { Metadata, Turns, Utterance } from './base.ts'
+export { type Found, type Hit, type InjectionContext, memoryBlock } from './hits.ts'
+export type { Who } from './namespaces.ts'
+export { MemoryPolicy } from './policy.ts'
 
 /**
  * Return what is remembered of the actor, best first; `failures` names stores that failed.
