@@ -274,7 +274,7 @@ export class Reply {
   end(turns: readonly Turn[]): void {
     if (this.#screen.isOnce) return this.endLine()
     const sum = (name: 'inputTokens' | 'cachedTokens' | 'outputTokens') =>
-      turns.reduce((total, turn) => total + turn[name], 0).toLocaleString('en-US')
+      turns.reduce((total, turn) => total + turn.usage[name], 0).toLocaleString('en-US')
     const [given, cached, written] = [sum('inputTokens'), sum('cachedTokens'), sum('outputTokens')]
     const cache = cached === '0' ? '' : ` (${cached} cached)`
     const tokens = `${given} tokens in${cache}, ${written} out`

@@ -1,4 +1,4 @@
-// One turn as a transaction: stage a copy of the session, stream the reply, commit at the end.
+// How an agent of the AI SDK answers a turn.
 
 import { generateText, isStepCount } from 'ai'
 import type { ModelMessage, StepResult, ToolSet } from 'ai'
@@ -10,7 +10,7 @@ import { describe, log, placeOf } from './log.ts'
 import { Calls, checkMessages, restored, selfContained } from './messages.ts'
 import type { Part } from './echo_model.ts'
 import type { Options, Runtime } from './modules.ts'
-import type { LastTurn } from './sessions/sessions.ts'
+import type { Answered, Stage } from './sessions/sessions.ts'
 import { ShorterPrompts } from './models/shortening.ts'
 import { modelError, streaming } from './models/streaming.ts'
 
@@ -19,44 +19,28 @@ type Call = Parameters<typeof generateText>[0]
 type TurnOptions = Options &
   Pick<Call, 'prepareStep' | 'onToolExecutionEnd' | 'maxRetries'> & { producer?: () => string }
 
-/**
- * Run one turn, emit each chunk of the reply, and return the `app_data` that it leaves.
- *
- * The session changes only in the last step, so there is nothing to undo: a turn that throws,
- * is aborted, times out or ends without a complete reply leaves no trace.
- * Throws AgentError, or the signal's abort reason.
- */
-export function takeTurn(runtime: Runtime, turn: Turn, signal: AbortSignal): Promise<LastTurn> {
-  const { sessions, settings } = runtime
-  return runtime.around(turn, signal, () =>
-    sessions.open(turn.sessionId, turn.actor, signal, async (session) => {
-      const replayed = await session.begin(Object.assign(turn, { signal }))
-      if (replayed) {
-        if (turn.reply) await turn.emit(turn.reply) // a turn can wait without any text
-        return replayed
-      }
-      const committed = session.data.messages as ModelMessage[] // checked by the store
-      const prompt: ModelMessage = { role: 'user', content: turn.prompt }
-      const last = (turn.answers as ModelMessage | undefined) ?? prompt
-      const staged = restored([...committed, last])
-      const { at } = session.start
-      const shortening = new Shortening(session, turn)
-      const prompts = new ShorterPrompts(shortening)
-      const responses = await withinTime(settings.turnTimeoutSeconds, signal, (stop) =>
-        stream(runtime, Object.assign(turn, { signal: stop }), staged, prompts),
-      ).finally(() => shortening.report())
-      const turnMessages = prompts.cut([...staged.slice(at), ...responses])
-      const isWaiting = turn.waiting.length > 0
-      const added = isWaiting ? turnMessages : selfContained(turnMessages)
-      const before = session.data.messages.slice(0, session.start.at) as ModelMessage[]
-      checkMessages(added, before, isWaiting)
-      // Without the system prompt: each turn uses the SYSTEM_PROMPT of the current code.
-      const data = { messages: [...before, ...added] }
-      const created_at = new Date().toISOString()
-      const snapshot = { scope: 'agent', schema_version: '1.0', created_at, data }
-      return session.commit(turn, snapshot, () => runtime.committed(turn, added))
-    }),
-  )
+/** Run the agent of a turn; return the snapshot and the messages that it leaves. */
+export async function answerTurn(runtime: Runtime, stage: Stage): Promise<Answered> {
+  const { at, turn } = stage
+  const committed = stage.data.messages as ModelMessage[] // checked by the store
+  const prompt: ModelMessage = { role: 'user', content: turn.prompt }
+  const last = (stage.answers as ModelMessage | undefined) ?? prompt
+  const staged = restored([...committed, last])
+  const shortening = new Shortening(stage)
+  const prompts = new ShorterPrompts(shortening)
+  const responses = await withinTime(runtime.settings.turnTimeoutSeconds, turn.signal, (stop) => {
+    turn.signal = stop
+    return stream(runtime, turn, staged, prompts)
+  }).finally(() => shortening.report())
+  const turnMessages = prompts.cut([...staged.slice(at), ...responses])
+  const isWaiting = turn.waiting.length > 0
+  const added = isWaiting ? turnMessages : selfContained(turnMessages)
+  const before = stage.data.messages.slice(0, stage.at) as ModelMessage[]
+  checkMessages(added, before, isWaiting)
+  // Without the system prompt: each turn uses the SYSTEM_PROMPT of the current code.
+  const data = { messages: [...before, ...added] }
+  const created_at = new Date().toISOString()
+  return { snapshot: { scope: 'agent', schema_version: '1.0', created_at, data }, added }
 }
 
 /** Run the agent, and return the messages of its replies. Throws AgentError. */
@@ -91,9 +75,12 @@ async function stream(
       const output = isError ? { error: result } : { output: result }
       await emitOutput(turn, options.tools, calls, { toolCallId, toolName, ...output })
     } else if (part.type === 'finish') {
-      turn.inputTokens += part.usage.inputTokens.total ?? 0
-      turn.cachedTokens += part.usage.inputTokens.cacheRead ?? 0
-      turn.outputTokens += part.usage.outputTokens.total ?? 0
+      const { inputTokens, outputTokens } = part.usage
+      turn.count({
+        inputTokens: inputTokens.total ?? 0,
+        cachedTokens: inputTokens.cacheRead ?? 0,
+        outputTokens: outputTokens.total ?? 0,
+      })
     }
     return part
   }
@@ -131,11 +118,11 @@ async function stream(
     const isBad = endedBadly({ steps: [finalStep] })
     if (!isBad) await emitInvalid(turn, options.tools, calls, finalStep)
     const { finishReason, rawFinishReason, text, toolCalls, content } = finalStep
-    for (const part of content) {
-      if (part.type !== 'tool-approval-request' || part.isAutomatic) continue
+    turn.waiting = content.flatMap((part) => {
+      if (part.type !== 'tool-approval-request' || part.isAutomatic) return []
       const { toolCallId: id, toolName: name, input } = part.toolCall
-      turn.waiting.push({ id, name, input })
-    }
+      return [{ id, name, input }]
+    })
     const messages = calls.mend(responseMessages)
     if (turn.waiting.length > 0) return messages
     if (rawFinishReason === 'guardrail_intervened') throw new AgentError(rawFinishReason)

@@ -8,7 +8,7 @@ import {
   metadataProblem,
   type NamespaceConfig,
 } from '../collections/memory_backend.ts'
-import { isBlank } from '../contract.ts'
+import { isBlank, type Turn } from '../contract.ts'
 import { startTimer } from '../deadline.ts'
 import { log } from '../log.ts'
 import { bounded, describeFailure, type MemoryCollection, type MemoryRecord } from './base.ts'
@@ -69,6 +69,9 @@ interface OwnStore {
   send(text: string, metadata: Metadata): Promise<unknown>
 }
 
+/** What a turn notes of its memories. */
+export type Notes = Pick<Turn, 'kept' | 'recalled'>
+
 /** By the name of a store. */
 export type Failures = Record<string, string>
 
@@ -102,20 +105,20 @@ export class MemoryTurn {
   readonly #writers: readonly string[]
   readonly #seconds: number
   readonly #overfetch: number
-  readonly #notes: Map<string, unknown>
+  readonly #notes: Notes
 
   /** `collections` are read; `writers` are the names of those that are written to. */
   constructor(
     identity: Who,
     collections: readonly MemoryCollection[],
     options: { writers: readonly string[]; seconds: number; overfetch: number },
-    notes: Map<string, unknown>,
+    notes: Notes,
   ) {
     this.identity = identity
     this.#notes = notes
-    const { added = [] } = (notes.get('kept') ?? {}) as { added?: Utterance[] }
+    const { added = [] } = notes.kept as { added?: Utterance[] }
     this.added = added
-    notes.set('kept', { added }) // for a turn that waits
+    notes.kept.added = added // for a turn that waits
     this.collections = collections
     this.#writers = options.writers
     this.#seconds = options.seconds
@@ -125,7 +128,7 @@ export class MemoryTurn {
   /** Note what a model call is shown. */
   show(shown: Shown): Shown {
     for (const { text } of shown.hits) this.#recalled.add(text)
-    this.#notes.set('recalled', [...this.#recalled])
+    this.#notes.recalled = [...this.#recalled]
     return (this.shown = shown)
   }
 
