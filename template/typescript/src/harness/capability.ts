@@ -7,7 +7,7 @@ import { TimeoutError, withinTime } from './deadline.ts'
 import { diagnostic, type Finding } from './findings.ts'
 import { describe } from './log.ts'
 import type { LanguageModel } from './echo_model.ts'
-import type { Modules, Options, Read, Routes } from './modules.ts'
+import type { Modules, Options, Read, Routes, Runtime } from './modules.ts'
 import type { SessionStore } from './sessions/session_store.ts'
 import type { Session, SessionHooks, Stage } from './sessions/sessions.ts'
 import type { Taken, WaitingTurn } from './sessions/sessions.ts'
@@ -44,8 +44,11 @@ export class Capability<S extends CoreSettings = CoreSettings> implements Sessio
    * nor `close` after it: close what you open. Its limit is TURN_TIMEOUT_SECONDS.
    */
   ping?(): Promise<Finding[]>
-  /** Connect. Throws AgentError; its detail is for the owner. */
-  open?(): Promise<void>
+  /**
+   * Connect; `runtime` can `spawn` turns from now on. Throws AgentError; its detail is for the
+   * owner.
+   */
+  open?(runtime: Runtime): Promise<void>
   /**
    * Write what is still to be written, and disconnect, within SHUTDOWN_GRACE_SECONDS + 2.
    * The capability opened first closes after all others, and has five seconds.
@@ -83,8 +86,8 @@ export class Capability<S extends CoreSettings = CoreSettings> implements Sessio
    */
   around?(turn: Turn, run: () => Promise<unknown>): Promise<unknown>
   /**
-   * Return a model wrapped in your own, for requests on behalf of an actor. `turn` is undefined if
-   * no turn waits for the answers. `prepare` comes later. Not async.
+   * Return a model wrapped in your own, or another one, for requests on behalf of an actor. `turn`
+   * is undefined if no turn waits for the answers. `prepare` comes later. Not async.
    */
   wrapModel?(model: LanguageModel, actor: string | null, turn?: Turn): LanguageModel
   /**
@@ -154,7 +157,7 @@ export async function checkAll(
   return findings
 }
 
-/** Return a model for requests on behalf of an actor, wrapped by all capabilities. */
+/** Return a model for requests on behalf of an actor; the first capability wraps it last. */
 export function wrapModel(
   capabilities: readonly Capability[],
   model: LanguageModel,
@@ -162,7 +165,7 @@ export function wrapModel(
   turn?: Turn,
 ): LanguageModel {
   let wrapped = model
-  for (const capability of capabilities) {
+  for (const capability of capabilities.toReversed()) {
     wrapped = capability.wrapModel?.(wrapped, actor, turn) ?? wrapped
   }
   return wrapped

@@ -4,6 +4,8 @@ import { AsyncLocalStorage } from 'node:async_hooks'
 import type { IncomingHttpHeaders } from 'node:http'
 import { inspect } from 'node:util'
 
+import type { ZodType } from 'zod'
+
 const PREFIX = 'X-Amzn-Bedrock-AgentCore-Runtime-'
 export const SESSION_HEADER = `${PREFIX}Session-Id`
 export const ACTOR_HEADERS = [`${PREFIX}User-Id`, `${PREFIX}Custom-Actor-Id`]
@@ -146,6 +148,7 @@ export interface Asked {
   readonly key?: string | null
   readonly replaces?: number | null
   readonly headers?: IncomingHttpHeaders
+  readonly output?: ZodType | undefined
 }
 
 /** A request for one turn. */
@@ -158,9 +161,12 @@ export class TurnRequest {
   /** The number of the turn to replace, with all after it; 0: the last. */
   readonly replaces: number | null
   readonly headers: IncomingHttpHeaders
+  /** The schema of the value in which the turn ends. */
+  readonly output: ZodType | undefined
 
   /** Throws AgentError if an id or the key is not valid. */
-  constructor({ sessionId, prompt, actor = null, key = null, replaces = null, headers }: Asked) {
+  constructor(asked: Asked) {
+    const { sessionId, prompt, actor = null, key = null, replaces = null } = asked
     if (!SESSION_ID.test(sessionId)) throw new AgentError('invalid_session_id')
     if (actor !== null && !ACTOR_ID.test(actor)) throw new AgentError('invalid_actor')
     if (key !== null && !KEY.test(key)) throw new AgentError('invalid_request', INVALID_KEY)
@@ -169,7 +175,8 @@ export class TurnRequest {
     this.actor = actor
     this.key = key
     this.replaces = replaces
-    this.headers = headers ?? {}
+    this.headers = asked.headers ?? {}
+    this.output = asked.output
   }
 
   /** Whether the turn of the session with this key is the answer to the request. */
@@ -206,6 +213,8 @@ export interface TurnResult {
   readonly sessionId: string
   readonly turn: number
   readonly reply: string
+  /** The value that the request asked for, as its schema returns it. */
+  readonly output: unknown
   readonly outcome: 'committed' | 'replayed' | 'waiting'
   readonly usage: Usage
   /** The tool calls that wait for an approval, by the ids that an answer names. */
@@ -234,6 +243,8 @@ export class Turn {
   waiting: readonly ToolCall[] = []
   /** The text so far. */
   reply = ''
+  /** The value that the request asks for. */
+  output: unknown = undefined
   /** Whether it has passed limits, queue, owner and store: the model is next. */
   hasBegun = false
   // Filled in even when the turn fails; 0 means unknown.
@@ -281,10 +292,23 @@ export class Turn {
     this.usage.outputTokens += outputTokens
   }
 
+  /** Add to the reply, and send it to the caller. */
+  async say(text: string): Promise<void> {
+    this.reply += text
+    if (text) await this.emit(text)
+  }
+
+  /** Count tokens of a model that the turn did not call itself, also in the limits of its actor. */
+  charge({ inputTokens = 0, outputTokens = 0 }: Partial<Usage>): void {
+    this.count({ inputTokens, outputTokens, cachedTokens: 0 })
+    this.charged.inputTokens += inputTokens
+    this.charged.outputTokens += outputTokens
+  }
+
   /** Return the result of the turn. */
   result(outcome: TurnResult['outcome'], marks: readonly Mark[]): TurnResult {
-    const { sessionId, number: turn, reply, usage, waiting } = this
-    return { sessionId, turn, reply, outcome, usage, waiting, marks }
+    const { sessionId, number: turn, reply, output, usage, waiting } = this
+    return { sessionId, turn, reply, output, outcome, usage, waiting, marks }
   }
 
   /** Return what a log may show: neither prompt nor headers. */
@@ -341,10 +365,35 @@ export interface ToolResult {
   readonly id: string
   readonly text: string
   readonly isError: boolean
+  /** The JSON that the tool returned in place of a text. */
+  readonly value?: unknown
 }
 
-/** The output of a turn, in order: text chunks, tool calls, tool results. */
-export type Chunk = string | ToolCall | ToolResult
+/** A value for the page or the caller, such as the progress of a tool; it is not stored. */
+export class Data {
+  readonly name: string
+  readonly value: unknown
+
+  /** The value is JSON. */
+  constructor(name: string, value: unknown) {
+    this.name = name
+    this.value = value
+  }
+}
+
+/** A source of the reply; it is not stored. */
+export class Source {
+  readonly url: string
+  readonly title: string
+
+  constructor(url: string, title = '') {
+    this.url = url
+    this.title = title
+  }
+}
+
+/** The output of a turn, in order. */
+export type Chunk = string | ToolCall | ToolResult | Data | Source
 export type Emit = (chunk: Chunk) => Promise<void>
 
 /** Receives chunks that nobody reads. */

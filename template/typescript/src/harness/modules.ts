@@ -14,6 +14,8 @@ import type { AgentOptions, OwnTools, Tools } from './tools.ts'
 export interface AgentModule extends AgentOptions {
   readonly SYSTEM_PROMPT: string
   readonly TOOLS: OwnTools
+  /** The names of tools whose result ends the turn: its text is the reply. */
+  readonly FINAL_TOOLS?: readonly string[]
 }
 
 /** The module `model`: which model answers. */

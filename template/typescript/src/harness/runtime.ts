@@ -18,7 +18,7 @@ import { InProcess } from './sessions/session_store.ts'
 import { Sessions, Stage } from './sessions/sessions.ts'
 import { type CoreSettings, withoutPassword } from './settings.ts'
 import { refusedTool } from './tool_schemas.ts'
-import { describeTools, mergeTools, type Tools } from './tools.ts'
+import { describeTools, mergeTools, REFUSED_OPTIONS, type Tools } from './tools.ts'
 
 /** The model, the sessions, the turns and the capabilities of a process. */
 export class Runtime implements RunningAgent {
@@ -147,7 +147,7 @@ export class Runtime implements RunningAgent {
       const stage = await session.begin(turn)
       if (!(stage instanceof Stage)) {
         if (turn.reply) await turn.emit(turn.reply) // a turn can wait without any text
-        return stage
+        return { ...stage, output: repeatedOutput(turn) }
       }
       const { snapshot, added } = await answerTurn(this, stage)
       return stage.commit(snapshot, () => this.committed(turn, added))
@@ -210,6 +210,10 @@ export class Runtime implements RunningAgent {
       const result: unknown = capability.prepare?.(turn, options)
       Promise.resolve(result).catch(logUnexpected) // the turn does not wait for a promise
     }
+    for (const [name, advice] of Object.entries(REFUSED_OPTIONS)) {
+      const what = `The option ${name} cannot be set by \`prepare\`: ${advice}.`
+      if (name in options) throw new AgentError('internal_error', '', what)
+    }
     return options
   }
 
@@ -247,7 +251,7 @@ export class Runtime implements RunningAgent {
         this.model = buildModel(this.settings)
       }
       for (const capability of this.capabilities) {
-        await capability.open?.()
+        await capability.open?.(this)
         this.#opened.push(capability)
       }
     } catch (error) {
@@ -264,6 +268,15 @@ export class Runtime implements RunningAgent {
     const closing = others.map((capability) => call(capability, 'close', seconds))
     await Promise.all(closing.map((closed) => closed.catch(logUnexpected)))
     if (first) await call(first, 'close', 5).catch(logUnexpected)
+  }
+}
+
+/** Return the value in which a turn ended that is repeated: its reply is JSON. */
+function repeatedOutput({ reply, request }: Turn): unknown {
+  try {
+    return request.output?.parse(JSON.parse(reply))
+  } catch {
+    return undefined // the turn was asked for another value, or for none
   }
 }
 

@@ -117,8 +117,8 @@ describe('the question in a terminal', () => {
     const request = new TurnRequest({ sessionId: 'ada', prompt: 'Pay.' })
     const waiting = [{ id: '1', name: tool, input }]
     const usage = { inputTokens: 0, cachedTokens: 0, outputTokens: 0 }
-    const facts = { turn: 1, reply: '', outcome: 'waiting', marks: [], usage } as const
-    const result: TurnResult = { sessionId: 'ada', waiting, ...facts }
+    const facts = { turn: 1, reply: '', output: undefined, outcome: 'waiting' } as const
+    const result: TurnResult = { sessionId: 'ada', waiting, marks: [], usage, ...facts }
     const questions: string[] = []
     const read = async (question: string) => {
       questions.push(question)

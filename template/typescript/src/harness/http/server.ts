@@ -4,7 +4,7 @@ import { once } from 'node:events'
 import type { IncomingMessage, RequestListener, ServerResponse } from 'node:http'
 
 import type { Capability } from '../capability.ts'
-import { AgentError, type Change, type Chunk, isBlank } from '../contract.ts'
+import { AgentError, type Change, type Chunk, Data, isBlank, Source } from '../contract.ts'
 import { SESSION_HEADER, Turn, TurnRequest, type TurnResult } from '../contract.ts'
 import { CommandError } from '../findings.ts'
 import { asAgentError, log } from '../log.ts'
@@ -36,6 +36,8 @@ export class Events {
 
   /** Return the event for a chunk, or an empty string. */
   chunk(chunk: Chunk, _turn: Turn): string {
+    if (chunk instanceof Data) return event('event: data\n', chunk)
+    if (chunk instanceof Source) return event('event: source\n', chunk)
     return typeof chunk === 'string' ? event('', chunk) : ''
   }
 
@@ -171,8 +173,9 @@ export async function relay(
   }
   const turn = new Turn(request, async (chunk) => {
     buffered += events.chunk(chunk, turn)
-    // Until the first text a failure is a status.
-    if (!response.headersSent && (typeof chunk !== 'string' || isBlank(chunk))) return
+    // Until something is shown a failure is a status.
+    const isShown = typeof chunk === 'string' ? !isBlank(chunk) : !('id' in chunk)
+    if (!response.headersSent && !isShown) return
     const text = buffered
     buffered = ''
     if (text) await write(text)
@@ -196,10 +199,10 @@ export async function relay(
 }
 
 /** Return a result as callers get it. */
-function bodyOf({ sessionId, turn, reply, waiting, marks }: TurnResult): object {
+function bodyOf({ sessionId, turn, reply, output, waiting, marks }: TurnResult): object {
   const body = { session_id: sessionId, turn }
   const noted = Object.fromEntries(marks.map((mark) => [mark, true]))
-  if (waiting.length === 0) return { ...body, reply, ...noted }
+  if (waiting.length === 0) return { ...body, reply, output, ...noted }
   const calls = waiting.map(({ id, name, input }) => ({ id, tool: name, input }))
   return { ...body, waiting: calls, ...noted }
 }

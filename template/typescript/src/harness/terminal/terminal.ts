@@ -8,7 +8,7 @@ import { createInterface, emitKeypressEvents, type Interface, type Key } from 'n
 import { styleText } from 'node:util'
 
 import { PROJECT } from '../enabled.ts'
-import { AgentError, type Chunk, type Turn } from '../contract.ts'
+import { AgentError, type Chunk, Data, Source, type Turn } from '../contract.ts'
 import { CONTROL, logging, visible } from '../log.ts'
 import type { LiveMarkdown } from './markdown.ts'
 
@@ -293,6 +293,12 @@ export class Reply {
     if ('input' in chunk) {
       const input = JSON.stringify(chunk.input) ?? ''
       this.#calls.set(chunk.id, `${shorten(visible(chunk.name))} ${shorten(visible(input))}`)
+    } else if (chunk instanceof Data) {
+      const line = `${shorten(visible(chunk.name))}: ${shorten(visible(JSON.stringify(chunk.value) ?? ''))}`
+      this.#screen.print(`${styleText('dim', line)}\n`)
+    } else if (chunk instanceof Source) {
+      const line = `source: ${shorten(visible(chunk.title))} ${shorten(visible(chunk.url), 200)}`
+      this.#screen.print(`${styleText('dim', line)}\n`)
     } else {
       const sign = chunk.isError ? 'failed:' : '->'
       const line = `${this.#calls.get(chunk.id)} ${sign} ${shorten(chunk.text)}`

@@ -1,20 +1,21 @@
 // How an agent of Strands answers a turn.
 
-import { AfterToolCallEvent, Agent, configureLogging, MaxTokensError } from '@strands-agents/sdk'
-import { Message, NullConversationManager } from '@strands-agents/sdk'
+import { AfterToolCallEvent, AfterToolsEvent, Agent, configureLogging } from '@strands-agents/sdk'
+import { MaxTokensError, Message, NullConversationManager } from '@strands-agents/sdk'
 import type { InterruptResponseContent, JSONValue } from '@strands-agents/sdk'
 import type { MessageData, ToolResultContent } from '@strands-agents/sdk'
 
 import { Shortening } from './models/context_length.ts'
-import { AgentError, isBlank, type ToolCall, type ToolResult } from './contract.ts'
+import { AgentError, Data, isBlank, type ToolCall, type ToolResult } from './contract.ts'
 import type { Turn, Usage } from './contract.ts'
 import { mustPause, pause, withinTime } from './deadline.ts'
 import { causesOf, describe, log, placeOf } from './log.ts'
-import { checkMessages, marksOf, repairAnswers, traceOnlyRecorded } from './messages.ts'
+import { checkMessages, marksOf, repairAnswers, textIn, traceOnlyRecorded } from './messages.ts'
 import type { Runtime } from './modules.ts'
-import type { Answered, Data, Stage } from './sessions/sessions.ts'
+import type { Answered, Data as Kept, Stage } from './sessions/sessions.ts'
 import { shortenRequests } from './models/shortening.ts'
 
+const OUTPUT_TOOL = 'strands_structured_output' // as the SDK calls it
 const STOPS = ['toolUse', 'maxTokens', 'contentFiltered', 'limitTurns']
 
 // The default logs the text of errors, which may quote prompts.
@@ -35,11 +36,14 @@ export async function answerTurn(runtime: Runtime, stage: Stage): Promise<Answer
   const agent = agentOf(runtime, stage)
   const shortening = new Shortening(stage)
   shortenRequests(agent, shortening)
+  const ending = endingOf(agent, runtime.agent.FINAL_TOOLS ?? [])
   try {
-    await withinTime(runtime.settings.turnTimeoutSeconds, turn.signal, (stop) => {
+    await withinTime(runtime.settings.turnTimeoutSeconds, turn.signal, async (stop) => {
       turn.signal = stop
-      return stream(runtime, agent, stage)
+      await stream(runtime, agent, stage)
+      await turn.say(ending.text)
     })
+    turn.output = ending.output
   } finally {
     shortening.report()
     turn.count(usageOf(agent))
@@ -48,8 +52,33 @@ export async function answerTurn(runtime: Runtime, stage: Stage): Promise<Answer
   const taken = agent.takeSnapshot({ preset: 'session', exclude: ['systemPrompt'] })
   const { scope, schemaVersion: schema_version, createdAt: created_at } = taken
   checkMessages(messagesOf(taken.data, turn).slice(stage.at), turn.waiting.length > 0)
-  const snapshot = { scope, schema_version, created_at, data: taken.data as unknown as Data }
+  const snapshot = { scope, schema_version, created_at, data: taken.data as unknown as Kept }
   return { snapshot, added: agent.messages.slice(stage.at) }
+}
+
+/** What a tool ended the turn with: its text, and the value that the request asked for. */
+interface Ending {
+  text: string
+  output: unknown
+}
+
+/** Let the results of these tools, and of the SDK's tool for a value, end the turn. */
+function endingOf(agent: Agent, names: readonly string[]): Ending {
+  const ending: Ending = { text: '', output: undefined }
+  agent.addHook(AfterToolCallEvent, ({ toolUse, result }) => {
+    if (result.status === 'error') return
+    if (toolUse.name === OUTPUT_TOOL) {
+      const [block] = result.content
+      if (block?.type === 'jsonBlock') ending.output = block.json
+      ending.text = JSON.stringify(ending.output)
+    } else if (names.includes(toolUse.name)) {
+      ending.text = result.content.map(textIn).join('\n').toWellFormed()
+    }
+  })
+  agent.addHook(AfterToolsEvent, (event) => {
+    if (!isBlank(ending.text)) event.endTurn = ending.text
+  })
+  return ending
 }
 
 function usageOf({ metrics }: Agent): Usage {
@@ -92,12 +121,15 @@ function agentOf(runtime: Runtime, { turn, data: stored }: Stage): Agent {
 /** Run the agent; throw AgentError unless it ended well, or its tools wait. */
 async function stream(runtime: Runtime, agent: Agent, { turn, answers }: Stage): Promise<void> {
   const stop = turn.signal
+  const outputs = new Set<string>() // calls that are the value
   let size = 0
   const limits = { turns: runtime.settings.maxSteps }
   // As cancelSignal it would keep every listener that a tool does not remove.
   stop.addEventListener('abort', () => agent.cancel())
   const given = (answers as InterruptResponseContent[] | undefined) ?? turn.prompt
-  const events = agent.stream(given, { limits })
+  const { output } = turn.request
+  const schema = output && { structuredOutputSchema: output }
+  const events = agent.stream(given, { limits, ...schema })
   let next
   try {
     for (next = await events.next(); !next.done; next = await events.next()) {
@@ -111,14 +143,16 @@ async function stream(runtime: Runtime, agent: Agent, { turn, answers }: Stage):
         if (isTooLong) throw new AgentError('reply_incomplete', '', 'MAX_REPLY_BYTES')
       }
       if (event?.type === 'modelContentBlockDeltaEvent' && event.delta.type === 'textDelta') {
-        const text = event.delta.text.toWellFormed()
-        turn.reply += text
-        if (text) await turn.emit(text)
+        await turn.say(event.delta.text.toWellFormed())
+      }
+      if (next.value.type === 'toolStreamUpdateEvent') {
+        await turn.emit(new Data('progress', next.value.event.data))
       }
       if (next.value.type === 'messageAddedEvent') {
         for (const use of toolsOf(next.value.message)) {
           if (mustPause()) await pause()
-          await turn.emit(use)
+          if ('input' in use && use.name === OUTPUT_TOOL) outputs.add(use.id)
+          if (!outputs.has(use.id)) await turn.emit(use)
         }
       }
     }
@@ -174,7 +208,9 @@ export function* toolsOf(
       yield { id, name, input }
     } else if (block.type === 'toolResultBlock') {
       const text = block.content.map(textOf).join('\n')
-      yield { id: block.toolUseId, text, isError: block.status === 'error' }
+      const [first, ...more] = block.content
+      const json = first?.type === 'jsonBlock' && more.length === 0 && { value: first.json }
+      yield { id: block.toolUseId, text, isError: block.status === 'error', ...json }
     }
   }
 }

@@ -1,10 +1,10 @@
 // How an agent of the AI SDK answers a turn.
 
-import { generateText, isStepCount } from 'ai'
+import { generateText, isStepCount, Output } from 'ai'
 import type { ModelMessage, StepResult, ToolSet } from 'ai'
 
 import { Shortening } from './models/context_length.ts'
-import { AgentError, isBlank, type Turn } from './contract.ts'
+import { AgentError, Data, isBlank, Source, type Turn } from './contract.ts'
 import { mustPause, pause, withinTime } from './deadline.ts'
 import { describe, log, placeOf } from './log.ts'
 import { Calls, checkMessages, restored, selfContained } from './messages.ts'
@@ -14,7 +14,7 @@ import type { Answered, Stage } from './sessions/sessions.ts'
 import { ShorterPrompts } from './models/shortening.ts'
 import { modelError, streaming } from './models/streaming.ts'
 
-type Output = { toolCallId: string; toolName: string; output?: unknown; error?: unknown }
+type ToolOutput = { toolCallId: string; toolName: string; output?: unknown; error?: unknown }
 type Call = Parameters<typeof generateText>[0]
 type TurnOptions = Options &
   Pick<Call, 'prepareStep' | 'onToolExecutionEnd' | 'maxRetries'> & { producer?: () => string }
@@ -52,7 +52,8 @@ async function stream(
 ): Promise<ModelMessage[]> {
   const stop = turn.signal
   const { producer, maxRetries = 2, ...options } = runtime.prepare(turn) as TurnOptions
-  const { SYSTEM_PROMPT, TOOL_APPROVAL = {} } = runtime.agent
+  const { SYSTEM_PROMPT, TOOL_APPROVAL = {}, FINAL_TOOLS = [] } = runtime.agent
+  const { output } = turn.request
   const calls = new Calls(staged, options.tools, runtime.settings)
   const failures: unknown[] = [] // of a callback: the SDK drops what it throws
   let size = 0
@@ -65,9 +66,9 @@ async function stream(
       if (isTooLong) throw new AgentError('reply_incomplete', '', 'MAX_REPLY_BYTES')
     }
     if (part.type === 'text-delta') {
-      const chunk = part.delta.toWellFormed()
-      turn.reply += chunk
-      if (chunk) await turn.emit(chunk)
+      await turn.say(part.delta.toWellFormed())
+    } else if (part.type === 'source' && part.sourceType === 'url') {
+      await turn.emit(new Source(part.url, part.title))
     } else if (part.type === 'tool-call') {
       await turn.emit({ id: part.toolCallId, name: part.toolName, input: calls.shown(part) })
     } else if (part.type === 'tool-result') {
@@ -88,14 +89,20 @@ async function stream(
     return streaming(model, stop, onPart, prompts, maxRetries, producer)
   }
   try {
-    const { finalStep, responseMessages } = await generateText({
+    const answer = await generateText({
       instructions: SYSTEM_PROMPT,
       toolApproval: TOOL_APPROVAL,
       messages: staged,
       toolCallConcurrency: runtime.settings.maxToolsAtOnce,
-      stopWhen: [isStepCount(runtime.settings.maxSteps), endedBadly],
+      stopWhen: [
+        isStepCount(runtime.settings.maxSteps),
+        endedBadly,
+        ({ steps }) => textOfFinal(FINAL_TOOLS, steps.at(-1)) !== undefined,
+      ],
       abortSignal: stop,
+      ...(output && { output: Output.object({ schema: output }) }),
       ...options,
+      tools: withProgress(options.tools, turn),
       maxRetries: 0, // `streaming` tries again
       model: read(options.model),
       prepareStep: async (step) => {
@@ -114,6 +121,7 @@ async function stream(
       },
     })
     if (failures.length > 0) throw failures[0]
+    const { finalStep, responseMessages } = answer
     // A call of an answer that ended badly is part of no turn.
     const isBad = endedBadly({ steps: [finalStep] })
     if (!isBad) await emitInvalid(turn, options.tools, calls, finalStep)
@@ -125,6 +133,11 @@ async function stream(
     })
     const messages = calls.mend(responseMessages)
     if (turn.waiting.length > 0) return messages
+    const last = textOfFinal(FINAL_TOOLS, finalStep)
+    if (last !== undefined) {
+      await turn.say(last)
+      return [...messages, { role: 'assistant', content: last }]
+    }
     if (rawFinishReason === 'guardrail_intervened') throw new AgentError(rawFinishReason)
     // Without a call the reply ends, whatever the model announced.
     const isOver = !isBad && rawFinishReason !== 'pause_turn'
@@ -132,19 +145,60 @@ async function stream(
       throw new AgentError('reply_incomplete', '', finishReason)
     }
     if (isBlank(text)) throw new AgentError('empty_reply')
+    if (output) turn.output = answer.output
     return messages
   } catch (error) {
     throw modelError(error)
   }
 }
 
+/** Return the text of the result of a tool that ends the turn. */
+function textOfFinal(names: readonly string[], step?: StepResult<ToolSet>): string | undefined {
+  const result = step?.toolResults.find(({ toolName }) => names.includes(toolName))
+  if (!result) return undefined
+  const { output } = result
+  const text = typeof output === 'string' ? output : JSON.stringify(output ?? null)
+  return isBlank(text) ? undefined : text.toWellFormed()
+}
+
+/** Return tools of which those that yield values emit each as progress; the last is the result. */
+function withProgress(tools: Options['tools'], turn: Turn): Options['tools'] {
+  const entries = Object.entries(tools).map(([name, tool]) => {
+    const { execute } = tool
+    if (!execute) return [name, tool]
+    const run: typeof execute = async (...given) => {
+      const returned = execute(...given)
+      if (!isIterable(returned)) return returned
+      let last: unknown
+      for await (const value of returned) {
+        last = value
+        await turn.emit(new Data('progress', value))
+      }
+      return last
+    }
+    return [name, { ...tool, execute: run }]
+  })
+  return Object.fromEntries(entries)
+}
+
+function isIterable(value: unknown): value is AsyncIterable<unknown> {
+  return typeof value === 'object' && value !== null && Symbol.asyncIterator in value
+}
+
 /** Emit what a tool returned, or why it failed, which is logged, too. */
-async function emitOutput(turn: Turn, tools: object, calls: Calls, result: Output): Promise<void> {
+async function emitOutput(
+  turn: Turn,
+  tools: object,
+  calls: Calls,
+  result: ToolOutput,
+): Promise<void> {
   if (turn.signal.aborted) return // a tool may end after its turn
   const { toolCallId: id, toolName, output, error } = result
   if (!('error' in result)) {
-    const text = typeof output === 'string' ? output : JSON.stringify(output ?? null)
-    return turn.emit({ id, text: calls.cut(text), isError: false })
+    const whole = typeof output === 'string' ? output : JSON.stringify(output ?? null)
+    const text = calls.cut(whole)
+    const isValue = typeof output !== 'string' && text === whole
+    return turn.emit({ id, text, isError: false, ...(isValue && { value: output ?? null }) })
   }
   await turn.emit({ id, text: calls.cut(String(error)), isError: true })
   logFailure(tools, toolName, describe(error) + placeOf(error))

@@ -3,8 +3,9 @@
 import { setImmediate, setTimeout as sleep } from 'node:timers/promises'
 
 import { Capability, type Routes } from '../capability.ts'
-import { AgentError, type Asked, checkPrompt, type Chunk, KEY } from '../contract.ts'
-import { SESSION_HEADER, SESSION_ID, type Turn, TurnRequest, type TurnResult } from '../contract.ts'
+import { AgentError, type Asked, checkPrompt, type Chunk, Data, KEY } from '../contract.ts'
+import { SESSION_HEADER, SESSION_ID, Source, TurnRequest } from '../contract.ts'
+import type { ToolCall, ToolResult, Turn, TurnResult } from '../contract.ts'
 import { parseJson, readActor, receive } from './requests.ts'
 import type { Handler, Runtime } from '../modules.ts'
 import { Events, relay, STREAM_HEADERS } from './server.ts'
@@ -135,6 +136,7 @@ class UiEvents extends Events {
   /** The ids of the calls that the page shows. */
   readonly #called: Set<string>
   #texts = 0
+  #sources = 0
   #isText = false
   #hasBegun = false
 
@@ -156,12 +158,16 @@ class UiEvents extends Events {
   override chunk(chunk: Chunk, turn: Turn): string {
     const parts = this.#begin(turn)
     if (typeof chunk === 'string') return parts + this.#text(chunk)
-    const [end, toolCallId, dynamic] = [parts + this.#endText(), chunk.id, true]
-    if ('name' in chunk) return end + this.#call(chunk.id, chunk.name, chunk.input)
-    if (this.#denied.includes(chunk.id)) return end
-    const { text, isError } = chunk
-    if (!isError) return end + part('tool-output-available', { toolCallId, output: text, dynamic })
-    return end + part('tool-output-error', { toolCallId, errorText: text, dynamic })
+    const end = parts + this.#endText()
+    if (chunk instanceof Data) return end + part(`data-${chunk.name}`, { data: chunk.value })
+    if (chunk instanceof Source) return end + this.#source(chunk)
+    if ('input' in chunk) return end + this.#call(chunk.id, chunk.name, chunk.input)
+    return this.#denied.includes(chunk.id) ? end : end + resultPart(chunk)
+  }
+
+  #source({ url, title }: Source): string {
+    this.#sources++
+    return part('source-url', { sourceId: `source-${this.#sources}`, url, title })
   }
 
   /** Return the last parts of a turn that is committed, or waits for approvals. */
@@ -374,17 +380,18 @@ function callId(approval: unknown): string {
   return String(approval).replace(/\.[^.]*$/, '')
 }
 
-function partsOf(chunks: Chunk[]): Part[] {
-  const [parts, tools] = [[] as Part[], new Map<string, Part>()]
+function partsOf(chunks: (string | ToolCall | ToolResult)[]): Part[] {
+  const parts: Part[] = []
+  const tools = new Map<string, Part>()
   for (const chunk of chunks) {
     const last = parts.at(-1)
-    if (typeof chunk !== 'string' && 'name' in chunk) {
+    if (typeof chunk !== 'string' && 'input' in chunk) {
       const { id: toolCallId, name: toolName, input } = chunk
       const tool = { type: 'dynamic-tool', toolName, toolCallId, input, state: 'input-available' }
       tools.set(toolCallId, tool)
       parts.push(tool)
     } else if (typeof chunk !== 'string') {
-      const done = { state: 'output-available', output: chunk.text }
+      const done = { state: 'output-available', output: valueOf(chunk) }
       const failed = { state: 'output-error', errorText: chunk.text }
       Object.assign(tools.get(chunk.id) ?? {}, chunk.isError ? failed : done)
     } else if (last?.type === 'text') {
@@ -394,6 +401,18 @@ function partsOf(chunks: Chunk[]): Part[] {
     }
   }
   return parts
+}
+
+/** Return the part of a result as it arrives. */
+function resultPart(result: ToolResult): string {
+  const { id: toolCallId, text: errorText, isError } = result
+  const dynamic = true
+  if (isError) return part('tool-output-error', { toolCallId, errorText, dynamic })
+  return part('tool-output-available', { toolCallId, output: valueOf(result), dynamic })
+}
+
+function valueOf(result: ToolResult): unknown {
+  return 'value' in result ? result.value : result.text
 }
 
 function replyId(id: string): string {

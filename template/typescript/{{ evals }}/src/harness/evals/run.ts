@@ -118,7 +118,7 @@ export class Runner {
     for (;;) {
       const calls = new Map<string, SeenCall>()
       const emit = async (chunk: Chunk) => {
-        if (typeof chunk === 'string') return
+        if (typeof chunk === 'string' || !('id' in chunk)) return
         if ('input' in chunk) calls.set(chunk.id, { tool: chunk.name, input: chunk.input })
         else {
           const answer = { answer: chunk.text.slice(0, 2000), failed: chunk.isError }
