@@ -10,7 +10,15 @@ from .contract import AgentError, Turn, current_turn
 from .findings import Finding, diagnostic
 from .modules import Handler, Modules
 from .runtime import Runtime
-from .settings import CoreSettings, integer, read_settings, string
+from .settings import (
+    CoreSettings,
+    boolean,
+    integer,
+    read_settings,
+    secret,
+    string,
+    string_list,
+)
 
 __all__ = [
     "AgentApp",
@@ -22,10 +30,13 @@ __all__ = [
     "Modules",
     "Runtime",
     "Turn",
+    "boolean",
     "current_turn",
     "diagnostic",
     "integer",
     "make_cli",
     "read_settings",
+    "secret",
     "string",
+    "string_list",
 ]
