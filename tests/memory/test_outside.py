@@ -20,7 +20,7 @@ from collections.abc import Awaitable, Callable
 
 from starlette.responses import JSONResponse
 
-from .memory.actor_memory import NotAdded, of_actor
+from .harness.memory import NotAdded, of_actor
 
 Handler = Callable[..., Awaitable[JSONResponse]]
 

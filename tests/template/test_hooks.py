@@ -14,7 +14,7 @@ from hooks import snapshots
 from hooks.__main__ import main
 from hooks.variants import VARIANTS
 from tests.conftest import ROOT
-from tests.test_template import PROJECT, SOUND, build, keep_variants
+from tests.template.test_check import PROJECT, SOUND, build, keep_variants
 
 UNDEFINED = """\
 _subdirectory: template/project

@@ -640,7 +640,7 @@ def test_no_python_is_taken_that_was_not_tried(target: str) -> None:
     manifest = tomllib.loads((rendered(target) / "pyproject.toml").read_text())
     matrix = yaml.safe_load((ROOT / ".github" / "workflows" / "ci.yml").read_text())
     tried = matrix["jobs"]["test"]["strategy"]["matrix"]["python"]
-    # With 3.14 Strands needs a compiler on macOS: see BUILT in tests/test_systems.py.
+    # With 3.14 Strands needs a compiler on macOS: see BUILT in tests/renders/test_systems.py.
     assert "3.13" in tried
     wanted = f"{manifest['project']['requires-python']},<3.14\n"
     assert (rendered(target) / ".python-versions").read_text() == wanted

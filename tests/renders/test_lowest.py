@@ -71,7 +71,7 @@ def test_python_passes_its_tests_and_mypy_with_the_lowest_versions(
     python = str(project / ".venv" / "bin" / "python")
     sync = [*uv(), "sync", "-q", "--resolution", "lowest-direct", "--python", python_for(project)]
     run(project, *sync)
-    block = {"PYTHONPATH": str(ROOT / "tests")}
+    block = {"PYTHONPATH": str(ROOT / "tests" / "support")}
     run(project, python, "-m", "pytest", "-q", "-p", "no_network", **block)
     run(project, python, "-m", "mypy")
 
@@ -82,5 +82,10 @@ def test_typescript_passes_its_tests_and_tsc_with_the_lowest_versions(
 ) -> None:
     project = Path(shutil.copytree(rendered(variant), tmp_path / "project"))
     link_packages(project, packages(lowest((project / "package.json").read_text()).encode()))
-    run(project, *NPM, "test", NODE_OPTIONS=f"--import={(ROOT / 'tests/no_network.mjs').as_uri()}")
+    run(
+        project,
+        *NPM,
+        "test",
+        NODE_OPTIONS=f"--import={(ROOT / 'tests/support/no_network.mjs').as_uri()}",
+    )
     run(project, *NPM, "exec", "tsc")

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from hooks.variants import STORES
-from tests.collections_check import (
+from tests.conftest import Once, Rendered
+from tests.memory_collections.projects import (
     FOLDER,
     LANGUAGES,
     RENDERS,
@@ -18,7 +19,6 @@ from tests.collections_check import (
     ids,
     run_in_render,
 )
-from tests.conftest import Once, Rendered
 
 CASES = cases()
 FIELD_ERRORS = {"AML-E301", "AML-E302", "AML-E303"}
@@ -82,7 +82,7 @@ def test_a_render_for_each_store_has_no_findings(language: str, rendered: Render
     assert findings(language, projects) == [[] for _ in chosen]
 
 
-# Of `check --against`: tests/test_versions.py breaks them.
+# Of `check --against`: tests/memory_collections/test_versions.py breaks them.
 AGAINST = {"AML-E016", "AML-E017"}
 
 

@@ -10,8 +10,8 @@ from hooks.committed import CommitError, resolve
 from hooks.review import MAX_BYTES, Change, markdown, review, words
 from hooks.snapshots import File, Trees
 from hooks.variants import VARIANTS
-from tests.test_hooks import Hooks, hooks
-from tests.test_template import PROJECT, SOUND, build, keep_variants
+from tests.template.test_check import PROJECT, SOUND, build, keep_variants
+from tests.template.test_hooks import Hooks, hooks
 from tests.updates.history import commit, git
 
 __all__ = ["hooks"]  # a fixture

@@ -30,11 +30,11 @@ from tests.conformance.steps import HANG, Call, Hold, Refuse
 from tests.conformance.targets import TARGETS, Target, chat_completions, converse
 from tests.conformance.wires import DETAIL
 from tests.installed import NODE
-from tests.rows import collected
 from tests.stores.agents import Home, StoreFleet, command
 from tests.stores.proxy import Proxy
 from tests.stores.servers import wait_for
 from tests.stores.stores import Backing
+from tests.support.rows import collected
 
 CALLER = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 SWITCH = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"

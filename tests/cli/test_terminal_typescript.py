@@ -15,7 +15,7 @@ from tests.conformance.provider import Provider
 from tests.conformance.steps import HANG
 from tests.conformance.targets import SHARED, TARGETS, Target
 from tests.installed import NODE, installed
-from tests.pseudo_terminal import CTRL_C, ENTER, SEQUENCE, UP, PseudoTerminal, screen
+from tests.support.pseudo_terminal import CTRL_C, ENTER, SEQUENCE, UP, PseudoTerminal, screen
 
 pytestmark = pytest.mark.slow
 

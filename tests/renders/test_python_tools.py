@@ -38,7 +38,11 @@ LINK = re.compile(r"\[[^\]]*\]\(([^)#\s]+)[^)]*\)")
 DEAD_PROXY = dict.fromkeys(
     ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy"), "http://127.0.0.1:9"
 ) | {"NO_PROXY": "127.0.0.1"}
-OFFLINE = DEAD_PROXY | {"PYTHONPATH": str(ROOT / "tests"), "PYTHONDONTWRITEBYTECODE": "1"}
+SUPPORT = ROOT / "tests" / "support"
+OFFLINE = DEAD_PROXY | {
+    "PYTHONPATH": str(SUPPORT),
+    "PYTHONDONTWRITEBYTECODE": "1",
+}
 PYTEST = ("python", "-m", "pytest", "-q", "-p", "no_network")
 
 
@@ -223,6 +227,6 @@ def test_the_plugin_that_blocks_the_network_blocks_it(tmp_path: Path) -> None:
         "    socket.create_connection(server.getsockname(), timeout=1).close()\n"
     )
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no_network", "-c", os.devnull, "."]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT / "tests"), "no_proxy": "*"}
+    environment = {**os.environ, "PYTHONPATH": str(SUPPORT), "no_proxy": "*"}
     result = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
     assert "3 passed" in result.stdout, result.stdout

@@ -14,7 +14,7 @@ from tests.conformance.provider import Provider
 from tests.conformance.steps import Hold, Step
 from tests.conformance.targets import TARGETS, Target
 from tests.installed import installed
-from tests.pseudo_terminal import CTRL_C, ENTER, PROMPT, PseudoTerminal
+from tests.support.pseudo_terminal import CTRL_C, ENTER, PROMPT, PseudoTerminal
 
 pytestmark = pytest.mark.slow
 

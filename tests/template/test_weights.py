@@ -7,8 +7,8 @@ import pytest
 from hooks import releases, weights
 from hooks.weights import Weights
 from tests.conftest import ROOT
-from tests.test_hooks import Hooks, hooks
-from tests.test_template import PROJECT, SOUND, build, keep_variants
+from tests.template.test_check import PROJECT, SOUND, build, keep_variants
+from tests.template.test_hooks import Hooks, hooks
 
 __all__ = ["hooks"]  # a fixture
 

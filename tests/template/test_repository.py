@@ -39,7 +39,7 @@ def test_ci_runs_the_line_of_the_readme() -> None:
 def test_a_skipped_test_fails_the_run_of_ci() -> None:
     as_root = (ROOT / ".ci" / "run").read_text().split('if [ "$(id -u)" = 0 ]; then\n')[1]
     assert "    export NO_SKIPS=1" in as_root.partition("\nelse\n")[0].splitlines()
-    command = [sys.executable, "-m", "pytest", "-n", "0", "tests/test_own_code.py"]
+    command = [sys.executable, "-m", "pytest", "-n", "0", "tests/template/test_repository.py"]
     environment = clean_environment() | {"LIKE_WINDOWS": "1", "NO_SKIPS": "1"}
     result = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
     assert "1 skipped" in result.stdout, result.stderr

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.rows import collected
+from tests.support.rows import collected
 
 EVERY = pytest.param("every day")
 USUAL = pytest.param("usual", marks=pytest.mark.slow)

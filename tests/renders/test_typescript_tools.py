@@ -34,7 +34,7 @@ MANAGERS = {
     "yarn": [str(NODE), "{tools}/yarn/bin/yarn.js", "install", "--non-interactive"],
 }
 ROWS = [row for row in ALONE if row.name in TYPESCRIPT]
-OFFLINE = {"NODE_OPTIONS": f"--import={(ROOT / 'tests' / 'no_network.mjs').as_uri()}"}
+OFFLINE = {"NODE_OPTIONS": f"--import={(ROOT / 'tests' / 'support' / 'no_network.mjs').as_uri()}"}
 
 SCHEMAS = """
 import { jsonSchema, streamText } from 'ai'

@@ -16,7 +16,7 @@ from hooks.check import check
 from hooks.check_history import EDITED
 from hooks.loading import load
 from tests.conftest import ROOT
-from tests.test_template import PROJECT, SOUND, build, keep_variants
+from tests.template.test_check import PROJECT, SOUND, build, keep_variants
 from tests.updates.history import commit, git
 
 AGENT = Path(PROJECT, "src", "my_agent", "agent.py")

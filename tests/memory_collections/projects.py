@@ -28,7 +28,7 @@ import yaml
 
 from tests.installed import NODE, clean_environment, installed
 
-FOLDER = Path(__file__).parent / "conformance" / "collections"
+FOLDER = Path(__file__).parents[1] / "conformance" / "collections"
 EXAMPLES = sorted(path.name for path in (FOLDER / "examples").iterdir())
 # The render that has code for the backend of an example: the answer that brings it.
 RENDERS = {name: name for name in EXAMPLES} | {"rest": "custom", "lambda": "custom"}

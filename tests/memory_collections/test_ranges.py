@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from tests.collections_check import (
+from tests.conftest import Once
+from tests.memory_collections.projects import (
     EXAMPLES,
     FOLDER,
     LANGUAGES,
@@ -21,7 +22,6 @@ from tests.collections_check import (
     in_renders,
     read_yaml,
 )
-from tests.conftest import Once
 
 # A field of one backend or transport is tried in the examples of it, any other in this one.
 OF_TYPE = {

@@ -27,8 +27,8 @@ from tests.installed import (
     rendered,
     target_of,
 )
-from tests.pseudo_terminal import CTRL_C, CTRL_D, ENTER, LEFT, PROMPT, UP, PseudoTerminal
 from tests.stores.forks import start
+from tests.support.pseudo_terminal import CTRL_C, CTRL_D, ENTER, LEFT, PROMPT, UP, PseudoTerminal
 
 pytestmark = pytest.mark.slow
 

@@ -13,8 +13,8 @@ import yaml
 from hooks import releases, snapshots, weights
 from hooks.releases import Release, ReleaseError, make_tags, next_version
 from tests.conftest import ROOT
-from tests.test_hooks import Hooks, Result, hooks
-from tests.test_template import PROJECT, SOUND, build, keep_variants
+from tests.template.test_check import PROJECT, SOUND, build, keep_variants
+from tests.template.test_hooks import Hooks, Result, hooks
 from tests.updates.commands import bash
 from tests.updates.history import commit, git
 
