@@ -164,7 +164,11 @@ def test_a_late_error_of_a_tool_does_not_end_chat(target: Target) -> None:
 
 
 FAILING = {
-    "python": "from my_agent import agent, main; agent.len = lambda words: {}[words[0]]; main.cli()",
+    "python": """
+from my_agent import agent, main
+agent.len = lambda words: {}[words[0]]
+main.cli()
+""",
     "typescript": """
 const match = String.prototype.match;
 String.prototype.match = function (pattern) {

@@ -1,4 +1,4 @@
-"""What an owner lets a model see of long-term memory, and when: `memory/injection`."""
+"""What an owner lets a model see of long-term memory, and when: `own_memory`."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,82 +17,82 @@ PYTHON = '''\
 
 import os
 
-MAX_ENTRIES = 1
+from .harness.memory import MemoryPolicy
 
-
-def decide(context):
-    assert context.messages
-    if "no trigger" in context.prompt:
-        raise RuntimeError(context.prompt)
-    return "quietly" not in context.prompt
-
-
-TRIGGER = "everyTurn" if os.environ.get("EVERY") else decide
-
-
-def query(context):
-    if os.environ.get("EVERY"):
-        return "tea"
-    if "no form" in context.prompt:
-        return "no form"
-    if "no query" in context.prompt:
-        raise RuntimeError(context.prompt)
-    return "green tea" if context.said == "I look for tea. " else "black coffee"
+EVERY = bool(os.environ.get("EVERY"))
 
 
 def block(text):
     return f'<memory>\\n<entry source="own">{text}</entry>\\n</memory>'
 
 
-def format_memories(hits):
-    if "no form" in hits[0].text:
-        raise RuntimeError(hits[0].text)
-    return block(f"{len(hits)} known: {hits[0].text}")
+class OwnMemory(MemoryPolicy):
+    max_entries = 1
+    searches_each_call = True
 
+    def is_shown(self, context):
+        assert context.messages
+        if "no trigger" in context.prompt:
+            raise RuntimeError(context.prompt)
+        return EVERY or "quietly" not in context.prompt
 
-def notice(context):
-    if "no notice" in context.prompt:
-        raise RuntimeError(context.prompt)
-    if "nothing" in context.prompt:
-        return None
-    return block(f"call {context.number} of {context.who.actor}")
+    def query(self, context):
+        if EVERY:
+            return "tea"
+        if "no form" in context.prompt:
+            return "no form"
+        if "no query" in context.prompt:
+            raise RuntimeError(context.prompt)
+        return "green tea" if context.said == "I look for tea. " else "black coffee"
+
+    def format_memories(self, hits):
+        if "no form" in hits[0].text:
+            raise RuntimeError(hits[0].text)
+        return block(f"{len(hits)} known: {hits[0].text}")
+
+    def notice(self, context):
+        if "no notice" in context.prompt:
+            raise RuntimeError(context.prompt)
+        if "nothing" in context.prompt:
+            return None
+        return block(f"call {context.number} of {context.who.actor}")
 '''
 TYPESCRIPT = """\
 // Of an owner.
 
-import type { Hit, InjectionContext } from './recall.ts'
-
-export const MAX_ENTRIES: number | null = 1
-
-type Trigger = 'userTurn' | 'everyTurn' | ((context: InjectionContext) => boolean)
-
-function decide({ messages, prompt }: InjectionContext) {
-  if (prompt.includes('no trigger') || messages.length === 0) throw new TypeError(prompt)
-  return !prompt.includes('quietly')
-}
-
-export const TRIGGER: Trigger = process.env.EVERY ? 'everyTurn' : decide
-
-export function query({ prompt, said }: InjectionContext) {
-  if (process.env.EVERY) return 'tea'
-  if (prompt.includes('no form')) return 'no form'
-  if (prompt.includes('no query')) throw new TypeError(prompt)
-  return said === 'I look for tea. ' ? 'green tea' : 'black coffee'
-}
+import { type Hit, type InjectionContext, MemoryPolicy } from './harness/memory/index.ts'
 
 function block(text: string) {
   return `<memory>\\n<entry source="own">${text}</entry>\\n</memory>`
 }
 
-export function formatMemories(hits: readonly Hit[]) {
-  if (hits[0]!.text.includes('no form')) throw new TypeError(hits[0]!.text)
-  return block(`${hits.length} known: ${hits[0]!.text}`)
-}
+export class OwnMemory extends MemoryPolicy {
+  override readonly searchesEachCall = true
+  override readonly maxEntries = 1
 
-export function notice({ number, prompt, who }: InjectionContext) {
-  if (prompt.includes('no notice')) throw new TypeError(prompt)
-  if (prompt.includes('nothing')) return undefined as unknown as string
-  return block(`call ${number} of ${who.actor}`)
+  override isShown({ messages, prompt }: InjectionContext) {
+    if (process.env.EVERY) return true
+    if (prompt.includes('no trigger') || messages.length === 0) throw new TypeError(prompt)
+    return !prompt.includes('quietly')
+  }
+
+  override query({ prompt, said }: InjectionContext) {
+    if (process.env.EVERY) return 'tea'
+    if (prompt.includes('no form')) return 'no form'
+    if (prompt.includes('no query')) throw new TypeError(prompt)
+    return said === 'I look for tea. ' ? 'green tea' : 'black coffee'
+  }
+
+  override formatMemories(hits: readonly Hit[]) {
+    if (hits[0]!.text.includes('no form')) throw new TypeError(hits[0]!.text)
+    return block(`${hits.length} known: ${hits[0]!.text}`)
+  }
+
+  override notice({ number, prompt, who }: InjectionContext) {
+    if (prompt.includes('no notice')) throw new TypeError(prompt)
+    if (prompt.includes('nothing')) return undefined as unknown as string
+    return block(`call ${number} of ${who.actor}`)
+  }
 }
 """
 
@@ -102,7 +102,7 @@ def server(resting: Agent, tmp_path: Path, who: str) -> Iterator[Server]:
     resting.learn_nothing()
     for text in ("green tea", "black coffee", "hot black coffee", "no form"):
         resting.service.remember(resting.notes, f"/users/{who}/facts", text)
-    sources = {"memory/injection.py": PYTHON, "memory/injection.ts": TYPESCRIPT}
+    sources = {"own_memory.py": PYTHON, "own_memory.ts": TYPESCRIPT}
     server = of_owner(resting, tmp_path, sources)
     yield server
     server.stop()
@@ -142,7 +142,7 @@ def test_each_model_call_is_shown_what_the_owner_declares(
         assert chat.say(text).turn == 1
         wanted = ["1 known: black coffee"] if what == "notice" else [f"call 1 of {who}"]
         assert shown(chat, text) == [wanted]
-    failed = [line for line in server.log.splitlines() if "memory/injection failed: " in line]
+    failed = [line for line in server.log.splitlines() if "own_memory failed: " in line]
     starts = ["WARNING no memories are shown"] * 3 + ["WARNING no notice is shown"]
     for line, start in zip(failed, starts, strict=True):
         assert start in line
@@ -151,7 +151,7 @@ def test_each_model_call_is_shown_what_the_owner_declares(
 
 @pytest.mark.usual("vercel-python-alone", "strands-typescript-alone")
 def test_every_model_call_has_a_search_of_its_own(resting: Agent, tmp_path: Path, who: str) -> None:
-    sources = {"memory/injection.py": PYTHON, "memory/injection.ts": TYPESCRIPT}
+    sources = {"own_memory.py": PYTHON, "own_memory.ts": TYPESCRIPT}
     server = of_owner(resting, tmp_path, sources, EVERY=1)
     try:
         resting.service.calls.clear()

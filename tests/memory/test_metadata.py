@@ -19,54 +19,52 @@ from tests.stores.servers import wait_for
 PYTHON = '''\
 """Of an owner."""
 
+from .harness.memory import MemoryPolicy
 
-def metadata_of(who, utterance):
-    if "boom" in utterance.text:
-        raise RuntimeError(utterance.text)
-    if "bad" in utterance.text:
-        return {"_id": "1"}
-    return {"topic": "travel"} if "train" in utterance.text else {}
+
+class OwnMemory(MemoryPolicy):
+    def metadata_of(self, who, utterance):
+        if "boom" in utterance.text:
+            raise RuntimeError(utterance.text)
+        if "bad" in utterance.text:
+            return {"_id": "1"}
+        return {"topic": "travel"} if "train" in utterance.text else {}
 '''
 TYPESCRIPT = """\
 // Of an owner.
 
-import type { Utterance } from './base.ts'
-import type { Who } from './namespaces.ts'
+import { MemoryPolicy, type Utterance, type Who } from './harness/memory/index.ts'
 
-export function metadataOf(_who: Who, [, text]: Utterance): Record<string, string> {
-  if (text.includes('boom')) throw new TypeError(text)
-  if (text.includes('bad')) return { _id: '1' }
-  return text.includes('train') ? { topic: 'travel' } : {}
-}
+export class OwnMemory extends MemoryPolicy {
+  override metadataOf(_who: Who, [, text]: Utterance): Record<string, string> {
+    if (text.includes('boom')) throw new TypeError(text)
+    if (text.includes('bad')) return { _id: '1' }
+    return text.includes('train') ? { topic: 'travel' } : {}
+  }
 """
-PYTHON_STORES = '''\
-"""Of an owner."""
+PYTHON_STORES = """\
 
-from strands.memory import MemoryEntry, MemoryStore
+    def own_stores(self, who):
+        from strands.memory import MemoryEntry, MemoryStore
 
+        class Manual(MemoryStore):
+            name, description, writable = "manual", "A manual", False
+            max_search_results, extraction = None, None
 
-class Manual(MemoryStore):
-    name, description, writable = "manual", "A manual", False
-    max_search_results, extraction = None, None
+            async def search(self, query, options=None):
+                most = options["max_search_results"]
+                pages = [f"page {n} of {most} for {query}" for n in range(9)]
+                return [MemoryEntry(content=page) for page in pages[:most]]
 
-    async def search(self, query, options=None):
-        most = options["max_search_results"]
-        return [MemoryEntry(content=f"page {n} of {most} for {query}") for n in range(9)][:most]
-
-
-def own_stores(who):
-    return [Manual()]
-'''
+        return [Manual()]
+"""
 TYPESCRIPT_STORES = """\
-// Of an owner.
 
-import type { MemoryStore, SearchOptions } from '@strands-agents/sdk'
-
-export function ownStores(): MemoryStore[] {
-  const search = async (query: string, { maxSearchResults: most = 0 }: SearchOptions = {}) =>
-    Array.from({ length: most }, (_, n) => ({ content: `page ${n} of ${most} for ${query}` }))
-  return [{ name: 'manual', description: 'A manual', writable: false, search }]
-}
+  override ownStores() {
+    const search = async (query: string, { maxSearchResults: most = 0 } = {}) =>
+      Array.from({ length: most }, (_, n) => ({ content: `page ${n} of ${most} for ${query}` }))
+    return [{ name: 'manual', description: 'A manual', writable: false, search }]
+  }
 """
 PYTHON_AGENT = '''\
 """Of an owner."""
@@ -104,7 +102,7 @@ TYPESCRIPT_AGENT = """\
 import {{ tool }} from '{0}'
 import {{ z }} from 'zod'
 
-import {{ add, search }} from './harness/memory/memory.ts'
+import {{ add, search }} from './harness/memory/index.ts'
 
 export const SYSTEM_PROMPT = 'Be brief.'
 
@@ -147,8 +145,11 @@ def server(resting: Agent, tmp_path: Path) -> Iterator[Server]:
     """A server of an owner, whose memory of notes indexes a key."""
     given = {"memoryId": resting.notes, "addIndexedKeys": [{"key": "topic", "type": "STRING"}]}
     resting.service.service.call("UpdateMemory", given)
-    sources = {"memory/metadata.py": PYTHON, "memory/metadata.ts": TYPESCRIPT}
-    sources |= {"memory/own_stores.py": PYTHON_STORES, "memory/own_stores.ts": TYPESCRIPT_STORES}
+    is_strands = resting.target.name.startswith("strands")
+    python, typescript = PYTHON, TYPESCRIPT
+    if is_strands:
+        python, typescript = PYTHON + PYTHON_STORES, TYPESCRIPT + TYPESCRIPT_STORES
+    sources = {"own_memory.py": python, "own_memory.ts": f"{typescript}}}\n"}
     name = "agent.py" if "python" in resting.target.name else "agent.ts"
     server = of_owner(resting, tmp_path, {**sources, name: AGENTS[resting.target.name]})
     yield server
@@ -192,7 +193,7 @@ def test_texts_are_recorded_and_found_by_their_metadata_and_store(
     for memory in (notes, team):
         assert recorded(resting, server, memory, who) == told
     assert len(resting.events(notes, who)) == 4, "two texts of the first turn differ in metadata"
-    lines = [it for it in server.log.splitlines() if "memory/metadata: " in it]
+    lines = [it for it in server.log.splitlines() if "own_memory: " in it]
     assert len(lines) == 2
     assert "key _id must be 1 to 128 of A-Z" in lines[0]
     assert lines[1].endswith(("RuntimeError", "TypeError"))

@@ -29,7 +29,7 @@ from pathlib import Path
 
 from strands.memory import MemoryEntry, MemoryStore
 
-from .namespaces import Who
+from .harness.memory import MemoryPolicy, Who
 
 FILE = Path(os.environ["NOTEBOOK"])
 failed = set()
@@ -68,9 +68,10 @@ class Facts(Store):
         self.note("erased")
 
 
-def own_stores(who: Who) -> list[MemoryStore]:
-    of = who.actor
-    return [Whole("whole", of, True), Facts("facts", of, True), Whole("manual", of, False)]
+class OwnMemory(MemoryPolicy):
+    def own_stores(self, who: Who) -> list[MemoryStore]:
+        of = who.actor
+        return [Whole("whole", of, True), Facts("facts", of, True), Whole("manual", of, False)]
 '''
 TYPESCRIPT = """\
 // The stores of a bookshop.
@@ -80,7 +81,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 
 import type { MemoryStore } from '@strands-agents/sdk'
 
-import type { Who } from './namespaces.ts'
+import { MemoryPolicy, type Who } from './harness/memory/index.ts'
 
 const failed = new Set<string>()
 
@@ -115,9 +116,11 @@ function facts(name: string, who: string): MemoryStore {
   return Object.assign(base, { add, erase })
 }
 
-export function ownStores({ actor }: Who): MemoryStore[] {
-  const of = String(actor)
-  return [whole('whole', of, true), facts('facts', of), whole('manual', of, false)]
+export class OwnMemory extends MemoryPolicy {
+  override ownStores({ actor }: Who): MemoryStore[] {
+    const of = String(actor)
+    return [whole('whole', of, true), facts('facts', of), whole('manual', of, false)]
+  }
 }
 """
 FACTS = [json.dumps([{"content": "Robin likes tea."}, {"content": "Robin has a cat."}])]
@@ -155,7 +158,7 @@ def test_forget_erases_from_stores_that_can_and_names_the_others(
 @pytest.fixture
 def bookshop(resting: Agent, tmp_path: Path) -> Iterator[Server]:
     """The agent with the file in it that an owner has made their own."""
-    sources = {"memory/own_stores.py": PYTHON, "memory/own_stores.ts": TYPESCRIPT}
+    sources = {"own_memory.py": PYTHON, "own_memory.ts": TYPESCRIPT}
     sources |= {"routes.py": PYTHON_ROUTES, "routes.ts": TYPESCRIPT_ROUTES}
     notebook = str(tmp_path / "notebook")
     server = of_owner(resting, tmp_path, sources, RECALL_TIMEOUT_SECONDS=RECALL, NOTEBOOK=notebook)

@@ -13,52 +13,52 @@ from tests.stores.servers import wait_for
 PYTHON = '''\
 """Of an owner."""
 
-MAX_WAIT_SECONDS = 600
+from .harness.memory import MemoryPolicy
 
 
-def TRIGGER(collection, who, turns):
-    if "slow" in who.actor:
-        return False
-    if any("boom" in text.text for texts in turns for text in texts):
-        raise RuntimeError("boom")
-    return len(turns) == 3
+class OwnMemory(MemoryPolicy):
+    max_wait_seconds = 600
 
+    def is_due(self, collection, who, turns):
+        if "slow" in who.actor:
+            return False
+        if any("boom" in text.text for texts in turns for text in texts):
+            raise RuntimeError("boom")
+        return len(turns) == 3
 
-def is_recorded(who, utterance):
-    if "broken" in utterance.text:
-        raise RuntimeError(utterance.text)
-    return utterance.role == "USER" and "secret" not in utterance.text
+    def is_recorded(self, who, utterance):
+        if "broken" in utterance.text:
+            raise RuntimeError(utterance.text)
+        return utterance.role == "USER" and "secret" not in utterance.text
 '''
 TYPESCRIPT = """\
 // Of an owner.
 
-import type { Turns, Utterance } from './base.ts'
-import type { Who } from './namespaces.ts'
+import { MemoryPolicy } from './harness/memory/index.ts'
+import type { Turns, Utterance, Who } from './harness/memory/index.ts'
 
-export const MAX_WAIT_SECONDS = 600
+export class OwnMemory extends MemoryPolicy {
+  override readonly maxWaitSeconds = 600
 
-export const TRIGGER: number | ((collection: string, who: Who, turns: Turns) => boolean) = (
-  _collection,
-  who,
-  turns,
-) => {
-  if (who.actor.includes('slow')) return false
-  if (turns.flat().some(([, text]) => text.includes('boom'))) throw new TypeError('boom')
-  return turns.length === 3
-}
+  override isDue(_collection: string, who: Who, turns: Turns): boolean {
+    if (who.actor.includes('slow')) return false
+    if (turns.flat().some(([, text]) => text.includes('boom'))) throw new TypeError('boom')
+    return turns.length === 3
+  }
 
-export function isRecorded(_who: Who, [role, text]: Utterance): boolean {
-  if (text.includes('broken')) throw new TypeError(text)
-  return role === 'USER' && !text.includes('secret')
+  override isRecorded(_who: Who, [role, text]: Utterance): boolean {
+    if (text.includes('broken')) throw new TypeError(text)
+    return role === 'USER' && !text.includes('secret')
+  }
 }
 """
-WAIT = "MAX_WAIT_SECONDS = 600"
+WAIT = " = 600"
 
 pytestmark = pytest.mark.usual("strands-python-valkey", "vercel-typescript-alone")
 
 
 def sources(old: str = "", new: str = "") -> dict[str, str]:
-    texts = {"memory/recording.py": PYTHON, "memory/recording.ts": TYPESCRIPT}
+    texts = {"own_memory.py": PYTHON, "own_memory.ts": TYPESCRIPT}
     return {name: text.replace(old, new) for name, text in texts.items()}
 
 
@@ -106,8 +106,8 @@ def test_a_filter_or_a_trigger_that_fails_costs_no_turn(
     wait_for("an event", lambda: sizes(resting, who) == [1])
     assert texts(resting, who) == ["Here is a boom."]
     log = server.log
-    assert "turns are recorded now: memory/recording failed: " in log
-    assert "a text is not recorded: memory/recording failed: " in log
+    assert "turns are recorded now: own_memory failed: " in log
+    assert "a text is not recorded: own_memory failed: " in log
 
 
 def test_what_waits_is_recorded_when_the_process_ends(
@@ -121,7 +121,7 @@ def test_what_waits_is_recorded_when_the_process_ends(
 
 
 def test_no_turn_waits_longer_than_its_file_says(resting: Agent, tmp_path: Path, who: str) -> None:
-    server = of_owner(resting, tmp_path, sources(WAIT, "MAX_WAIT_SECONDS = 1"))
+    server = of_owner(resting, tmp_path, sources(WAIT, " = 1"))
     try:
         Chat(server, resting.provider, actor=f"slow-{who}").say("One.")
         assert sizes(resting, f"slow-{who}") == []

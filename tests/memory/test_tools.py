@@ -1,4 +1,4 @@
-"""What an owner calls the tool that searches: `memory/tools`."""
+"""What an owner calls the tool that searches: `own_memory`."""
 
 import json
 from collections.abc import Iterator
@@ -11,6 +11,22 @@ import pytest
 from tests.conformance.chat import Chat
 from tests.conformance.steps import Call
 from tests.memory.agents import Agent, of_owner
+
+PYTHON = """\
+from .harness.memory import MemoryPolicy
+
+
+class OwnMemory(MemoryPolicy):
+    search_tool, search_description = {!r}, {!r}
+"""
+TYPESCRIPT = """\
+import { MemoryPolicy } from './harness/memory/index.ts'
+
+export class OwnMemory extends MemoryPolicy {
+  override readonly searchTool = %s
+  override readonly searchDescription = %s
+}
+"""
 
 pytestmark = pytest.mark.usual("vercel-python-alone", "strands-typescript-alone")
 
@@ -27,11 +43,10 @@ def begin(resting: Agent, tmp_path: Path, who: str) -> Iterator[Begin]:
         def make(name: str | None, description: str | None) -> Chat:
             folder = tmp_path / str(name)
             folder.mkdir()
-            python = f"SEARCH_TOOL, SEARCH_DESCRIPTION = {name!r}, {description!r}\n"
+            python = PYTHON.format(name, description)
             values = (json.dumps(name), json.dumps(description))
-            typescript = f"export const SEARCH_TOOL = {values[0]} as string | null\n"
-            typescript += f"export const SEARCH_DESCRIPTION = {values[1]} as string | null\n"
-            sources = {"memory/tools.py": python, "memory/tools.ts": typescript}
+            typescript = TYPESCRIPT % values
+            sources = {"own_memory.py": python, "own_memory.ts": typescript}
             server = of_owner(resting, folder, sources)
             stack.callback(server.stop)
             return Chat(server, resting.provider, actor=who)

@@ -15,19 +15,19 @@ from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
 
-from my_agent import agent
-from my_agent.harness.approval import session as approval
-from my_agent.harness.approval.session import Answers
-from my_agent.harness.enabled import Settings
-from my_agent.harness.contract import AgentError, Change, Turn, current_turn
-from my_agent.harness.runtime import Runtime
-from my_agent.harness.sessions.session_store import InProcess, Stored
-from my_agent.harness.turn import take_turn
-from my_agent.main import app
 from cachetools import TTLCache
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from my_agent import agent
+from my_agent.harness.approval import session as approval
+from my_agent.harness.approval.session import Answers
+from my_agent.harness.contract import AgentError, Change, Turn, current_turn
+from my_agent.harness.enabled import Settings
+from my_agent.harness.runtime import Runtime
+from my_agent.harness.sessions.session_store import InProcess, Stored
+from my_agent.harness.turn import take_turn
+from my_agent.main import app
 from script import Fail, Reply, Stop, ToolCall
 from scripted_model import ScriptedModel
 

@@ -42,11 +42,15 @@ class ModelModule(Protocol):
 
 @dataclass(frozen=True)
 class Modules:
-    """The modules that need a framework or a client; `routes` are by method and path."""
+    """The modules that need a framework or a client; `routes` are by method and path.
+
+    `memory` is the policy of long-term memory, in projects with one.
+    """
 
     agent: AgentModule
     model: ModelModule
     routes: Mapping[str, Handler]
+    memory: object = None
 
 
 LoadModules = Callable[[], Modules]

@@ -1,93 +1,29 @@
 """Which model answers: MODEL at Anthropic, or the offline model while MODEL is unset."""
 
-import os
-import re
-from collections.abc import AsyncGenerator
-from types import SimpleNamespace
-from typing import Any
-
 import ai
-from ai.providers.anthropic import AnthropicMessagesProtocol
 
-from .harness.echo_model import OfflineModel
-from .harness.findings import diagnostic
-from .harness.messages import mark, shown_to
-from .harness.models.messages_stream import MessagesStream, with_redacted_thinking
-from .harness.models.provider import event_hooks
-from .harness.settings import CoreSettings, is_plain_http
+from .harness import CoreSettings, Finding
+from .harness.vendor import OfflineModel, vendor_endpoint, vendor_findings, vendor_model
 
 # Settings to check when the provider refuses a call, and when it cannot be reached.
-CREDENTIALS, ADDRESS = "ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL"
-
-
-class MessagesProtocol(AnthropicMessagesProtocol):
-    """Anthropic's Messages, with cache points behind the system prompt and the user's prompt."""
-
-    caches: bool = True
-
-    async def stream(
-        self, client: Any, model: Any, messages: list[ai.messages.Message], **kwargs: Any
-    ) -> AsyncGenerator[ai.events.Event]:
-        prompt, shown = messages[-1].parts[0], shown_to(model, messages)
-
-        def stream(**request: Any) -> MessagesStream:
-            with_redacted_thinking(request["messages"])
-            if self.caches:
-                _add_cache_points(request, prompt)
-            return MessagesStream(client, request)
-
-        reading: Any = SimpleNamespace(messages=SimpleNamespace(stream=stream))
-        async for event in super().stream(reading, model, shown, **kwargs):
-            if isinstance(event, ai.events.StreamEnd) and event.usage:
-                # The base class does not count what is written to the cache.
-                total = event.usage.input_tokens + (event.usage.cache_write_tokens or 0)
-                usage = event.usage.model_copy(update={"input_tokens": total})
-                event = event.model_copy(update={"usage": usage})
-            yield mark(event, model)
-
-
-def _add_cache_points(request: dict[str, Any], prompt: ai.messages.Part) -> None:
-    point: dict[str, Any] = {"cache_control": {"type": "ephemeral"}}
-    if system := request.get("system"):
-        request["system"] = [{"type": "text", "text": system, **point}]
-    last = request["messages"][-1]
-    if isinstance(last["content"], str) and prompt.kind == "text":
-        # What stands behind the prompt, as memories do, changes with each turn.
-        rest = last["content"].removeprefix(prompt.text)
-        behind = [{"type": "text", "text": rest}] if rest else []
-        last["content"] = [{"type": "text", "text": prompt.text, **point}, *behind]
-    else:
-        last["content"][-1].update(point)
+CREDENTIALS = "ANTHROPIC_API_KEY"
+ADDRESS = "ANTHROPIC_BASE_URL"
 
 
 def build_model(settings: CoreSettings) -> ai.Model:
     """Return the model of this process."""
     if settings.model == "offline":
         return OfflineModel()
-    from anthropic import DefaultAsyncHttpxClient  # takes a second
-
-    client = DefaultAsyncHttpxClient(event_hooks=event_hooks(settings))
-    protocol = MessagesProtocol(caches=settings.prompt_cache > 0)
-    provider = ai.get_provider("anthropic", client=client, protocol=protocol)
-    return ai.Model(id=settings.model, provider=provider)
+    return vendor_model(settings)
 
 
-def check_model(settings: CoreSettings) -> list[dict[str, Any]]:
+def check_model(settings: CoreSettings) -> list[Finding]:
     """Return findings about missing or invalid model settings."""
     if settings.model == "offline":
         return []
-    if not re.match("https?://", model_endpoint(settings), re.IGNORECASE):
-        hint = "ANTHROPIC_BASE_URL must be an http address, as in https://api.anthropic.com."
-        return [diagnostic("SET-ANTHROPIC_BASE_URL", hint)]
-    if not os.environ.get("ANTHROPIC_API_KEY"):
-        hint = "ANTHROPIC_API_KEY is not set: MODEL needs it."
-        return [diagnostic("SET-ANTHROPIC_API_KEY", hint)]
-    if is_plain_http(model_endpoint(settings)):
-        hint = "ANTHROPIC_API_KEY travels over plain http to another host: use https."
-        return [diagnostic("SET-ANTHROPIC_BASE_URL", hint, "warning")]
-    return []
+    return vendor_findings(settings)
 
 
 def model_endpoint(settings: CoreSettings) -> str:
     """Return the address of the provider."""
-    return os.environ.get("ANTHROPIC_BASE_URL") or "https://api.anthropic.com"
+    return vendor_endpoint(settings)

@@ -1,77 +1,29 @@
 """Which model answers: MODEL over Vercel's gateway, or the offline model while MODEL is unset."""
 
-import asyncio
-from collections.abc import AsyncGenerator
-from contextlib import aclosing
-from typing import Any
-
 import ai
-from ai.providers.ai_gateway.protocol import GatewayV4Protocol
 
-from .harness.echo_model import OfflineModel
-from .harness.findings import diagnostic
-from .harness.messages import mark, shown_to
-from .harness.models.context_length import is_too_long
-from .harness.models.gateway_calls import GatewayCalls
-from .harness.settings import CoreSettings
+from .harness import CoreSettings, Finding
+from .harness.vendor import OfflineModel, vendor_endpoint, vendor_findings, vendor_model
 
 # Settings to check when the provider refuses a call, and when it cannot be reached.
-CREDENTIALS, ADDRESS = "AI_GATEWAY_API_KEY", "any proxy"
-
-WAITS = (0.5, 1.0)  # seconds before another try, as other clients wait; the AI SDK makes none
-
-
-class GatewayProtocol(GatewayV4Protocol):
-    """The gateway's protocol, with cache points where a vendor needs them."""
-
-    caches: bool = True
-
-    async def stream(
-        self, client: Any, model: ai.Model, messages: list[ai.messages.Message], **kwargs: Any
-    ) -> AsyncGenerator[ai.events.Event]:
-        for wait in (*WAITS, None):
-            has_answered = False
-            try:
-                async with aclosing(self._try(client, model, messages, **kwargs)) as events:
-                    async for event in events:
-                        has_answered = True
-                        yield event
-                return
-            except ai.errors.ProviderAPIError as error:
-                is_final = wait is None or not error.is_retryable or is_too_long(error)
-                if has_answered or is_final:
-                    raise
-            await asyncio.sleep(wait or 0)
-
-    async def _try(
-        self, client: Any, model: ai.Model, messages: list[ai.messages.Message], **kwargs: Any
-    ) -> AsyncGenerator[ai.events.Event]:
-        if self.caches:
-            kwargs["params"] = ai.InferenceRequestParams(cache=ai.CacheParams(mode="auto"))
-        shown = shown_to(model, messages)
-        reading: Any = GatewayCalls(client, shown)
-        async for event in super().stream(reading, model, shown, **kwargs):
-            if isinstance(event, ai.events.StreamEnd):
-                for signed in reading.signed():
-                    yield signed
-            yield mark(event, model)
+CREDENTIALS = "AI_GATEWAY_API_KEY"
+ADDRESS = "any proxy"
 
 
 def build_model(settings: CoreSettings) -> ai.Model:
     """Return the model of this process."""
     if settings.model == "offline":
         return OfflineModel()
-    protocol = GatewayProtocol(caches=settings.prompt_cache > 0)
-    return ai.Model(id=settings.model, provider=ai.get_provider("gateway", protocol=protocol))
+    return vendor_model(settings)
 
 
-def check_model(settings: CoreSettings) -> list[dict[str, Any]]:
+def check_model(settings: CoreSettings) -> list[Finding]:
     """Return findings about missing or invalid model settings."""
-    if settings.model == "offline" or ai.get_provider("gateway").is_configured():
+    if settings.model == "offline":
         return []
-    return [diagnostic("SET-AI_GATEWAY_API_KEY", "AI_GATEWAY_API_KEY is not set: MODEL needs it.")]
+    return vendor_findings(settings)
 
 
 def model_endpoint(settings: CoreSettings) -> str:
     """Return the address of the provider."""
-    return ai.get_provider("gateway").base_url
+    return vendor_endpoint(settings)

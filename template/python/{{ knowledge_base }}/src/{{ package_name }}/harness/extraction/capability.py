@@ -19,7 +19,6 @@ from ..memory.long_term import LongTermMemory
 from ..models.ask import ask
 from ..models.model_call import call_model
 from ..modules import LoadModules
-from .facts import INSTRUCTIONS, facts_in, offline_facts
 from .settings import ExtractionSettings
 
 log = logging.getLogger(__name__)
@@ -93,13 +92,14 @@ class Extraction(Capability):
         return found
 
     async def _facts(self, actor: str, talk: Sequence[Utterance]) -> list[str]:
+        policy = self._long_term.policy
         seconds = self.settings.extraction_timeout_seconds
         if self.model is None:
-            return offline_facts([text.text for text in talk if text.role == "USER"])
+            return policy.offline_facts([text.text for text in talk if text.role == "USER"])
         model = wrap_model(self._before, self.model, actor)
         try:
             async with time_limit(seconds):
-                answer = await ask(model, INSTRUCTIONS, _transcript(talk), LONGEST)
+                answer = await ask(model, policy.facts_prompt, _transcript(talk), LONGEST)
         except TimeoutError:
             what = f"no facts within EXTRACTION_TIMEOUT_SECONDS={seconds}"
             raise MemoryUnavailable(what, transient=False) from None
@@ -110,7 +110,7 @@ class Extraction(Capability):
             raise failure(f"the model found no facts: {why}", transient=is_free) from error
         if not answer.is_whole:
             raise MemoryRefused("the model did not finish the facts", transient=False)
-        facts = [fact for fact in facts_in(well_formed(answer.text)) if not is_blank(fact)]
+        facts = [fact for fact in policy.facts_in(well_formed(answer.text)) if not is_blank(fact)]
         tokens = f"{answer.input_tokens} tokens in, {answer.output_tokens} out"
         log.info("found %s facts in %s texts (%s)", len(facts), len(talk), tokens)
         return facts

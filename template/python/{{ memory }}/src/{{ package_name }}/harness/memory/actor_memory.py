@@ -9,8 +9,8 @@ from typing import Any
 from ..capability import Capability
 from ..contract import ACTOR_ID
 from .base import MemoryCollection, Metadata, describe_failure
+from .hits import Found
 from .long_term import LongTermMemory
-from .recall import Found
 from .record import events_of, to_record
 
 SESSION = "outside-turns"  # of what is added
@@ -53,7 +53,7 @@ class ActorMemory:
         """
         self._turn.add(text, stores, metadata)
         added = self._turn.added.pop()
-        texts = to_record(self._turn.who, [added])
+        texts = to_record(self._turn.policy, self._turn.who, [added])
         failures: dict[str, str] = {}
 
         async def send(writer: MemoryCollection) -> None:

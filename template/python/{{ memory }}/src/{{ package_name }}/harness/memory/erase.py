@@ -8,7 +8,6 @@ from datetime import UTC, datetime
 from functools import partial
 
 from ..log import describe
-from .adapter import stores_of
 from .base import Memory, MemoryCollection, MemoryUnavailable
 from .local import LocalMemory
 from .long_term import LongTermMemory
@@ -80,6 +79,7 @@ class Erasure:
 
     def __init__(self, long_term: LongTermMemory, actor: str) -> None:
         self.report = Report(actor, long_term.project.agent_id)
+        self._policy = long_term.policy
         self._erase_sessions = long_term.erase_sessions
         self._who = Who(actor, "", long_term.project_id)
         self._memories: list[tuple[MemoryCollection, Memory]] = []
@@ -161,16 +161,16 @@ class Erasure:
         """Erase from the owner's stores, as far as they can: no protocol of theirs says how."""
         report = self.report
         try:
-            stores = stores_of(self._who)
+            stores = self._policy.own_stores(self._who)
         except Exception as error:  # noqa: BLE001 (of the owner)
-            report.could_not.append(f"the stores of memory/own_stores: {describe(error)}")
+            report.could_not.append(f"the stores of own_memory: {describe(error)}")
             return
         for store in stores:
             where, erase = f"store {store.name}", getattr(store, "erase", None)
             try:
                 if erase is not None:
                     await erase(report.actor)
-                    report.add(where, "memory/own_stores")
+                    report.add(where, "own_memory")
                 elif getattr(store, "writable", False):
                     report.could_not.append(f"{where}: {NO_ERASE}")
                 else:

@@ -20,6 +20,7 @@ from .check import check_policy, check_resources
 from .kinds import KINDS, Kind
 from .local import LocalMemory
 from .namespaces import Who, default_template, resolve
+from .policy import MemoryPolicy, policy_of
 from .recall import MemoryTurn, current
 from .record import Extract, IsForgotten, Recorder
 from .settings import MemorySettings
@@ -51,6 +52,11 @@ class LongTermMemory(Capability):
     def project(self) -> Project:
         """The declared collections, of any kind."""
         return self._declarations.project
+
+    @cached_property
+    def policy(self) -> MemoryPolicy:
+        """What the owner decides."""
+        return policy_of(self.load)
 
     @cached_property
     def kinds(self) -> dict[str, Kind]:
@@ -104,7 +110,7 @@ class LongTermMemory(Capability):
     @cached_property
     def recorder(self) -> Recorder:
         """The recorder, which sends committed turns to the writers."""
-        return Recorder(self.writers, self.is_forgotten, self.extract)
+        return Recorder(self.writers, self.policy, self.is_forgotten, self.extract)
 
     @property
     def actor_required(self) -> bool:
@@ -187,6 +193,7 @@ class LongTermMemory(Capability):
         turn = MemoryTurn(
             Who(actor, session_id, self.project_id),
             self.readers,
+            policy=self.policy,
             warming=self._warming,
             seconds=self.settings.recall_timeout_seconds,
             overfetch=self.settings.recall_overfetch,

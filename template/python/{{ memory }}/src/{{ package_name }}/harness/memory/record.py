@@ -13,7 +13,6 @@ from uuid import uuid4
 from ..collections.memory_backend import metadata_problem
 from ..contract import is_blank, well_formed
 from ..log import describe
-from . import recording
 from .base import (
     Event,
     MemoryCollection,
@@ -23,8 +22,8 @@ from .base import (
     Utterance,
     describe_failure,
 )
-from .metadata import metadata_of
 from .namespaces import Who
+from .policy import MemoryPolicy
 from .retry_queue import MAX_BYTES, MAX_TURNS, RetryQueue, Waiting, Work
 
 log = logging.getLogger(__name__)
@@ -46,9 +45,11 @@ class Recorder:
     def __init__(
         self,
         writers: Sequence[MemoryCollection],
+        policy: MemoryPolicy,
         is_forgotten: IsForgotten | None = None,
         extract: Extract | None = None,
     ) -> None:
+        self._policy = policy
         self._events = {
             writer.id: RetryQueue(writer.id, partial(self._next_event, writer))
             for writer in writers
@@ -73,7 +74,7 @@ class Recorder:
 
     def record(self, who: Who, utterances: Sequence[Utterance], began: datetime) -> None:
         """Send the texts of a turn, in order, without blank texts; `began` is its start."""
-        texts = to_record(who, utterances)
+        texts = to_record(self._policy, who, utterances)
         for name in self._events:
             own = [text for text in texts if text.is_for(name)]
             if own:
@@ -106,16 +107,23 @@ class Recorder:
     def _hold(self, name: str, who: Who, item: Waiting) -> None:
         held = self._held.setdefault((name, who), [])
         held.append(item)
-        if _is_due(name, who, [waiting.what[1] for waiting in held]):
+        if self._is_due(name, who, [waiting.what[1] for waiting in held]):
             self._release(name, who)
         elif (name, who) not in self._timers:
             # In a context of its own: that of the turn would keep its session in memory.
             later, loop = partial(self._release, name, who), asyncio.get_running_loop()
-            timer = loop.call_later(recording.MAX_WAIT_SECONDS, later, context=Context())
+            timer = loop.call_later(self._policy.max_wait_seconds, later, context=Context())
             self._timers[name, who] = timer
         items = [waiting for held in self._held.values() for waiting in held]
         if len(items) > MAX_TURNS or sum(waiting.size for waiting in items) > MAX_BYTES:
             self._release_all()
+
+    def _is_due(self, name: str, who: Who, turns: Turns) -> bool:
+        try:
+            return bool(self._policy.is_due(name, who, turns))
+        except Exception as error:  # noqa: BLE001 (of the owner; nothing is lost)
+            log.warning("turns are recorded now: own_memory failed: %s", describe(error))
+            return True
 
     def _release(self, name: str, who: Who) -> None:
         """Send what was held, as one event if it fits."""
@@ -202,10 +210,10 @@ class Recorder:
         return turns
 
 
-def to_record(who: Who, utterances: Sequence[Utterance]) -> list[Utterance]:
+def to_record(policy: MemoryPolicy, who: Who, utterances: Sequence[Utterance]) -> list[Utterance]:
     """Return the texts that are recorded, as the service accepts them, with their metadata."""
-    wanted = [utterance for utterance in utterances if _is_recorded(who, utterance)]
-    return split_utterances([_with_metadata(who, utterance) for utterance in wanted])
+    wanted = [utterance for utterance in utterances if _is_recorded(policy, who, utterance)]
+    return split_utterances([_with_metadata(policy, who, utterance) for utterance in wanted])
 
 
 def events_of(
@@ -223,20 +231,11 @@ def events_of(
     return [Event(who, part, str(uuid4()), began, writer.project_id) for part in parts]
 
 
-def _is_due(name: str, who: Who, turns: Turns) -> bool:
-    trigger = recording.TRIGGER
+def _is_recorded(policy: MemoryPolicy, who: Who, utterance: Utterance) -> bool:
     try:
-        return bool(trigger(name, who, turns)) if callable(trigger) else len(turns) >= trigger
-    except Exception as error:  # noqa: BLE001 (of the owner; nothing is lost)
-        log.warning("turns are recorded now: memory/recording failed: %s", describe(error))
-        return True
-
-
-def _is_recorded(who: Who, utterance: Utterance) -> bool:
-    try:
-        return recording.is_recorded(who, utterance)
+        return policy.is_recorded(who, utterance)
     except Exception as error:  # noqa: BLE001
-        log.warning("a text is not recorded: memory/recording failed: %s", describe(error))
+        log.warning("a text is not recorded: own_memory failed: %s", describe(error))
         return False
 
 
@@ -256,15 +255,15 @@ def split_utterances(utterances: Sequence[Utterance]) -> list[Utterance]:
     ]
 
 
-def _with_metadata(who: Who, utterance: Utterance) -> Utterance:
+def _with_metadata(policy: MemoryPolicy, who: Who, utterance: Utterance) -> Utterance:
     try:
-        metadata = {**metadata_of(who, utterance), **utterance.metadata}
+        metadata = {**policy.metadata_of(who, utterance), **utterance.metadata}
         why = metadata_problem(metadata)
     except Exception as error:  # noqa: BLE001 (of the owner; the text is recorded all the same)
         metadata, why = {}, describe(error)
     if not why:
         return utterance._replace(metadata=metadata)
-    log.warning("a text is recorded without its metadata: memory/metadata: %s", why)
+    log.warning("a text is recorded without its metadata: own_memory: %s", why)
     return utterance
 
 

@@ -7,8 +7,8 @@ from typing import Any
 
 from ..contract import is_blank
 from ..log import describe
-from . import injection
-from .recall import Hit, InjectionContext, MemoryTurn, Shown
+from .hits import Hit, InjectionContext, Shown
+from .recall import MemoryTurn
 
 log = logging.getLogger(__name__)
 Search = Callable[[str], Awaitable[Sequence[Hit]]]
@@ -23,34 +23,35 @@ async def show(
     """
     turn.calls += 1
     context = InjectionContext(turn.who, prompt, said, turn.calls, messages)
+    policy = turn.policy
     hits, texts, notice = list[Hit](), list[str](), ""
     try:
         found = await _found(turn, context, search)
-        texts += [str(injection.format_memories(found))] if found else []
+        texts += [str(policy.format_memories(found))] if found else []
         hits += found
     except Exception as error:  # noqa: BLE001 (the turn goes on, whatever the owner's error)
-        log.warning("no memories are shown: memory/injection failed: %s", describe(error))
+        log.warning("no memories are shown: own_memory failed: %s", describe(error))
     try:
-        notice = str(injection.notice(context) or "")
+        notice = str(policy.notice(context) or "")
         texts.append(notice)
     except Exception as error:  # noqa: BLE001
-        log.warning("no notice is shown: memory/injection failed: %s", describe(error))
+        log.warning("no notice is shown: own_memory failed: %s", describe(error))
     turn.shown = Shown(hits, "\n\n".join(text for text in texts if not is_blank(text)), notice)
     turn.recalled.update((hit.text, hit) for hit in hits)
     return turn.shown
 
 
 async def _found(turn: MemoryTurn, context: InjectionContext, search: Search) -> Sequence[Hit]:
-    trigger = injection.TRIGGER
-    if callable(trigger) and not trigger(context):
+    policy = turn.policy
+    if not policy.is_shown(context):
         return []
-    found = turn.first if trigger == "userTurn" else None
+    found = None if policy.searches_each_call else turn.first
     if found is None:
-        query = injection.query(context)
+        query = policy.query(context)
         if is_blank(query):
             return []
         found = asyncio.ensure_future(search(query))
-        if trigger == "userTurn":
+        if not policy.searches_each_call:
             turn.first = found
     # Another model call of the turn may wait for it, too.
-    return (await asyncio.shield(found))[: injection.MAX_ENTRIES]
+    return (await asyncio.shield(found))[: policy.max_entries]

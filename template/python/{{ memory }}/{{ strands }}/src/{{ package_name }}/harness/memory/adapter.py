@@ -22,13 +22,12 @@ from ..echo_model import OfflineModel
 from ..log import describe
 from ..sessions.sessions import serialize
 from .base import MemoryCollection, MemoryRefused, Metadata, Utterance
-from .namespaces import Who
-from .own_stores import own_stores
-from .recall import MAX_QUERY_CHARS, Hit, MemoryTurn, best, current
+from .hits import Hit, best
+from .policy import MemoryPolicy
+from .recall import MAX_QUERY_CHARS, MemoryTurn, current
 from .record import MAX_CALLS, Recorder
 from .settings import MemorySettings
 from .show import show
-from .tools import SEARCH_DESCRIPTION, SEARCH_TOOL
 
 log = logging.getLogger(__name__)
 MAX_ENTRIES = 10_000  # no limit for entries to show: the files and stores have limits
@@ -251,25 +250,25 @@ def prepare(turn: MemoryTurn, options: dict[str, Any], settings: MemorySettings)
     if stores:
         options["memory_manager"] = TurnManager(
             stores,
-            search_tool_config=_search_tool(),
+            search_tool_config=_search_tool(turn.policy),
             add_tool_config=any(store.writable for store in stores),
             injection=False,
         )
 
 
-def _search_tool() -> sdk.MemoryToolConfig | bool:
-    if SEARCH_TOOL is None:
+def _search_tool(policy: MemoryPolicy) -> sdk.MemoryToolConfig | bool:
+    if policy.search_tool is None:
         return False
-    if SEARCH_DESCRIPTION is None:
-        return sdk.MemoryToolConfig(name=SEARCH_TOOL)
-    return sdk.MemoryToolConfig(name=SEARCH_TOOL, description=SEARCH_DESCRIPTION)
+    if policy.search_description is None:
+        return sdk.MemoryToolConfig(name=policy.search_tool)
+    return sdk.MemoryToolConfig(name=policy.search_tool, description=policy.search_description)
 
 
 def stores_for(turn: MemoryTurn, settings: MemorySettings) -> list[Any]:
     """Return the owner's stores for a turn."""
     remember = turn.add if settings.add_memory_tool else None
     seconds = settings.recall_timeout_seconds
-    return [GuardedStore(store, seconds, remember) for store in own_stores(turn.who)]
+    return [GuardedStore(store, seconds, remember) for store in turn.policy.own_stores(turn.who)]
 
 
 def record(recorder: Recorder, turn: MemoryTurn, messages: list[Message]) -> None:
@@ -291,11 +290,6 @@ def record(recorder: Recorder, turn: MemoryTurn, messages: list[Message]) -> Non
             if text.is_for(guarded.name):
                 work = awaited(partial(guarded.send, text.text, text.metadata))
                 recorder.put(name, turn.who, work, len(text.text.encode()))
-
-
-def stores_of(who: Who) -> list[Any]:
-    """Return the owner's stores; those with a function `erase` erase an actor."""
-    return [*own_stores(who)]
 
 
 def _text(message: Message) -> str:

@@ -10,16 +10,15 @@ import ai
 from ai import events
 from pydantic import PrivateAttr
 
-from .. import memory
 from ..contract import is_blank
 from ..echo_model import OfflineModel
 from .base import Utterance
-from .namespaces import Who
-from .recall import Hit, MemoryTurn, Shown, current
+from .hits import Hit, Shown
+from .in_turn import add, search
+from .recall import MemoryTurn, current
 from .record import Recorder
 from .settings import MemorySettings
 from .show import show
-from .tools import SEARCH_DESCRIPTION, SEARCH_TOOL
 
 
 @ai.tool
@@ -30,7 +29,7 @@ async def search_memory(
 
     Of all stores or some by name, at most so many entries of each.
     """
-    found = await memory.search(query, stores=stores, max_search_results=max_search_results)
+    found = await search(query, stores=stores, max_search_results=max_search_results)
     return json.dumps([_entry(hit) for hit in found], ensure_ascii=False)
 
 
@@ -41,7 +40,7 @@ async def add_memory(entries: list[str], stores: list[str] | None = None) -> str
     To all stores or some by name, when the turn is committed.
     """
     for text in entries:
-        memory.add(text, stores=stores)
+        add(text, stores=stores)
     return json.dumps({"stored": len(entries)})
 
 
@@ -97,9 +96,11 @@ def with_memory(model: ai.Model) -> ai.Model:
 def prepare(turn: MemoryTurn, options: dict[str, Any], settings: MemorySettings) -> None:
     """Add memories and their tools to the options of the agent of a turn."""
     tools = list[Any]()
-    if turn.readers and SEARCH_TOOL:
+    policy = turn.policy
+    if turn.readers and policy.search_tool:
         names = [reader.id for reader in turn.readers]
-        tools.append(_with_stores(search_memory, names, turn, SEARCH_TOOL, SEARCH_DESCRIPTION))
+        description = policy.search_description
+        tools.append(_with_stores(search_memory, names, turn, policy.search_tool, description))
     has_add_tool = settings.add_memory_tool > 0 and bool(turn.writers)
     if has_add_tool:
         tools.append(_with_stores(add_memory, turn.writers, turn, "add_memory"))
@@ -131,11 +132,6 @@ def _with_stores(
 
 def stores_for(turn: MemoryTurn, settings: MemorySettings) -> list[Any]:
     """Return the owner's stores for a turn: the AI SDK has none."""
-    return []
-
-
-def stores_of(who: Who) -> list[Any]:
-    """Return the owner's stores: the AI SDK has none."""
     return []
 
 

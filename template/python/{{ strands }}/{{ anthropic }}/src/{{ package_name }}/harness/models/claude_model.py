@@ -28,13 +28,13 @@ DELTAS = {
 class ClaudeModel(AnthropicModel):
     """Anthropic's Messages, as Anthropic and proxies serve them."""
 
-    def __init__(self, settings: CoreSettings, max_tokens: int) -> None:
+    def __init__(self, settings: CoreSettings, **options: Any) -> None:
         http = DefaultAsyncHttpxClient(event_hooks=event_hooks(settings))
         super().__init__(
             client_args={"http_client": http},
             model_id=settings.model,
-            max_tokens=max_tokens,
             cache_config=CacheConfig() if settings.prompt_cache else None,
+            **options,
         )
         self.client: Any = _Client(self.client)
 

@@ -29,8 +29,8 @@ BEGUN = " "
 class ChatModel(OpenAIModel):
     """OpenAI's Chat Completions, as OpenAI, Ollama, vLLM and others serve them."""
 
-    def __init__(self, settings: CoreSettings) -> None:
-        super().__init__(model_id=settings.model)
+    def __init__(self, settings: CoreSettings, **options: Any) -> None:
+        super().__init__(model_id=settings.model, **options)
         # A server of your own may want no key, but the client requires a key.
         key = os.environ.get("OPENAI_API_KEY") or "none"
         http = DefaultAsyncHttpxClient(event_hooks=event_hooks(settings))
