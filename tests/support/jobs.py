@@ -10,7 +10,7 @@ from contextlib import redirect_stdout
 
 import pytest
 
-from tests.matrix import When
+from tests.matrix import Row, When
 
 
 def names_of(item: pytest.Item, mark: pytest.Mark) -> Iterator[str]:
@@ -19,7 +19,9 @@ def names_of(item: pytest.Item, mark: pytest.Mark) -> Iterator[str]:
         yield from (row.name for row in mark.kwargs["rows"])
     else:
         assert isinstance(item, pytest.Function)
-        yield item.callspec.params["row"].name
+        row = item.callspec.params["row"]
+        assert isinstance(row, Row)
+        yield row.name
 
 
 class Jobs:
