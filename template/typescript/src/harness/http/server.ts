@@ -93,7 +93,8 @@ export function createApp(runtime: Served, ownRoutes: Routes): RequestListener {
   }
 
   async function route(request: IncomingMessage, response: ServerResponse): Promise<void> {
-    const [path, method] = [pathOf(request), request.method?.replace(/^HEAD$/, 'GET')]
+    const path = pathOf(request)
+    const method = request.method?.replace(/^HEAD$/, 'GET')
     const names = Object.keys(routes).filter((name) => matches(name.split(' ')[1] ?? '', path))
     const found = names.find((name) => name.startsWith(`${method} `))
     if (found) return void (await routes[found]!(request, response, runtime))
@@ -134,7 +135,8 @@ const invoke: Handler = async (request, response, runtime) => {
 
 /** Whether a path has the form of a pattern, in which `{id}` matches one segment. */
 function matches(pattern: string, path: string): boolean {
-  const [parts, segments] = [pattern.split('/'), path.split('/')]
+  const parts = pattern.split('/')
+  const segments = path.split('/')
   const isSame = (part: string, at: number) =>
     part === segments[at] || (/^\{\w+\}$/.test(part) && segments[at])
   return parts.length === segments.length && parts.every(isSame)
