@@ -8,8 +8,9 @@ from .capability import Capability
 from .commands import make_cli
 from .contract import AgentError, Turn, current_turn
 from .findings import Finding, diagnostic
-from .modules import Handler, Modules
+from .modules import Handler, Modules, Route
 from .runtime import Runtime
+from .sessions.sessions import SessionInfo, SessionTurn
 from .settings import (
     CoreSettings,
     boolean,
@@ -28,7 +29,10 @@ __all__ = [
     "Finding",
     "Handler",
     "Modules",
+    "Route",
     "Runtime",
+    "SessionInfo",
+    "SessionTurn",
     "Turn",
     "boolean",
     "current_turn",
