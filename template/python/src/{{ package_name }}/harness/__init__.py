@@ -6,7 +6,18 @@ An edit here can conflict with an update: your own code is in the folder above.
 from .app import AgentApp
 from .capability import Capability
 from .commands import make_cli
-from .contract import AgentError, Turn, current_turn
+from .contract import (
+    AgentError,
+    Data,
+    Source,
+    ToolCall,
+    ToolResult,
+    Turn,
+    TurnRequest,
+    TurnResult,
+    Usage,
+    current_turn,
+)
 from .findings import Finding, diagnostic
 from .modules import Handler, Modules, Route
 from .runtime import Runtime
@@ -26,6 +37,7 @@ __all__ = [
     "AgentError",
     "Capability",
     "CoreSettings",
+    "Data",
     "Finding",
     "Handler",
     "Modules",
@@ -33,7 +45,13 @@ __all__ = [
     "Runtime",
     "SessionInfo",
     "SessionTurn",
+    "Source",
+    "ToolCall",
+    "ToolResult",
     "Turn",
+    "TurnRequest",
+    "TurnResult",
+    "Usage",
     "boolean",
     "current_turn",
     "diagnostic",
