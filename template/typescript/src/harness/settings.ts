@@ -6,7 +6,7 @@ import { inspect, parseEnv } from 'node:util'
 import { diagnostic, type Finding } from './findings.ts'
 
 /** One setting: its default, what is allowed in words, and how its text is read. */
-interface Setting<T> {
+export interface Setting<T> {
   readonly value: T
   readonly allowed: string
   /** Return the value of a text, or undefined if the text is not allowed. */
