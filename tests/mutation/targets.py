@@ -83,8 +83,7 @@ def schedules_target(target: str, own: list[Fault], shared: list[Fault]) -> Targ
 
 def compaction_target(base: Target, faults: list[Fault]) -> Target:
     """A render with compaction, of whose own tests those of the room are run."""
-    is_python = base.failed == 1
-    name = "test_compaction.py" if is_python else "compaction.test.ts"
+    name = "test_compaction.py" if base.failed == 1 else "compaction.test.ts"
     test = f"tests/harness/{name}"
 
     def command(project: Path, copy: Path) -> list[str]:
