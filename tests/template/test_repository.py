@@ -134,7 +134,8 @@ export const SYSTEM_PROMPT = 'You sell books.'
 export const TOOLS = {}
 """
 OTHER_CAPABILITIES = """\
-import { AgentError, Capability, type CapabilityClass, diagnostic, string } from './harness/index.ts'
+import { AgentError, Capability, type CapabilityClass } from './harness/index.ts'
+import { diagnostic, string } from './harness/index.ts'
 
 export const OWN_SETTINGS = { ordersUrl: string('', 'https?://.+', 'an http address') }
 
