@@ -19,17 +19,21 @@ def arrange(target: str, project: Path, folder: Path) -> list[str]:
     tests.mkdir(exist_ok=True)
     if target.endswith("-python"):
         shutil.copy(own.with_suffix(".py"), folder / "src" / "my_agent" / "agent.py")
-        for name in ("conftest.py", "script.py", "scripted_model.py"):
+        for name in ("conftest.py", "own_fixtures.py"):
             shutil.copy(project / "tests" / name, tests)
+        for name in ("script.py", "scripted_model.py"):
+            shutil.copy(project / "tests" / "harness" / name, tests)
         shutil.copy(HERE / "python_machine.py", tests)
         python = str(project / ".venv" / "bin" / "python")
         paths = f"pythonpath={folder / 'src'} {tests}"
         options = ["-q", "-p", "no:cacheprovider", "-p", "no:logging", "-c", "/dev/null"]
         return [python, "-m", "pytest", "tests/python_machine.py", *options, "-o", paths]
     shutil.copy(own.with_suffix(".ts"), folder / "src" / "agent.ts")
+    helpers = tests / "harness"
+    helpers.mkdir()
     for name in ("script.ts", "scripted_model.ts"):
-        shutil.copy(project / "tests" / name, tests)
-    shutil.copy(HERE / "typescript_machine.ts", tests)
+        shutil.copy(project / "tests" / "harness" / name, helpers)
+    shutil.copy(HERE / "typescript_machine.ts", helpers)
     shutil.copy(project / "package.json", folder)
     (folder / "node_modules").symlink_to((project / "node_modules").resolve())
-    return [str(NODE), "tests/typescript_machine.ts"]
+    return [str(NODE), "tests/harness/typescript_machine.ts"]

@@ -1,0 +1,131 @@
+"""An example of a custom backend: `python tests/harness/reference_endpoint.py --port 8081`.
+
+Speaks REST and the wire format of AWS Lambda. Each save makes a new ETag. With `--strict` it keeps
+only the fields that the specification shows.
+"""
+
+import argparse
+import json
+import re
+import sqlite3
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from secrets import compare_digest, token_hex
+from typing import Any
+from urllib.parse import parse_qsl
+
+ID, UUID7 = "[A-Za-z0-9][A-Za-z0-9._-]{0,299}", "[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f-]{21}"
+TABLE = "CREATE TABLE IF NOT EXISTS kept(sid, scope, id, etag, json, UNIQUE(sid, scope, id))"
+FIELDS, DATA = ("schema_version", "created_at"), ("messages", "state", "system_prompt")
+HERE, OK = "FROM kept WHERE sid = ? AND scope = ?", '{"ok": true}'
+OLD = f"SELECT rowid {HERE} AND id LIKE '%-%' ORDER BY id DESC LIMIT -1 OFFSET 1000"
+
+
+def text(ask: Any, name: str, pattern: str = ID) -> str:
+    """Return a required string of a request."""
+    value = ask.get(name) if isinstance(ask, dict) else None
+    if isinstance(value, str) and re.fullmatch(pattern, value):
+        return value
+    raise ValueError(f"{name} is missing or not valid")
+
+
+def documented(snapshot: dict[str, Any]) -> dict[str, Any]:
+    """Return the fields that the specification shows."""
+    data = {name: snapshot["data"][name] for name in DATA if name in snapshot["data"]}
+    return {"data": data, **{name: snapshot.get(name) for name in FIELDS}}
+
+
+class Endpoint(ThreadingHTTPServer):
+    """The endpoint, on a port of this machine; 0 means any free port."""
+
+    def __init__(
+        self, port: int = 0, db: str = ":memory:", token: str = "", strict: bool = False
+    ) -> None:
+        super().__init__(("127.0.0.1", port), Handler)
+        self.token, self._strict, self._lock = token, strict, threading.Lock()
+        self.data = sqlite3.connect(db, check_same_thread=False, isolation_level=None)
+        self.data.execute(TABLE)
+
+    def do(self, ask: Any) -> tuple[int, str, str | None]:
+        """Return the status, JSON and ETag of an operation, run in one transaction."""
+        with self._lock, self.data:
+            self.data.execute("BEGIN IMMEDIATE")
+            return self._do(ask, text(ask, "operation"), text(ask, "session_id"))
+
+    def _do(self, ask: dict[str, Any], operation: str, session: str) -> tuple[int, str, str | None]:
+        if operation == "delete_session":
+            self.data.execute("DELETE FROM kept WHERE sid = ?", [session])
+            return 200, OK, None
+        here = session, f"{text(ask.get('scope'), 'type')}/{text(ask.get('scope'), 'scope_id')}"
+        if operation == "list_snapshot_ids":  # of checkpoints: no other id has a hyphen
+            page = f"SELECT id {HERE} AND id LIKE '%-%' AND id > ? ORDER BY id LIMIT ?"
+            after, limit = str(ask.get("start_after") or ""), min(max(int(ask["limit"]), 0), 1000)
+            ids = [id for (id,) in self.data.execute(page, [*here, after, limit])]
+            return 200, json.dumps({"snapshot_ids": ids}), None
+        verb, what = text(ask, "operation", "(save|load)_(snapshot|manifest)").split("_")
+        id = what if what == "manifest" else text(ask, "snapshot_id", f"latest|{UUID7}")
+        row = self.data.execute(f"SELECT etag, json {HERE} AND id = ?", [*here, id]).fetchone()
+        etag, before = row or (None, "null")
+        if verb == "load":
+            return 304 if etag and etag == ask.get("if_none_match") else 200, before, etag
+        kept = documented(ask[what]) if self._strict and what == "snapshot" else {**ask[what]}
+        new, value = f'"{token_hex()}"', json.dumps(kept, ensure_ascii=False)
+        if "-" in id and etag:  # a checkpoint never changes; the same one once more is a retry
+            return (200, OK, etag) if value == before else (409, '{"ok": false}', etag)
+        if ask.get("if_match") not in (None, etag) or (etag and ask.get("if_none_match") == "*"):
+            return 412, '{"ok": false, "error": "conflict"}', None
+        self.data.execute("REPLACE INTO kept VALUES (?, ?, ?, ?, ?)", [*here, id, new, value])
+        self.data.execute(f"DELETE FROM kept WHERE rowid IN ({OLD})", here)  # 1000 checkpoints stay
+        return 200, OK, new
+
+
+class Handler(BaseHTTPRequestHandler):
+    """A connection, with either transport."""
+
+    server: Endpoint
+    protocol_version, timeout, disable_nagle_algorithm = "HTTP/1.1", 60, True
+
+    def do_POST(self) -> None:
+        """Answer a request. A function's status is always 200; a header marks a failure."""
+        is_lambda, etag = self.path.startswith("/2015-03-31/functions/"), None
+        try:
+            body = self.rfile.read(abs(int(self.headers["Content-Length"] or 0)))
+            status, value, etag = self.server.do(json.loads(body) if is_lambda else self._ask(body))
+        except (PermissionError, ValueError, TypeError, KeyError, RecursionError) as error:
+            value = json.dumps({"error": str(error)})
+            status = 401 if isinstance(error, PermissionError) else 400
+        value = json.dumps(json.loads(value) | {"etag": etag}) if is_lambda and etag else value
+        sent = b"" if status == 304 else value.encode()
+        self.send_response(200 if is_lambda else status)
+        headers = {"Content-Type": "application/json", "Content-Length": str(len(sent))}
+        headers |= {"ETag": etag} if etag else {}
+        headers |= {"X-Amz-Function-Error": "Unhandled"} if is_lambda and status == 400 else {}
+        for header in headers.items():
+            self.send_header(*header)
+        self.end_headers()
+        self.wfile.write(sent)
+
+    do_GET = do_DELETE = do_POST
+
+    def _ask(self, body: bytes) -> dict[str, Any]:
+        """Return a REST request as the payload of a function, whose callers AWS checks."""
+        headers, token, (path, _, query) = self.headers, self.server.token, self.path.partition("?")
+        if token and not compare_digest(str(headers["Authorization"]), f"Bearer {token}"):
+            raise PermissionError("the token is missing or wrong")
+        if self.command == "DELETE":
+            return {"operation": "delete_session", "session_id": path.removeprefix("/sessions/")}
+        ask = json.loads(body) if self.command == "POST" else dict(parse_qsl(query))
+        if self.command == "GET":
+            ask["scope"] = {"type": ask.get("scope_type"), "scope_id": ask.get("scope_id")}
+            ask["operation"] = f"load_{path[1:-1]}" if path.endswith("s") else "list_snapshot_ids"
+        return {**ask, "if_match": headers["If-Match"], "if_none_match": headers["If-None-Match"]}
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    for option, default in {"--port": 0, "--db": ":memory:", "--token": ""}.items():
+        parser.add_argument(option, type=type(default), default=default)
+    parser.add_argument("--strict", action="store_true")
+    endpoint = Endpoint(**vars(parser.parse_args()))
+    print(f"Listening on http://127.0.0.1:{endpoint.server_port}", flush=True)
+    endpoint.serve_forever()
