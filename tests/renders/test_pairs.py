@@ -1,7 +1,7 @@
 """Files that exist only where two answers meet: each is linted and type-checked in some render."""
 
+import shutil
 import subprocess
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +9,7 @@ import pytest
 from filelock import FileLock
 
 from hooks.rendering import render
+from hooks.snapshots import PACKAGE
 from hooks.variants import EXTRAS, PROJECT_NAME
 from tests.conftest import ROOT
 from tests.installed import (
@@ -29,12 +30,13 @@ IN_NEWEST = [row for row in CROWDED if row.name in NEWEST]
 IN_INSTALLED = [row for row in CROWDED if row.name not in NEWEST]
 
 
-@cache
-def made(name: str, folder: Path) -> Path:
-    """Return the render of a row of CROWDED."""
-    (row,) = [row for row in CROWDED if row.name == name]
-    project = folder / row.name
-    render(ROOT, row.answers, project)
+def made(row: Row, shared: Path) -> Path:
+    """Return the render of a row, to read only: the tests of a run share it."""
+    project = shared / "crowded" / row.name
+    project.parent.mkdir(exist_ok=True)
+    with FileLock(f"{project}.lock"):
+        if not project.exists():
+            render(ROOT, row.answers, project)
     return project
 
 
@@ -48,6 +50,7 @@ def holds(project: Path, folder: Path) -> bool:
     """Whether a render has the files of a folder of the template."""
     for source in folder.rglob("*"):
         path = source.relative_to(folder).as_posix().replace("{{ project_name }}", PROJECT_NAME)
+        path = path.replace("{{ package_name }}", PACKAGE)
         rendered = project / path.removesuffix(".jinja")
         if source.is_dir():
             continue
@@ -61,10 +64,10 @@ def holds(project: Path, folder: Path) -> bool:
 @pytest.mark.job("rendered", rows=CROWDED)
 @pytest.mark.parametrize("language", LANGUAGES)
 def test_each_folder_of_two_answers_is_in_a_render_that_is_checked(
-    language: str, tmp_path: Path
+    language: str, shared: Path
 ) -> None:
     rows = [row for row in CROWDED if row.name.endswith(f"-{language}")]
-    projects = {row.name: made(row.name, tmp_path) for row in rows}
+    projects = {row.name: made(row, shared) for row in rows}
     names = {
         folder: {name for name, project in projects.items() if holds(project, folder)}
         for folder in pairs(language)
@@ -77,15 +80,21 @@ def test_each_folder_of_two_answers_is_in_a_render_that_is_checked(
 
 @pytest.mark.job("linted", "typed")
 @pytest.mark.parametrize("row", params(IN_INSTALLED, "typed"))
-def test_a_crowded_render_is_clean_for_its_linters_and_types(row: Row, tmp_path: Path) -> None:
-    lint(made(row.name, tmp_path), environment(row.answers["target"]))
+def test_a_crowded_render_is_clean_for_its_linters_and_types(
+    row: Row, shared: Path, tmp_path: Path
+) -> None:
+    project = Path(shutil.copytree(made(row, shared), tmp_path / row.name))
+    lint(project, environment(row.answers["target"]))
 
 
 @pytest.mark.job("linted", "typed")
 @pytest.mark.parametrize("row", params(IN_NEWEST, "typed"))
-def test_a_crowded_render_is_clean_with_the_newest_dependencies(row: Row, tmp_path: Path) -> None:
+def test_a_crowded_render_is_clean_with_the_newest_dependencies(
+    row: Row, shared: Path, tmp_path: Path
+) -> None:
     """The environments of the other tests keep the versions that they once installed."""
-    project, target = made(row.name, tmp_path), row.answers["target"]
+    project = Path(shutil.copytree(made(row, shared), tmp_path / row.name))
+    target = row.answers["target"]
     folder = CACHE / "newest" / target
     folder.mkdir(parents=True, exist_ok=True)
     with FileLock(f"{folder}.lock"):
