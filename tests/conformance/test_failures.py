@@ -1,24 +1,14 @@
 """A turn that fails leaves no trace, however and whenever the model fails."""
 
-from typing import Any
-
 import pytest
 
 from tests.conformance.chat import Chat, assert_done, assert_failed, echoed
 from tests.conformance.client import JSON
 from tests.conformance.steps import CUT, DROP, ERROR, FADE, GARBLE, Call, End, Fail, Refuse, Step
-from tests.conformance.targets import SHARED, TARGETS
+from tests.conformance.targets import TARGETS
 from tests.conformance.wires import BLANKS
 
 pytestmark = pytest.mark.about("turns")
-
-# A usual run has these in one target of each language and framework, and a first call that fails in
-# all: it fails in as many ways.
-SAMPLED = {
-    "test_a_model_that_fails_after_a_tool_call",
-    "test_a_model_that_fails_after_text_and_a_tool_call",
-    "test_json_has_a_status_also_for_a_failure_in_mid_stream",
-}
 
 BUSY = {429, 503, 529}  # statuses of a provider that is at a limit or overloaded
 TRIES = 3  # a vendor client may try twice more, before the first byte
@@ -60,10 +50,6 @@ STATUS = {"model_failed": 502, "empty_reply": 502, "reply_incomplete": 502}
 FAILURES = BEFORE_A_BYTE | MID_STREAM
 
 failures = pytest.mark.parametrize("how", FAILURES)
-
-
-def is_sample(test: str, parameters: dict[str, Any]) -> bool:
-    return test not in SAMPLED or parameters["target"].name in SHARED
 
 
 def shown(step: Step) -> list[str]:
