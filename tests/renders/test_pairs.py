@@ -1,7 +1,9 @@
 """Files that exist only where two answers meet: each is linted and type-checked in some render."""
 
+import re
 import shutil
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -9,8 +11,8 @@ import pytest
 from filelock import FileLock
 
 from hooks.rendering import render
-from hooks.snapshots import PACKAGE
-from hooks.variants import EXTRAS, PROJECT_NAME
+from hooks.snapshots import PACKAGE, File, Tree, read, recorded_whole
+from hooks.variants import EXTRAS, PROJECT_NAME, base_of, language_of
 from tests.conftest import ROOT
 from tests.installed import (
     CACHE,
@@ -22,9 +24,12 @@ from tests.installed import (
     union_manifest,
     uv,
 )
-from tests.matrix import CROWDED, LANGUAGES, NEWEST, PAIRS, Row, When, pairs_of, params
+from tests.matrix import ALONE, CROWDED, LANGUAGES, NEWEST, PAIRS, Row, When, pairs_of, params
 
 pytestmark = pytest.mark.slow
+# The modules of a vendor; lists of the modules that the answers ask for; and the spans of Strands
+# in a project that has no collections.
+RARE = re.compile(r"/(models/\w+|model|vendor|enabled|backends|kinds|tracing/adapter)\.(py|ts)$")
 VENDORS = {"{{ anthropic }}", "{{ bedrock }}", "{{ gateway }}", "{{ openai }}"}
 IN_NEWEST = [row for row in CROWDED if row.name in NEWEST]
 IN_INSTALLED = [row for row in CROWDED if row.name not in NEWEST]
@@ -76,6 +81,32 @@ def test_each_folder_of_two_answers_is_in_a_render_that_is_checked(
     usual = {row.name for row in rows if row.typed is When.EVERY_RUN}
     rare = {folder for folder, found in names.items() if not found & usual}
     assert [str(folder) for folder in rare if folder.name not in VENDORS] == []
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_each_source_is_in_a_render_whose_types_every_run_checks(
+    language: str, shared: Path
+) -> None:
+    whole = recorded_whole(ROOT)
+    alone = [row for row in ALONE if language_of(row.name) == language]
+    checked = [
+        read(made(row, shared))
+        for row in CROWDED
+        if row.name.endswith(f"-{language}") and row.typed is When.EVERY_RUN
+    ]
+    checked += [
+        whole[row.name] for row in alone if row.typed is When.EVERY_RUN or base_of(row.name) is None
+    ]
+    known = {source for tree in checked for source in sources(tree)}
+    unknown = {source for row in alone for source in sources(whole[row.name])} - known
+    assert sorted({path for path, _ in unknown if not RARE.search(path)}) == []
+
+
+def sources(tree: Tree) -> Iterator[tuple[str, File]]:
+    """Yield the sources of a render, by path."""
+    for path, file in tree.items():
+        if path.startswith("src/") and path.endswith((".py", ".ts")):
+            yield path, file
 
 
 @pytest.mark.job("linted", "typed")
