@@ -28,14 +28,20 @@ export function pathOf({ url = '' }: IncomingMessage): string {
   }
 }
 
-/** Throw AgentError unless Host, Origin and token allow a request. */
-export function checkAccess(request: IncomingMessage, runtime: Runtime, needsToken = true): void {
+/** Throw AgentError unless Host, Origin, Content-Type and token allow a request. */
+export function checkAccess(
+  request: IncomingMessage,
+  runtime: Runtime,
+  needsToken = true,
+  types: readonly string[] = ['application/json'],
+): void {
   refuseForeign(request, runtime, !needsToken)
+  refuseType(request, types)
   if (needsToken) authorize(request, runtime)
 }
 
 function refuseForeign(request: IncomingMessage, { settings }: Runtime, isPublic: boolean): void {
-  const { host = [], origin = [], 'content-type': types = [] } = request.headersDistinct
+  const { host = [], origin = [] } = request.headersDistinct
   // HTTP/1.0 has no Host: health checks of proxies send none.
   const isCheck = request.httpVersion === '1.0' && pathOf(request) === '/ping'
   if (host.length !== 1 && !(isCheck && host.length === 0))
@@ -57,10 +63,16 @@ function refuseForeign(request: IncomingMessage, { settings }: Runtime, isPublic
     const isListed = isAllowed(value, settings.allowedOrigins)
     if (!isListed) throw forbidden('ALLOWED_ORIGINS', 'Origin', value)
   }
-  const isJson = types.every((type) => /^ *application\/json *(;|$)/i.test(type))
-  const isTyped = types.length > 0 || request.method !== 'POST' // untyped POSTs get no preflight
-  if (origin.length > 0 && !(isJson && isTyped)) {
-    throw new AgentError('invalid_request', 'With an Origin, send Content-Type: application/json.')
+}
+
+/** Throw AgentError if a page sends a Content-Type that the route does not list. */
+function refuseType(request: IncomingMessage, types: readonly string[]): void {
+  const { origin, 'content-type': sent = [] } = request.headersDistinct
+  const isListed = sent.every((type) => types.includes(type.split(';')[0]!.trim().toLowerCase()))
+  const isTyped = sent.length > 0 || request.method !== 'POST' // untyped POSTs get no preflight
+  if (origin && !(isListed && isTyped)) {
+    const what = `With an Origin, send Content-Type: ${types.join(' or ')}.`
+    throw new AgentError('invalid_request', what)
   }
 }
 

@@ -32,6 +32,9 @@ export interface SessionStore {
 
   /** Delete the session, known or not. */
   end(sessionId: string): Promise<void>
+
+  /** Yield the ids and snapshots of all sessions that can be read; this uses none of them. */
+  snapshots(): AsyncIterable<[string, string]>
 }
 
 /** A SessionStore in memory, limited in sessions and bytes; drops the least recently used first. */
@@ -62,5 +65,11 @@ export class InProcess implements SessionStore {
 
   async end(sessionId: string): Promise<void> {
     this.entries.delete(sessionId)
+  }
+
+  async *snapshots(): AsyncGenerator<[string, string]> {
+    for (const [id, { snapshot }] of Array.from(this.entries.entries())) {
+      yield [id, snapshot]
+    }
   }
 }
