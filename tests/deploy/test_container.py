@@ -92,7 +92,7 @@ def test_the_image_gets_what_the_agent_reads_and_no_more(variant: str) -> None:
     locks = {"uv.lock*", "package-lock.json*"}
     assert all((project / source).exists() for source in copied - locks)
     read = {"agents", "collections", "iam", ".mcp.json"} & {x.name for x in project.iterdir()}
-    manifests = {"pyproject.toml", "package.json", ".npmrc"}
+    manifests = {"apt.txt", "pyproject.toml", "package.json", ".npmrc"}
     assert copied - locks - manifests == read | {"src"}
     ignored = (project / ".dockerignore").read_text().split()
     assert {"**/.env*", ".git", "tests"} <= set(ignored)
