@@ -99,6 +99,28 @@ def test_the_image_gets_what_the_agent_reads_and_no_more(variant: str) -> None:
     assert {".venv", "node_modules"} & set(ignored)
 
 
+@pytest.mark.parametrize(
+    ("packages", "installed"), [("", None), ("ffmpeg\n# later\ngit\n", "ffmpeg git")]
+)
+def test_the_image_gets_the_packages_of_apt_txt(
+    packages: str, installed: str | None, tmp_path: Path
+) -> None:
+    project = containers("strands-python+valkey+container")
+    text = (project / "apt.txt").read_text()
+    (tmp_path / "apt.txt").write_text(text + packages)
+    calls = tmp_path / "calls"
+    program = tmp_path / "apt-get"
+    program.write_text(f'#!/bin/sh\necho "$@" >> {calls}\n')
+    program.chmod(0o755)
+    (step,) = (rest for word, rest in instructions(project) if word == "RUN" and "apt" in rest)
+    step = step.replace("/var/lib/apt/lists", str(tmp_path / "lists"))
+    own = {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    subprocess.run(["sh", "-ec", step], cwd=tmp_path, env=own, check=True)
+    found = calls.read_text().splitlines() if calls.exists() else []
+    install = [f"install -y --no-install-recommends {installed}"]
+    assert found == (["update", *install] if installed else [])
+
+
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_each_base_image_is_named_once_and_with_its_version(variant: str) -> None:
     text = (containers(variant) / "Dockerfile").read_text()
