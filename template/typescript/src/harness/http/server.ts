@@ -95,7 +95,8 @@ export function createApp(runtime: Served, ownRoutes: Routes): RequestListener {
   }
 
   async function respond(request: IncomingMessage, response: ServerResponse): Promise<void> {
-    const [path, method] = [pathOf(request), request.method?.replace(/^HEAD$/, 'GET')]
+    const path = pathOf(request)
+    const method = request.method?.replace(/^HEAD$/, 'GET')
     const names = Object.keys(routes).filter((name) => matches(name.split(' ')[1] ?? '', path))
     const found = names.find((name) => name.startsWith(`${method} `))
     if (found) return void (await routes[found]!(request, response))
@@ -158,7 +159,8 @@ async function invoke(
 
 /** Whether a path has the form of a pattern, in which `{id}` matches one segment. */
 function matches(pattern: string, path: string): boolean {
-  const [parts, segments] = [pattern.split('/'), path.split('/')]
+  const parts = pattern.split('/')
+  const segments = path.split('/')
   const isSame = (part: string, at: number) =>
     part === segments[at] || (/^\{\w+\}$/.test(part) && segments[at])
   return parts.length === segments.length && parts.every(isSame)

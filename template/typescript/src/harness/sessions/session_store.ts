@@ -46,7 +46,8 @@ export class InProcess implements SessionStore {
 
   constructor(settings: CoreSettings, description = 'in this process') {
     this.description = description
-    const [max, ttl] = [settings.sessionCapacity, settings.sessionIdleSeconds * 1000]
+    const max = settings.sessionCapacity
+    const ttl = settings.sessionIdleSeconds * 1000
     this.maxBytes = settings.maxSnapshotBytes
     const maxSize = 16 * this.maxBytes
     const sizeCalculation = ({ snapshot }: Stored) => Buffer.byteLength(snapshot) || 1
