@@ -348,3 +348,25 @@ def test_behind_the_proxy_a_conversation_goes_on_when_a_replica_is_killed(
         assert [chat.say(text).turn for text in ("Six.", "Seven.")] == [6, 7]
         assert chat.recalled() == echoed(*texts, "Five.", "Six.", "Seven.")
         assert other.recalled() == echoed("Five.")
+
+
+@pytest.mark.parametrize(
+    ("packages", "installed"), [("", None), ("ffmpeg\n# later\ngit\n", "ffmpeg git")]
+)
+def test_the_image_in_typescript_gets_the_packages_of_apt_txt(
+    packages: str, installed: str | None, tmp_path: Path
+) -> None:
+    project = containers("vercel-typescript+valkey+container")
+    text = (project / "apt.txt").read_text()
+    (tmp_path / "apt.txt").write_text(text + packages)
+    calls = tmp_path / "calls"
+    program = tmp_path / "apt-get"
+    program.write_text(f'#!/bin/sh\necho "$@" >> {calls}\n')
+    program.chmod(0o755)
+    (step,) = (rest for word, rest in instructions(project) if word == "RUN" and "apt" in rest)
+    step = step.replace("/var/lib/apt/lists", str(tmp_path / "lists"))
+    own = {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    subprocess.run(["sh", "-ec", step], cwd=tmp_path, env=own, check=True)
+    found = calls.read_text().splitlines() if calls.exists() else []
+    install = [f"install -y --no-install-recommends {installed}"]
+    assert found == (["update", *install] if installed else [])

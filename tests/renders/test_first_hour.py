@@ -75,6 +75,8 @@ FILES = {
         "src/summary.ts",
         "src/version.ts",
         "tests/version.test.ts",
+        "src/routes.ts",
+        "src/base_path.ts",
         "src/own_capabilities.ts",
     ),
 }
@@ -114,7 +116,7 @@ def add_route(project: Path, route: str) -> None:
     """Paste the route of docs/ and its test, and list it."""
     paste(project, ["version", "test_version"])
     if (project / "package.json").exists():
-        last = "import type { Runtime } from './harness/index.ts'\n"
+        last = "import type { Routes } from './harness/index.ts'\n"
         edit(project / "src" / "routes.ts", f"'{route}': version", {"version": "version"}, last)
     else:
         routes = project / "src" / "my_agent" / "routes.py"
