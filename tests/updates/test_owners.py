@@ -41,6 +41,7 @@ USUAL_PAST = {
 }
 # What the next two releases change: not the last lines, and no package beside that of an owner.
 LATER = ["9999.1", "9999.2"]
+PYTHON_SETTINGS = "python/src/{{{{ package_name }}}}/harness/settings.py"  # for str.format
 CHANGES = [
     ("python/pyproject.toml.jinja", "starlette>=0.4{},<2", (6, 7, 8)),
     ("python/pyproject.toml.jinja", "pytest>=8.4,<1{}", (0, 1, 2)),
