@@ -79,10 +79,10 @@ def test_the_cases_of_the_order_desk_pass(history: History, tmp_path: Path) -> N
 
 
 @pytest.mark.full
-def test_the_research_assistant_searches_its_notes_and_remembers_in_another_session(
+def test_team_notes_are_searched_and_findings_are_remembered_in_another_session(
     history: History, tmp_path: Path
 ) -> None:
-    project = lived_in(history, "research-assistant", tmp_path)
+    project = lived_in(history, "team-notes", tmp_path)
 
     def chat(actor: str, *prompts: str) -> str:
         return run(project, "chat", "--actor", actor, typed="\n".join(prompts) + "\n")
