@@ -1,16 +1,21 @@
 """Each example goes the way of an owner: from the last release to the working tree, offline."""
 
+import json
 import signal
 import subprocess
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser
 
 from hooks import examples
+from tests.conformance.client import ACTOR, JSON, SESSION
+from tests.conformance.provider import Provider
 from tests.conftest import ROOT
 from tests.examples.projects import (
     built,
+    encyclopedia,
     fresh,
     lint,
     lived_in,
@@ -20,6 +25,7 @@ from tests.examples.projects import (
     updated,
 )
 from tests.installed import clean_environment
+from tests.stores.servers import valkey_server
 from tests.ui.chat_page import LOAD, Page, send, texts
 from tests.updates.history import History
 from tests.updates.own_tests import pass_once, tree_of
@@ -95,6 +101,69 @@ def test_team_notes_are_searched_and_findings_are_remembered_in_another_session(
     assert "I am planning a heat pump." in remembered
     assert "A flow of 50 degrees will do. (from the note heat-pumps)" in remembered
     assert "heat pump" not in chat("bob", "What am I planning?")
+
+
+@pytest.mark.full
+def test_a_page_gets_articles_of_the_research_assistant_as_objects_with_their_sources(
+    history: History, tmp_path: Path
+) -> None:
+    project = lived_in(history, "research-assistant", tmp_path)
+    with encyclopedia() as url, replicas(project, 1, ARTICLES_URL=url) as (server,):
+        page = Page(server, {ACTOR: "ada"})
+        (said,) = page.act(send("use look_up: Insulation"))
+        parts = {part["type"]: part for part in said["read"]["parts"]}
+        source = "https://encyclopedia.example/Insulation"
+        article = {"title": "Insulation", "extract": "It keeps heat.", "url": source}
+        assert parts["dynamic-tool"]["output"] == article
+        assert parts["source-url"]["url"] == source
+        assert parts["data-progress"]["data"] == {"title": "Insulation"}
+        (loaded,) = page.act(LOAD)
+        stored = {part["type"]: part for part in loaded["messages"][1]["parts"]}
+        assert stored["dynamic-tool"]["output"] == article
+
+
+@pytest.mark.full
+def test_replicas_of_the_research_assistant_share_notes_links_and_the_limit_of_a_customer(
+    history: History, tmp_path: Path
+) -> None:
+    project = lived_in(history, "research-assistant", tmp_path)
+    settings = {"SHARE_SECRET": "a secret", "BASE_PATH": "/research", "ACTOR_TURNS_PER_DAY": "2"}
+    with (
+        valkey_server(tmp_path / "notes") as (host, port),
+        replicas(project, 2, NOTES_URL=f"valkey://{host}:{port}", **settings) as (one, two),
+    ):
+        ada = {**JSON, ACTOR: "ada", SESSION: "s"}
+        path = "/research/invocations"
+        one.send({"prompt": "use save_note: Roof first."}, ada, path=path).reply()
+        read = two.send({"prompt": "use read_notes: {}"}, ada, path=path).reply()
+        assert "Roof first." in read.json["reply"]
+        assert two.send({"prompt": "Once more"}, ada, path=path).reply().error == "rate_limited"
+        assert two.post({"prompt": "Hello"}, {**JSON, ACTOR: "bob"}).status == 200
+        link = one.send(None, ada, path="/research/share/s").reply().json["path"]
+        assert "Roof first." in two.get(link).body.decode()
+        exported = two.get("/research/export", ada).body.decode().splitlines()
+        assert [json.loads(line)["prompt"] for line in exported] == [
+            "use save_note: Roof first.",
+            "use read_notes: {}",
+        ]
+
+
+@pytest.mark.full
+def test_the_model_that_a_request_of_the_research_assistant_chooses_is_limited_too(
+    history: History, tmp_path: Path
+) -> None:
+    project = lived_in(history, "research-assistant", tmp_path)
+    settings = {"RESEARCH_MODELS": "large-model", "ACTOR_TOKENS_PER_DAY": "1", "API_TOKEN": "token"}
+    with (
+        closing(Provider()) as provider,
+        replicas(project, 1, provider.origin, **settings) as (server,),
+    ):
+        chosen = {"X-Research-Model": "large-model", "X-Research-Effort": "high"}
+        ada = {**JSON, ACTOR: "ada", "X-API-Token": "token", **chosen}
+        assert server.post({"prompt": "Hello"}, ada).status == 200
+        (call,) = provider.calls_for("Hello")
+        assert (call.model, call.request["reasoning_effort"]) == ("large-model", "high")
+        assert server.post({"prompt": "And more"}, ada).error == "rate_limited"
 
 
 @pytest.mark.full
