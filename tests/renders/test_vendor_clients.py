@@ -58,17 +58,16 @@ def counted(*args, **kwargs):
     made.append(args)
     return load(*args, **kwargs)
 ssl.SSLContext.load_verify_locations = counted
-from my_agent.harness import Runtime, Turn
+from my_agent.harness import Runtime, TurnRequest
 from my_agent.harness.enabled import Settings
 from my_agent.main import app
-from my_agent.harness.turn import take_turn
 
 async def main():
     runtime = Runtime(Settings(model="test-model"), app.load())
     await runtime.open()
     for number in range(4):
-        last = await take_turn(runtime, Turn("s", None, None, "Hello."))
-        assert last["reply"] == "You said: Hello.", last
+        result = await runtime.spawn(TurnRequest("s", "Hello."))
+        assert result.reply == "You said: Hello.", result
         counts.append(len(made))
 
 asyncio.run(main())

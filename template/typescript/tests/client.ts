@@ -12,12 +12,11 @@ import './apart.ts'
 import { app } from '../src/app.ts'
 import { type Settings, SETTINGS } from '../src/harness/enabled.ts'
 import type { Capability } from '../src/harness/capability.ts'
-import { type Chunk, Turn } from '../src/harness/contract.ts'
+import { type Chunk, TurnRequest } from '../src/harness/contract.ts'
 import type { Modules } from '../src/harness/modules.ts'
 import { Runtime } from '../src/harness/runtime.ts'
 import { createApp } from '../src/harness/http/server.ts'
 import { createSettings, type SettingsOf } from '../src/harness/settings.ts'
-import { takeTurn } from '../src/harness/turn.ts'
 import { OWN_SETTINGS } from '../src/own_capabilities.ts'
 import type { Answer } from './script.ts'
 import { ScriptedModel } from './scripted_model.ts'
@@ -147,8 +146,7 @@ export class Client {
   async takeTurn(prompt: string, session: string): Promise<Chunk[]> {
     const chunks: Chunk[] = []
     const emit = async (chunk: Chunk) => void chunks.push(chunk)
-    const turn = new Turn({ sessionId: session, actor: null, key: null, prompt, emit })
-    await takeTurn(this.runtime, turn, new AbortController().signal)
+    await this.runtime.spawn(new TurnRequest({ sessionId: session, prompt }), { emit })
     return chunks
   }
 

@@ -4,9 +4,8 @@ import assert from 'node:assert/strict'
 import { describe, test } from 'node:test'
 
 import { Approval } from '../src/harness/approval/capability.ts'
-import { Answers } from '../src/harness/approval/session.ts'
-import { Turn } from '../src/harness/contract.ts'
-import type { LastTurn } from '../src/harness/sessions/sessions.ts'
+import { Answers } from '../src/harness/approval/waiting.ts'
+import { TurnRequest, type TurnResult } from '../src/harness/contract.ts'
 import { type AgentResponse, Client, SESSION } from './client.ts'
 import { Payments } from './payments.ts'
 import { type Answer, reply, toolCall } from './script.ts'
@@ -115,15 +114,18 @@ describe('an answer is refused, and the call goes on waiting,', () => {
 describe('the question in a terminal', () => {
   /** Answer with y; return the question. */
   async function approve(tool: string, input: object): Promise<string> {
-    const last = { waiting: [{ id: '1', tool, input }] } as unknown as LastTurn
-    const turn = new Turn({ sessionId: 'ada', actor: null, key: null, prompt: '' })
+    const request = new TurnRequest({ sessionId: 'ada', prompt: 'Pay.' })
+    const waiting = [{ id: '1', name: tool, input }]
+    const usage = { inputTokens: 0, cachedTokens: 0, outputTokens: 0 }
+    const facts = { turn: 1, reply: '', output: undefined, outcome: 'waiting' } as const
+    const result: TurnResult = { sessionId: 'ada', waiting, marks: [], usage, ...facts }
     const questions: string[] = []
     const read = async (question: string) => {
       questions.push(question)
       return 'y'
     }
     const [approval] = makeClient().client.runtime.capabilities
-    const answers = await approval?.ask?.(last, turn, read)
+    const answers = await approval?.ask?.(result, request, read)
     assert.ok(answers instanceof Answers)
     assert.deepEqual(answers.reasons, new Map([['1', null]]))
     assert.equal(questions.length, 1)

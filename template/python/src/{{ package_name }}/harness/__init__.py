@@ -6,26 +6,55 @@ An edit here can conflict with an update: your own code is in the folder above.
 from .app import AgentApp
 from .capability import Capability
 from .commands import make_cli
-from .contract import AgentError, Turn, current_turn
+from .contract import (
+    AgentError,
+    Data,
+    Source,
+    ToolCall,
+    ToolResult,
+    Turn,
+    TurnRequest,
+    TurnResult,
+    Usage,
+    current_turn,
+)
 from .findings import Finding, diagnostic
 from .modules import Handler, Modules
 from .runtime import Runtime
-from .settings import CoreSettings, integer, read_settings, string
+from .settings import (
+    CoreSettings,
+    boolean,
+    integer,
+    read_settings,
+    secret,
+    string,
+    string_list,
+)
 
 __all__ = [
     "AgentApp",
     "AgentError",
     "Capability",
     "CoreSettings",
+    "Data",
     "Finding",
     "Handler",
     "Modules",
     "Runtime",
+    "Source",
+    "ToolCall",
+    "ToolResult",
     "Turn",
+    "TurnRequest",
+    "TurnResult",
+    "Usage",
+    "boolean",
     "current_turn",
     "diagnostic",
     "integer",
     "make_cli",
     "read_settings",
+    "secret",
     "string",
+    "string_list",
 ]

@@ -7,7 +7,7 @@ import { BeforeToolCallEvent, type LocalAgent } from '@strands-agents/sdk'
 
 import { answers } from '../src/harness/approval/adapter.ts'
 import { Approval } from '../src/harness/approval/capability.ts'
-import type { Waiting } from '../src/harness/approval/session.ts'
+import type { Waiting } from '../src/harness/approval/waiting.ts'
 import type { Capability, Options } from '../src/harness/capability.ts'
 import { Client, SESSION } from './client.ts'
 import { Payments } from './payments.ts'
