@@ -34,6 +34,8 @@ export interface ModelModule {
 
 /** Loads the modules that need a framework or the client of a vendor. */
 export interface Modules {
+  /** The folder of your modules. */
+  readonly folder: string
   agent(): Promise<AgentModule>
   model(): Promise<ModelModule>
   routes(): Promise<Routes>
