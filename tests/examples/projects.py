@@ -17,7 +17,7 @@ from hooks.check_history import past
 from hooks.releases import releases
 from hooks.rendering import LEFTOVERS
 from tests.conformance.server import Server
-from tests.conformance.targets import Target, chat_completions
+from tests.conformance.targets import Target
 from tests.conftest import ROOT
 from tests.installed import NODE, NPM, clean_environment, environment, packages
 from tests.stores import forks
@@ -196,17 +196,15 @@ def encyclopedia() -> Iterator[str]:
 
 
 @contextmanager
-def replicas(
-    project: Path, number: int, provider: str | None = None, **settings: str
-) -> Iterator[list[Server]]:
-    """Servers of a project whose sessions are in one Valkey; None: without a model."""
+def replicas(project: Path, number: int, **settings: str) -> Iterator[list[Server]]:
+    """Servers of a project whose sessions are in one Valkey, without a model."""
     target = Replica(
-        project.name, "", lambda it: command(it, "serve"), chat_completions, folder=project
+        project.name, "", lambda it: command(it, "serve"), lambda _: {}, folder=project
     )
     with valkey_server(project.parent / "valkey") as (host, port), ExitStack() as stack:
         settings["SECRETS_VALKEY_SESSIONS"] = f"valkey://{host}:{port}"
         settings["STORE_TIMEOUT_SECONDS"] = str(PATIENT)
-        servers = [Server(target, project, provider, settings) for _ in range(number)]
+        servers = [Server(target, project, None, settings) for _ in range(number)]
         for server in servers:
             stack.callback(server.stop)
         yield servers

@@ -10,7 +10,7 @@ export const OWN_SETTINGS = {
   // Where notes are, with a password; unset: in the process.
   notesUrl: secret(),
   // The models that a request may choose.
-  researchModels: stringList(['gpt-5', 'gpt-5-mini']),
+  researchModels: stringList(['gpt-5', 'gpt-5-mini'], '[\\w./:-]+', 'names of models'),
   // Where the answers to POST /questions are sent; unset: there is no such route.
   answersUrl: string('', ADDRESS, 'an address'),
   // The key of share links; unset: there are none.

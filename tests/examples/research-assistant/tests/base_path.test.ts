@@ -3,10 +3,10 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 
-import { Client } from './client.ts'
+import { openClient } from './client.ts'
 
-test('requests with the base path reach the agent, and so do health checks without it', async () => {
-  const client = new Client([], { basePath: '/research' })
+test('requests with the base path reach the agent, and so do health checks without it', async (context) => {
+  const client = await openClient(context, [], { basePath: '/research' })
   assert.equal(
     (await client.request('POST', '/research/invocations', {}, '{"prompt": "Hi"}')).reply,
     'ok',

@@ -3,7 +3,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 
-import { Client, toolCall } from './client.ts'
+import { type Client, openClient, toolCall } from './client.ts'
 
 /** Call a tool for a customer, and return what it told the model. */
 async function call(client: Client, actor: string, name: string, input = {}): Promise<string> {
@@ -13,8 +13,8 @@ async function call(client: Client, actor: string, name: string, input = {}): Pr
   return JSON.stringify(client.model.requests.at(-1)?.at(-1))
 }
 
-test('each customer has notes of their own', async () => {
-  const client = new Client()
+test('each customer has notes of their own', async (context) => {
+  const client = await openClient(context)
   await call(client, 'ada', 'save_note', { note: 'Roof first.' })
   assert.match(await call(client, 'ada', 'read_notes'), /Roof first\./)
   assert.doesNotMatch(await call(client, 'bob', 'read_notes'), /Roof first\./)

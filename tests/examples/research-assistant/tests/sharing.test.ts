@@ -3,13 +3,13 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 
-import { ACTOR, Client, reply, SESSION } from './client.ts'
+import { ACTOR, openClient, reply, SESSION } from './client.ts'
 
 const SECRET = { shareSecret: 'a secret of this test' }
 const ADA = { session: 's', actor: 'ada' }
 
-test('a link shows a session to readers without a token', async () => {
-  const client = new Client([reply('Roof first.')], { ...SECRET, apiToken: 'token' })
+test('a link shows a session to readers without a token', async (context) => {
+  const client = await openClient(context, [reply('Roof first.')], { ...SECRET, apiToken: 'token' })
   const headers = { [SESSION]: 's', [ACTOR]: 'ada', 'X-API-Token': 'token' }
   await client.post({ prompt: 'What first?' }, headers)
   const { body } = await client.request('POST', '/share/s', headers)
@@ -19,16 +19,16 @@ test('a link shows a session to readers without a token', async () => {
   assert.equal((await client.get('/export')).status, 401)
 })
 
-test('only the customer of a session shares it, and no link can be made up', async () => {
-  const client = new Client([reply('Roof first.')], SECRET)
+test('only the customer of a session shares it, and no link can be made up', async (context) => {
+  const client = await openClient(context, [reply('Roof first.')], SECRET)
   await client.say('What first?', ADA)
   const { error } = await client.request('POST', '/share/s', { [ACTOR]: 'bob' })
   assert.equal(error, 'session_forbidden')
   assert.equal((await client.get('/shared/ada')).status, 404)
 })
 
-test('an export has all sessions of a customer, forks included, and no other', async () => {
-  const client = new Client([reply('one'), reply('two'), reply('three')])
+test('an export has all sessions of a customer, forks included, and no other', async (context) => {
+  const client = await openClient(context, [reply('one'), reply('two'), reply('three')])
   await client.say('1', ADA)
   await client.post({ fork: 'copy', at_turn: 1 }, { [SESSION]: 's', [ACTOR]: 'ada' })
   await client.say('2', { session: 'copy', actor: 'ada' })

@@ -6,17 +6,20 @@ import { test } from 'node:test'
 import { InMemorySpanExporter, NodeTracerProvider } from '@opentelemetry/sdk-trace-node'
 import { SimpleSpanProcessor } from '@opentelemetry/sdk-trace-node'
 
-import { Client, reply, toolCall } from './client.ts'
+import { openClient, reply, toolCall } from './client.ts'
 import { encyclopedia } from './fakes.ts'
 
-test('a fetched article is a span', async () => {
+test('a fetched article is a span below that of its tool', async (context) => {
   const exporter = new InMemorySpanExporter()
   const spanProcessors = [new SimpleSpanProcessor(exporter)]
   new NodeTracerProvider({ spanProcessors }).register()
   const { url: articlesUrl } = await encyclopedia()
   const script = [toolCall('look_up', { title: 'Heat pump' }), reply('Done.')]
-  await new Client(script, { articlesUrl }).say('Look it up.')
-  const [span] = exporter.getFinishedSpans()
-  assert.equal(span?.name, 'fetch article')
+  const client = await openClient(context, script, { articlesUrl })
+  await client.say('Look it up.')
+  const spans = exporter.getFinishedSpans()
+  const tool = spans.find(({ name }) => name === 'execute_tool look_up')
+  const span = spans.find(({ name }) => name === 'fetch article')
   assert.equal(span?.attributes['http.response.status_code'], 200)
+  assert.equal(span?.parentSpanContext?.spanId, tool?.spanContext().spanId)
 })
