@@ -77,6 +77,7 @@ FILES = {
         "src/version.ts",
         "tests/version.test.ts",
         "src/own_capabilities.ts",
+        "src/choices.ts",
     ),
 }
 
@@ -154,7 +155,7 @@ def project(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
         if target == "vercel-typescript":
             named = "lookup_order: lookupOrder, pay_my_order: payMyOrder, summarize"
             listed = f"{named}, read_handbook: readHandbook"
-    paste(project, [*added.values(), "test_orders", "own_capabilities"])
+    paste(project, [*added.values(), "test_orders", "own_capabilities", "choices"])
     framework = {
         "strands-python": "from strands import tool\n",
         "vercel-python": "import ai\n",

@@ -19,7 +19,8 @@ export class Choices extends Capability<Settings> {
   /** Return the model that the header names. The limits of the customer count it, too. */
   override wrapModel(model: LanguageModel, _actor: string | null, turn?: Turn): LanguageModel {
     const id = turn?.headers['x-research-model']
-    if (id === undefined || !this.#module) return model
+    // While MODEL is unset, no provider is called.
+    if (id === undefined || !this.#module || this.settings.model === 'offline') return model
     const { researchModels } = this.settings
     if (typeof id !== 'string' || !researchModels.includes(id)) {
       const what = `X-Research-Model must be one of: ${researchModels.join(', ')}.`
