@@ -116,7 +116,7 @@ OWNED = {
     "python/src/{{ package_name }}/routes.py": "470f9fe8aa00b386",
     "python/src/{{ package_name }}/own_capabilities.py": "24577bc304fc76a4",
     "python/tests/test_agent.py.jinja": "fb206e7bdc2e693c",
-    "typescript/src/routes.ts": "80504c44ff2e6055",
+    "typescript/src/routes.ts": "dc11d035d7c2a9f6",
     "typescript/src/own_capabilities.ts": "4c3e85f7d10ea441",
     "typescript/tests/agent.test.ts": "9f936d515e70eda7",
 }
