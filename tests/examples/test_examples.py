@@ -1,6 +1,5 @@
 """Each example goes the way of an owner: from the last release to the working tree, offline."""
 
-import json
 import signal
 import subprocess
 from pathlib import Path
@@ -143,8 +142,8 @@ def test_replicas_of_the_research_assistant_share_notes_links_and_the_limit_of_a
         assert two.post({"prompt": "Hello"}, {**JSON, ACTOR: "bob"}).status == 200
         link = one.send(None, ada, path="/research/share/s").reply().json["path"]
         assert "Roof first." in two.get(link).body.decode()
-        exported = two.get("/research/export", ada).body.decode().splitlines()
-        assert [json.loads(line)["prompt"] for line in exported] == [
+        (session,) = two.get("/research/export", ada).json["sessions"]
+        assert [turn["prompt"] for turn in session["turns"]] == [
             "use save_note: Roof first.",
             "use read_notes: {}",
         ]

@@ -22,7 +22,7 @@ export class Questions extends Capability<Settings> {
   }
 
   readonly #ask: Handler = async (_request, response, runtime, call) => {
-    const { success, data } = Question.safeParse(JSON.parse((await call.body()).toString()))
+    const { success, data } = Question.safeParse(await call.json())
     if (!success) throw new AgentError('invalid_request', 'Send a question with its id.')
     const { id, question: prompt } = data
     // With its id as the key, a question that is sent twice is answered by the same turn.

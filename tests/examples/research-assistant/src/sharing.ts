@@ -18,8 +18,8 @@ export class Sharing extends Capability<Settings> {
     }
   }
 
-  readonly #share: Handler = async (request, response, runtime, { actor }) => {
-    const session = lastSegment(request.url)
+  readonly #share: Handler = async (_request, response, runtime, { actor, params }) => {
+    const session = params.session!
     const turns = await runtime.sessions.turns(session, actor)
     if (turns.length === 0) throw new AgentError('not_found', 'There is no such session.')
     // Encrypted, so that readers do not learn whose session it is.
@@ -31,8 +31,8 @@ export class Sharing extends Capability<Settings> {
     response.end(JSON.stringify({ path: `${this.settings.basePath}/shared/${link}` }))
   }
 
-  readonly #show: Handler = async (request, response, runtime) => {
-    const { session, actor } = await this.#read(lastSegment(request.url))
+  readonly #show: Handler = async (_request, response, runtime, { params }) => {
+    const { session, actor } = await this.#read(params.link!)
     const turns = await runtime.sessions.turns(session, actor)
     const text = turns.map(({ prompt, reply }) => `> ${prompt}\n\n${reply}\n`).join('\n')
     response.setHeader('Content-Type', 'text/plain; charset=utf-8')
@@ -53,17 +53,12 @@ export class Sharing extends Capability<Settings> {
   }
 }
 
-/** GET /export: the turns of all sessions of the caller, forks included, a line of JSON each. */
+/** GET /export: all sessions of the caller, forks included, with their turns. */
 export const exportSessions: Handler = async (_request, response, runtime, { actor }) => {
-  response.setHeader('Content-Type', 'application/jsonl')
-  for (const { sessionId } of await runtime.sessions.list(actor)) {
-    for (const turn of await runtime.sessions.turns(sessionId, actor)) {
-      response.write(`${JSON.stringify({ session: sessionId, ...turn })}\n`)
-    }
+  const sessions = []
+  for (const { sessionId, savedAt } of await runtime.sessions.list(actor)) {
+    const turns = await runtime.sessions.turns(sessionId, actor)
+    sessions.push({ sessionId, savedAt, turns })
   }
-  response.end()
-}
-
-function lastSegment(url = ''): string {
-  return url.split('/').at(-1) ?? ''
+  response.setHeader('Content-Type', 'application/json').end(JSON.stringify({ sessions }))
 }
