@@ -1,11 +1,14 @@
 """The projects of the examples: copied from the last release, changed by an owner, and updated."""
 
+import json
 import os
 import shutil
 import subprocess
+import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -169,13 +172,37 @@ class Replica(Target):
 
 
 @contextmanager
-def replicas(project: Path, number: int) -> Iterator[list[Server]]:
+def encyclopedia() -> Iterator[str]:
+    """The address of an encyclopedia that has an article of every title."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            urls = {"desktop": {"page": f"https://encyclopedia.example{self.path}"}}
+            title = self.path.removeprefix("/")
+            article = {"title": title, "extract": "It keeps heat.", "content_urls": urls}
+            body = json.dumps(article).encode()
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as http:
+        threading.Thread(target=http.serve_forever, args=(0.05,), daemon=True).start()
+        yield f"http://127.0.0.1:{http.server_port}"
+        http.shutdown()
+
+
+@contextmanager
+def replicas(project: Path, number: int, **settings: str) -> Iterator[list[Server]]:
     """Servers of a project whose sessions are in one Valkey, without a model."""
     target = Replica(
         project.name, "", lambda it: command(it, "serve"), lambda _: {}, folder=project
     )
     with valkey_server(project.parent / "valkey") as (host, port), ExitStack() as stack:
-        settings = {"SECRETS_VALKEY_SESSIONS": f"valkey://{host}:{port}"}
+        settings["SECRETS_VALKEY_SESSIONS"] = f"valkey://{host}:{port}"
         settings["STORE_TIMEOUT_SECONDS"] = str(PATIENT)
         servers = [Server(target, project, None, settings) for _ in range(number)]
         for server in servers:

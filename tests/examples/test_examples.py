@@ -8,9 +8,11 @@ import pytest
 from playwright.sync_api import Browser
 
 from hooks import examples
+from tests.conformance.client import ACTOR, JSON, SESSION
 from tests.conftest import ROOT
 from tests.examples.projects import (
     built,
+    encyclopedia,
     fresh,
     lint,
     lived_in,
@@ -20,6 +22,7 @@ from tests.examples.projects import (
     updated,
 )
 from tests.installed import clean_environment
+from tests.stores.servers import valkey_server
 from tests.ui.chat_page import LOAD, Page, send, texts
 from tests.updates.history import History
 from tests.updates.own_tests import pass_once, tree_of
@@ -79,10 +82,10 @@ def test_the_cases_of_the_order_desk_pass(history: History, tmp_path: Path) -> N
 
 
 @pytest.mark.full
-def test_the_research_assistant_searches_its_notes_and_remembers_in_another_session(
+def test_team_notes_are_searched_and_findings_are_remembered_in_another_session(
     history: History, tmp_path: Path
 ) -> None:
-    project = lived_in(history, "research-assistant", tmp_path)
+    project = lived_in(history, "team-notes", tmp_path)
 
     def chat(actor: str, *prompts: str) -> str:
         return run(project, "chat", "--actor", actor, typed="\n".join(prompts) + "\n")
@@ -95,6 +98,55 @@ def test_the_research_assistant_searches_its_notes_and_remembers_in_another_sess
     assert "I am planning a heat pump." in remembered
     assert "A flow of 50 degrees will do. (from the note heat-pumps)" in remembered
     assert "heat pump" not in chat("bob", "What am I planning?")
+
+
+@pytest.mark.full
+def test_a_page_gets_articles_of_the_research_assistant_as_objects_with_their_sources(
+    history: History, tmp_path: Path
+) -> None:
+    project = lived_in(history, "research-assistant", tmp_path)
+    with encyclopedia() as url, replicas(project, 1, ARTICLES_URL=url) as (server,):
+        page = Page(server, {ACTOR: "ada"})
+        (said,) = page.act(send("use look_up: Insulation"))
+        parts = {part["type"]: part for part in said["read"]["parts"]}
+        source = "https://encyclopedia.example/Insulation"
+        article = {"title": "Insulation", "extract": "It keeps heat.", "url": source}
+        assert parts["dynamic-tool"]["output"] == article
+        assert parts["source-url"]["url"] == source
+        assert parts["data-progress"]["data"] == {"title": "Insulation"}
+        (loaded,) = page.act(LOAD)
+        stored = {part["type"]: part for part in loaded["messages"][1]["parts"]}
+        assert stored["dynamic-tool"]["output"] == article
+
+
+@pytest.mark.full
+def test_replicas_of_the_research_assistant_share_notes_links_and_the_limit_of_a_customer(
+    history: History, tmp_path: Path
+) -> None:
+    project = lived_in(history, "research-assistant", tmp_path)
+    settings = {
+        "SHARE_SECRET": "a-secret-of-this-test",
+        "BASE_PATH": "/research",
+        "ACTOR_TURNS_PER_DAY": "2",
+    }
+    with (
+        valkey_server(tmp_path / "notes") as (host, port),
+        replicas(project, 2, NOTES_URL=f"valkey://{host}:{port}", **settings) as (one, two),
+    ):
+        ada = {**JSON, ACTOR: "ada", SESSION: "s"}
+        path = "/research/invocations"
+        one.send({"prompt": "use save_note: Roof first."}, ada, path=path).reply()
+        read = two.send({"prompt": "use read_notes: {}"}, ada, path=path).reply()
+        assert "Roof first." in read.json["reply"]
+        assert two.send({"prompt": "Once more"}, ada, path=path).reply().error == "rate_limited"
+        assert two.post({"prompt": "Hello"}, {**JSON, ACTOR: "bob"}).status == 200
+        link = one.send(None, ada, path="/research/share/s").reply().json["path"]
+        assert "Roof first." in two.get(link).body.decode()
+        (session,) = two.get("/research/export", ada).json["sessions"]
+        assert [turn["prompt"] for turn in session["turns"]] == [
+            "use save_note: Roof first.",
+            "use read_notes: {}",
+        ]
 
 
 @pytest.mark.full

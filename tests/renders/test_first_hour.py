@@ -73,11 +73,13 @@ FILES = {
         "tests/orders.test.ts",
         "src/payments.ts",
         "src/summary.ts",
+        "src/handbook.ts",
         "src/version.ts",
         "tests/version.test.ts",
         "src/routes.ts",
         "src/base_path.ts",
         "src/own_capabilities.ts",
+        "src/choices.ts",
     ),
 }
 
@@ -120,7 +122,7 @@ def add_route(project: Path, route: str) -> None:
         edit(project / "src" / "routes.ts", f"'{route}': version", {"version": "version"}, last)
     else:
         routes = project / "src" / "my_agent" / "routes.py"
-        last = "from .harness import Runtime\n"
+        last = "from .harness import Handler\n"
         edit(routes, f'"{route}": version', {"version": "version"}, last)
 
 
@@ -145,16 +147,17 @@ def project(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     shutil.copytree(rendered(target), project)
     link_environment(project, environment(target))
     python = (project / "src" / "my_agent" / "agent.py").exists()
-    agent = project / "src" / ("app/agent.py" if python else "agent.ts")
-    tools = ("lookup_order", "pay_my_order", "summarize")
-    listed = ", ".join(tools)
+    agent = project / "src" / ("my_agent/agent.py" if python else "agent.ts")
+    added = {"lookup_order": "orders", "pay_my_order": "payments", "summarize": "summary"}
+    listed = ", ".join(added)
     if not python:
-        tools = ("lookupOrder", "payMyOrder", "summarize")
-        listed = ", ".join(tools)
+        added = {"lookupOrder": "orders", "payMyOrder": "payments", "summarize": "summary"}
+        added["readHandbook"] = "handbook"
+        listed = ", ".join(added)
         if target == "vercel-typescript":
-            listed = "lookup_order: lookupOrder, pay_my_order: payMyOrder, summarize"
-    added = dict(zip(tools, ("orders", "payments", "summary"), strict=True))
-    paste(project, [*added.values(), "test_orders", "own_capabilities"])
+            named = "lookup_order: lookupOrder, pay_my_order: payMyOrder, summarize"
+            listed = f"{named}, read_handbook: readHandbook"
+    paste(project, [*added.values(), "test_orders", "own_capabilities", "choices"])
     framework = {
         "strands-python": "from strands import tool\n",
         "vercel-python": "import ai\n",
@@ -182,6 +185,17 @@ def test_the_tools_and_the_second_model_of_the_docs_answer(
     wrong = said.rpartition("The tool answered: ")[2]
     assert "order_id" in wrong
     assert re.search("required|expected", wrong, re.IGNORECASE)
+
+
+def test_a_tool_of_the_docs_shows_its_progress_and_its_source(project: Path) -> None:
+    if not (project / "package.json").exists():
+        pytest.skip("docs/ of TypeScript has it")
+    with serving(project) as (port, _):
+        exchange = Exchange(("127.0.0.1", port))
+        exchange.send("POST", "/invocations", {}, {"prompt": "use read_handbook: travel"})
+        events = exchange.reply().events
+    assert ("data", {"name": "progress", "value": {"page": "travel"}}) in events
+    assert ("source", {"url": "https://handbook.example/travel", "title": "travel"}) in events
 
 
 def test_a_payment_of_the_docs_is_the_actors_and_the_same_if_its_turn_is_repeated(

@@ -37,6 +37,10 @@ const end: Handler = async ({ url = '' }, response, { sessions }, { actor }) => 
   response.writeHead(204).end()
 }
 
+const note: Handler = async (_request, response, _runtime, { params, json }) => {
+  response.end(JSON.stringify({ name: params.name, note: await json() }))
+}
+
 const types = ['multipart/form-data', 'text/csv']
 
 export const ROUTES: Routes = {
@@ -45,8 +49,29 @@ export const ROUTES: Routes = {
   'POST /upload': route(who, { types, maxBytes: 5_000 }),
   'GET /export': list,
   'GET /turns/{id}': turns,
+  'POST /notes/{name}': note,
   'DELETE /sessions/{id}': end,
 }
+"""
+OWN_CAPABILITIES = """// A capability with a route.
+
+import { Capability, type Handler, type Routes } from './harness/index.ts'
+
+const me: Handler = (_request, response, _runtime, { actor }) => {
+  response.end(JSON.stringify({ actor }))
+}
+
+class Me extends Capability {
+  override routes(): Routes {
+    return { 'GET /me': me }
+  }
+  override publicRoutes(): Routes {
+    return { 'GET /nobody': me }
+  }
+}
+
+export const OWN_SETTINGS = {}
+export const OWN_CAPABILITIES = [Me]
 """
 PREFIX = "X-Amzn-Bedrock-AgentCore-Runtime-"
 ACTOR, SESSION = PREFIX + "User-Id", PREFIX + "Session-Id"
@@ -62,6 +87,7 @@ def port(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     shutil.copytree(rendered(request.param), project)
     link_environment(project, environment(request.param))
     (project / "src" / "routes.ts").write_text(ROUTES, "utf-8")
+    (project / "src" / "own_capabilities.ts").write_text(OWN_CAPABILITIES, "utf-8")
     node = [str(NODE), "node_modules/typescript/bin/tsc"]
     typed = subprocess.run(node, cwd=project, capture_output=True, text=True)
     assert typed.returncode == 0, typed.stdout
@@ -112,6 +138,24 @@ def test_a_handler_gets_the_checked_actor(port: int) -> None:
     assert (status, answer["error"]["type"]) == (400, "invalid_actor")
     status, answer = ask(port, "POST /who", {})
     assert (status, answer["error"]["type"]) == (401, "unauthorized")
+
+
+def test_a_handler_of_a_capability_gets_the_checked_actor_too(port: int) -> None:
+    assert ask(port, "GET /me", {**TOKEN, ACTOR: "ada"}) == (200, {"actor": "ada"})
+    status, answer = ask(port, "GET /me", {**TOKEN, ACTOR: "ada lovelace"})
+    assert (status, answer["error"]["type"]) == (400, "invalid_actor")
+    assert ask(port, "GET /nobody", {ACTOR: "ada"}) == (200, {"actor": None})
+
+
+def test_a_handler_gets_the_segments_of_its_path_and_json(port: int) -> None:
+    answer = (200, {"name": "roof cellar", "note": ["first"]})
+    assert ask(port, "POST /notes/roof%20cellar", TOKEN, b'["first"]') == answer
+    status, error = ask(port, "POST /notes/roof", TOKEN, b'["first"')
+    assert (status, error["error"]["type"]) == (400, "invalid_json")
+    status, error = ask(port, "POST /notes/roof", TOKEN, b"[" * 65 + b"]" * 65)
+    assert (status, error["error"]["type"]) == (400, "invalid_json")
+    status, error = ask(port, "POST /notes/roof", TOKEN, b" " * 1_001)
+    assert (status, error["error"]["type"]) == (413, "payload_too_large")
 
 
 def test_a_public_route_needs_no_token_and_trusts_no_actor(port: int) -> None:

@@ -47,8 +47,12 @@ export interface Modules {
 export interface RouteCall {
   /** The actor of the request; null without one, and for public routes. */
   readonly actor: string | null
+  /** The segments of the path that match `{name}`, decoded. */
+  readonly params: Readonly<Record<string, string>>
   /** Return the body. Throws AgentError `payload_too_large`. */
   body(): Promise<Uint8Array>
+  /** Return the value of the body. Throws AgentError, as `body` does, or `invalid_json`. */
+  json(): Promise<unknown>
 }
 
 /** Answers a request to a route. */

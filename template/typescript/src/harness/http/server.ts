@@ -8,7 +8,8 @@ import { AgentError, type Change, type Chunk, Data, isBlank, Source } from '../c
 import { SESSION_HEADER, Turn, TurnRequest, type TurnResult } from '../contract.ts'
 import { CommandError } from '../findings.ts'
 import { asAgentError, log } from '../log.ts'
-import { checkAccess, pathOf, readActor, readCall, receive, wantsEvents } from './requests.ts'
+import { checkAccess, parseJson, pathOf, readActor, readCall } from './requests.ts'
+import { receive, wantsEvents } from './requests.ts'
 import { type Handler, type Route, route, type Routes, type Runtime } from '../modules.ts'
 import { serialize } from '../sessions/sessions.ts'
 import { splitList } from '../settings.ts'
@@ -67,7 +68,7 @@ export function createApp(runtime: Served, ownRoutes: Routes): RequestListener {
       if (!/^[A-Z]+ \/\S*$/.test(name)) {
         throw new CommandError(`'${name}' is not a valid route: write it like 'GET /version'.`)
       }
-      routes[name] ??= answerOf(given, runtime, isPublic)
+      routes[name] ??= answerOf(given, runtime, patternOf(name), isPublic)
     }
   }
 
@@ -97,7 +98,7 @@ export function createApp(runtime: Served, ownRoutes: Routes): RequestListener {
   async function respond(request: IncomingMessage, response: ServerResponse): Promise<void> {
     const path = pathOf(request)
     const method = request.method?.replace(/^HEAD$/, 'GET')
-    const names = Object.keys(routes).filter((name) => matches(name.split(' ')[1] ?? '', path))
+    const names = Object.keys(routes).filter((name) => paramsOf(patternOf(name), path))
     const found = names.find((name) => name.startsWith(`${method} `))
     if (found) return void (await routes[found]!(request, response))
     if (names.length === 0) throw new AgentError('not_found')
@@ -114,18 +115,31 @@ export function createApp(runtime: Served, ownRoutes: Routes): RequestListener {
 /**
  * Return the function that checks a request, then calls the handler of a route.
  *
- * A capability's handler that is no Route reads the actor itself.
+ * The actor of a capability's handler that is no Route is checked when the handler reads it.
  */
-function answerOf(given: Handler | Route, runtime: Runtime, isPublic: boolean): Answer {
+function answerOf(
+  given: Handler | Route,
+  runtime: Runtime,
+  pattern: string,
+  isPublic: boolean,
+): Answer {
   const isPlain = typeof given === 'function'
   const { handler, types, ...options } = isPlain ? route(given) : given
   const needsToken = !isPublic && !options.public
   const { maxBytes = runtime.settings.maxBodyBytes } = options
   return async (request, response) => {
     checkAccess(request, runtime, needsToken, types)
-    const actor = needsToken && !isPlain ? readActor(request, runtime) : null
+    const readCaller = () => (needsToken ? readActor(request, runtime) : null)
+    if (!isPlain) readCaller()
     const body = () => runtime.turns.reading(() => receive(request, maxBytes))
-    await handler(request, response, runtime, { actor, body })
+    await handler(request, response, runtime, {
+      get actor() {
+        return readCaller()
+      },
+      params: paramsOf(pattern, pathOf(request)) ?? {},
+      body,
+      json: async () => parseJson(await body()),
+    })
   }
 }
 
@@ -157,13 +171,24 @@ async function invoke(
   send(response, await runtime.turns.start(stop, () => change(runtime, call, stop.signal)))
 }
 
-/** Whether a path has the form of a pattern, in which `{id}` matches one segment. */
-function matches(pattern: string, path: string): boolean {
+/** Return the path of a route, as in `GET /orders/{id}`. */
+function patternOf(name: string): string {
+  return name.split(' ')[1] ?? ''
+}
+
+/** Return the segments of a path by their names in a pattern; undefined if it does not match. */
+function paramsOf(pattern: string, path: string): Record<string, string> | undefined {
   const parts = pattern.split('/')
   const segments = path.split('/')
-  const isSame = (part: string, at: number) =>
-    part === segments[at] || (/^\{\w+\}$/.test(part) && segments[at])
-  return parts.length === segments.length && parts.every(isSame)
+  if (parts.length !== segments.length) return undefined
+  const params: Record<string, string> = {}
+  for (const [at, part] of parts.entries()) {
+    const segment = segments[at]!
+    const name = /^\{(\w+)\}$/.exec(part)?.[1]
+    if (name === undefined ? part !== segment : segment === '') return undefined
+    if (name !== undefined) params[name] = segment
+  }
+  return params
 }
 
 /**

@@ -1,4 +1,4 @@
-"""Conversations with the research assistant: the library answers, and findings are remembered."""
+"""Conversations: the library answers, and findings are remembered."""
 
 import shutil
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The research assistant: its prompt, and a tool of its own beside those of the library."""
+"""The agent: its prompt, and a tool of its own beside those of the library."""
 
 from typing import Any
 
